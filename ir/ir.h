@@ -68,9 +68,9 @@ enum dtype {
 #define DTYPE(name, text, ctype, bits, kind, onnx) DTYPE_##name,
 #include "ir/dtypes.def"
 #undef DTYPE
-    DTYPE_COUNT
+    DTYPE_COUNT,
+    DTYPE_INDEX = DTYPE_I64                                       /* dtype of dimensions and index arithmetic */
 };
-enum { DTYPE_INDEX = DTYPE_I64 };                                 /* dtype of dimensions and index arithmetic */
 const char *dtype_name(enum dtype d);                             /* "f32" */
 const char *dtype_ctype(enum dtype d);                            /* "float" */
 size_t dtype_nbytes(enum dtype d);                                /* in memory: sub-byte kinds take 1 */
