@@ -312,12 +312,14 @@ struct view {
     int ndim;
     struct uop *dim[MAX_RANK], *stride[MAX_RANK];
     struct uop *offset;
-    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi; mask_lo[0] NULL: no mask */
+    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi, if has_mask; NULL otherwise */
     bool has_mask;
+    bool row_major;                                              /* derived: strides proved row-major; an axis of size 1 has any */
 };
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
-/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views. */
+/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views.
+ * A tracker knows where a PAD is, not its value: pads of different values must not share one if the values are wanted. */
 struct tracker *tracker_apply(struct tgc *t, const struct tracker *tr, const struct uop *u);
 /* index[ndim] -> flat offset into the base and a bool validity (CONST true where always valid). */
 void tracker_index(struct tgc *t, const struct tracker *tr, struct uop *const *index, struct uop **offset, struct uop **valid);
