@@ -1,0 +1,353 @@
+/* ir.h - the one header of ir/: base, diagnostics, dtypes, uops, symbolic integers, views, tensors, printing, evaluation.
+ *
+ * A program is a graph of immutable, hash-consed uops; equality is ==. Three dialects share the struct: the tensor graph
+ * (every uop has a shape), the kernel AST (scalars over RANGEs), and the linear program (an array of kernel uops).
+ *
+ *      tensor graph  --schedule-->  kernel AST  --linearize-->  linear program  --render-->  C
+ */
+#ifndef TGC_IR_H
+#define TGC_IR_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <setjmp.h>
+
+/* ------------------------------------------------------------------------------------------------ base.c: memory */
+
+/* One arena per compile. Never returns NULL: exhaustion (budget or malloc) ends the compile through tgc_stop(). */
+struct tgc;
+void *mem_alloc(struct tgc *t, size_t nbytes);                    /* zeroed, 16-byte aligned, lives as long as the compile */
+void *mem_copy(struct tgc *t, const void *p, size_t nbytes);
+char *mem_str(struct tgc *t, const char *s);
+char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
+void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
+
+/* Growth of a vector in the arena: returns storage for at least `need` elements, old contents copied. */
+void *mem_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);
+#define VEC_PUSH(t, v, n, cap, item) \
+    ((v) = mem_grow((t), (v), &(cap), (size_t)(n) + 1, sizeof *(v)), (v)[(n)++] = (item))
+
+/* Checked arithmetic on sizes: false on overflow, *r untouched then. */
+bool size_add(size_t a, size_t b, size_t *r);
+bool size_mul(size_t a, size_t b, size_t *r);
+bool size_align(size_t a, size_t align, size_t *r);               /* align: power of two */
+int64_t sat_add(int64_t a, int64_t b);                            /* saturating, for bounds */
+int64_t sat_mul(int64_t a, int64_t b);
+
+/* A growing byte string, NUL-terminated; used by every writer. */
+struct text { struct tgc *t; char *s; size_t n, cap; };
+void text_putc(struct text *x, char c);
+void text_puts(struct text *x, const char *s);
+void text_write(struct text *x, const void *p, size_t nbytes);
+void text_printf(struct text *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ------------------------------------------------------------------------------------------- base.c: diagnostics */
+
+enum severity { SEVERITY_NOTE, SEVERITY_WARNING, SEVERITY_ERROR };
+struct place {              /* where in the user's input; zeros where unknown */
+    const char *file;
+    const char *text;       /* "node 17 'conv_3' (Conv), input 1 'w'" */
+    int line, column;       /* 1-based, for .tg files */
+    const char *source_line;/* for the caret */
+};
+struct diag { enum severity severity; struct place at; const char *message; };
+/* Records a diagnostic; always returns false, so that `return diag_error(...)` reads well. Nothing is printed here: cli/ does. */
+bool diag_error(struct tgc *t, const struct place *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void diag_warn(struct tgc *t, const struct place *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void tgc_stop(struct tgc *t);                           /* ends the compile: longjmp to t->stop */
+_Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+#define TGC_BUG(t, ...) tgc_bug((t), __FILE__, __LINE__, __VA_ARGS__)
+
+/* ---------------------------------------------------------------------------------------------------- dtype.c */
+
+enum dtype {
+#define DTYPE(name, text, ctype, bits, kind, onnx) DTYPE_##name,
+#include "ir/dtypes.def"
+#undef DTYPE
+    DTYPE_COUNT
+};
+enum { DTYPE_INDEX = DTYPE_I64 };                                 /* dtype of dimensions and index arithmetic */
+const char *dtype_name(enum dtype d);                             /* "f32" */
+const char *dtype_ctype(enum dtype d);                            /* "float" */
+size_t dtype_nbytes(enum dtype d);                                /* in memory: sub-byte kinds take 1 */
+int dtype_bits(enum dtype d);
+char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
+bool dtype_is_float(enum dtype d);
+bool dtype_is_int(enum dtype d);                                  /* signed or unsigned, not bool */
+enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
+int dtype_to_onnx(enum dtype d);
+bool dtype_parse(const char *s, enum dtype *d);
+int64_t dtype_min(enum dtype d), dtype_max(enum dtype d);         /* integers; U64 is bounded by INT64_MAX */
+/* A scalar of dtype d: floats in double, integers in int64 (u64 as its bits), bool 0/1. */
+union scalar { int64_t i; double f; };
+union scalar scalar_load(enum dtype d, const void *p);            /* from memory in the storage format */
+void scalar_store(enum dtype d, void *p, union scalar v);         /* rounds to nearest even / wraps */
+union scalar scalar_cast(enum dtype to, enum dtype from, union scalar v); /* CAST semantics; result is representable in `to` */
+
+/* ------------------------------------------------------------------------------------------------------ uop.c */
+
+enum op {
+#define OP(name, text, class, nsrc, arg) OP_##name,
+#include "ir/ops.def"
+#undef OP
+    OP_COUNT
+};
+enum opclass { CLASS_LEAF, CLASS_MOVE, CLASS_UNARY, CLASS_BINARY, CLASS_TERNARY, CLASS_REDUCE, CLASS_MEMORY, CLASS_CONTROL };
+enum argkind { ARG_NONE, ARG_VALUE, ARG_BITS, ARG_PTR };
+const char *op_name(enum op op);
+bool op_parse(const char *s, enum op *op);
+enum opclass op_class(enum op op);
+enum argkind op_argkind(enum op op);
+int op_nsrc(enum op op);
+bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
+bool op_is_commutative(enum op op);
+
+enum { MAX_RANK = 16 };
+union arg { int64_t i; double f; const void *p; };
+
+struct uop {
+    enum op op;
+    enum dtype dtype;
+    int nsrc;
+    int ndim;                    /* derived: rank of a tensor uop; 0 for scalars and kernel uops */
+    uint32_t id;                 /* order of creation; deterministic */
+    uint32_t hash;
+    union arg arg;
+    struct uop **src;
+    struct uop **dim;            /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
+    int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
+    struct uop *folded;          /* what the fold hook made of it; itself if nothing */
+    struct uop *next;            /* hash chain */
+};
+
+/* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
+struct var { const char *name; int64_t min, max; int id; bool is_counter; };
+
+/* Memory. Identity is the pointer. */
+enum buffer_kind { BUFFER_INPUT, BUFFER_OUTPUT, BUFFER_WEIGHT, BUFFER_TEMP, BUFFER_STATE, BUFFER_SCRATCH };
+struct buffer {
+    enum buffer_kind kind;
+    enum dtype dtype;
+    int ndim;
+    struct uop *dim[MAX_RANK];
+    const char *name;            /* the model's name, unescaped; NULL for intermediates */
+    int id;
+    const void *data;            /* BUFFER_WEIGHT: nbytes of little-endian elements, row-major in the storage order */
+    size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
+    size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
+    struct buffer *base;         /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
+    struct uop *base_offset;
+};
+
+/* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried], scan[nscan].
+ * Inside, the iteration number is VAR `counter`, and carried value k is the PARAM whose arg is &param[k]. What does not depend on the
+ * counter or a PARAM of the loop is loop-invariant and runs before it. GET k < ncarried is the final carried value; GET ncarried + j is
+ * scan[j] stacked along a new first axis of `scan_length`. A carried value keeps its shape. */
+struct loop;
+struct loop_param { struct loop *loop; int index; enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; };
+struct loop {
+    int id, ncarried, nscan;
+    struct var *counter;
+    struct loop_param *param;    /* [ncarried] */
+    struct uop *scan_length;
+};
+
+/* HOST: a call of `function` in runtime/host: inputs' pointers, outputs' pointers, then params as int64_t. GET k is output k.
+ * A data-dependent dimension is a var in `result`, bounded by var->max; the function writes its value. */
+struct host_output { enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; };
+struct host_call {
+    const char *function;        /* C identifier; also selects the snippet, see runtime/host/host.def */
+    int nout; struct host_output *out;
+    int nparam; struct uop **param;
+    int nresult; struct var **result;
+};
+
+/* Packed args (ARG_BITS). */
+#define PERM_GET(bits, a) ((int)(((uint64_t)(bits) >> (4 * (a))) & 15))                   /* PERMUTE: 4 bits an axis */
+int64_t perm_pack(const int *perm, int n);
+#define REDUCE_OP(bits) ((enum op)((bits) & 255))                                         /* ADD MUL MAX MIN AND OR XOR; kernel: the same, mask 0 */
+#define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
+#define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
+#define WINDOW_AXIS(bits) ((int)((bits) & 15))
+#define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
+#define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
+#define WINDOW_BITS(axis, stride, dilation) ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
+
+/* The compile. Everything hangs on it; there is no other global state. */
+struct tgc {
+    jmp_buf stop;                /* set by whoever starts a compile */
+    struct mem_block *mem;
+    size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
+    struct uop **table;          /* hash table of uops */
+    size_t table_size, nuop;
+    struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
+    bool noopt;                  /* -O0: only integer index rules fold */
+    bool fast_math;
+    struct diag *diag; int ndiag; size_t cap_diag; int nerror;
+    int next_buffer, next_var, next_range, next_loop;
+    int debug;                   /* DEBUG=n */
+    /* origins: which model node a uop came from; see origin_* */
+    struct origin **origin; size_t norigin, cap_origin;
+    int current_origin;          /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */
+    int *uop_origin; size_t cap_uop_origin;              /* by uop id */
+    const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
+    bool bug;                    /* tgc_stop() was called by tgc_bug() */
+};
+struct tgc *tgc_new(size_t mem_limit);                            /* NULL if out of memory; 0: no limit */
+void tgc_free(struct tgc *t);
+
+/* Interns without folding. Shape, bounds and hash are derived. needs: sources valid for op (TGC_BUG otherwise). */
+struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg);
+/* Interns and folds: what every builder uses. The result may be any equivalent uop of the same dtype and shape. */
+struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg);
+
+struct uop *uop_const(struct tgc *t, enum dtype d, union scalar v);
+struct uop *uop_int(struct tgc *t, int64_t v);                    /* CONST of DTYPE_INDEX */
+struct uop *uop_consti(struct tgc *t, enum dtype d, int64_t v);   /* v converted to d, whatever d is */
+struct uop *uop_constf(struct tgc *t, enum dtype d, double v);
+struct uop *uop_bool(struct tgc *t, bool v);
+struct uop *uop_unary(struct tgc *t, enum op op, struct uop *a);
+struct uop *uop_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);
+struct uop *uop_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
+struct uop *uop_cast(struct tgc *t, enum dtype d, struct uop *a);
+struct uop *uop_not(struct tgc *t, struct uop *a);
+struct uop *uop_replace_src(struct tgc *t, struct uop *u, struct uop *const *src);   /* same op, dtype, arg; folds */
+
+bool uop_is_int(const struct uop *u, int64_t v);                  /* integer or bool CONST equal to v */
+bool uop_const_int(const struct uop *u, int64_t *v);              /* integer CONST */
+bool uop_is_constf(const struct uop *u, double v);                /* float CONST; -0.0 and 0.0 differ */
+
+struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
+struct uop *uop_var(struct tgc *t, struct var *v);
+struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, struct uop *const *dim, int ndim, const char *name);
+struct uop *uop_buffer(struct tgc *t, struct buffer *b);
+struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->next_range++ */
+const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
+
+/* Topological order (sources first) of everything reachable from roots; array in the arena. Deterministic. Iterative. */
+struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n);
+/* Rewrites bottom-up with memo: each node gets new sources, then fn(ctx, node) may return a replacement (NULL: keep). Iterative. */
+typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
+void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
+/* A map from uops to pointers, by id. */
+struct uop_map { struct tgc *t; void **v; size_t cap; };
+void *map_get(const struct uop_map *m, const struct uop *u);
+void map_set(struct uop_map *m, const struct uop *u, void *value);
+
+/* origins: provenance beside the graph, outside the hash key. Set while the frontend lowers a node; rewriting keeps the first. */
+struct origin { const char *node; const char *op_type; int index; };   /* model's node name (may be ""), operator, number */
+int origin_new(struct tgc *t, const char *node, const char *op_type, int index);   /* also becomes current */
+const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u);     /* NULL: none */
+void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from);    /* if it has none */
+/* Names of a tensor's axes for loops in emitted code: "n oc oy ox ic ky kx", one word an axis. */
+void uop_name_axes(struct tgc *t, const struct uop *u, const char *words);
+const char *uop_get_axes(const struct tgc *t, const struct uop *u);
+
+/* ------------------------------------------------------------------------------- symbolic.c: integers with bounds */
+/* Arguments are INDEX-typed scalars. Results are canonical as far as the fold rules go, so that equal expressions are ==. */
+struct uop *sym_add(struct tgc *t, struct uop *a, struct uop *b);
+struct uop *sym_sub(struct tgc *t, struct uop *a, struct uop *b);
+struct uop *sym_mul(struct tgc *t, struct uop *a, struct uop *b);
+struct uop *sym_div(struct tgc *t, struct uop *a, struct uop *b); /* FLOORDIV */
+struct uop *sym_mod(struct tgc *t, struct uop *a, struct uop *b); /* FLOORMOD */
+struct uop *sym_addi(struct tgc *t, struct uop *a, int64_t b);
+struct uop *sym_muli(struct tgc *t, struct uop *a, int64_t b);
+struct uop *sym_ceildiv(struct tgc *t, struct uop *a, int64_t b);
+struct uop *sym_min(struct tgc *t, struct uop *a, struct uop *b);
+struct uop *sym_max(struct tgc *t, struct uop *a, struct uop *b);
+struct uop *sym_lt(struct tgc *t, struct uop *a, struct uop *b);  /* bool */
+struct uop *sym_prod(struct tgc *t, struct uop *const *v, int n);
+struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b); /* bool */
+bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);      /* proved equal: a - b folds to 0 */
+/* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset var. */
+bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *result);
+
+/* ---------------------------------------------------------------------------------------------------- tensor.c */
+/* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */
+struct uop *uop_reshape(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
+struct uop *uop_permute(struct tgc *t, struct uop *x, const int *perm);
+struct uop *uop_expand(struct tgc *t, struct uop *x, struct uop *const *dim);          /* same rank */
+struct uop *uop_pad(struct tgc *t, struct uop *x, struct uop *value, struct uop *const *lo, struct uop *const *hi);
+struct uop *uop_shrink(struct tgc *t, struct uop *x, struct uop *const *begin, struct uop *const *size);
+struct uop *uop_flip(struct tgc *t, struct uop *x, uint32_t axes);
+struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout, struct uop *nkernel, int64_t stride, int64_t dilation);
+struct uop *uop_concat(struct tgc *t, struct uop *const *x, int n, int axis);
+struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes);       /* axes become 1 */
+struct uop *uop_iota(struct tgc *t, struct uop *n);
+struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index);          /* index[x->ndim], all of one shape */
+struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value, struct uop *const *index); /* op CONST: overwrite; ADD MUL MAX MIN */
+/* Conveniences on top. */
+struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);   /* a scalar expanded */
+struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim); /* numpy rules; NULL if impossible */
+bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim); /* dim[MAX_RANK]; false: cannot */
+struct uop *tensor_unary(struct tgc *t, enum op op, struct uop *a);
+struct uop *tensor_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);    /* broadcasts; NULL if it cannot */
+struct uop *tensor_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
+struct uop *tensor_drop_axes(struct tgc *t, struct uop *x, uint32_t axes);             /* reshape that removes axes of size 1 */
+struct uop *tensor_insert_axis(struct tgc *t, struct uop *x, int axis);                /* size 1 */
+struct uop *tensor_sum(struct tgc *t, struct uop *x, uint32_t axes, bool keep);
+struct uop *tensor_max(struct tgc *t, struct uop *x, uint32_t axes, bool keep);
+struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axis);    /* i64 of shape dim: index along axis */
+struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim, const void *data, size_t nbytes, const char *name); /* weight; data is not copied */
+/* The element at constant coordinates as a scalar uop, if it is known at compile time or from dimensions (Shape -> Gather -> Concat
+ * chains): walks movement ops with the index arithmetic, reads weights, folds. NULL if it depends on run-time data. */
+struct uop *tensor_element(struct tgc *t, struct uop *x, const int64_t *index);
+
+/* ------------------------------------------------------------------------------------------------------ view.c */
+/* A view: logical coordinates -> offset, where strides[] and mask hold. A tracker: a stack of views, view[n-1] the outermost. */
+struct view {
+    int ndim;
+    struct uop *dim[MAX_RANK], *stride[MAX_RANK];
+    struct uop *offset;
+    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi; mask_lo[0] NULL: no mask */
+    bool has_mask;
+};
+struct tracker { int nview; struct view *view; };
+struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
+/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views. */
+struct tracker *tracker_apply(struct tgc *t, const struct tracker *tr, const struct uop *u);
+/* index[ndim] -> flat offset into the base and a bool validity (CONST true where always valid). */
+void tracker_index(struct tgc *t, const struct tracker *tr, struct uop *const *index, struct uop **offset, struct uop **valid);
+bool tracker_is_contiguous(const struct tracker *tr);            /* one view, row-major, no mask, offset 0 */
+bool tracker_is_alias(const struct tracker *tr, struct uop **offset); /* contiguous but for an offset */
+
+/* One movement op at one index: maps output coordinates of u to coordinates of its source k, and the validity; what lowering, folding
+ * and tensor_element share. For CONCAT k picks the source. src_index has room for MAX_RANK. */
+void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *index, struct uop **src_index, struct uop **valid);
+
+/* ----------------------------------------------------------------------------------------------------- graph */
+struct graph_output { const char *name; struct uop *value; };
+struct graph {
+    const char *name;
+    int ninput; struct uop **input;                               /* BUFFER_INPUT uops, in the model's order */
+    int noutput; struct graph_output *output;
+    int nvar; struct var **var;                                   /* dimensions that stay symbols */
+    const char *producer;                                         /* for the emitted comment */
+};
+
+/* ---------------------------------------------------------------------------------------- print.c, verify.c */
+void uop_print(struct text *out, const struct uop *u);            /* one expression, infix for index arithmetic */
+void graph_print(struct text *out, struct tgc *t, const struct graph *g);
+void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n);
+bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);   /* TGC_BUG on a violation */
+bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass);
+
+/* ------------------------------------------------------------------------------------------------------ eval.c */
+/* The oracle: evaluates graph uops with floats in double (rounded to the dtype after each op where that is narrower than f32; f32 stays
+ * in double), integers exactly. Independent of views, rules and lowering. */
+struct tensor { enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; int64_t nelem; void *data; /* double[] for floats, int64_t[] otherwise */ };
+struct eval_env {
+    const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
+    const int64_t *var; int nvar;                                  /* by var->id */
+    int64_t budget;                                                /* element operations left; -1: no limit */
+};
+/* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no diagnostic). */
+bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result);
+/* Runs a linear program on buffers. */
+bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env);
+
+#endif

@@ -1,0 +1,67 @@
+/* passes.h - from the tensor graph to a schedule of linear kernels.
+ *
+ *      graph --simplify, fold--> graph --fuse--> decisions --lower--> kernel ASTs --linearize--> linear programs
+ *                                                                     └─ plan memory, schedule control ─┘
+ */
+#ifndef TGC_PASSES_H
+#define TGC_PASSES_H
+
+#include "ir/ir.h"
+
+/* A kernel: one loop nest (or several in sequence) with its buffers. */
+struct kernel {
+    const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
+    const char *title;           /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
+    struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
+    struct uop **linear; int nlinear;
+    struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
+    int noutput;                 /* the first `noutput` of buffer[] are written */
+    struct buffer **scratch; int nscratch; /* STAGE buffers: places in the arena, or on the stack if small */
+    struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
+    double flop, nbytes;         /* at the dimensions' upper bounds */
+};
+
+/* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
+enum step_kind { STEP_KERNEL, STEP_HOST, STEP_IF, STEP_ELSE, STEP_ENDIF, STEP_LOOP, STEP_BREAK_UNLESS, STEP_ENDLOOP };
+struct step {
+    enum step_kind kind;
+    struct kernel *kernel;       /* KERNEL */
+    struct host_call *host;      /* HOST */
+    struct buffer **arg; int narg;         /* HOST: inputs, then outputs */
+    struct uop *cond;            /* IF, BREAK_UNLESS: bool scalar kernel expression (LOAD of a buffer, VARs) */
+    struct var *counter;         /* LOOP: counts from 0 */
+    struct uop *trip;            /* LOOP: i64 scalar kernel expression */
+};
+
+struct schedule {
+    const struct graph *graph;
+    struct step *step; int nstep;
+    struct kernel **kernel; int nkernel;
+    struct buffer **buffer; int nbuffer;   /* every TEMP, STATE and SCRATCH buffer with a place in the arena */
+    struct buffer **weight; int nweight;   /* in order of first use */
+    struct buffer **input; int ninput;     /* as graph->input */
+    struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
+    struct var **var; int nvar;            /* run-time dimensions and host results */
+    size_t arena_nbytes, live_nbytes;      /* planned, and the largest live set */
+    size_t weight_nbytes;
+};
+
+struct compile_options {
+    bool noopt;
+    int level;                   /* -O0..3 */
+    int threads;
+    const char *name;            /* C identifier */
+};
+
+/* Installs the fold hook (rules) into t; called once, before a frontend builds anything. */
+void passes_init(struct tgc *t);
+/* All passes in the order of passes.def, verified after each one in debug builds. NULL: diagnostics were recorded. */
+struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
+
+/* One pass each; false: diagnostics were recorded. */
+bool pass_fold_constants(struct tgc *t, struct graph *g);        /* fold.c: what depends on weights alone becomes a weight, capped */
+struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);   /* schedule.c: fusion, lowering, control */
+bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
+bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */
+
+#endif
