@@ -68,9 +68,9 @@ enum dtype {
 #define DTYPE(name, text, ctype, bits, kind, onnx) DTYPE_##name,
 #include "ir/dtypes.def"
 #undef DTYPE
-    DTYPE_COUNT
+    DTYPE_COUNT,
+    DTYPE_INDEX = DTYPE_I64                                       /* dtype of dimensions and index arithmetic */
 };
-enum { DTYPE_INDEX = DTYPE_I64 };                                 /* dtype of dimensions and index arithmetic */
 const char *dtype_name(enum dtype d);                             /* "f32" */
 const char *dtype_ctype(enum dtype d);                            /* "float" */
 size_t dtype_nbytes(enum dtype d);                                /* in memory: sub-byte kinds take 1 */
@@ -122,6 +122,7 @@ struct uop {
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
     struct uop *folded;          /* what the fold hook made of it; itself if nothing */
     struct uop *next;            /* hash chain */
+    uint32_t mark;               /* uop_toposort's visit */
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
@@ -184,6 +185,7 @@ struct tgc {
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
+    uint32_t mark;
     struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
@@ -234,7 +236,7 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
 /* A map from uops to pointers, by id. */
-struct uop_map { struct tgc *t; void **v; size_t cap; };
+struct uop_map { struct tgc *t; struct uop_slot { uint32_t key; void *value; } *slot; size_t size, used; };
 void *map_get(const struct uop_map *m, const struct uop *u);
 void map_set(struct uop_map *m, const struct uop *u, void *value);
 
