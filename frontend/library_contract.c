@@ -289,7 +289,8 @@ struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w
     struct uop *m = w->ndim > 1 ? sym_muli(t, w->dim[1], group) : NULL, *c = w->ndim > 1 ? w->dim[0] : NULL;
     if (!conv_check(l, "conv_transpose", x, w, b, group, m, c) || !window_steps(l, "conv_transpose", x, a, &p))
         return NULL;
-    if (uop_const_int(c, &p.stride[MAX_SPATIAL]) && p.stride[MAX_SPATIAL] % group)
+    int64_t channels;
+    if (uop_const_int(c, &channels) && channels % group)
         return lib_error(l, "conv_transpose: %s cannot be split into %lld groups", lib_describe(l, x), (long long)group);
     int64_t unit[MAX_SPATIAL];
     for (int i = 0; i < x->ndim - 2; i++) {

@@ -66,8 +66,10 @@ bool window_plan(const struct lib *l, const char *what, const struct uop *x, str
         }
         struct uop *padded = sym_add(t, sym_add(t, n, p->lo[i]), p->hi[i]);
         if (kernel[i]->vmin < 1 || sym_sub(t, padded, reach)->vmax < 0) {
-            lib_error(l, "%s: a window of %s (kernel, dilated) on spatial axis %d does not fit into %s, padding included", what,
-                      lib_describe(l, kernel[i]->op == OP_CONST ? uop_cast(t, DTYPE_INDEX, reach) : reach), i, lib_describe(l, x));
+            struct text size = {.t = t};
+            uop_print(&size, reach);
+            lib_error(l, "%s: a window of %s (kernel with dilation) on spatial axis %d does not fit into %s, padding included", what,
+                      size.s, i, lib_describe(l, x));
             return false;
         }
         if (a->ceil_mode && a->auto_pad == AUTO_PAD_NONE)

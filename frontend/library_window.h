@@ -5,7 +5,7 @@
 #include "frontend/library.h"
 
 struct window_plan {
-    int64_t stride[MAX_SPATIAL + 1], dilation[MAX_SPATIAL + 1];
+    int64_t stride[MAX_SPATIAL], dilation[MAX_SPATIAL];
     struct uop *lo[MAX_SPATIAL], *hi[MAX_SPATIAL];       /* as the model has them */
     struct uop *extra[MAX_SPATIAL];                      /* beyond hi, so that the last window of ceil_mode fits */
     struct uop *nout[MAX_SPATIAL];
