@@ -73,6 +73,7 @@ const struct operator *operator_at(int i);
 bool node_error(const struct node *n, int input, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Attributes, as onnx_attr_*(); references into a function call are already followed. */
+enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise);      /* VOID: not a type we know */
 bool node_has(const struct node *n, const char *name);
 int64_t node_int(const struct node *n, const char *name, int64_t otherwise);
 double node_float(const struct node *n, const char *name, double otherwise);

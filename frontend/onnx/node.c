@@ -30,6 +30,12 @@ bool node_has(const struct node *n, const char *name)
     return onnx_attr(n->proto, name) != NULL;
 }
 
+enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise)
+{
+    int64_t v = node_int(n, name, -1);
+    return !node_has(n, name) ? otherwise : v > 0 && v < 1 << 16 ? dtype_from_onnx((int)v) : DTYPE_VOID;
+}
+
 int64_t node_int(const struct node *n, const char *name, int64_t otherwise)
 {
     return onnx_attr_int(lower_model(n->lower), n->proto, name, otherwise);
