@@ -68,9 +68,9 @@ enum dtype {
 #define DTYPE(name, text, ctype, bits, kind, onnx) DTYPE_##name,
 #include "ir/dtypes.def"
 #undef DTYPE
-    DTYPE_COUNT
+    DTYPE_COUNT,
+    DTYPE_INDEX = DTYPE_I64                                       /* dtype of dimensions and index arithmetic */
 };
-enum { DTYPE_INDEX = DTYPE_I64 };                                 /* dtype of dimensions and index arithmetic */
 const char *dtype_name(enum dtype d);                             /* "f32" */
 const char *dtype_ctype(enum dtype d);                            /* "float" */
 size_t dtype_nbytes(enum dtype d);                                /* in memory: sub-byte kinds take 1 */
@@ -122,6 +122,7 @@ struct uop {
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
     struct uop *folded;          /* what the fold hook made of it; itself if nothing */
     struct uop *next;            /* hash chain */
+    uint32_t mark;               /* uop_toposort's visit */
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
@@ -184,6 +185,7 @@ struct tgc {
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
+    uint32_t mark;
     struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
@@ -234,7 +236,7 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
 /* A map from uops to pointers, by id. */
-struct uop_map { struct tgc *t; void **v; size_t cap; };
+struct uop_map { struct tgc *t; struct uop_slot { uint32_t key; void *value; } *slot; size_t size, used; };
 void *map_get(const struct uop_map *m, const struct uop *u);
 void map_set(struct uop_map *m, const struct uop *u, void *value);
 
@@ -280,6 +282,13 @@ struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes);
 struct uop *uop_iota(struct tgc *t, struct uop *n);
 struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index);          /* index[x->ndim], all of one shape */
 struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value, struct uop *const *index); /* op CONST: overwrite; ADD MUL MAX MIN */
+/* Control. Each returns the node; uop_get() its k-th result. then[k] and other[k] agree in dtype and dims. */
+struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then, struct uop *const *other, int n);
+struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond, struct uop *const *init, struct uop *cond_next,
+                     struct uop *const *next, struct uop *const *scan);
+struct uop *uop_param(struct tgc *t, struct loop_param *p);
+struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n);
+struct uop *uop_get(struct tgc *t, struct uop *node, int k);
 /* Conveniences on top. */
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);   /* a scalar expanded */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim); /* numpy rules; NULL if impossible */
@@ -303,12 +312,14 @@ struct view {
     int ndim;
     struct uop *dim[MAX_RANK], *stride[MAX_RANK];
     struct uop *offset;
-    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi; mask_lo[0] NULL: no mask */
+    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi, if has_mask; NULL otherwise */
     bool has_mask;
+    bool row_major;                                              /* derived: strides proved row-major; an axis of size 1 has any */
 };
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
-/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views. */
+/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views.
+ * A tracker knows where a PAD is, not its value: pads of different values must not share one if the values are wanted. */
 struct tracker *tracker_apply(struct tgc *t, const struct tracker *tr, const struct uop *u);
 /* index[ndim] -> flat offset into the base and a bool validity (CONST true where always valid). */
 void tracker_index(struct tgc *t, const struct tracker *tr, struct uop *const *index, struct uop **offset, struct uop **valid);

@@ -1,0 +1,252 @@
+/* base.c - what everything stands on: the compile's arena, checked sizes, strings, diagnostics.
+ *
+ * One arena per compile, freed as a whole. Exhaustion never returns to the caller: it records a diagnostic and ends the compile
+ * through the one hook, tgc_stop(). The block list is the only place in tgc that calls malloc for compile-time data.
+ */
+#include "ir/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct mem_block {
+    struct mem_block *next;
+    size_t used, size;
+    _Alignas(16) unsigned char data[];
+};
+
+enum { MEM_BLOCK_NBYTES = 1 << 20 };
+
+bool size_add(size_t a, size_t b, size_t *r)
+{
+    if (a > SIZE_MAX - b)
+        return false;
+    *r = a + b;
+    return true;
+}
+
+bool size_mul(size_t a, size_t b, size_t *r)
+{
+    if (b != 0 && a > SIZE_MAX / b)
+        return false;
+    *r = a * b;
+    return true;
+}
+
+bool size_align(size_t a, size_t align, size_t *r)
+{
+    size_t sum;
+    if (!size_add(a, align - 1, &sum))
+        return false;
+    *r = sum & ~(align - 1);
+    return true;
+}
+
+int64_t sat_add(int64_t a, int64_t b)
+{
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return a < 0 ? INT64_MIN : INT64_MAX;
+    return r;
+}
+
+int64_t sat_mul(int64_t a, int64_t b)
+{
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
+    return r;
+}
+
+struct tgc *tgc_new(size_t mem_limit)
+{
+    struct tgc *t = calloc(1, sizeof *t);
+    if (t)
+        t->mem_limit = mem_limit ? mem_limit : SIZE_MAX;
+    return t;
+}
+
+void tgc_free(struct tgc *t)
+{
+    if (!t)
+        return;
+    for (struct mem_block *b = t->mem, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(t);
+}
+
+/* The message must not allocate from the arena that is full. */
+static _Noreturn void mem_exhausted(struct tgc *t)
+{
+    static const struct diag full = {SEVERITY_ERROR, {0}, "out of memory: the model needs more than the compile may use (--max-memory)"};
+    if (t->cap_diag > (size_t)t->ndiag)
+        t->diag[t->ndiag++] = full;
+    t->nerror++;
+    tgc_stop(t);
+}
+
+static struct mem_block *block_new(struct tgc *t, size_t nbytes)
+{
+    size_t total;
+    if (!size_add(nbytes, sizeof(struct mem_block), &total) || total > t->mem_limit - t->mem_used)
+        mem_exhausted(t);
+    struct mem_block *b = calloc(1, total);
+    if (!b)
+        mem_exhausted(t);
+    t->mem_used += total;
+    b->size = nbytes;
+    return b;
+}
+
+void *mem_alloc(struct tgc *t, size_t nbytes)
+{
+    size_t need;
+    if (!size_align(nbytes ? nbytes : 1, 16, &need))
+        mem_exhausted(t);
+    struct mem_block *b = t->mem;
+    if (need > MEM_BLOCK_NBYTES / 4) {                /* large: a block of its own, behind the current one */
+        struct mem_block *own = block_new(t, need);
+        own->used = need;
+        if (b) {
+            own->next = b->next;
+            b->next = own;
+        } else {
+            t->mem = own;
+        }
+        return own->data;
+    }
+    if (!b || b->size - b->used < need) {
+        size_t room = t->mem_limit - t->mem_used;     /* near the limit blocks shrink to what is needed */
+        size_t size = room > 2 * (size_t)MEM_BLOCK_NBYTES ? MEM_BLOCK_NBYTES : need;
+        b = block_new(t, size);
+        b->next = t->mem;
+        t->mem = b;
+    }
+    void *p = b->data + b->used;
+    b->used += need;
+    return p;
+}
+
+void *mem_array(struct tgc *t, size_t n, size_t size)
+{
+    size_t nbytes;
+    if (!size_mul(n, size, &nbytes))
+        mem_exhausted(t);
+    return mem_alloc(t, nbytes);
+}
+
+void *mem_copy(struct tgc *t, const void *p, size_t nbytes)
+{
+    void *r = mem_alloc(t, nbytes);
+    if (nbytes)
+        memcpy(r, p, nbytes);
+    return r;
+}
+
+char *mem_str(struct tgc *t, const char *s) { return mem_copy(t, s, strlen(s) + 1); }
+
+static char *mem_vprintf(struct tgc *t, const char *format, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, ap);
+    char *s = mem_alloc(t, n < 0 ? 1 : (size_t)n + 1);
+    if (n >= 0)
+        vsnprintf(s, (size_t)n + 1, format, again);
+    va_end(again);
+    return s;
+}
+
+char *mem_printf(struct tgc *t, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    char *s = mem_vprintf(t, format, ap);
+    va_end(ap);
+    return s;
+}
+
+void *mem_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity)
+        return old;
+    size_t cap = *capacity ? *capacity : 8;
+    while (cap < need)
+        if (!size_mul(cap, 2, &cap))
+            mem_exhausted(t);
+    void *p = mem_array(t, cap, size);
+    if (*capacity)
+        memcpy(p, old, *capacity * size);
+    *capacity = cap;
+    return p;
+}
+
+void text_write(struct text *x, const void *p, size_t nbytes)
+{
+    x->s = mem_grow(x->t, x->s, &x->cap, x->n + nbytes + 1, 1);
+    if (nbytes)
+        memcpy(x->s + x->n, p, nbytes);
+    x->n += nbytes;
+    x->s[x->n] = 0;
+}
+
+void text_putc(struct text *x, char c) { text_write(x, &c, 1); }
+void text_puts(struct text *x, const char *s) { text_write(x, s, strlen(s)); }
+
+void text_printf(struct text *x, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    char small[256];
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(small, sizeof small, format, ap);
+    if (n >= 0 && (size_t)n < sizeof small)
+        text_write(x, small, (size_t)n);
+    else if (n >= 0)
+        text_puts(x, mem_vprintf(x->t, format, again));
+    va_end(again);
+    va_end(ap);
+}
+
+static void diag_add(struct tgc *t, enum severity severity, const struct place *at, const char *format, va_list ap)
+{
+    struct diag d = {severity, {0}, mem_vprintf(t, format, ap)};
+    if (at)
+        d.at = *at;
+    VEC_PUSH(t, t->diag, t->ndiag, t->cap_diag, d);
+    if (severity == SEVERITY_ERROR)
+        t->nerror++;
+}
+
+bool diag_error(struct tgc *t, const struct place *at, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    diag_add(t, SEVERITY_ERROR, at, format, ap);
+    va_end(ap);
+    return false;
+}
+
+void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    diag_add(t, SEVERITY_WARNING, at, format, ap);
+    va_end(ap);
+}
+
+void tgc_stop(struct tgc *t) { longjmp(t->stop, 1); }
+
+void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    struct text x = {.t = t};
+    text_printf(&x, "%s:%d: %s", file, line, mem_vprintf(t, format, ap));
+    va_end(ap);
+    diag_error(t, NULL, "%s", x.s);
+    t->bug = true;
+    tgc_stop(t);
+}

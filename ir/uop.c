@@ -1,0 +1,650 @@
+/* uop.c - the hash-consed UOp: construction, derived facts (shape, bounds), order, rewriting, provenance.
+ *
+ * A uop is found by (op, dtype, src, arg); the same four always give the same pointer. Shape and bounds are derived from the sources
+ * once, when the uop is interned. uop_new() then asks the fold hook what the uop simplifies to, once; so whatever a builder hands out
+ * is in normal form, as in LuaJIT's fold engine. What tinygrad keeps in separate passes (spec, symbolic, toposort) hangs on this file.
+ */
+#include "ir/ir.h"
+
+#include <string.h>
+
+struct op_info { const char *name; enum opclass class; int nsrc; enum argkind arg; };
+static const struct op_info ops[] = {
+#define OP(name, text, class, nsrc, arg) [OP_##name] = {text, CLASS_##class, nsrc, ARG_##arg},
+#include "ir/ops.def"
+#undef OP
+};
+
+const char *op_name(enum op op) { return ops[op].name; }
+enum opclass op_class(enum op op) { return ops[op].class; }
+enum argkind op_argkind(enum op op) { return ops[op].arg; }
+int op_nsrc(enum op op) { return ops[op].nsrc; }
+
+bool op_parse(const char *s, enum op *op)
+{
+    for (int i = 0; i < OP_COUNT; i++)
+        if (!strcmp(ops[i].name, s)) {
+            *op = (enum op)i;
+            return true;
+        }
+    return false;
+}
+
+bool op_is_elementwise(enum op op)
+{
+    enum opclass c = ops[op].class;
+    return c == CLASS_UNARY || c == CLASS_BINARY || c == CLASS_TERNARY;
+}
+
+bool op_is_commutative(enum op op)
+{
+    switch (op) {
+    case OP_ADD: case OP_MUL: case OP_MAX: case OP_MIN: case OP_AND: case OP_OR: case OP_XOR: case OP_EQ: case OP_NE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+int64_t perm_pack(const int *perm, int n)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < n; i++)
+        bits |= (uint64_t)perm[i] << (4 * i);
+    return (int64_t)bits;
+}
+
+/* ---- shapes */
+
+static void set_dims(struct tgc *t, struct uop *u, struct uop *const *dim, int n)
+{
+    if (n < 0 || n > MAX_RANK)
+        TGC_BUG(t, "%s: rank %d", op_name(u->op), n);
+    u->ndim = n;
+    u->dim = n ? mem_copy(t, dim, (size_t)n * sizeof *dim) : NULL;
+}
+
+/* Elementwise: every source is a scalar or has the result's rank; dims were made equal by the builder. */
+static void elementwise_shape(struct tgc *t, struct uop *u)
+{
+    for (int i = 0; i < u->nsrc; i++) {
+        const struct uop *s = u->src[i];
+        if (s->ndim == 0)
+            continue;
+        if (u->ndim == 0) {
+            u->ndim = s->ndim;
+            u->dim = s->dim;
+        } else if (s->ndim != u->ndim) {
+            TGC_BUG(t, "%s: operands of rank %d and %d", op_name(u->op), u->ndim, s->ndim);
+        }
+    }
+}
+
+static void reduce_shape(struct tgc *t, struct uop *u)
+{
+    if (u->nsrc > 1)                                  /* kernel form */
+        return;
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < u->src[0]->ndim; a++)
+        dim[a] = REDUCE_AXES(u->arg.i) >> a & 1 ? uop_int(t, 1) : u->src[0]->dim[a];
+    set_dims(t, u, dim, u->src[0]->ndim);
+}
+
+static void window_shape(struct tgc *t, struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    struct uop *dim[MAX_RANK + 1];
+    int axis = WINDOW_AXIS(u->arg.i), n = 0;
+    for (int a = 0; a < x->ndim; a++) {
+        dim[n++] = a == axis ? u->src[1] : x->dim[a];
+        if (a == axis)
+            dim[n++] = u->src[2];
+    }
+    set_dims(t, u, dim, n);
+}
+
+static void concat_shape(struct tgc *t, struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++)
+        dim[a] = x->dim[a];
+    for (int i = 1; i < u->nsrc; i++)
+        dim[u->arg.i] = sym_add(t, dim[u->arg.i], u->src[i]->dim[u->arg.i]);
+    set_dims(t, u, dim, x->ndim);
+}
+
+static void get_shape(struct tgc *t, struct uop *u)
+{
+    const struct uop *s = u->src[0];
+    int k = (int)u->arg.i;
+    if (s->op == OP_HOST) {
+        const struct host_call *h = s->arg.p;
+        set_dims(t, u, h->out[k].dim, h->out[k].ndim);
+        return;
+    }
+    if (s->op == OP_IF) {
+        set_dims(t, u, s->src[1 + k]->dim, s->src[1 + k]->ndim);
+        return;
+    }
+    const struct loop *l = s->arg.p;
+    if (k < l->ncarried) {
+        set_dims(t, u, l->param[k].dim, l->param[k].ndim);
+        return;
+    }
+    const struct uop *scan = s->src[3 + l->ncarried + k];
+    struct uop *dim[MAX_RANK + 1] = {l->scan_length};
+    for (int a = 0; a < scan->ndim; a++)
+        dim[a + 1] = scan->dim[a];
+    set_dims(t, u, dim, scan->ndim + 1);
+}
+
+static void derive_shape(struct tgc *t, struct uop *u)
+{
+    struct uop *dim[MAX_RANK];
+    const struct uop *x = u->nsrc ? u->src[0] : NULL;
+    switch (u->op) {
+    case OP_BUFFER: {
+        const struct buffer *b = u->arg.p;
+        set_dims(t, u, b->dim, b->ndim);
+        break;
+    }
+    case OP_PARAM: {
+        const struct loop_param *p = u->arg.p;
+        set_dims(t, u, p->dim, p->ndim);
+        break;
+    }
+    case OP_IOTA: set_dims(t, u, u->src, 1); break;
+    case OP_RESHAPE: case OP_EXPAND: set_dims(t, u, u->src + 1, u->nsrc - 1); break;
+    case OP_PERMUTE:
+        for (int a = 0; a < x->ndim; a++)
+            dim[a] = x->dim[PERM_GET(u->arg.i, a)];
+        set_dims(t, u, dim, x->ndim);
+        break;
+    case OP_PAD:
+        for (int a = 0; a < x->ndim; a++)
+            dim[a] = sym_add(t, sym_add(t, x->dim[a], u->src[2 + 2 * a]), u->src[3 + 2 * a]);
+        set_dims(t, u, dim, x->ndim);
+        break;
+    case OP_SHRINK:
+        for (int a = 0; a < x->ndim; a++)
+            dim[a] = u->src[2 + 2 * a];
+        set_dims(t, u, dim, x->ndim);
+        break;
+    case OP_FLIP: case OP_CONTIGUOUS: case OP_SCATTER: set_dims(t, u, x->dim, x->ndim); break;
+    case OP_WINDOW: window_shape(t, u); break;
+    case OP_CONCAT: concat_shape(t, u); break;
+    case OP_REDUCE: reduce_shape(t, u); break;
+    case OP_INDEX:
+        if (u->nsrc > 1)
+            set_dims(t, u, u->src[1]->dim, u->src[1]->ndim);
+        break;
+    case OP_GET: get_shape(t, u); break;
+    default:
+        if (op_is_elementwise(u->op))
+            elementwise_shape(t, u);
+    }
+}
+
+/* ---- bounds of integers, saturating */
+
+static void set_bounds(struct uop *u, int64_t lo, int64_t hi)
+{
+    u->vmin = lo;
+    u->vmax = hi;
+}
+
+/* Bounds that leave the dtype mean that it may wrap: all values are possible then. */
+static void clip_bounds(struct uop *u)
+{
+    int64_t lo = dtype_min(u->dtype), hi = dtype_max(u->dtype);
+    if (u->vmin < lo || u->vmax > hi || u->vmin > u->vmax)
+        set_bounds(u, lo, hi);
+}
+
+static void mul_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    int64_t p[4] = {sat_mul(a->vmin, b->vmin), sat_mul(a->vmin, b->vmax), sat_mul(a->vmax, b->vmin), sat_mul(a->vmax, b->vmax)};
+    set_bounds(u, p[0], p[0]);
+    for (int i = 1; i < 4; i++) {
+        if (p[i] < u->vmin)
+            u->vmin = p[i];
+        if (p[i] > u->vmax)
+            u->vmax = p[i];
+    }
+}
+
+static int64_t floordiv(int64_t a, int64_t b)
+{
+    if (b == 0)
+        return 0;
+    if (b == -1)
+        return a == INT64_MIN ? INT64_MAX : -a;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static void div_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    if (b->vmin <= 0)
+        return;                                       /* keep the dtype's range */
+    int64_t p[4] = {floordiv(a->vmin, b->vmin), floordiv(a->vmin, b->vmax), floordiv(a->vmax, b->vmin), floordiv(a->vmax, b->vmax)};
+    if (u->op == OP_DIV)
+        for (int i = 0; i < 4; i++)
+            p[i] = (i < 2 ? a->vmin : a->vmax) / (i % 2 ? b->vmax : b->vmin);
+    int64_t lo = p[0], hi = p[0];
+    for (int i = 1; i < 4; i++) {
+        lo = p[i] < lo ? p[i] : lo;
+        hi = p[i] > hi ? p[i] : hi;
+    }
+    set_bounds(u, lo, hi);
+}
+
+static void mod_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    if (b->vmin <= 0)
+        return;
+    int64_t top = b->vmax - 1;
+    if (a->vmin >= 0 && a->vmax < b->vmin)
+        set_bounds(u, a->vmin, a->vmax);
+    else if (u->op == OP_FLOORMOD || a->vmin >= 0)
+        set_bounds(u, 0, a->vmin >= 0 && a->vmax < top ? a->vmax : top);
+    else
+        set_bounds(u, -top, top);
+}
+
+static void compare_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    set_bounds(u, 0, 1);
+    if (dtype_is_float(a->dtype) || a->dtype == DTYPE_U64 || a->dtype == DTYPE_STRING)
+        return;
+    bool disjoint = a->vmax < b->vmin || b->vmax < a->vmin;
+    bool equal = a == b || (a->vmin == a->vmax && b->vmin == b->vmax && a->vmin == b->vmin);
+    if (u->op == OP_LT && (a->vmax < b->vmin))
+        set_bounds(u, 1, 1);
+    else if (u->op == OP_LT && (a->vmin >= b->vmax || a == b))
+        set_bounds(u, 0, 0);
+    else if (u->op != OP_LT && (disjoint || equal))
+        u->vmin = u->vmax = (u->op == OP_EQ) == equal;
+}
+
+static void bitwise_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    if (u->dtype == DTYPE_BOOL) {
+        int64_t lo = u->op == OP_AND ? a->vmin & b->vmin : u->op == OP_OR ? a->vmin | b->vmin : 0;
+        int64_t hi = u->op == OP_AND ? a->vmax & b->vmax : u->op == OP_OR ? a->vmax | b->vmax : 1;
+        set_bounds(u, lo, hi);
+    } else if (u->op == OP_AND && (a->vmin >= 0 || b->vmin >= 0)) {
+        int64_t hi = a->vmin < 0 ? b->vmax : b->vmin < 0 ? a->vmax : a->vmax < b->vmax ? a->vmax : b->vmax;
+        set_bounds(u, 0, hi);
+    }
+}
+
+static void cast_bounds(struct uop *u, const struct uop *a)
+{
+    if (u->dtype == DTYPE_BOOL)
+        set_bounds(u, a->dtype == DTYPE_BOOL ? a->vmin : 0, a->dtype == DTYPE_BOOL ? a->vmax : 1);
+    else if (!dtype_is_float(a->dtype) && a->dtype != DTYPE_U64 && a->vmin >= u->vmin && a->vmax <= u->vmax)
+        set_bounds(u, a->vmin, a->vmax);
+}
+
+static void derive_bounds(struct uop *u)
+{
+    if (!dtype_is_int(u->dtype) && u->dtype != DTYPE_BOOL)
+        return;
+    set_bounds(u, dtype_min(u->dtype), dtype_max(u->dtype));
+    if (u->dtype == DTYPE_U64)
+        u->vmin = INT64_MIN;                          /* as its bits */
+    const struct uop *a = u->nsrc > 0 ? u->src[0] : NULL, *b = u->nsrc > 1 ? u->src[1] : NULL;
+    switch (u->op) {
+    case OP_CONST: set_bounds(u, u->arg.i, u->arg.i); return;
+    case OP_VAR: set_bounds(u, ((const struct var *)u->arg.p)->min, ((const struct var *)u->arg.p)->max); return;
+    case OP_IOTA: case OP_RANGE: set_bounds(u, 0, a->vmax > 0 ? a->vmax - 1 : 0); return;
+    case OP_LT: case OP_EQ: case OP_NE: compare_bounds(u, a, b); return;
+    default: break;
+    }
+    if (u->dtype == DTYPE_U64)
+        return;
+    switch (u->op) {
+    case OP_ADD: set_bounds(u, sat_add(a->vmin, b->vmin), sat_add(a->vmax, b->vmax)); break;
+    case OP_SUB:
+        set_bounds(u, sat_add(a->vmin, b->vmax == INT64_MIN ? INT64_MAX : -b->vmax),
+                   sat_add(a->vmax, b->vmin == INT64_MIN ? INT64_MAX : -b->vmin));
+        break;
+    case OP_NEG: set_bounds(u, a->vmax == INT64_MIN ? INT64_MAX : -a->vmax, a->vmin == INT64_MIN ? INT64_MAX : -a->vmin); break;
+    case OP_NOT:
+        if (u->dtype == DTYPE_BOOL)
+            set_bounds(u, !a->vmax, !a->vmin);
+        break;
+    case OP_MUL: mul_bounds(u, a, b); break;
+    case OP_DIV: case OP_FLOORDIV: div_bounds(u, a, b); break;
+    case OP_MOD: case OP_FLOORMOD: mod_bounds(u, a, b); break;
+    case OP_MAX: set_bounds(u, a->vmin > b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax); break;
+    case OP_MIN: set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax < b->vmax ? a->vmax : b->vmax); break;
+    case OP_AND: case OP_OR: case OP_XOR: bitwise_bounds(u, a, b); break;
+    case OP_CAST: cast_bounds(u, a); break;
+    case OP_WHERE: {
+        const struct uop *c = u->src[2];
+        set_bounds(u, b->vmin < c->vmin ? b->vmin : c->vmin, b->vmax > c->vmax ? b->vmax : c->vmax);
+        break;
+    }
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW: case OP_CONTIGUOUS:
+        set_bounds(u, a->vmin, a->vmax);
+        break;
+    case OP_PAD: set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax); break;
+    case OP_CONCAT:
+        set_bounds(u, a->vmin, a->vmax);
+        for (int i = 1; i < u->nsrc; i++) {
+            u->vmin = u->src[i]->vmin < u->vmin ? u->src[i]->vmin : u->vmin;
+            u->vmax = u->src[i]->vmax > u->vmax ? u->src[i]->vmax : u->vmax;
+        }
+        break;
+    case OP_INDEX: set_bounds(u, a->vmin < 0 ? a->vmin : 0, a->vmax > 0 ? a->vmax : 0); break;
+    default: break;
+    }
+    clip_bounds(u);
+}
+
+/* ---- interning */
+
+static uint32_t hash_mix(uint32_t h, uint64_t v)
+{
+    uint64_t x = (h ^ v) * 0x9E3779B97F4A7C15u;
+    return (uint32_t)(x ^ x >> 32);
+}
+
+/* Pointers hash by identity of what they name in creation order where that exists, so that nothing depends on addresses: the table's
+ * order is never visible anyway. */
+static uint32_t uop_hash(enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg)
+{
+    uint32_t h = hash_mix((uint32_t)op * 31 + (uint32_t)dtype, (uint64_t)arg.i);
+    for (int i = 0; i < nsrc; i++)
+        h = hash_mix(h, src[i]->id);
+    return h;
+}
+
+static void table_grow(struct tgc *t)
+{
+    size_t size = t->table_size ? t->table_size * 2 : 4096;
+    struct uop **table = mem_array(t, size, sizeof *table);
+    for (size_t i = 0; i < t->table_size; i++)
+        for (struct uop *u = t->table[i], *next; u; u = next) {
+            next = u->next;
+            u->next = table[u->hash & (size - 1)];
+            table[u->hash & (size - 1)] = u;
+        }
+    t->table = table;
+    t->table_size = size;
+}
+
+static void origin_inherit(struct tgc *t, const struct uop *u)
+{
+    if (!t->current_origin || op_class(u->op) == CLASS_LEAF)
+        return;
+    t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1, sizeof *t->uop_origin);
+    t->uop_origin[u->id] = t->current_origin;
+}
+
+struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg)
+{
+    if (op_nsrc(op) >= 0 && op_nsrc(op) != nsrc)
+        TGC_BUG(t, "%s with %d sources", op_name(op), nsrc);
+    uint32_t h = uop_hash(op, dtype, src, nsrc, arg);
+    if (t->table_size)
+        for (struct uop *u = t->table[h & (t->table_size - 1)]; u; u = u->next)
+            if (u->hash == h && u->op == op && u->dtype == dtype && u->nsrc == nsrc && u->arg.i == arg.i &&
+                (nsrc == 0 || !memcmp(u->src, src, (size_t)nsrc * sizeof *src)))
+                return u;
+    struct uop *u = MEM_NEW(t, struct uop);
+    u->op = op;
+    u->dtype = dtype;
+    u->nsrc = nsrc;
+    u->arg = arg;
+    u->src = nsrc ? mem_copy(t, src, (size_t)nsrc * sizeof *src) : NULL;
+    derive_shape(t, u);                               /* may intern other uops */
+    derive_bounds(u);
+    u->hash = h;
+    u->id = (uint32_t)t->nuop++;
+    if (t->nuop > t->table_size)
+        table_grow(t);
+    u->next = t->table[h & (t->table_size - 1)];
+    t->table[h & (t->table_size - 1)] = u;
+    origin_inherit(t, u);
+    return u;
+}
+
+struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg)
+{
+    struct uop *u = uop_intern(t, op, dtype, src, nsrc, arg);
+    if (u->folded)
+        return u->folded;
+    if (!t->fold || u->nsrc == 0)
+        return u;
+    struct uop *r = t->fold(t, u);
+    if (r != u && (r->dtype != u->dtype || r->ndim != u->ndim))
+        TGC_BUG(t, "fold of %s changed dtype or rank", op_name(u->op));
+    if (r != u)
+        uop_set_origin(t, r, u);
+    u->folded = r;
+    return r;
+}
+
+/* ---- builders of scalars and elementwise ops */
+
+struct uop *uop_const(struct tgc *t, enum dtype d, union scalar v)
+{
+    union arg arg = {.i = v.i};
+    if (dtype_is_float(d) && v.f != v.f)
+        arg.f = __builtin_nan("");                    /* one NaN, so that equality holds */
+    return uop_intern(t, OP_CONST, d, NULL, 0, arg);
+}
+
+struct uop *uop_int(struct tgc *t, int64_t v) { return uop_intern(t, OP_CONST, DTYPE_INDEX, NULL, 0, (union arg){.i = v}); }
+struct uop *uop_bool(struct tgc *t, bool v) { return uop_intern(t, OP_CONST, DTYPE_BOOL, NULL, 0, (union arg){.i = v}); }
+
+struct uop *uop_consti(struct tgc *t, enum dtype d, int64_t v)
+{
+    return uop_const(t, d, scalar_cast(d, DTYPE_I64, (union scalar){.i = v}));
+}
+
+struct uop *uop_constf(struct tgc *t, enum dtype d, double v)
+{
+    return uop_const(t, d, scalar_cast(d, DTYPE_F64, (union scalar){.f = v}));
+}
+
+struct uop *uop_unary(struct tgc *t, enum op op, struct uop *a)
+{
+    return uop_new(t, op, op == OP_ISNAN ? DTYPE_BOOL : a->dtype, &a, 1, (union arg){0});
+}
+
+struct uop *uop_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b)
+{
+    if (a->dtype != b->dtype)
+        TGC_BUG(t, "%s of %s and %s", op_name(op), dtype_name(a->dtype), dtype_name(b->dtype));
+    struct uop *src[2] = {a, b};
+    bool compare = op == OP_LT || op == OP_EQ || op == OP_NE;
+    return uop_new(t, op, compare ? DTYPE_BOOL : a->dtype, src, 2, (union arg){0});
+}
+
+struct uop *uop_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b)
+{
+    if (a->dtype != b->dtype || c->dtype != DTYPE_BOOL)
+        TGC_BUG(t, "where of %s, %s and %s", dtype_name(c->dtype), dtype_name(a->dtype), dtype_name(b->dtype));
+    struct uop *src[3] = {c, a, b};
+    return uop_new(t, OP_WHERE, a->dtype, src, 3, (union arg){0});
+}
+
+struct uop *uop_cast(struct tgc *t, enum dtype d, struct uop *a)
+{
+    return a->dtype == d ? a : uop_new(t, OP_CAST, d, &a, 1, (union arg){0});
+}
+
+struct uop *uop_not(struct tgc *t, struct uop *a) { return uop_unary(t, OP_NOT, a); }
+
+struct uop *uop_replace_src(struct tgc *t, struct uop *u, struct uop *const *src)
+{
+    return uop_new(t, u->op, u->dtype, src, u->nsrc, u->arg);
+}
+
+bool uop_const_int(const struct uop *u, int64_t *v)
+{
+    if (u->op != OP_CONST || dtype_is_float(u->dtype))
+        return false;
+    *v = u->arg.i;
+    return true;
+}
+
+bool uop_is_int(const struct uop *u, int64_t v)
+{
+    int64_t c;
+    return uop_const_int(u, &c) && c == v;
+}
+
+bool uop_is_constf(const struct uop *u, double v)
+{
+    union arg a = {.f = v};
+    return u->op == OP_CONST && dtype_is_float(u->dtype) && u->arg.i == a.i;
+}
+
+/* ---- symbols, memory, ranges */
+
+struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max)
+{
+    struct var *v = MEM_NEW(t, struct var);
+    *v = (struct var){.name = name, .min = min, .max = max, .id = t->next_var++};
+    return v;
+}
+
+struct uop *uop_var(struct tgc *t, struct var *v) { return uop_intern(t, OP_VAR, DTYPE_INDEX, NULL, 0, (union arg){.p = v}); }
+
+struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, struct uop *const *dim, int ndim, const char *name)
+{
+    struct buffer *b = MEM_NEW(t, struct buffer);
+    *b = (struct buffer){.kind = kind, .dtype = d, .ndim = ndim, .name = name, .id = t->next_buffer++};
+    if (ndim > MAX_RANK)
+        TGC_BUG(t, "buffer of rank %d", ndim);
+    for (int a = 0; a < ndim; a++)
+        b->dim[a] = dim[a];
+    return b;
+}
+
+struct uop *uop_buffer(struct tgc *t, struct buffer *b) { return uop_intern(t, OP_BUFFER, b->dtype, NULL, 0, (union arg){.p = b}); }
+struct uop *uop_range(struct tgc *t, struct uop *size, int id) { return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id}); }
+const struct buffer *uop_buffer_of(const struct uop *u) { return u->op == OP_BUFFER || u->op == OP_STAGE ? u->arg.p : NULL; }
+
+/* ---- order and rewriting */
+
+static struct uop_slot *map_slot(const struct uop_map *m, uint32_t key)
+{
+    size_t i = (key * 0x9E3779B9u) & (m->size - 1);
+    while (m->slot[i].key && m->slot[i].key != key)
+        i = (i + 1) & (m->size - 1);
+    return &m->slot[i];
+}
+
+void *map_get(const struct uop_map *m, const struct uop *u) { return m->size ? map_slot(m, u->id + 1)->value : NULL; }
+
+void map_set(struct uop_map *m, const struct uop *u, void *value)
+{
+    if (2 * (m->used + 1) > m->size) {
+        struct uop_map old = *m;
+        m->size = m->size ? 2 * m->size : 64;
+        m->slot = mem_array(m->t, m->size, sizeof *m->slot);
+        for (size_t i = 0; i < old.size; i++)
+            if (old.slot[i].key)
+                *map_slot(m, old.slot[i].key) = old.slot[i];
+    }
+    struct uop_slot *s = map_slot(m, u->id + 1);
+    m->used += s->key == 0;
+    *s = (struct uop_slot){u->id + 1, value};
+}
+
+struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n)
+{
+    struct frame { struct uop *u; int next; } *stack = NULL;
+    size_t cap_stack = 0, cap_order = 0;
+    int depth = 0, norder = 0;
+    struct uop **order = NULL;
+    uint32_t mark = ++t->mark;
+    for (int r = 0; r < nroot; r++) {
+        if (root[r]->mark == mark)
+            continue;
+        root[r]->mark = mark;
+        VEC_PUSH(t, stack, depth, cap_stack, ((struct frame){root[r], 0}));
+        while (depth) {
+            struct frame *f = &stack[depth - 1];
+            if (f->next == f->u->nsrc) {
+                VEC_PUSH(t, order, norder, cap_order, f->u);
+                depth--;
+                continue;
+            }
+            struct uop *s = f->u->src[f->next++];
+            if (s->mark != mark) {
+                s->mark = mark;
+                VEC_PUSH(t, stack, depth, cap_stack, ((struct frame){s, 0}));
+            }
+        }
+    }
+    *n = norder;
+    return order;
+}
+
+void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx)
+{
+    int n;
+    struct uop **order = uop_toposort(t, root, nroot, &n);
+    struct uop_map done = {.t = t};
+    size_t cap_src = 0;
+    struct uop **src = NULL;
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i], *r = u;
+        src = mem_grow(t, src, &cap_src, (size_t)u->nsrc, sizeof *src);
+        bool changed = false;
+        for (int k = 0; k < u->nsrc; k++) {
+            src[k] = map_get(&done, u->src[k]);
+            changed |= src[k] != u->src[k];
+        }
+        if (changed)
+            r = uop_replace_src(t, u, src);
+        struct uop *by = fn(t, ctx, r);
+        if (by)
+            r = by;
+        if (r != u)
+            uop_set_origin(t, r, u);
+        map_set(&done, u, r);
+    }
+    for (int i = 0; i < nroot; i++)
+        root[i] = map_get(&done, root[i]);
+}
+
+/* ---- provenance */
+
+int origin_new(struct tgc *t, const char *node, const char *op_type, int index)
+{
+    struct origin *o = MEM_NEW(t, struct origin);
+    *o = (struct origin){node, op_type, index};
+    VEC_PUSH(t, t->origin, t->norigin, t->cap_origin, o);
+    return t->current_origin = (int)t->norigin;
+}
+
+const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u)
+{
+    int o = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
+    return o ? t->origin[o - 1] : NULL;
+}
+
+void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from)
+{
+    int o = from->id < t->cap_uop_origin ? t->uop_origin[from->id] : 0;
+    if (!o || uop_get_origin(t, u) || op_class(u->op) == CLASS_LEAF)
+        return;
+    t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1, sizeof *t->uop_origin);
+    t->uop_origin[u->id] = o;
+}
+
+void uop_name_axes(struct tgc *t, const struct uop *u, const char *words)
+{
+    t->uop_axes = mem_grow(t, t->uop_axes, &t->cap_uop_axes, (size_t)u->id + 1, sizeof *t->uop_axes);
+    t->uop_axes[u->id] = words;
+}
+
+const char *uop_get_axes(const struct tgc *t, const struct uop *u) { return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL; }
