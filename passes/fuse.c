@@ -524,7 +524,8 @@ static bool inline_reduce(struct plan *p, struct node *n)
     struct segment *s = n->use->seg;
     range_set deps = mask_of(p, n->use->index, n->u->ndim);
     bool contraction = is_contraction(n->u);
-    if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction))
+    bool row = (deps & s->inner) && !(contraction && contracts_a_weight(n->u));    /* of a stage: one contraction may feed another */
+    if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
         return false;
     if (!(deps & s->inner) && !chain_accepts(s, deps))
         return false;
