@@ -291,6 +291,13 @@ struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes);
 struct uop *uop_iota(struct tgc *t, struct uop *n);
 struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index);          /* index[x->ndim], all of one shape */
 struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value, struct uop *const *index); /* op CONST: overwrite; ADD MUL MAX MIN */
+/* Control. Each returns the node; uop_get() its k-th result. then[k] and other[k] agree in dtype and dims. */
+struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then, struct uop *const *other, int n);
+struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond, struct uop *const *init, struct uop *cond_next,
+                     struct uop *const *next, struct uop *const *scan);
+struct uop *uop_param(struct tgc *t, struct loop_param *p);
+struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n);
+struct uop *uop_get(struct tgc *t, struct uop *node, int k);
 /* Conveniences on top. */
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);   /* a scalar expanded */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim); /* numpy rules; NULL if impossible */
@@ -314,12 +321,14 @@ struct view {
     int ndim;
     struct uop *dim[MAX_RANK], *stride[MAX_RANK];
     struct uop *offset;
-    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi; mask_lo[0] NULL: no mask */
+    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi, if has_mask; NULL otherwise */
     bool has_mask;
+    bool row_major;                                              /* derived: strides proved row-major; an axis of size 1 has any */
 };
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
-/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views. */
+/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views.
+ * A tracker knows where a PAD is, not its value: pads of different values must not share one if the values are wanted. */
 struct tracker *tracker_apply(struct tgc *t, const struct tracker *tr, const struct uop *u);
 /* index[ndim] -> flat offset into the base and a bool validity (CONST true where always valid). */
 void tracker_index(struct tgc *t, const struct tracker *tr, struct uop *const *index, struct uop **offset, struct uop **valid);

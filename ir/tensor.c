@@ -133,6 +133,59 @@ struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *va
     return make(t, OP_SCATTER, x, rest, x->ndim + 1, (int64_t)op);
 }
 
+/* ---- control */
+
+struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then, struct uop *const *other, int n)
+{
+    struct uop **src = mem_array(t, 2 * (size_t)n + 1, sizeof *src);
+    src[0] = cond;
+    for (int k = 0; k < n; k++) {
+        if (then[k]->dtype != other[k]->dtype || then[k]->ndim != other[k]->ndim)
+            TGC_BUG(t, "if: result %d differs between the branches", k);
+        src[1 + k] = then[k];
+        src[1 + n + k] = other[k];
+    }
+    return uop_new(t, OP_IF, DTYPE_VOID, src, 2 * n + 1, (union arg){.i = n});
+}
+
+struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond, struct uop *const *init, struct uop *cond_next,
+                     struct uop *const *next, struct uop *const *scan)
+{
+    int n = l->ncarried, nsrc = 0;
+    struct uop **src = mem_array(t, 3 + 2 * (size_t)n + (size_t)l->nscan, sizeof *src);
+    src[nsrc++] = trip;
+    src[nsrc++] = cond;
+    for (int k = 0; k < n; k++)
+        src[nsrc++] = init[k];
+    src[nsrc++] = cond_next;
+    for (int k = 0; k < n; k++)
+        src[nsrc++] = next[k];
+    for (int k = 0; k < l->nscan; k++)
+        src[nsrc++] = scan[k];
+    return uop_new(t, OP_LOOP, DTYPE_VOID, src, nsrc, (union arg){.p = l});
+}
+
+struct uop *uop_param(struct tgc *t, struct loop_param *p) { return uop_new(t, OP_PARAM, p->dtype, NULL, 0, (union arg){.p = p}); }
+
+struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n)
+{
+    return uop_new(t, OP_HOST, DTYPE_VOID, input, n, (union arg){.p = call});
+}
+
+struct uop *uop_get(struct tgc *t, struct uop *node, int k)
+{
+    enum dtype d = DTYPE_VOID;
+    if (node->op == OP_HOST) {
+        d = ((const struct host_call *)node->arg.p)->out[k].dtype;
+    } else if (node->op == OP_IF) {
+        d = node->src[1 + k]->dtype;
+    } else {
+        const struct loop *l = node->arg.p;
+        d = k < l->ncarried ? l->param[k].dtype : node->src[3 + l->ncarried + k]->dtype;
+    }
+    return uop_new(t, OP_GET, d, &node, 1, (union arg){.i = k});
+}
+
 /* ---- broadcasting */
 
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim)

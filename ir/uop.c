@@ -123,12 +123,16 @@ static void get_shape(struct tgc *t, struct uop *u)
         set_dims(t, u, h->out[k].dim, h->out[k].ndim);
         return;
     }
+    if (s->op == OP_IF) {
+        set_dims(t, u, s->src[1 + k]->dim, s->src[1 + k]->ndim);
+        return;
+    }
     const struct loop *l = s->arg.p;
     if (k < l->ncarried) {
         set_dims(t, u, l->param[k].dim, l->param[k].ndim);
         return;
     }
-    const struct uop *scan = s->src[2 + 2 * l->ncarried + 1 + (k - l->ncarried)];
+    const struct uop *scan = s->src[3 + l->ncarried + k];
     struct uop *dim[MAX_RANK + 1] = {l->scan_length};
     for (int a = 0; a < scan->ndim; a++)
         dim[a + 1] = scan->dim[a];
@@ -175,7 +179,6 @@ static void derive_shape(struct tgc *t, struct uop *u)
         if (u->nsrc > 1)
             set_dims(t, u, u->src[1]->dim, u->src[1]->ndim);
         break;
-    case OP_IF: set_dims(t, u, u->src[1]->dim, u->src[1]->ndim); break;
     case OP_GET: get_shape(t, u); break;
     default:
         if (op_is_elementwise(u->op))
@@ -319,7 +322,7 @@ static void derive_bounds(struct uop *u)
     case OP_MIN: set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax < b->vmax ? a->vmax : b->vmax); break;
     case OP_AND: case OP_OR: case OP_XOR: bitwise_bounds(u, a, b); break;
     case OP_CAST: cast_bounds(u, a); break;
-    case OP_WHERE: case OP_IF: {
+    case OP_WHERE: {
         const struct uop *c = u->src[2];
         set_bounds(u, b->vmin < c->vmin ? b->vmin : c->vmin, b->vmax > c->vmax ? b->vmax : c->vmax);
         break;

@@ -19,6 +19,7 @@ struct kernel {
     struct buffer **scratch; int nscratch; /* STAGE buffers: places in the arena, or on the stack if small */
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
     double flop, nbytes;         /* at the dimensions' upper bounds */
+    /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat within a kernel */
 };
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */

@@ -1,0 +1,49 @@
+# A thin door to the Meson build: every target does its own set-up and says what it installs.
+#
+#   make            build tgc into build/
+#   make demo       compile a real model to C, build it, run it on real files
+#   make check      build and pass every test, in about 20 minutes on two cores
+#   make check-all  the same with every model, size and compiler
+#   make bench      print the figures: compile time, memory, arena, kernels
+#   make install    install tgc (PREFIX=/usr/local, DESTDIR honoured)
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= 2
+
+all: build
+
+$(BUILD)/build.ninja:
+	scripts/setup.sh build
+	meson setup $(BUILD) --prefix $(PREFIX) $(MESON_OPTIONS)
+
+build: $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS)
+
+demo:
+	scripts/setup.sh demo
+	$(MAKE) --no-print-directory build
+	models/demo/demo.sh $(BUILD)
+
+check:
+	scripts/setup.sh check
+	$(MAKE) --no-print-directory build
+	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS)
+
+check-all:
+	scripts/setup.sh check
+	$(MAKE) --no-print-directory build
+	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all
+
+bench:
+	scripts/setup.sh check
+	$(MAKE) --no-print-directory build
+	.venv/bin/python bench/figures.py --build $(BUILD)
+
+install: build
+	meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all build demo check check-all bench install clean

@@ -1,0 +1,109 @@
+#!/bin/sh
+# Installs what a target needs, on Debian and Ubuntu, and nothing when nothing is missing.
+#
+#   scripts/setup.sh build    the compiler, Meson and protobuf-c
+#   scripts/setup.sh demo     the same, and a Python with pip that fetches the demo's model
+#   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
+#
+# It prints the names of what it is about to install before it does so. Packages marked
+# optional are left out where the distribution has none of that name.
+set -eu
+cd "$(dirname "$0")/.."
+
+build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
+python='python3 python3-venv'
+check='clang libcmocka-dev python3-torch python3-torchvision'
+optional='libclang-rt-dev'
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { say "$*" >&2; exit 1; }
+
+installed() {
+    dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q ' installed$'
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        env DEBIAN_FRONTEND=noninteractive "$@"
+    elif command -v sudo >/dev/null; then
+        sudo env DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        die "needs root for: $* (no sudo here)"
+    fi
+}
+
+# A tool that is on the PATH from elsewhere counts as present; a library has to be a package.
+have() {
+    case $1 in
+    gcc | make | meson | clang | pkg-config | python3) command -v "$1" >/dev/null ;;
+    ninja-build) command -v ninja >/dev/null ;;
+    protobuf-c-compiler) command -v protoc-c >/dev/null ;;
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    *) installed "$1" ;;
+    esac
+}
+
+install_packages() {
+    missing=
+    for package in "$@"; do
+        have "$package" || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null ||
+        die "this machine has no apt-get; install by its own means:$missing"
+    say "installing with apt-get:$missing"
+    as_root apt-get update -q >/dev/null || say 'apt-get update failed; trying with the lists at hand'
+    wanted=
+    for package in $missing; do
+        case " $optional " in
+        *" $package "*)
+            apt-cache show "$package" >/dev/null 2>&1 || {
+                say "no package $package here; going on without"
+                continue
+            } ;;
+        esac
+        wanted="$wanted $package"
+    done
+    # shellcheck disable=SC2086
+    [ -z "$wanted" ] || as_root apt-get install -y -q --no-install-recommends $wanted >"$log" 2>&1 || {
+        tail -20 "$log" >&2
+        die "apt-get install failed"
+    }
+}
+
+python_environment() {
+    if [ ! -x .venv/bin/python ]; then
+        say 'creating .venv/'
+        python3 -m venv .venv
+    fi
+}
+
+python_packages() {
+    stamp=.venv/requirements.stamp
+    if ! cmp -s tests/requirements.txt "$stamp"; then
+        say "installing into .venv/ with pip: $(grep -v '^#' tests/requirements.txt | tr '\n' ' ')"
+        .venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
+        cp tests/requirements.txt "$stamp"
+    fi
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+case ${1:-} in
+build)
+    install_packages $build
+    ;;
+demo)
+    install_packages $build $python
+    python_environment
+    ;;
+check)
+    install_packages $build $python $check $optional
+    python_environment
+    python_packages
+    ;;
+*)
+    die 'usage: scripts/setup.sh build|demo|check'
+    ;;
+esac

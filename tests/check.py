@@ -1,0 +1,187 @@
+"""Runs every test and ends with one line: `N passed, N failed` (`, N skipped`).
+
+Two kinds of test are summed: the programs that Meson knows (cmocka's or TAP's output) and
+the Python suites listed below (TAP). A program that ran no test counts as one failed test,
+and so does one that stops before the end of its plan. Full logs: build/test-logs/.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# name, program, seconds it may take (quick, all)
+SUITES = [
+    ("cli", "tests/cli/cli_test.py", 600, 1200),
+    ("onnx", "tests/onnx/node_test.py", 1200, 3600),
+    ("models", "tests/models/models_test.py", 1800, 10800),
+]
+
+
+class Totals:
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def add(self, passed, failed, skipped):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+
+
+def read_tap(suite, text, status):
+    """Counts TAP's results; what the plan promised and did not come is a failure."""
+    passed, failed, skipped, plan, seen = 0, [], [], None, 0
+    for line in text.splitlines():
+        promise = re.match(r"1\.\.(\d+)", line)
+        if promise:
+            plan = int(promise.group(1))
+        result = re.match(r"(not )?ok \d*(?: - )?\s*(.*)", line)
+        if not result:
+            continue
+        seen += 1
+        name, _, reason = result.group(2).partition(" # SKIP")
+        if result.group(1):
+            failed.append(f"{suite}: {name}")
+        elif " # SKIP" in result.group(2):
+            skipped.append(f"{suite}: {name}: {reason.strip()}")
+        else:
+            passed += 1
+    if seen == 0:
+        failed.append(f"{suite}: ran no test (exit status {status})")
+    elif plan is None or seen != plan:
+        failed.append(f"{suite}: stopped after {seen} tests of {plan} (exit status {status})")
+    elif status != 0 and not failed:
+        failed.append(f"{suite}: exit status {status}")
+    return passed, failed, skipped
+
+
+def read_cmocka(suite, text, status):
+    """Counts cmocka's results, of every group that the program ran.
+
+    The counts come from the lines at a group's end; a name stands twice, when the test runs
+    and in the list at the end, so names are only for the reader."""
+    run = sum(int(n) for n in re.findall(r"\[=+\] (?:.*: )?(\d+) test\(s\) run", text))
+    counts = {kind: sum(int(n) for n in re.findall(rf"\[  {kind} +\] (\d+) test\(s\)", text))
+              for kind in ("PASSED", "FAILED", "SKIPPED")}
+
+    def named(kind):
+        names = re.findall(rf"\[  {kind} +\] (?!\d+ test\(s\))(\S.*)", text)
+        names = sorted(dict.fromkeys(names)) + ["(unnamed)"] * counts[kind]
+        return [f"{suite}: {name}" for name in names[:counts[kind]]]
+
+    failed = named("FAILED")
+    skipped = [f"{name}: skipped by the program" for name in named("SKIPPED")]
+    if run == 0:
+        failed.append(f"{suite}: ran no test (exit status {status})")
+    elif counts["PASSED"] + len(failed) + len(skipped) != run or (status != 0 and not failed):
+        failed.append(f"{suite}: exit status {status} after {run} tests")
+    return counts["PASSED"], failed, skipped
+
+
+def read_output(suite, text, status):
+    if re.search(r"^(not )?ok\b|^1\.\.\d+", text, re.M):
+        return read_tap(suite, text, status)
+    return read_cmocka(suite, text, status)
+
+
+def show(text, limit=60):
+    lines = text.strip().splitlines()
+    for line in lines[-limit:]:
+        print("    " + line)
+
+
+def run_meson_tests(build, jobs, totals):
+    start = time.monotonic()
+    command = ["meson", "test", "-C", str(build), "--no-rebuild", "--num-processes", str(jobs)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log = build / "meson-logs" / "testlog.json"
+    before = len(totals.failed)
+    count = 0
+    if log.exists():
+        for line in log.read_text().splitlines():
+            test = json.loads(line)
+            text = (test.get("stdout") or "") + (test.get("stderr") or "")
+            result = read_output(test["name"], text, test.get("returncode"))
+            if test.get("result") == "TIMEOUT":
+                result[1].append(f"{test['name']}: took longer than its time limit")
+            totals.add(*result)
+            count += 1
+            if result[1]:
+                print(f"FAILED {test['name']}")
+                show(text)
+    if count == 0:
+        totals.failed.append("meson test: ran no test program")
+        show(done.stdout)
+    report("unit", totals, before, start)
+
+
+def run_suite(name, program, limit, options, build, totals):
+    start = time.monotonic()
+    before = len(totals.failed)
+    if not (ROOT / program).exists():
+        totals.failed.append(f"{name}: {program} is missing")
+        return
+    command = [sys.executable, str(ROOT / program), "--jobs", str(options.jobs),
+               "--build", str(build)] + (["--all"] if options.all else [])
+    logs = build / "test-logs"
+    logs.mkdir(exist_ok=True)
+    try:
+        with open(logs / f"{name}.log", "w") as log:
+            status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT,
+                                    timeout=limit).returncode
+    except subprocess.TimeoutExpired:
+        status = f"none: it took longer than {limit} s"
+    text = (logs / f"{name}.log").read_text(errors="replace")
+    result = read_tap(name, text, status)
+    totals.add(*result)
+    if result[1]:
+        failing = [block for block in re.findall(r"^not ok .*\n(?:#.*\n)*", text, re.M)]
+        for block in failing[:40]:
+            show(block)
+        if not failing:
+            show(text, 20)
+    report(name, totals, before, start)
+
+
+def report(name, totals, failed_before, start):
+    failed = len(totals.failed) - failed_before
+    verdict = "ok" if failed == 0 else f"{failed} FAILED"
+    print(f"{name:10s} {time.monotonic() - start:7.1f} s   {verdict}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args()
+    build = Path(options.build).resolve()
+    totals = Totals()
+    run_meson_tests(build, options.jobs, totals)
+    for name, program, quick, full in SUITES:
+        run_suite(name, program, full if options.all else quick, options, build, totals)
+    if totals.failed:
+        print("\nfailed:")
+        for line in totals.failed:
+            print("  " + line)
+    if totals.skipped:
+        print("\nskipped:")
+        for line in totals.skipped:
+            print("  " + line)
+    summary = f"{totals.passed} passed, {len(totals.failed)} failed"
+    if totals.skipped:
+        summary += f", {len(totals.skipped)} skipped"
+    (build / "check-summary.txt").write_text(summary + "\n")
+    print(summary, flush=True)
+    sys.exit(1 if totals.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A test suite that prints TAP: the one runner of every Python suite here.
+
+A suite registers cases, each a name and a function. A case passes when its function
+returns, fails when it raises, and is skipped, with the reason shown, when it raises Skip.
+Cases marked slow run only with --all. Cases run on a few threads, since nearly all their
+time is spent in other programs; what is printed stays in the order of registration.
+
+    suite = Suite("cli")
+
+    @suite.case("unknown option")
+    def unknown_option(): ...
+
+    suite.add("name", function, argument, slow=True)
+    suite.main()
+"""
+
+import argparse
+import re
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+
+class Skip(Exception):
+    """The case cannot run here; its text says why."""
+
+
+class Failure(Exception):
+    """The case found something wrong; its text is all that a reader needs."""
+
+
+def expect(condition, message):
+    if not condition:
+        raise Failure(message)
+
+
+class Suite:
+    def __init__(self, name, jobs=None):
+        self.name = name
+        self.jobs = jobs
+        self.cases = []
+        self.options = None
+
+    def add(self, name, function, *arguments, slow=False):
+        self.cases.append((name, function, arguments, slow))
+
+    def case(self, name, slow=False):
+        def register(function):
+            self.add(name, function, slow=slow)
+            return function
+        return register
+
+    def parse(self, extra=None):
+        """Reads the command line; called early by suites whose cases depend on it."""
+        parser = argparse.ArgumentParser(description=f"the {self.name} tests")
+        parser.add_argument("--all", action="store_true", help="run the slow cases too")
+        parser.add_argument("--jobs", type=int, default=2)
+        parser.add_argument("--filter", default="", help="run the cases whose name matches")
+        parser.add_argument("--list", action="store_true", help="print the names and stop")
+        parser.add_argument("--build", default="build", help="Meson's build folder")
+        parser.add_argument("--times", action="store_true", help="print each case's seconds")
+        if extra:
+            extra(parser)
+        self.options = parser.parse_args()
+        return self.options
+
+    def main(self):
+        options = self.options or self.parse()
+        chosen = [case for case in self.cases
+                  if (options.all or not case[3]) and re.search(options.filter, case[0])]
+        if options.list:
+            for case in chosen:
+                print(case[0])
+            return
+        print(f"1..{len(chosen)}", flush=True)
+        failed = 0
+        with ThreadPoolExecutor(self.jobs or options.jobs) as pool:
+            running = [pool.submit(_run_case, case) for case in chosen]
+            for number, (case, future) in enumerate(zip(chosen, running), 1):
+                verdict, text, seconds = future.result()
+                print(_tap_line(number, case[0], verdict, text), flush=True)
+                if options.times:
+                    print(f"# {seconds:.2f} s", flush=True)
+                failed += verdict == "failed"
+        sys.exit(1 if failed else 0)
+
+
+def _run_case(case):
+    start = time.monotonic()
+    try:
+        case[1](*case[2])
+        verdict, text = "passed", ""
+    except Skip as skip:
+        verdict, text = "skipped", str(skip)
+    except Failure as failure:
+        verdict, text = "failed", str(failure)
+    except Exception:  # a case may raise anything; that is a failure of that case alone
+        verdict, text = "failed", traceback.format_exc()
+    return verdict, text, time.monotonic() - start
+
+
+def _tap_line(number, name, verdict, text):
+    if verdict == "passed":
+        return f"ok {number} - {name}"
+    if verdict == "skipped":
+        return f"ok {number} - {name} # SKIP {' '.join(text.split())}"
+    shown = "\n".join("# " + line for line in text.strip().splitlines()[:60])
+    return f"not ok {number} - {name}\n{shown}"

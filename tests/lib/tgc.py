@@ -1,0 +1,211 @@
+"""Running tgc, a C compiler and the program they make; tensors as .npy files; comparing.
+
+Nothing here knows a model. What is measured of a process (seconds, peak memory) comes from
+wait4(); the peak has this process's own size as its floor, since a child starts as a copy.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from suite import Failure
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Wshadow", "-Wvla",
+            "-Wundef", "-Werror"]
+SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+@dataclass
+class Done:
+    """What a finished process left."""
+    command: list
+    status: int          # exit status; -N: ended by signal N
+    out: bytes
+    err: str
+    seconds: float
+    peak: int            # bytes
+    timed_out: bool
+
+    def describe(self):
+        how = f"exit status {self.status}"
+        if self.timed_out:
+            how = f"stopped after {self.seconds:.0f} s"
+        elif self.status < 0:
+            how = signal.Signals(-self.status).name
+        tail = (self.err.strip() or self.out.decode(errors="replace").strip())[-3000:]
+        return f"{' '.join(map(str, self.command))}\n{how}\n{tail}"
+
+
+def run(command, timeout=120, cwd=None, env=None, stdin=None):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        start = time.monotonic()
+        process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err,
+                                   stdin=stdin or subprocess.DEVNULL, cwd=cwd,
+                                   env={**os.environ, **env} if env else None,
+                                   start_new_session=True)
+        late = threading.Event()
+
+        def stop():
+            late.set()
+            os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(timeout, stop)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - start
+        out.seek(0)
+        err.seek(0)
+        return Done(list(command), process.returncode, out.read(),
+                    err.read().decode(errors="replace"), seconds, usage.ru_maxrss * 1024,
+                    late.is_set())
+
+
+def must(done, status=0):
+    if done.status != status or done.timed_out:
+        raise Failure(f"expected exit status {status}: {done.describe()}")
+    return done
+
+
+def find_tgc(build):
+    """The compiler under test: $TGC, or Meson's product."""
+    if "TGC" in os.environ:
+        return Path(os.environ["TGC"])
+    build = Path(build).resolve()
+    for candidate in (build / "cli" / "tgc", build / "tgc"):
+        if candidate.exists():
+            return candidate
+    raise SystemExit(f"no tgc in {build}: run make first")
+
+
+def file_stem(tensor):
+    """The file name of a tensor, as the command line documents it."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", tensor)
+
+
+def as_npy(array):
+    """The array as its .npy file holds it. NumPy has no dtype for bf16, fp8 and the narrower
+    ones: floats travel as their bits, integers narrower than a byte as bytes."""
+    array = np.asarray(array)
+    name = array.dtype.name
+    if name in ("int4", "int2"):
+        return array.astype(np.int8)
+    if name in ("uint4", "uint2"):
+        return array.astype(np.uint8)
+    if name.startswith(("bfloat", "float8", "float4")):
+        return array.view({1: np.uint8, 2: np.uint16}[array.dtype.itemsize])
+    return array
+
+
+def is_float(array):
+    return array.dtype.kind in "fc" or array.dtype.name.startswith(("bfloat", "float"))
+
+
+class Program:
+    """An emitted C file, compiled to a program that maps .npy files to .npy files."""
+
+    def __init__(self, exe, output_names):
+        self.exe = Path(exe)
+        self.output_names = output_names
+
+    def run(self, arrays, timeout=120):
+        """Runs on the arrays, in the graph's order of inputs; returns the outputs by name."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, array in enumerate(arrays):
+                files.append(f"{folder}/in{number}.npy")
+                np.save(files[-1], as_npy(array))
+            Path(folder, "out").mkdir()
+            must(run([self.exe, *files, "-o", f"{folder}/out"], timeout=timeout))
+            return read_outputs(Path(folder, "out"), self.output_names)
+
+
+def read_outputs(folder, names):
+    outputs = {}
+    for name in names:
+        path = folder / (file_stem(name) + ".npy")
+        if not path.exists():
+            raise Failure(f"no {path.name} among the results: "
+                          f"{sorted(p.name for p in folder.iterdir())}")
+        outputs[name] = np.load(path)
+    return outputs
+
+
+def emit(tgc, model, source, *options, timeout=120):
+    """Compiles the model to C; the C file's stem is the model's C name."""
+    return must(run([tgc, model, "-o", source, *options], timeout=timeout))
+
+
+def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300):
+    """Builds the emitted file as a program, without a warning."""
+    source = Path(source)
+    macro = f"-D{source.stem.upper()}_MAIN"
+    return must(run([compiler, *WARNINGS, *flags, macro, source.name, "-o", Path(exe).resolve(),
+                     "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
+
+
+def info(tgc, model, *options):
+    return json.loads(must(run([tgc, "info", model, "--json", *options])).out)
+
+
+def compare(name, actual, expected, rtol, atol):
+    """Floats within atol + rtol*|expected|, NaN and infinities alike; everything else exact.
+    `actual` is as read from a .npy file, `expected` in the model's own dtype."""
+    expected = np.asarray(expected)
+    stored = as_npy(expected)
+    if actual.dtype != stored.dtype:
+        raise Failure(f"{name}: dtype {actual.dtype}, expected {stored.dtype} "
+                      f"for {expected.dtype}")
+    if actual.shape != expected.shape:
+        raise Failure(f"{name}: shape {actual.shape}, expected {expected.shape}")
+    if not is_float(expected):
+        wrong = np.asarray(actual != stored)
+        if np.any(wrong):
+            _mismatch(name, actual, stored, wrong, "not equal")
+        return
+    if stored.dtype != expected.dtype:
+        actual = actual.view(expected.dtype)
+    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(a - e) <= atol + rtol * np.abs(e)
+    wrong = np.asarray(~(close | (a == e) | (np.isnan(a) & np.isnan(e))))
+    if np.any(wrong):
+        _mismatch(name, actual, expected, wrong, f"beyond rtol {rtol:g}, atol {atol:g}")
+
+
+def _mismatch(name, actual, expected, wrong, what):
+    where = np.argwhere(wrong)[0] if expected.ndim else ()
+    index = tuple(int(i) for i in where)
+    raise Failure(f"{name}: {int(np.sum(wrong))} of {wrong.size} elements {what}; "
+                  f"first at {list(index)}: {actual[index]}, expected {expected[index]}")
+
+
+def compare_to_reference(outputs, expected, rtol=1e-3, atol=1e-4):
+    """The project's bar for whole models: atol scales with the largest expected magnitude."""
+    for name, reference in expected.items():
+        reference = np.asarray(reference)
+        scale = 1.0
+        if is_float(reference) and reference.size:
+            finite = reference[np.isfinite(reference)]
+            scale = float(np.max(np.abs(finite))) if finite.size else 1.0
+        compare(name, outputs[name], reference, rtol, atol * scale)
+
+
+def scratch(folder):
+    """A fresh folder of that name."""
+    shutil.rmtree(folder, ignore_errors=True)
+    Path(folder).mkdir(parents=True)
+    return Path(folder)

@@ -1,0 +1,190 @@
+"""The node tests of the onnx package, through the emitted C.
+
+Each test is a model of one operator (or its expansion into a function's body) with inputs
+and expected outputs. Each goes the users' way: tgc writes C, the system compiler builds it,
+the program runs on .npy files. Tolerances are the tests' own; integers and bools are exact.
+
+    passing.txt   the tests that pass; one of them failing is a regression
+    rest.txt      the others, and tgc's own words on why: a refusal must stay a refusal with
+                  a message, and one that starts to work must move to the other list
+
+Both are written by this program, with --bless, from what it saw; they are never edited.
+"""
+
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+import tgc as T
+from suite import Failure, Suite
+
+PASSING, REST = HERE / "passing.txt", HERE / "rest.txt"
+
+
+class Refused(Failure):
+    """tgc exited with 1 and said why."""
+
+
+class Unfit(Failure):
+    """The test cannot be put as tensors in .npy files."""
+
+
+def load_cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in collect_testcases(None)}
+
+
+def as_array(value):
+    if isinstance(value, onnx.TensorProto):
+        value = numpy_helper.to_array(value)
+    if value is None or isinstance(value, (list, dict)):
+        raise Unfit("a sequence, map or absent optional has no .npy file")
+    value = np.asarray(value)
+    if value.dtype == object:
+        value = value.astype(np.str_)
+    return value
+
+
+def emit_case(tgc, case, folder, options):
+    """Writes the model and its C into the folder; the C file is named after no test."""
+    T.scratch(folder)
+    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+    done = T.run([tgc, "model.onnx", "-o", "node.c", *options], cwd=folder, timeout=60)
+    if done.status == 1 and not done.timed_out:
+        if not done.err.strip():
+            raise Failure("tgc exited with 1 and gave no reason")
+        if (folder / "node.c").exists():
+            raise Failure("tgc refused the model and left a file")
+        raise Refused(done.err.strip())
+    T.must(done)
+
+
+def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc"):
+    try:
+        emit_case(tgc, case, folder, options)
+        T.build(folder / "node.c", folder / "node", compiler, flags)
+        program = T.Program(folder / "node", [o.name for o in case.model.graph.output])
+        for inputs, outputs in case.data_sets:
+            results = program.run([as_array(value) for value in inputs], timeout=60)
+            for output, expected in zip(case.model.graph.output, outputs):
+                T.compare(output.name, results[output.name], as_array(expected),
+                          case.rtol, case.atol)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_refusal(tgc, case, folder):
+    """Quick form for a test on the other list: only that tgc still refuses it, with reason."""
+    try:
+        emit_case(tgc, case, folder, ())
+    except Refused:
+        return
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    raise Failure("tgc compiles this model now: run tests/onnx/node_test.py --bless")
+
+
+def check_rest(tgc, case, folder):
+    """Full form: the whole way; a test that passes belongs on the passing list."""
+    try:
+        run_case(tgc, case, folder)
+    except (Refused, Unfit):
+        return
+    except Failure as failure:
+        if "exit status 70" in str(failure):
+            raise
+        return
+    raise Failure("this test passes now: run tests/onnx/node_test.py --bless")
+
+
+def read_lists():
+    passing = PASSING.read_text().split() if PASSING.exists() else []
+    rest = {}
+    if REST.exists():
+        for line in REST.read_text().splitlines():
+            if line and not line.startswith("#"):
+                name, _, reason = line.partition("\t")
+                rest[name] = reason
+    return passing, rest
+
+
+def bless(options, cases, scratch):
+    """Runs every test and writes both lists."""
+    from concurrent.futures import ThreadPoolExecutor
+    tgc = T.find_tgc(options.build)
+
+    def verdict(case):
+        try:
+            run_case(tgc, case, scratch / case.name)
+            return None
+        except Refused as refusal:
+            return "refused", str(refusal)
+        except Unfit as unfit:
+            return "unfit", str(unfit)
+        except Failure as failure:
+            lines = str(failure).splitlines()
+            return "wrong", " | ".join(lines[1:] or lines)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        verdicts = dict(zip(cases, pool.map(verdict, cases.values())))
+    passing = sorted(name for name, why in verdicts.items() if why is None)
+    rest = sorted((name, *why) for name, why in verdicts.items() if why is not None)
+    PASSING.write_text("".join(name + "\n" for name in passing))
+    with open(REST, "w") as file:
+        file.write("# Written by node_test.py --bless: the node tests that do not pass, and why.\n")
+        for name, kind, why in rest:
+            why = " ".join(why.replace(str(scratch), "").split())
+            file.write(f"{name}\t{kind}: {why[:200]}\n")
+    counts = {kind: sum(kind == k for _, k, _ in rest) for kind in ("refused", "unfit", "wrong")}
+    print(f"{len(passing)} of {len(cases)} pass; {counts}")
+
+
+def main():
+    suite = Suite("onnx node")
+    options = suite.parse(lambda parser: parser.add_argument(
+        "--bless", action="store_true", help="run everything and rewrite both lists"))
+    cases = load_cases()
+    scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "onnx")
+    if options.bless:
+        import re
+        bless(options, {n: c for n, c in cases.items() if re.search(options.filter, n)}, scratch)
+        return
+    tgc = T.find_tgc(options.build)
+    passing, rest = read_lists()
+
+    def lists_are_whole():
+        known = set(passing) | set(rest)
+        missing, unknown = sorted(set(cases) - known), sorted(known - set(cases))
+        if missing or unknown:
+            raise Failure(f"not on any list: {missing[:5]}; no such test: {unknown[:5]}")
+
+    suite.add("the two lists name every test", lists_are_whole)
+    for name in passing:
+        if name in cases:
+            suite.add(name, run_case, tgc, cases[name], scratch / name)
+            suite.add(f"{name} -O0", run_case, tgc, cases[name], scratch / f"{name}-O0", ("-O0",),
+                      slow=True)
+            suite.add(f"{name} sanitized", run_case, tgc, cases[name],
+                      scratch / f"{name}-san", (), tuple(T.SANITIZE), "clang", slow=True)
+    for name, reason in rest.items():
+        if name not in cases:
+            continue
+        if reason.startswith("refused"):
+            suite.add(f"{name} is refused", check_refusal, tgc, cases[name], scratch / name)
+        suite.add(f"{name} is not passing yet", check_rest, tgc, cases[name],
+                  scratch / f"{name}-rest", slow=True)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
