@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "passes/rules.inc"
+#include "rules.inc"
 
 enum { FOLD_DEPTH = 400 };
 
