@@ -38,7 +38,7 @@ def describe_machine():
 
 
 def best_of(count, command, **more):
-    runs = [T.must(T.run(command, **more)) for _ in range(count)]
+    runs = [T.must(T.run_for_peak(command, **more)) for _ in range(count)]
     return min(runs, key=lambda done: done.seconds)
 
 
@@ -55,7 +55,7 @@ def one_large_model(tgc, scratch):
           + ", ".join(f"{p.name} {megabytes(p.stat().st_size)}" for p in sorted(folder.iterdir())
                       if p != source))
     for compiler in ("gcc", "clang"):
-        done = T.must(T.run([compiler, "-O2", "-c", source.name, "-o", f"{compiler}.o"],
+        done = T.must(T.run_for_peak([compiler, "-O2", "-c", source.name, "-o", f"{compiler}.o"],
                             cwd=folder, timeout=600))
         print(f"  {compiler} -O2: {done.seconds:.1f} s, {megabytes(done.peak)} at most")
 
