@@ -240,6 +240,32 @@ static struct uop *random_boxes(struct generator *g, struct uop *x, enum op op)
     return uop_shrink(g->t, x, a, b);
 }
 
+/* A pad whose other end is cut off: the strides stay those of the source, only the mask tells. */
+static struct uop *random_shift(struct generator *g, struct uop *x)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *begin[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        int by = draw(g->random, 3) - 1;
+        lo[a] = uop_int(g->t, by > 0);
+        hi[a] = uop_int(g->t, by < 0);
+        begin[a] = uop_int(g->t, by < 0);
+    }
+    struct uop *y = uop_pad(g->t, x, uop_constf(g->t, DTYPE_F32, 0), lo, hi);
+    return uop_shrink(g->t, y, begin, x->dim);
+}
+
+/* One coordinate of some axes. */
+static struct uop *random_pick(struct generator *g, struct uop *x)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        bool pick = x->dim[a]->vmin > 0 && draw(g->random, 2);
+        begin[a] = uop_int(g->t, pick ? draw(g->random, (int)x->dim[a]->vmin) : 0);
+        size[a] = pick ? uop_int(g->t, 1) : x->dim[a];
+    }
+    return uop_shrink(g->t, x, begin, size);
+}
+
 static struct uop *random_window(struct generator *g, struct uop *x)
 {
     if (!x->ndim || x->ndim > 5)
@@ -282,7 +308,7 @@ static struct uop *random_expand(struct generator *g, struct uop *x)
 
 static struct uop *random_move(struct generator *g, struct uop *x)
 {
-    switch (draw(g->random, 9)) {
+    switch (draw(g->random, 11)) {
     case 0:
         return random_reshape_constant(g, x);
     case 1:
@@ -299,6 +325,10 @@ static struct uop *random_move(struct generator *g, struct uop *x)
         return uop_flip(g->t, x, (uint32_t)draw(g->random, 1 << x->ndim));
     case 7:
         return random_window(g, x);
+    case 8:
+        return random_shift(g, x);
+    case 9:
+        return random_pick(g, x);
     default:
         return random_concat(g, x);
     }
@@ -609,6 +639,32 @@ static void test_transpose_and_back(void **state)
     tgc_free(f.t);
 }
 
+static void test_masks_survive_merging(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct uop *zero = uop_constf(f.t, DTYPE_F32, 0);
+    /* a window over a padded axis, reversed, then one tap of it: the mask is projected backwards */
+    struct uop *x = input(f.t, DIMS(C(5)), 1);
+    struct uop *y = uop_pad(f.t, x, zero, DIMS(C(2)), DIMS(C(1)));
+    y = uop_flip(f.t, uop_window(f.t, y, 0, C(3), C(2), 2, 1), 3);
+    assert_int_equal(count_views(f.t, y), 2);
+    y = uop_shrink(f.t, y, DIMS(C(0), C(1)), DIMS(C(3), C(1)));
+    assert_int_equal(count_views(f.t, y), 1);
+    struct totals sum = {0};
+    check_chain(&(struct generator){.t = f.t}, y, &sum);
+    assert_int_equal(sum.comparisons, 6);
+    /* shifted by one: strides still fit the reshape, the mask does not */
+    x = input(f.t, DIMS(C(4), C(6)), 2);
+    y = uop_pad(f.t, x, zero, DIMS(C(0), C(1)), DIMS(C(0), C(0)));
+    y = uop_shrink(f.t, y, DIMS(C(0), C(0)), DIMS(C(4), C(6)));
+    y = uop_reshape(f.t, y, DIMS(C(24)), 1);
+    assert_int_equal(count_views(f.t, y), 2);
+    check_chain(&(struct generator){.t = f.t}, y, &sum);
+    tgc_free(f.t);
+}
+
 static void test_slices(void **state)
 {
     (void)state;
@@ -662,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_convolution),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_transpose_and_back),
+        cmocka_unit_test(test_masks_survive_merging),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_unrelated_axes_never_mix),
     };
