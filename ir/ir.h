@@ -88,6 +88,11 @@ union scalar scalar_load(enum dtype d, const void *p);            /* from memory
 void scalar_store(enum dtype d, void *p, union scalar v);         /* rounds to nearest even / wraps */
 union scalar scalar_cast(enum dtype to, enum dtype from, union scalar v); /* CAST semantics; result is representable in `to` */
 
+/* ---------------------------------------------------------------------------------------------------- scalar.c */
+int64_t int_floordiv(int64_t a, int64_t b);                       /* towards -inf; a // 0 = 0; INT64_MIN // -1 wraps */
+int64_t int_floormod(int64_t a, int64_t b);                       /* sign of b; a % 0 = 0 */
+int64_t int_gcd(int64_t a, int64_t b);                            /* >= 0; gcd(0, 0) = 0; INT64_MIN if it is 2^63 */
+
 /* ------------------------------------------------------------------------------------------------------ uop.c */
 
 enum op {
@@ -105,6 +110,9 @@ enum argkind op_argkind(enum op op);
 int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
 bool op_is_commutative(enum op op);
+/* scalar.c: what an elementwise op makes of constants v[nsrc] of dtype `from` (WHERE: v[0] is bool), as a scalar of dtype `to`.
+ * false: the IR leaves it open, or the op has no meaning for the dtype. */
+bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar *v, union scalar *r);
 
 enum { MAX_RANK = 16 };
 union arg { int64_t i; double f; const void *p; };
@@ -187,6 +195,7 @@ struct tgc {
     size_t table_size, nuop;
     uint32_t mark;
     struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
+    int fold_depth;              /* fold hook: folds under way, to catch rules that undo each other */
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;

@@ -34,7 +34,7 @@ class Graph:
 
     def weight(self, name, array):
         name = f"{self.scope}.{name}".strip("./").replace("/", ".")
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.weights.append(numpy_helper.from_array(array, name))
         return name
 
     def normal(self, name, *shape, scale):

@@ -9,7 +9,7 @@
  *   - no name holds a NUL; no string is a null pointer (absent ones are ""); rank <= MAX_RANK wherever a shape is written
  *   - in every graph, subgraph and function body: nodes are in topological order, each name is defined once, and each non-empty input
  *     of a node and each output of a graph is defined there or, for subgraphs, in an enclosing graph
- *   - an attribute's `type` is known, and the field of that type is there (or ref_attr_name, inside functions only); names of a
+ *   - an attribute's `type` is known, and the message of that type is there (or ref_attr_name, inside functions only); names of a
  *     node's attributes differ
  *   - functions do not call themselves, directly or not
  * It does not promise that an operator exists, that its inputs and attributes are the right ones, or that tensors decode.
@@ -30,14 +30,29 @@ struct onnx_load_options {
 };
 
 struct onnx_site;                   /* where a node stands, see site.c */
+/* A list of nodes with a scope of names: the main graph, a function's body, or a subgraph in an attribute of a node of these. */
+struct onnx_body {
+    const GraphProto *graph;        /* NULL: the body of `function` */
+    const FunctionProto *function;  /* whose body it is, or stands in; NULL: the main graph's */
+    NodeProto **node;
+    size_t n_node;
+    int outer;                      /* subgraphs: the index of the body around it; -1 otherwise */
+    int holder_index;               /* and the node there that holds it, by number in the file's order */
+    const NodeProto *holder;
+    const char *attribute;          /* the attribute of holder */
+};
 struct onnx_mapping;                /* an external data file, see external.c */
 struct onnx_model {
     struct tgc *tgc;
     const char *path;               /* as given; "<stdin>" for "-" */
     ModelProto *proto;
-    const struct onnx_load_options *options;
+    struct onnx_load_options options;
+    struct onnx_body *body;         /* all of them, outer ones before inner ones; [0] is the main graph */
+    size_t nbody, cap_body;
     struct onnx_site *site;         /* every node of the model, by address */
-    size_t nsite;
+    size_t nsite, cap_site;
+    int *function_slot;             /* hash table of proto->functions by name: index + 1, 0 is free */
+    size_t nfunction_slot;
     struct onnx_mapping *mapping;
 };
 
@@ -50,21 +65,30 @@ struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *
 /* Unmaps external data: every buffer made from it is dead then. Optional at exit. m may be NULL. */
 void onnx_close(struct onnx_model *m);
 
-/* A TensorProto file (.pb), as the node tests of ONNX hold; only for tools that compare. NULL: diagnostics. */
-TensorProto *onnx_load_tensor_file(struct tgc *t, const char *path);
+/* A file that holds one message of `type`, as the data of ONNX's node tests (tensor_proto__descriptor, ...). NULL: diagnostics. */
+ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path, const ProtobufCMessageDescriptor *type);
 
 /* ------------------------------------------------------------------------------------------------------ wire.c */
 
-/* Walks the wire format of message `type` without unpacking it: nesting <= 100, every length inside its parent, known wire types,
- * no NUL in a string, no groups. *nbytes_unpacked is what protobuf-c will allocate, or more. false: *error says what is wrong and
- * *offset where. Allocates nothing, does not recurse. */
+/* What is wrong with some bytes, and where. Strings are constants. */
+struct onnx_wire_error {
+    const char *problem;            /* "its length goes beyond its parent's end" */
+    const char *message, *field;    /* "NodeProto", "input"; field NULL: none or unknown */
+    size_t offset;
+};
+/* Walks the wire format of message `type` without unpacking it: nesting <= ONNX_MAX_DEPTH, every length inside its parent, each field
+ * of its declared wire type, no NUL in a string, no groups. *nbytes_unpacked is what protobuf-c will allocate, or more.
+ * false: *error is set. Allocates nothing, does not recurse. */
+enum { ONNX_MAX_DEPTH = 100 };
 bool onnx_scan_wire(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t nbytes, size_t *nbytes_unpacked,
-                    const char **error, size_t *offset);
+                    struct onnx_wire_error *error);
 
 /* ----------------------------------------------------------------------------------------------------- check.c */
 
-/* Establishes the promises above; sorts nodes where they are not sorted. false: diagnostics (all that were found). */
+/* Establishes the promises above. false: diagnostics (the first 20 that were found, and how many more there are). */
 bool onnx_check(struct onnx_model *m);
+/* Its last part, in order.c: names are defined once and before their use; nodes are sorted where they are not. */
+bool onnx_check_names(struct onnx_model *m);
 
 /* The version of the operator set `domain` that a node is to be read with: of the model, or of the function whose body it stands in
  * (f, may be NULL). "ai.onnx" is "". 0: not imported. */
@@ -85,6 +109,8 @@ struct place onnx_place_attr(const struct onnx_model *m, const NodeProto *n, con
 struct place onnx_place_value(const struct onnx_model *m, const char *what, const char *name);
 /* The node's number in its graph, as it was in the file (before sorting); -1: unknown. */
 int onnx_node_index(const struct onnx_model *m, const NodeProto *n);
+/* Finds every body and numbers every node; called by onnx_check(). */
+void onnx_site_build(struct onnx_model *m);
 /* copy is spoken of as if it were `original`. */
 void onnx_site_copy(struct onnx_model *m, const NodeProto *copy, const NodeProto *original);
 

@@ -1,0 +1,78 @@
+/* snippets.c - the pieces of runtime/ that emitted programs carry, and the set of them that one program uses.
+ *
+ * The table is made from runtime/ at build time by runtime/embed.c. A program carries a piece only if something in it calls it.
+ */
+#include "backends/program.h"
+
+#include <string.h>
+
+static const struct snippet table[] = {
+#define SNIPPET(file, name, needs, text) {file, name, needs, text},
+#include "runtime/snippets.inc"
+#undef SNIPPET
+};
+enum { NSNIPPET = sizeof table / sizeof *table };
+
+const struct snippet *snippet_find(const char *name)
+{
+    for (int i = 0; i < NSNIPPET; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+void snippets_reserve(struct names *n)
+{
+    for (int i = 0; i < NSNIPPET; i++)
+        names_add(n, table[i].name);
+}
+
+/* Closed by repeated sweeps instead of recursion: the table is small and needs are shallow. */
+void snippet_use(struct snippet_set *s, const char *name)
+{
+    if (!s->used)
+        s->used = mem_array(s->t, NSNIPPET, sizeof *s->used);
+    const struct snippet *p = snippet_find(name);
+    if (!p)
+        TGC_BUG(s->t, "no piece of runtime/ is called '%s'", name);
+    if (s->used[p - table])
+        return;
+    s->used[p - table] = true;
+    for (bool grew = true; grew;) {
+        grew = false;
+        for (int i = 0; i < NSNIPPET; i++) {
+            if (!s->used[i])
+                continue;
+            char needs[256];
+            snprintf(needs, sizeof needs, "%s", table[i].needs);
+            for (char *word = needs, *end; *word; word = end) {
+                word += strspn(word, " ");
+                end = word + strcspn(word, " ");
+                if (*end)
+                    *end++ = 0;
+                const struct snippet *q = *word ? snippet_find(word) : NULL;
+                if (*word && !q)
+                    TGC_BUG(s->t, "runtime/%s.c: '%s' needs the unknown piece '%s'", table[i].file, table[i].name, word);
+                if (q && !s->used[q - table]) {
+                    s->used[q - table] = true;
+                    grew = true;
+                }
+            }
+        }
+    }
+}
+
+bool snippets_any(const struct snippet_set *s, const char *file)
+{
+    for (int i = 0; s->used && i < NSNIPPET; i++)
+        if (s->used[i] && strcmp(table[i].file, file) == 0)
+            return true;
+    return false;
+}
+
+void snippets_write(struct text *out, const struct snippet_set *s, const char *file)
+{
+    for (int i = 0; s->used && i < NSNIPPET; i++)
+        if (s->used[i] && strcmp(table[i].file, file) == 0)
+            text_printf(out, "%s\n", table[i].text);
+}

@@ -1,0 +1,212 @@
+/* lower_create.c - operators that make tensors from little: constants, ranges, identity matrices, windows, random numbers. */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/onnx/lower.h"
+
+/* ---------------------------------------------------------------------------------------------------- constants */
+
+static struct uop *constant_floats(const struct node *n)
+{
+    const float *v;
+    int count = node_floats(n, "value_floats", &v);
+    int64_t dim = count;
+    return tensor_from_data(n->t, DTYPE_F32, &dim, 1, v, (size_t)count * sizeof *v, NULL);
+}
+
+static struct uop *constant_ints(const struct node *n)
+{
+    const int64_t *v;
+    int count = node_ints(n, "value_ints", &v);
+    struct uop **elem = mem_array(n->t, (size_t)count + 1, sizeof *elem);
+    for (int i = 0; i < count; i++)
+        elem[i] = uop_int(n->t, v[i]);
+    return index_vector(n->t, elem, count);
+}
+
+bool lower_constant(struct node *n)
+{
+    struct onnx_model *m = lower_model(n->lower);
+    if (node_has(n, "value")) {
+        const TensorProto *p = onnx_attr_tensor(m, n->proto, "value");
+        return p && node_set(n, 0, lower_tensor(n, "value", p));
+    }
+    if (node_has(n, "sparse_value")) {
+        const SparseTensorProto *p = onnx_attr_sparse_tensor(m, n->proto, "sparse_value");
+        return p && node_set(n, 0, lower_sparse_tensor(n, "sparse_value", p));
+    }
+    if (node_has(n, "value_float"))
+        return node_set(n, 0, uop_constf(n->t, DTYPE_F32, node_float(n, "value_float", 0)));
+    if (node_has(n, "value_int"))
+        return node_set(n, 0, uop_int(n->t, node_int(n, "value_int", 0)));
+    if (node_has(n, "value_floats"))
+        return node_set(n, 0, constant_floats(n));
+    if (node_has(n, "value_ints"))
+        return node_set(n, 0, constant_ints(n));
+    return node_error(n, -1, "one of the attributes value, sparse_value, value_float(s) and value_int(s) is expected; strings are not supported");
+}
+
+bool lower_constant_of_shape(struct node *n)
+{
+    struct uop **dim, *value = uop_constf(n->t, DTYPE_F32, 0);
+    int rank;
+    if (!node_known(n, 0, &dim, &rank))
+        return false;
+    if (rank > MAX_RANK)
+        return node_error(n, 0, "the result would have rank %d; at most %d is supported", rank, MAX_RANK);
+    for (int a = 0; a < rank; a++)
+        if (dim[a]->vmax < 0)
+            return node_error(n, 0, "element %d is negative", a);
+    if (node_has(n, "value")) {
+        const TensorProto *p = onnx_attr_tensor(lower_model(n->lower), n->proto, "value");
+        int64_t zero[MAX_RANK] = {0};
+        value = p ? lower_tensor(n, "value", p) : NULL;
+        if (!value)
+            return false;
+        for (int a = 0; a < value->ndim; a++)
+            if (!uop_is_int(value->dim[a], 1))
+                return node_error(n, -1, "attribute 'value' must have one element, found %s", shape_text(n, value));
+        if (!(value = tensor_element(n->t, value, zero)))
+            return node_error(n, -1, "attribute 'value' is no number");
+    }
+    return node_set(n, 0, tensor_full(n->t, value, dim, rank));
+}
+
+bool lower_range(struct node *n)
+{
+    struct uop *v[3];
+    if (!node_same_dtype(n, 0, 1) || !node_same_dtype(n, 0, 2))
+        return false;
+    enum dtype d = n->in[0]->dtype, wide = lib_acc_dtype(d);
+    for (int k = 0; k < 3; k++) {
+        if (!(v[k] = node_scalar(n, k)))
+            return false;
+        if (!tensor_element(n->t, v[k], NULL))
+            return node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data, so the length of the "
+                                    "result is not known");
+        v[k] = lib_cast(&n->lib, wide, v[k]);
+    }
+    struct uop *count = lib_arange_count(&n->lib, v[0], v[1], v[2]);
+    return node_set(n, 0, lib_cast(&n->lib, d, lib_arange(&n->lib, v[0], v[2], count)));
+}
+
+bool lower_eye_like(struct node *n)
+{
+    struct uop *x = n->in[0];
+    enum dtype d = node_dtype(n, "dtype", x->dtype);
+    if (!node_rank(n, 0, 2, 2))
+        return false;
+    if (d == DTYPE_VOID || d == DTYPE_STRING)
+        return node_error(n, -1, "attribute 'dtype' names no type that is supported");
+    return node_set(n, 0, lib_eye(&n->lib, d, x->dim[0], x->dim[1], node_int(n, "k", 0)));
+}
+
+bool lower_one_hot(struct node *n)
+{
+    struct uop **depth;
+    int count;
+    struct uop *indices = n->in[0];
+    struct uop *d = node_scalar(n, 1);
+    if (!d)
+        return false;
+    if (dtype_is_float(d->dtype)) {
+        double *v;
+        if (!node_known_floats(n, 1, &v, &count))
+            return false;
+        d = uop_int(n->t, (int64_t)v[0]);
+    } else {
+        if (!node_known(n, 1, &depth, &count))
+            return false;
+        d = depth[0];
+    }
+    return node_set(n, 0, lib_one_hot(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, indices), d, n->in[2], node_int(n, "axis", -1)));
+}
+
+/* ------------------------------------------------------------------------------------------------------ windows */
+
+/* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N), N the size or, for symmetric windows, one less. */
+bool lower_cosine_window(struct node *n)
+{
+    static const double coefficient[3][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
+    const double *a = coefficient[n->operator->param];
+    struct uop **size;
+    int count;
+    enum dtype d = node_dtype(n, "output_datatype", DTYPE_F32);
+    if (d == DTYPE_VOID || d == DTYPE_STRING)
+        return node_error(n, -1, "attribute 'output_datatype' names no type that is supported");
+    if (!node_known(n, 0, &size, &count))
+        return false;
+    if (count != 1)
+        return node_error(n, 0, "one size is expected, found %d", count);
+    enum dtype wide = d == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    struct uop *period = node_int(n, "periodic", 1) ? size[0] : sym_addi(n->t, size[0], -1);
+    struct uop *i = lib_cast(&n->lib, wide, uop_iota(n->t, size[0]));
+    struct uop *turn = lib_div(&n->lib, lib_binaryf(&n->lib, OP_MUL, i, 2 * 3.14159265358979323846), lib_float_of(&n->lib, wide, period));
+    struct uop *once = lib_binaryf(&n->lib, OP_MUL, lib_unary(&n->lib, OP_COS, turn), -a[1]);
+    struct uop *twice = lib_binaryf(&n->lib, OP_MUL, lib_unary(&n->lib, OP_COS, lib_binaryf(&n->lib, OP_MUL, turn, 2)), a[2]);
+    struct uop *sum = lib_binaryf(&n->lib, OP_ADD, lib_add(&n->lib, once, twice), a[0]);
+    return node_set(n, 0, lib_cast(&n->lib, d, sum));
+}
+
+/* ------------------------------------------------------------------------------------------------ random numbers */
+
+/* The seed of the node, or one that depends on its number alone: the same model gives the same numbers in every compile. */
+static uint64_t node_seed(const struct node *n)
+{
+    double seed = node_float(n, "seed", 0);
+    uint64_t bits;
+    memcpy(&bits, &seed, sizeof bits);
+    return node_has(n, "seed") ? bits : (uint64_t)onnx_node_index(lower_model(n->lower), n->proto) + 1;
+}
+
+static bool random_shape(const struct node *n, struct uop **dim, int *ndim, enum dtype *d)
+{
+    const int64_t *shape;
+    if (n->nin && n->in[0]) {
+        *ndim = n->in[0]->ndim;
+        for (int a = 0; a < *ndim; a++)
+            dim[a] = n->in[0]->dim[a];
+        *d = node_dtype(n, "dtype", dtype_is_float(n->in[0]->dtype) ? n->in[0]->dtype : DTYPE_F32);
+    } else {
+        *ndim = node_ints(n, "shape", &shape);
+        if (*ndim < 0 || *ndim > MAX_RANK)
+            return node_error(n, -1, "attribute 'shape' must have 0 .. %d elements", MAX_RANK);
+        for (int a = 0; a < *ndim; a++) {
+            if (shape[a] < 0)
+                return node_error(n, -1, "attribute 'shape' has a negative element");
+            dim[a] = uop_int(n->t, shape[a]);
+        }
+        *d = node_dtype(n, "dtype", DTYPE_F32);
+    }
+    if (*d == DTYPE_VOID || *d == DTYPE_STRING)
+        return node_error(n, -1, "attribute 'dtype' names no type that is supported");
+    return true;
+}
+
+bool lower_random_uniform(struct node *n)
+{
+    struct uop *dim[MAX_RANK];
+    int ndim;
+    enum dtype d;
+    return random_shape(n, dim, &ndim, &d) &&
+           node_set(n, 0, lib_random_uniform(&n->lib, d, node_seed(n), node_float(n, "low", 0), node_float(n, "high", 1), dim, ndim));
+}
+
+bool lower_random_normal(struct node *n)
+{
+    struct uop *dim[MAX_RANK];
+    int ndim;
+    enum dtype d;
+    return random_shape(n, dim, &ndim, &d) &&
+           node_set(n, 0, lib_random_normal(&n->lib, d, node_seed(n), node_float(n, "mean", 0), node_float(n, "scale", 1), dim, ndim));
+}
+
+bool lower_bernoulli(struct node *n)
+{
+    struct uop *x = n->in[0];
+    enum dtype d = node_dtype(n, "dtype", x->dtype), wide = lib_acc_dtype(x->dtype);
+    if (d == DTYPE_VOID || d == DTYPE_STRING)
+        return node_error(n, -1, "attribute 'dtype' names no type that is supported");
+    struct uop *draw = lib_random_uniform(&n->lib, wide, node_seed(n), 0, 1, x->dim, x->ndim);
+    return node_set(n, 0, lib_cast(&n->lib, d, lib_binary(&n->lib, OP_LT, draw, lib_cast(&n->lib, wide, x))));
+}

@@ -1,0 +1,284 @@
+/* lower_elementwise.c - operators that work element by element: arithmetic, comparison, logic, casts, activations.
+ *
+ * Most rows of operators.def name the uop or the activation as their parameter and share a function here. Before opset 7 the second
+ * operand of a binary operator broadcast only on request (`broadcast`), and then from `axis` on instead of from the last axis.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/onnx/lower.h"
+
+bool lower_unary(struct node *n)
+{
+    return node_set(n, 0, lib_unary(&n->lib, (enum op)n->operator->param, n->in[0]));
+}
+
+/* The second operand as its first one's rank sees it. */
+static struct uop *legacy_operand(const struct node *n)
+{
+    struct uop *a = n->in[0], *b = n->in[1], *dim[MAX_RANK];
+    if (n->opset >= 7 || !node_has(n, "axis") || node_int(n, "broadcast", 0) == 0)
+        return b;
+    int axis;
+    if (!node_axis(n, node_int(n, "axis", 0), a->ndim, &axis))
+        return NULL;
+    if (axis + b->ndim > a->ndim) {
+        node_error(n, 1, "%s does not fit into %s from axis %d on", shape_text(n, b), shape_text(n, a), axis);
+        return NULL;
+    }
+    for (int i = 0; i < a->ndim - axis; i++)
+        dim[i] = i < b->ndim ? b->dim[i] : uop_int(n->t, 1);
+    return uop_reshape(n->t, b, dim, a->ndim - axis);
+}
+
+bool lower_binary(struct node *n)
+{
+    return node_set(n, 0, lib_binary(&n->lib, (enum op)n->operator->param, n->in[0], legacy_operand(n)));
+}
+
+/* Greater, GreaterOrEqual, LessOrEqual: a > b is b < a; a >= b is (b < a) | (a == b), so that NaN makes it false. */
+bool lower_compare(struct node *n)
+{
+    struct uop *a = n->in[0], *b = legacy_operand(n);
+    bool less = !strncmp(n->operator->name, "Less", 4), equal = n->operator->param != 0;
+    struct uop *r = lib_binary(&n->lib, OP_LT, less ? a : b, less ? b : a);
+    if (equal && r)
+        r = lib_binary(&n->lib, OP_OR, r, lib_binary(&n->lib, OP_EQ, a, b));
+    return node_set(n, 0, r);
+}
+
+/* Max, Min, Sum, Mean: any number of inputs. */
+bool lower_variadic(struct node *n)
+{
+    enum op op = (enum op)n->operator->param;
+    struct uop *r = n->in[0];
+    for (int k = 1; k < n->nin; k++) {
+        if (!n->in[k])
+            return node_error(n, k, "input %d is missing", k);
+        if (!(r = lib_binary(&n->lib, op, r, n->in[k])))
+            return false;
+    }
+    if (!strcmp(n->operator->name, "Mean"))
+        r = lib_div(&n->lib, r, lib_scalar(&n->lib, r, n->nin));
+    return node_set(n, 0, r);
+}
+
+/* The exponent may be of another type; the result has the base's. Integer powers of integers stay integers. */
+bool lower_pow(struct node *n)
+{
+    struct uop *a = n->in[0], *b = legacy_operand(n);
+    enum dtype d = a->dtype, wide = d;
+    if (!b)
+        return false;
+    if (dtype_is_int(d) && dtype_is_float(b->dtype))
+        wide = b->dtype == DTYPE_F64 || dtype_bits(d) > 16 ? DTYPE_F64 : DTYPE_F32;
+    struct uop *r = lib_binary(&n->lib, OP_POW, lib_cast(&n->lib, wide, a), lib_cast(&n->lib, wide, b));
+    return node_set(n, 0, lib_cast(&n->lib, d, r));
+}
+
+bool lower_mod(struct node *n)
+{
+    bool fmod = node_int(n, "fmod", 0) != 0;
+    if (!fmod && n->opset < 28 && dtype_is_float(n->in[0]->dtype))
+        return node_error(n, 0, "floats need the attribute fmod=1 before opset 28");
+    return node_set(n, 0, lib_binary(&n->lib, fmod ? OP_MOD : OP_FLOORMOD, n->in[0], n->in[1]));
+}
+
+bool lower_bitshift(struct node *n)
+{
+    const char *direction = node_string(n, "direction", "");
+    bool left = !strcmp(direction, "LEFT");
+    if (!left && strcmp(direction, "RIGHT"))
+        return node_error(n, -1, "attribute 'direction' must be LEFT or RIGHT, found '%s'", direction);
+    struct uop *x = n->in[0], *by = n->in[1];
+    struct uop *r = lib_binary(&n->lib, left ? OP_SHL : OP_SHR, x, by);
+    if (r && by->vmin < 0) {             /* a negative amount is one beyond every width */
+        struct uop *zero = uop_consti(n->t, x->dtype, 0), *gone = zero;
+        if (!left && dtype_kind(x->dtype) == 'I')
+            gone = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero), uop_consti(n->t, x->dtype, -1), zero);
+        r = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, by, uop_consti(n->t, by->dtype, 0)), gone, r);
+    }
+    return node_set(n, 0, r);
+}
+
+bool lower_where(struct node *n)
+{
+    return node_set(n, 0, lib_where(&n->lib, n->in[0], n->in[1], n->in[2]));
+}
+
+bool lower_sign(struct node *n)
+{
+    struct uop *x = n->in[0], *zero = uop_consti(n->t, x->dtype, 0), *one = uop_consti(n->t, x->dtype, 1);
+    if (dtype_kind(x->dtype) == 'U')
+        return node_set(n, 0, lib_binary(&n->lib, OP_MIN, x, one));
+    struct uop *negative = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero), uop_consti(n->t, x->dtype, -1), x);
+    return node_set(n, 0, lib_where(&n->lib, lib_binary(&n->lib, OP_LT, zero, x), one, negative));
+}
+
+bool lower_isinf(struct node *n)
+{
+    struct uop *x = n->in[0], *r = NULL;
+    enum dtype d = lib_acc_dtype(x->dtype);
+    x = lib_cast(&n->lib, d, x);
+    if (node_int(n, "detect_positive", 1))
+        r = lib_binary(&n->lib, OP_EQ, x, uop_constf(n->t, d, (double)INFINITY));
+    if (node_int(n, "detect_negative", 1)) {
+        struct uop *negative = lib_binary(&n->lib, OP_EQ, x, uop_constf(n->t, d, -(double)INFINITY));
+        r = r ? lib_binary(&n->lib, OP_OR, r, negative) : negative;
+    }
+    return node_set(n, 0, r ? r : tensor_full(n->t, uop_bool(n->t, false), x->dim, x->ndim));
+}
+
+bool lower_clip(struct node *n)
+{
+    struct uop *x = n->in[0], *lo = n->in[1], *hi = n->in[2];
+    if (n->opset < 11) {
+        lo = node_has(n, "min") ? uop_constf(n->t, x->dtype, node_float(n, "min", 0)) : NULL;
+        hi = node_has(n, "max") ? uop_constf(n->t, x->dtype, node_float(n, "max", 0)) : NULL;
+    }
+    return node_set(n, 0, lib_clip(&n->lib, x, lo, hi));
+}
+
+/* ------------------------------------------------------------------------------------------------------- casts */
+
+/* To the 8-bit floats without saturation: what is beyond the largest number becomes infinity, or NaN where the format has none. */
+static struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)
+{
+    double largest = to == DTYPE_F8E4M3FN ? 448 : to == DTYPE_F8E4M3FNUZ ? 240 : 57344;
+    double half = to == DTYPE_F8E4M3FN ? 16 : to == DTYPE_F8E4M3FNUZ ? 8 : 4096;   /* half of the last step: a tie goes to the even one below */
+    bool has_infinity = to == DTYPE_F8E5M2, tie_rounds_up = to != DTYPE_F8E4M3FN;
+    enum dtype d = lib_acc_dtype(x->dtype);
+    struct uop *wide = lib_cast(&n->lib, d, x), *size = lib_unary(&n->lib, OP_ABS, wide);
+    struct uop *limit = uop_constf(n->t, d, largest + half);
+    struct uop *fits = lib_binary(&n->lib, OP_LT, size, limit);
+    if (!tie_rounds_up)
+        fits = lib_binary(&n->lib, OP_OR, fits, lib_binary(&n->lib, OP_EQ, size, limit));
+    struct uop *beyond = uop_constf(n->t, to, (double)NAN);
+    if (has_infinity)
+        beyond = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, wide, uop_constf(n->t, d, 0)), uop_constf(n->t, to, -(double)INFINITY),
+                           uop_constf(n->t, to, (double)INFINITY));
+    beyond = lib_where(&n->lib, uop_unary(n->t, OP_ISNAN, wide), uop_constf(n->t, to, (double)NAN), beyond);
+    return lib_where(&n->lib, fits, lib_cast(&n->lib, to, x), beyond);
+}
+
+static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
+{
+    bool f8 = to == DTYPE_F8E4M3FN || to == DTYPE_F8E4M3FNUZ || to == DTYPE_F8E5M2 || to == DTYPE_F8E5M2FNUZ;
+    if (to == DTYPE_VOID || to == DTYPE_STRING) {
+        node_error(n, -1, "a cast to this type is not supported%s", to == DTYPE_STRING ? ": strings" : "");
+        return NULL;
+    }
+    if (f8 && dtype_is_float(x->dtype) && !node_int(n, "saturate", 1))
+        return cast_without_saturation(n, to, x);
+    if (to == DTYPE_F8E8M0 && strcmp(node_string(n, "round_mode", "up"), "up")) {
+        node_error(n, -1, "round_mode '%s' is not supported; 'up' is", node_string(n, "round_mode", ""));
+        return NULL;
+    }
+    return lib_cast(&n->lib, to, x);
+}
+
+/* Before opset 6 `to` is the name of the type. */
+bool lower_cast(struct node *n)
+{
+    if (n->opset >= 6)
+        return node_set(n, 0, cast_to(n, node_dtype(n, "to", DTYPE_VOID), n->in[0]));
+    static const struct { const char *name; enum dtype d; } names[] = {
+        {"FLOAT", DTYPE_F32}, {"UINT8", DTYPE_U8}, {"INT8", DTYPE_I8}, {"UINT16", DTYPE_U16}, {"INT16", DTYPE_I16}, {"INT32", DTYPE_I32},
+        {"INT64", DTYPE_I64}, {"BOOL", DTYPE_BOOL}, {"FLOAT16", DTYPE_F16}, {"DOUBLE", DTYPE_F64}, {"UINT32", DTYPE_U32},
+        {"UINT64", DTYPE_U64},
+    };
+    const char *to = node_string(n, "to", "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(to, names[i].name))
+            return node_set(n, 0, cast_to(n, names[i].d, n->in[0]));
+    return node_error(n, -1, "a cast to '%s' is not supported", to);
+}
+
+bool lower_cast_like(struct node *n) { return node_set(n, 0, cast_to(n, n->in[1]->dtype, n->in[0])); }
+
+bool lower_bitcast(struct node *n)
+{
+    enum dtype to = node_dtype(n, "to", DTYPE_VOID), from = n->in[0]->dtype;
+    if (to == DTYPE_VOID || to == DTYPE_STRING || dtype_bits(to) != dtype_bits(from))
+        return node_error(n, -1, "attribute 'to' must name a type of %d bits", dtype_bits(from));
+    return node_set(n, 0, to == from ? n->in[0] : uop_new(n->t, OP_BITCAST, to, &n->in[0], 1, (union arg){0}));
+}
+
+/* ------------------------------------------------------------------------------------------------- activations */
+
+/* alpha and beta where the operator has them; the defaults are the operator's, which activations.def shares but for two. */
+bool lower_activation(struct node *n)
+{
+    enum activation a = (enum activation)n->operator->param;
+    const struct activation_info *info = lib_activation_info(a);
+    double alpha = node_float(n, "alpha", info->alpha), beta = info->beta;
+    if (a == ACTIVATION_SELU) {
+        if (n->opset < 6) {
+            alpha = node_float(n, "alpha", 1.6732);
+            beta = 1.0507;
+        }
+        beta = node_float(n, "gamma", beta);
+    } else {
+        beta = node_float(n, "beta", beta);
+    }
+    return node_set(n, 0, lib_activate(&n->lib, a, n->in[0], alpha, beta));
+}
+
+bool lower_shrink(struct node *n)
+{
+    struct uop *x = n->in[0];
+    enum dtype d = x->dtype, wide = dtype_is_float(d) ? d : DTYPE_F64;
+    struct uop *r = lib_activate(&n->lib, ACTIVATION_SHRINK, lib_cast(&n->lib, wide, x), node_float(n, "lambd", 0.5), node_float(n, "bias", 0));
+    return node_set(n, 0, lib_cast(&n->lib, d, r));
+}
+
+bool lower_gelu(struct node *n)
+{
+    const char *approximate = node_string(n, "approximate", "none");
+    bool tanh = !strcmp(approximate, "tanh");
+    if (!tanh && strcmp(approximate, "none"))
+        return node_error(n, -1, "attribute 'approximate' must be 'none' or 'tanh', found '%s'", approximate);
+    return node_set(n, 0, lib_activate_default(&n->lib, tanh ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, n->in[0]));
+}
+
+/* Before opset 7 a slope of one axis belongs to the channels. */
+bool lower_prelu(struct node *n)
+{
+    struct uop *x = n->in[0], *slope = n->in[1], *dim[MAX_RANK];
+    if (n->opset < 7 && slope->ndim == 1 && x->ndim > 2 && !uop_is_int(slope->dim[0], 1)) {
+        for (int a = 1; a < x->ndim; a++)
+            dim[a - 1] = a == 1 ? slope->dim[0] : uop_int(n->t, 1);
+        slope = uop_reshape(n->t, slope, dim, x->ndim - 1);
+    }
+    return node_set(n, 0, lib_prelu(&n->lib, x, slope));
+}
+
+bool lower_swiglu(struct node *n)
+{
+    return node_set(n, 0, lib_mul(&n->lib, lib_activate(&n->lib, ACTIVATION_SILU, n->in[0], node_float(n, "alpha", 1), 0), n->in[1]));
+}
+
+/* y = x, mask all true, at inference; with training_mode and a ratio above 0 the random numbers would have to be named. */
+bool lower_dropout(struct node *n)
+{
+    struct uop *x = n->in[0];
+    bool training = n->opset < 7 && !node_int(n, "is_test", 0);
+    if (n->opset >= 12 && n->in[2]) {
+        struct uop *mode = node_scalar(n, 2);
+        int64_t v;
+        if (!mode)
+            return false;
+        if (!uop_const_int(mode, &v))
+            return node_error(n, 2, "training_mode must be a constant");
+        training = v != 0;
+        double *ratio;
+        int count;
+        if (training && n->in[1] && node_is_known(n, 1) && node_known_floats(n, 1, &ratio, &count) && count == 1 && ratio[0] == 0)
+            training = false;
+    }
+    if (training)
+        return node_error(n, -1, "dropout in training mode is not supported; export the model for inference");
+    n->out[0] = x;
+    n->out[1] = tensor_full(n->t, n->opset < 10 ? uop_consti(n->t, x->dtype, 1) : uop_bool(n->t, true), x->dim, x->ndim);
+    return true;
+}

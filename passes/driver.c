@@ -1,0 +1,67 @@
+/* driver.c - runs the passes in the order of passes.def; verifies after each of them, dumps at DEBUG=4. */
+#include "passes/passes.h"
+
+typedef bool (*graph_pass)(struct tgc *, struct graph *);
+typedef bool (*schedule_pass)(struct tgc *, struct schedule *);
+enum pass_when { pass_always, pass_opt };
+
+static const struct { const char *name; enum pass_when when; graph_pass graph; schedule_pass schedule; } passes[] = {
+#define GRAPH_PASS(function, name, when) {name, pass_##when, function, NULL},
+#define SCHEDULE_PASS(function, name, when) {name, pass_##when, NULL, function},
+#include "passes/passes.def"
+#undef GRAPH_PASS
+#undef SCHEDULE_PASS
+};
+enum { NPASS = sizeof passes / sizeof passes[0] };
+
+static void dump_graph(struct tgc *t, const struct graph *g, const char *after)
+{
+    struct text x = {.t = t};
+    graph_print(&x, t, g);
+    fprintf(stderr, "*** graph after %s\n%s", after, x.s ? x.s : "");
+}
+
+static void dump_kernels(struct tgc *t, const struct schedule *s, const char *after)
+{
+    for (int i = 0; i < s->nkernel; i++) {
+        struct text x = {.t = t};
+        linear_print(&x, t, s->kernel[i]->linear, s->kernel[i]->nlinear);
+        fprintf(stderr, "*** %s after %s: %s\n%s", s->kernel[i]->name, after, s->kernel[i]->title, x.s ? x.s : "");
+    }
+}
+
+static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *after)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        if (s->kernel[i]->linear && !linear_verify(t, s->kernel[i]->linear, s->kernel[i]->nlinear, after))
+            return false;
+    return true;
+}
+
+struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o)
+{
+    bool dump = t->debug >= 4;
+    struct schedule *s = NULL;
+    if (!graph_verify(t, g, "the frontend"))
+        return NULL;
+    if (dump)
+        dump_graph(t, g, "the frontend");
+    for (int i = 0; i < NPASS; i++) {
+        if (passes[i].when == pass_opt && o->noopt)
+            continue;
+        if (passes[i].graph) {
+            if (!passes[i].graph(t, g) || !graph_verify(t, g, passes[i].name))
+                return NULL;
+            if (dump)
+                dump_graph(t, g, passes[i].name);
+            continue;
+        }
+        if (!s && !(s = schedule_graph(t, g, o->noopt)))
+            return NULL;
+        if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
+            return NULL;
+        if (dump && passes[i].schedule == pass_linearize)
+            dump_kernels(t, s, passes[i].name);
+    }
+    return s;
+}

@@ -1,0 +1,615 @@
+/* fuse.c - which values get a buffer, which are computed where they are used, which are kept in scratch for a row.
+ *
+ * The graph is walked from consumers to producers, so when a node comes up every use of it is known: the coordinates as expressions over
+ * the ranges of the segment that needs it, and the ranges open there (tinygrad's rangeify, with the costs in view). Then
+ *   - movement ops are never computed: their uses become uses of their source, with mapped coordinates;
+ *   - a value is INLINED if it is needed in one segment only and computing it there repeats no work worth speaking of;
+ *   - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row of attention scores): it is computed
+ *     once per iteration of those ranges, into scratch;
+ *   - otherwise it is REALIZED: a segment of its own writes it to a buffer.
+ * Work repeats where a value is evaluated more often than it has elements. A value that needs only some of the open ranges is hoisted out
+ * of the others by the linearizer, provided that the loop order lets it: the sets that must be prefixes of the order form a chain, and a
+ * value whose set does not fit the chain is realized.
+ */
+#include "passes/plan.h"
+
+#include <string.h>
+
+enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4 };
+static const double STAGE_FOOTPRINT = 256 << 10;      /* bytes that a staged contraction may read again for every row: half of a common L2 */
+
+struct node *plan_node(const struct plan *p, const struct uop *u) { return map_get(&p->of, u); }
+
+double plan_extent(const struct uop *dim) { return dim->vmax < 0 ? 0.0 : (double)dim->vmax; }
+
+double plan_nelem(const struct uop *u)
+{
+    double n = 1;
+    for (int a = 0; a < u->ndim; a++)
+        n *= plan_extent(u->dim[a]);
+    return n;
+}
+
+/* ---- ranges */
+
+range_set plan_mask(struct plan *p, const struct uop *index)
+{
+    if (index->op == OP_CONST || index->op == OP_VAR)
+        return 0;
+    uintptr_t memo = (uintptr_t)map_get(&p->mask, index);
+    if (index->op == OP_RANGE || memo)
+        return memo ? (range_set)1 << (memo - 1) : 0;
+    range_set m = 0;
+    int n;
+    struct uop *root = (struct uop *)(uintptr_t)index;
+    struct uop **order = uop_toposort(p->t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_RANGE && map_get(&p->mask, order[i]))
+            m |= (range_set)1 << ((uintptr_t)map_get(&p->mask, order[i]) - 1);
+    return m;
+}
+
+static range_set mask_of(struct plan *p, struct uop *const *index, int n)
+{
+    range_set m = 0;
+    for (int a = 0; a < n; a++)
+        m |= plan_mask(p, index[a]);
+    return m;
+}
+
+static bool segment_is_full(const struct segment *s) { return s->nrange > MAX_RANGES - 2 * MAX_RANK; }
+
+static struct uop *new_range(struct plan *p, struct segment *s, struct uop *size, bool inner)
+{
+    if (uop_is_int(size, 1))
+        return uop_int(p->t, 0);
+    if (s->nrange == MAX_RANGES)
+        TGC_BUG(p->t, "a segment with more than %d ranges", MAX_RANGES);
+    struct uop *r = uop_range(p->t, size, p->t->next_range++);
+    map_set(&p->mask, r, (void *)(uintptr_t)(s->nrange + 1));
+    range_set bit = (range_set)1 << s->nrange;
+    s->range[s->nrange++] = r;
+    if (inner)
+        s->inner |= bit;
+    else
+        s->out |= bit;
+    return r;
+}
+
+static double extent_of(const struct segment *s, range_set m)
+{
+    double n = 1;
+    for (int b = 0; b < s->nrange; b++)
+        if (m >> b & 1)
+            n *= plan_extent(s->range[b]->src[0]);
+    return n;
+}
+
+static bool is_subset(range_set a, range_set b) { return (a & ~b) == 0; }
+
+static bool chain_accepts(const struct segment *s, range_set m)
+{
+    for (int i = 0; i < s->nchain; i++)
+        if (!is_subset(m, s->chain[i]) && !is_subset(s->chain[i], m))
+            return false;
+    return true;
+}
+
+static void chain_add(struct segment *s, range_set m)
+{
+    int at = 0;
+    while (at < s->nchain && s->chain[at] != m && is_subset(s->chain[at], m))
+        at++;
+    if (m == 0 || (at < s->nchain && s->chain[at] == m))
+        return;
+    memmove(s->chain + at + 1, s->chain + at, (size_t)(s->nchain - at) * sizeof *s->chain);
+    s->chain[at] = m;
+    s->nchain++;
+}
+
+/* The ranges inside which a value that depends on `deps` is computed, when it is needed where `open` are open. */
+static range_set placed_in(const struct segment *s, range_set deps, range_set open)
+{
+    if (deps & s->inner)
+        return open;
+    return chain_accepts(s, deps) ? deps : open & s->out;
+}
+
+/* ---- uses */
+
+static bool is_leaf(const struct uop *v)
+{
+    return v->op == OP_BUFFER || v->op == OP_PARAM || v->op == OP_GET || v->op == OP_CONST || v->op == OP_VAR;
+}
+
+struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index)
+{
+    for (struct use *u = n->use; u; u = u->next)
+        if (u->seg == s && (n->u->ndim == 0 || !memcmp(u->index, index, (size_t)n->u->ndim * sizeof *index)))
+            return u;
+    return NULL;
+}
+
+static struct use *add_use(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index, range_set open)
+{
+    struct node *n = plan_node(p, v);
+    if (is_leaf(v))                                   /* read where it lies, wherever that is */
+        return NULL;
+    struct use *u = plan_find_use(n, s, index);
+    if (u) {
+        u->open |= open;
+        return u;
+    }
+    u = MEM_NEW(p->t, struct use);
+    u->seg = s;
+    u->index = v->ndim ? mem_copy(p->t, index, (size_t)v->ndim * sizeof *index) : NULL;
+    u->open = open;
+    struct use **end = &n->use;
+    while (*end)
+        end = &(*end)->next;
+    *end = u;
+    n->nuse++;
+    return u;
+}
+
+struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value, struct buffer *dest)
+{
+    struct segment *s = MEM_NEW(p->t, struct segment);
+    *s = (struct segment){.block = b, .pos = pos, .value = value, .dest = dest};
+    VEC_PUSH(p->t, p->segment, p->nsegment, p->cap_segment, s);
+    for (int a = 0; a < value->ndim; a++)
+        s->axis[a] = new_range(p, s, value->dim[a], false);
+    return s;
+}
+
+void plan_use_root(struct plan *p, struct segment *s)
+{
+    struct use *u = add_use(p, s->value, s, s->axis, s->out);
+    if (u)
+        u->root = true;
+}
+
+/* Names loops after the axes that a library function gave to the tensor under a reduction. */
+static void name_ranges(struct plan *p, const struct uop *v, struct uop *const *index)
+{
+    const char *w = uop_get_axes(p->t, v);
+    for (int a = 0; w && a < v->ndim; a++) {
+        while (*w == ' ')
+            w++;
+        size_t n = strcspn(w, " ");
+        if (index[a]->op == OP_RANGE && n && !uop_get_axes(p->t, index[a]))
+            uop_name_axes(p->t, index[a], mem_printf(p->t, "%.*s", (int)n, w));
+        w += n;
+    }
+}
+
+/* Pushes uses to v's sources for one evaluation of v itself. `u` is NULL where v is its segment's root. */
+static void push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index, range_set open, struct use *u)
+{
+    struct uop *at[MAX_RANK], *valid;
+    s->nnode++;
+    name_ranges(p, v, index);
+    switch (op_class(v->op)) {
+    case CLASS_MOVE:
+        if (v->op == OP_IOTA)
+            return;
+        if (v->op == OP_CONCAT)
+            TGC_BUG(p->t, "an inlined concat");
+        move_index(p->t, v, 0, index, at, &valid);
+        add_use(p, v->src[0], s, at, open);
+        if (v->op == OP_PAD)
+            add_use(p, v->src[1], s, NULL, open);
+        return;
+    case CLASS_UNARY: case CLASS_BINARY: case CLASS_TERNARY:
+        for (int k = 0; k < v->nsrc; k++)
+            add_use(p, v->src[k], s, index, open);
+        return;
+    case CLASS_REDUCE: {
+        range_set deps = mask_of(p, index, v->ndim), inside = placed_in(s, deps, open);
+        for (int a = 0; a < v->ndim; a++) {
+            at[a] = index[a];
+            if (REDUCE_AXES(v->arg.i) >> a & 1) {
+                at[a] = new_range(p, s, v->src[0]->dim[a], true);
+                if (at[a]->op == OP_RANGE)
+                    inside |= plan_mask(p, at[a]);
+                u->range[a] = at[a];
+            }
+        }
+        add_use(p, v->src[0], s, at, inside);
+        return;
+    }
+    default:
+        break;
+    }
+    if (v->op == OP_INDEX) {
+        for (int a = 1; a < v->nsrc; a++)
+            add_use(p, v->src[a], s, index, open);
+    } else if (v->op == OP_CONTIGUOUS) {
+        add_use(p, v->src[0], s, index, open);
+    } else {
+        TGC_BUG(p->t, "%s cannot be computed in a kernel", op_name(v->op));
+    }
+}
+
+/* ---- what a node is */
+
+static double op_cost(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS: case OP_ATAN: case OP_SINH: case OP_COSH:
+    case OP_TANH: case OP_ASINH: case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2:
+        return 20;
+    case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
+        return 4;
+    case OP_INDEX:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+/* Through movement and casts, to what is multiplied. */
+static const struct uop *operand_base(const struct uop *v)
+{
+    while ((op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT) || v->op == OP_CAST)
+        v = v->src[0];
+    return v;
+}
+
+/* A reduction of products with more products than either factor has elements: matmul, convolution. */
+static bool is_contraction(const struct uop *v)
+{
+    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
+        return false;
+    const struct uop *m = operand_base(v->src[0]);
+    if (m->op != OP_MUL)
+        return false;
+    const struct uop *a = operand_base(m->src[0]), *b = operand_base(m->src[1]);
+    return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) && plan_nelem(m) > 1.5 * plan_nelem(b);
+}
+
+static bool contracts_a_weight(const struct uop *v)
+{
+    const struct uop *m = operand_base(v->src[0]);
+    for (int k = 0; k < 2; k++) {
+        const struct uop *b = operand_base(m->src[k]);
+        if (b->op == OP_BUFFER && ((const struct buffer *)b->arg.p)->kind == BUFFER_WEIGHT)
+            return true;
+    }
+    return false;
+}
+
+/* Made of constants, iotas and symbols only: cheaper to compute again than to keep. */
+static bool is_index_like(struct plan *p, struct uop *v, int depth)
+{
+    if (v->op == OP_CONST || v->op == OP_VAR || v->op == OP_IOTA)
+        return true;
+    if (depth == 0 || (op_class(v->op) != CLASS_MOVE && !op_is_elementwise(v->op)) || op_cost(v) > 4)
+        return false;
+    int n = op_class(v->op) == CLASS_MOVE && v->op != OP_CONCAT ? v->op == OP_PAD ? 2 : 1 : v->nsrc;
+    for (int k = 0; k < n; k++)
+        if (!is_index_like(p, v->src[k], depth - 1))
+            return false;
+    return true;
+}
+
+/* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's normalization, layernorm. */
+static bool has_row_stat(struct plan *p, struct uop *v)
+{
+    struct uop *stack[64];
+    int n = 0, steps = 0;
+    bool expanded[64];
+    stack[n] = v;
+    expanded[n++] = false;
+    while (n && steps++ < 64) {
+        struct uop *u = stack[--n];
+        bool e = expanded[n];
+        if (u->op == OP_REDUCE && e)
+            return true;
+        if (u->op == OP_REDUCE || is_leaf(u) || plan_node(p, u)->buffer)
+            continue;
+        int nsrc = op_class(u->op) == CLASS_MOVE ? u->op != OP_IOTA : op_is_elementwise(u->op) ? u->nsrc : 0;
+        for (int k = 0; k < nsrc && n < 63; k++) {
+            stack[n] = u->src[k];
+            expanded[n++] = e || u->op == OP_EXPAND;
+        }
+    }
+    return false;
+}
+
+/* The contraction that v is an epilogue of: reached through elementwise ops, not through a broadcast. NULL if there is none. */
+static const struct uop *leads_to_contraction(struct plan *p, const struct uop *v)
+{
+    const struct uop *stack[32];
+    int n = 0;
+    stack[n++] = v;
+    for (int steps = 0; n && steps < 64; steps++) {
+        const struct uop *u = stack[--n];
+        if (is_contraction(u))
+            return u;
+        if (u->op == OP_EXPAND || is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must)
+            continue;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        for (int k = 0; k < nsrc && n < 32; k++)
+            stack[n++] = u->src[k];
+    }
+    return NULL;
+}
+
+/* ---- realizing */
+
+static void note_contraction(struct segment *s, const struct uop *v)
+{
+    if (is_contraction(v)) {
+        s->ncontraction++;
+        s->weighted |= contracts_a_weight(v);
+    }
+}
+
+static bool is_plain(const struct segment *s) { return !s->lead && !s->start && !s->scatter && !s->next && !s->absorbed; }
+
+/* Parts of one buffer: CONCAT's sources, SCATTER's base and updates. The first segment stands for the kernel. */
+static void realize_concat(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
+{
+    struct uop *v = n->u, *start = uop_int(p->t, 0);
+    struct segment *prev = NULL;
+    int axis = (int)v->arg.i;
+    for (int k = 0; k < v->nsrc; k++) {
+        struct segment *s = plan_segment(p, b, n->pos, v->src[k], dest);
+        s->start = mem_array(p->t, (size_t)v->ndim, sizeof *s->start);
+        for (int a = 0; a < v->ndim; a++)
+            s->start[a] = a == axis ? start : uop_int(p->t, 0);
+        start = sym_add(p->t, start, v->src[k]->dim[axis]);
+        s->absorbed = prev != NULL;
+        if (prev)
+            prev->next = s;
+        prev = s;
+        plan_use_root(p, s);
+    }
+}
+
+static void realize_scatter(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
+{
+    struct uop *v = n->u;
+    struct segment *base = plan_segment(p, b, n->pos, v->src[0], dest);
+    struct segment *update = plan_segment(p, b, n->pos, v->src[1], dest);
+    update->scatter = v;
+    update->absorbed = true;
+    base->next = update;
+    plan_use_root(p, base);
+    plan_use_root(p, update);
+    for (int k = 2; k < v->nsrc; k++)
+        add_use(p, v->src[k], update, update->axis, update->out);
+}
+
+static void realize(struct plan *p, struct node *n)
+{
+    struct uop *v = n->u;
+    struct segment *own = NULL;
+    for (struct use *u = n->use; u && !own; u = u->next)
+        if (u->root && is_plain(u->seg) && u->seg->block == n->block)
+            own = u->seg;
+    bool parts = v->op == OP_CONCAT || v->op == OP_SCATTER;
+    struct buffer *dest = own ? own->dest : buffer_new(p->t, BUFFER_TEMP, v->dtype, v->dim, v->ndim, NULL);
+    n->buffer = dest;
+    if (parts) {
+        if (own)
+            own->value = NULL;                        /* replaced by the parts */
+        if (v->op == OP_CONCAT)
+            realize_concat(p, n, n->block, dest);
+        else
+            realize_scatter(p, n, n->block, dest);
+        return;
+    }
+    if (!own)
+        own = plan_segment(p, n->block, n->pos, v, dest);
+    own->pos = n->pos;
+    own->own = true;
+    struct use *self = plan_find_use(n, own, own->axis);
+    if (!self)
+        self = add_use(p, v, own, own->axis, own->out);
+    self->root = true;
+    chain_add(own, own->out);
+    note_contraction(own, v);
+    push_sources(p, v, own, own->axis, own->out, self);
+}
+
+/* ---- staging */
+
+/* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for the keys of one attention head,
+ * not for a layer's weights. `c` is NULL where no contraction lies under the stage. */
+static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix)
+{
+    if (!c)
+        return true;
+    double footprint = plan_nelem(c->src[0]) / extent_of(s, prefix) * (double)dtype_nbytes(c->dtype);
+    return prefix && !contracts_a_weight(c) && footprint <= STAGE_FOOTPRINT;
+}
+
+/* All uses in one segment, agreeing on some coordinates that depend on output ranges alone: compute the rest once for those. */
+static bool try_stage(struct plan *p, struct node *n)
+{
+    struct uop *v = n->u;
+    struct segment *s = n->use->seg;
+    struct stage st = {0};
+    bool local[MAX_RANK];
+    double nlocal = 1;
+    if (segment_is_full(s) || n->use->root)
+        return false;
+    for (int a = 0; a < v->ndim; a++) {
+        local[a] = (plan_mask(p, n->use->index[a]) & s->inner) != 0;
+        for (const struct use *u = n->use->next; u; u = u->next)
+            local[a] |= u->index[a] != n->use->index[a];
+        if (local[a])
+            nlocal *= plan_extent(v->dim[a]);
+        else
+            st.prefix |= plan_mask(p, n->use->index[a]);
+    }
+    double evaluations = extent_of(s, st.prefix) * nlocal;
+    if (nlocal > STAGE_NELEM || evaluations > 1.01 * plan_nelem(v) || !chain_accepts(s, st.prefix))
+        return false;
+    if (!stage_suits(s, leads_to_contraction(p, v), st.prefix) || (v->op == OP_REDUCE && st.prefix == 0))
+        return false;
+    struct uop *dim[MAX_RANK];
+    range_set open = st.prefix;
+    int nd = 0;
+    for (int a = 0; a < v->ndim; a++) {
+        st.index[a] = local[a] ? new_range(p, s, v->dim[a], true) : n->use->index[a];
+        st.range[a] = local[a] ? st.index[a] : NULL;
+        if (local[a]) {
+            dim[nd++] = v->dim[a];
+            open |= plan_mask(p, st.index[a]);
+        }
+    }
+    st.scratch = buffer_new(p->t, BUFFER_SCRATCH, v->dtype, dim, nd, NULL);
+    struct stage *kept = mem_copy(p->t, &st, sizeof st);
+    for (struct use *u = n->use; u; u = u->next)
+        u->stage = kept;
+    chain_add(s, st.prefix);
+    struct use *self = plan_find_use(n, s, st.index);
+    if (!self) {
+        self = add_use(p, v, s, st.index, open);
+        self->stage = kept;
+    }
+    push_sources(p, v, s, st.index, open, self);
+    return true;
+}
+
+/* ---- deciding */
+
+static bool one_segment(const struct node *n)
+{
+    for (const struct use *u = n->use; u; u = u->next)
+        if (u->seg != n->use->seg)
+            return false;
+    return true;
+}
+
+static double evaluations_of(struct plan *p, const struct node *n)
+{
+    double sum = 0;
+    for (const struct use *u = n->use; u; u = u->next)
+        sum += extent_of(u->seg, placed_in(u->seg, mask_of(p, u->index, n->u->ndim), u->open));
+    return sum;
+}
+
+static void inline_uses(struct plan *p, struct node *n)
+{
+    for (struct use *u = n->use; u; u = u->next) {
+        if (u->root)
+            u->seg->own = true;
+        push_sources(p, n->u, u->seg, u->index, u->open, u);
+    }
+}
+
+/* True: compute it where it is used. False: try to stage or realize it. */
+static bool inline_elementwise(struct plan *p, struct node *n)
+{
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (!(repeats > 1.01))
+        return true;
+    return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
+}
+
+/* Rows of a softmax that feeds a contraction are worth keeping; a prologue of a layer's matmul belongs to whoever produced it. */
+static bool wants_stage(struct plan *p, struct node *n)
+{
+    if (n->u->op == OP_REDUCE || evaluations_of(p, n) <= REPEAT_CHEAP * plan_nelem(n->u))
+        return true;
+    return !n->use->seg->weighted && has_row_stat(p, n->u);
+}
+
+static bool inline_reduce(struct plan *p, struct node *n)
+{
+    struct segment *s = n->use->seg;
+    range_set deps = mask_of(p, n->use->index, n->u->ndim);
+    bool contraction = is_contraction(n->u);
+    bool row = (deps & s->inner) && !(contraction && contracts_a_weight(n->u));    /* of a stage: one contraction may feed another */
+    if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
+        return false;
+    if (!(deps & s->inner) && !chain_accepts(s, deps))
+        return false;
+    if (extent_of(s, placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
+        return false;
+    /* inside a stage a contraction with weights would stream them again for every row */
+    if (contraction && contracts_a_weight(n->u) && (deps & s->inner) && s->nchain && !is_subset(s->out, deps))
+        return false;
+    if (!(deps & s->inner))
+        chain_add(s, deps);
+    note_contraction(s, n->u);
+    return true;
+}
+
+/* -O0 keeps apart what can be kept apart. A product with more elements than its factors must not exist in memory even then. */
+static bool noopt_inlines(const struct node *n)
+{
+    const struct uop *m = operand_base(n->u);
+    return n->use && !n->use->next && !n->use->root && m->op == OP_MUL &&
+           plan_nelem(m) > 1.5 * plan_nelem(operand_base(m->src[0])) && plan_nelem(m) > 1.5 * plan_nelem(operand_base(m->src[1]));
+}
+
+/* The segment's own value, where the segment writes to a place that nobody else can read it from. */
+static void compute_root(struct plan *p, struct node *n)
+{
+    struct segment *s = n->use->seg;
+    note_contraction(s, n->u);
+    chain_add(s, s->out);
+    inline_uses(p, n);
+}
+
+static void decide_computed(struct plan *p, struct node *n)
+{
+    if (n->must) {
+        realize(p, n);
+        return;
+    }
+    struct segment *s = n->use->seg;
+    bool reduce = n->u->op == OP_REDUCE;
+    if (is_index_like(p, n->u, 8))
+        inline_uses(p, n);
+    else if (!one_segment(n) || s->block != n->block || s->nnode > MAX_SEGMENT_NODES)
+        realize(p, n);
+    else if (n->use->root && !n->use->next && !is_plain(s))
+        compute_root(p, n);
+    else if (n->use->root || (p->noopt && !noopt_inlines(n)))
+        realize(p, n);
+    else if (reduce ? inline_reduce(p, n) : inline_elementwise(p, n))
+        inline_uses(p, n);
+    else if (!(wants_stage(p, n) && try_stage(p, n)))
+        realize(p, n);
+}
+
+struct node *plan_contiguous_base(struct plan *p, struct uop *u)
+{
+    while (u->op == OP_RESHAPE)
+        u = u->src[0];
+    if (u->op == OP_CONST || u->op == OP_VAR || u->op == OP_IOTA || (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
+        return NULL;
+    struct node *n = plan_node(p, u);
+    n->must = true;
+    return n;
+}
+
+/* INDEX reads its source at places known only at run time: whatever lies under its movement ops needs a buffer. */
+static void demand_source(struct plan *p, struct uop *u)
+{
+    while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
+        u = u->src[0];
+    struct node *n = plan_node(p, u);
+    n->must = true;
+}
+
+void plan_decide(struct plan *p, struct node *n)
+{
+    struct uop *v = n->u;
+    if ((!n->use && !n->must) || is_leaf(v))
+        return;
+    if (v->op == OP_INDEX)
+        demand_source(p, v->src[0]);
+    if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS)
+        realize(p, n);
+    else if (op_class(v->op) == CLASS_MOVE && n->use && n->use->seg->nnode <= 2 * MAX_SEGMENT_NODES && !(n->must && v->op == OP_IOTA))
+        inline_uses(p, n);
+    else
+        decide_computed(p, n);
+}

@@ -1,0 +1,264 @@
+/* linearize.c - from a kernel AST to a linear program: loops opened and closed, every value at its place.
+ *
+ * A value is computed at the moment the last range that it depends on opens, so loop-invariant work is hoisted by construction and no
+ * work is repeated. A REDUCE becomes
+ *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
+ * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an accumulator is always initialized
+ * outside its own loops and inside every loop that its value depends on; ir/verify.c checks it again.
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+struct linear {
+    struct tgc *t;
+    struct kernel *k;
+    size_t cap;
+    struct uop_map bit;          /* RANGE -> bit number + 1 */
+    struct uop_map place;        /* uop -> index in order[] + 1 */
+    struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
+    struct uop **order; int n;   /* one store's AST, sources first */
+    uint64_t *deps;              /* by index in order[]: ranges that must be open */
+    uint64_t open;
+    double trips;                /* product of the open loops' sizes, at their bounds */
+    int next_acc;
+    struct uop *store;
+};
+
+static void push(struct linear *l, struct uop *u) { VEC_PUSH(l->t, l->k->linear, l->k->nlinear, l->cap, u); }
+
+static uint64_t bit_of(struct linear *l, const struct uop *range)
+{
+    uintptr_t b = (uintptr_t)map_get(&l->bit, range);
+    return b ? (uint64_t)1 << (b - 1) : 0;
+}
+
+static uint64_t deps_of(const struct linear *l, const struct uop *u) { return l->deps[(uintptr_t)map_get(&l->place, u) - 1]; }
+
+static void find_deps(struct linear *l)
+{
+    int nbit = 0;
+    for (int i = 0; i < l->n; i++)
+        if (l->order[i]->op == OP_RANGE)
+            map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
+    if (nbit > 64)
+        TGC_BUG(l->t, "a kernel with %d ranges", nbit);
+    uint64_t all = 0;
+    for (int k = 0; k < l->store->nsrc; k++)
+        if (l->store->src[k]->op == OP_RANGE)
+            all |= bit_of(l, l->store->src[k]);
+    for (int i = 0; i < l->n; i++) {
+        struct uop *u = l->order[i];
+        map_set(&l->place, u, (void *)(uintptr_t)(i + 1));
+        for (int k = 0; k < u->nsrc; k++)
+            l->deps[i] |= deps_of(l, u->src[k]);
+        l->deps[i] |= bit_of(l, u);
+        if (u->op == OP_REDUCE || u->op == OP_STAGE)
+            for (int k = 1; k < u->nsrc; k++)
+                l->deps[i] &= ~bit_of(l, u->src[k]);
+        if (u->op == OP_LOAD && u->src[0] == l->store->src[0])
+            l->deps[i] = all;                         /* reads what this nest writes: not to be hoisted */
+    }
+}
+
+static void emit_opened(struct linear *l, uint64_t newly);
+
+static void count_flop(struct linear *l, const struct uop *u)
+{
+    if (op_is_elementwise(u->op) && dtype_is_float(u->dtype) && u->op != OP_CAST && u->op != OP_BITCAST && u->op != OP_WHERE)
+        l->k->flop += l->trips;
+}
+
+static struct uop *made(struct linear *l, const struct uop *u)
+{
+    struct uop *m = map_get(&l->made, u);
+    if (!m)
+        TGC_BUG(l->t, "%s is used before it is computed", op_name(u->op));
+    return m;
+}
+
+static void open_range(struct linear *l, struct uop *r)
+{
+    push(l, r);
+    map_set(&l->made, r, r);
+    l->open |= bit_of(l, r);
+    l->trips *= r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
+    emit_opened(l, bit_of(l, r));
+}
+
+/* Closes it and forgets what was computed inside. */
+static void close_range(struct linear *l, struct uop *r)
+{
+    uint64_t bit = bit_of(l, r);
+    push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &r, 1, (union arg){0}));
+    for (int i = 0; i < l->n; i++)
+        if (l->deps[i] & bit)
+            map_set(&l->made, l->order[i], NULL);
+    l->open &= ~bit;
+    if (r->src[0]->vmax > 0)
+        l->trips /= (double)r->src[0]->vmax;
+}
+
+static union scalar identity(enum op op, enum dtype d)
+{
+    bool f = dtype_is_float(d);
+    union scalar v = {0};
+    switch (op) {
+    case OP_MUL: case OP_AND:
+        if (f)
+            v.f = 1;
+        else
+            v.i = op == OP_AND && d != DTYPE_BOOL ? -1 : 1;
+        break;
+    case OP_MAX: case OP_MIN:
+        if (f)
+            v.f = op == OP_MAX ? -__builtin_inf() : __builtin_inf();
+        else if (d == DTYPE_U64)
+            v.i = op == OP_MAX ? 0 : -1;
+        else
+            v.i = op == OP_MAX ? dtype_min(d) : dtype_max(d);
+        break;
+    default:
+        break;
+    }
+    return v;
+}
+
+static void emit_reduce(struct linear *l, struct uop *u)
+{
+    struct tgc *t = l->t;
+    enum op op = REDUCE_OP(u->arg.i);
+    struct uop *init = uop_const(t, u->dtype, identity(op, u->dtype));
+    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, &init, 1, (union arg){.i = l->next_acc++});
+    push(l, acc);
+    double trips = l->trips;
+    for (int k = 1; k < u->nsrc; k++)
+        open_range(l, u->src[k]);
+    struct uop *value = made(l, u->src[0]), *src[2] = {acc, value};
+    struct uop *sum = uop_intern(t, op, u->dtype, src, 2, (union arg){0});
+    push(l, sum);
+    count_flop(l, sum);
+    src[1] = sum;
+    push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
+    for (int k = u->nsrc - 1; k >= 1; k--)
+        close_range(l, u->src[k]);
+    l->trips = trips;
+    map_set(&l->made, u, acc);
+}
+
+static void emit_stage(struct linear *l, struct uop *u)
+{
+    struct tgc *t = l->t;
+    const struct buffer *b = u->arg.p;
+    struct uop *buffer = uop_buffer(t, (struct buffer *)(uintptr_t)b);
+    double trips = l->trips;
+    struct uop *offset = uop_int(t, 0);
+    for (int k = 1, a = 0; k < u->nsrc; k++, a++) {
+        while (uop_is_int(b->dim[a], 1))
+            a++;
+        struct uop *stride = sym_prod(t, b->dim + a + 1, b->ndim - a - 1);
+        offset = sym_add(t, offset, sym_mul(t, u->src[k], stride));
+    }
+    for (int k = 1; k < u->nsrc; k++)
+        open_range(l, u->src[k]);
+    struct uop *src[3] = {buffer, offset, made(l, u->src[0])};
+    int n;
+    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op != OP_RANGE && op_class(order[i]->op) != CLASS_LEAF)
+            push(l, order[i]);
+    push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
+    for (int k = u->nsrc - 1; k >= 1; k--)
+        close_range(l, u->src[k]);
+    l->trips = trips;
+    map_set(&l->made, u, buffer);
+}
+
+static void emit_value(struct linear *l, struct uop *u)
+{
+    if (op_class(u->op) == CLASS_LEAF) {
+        map_set(&l->made, u, u);
+        return;
+    }
+    if (u->op == OP_REDUCE) {
+        emit_reduce(l, u);
+        return;
+    }
+    if (u->op == OP_STAGE) {
+        emit_stage(l, u);
+        return;
+    }
+    struct uop *src[MAX_RANK];
+    if (u->nsrc > MAX_RANK)
+        TGC_BUG(l->t, "%s with %d sources in a kernel", op_name(u->op), u->nsrc);
+    for (int k = 0; k < u->nsrc; k++)
+        src[k] = made(l, u->src[k]);
+    struct uop *v = uop_intern(l->t, u->op, u->dtype, src, u->nsrc, u->arg);
+    uop_set_origin(l->t, v, u);
+    push(l, v);
+    count_flop(l, v);
+    map_set(&l->made, u, v);
+}
+
+/* Everything that could not be computed before `newly` opened and can be now. 0: what depends on no range. */
+static void emit_opened(struct linear *l, uint64_t newly)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct uop *u = l->order[i];
+        if ((l->deps[i] & ~l->open) || (newly && !(l->deps[i] & newly)) || map_get(&l->made, u) || u->op == OP_RANGE)
+            continue;
+        emit_value(l, u);
+    }
+}
+
+static void emit_store(struct linear *l, struct uop *store)
+{
+    struct tgc *t = l->t;
+    struct uop *src[4];
+    int nvalue = 3;
+    if (store->nsrc > 3 && store->src[3]->op != OP_RANGE)
+        nvalue = 4;
+    l->store = store;
+    l->order = uop_toposort(t, store->src, store->nsrc, &l->n);
+    l->deps = mem_array(t, (size_t)l->n, sizeof *l->deps);
+    find_deps(l);
+    l->open = 0;
+    l->trips = 1;
+    emit_opened(l, 0);
+    for (int k = nvalue; k < store->nsrc; k++)
+        open_range(l, store->src[k]);
+    for (int k = 0; k < nvalue; k++)
+        src[k] = made(l, store->src[k]);
+    struct uop *guard = NULL;
+    if (nvalue == 4) {
+        guard = uop_intern(t, OP_GUARD, DTYPE_VOID, &src[3], 1, (union arg){.i = l->next_acc++});
+        push(l, guard);
+    }
+    push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
+    if (guard)
+        push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+    for (int k = store->nsrc - 1; k >= nvalue; k--)
+        close_range(l, store->src[k]);
+}
+
+static void linearize_kernel(struct tgc *t, struct kernel *k)
+{
+    struct linear l = {.t = t, .k = k, .made = {.t = t}};
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        l.bit = l.place = (struct uop_map){.t = t};
+        emit_store(&l, k->ast->src[i]);
+    }
+    for (int i = 0; i < k->nbuffer; i++) {
+        double n = (double)dtype_nbytes(k->buffer[i]->dtype);
+        for (int a = 0; a < k->buffer[i]->ndim; a++)
+            n *= (double)k->buffer[i]->dim[a]->vmax;
+        k->nbytes += n;
+    }
+}
+
+bool pass_linearize(struct tgc *t, struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        linearize_kernel(t, s->kernel[i]);
+    return true;
+}

@@ -1,0 +1,116 @@
+/* plan.h - private to fuse.c, lower.c and schedule.c: what fusion decided.
+ *
+ * A segment is one loop nest that stores one value; a kernel is a segment, or several that fill parts of one buffer (CONCAT, SCATTER).
+ * Fusion walks the graph from consumers to producers. Every place where a node's value is needed is a `use`: the coordinates as
+ * expressions over the segment's ranges, and the set of ranges that are open there.
+ */
+#ifndef TGC_PLAN_H
+#define TGC_PLAN_H
+
+#include "passes/passes.h"
+
+enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 256 };
+typedef uint64_t range_set;      /* bit b: the segment's b-th range */
+
+enum block_kind { BLOCK_TOP, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY };
+struct block {
+    enum block_kind kind;
+    struct block *parent;
+    int depth;
+    struct uop *owner;           /* its IF or LOOP */
+    struct item *item; int nitem; size_t cap_item;
+};
+
+/* Something that happens at a place in a block's order: a kernel, a host call, a region. */
+struct item { int pos; struct segment *kernel; struct uop *node; };
+
+struct segment {
+    struct block *block;
+    int pos;                     /* place in the graph's topological order: when it runs */
+    struct uop *value;           /* what it stores */
+    bool own;                    /* `value` is computed here; otherwise the segment copies it from its buffer */
+    struct buffer *dest;
+    struct uop *lead;            /* leading coordinate in dest (scan output), or NULL */
+    struct uop **start;          /* offset in dest per axis (CONCAT), or NULL */
+    struct uop *scatter;         /* SCATTER node: value goes to its data-dependent coordinates */
+    struct segment *next;        /* further segments of the same kernel */
+    bool absorbed;               /* it is the `next` of another */
+    struct uop *axis[MAX_RANK];  /* coordinates of value: RANGEs, or 0 where the size is 1 */
+    struct uop *range[MAX_RANGES]; int nrange;
+    range_set out, inner;        /* ranges of the output; of reductions and stages */
+    range_set chain[MAX_RANK + 1]; int nchain;   /* sets that must be prefixes of the loop order, by size */
+    int nnode, ncontraction;
+    bool weighted;               /* one of its contractions reads a weight */
+};
+
+/* Values kept in scratch for the inner loops of one iteration of the ranges in `prefix`. */
+struct stage {
+    range_set prefix;
+    struct uop *index[MAX_RANK]; /* coordinates at which it is computed: fixed ones, or its own ranges */
+    struct uop *range[MAX_RANK]; /* NULL where fixed */
+    struct buffer *scratch;
+    struct uop *value;           /* lowered: the STAGE uop */
+};
+
+struct lowered { struct uop *valid, *value; struct lowered *next; };
+struct use {
+    struct segment *seg;
+    struct uop **index;          /* [ndim] */
+    range_set open;              /* ranges open where it is needed */
+    bool root;                   /* the segment's own value */
+    struct uop *range[MAX_RANK]; /* REDUCE, where inlined: the ranges of its axes */
+    struct stage *stage;
+    struct lowered *lowered;
+    struct use *next;
+};
+
+struct node {
+    struct uop *u;
+    int pos;
+    struct block *block;
+    range_set loops;             /* loops it depends on, by plan index */
+    struct use *use;
+    int nuse;
+    bool must;                   /* needs a buffer: read at data-dependent places, or by a host function */
+    struct buffer *buffer;       /* realized here; NULL: computed where it is used */
+    struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
+    struct buffer **result; int nresult;   /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
+    struct buffer **state;       /* LOOP: carried values, then the condition */
+    struct uop **host_arg;       /* HOST: BUFFER uops of its inputs */
+    struct uop *scalar[2];       /* IF: condition; LOOP: trip count, first condition */
+};
+
+struct plan {
+    struct tgc *t;
+    struct graph *graph;
+    bool noopt;
+    struct node *node; int nnode;            /* in topological order */
+    struct uop_map of;                       /* uop -> node */
+    struct uop_map mask;                     /* index expression -> its range_set + 1 */
+    struct segment **segment; int nsegment; size_t cap_segment;
+    struct loop *loop[64]; struct uop *loop_node[64]; int nloop;
+    struct block *top;
+};
+
+struct node *plan_node(const struct plan *p, const struct uop *u);
+range_set plan_mask(struct plan *p, const struct uop *index);
+/* A new segment that stores `value` (of value's shape) into dest. */
+struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value, struct buffer *dest);
+/* Says that the segment's value is needed: the first use of a node. */
+void plan_use_root(struct plan *p, struct segment *s);
+struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index);
+double plan_extent(const struct uop *dim);   /* upper bound of a dimension, as a double */
+double plan_nelem(const struct uop *u);
+
+/* fuse.c: decides for one node, all of whose uses are known, and pushes uses to its sources. */
+void plan_decide(struct plan *p, struct node *n);
+/* A node or buffer that holds u's value contiguously, through reshapes; marks it `must`. NULL: it has to be copied. */
+struct node *plan_contiguous_base(struct plan *p, struct uop *u);
+
+/* lower.c: the AST of a kernel: SINK(STORE...) */
+struct uop *lower_kernel(struct plan *p, struct segment *s);
+/* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
+struct uop *lower_scalar(struct plan *p, struct uop *u);
+struct buffer *lower_buffer_of(struct plan *p, const struct uop *u);  /* where u's value lies, or NULL */
+
+#endif

@@ -1,0 +1,493 @@
+/* schedule.c - from the tensor graph to an ordered list of steps: kernels, host calls, IF and LOOP regions.
+ *
+ * The graph is one DAG; where a node runs follows from who needs it. A node's block is the innermost one that contains all its consumers
+ * (the operands of an IF live in its THEN and ELSE blocks, those of a LOOP's body in its BODY), moved out of every loop that it does not
+ * depend on. So only the taken side of an IF runs, what is shared runs once before it, and loop-invariant work leaves the loop.
+ * Within a block the order is the graph's topological order. Fusion (fuse.c) runs on the way, from consumers to producers.
+ */
+#include "passes/plan.h"
+
+#include <string.h>
+
+/* ---- nodes, loops, blocks */
+
+static int loop_find(const struct plan *p, const struct loop *l)
+{
+    for (int i = 0; i < p->nloop; i++)
+        if (p->loop[i] == l)
+            return i;
+    return -1;
+}
+
+static int loop_of_counter(const struct plan *p, const struct var *v)
+{
+    for (int i = 0; i < p->nloop; i++)
+        if (p->loop[i]->counter == v)
+            return i;
+    return -1;
+}
+
+static bool plan_nodes(struct plan *p)
+{
+    struct uop **root = mem_array(p->t, (size_t)p->graph->noutput, sizeof *root);
+    for (int i = 0; i < p->graph->noutput; i++)
+        root[i] = p->graph->output[i].value;
+    struct uop **order = uop_toposort(p->t, root, p->graph->noutput, &p->nnode);
+    p->node = mem_array(p->t, (size_t)p->nnode, sizeof *p->node);
+    for (int i = 0; i < p->nnode; i++) {
+        p->node[i] = (struct node){.u = order[i], .pos = i};
+        map_set(&p->of, order[i], &p->node[i]);
+        if (order[i]->op != OP_LOOP)
+            continue;
+        if (p->nloop == 64)
+            return diag_error(p->t, NULL, "more than 64 loops in one model: split the model");
+        p->loop[p->nloop++] = (struct loop *)(uintptr_t)order[i]->arg.p;
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct node *n = &p->node[i];
+        int own = -1;
+        if (n->u->op == OP_PARAM)
+            own = loop_find(p, ((const struct loop_param *)n->u->arg.p)->loop);
+        else if (n->u->op == OP_VAR)
+            own = loop_of_counter(p, n->u->arg.p);
+        n->loops = own >= 0 ? (range_set)1 << own : 0;
+        for (int k = 0; k < n->u->nsrc; k++)
+            n->loops |= plan_node(p, n->u->src[k])->loops;
+        if (n->u->op == OP_LOOP)
+            n->loops &= ~((range_set)1 << loop_find(p, n->u->arg.p));
+    }
+    return true;
+}
+
+static struct block *block_new(struct plan *p, enum block_kind kind, struct block *parent, struct uop *owner)
+{
+    struct block *b = MEM_NEW(p->t, struct block);
+    *b = (struct block){.kind = kind, .parent = parent, .depth = parent ? parent->depth + 1 : 0, .owner = owner};
+    return b;
+}
+
+static struct block *block_join(struct block *a, struct block *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    while (a != b) {
+        if (a->depth < b->depth)
+            b = b->parent;
+        else
+            a = a->parent;
+    }
+    return a;
+}
+
+/* Out of every loop that n does not depend on. */
+static struct block *block_hoist(const struct plan *p, const struct node *n, struct block *b)
+{
+    struct block *place = b;
+    for (struct block *c = b; c; c = c->parent)
+        if (c->kind == BLOCK_BODY) {
+            if (n->loops >> loop_find(p, c->owner->arg.p) & 1)
+                break;
+            place = c->parent;
+        }
+    return place;
+}
+
+static void join_into(struct plan *p, struct uop *u, struct block *b)
+{
+    struct node *n = plan_node(p, u);
+    n->block = block_join(n->block, b);
+}
+
+static void plan_blocks(struct plan *p)
+{
+    p->top = block_new(p, BLOCK_TOP, NULL, NULL);
+    for (int i = 0; i < p->graph->noutput; i++)
+        join_into(p, p->graph->output[i].value, p->top);
+    for (int i = p->nnode - 1; i >= 0; i--) {
+        struct node *n = &p->node[i];
+        struct uop *u = n->u;
+        n->block = block_hoist(p, n, n->block);
+        if (u->op == OP_IF) {
+            int64_t half = u->arg.i;
+            n->side[0] = block_new(p, BLOCK_THEN, n->block, u);
+            n->side[1] = block_new(p, BLOCK_ELSE, n->block, u);
+            join_into(p, u->src[0], n->block);
+            for (int k = 1; k < u->nsrc; k++)
+                join_into(p, u->src[k], n->side[k > half]);
+        } else if (u->op == OP_LOOP) {
+            int head = 2 + ((const struct loop *)u->arg.p)->ncarried;
+            n->side[0] = block_new(p, BLOCK_BODY, n->block, u);
+            for (int k = 0; k < u->nsrc; k++)
+                join_into(p, u->src[k], k < head ? n->block : n->side[0]);
+        } else {
+            for (int k = 0; k < u->nsrc; k++)
+                join_into(p, u->src[k], n->block);
+        }
+    }
+}
+
+/* ---- stores that are not a node's own: outputs, results of regions, loop state, host arguments */
+
+static struct segment *store_to(struct plan *p, struct block *b, int pos, struct uop *value, struct buffer *dest)
+{
+    struct segment *s = plan_segment(p, b, pos, value, dest);
+    plan_use_root(p, s);
+    return s;
+}
+
+/* GET: its buffer is an output's if one asks for just it, else a new one. */
+static void plan_get(struct plan *p, struct node *n)
+{
+    struct uop *owner = n->u->src[0];
+    struct node *o = plan_node(p, owner);
+    if (!o->result) {
+        int nresult = owner->op == OP_HOST ? ((const struct host_call *)owner->arg.p)->nout
+                    : owner->op == OP_IF   ? (int)owner->arg.i
+                                           : ((const struct loop *)owner->arg.p)->ncarried + ((const struct loop *)owner->arg.p)->nscan;
+        o->nresult = nresult;
+        o->result = mem_array(p->t, (size_t)nresult, sizeof(struct buffer *));
+    }
+    struct buffer *b = buffer_new(p->t, BUFFER_TEMP, n->u->dtype, n->u->dim, n->u->ndim, NULL);
+    n->buffer = o->result[n->u->arg.i] = b;
+}
+
+static void plan_if(struct plan *p, struct node *n)
+{
+    int half = (int)n->u->arg.i;
+    for (int k = 0; k < n->nresult; k++)
+        for (int side = 0; side < 2 && n->result[k]; side++)
+            store_to(p, n->side[side], n->pos, n->u->src[1 + k + side * half], n->result[k]);
+}
+
+static bool is_true(const struct uop *u) { return uop_is_int(u, 1); }
+
+/* init -> state before; in each iteration next -> fresh, then all fresh -> state; the final value is the state itself. */
+static void plan_loop(struct plan *p, struct node *n)
+{
+    const struct loop *l = n->u->arg.p;
+    struct uop *const *init = n->u->src + 2, *const *next = n->u->src + 3 + l->ncarried, *const *scan = next + l->ncarried;
+    struct uop *cond_next = n->u->src[2 + l->ncarried];
+    bool conditional = !is_true(n->u->src[1]) || !is_true(cond_next);
+    n->state = mem_array(p->t, (size_t)l->ncarried + 1, sizeof(struct buffer *));
+    for (int k = 0; k <= l->ncarried; k++) {
+        bool is_cond = k == l->ncarried;
+        if (is_cond && !conditional)
+            break;
+        struct uop *first = is_cond ? n->u->src[1] : init[k], *then = is_cond ? cond_next : next[k];
+        struct buffer *state = !is_cond && k < n->nresult && n->result[k] ? n->result[k]
+                             : buffer_new(p->t, BUFFER_STATE, first->dtype, is_cond ? NULL : l->param[k].dim, is_cond ? 0 : l->param[k].ndim, NULL);
+        state->kind = BUFFER_STATE;
+        n->state[k] = state;
+        store_to(p, n->block, n->pos, first, state);
+        struct buffer *fresh = buffer_new(p->t, BUFFER_TEMP, state->dtype, state->dim, state->ndim, NULL);
+        store_to(p, n->side[0], n->pos, then, fresh);
+        plan_segment(p, n->side[0], p->nnode + n->pos, uop_buffer(p->t, fresh), state);
+    }
+    for (int k = 0; k < l->nscan; k++)
+        if (l->ncarried + k < n->nresult && n->result[l->ncarried + k]) {
+            struct segment *s = plan_segment(p, n->side[0], n->pos, scan[k], n->result[l->ncarried + k]);
+            s->lead = uop_var(p->t, l->counter);
+            plan_use_root(p, s);
+        }
+}
+
+static void plan_host(struct plan *p, struct node *n)
+{
+    struct uop *u = n->u;
+    const struct host_call *h = u->arg.p;
+    if (!n->result) {
+        n->nresult = h->nout;
+        n->result = mem_array(p->t, (size_t)h->nout, sizeof(struct buffer *));
+    }
+    for (int k = 0; k < h->nout; k++)                 /* the function writes all of them */
+        if (!n->result[k])
+            n->result[k] = buffer_new(p->t, BUFFER_TEMP, h->out[k].dtype, h->out[k].dim, h->out[k].ndim, NULL);
+    n->host_arg = mem_array(p->t, (size_t)u->nsrc, sizeof *n->host_arg);
+    for (int k = 0; k < u->nsrc; k++) {
+        if (plan_contiguous_base(p, u->src[k]))
+            continue;
+        struct buffer *copy = buffer_new(p->t, BUFFER_TEMP, u->src[k]->dtype, u->src[k]->dim, u->src[k]->ndim, NULL);
+        n->host_arg[k] = uop_buffer(p->t, copy);
+        store_to(p, n->block, n->pos, u->src[k], copy);
+    }
+}
+
+/* A scalar that steers a region: anything but symbols gets a buffer. */
+static void demand_scalar(struct plan *p, struct uop *u)
+{
+    while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
+        u = u->src[0];
+    plan_node(p, u)->must = true;
+}
+
+static void plan_fuse(struct plan *p, struct schedule *s)
+{
+    for (int i = 0; i < p->graph->noutput; i++) {
+        const struct graph_output *o = &p->graph->output[i];
+        struct buffer *b = buffer_new(p->t, BUFFER_OUTPUT, o->value->dtype, o->value->dim, o->value->ndim, o->name);
+        s->output[i] = b;
+        store_to(p, p->top, p->nnode + i, o->value, b);
+    }
+    for (int i = p->nnode - 1; i >= 0; i--) {
+        struct node *n = &p->node[i];
+        switch (n->u->op) {
+        case OP_GET: plan_get(p, n); break;
+        case OP_IF:
+            demand_scalar(p, n->u->src[0]);
+            plan_if(p, n);
+            break;
+        case OP_LOOP:
+            demand_scalar(p, n->u->src[0]);
+            plan_loop(p, n);
+            break;
+        case OP_HOST: plan_host(p, n); break;
+        default: plan_decide(p, n);
+        }
+    }
+    for (int i = 0; i < p->nnode; i++) {              /* a PARAM reads its loop's state */
+        struct node *n = &p->node[i];
+        if (n->u->op != OP_LOOP)
+            continue;
+        const struct loop *l = n->u->arg.p;
+        for (int k = 0; k < l->ncarried; k++) {
+            struct node *param = plan_node(p, uop_param(p->t, &l->param[k]));
+            if (param)
+                param->buffer = n->state[k];
+        }
+    }
+}
+
+/* ---- kernels */
+
+enum { TITLE_NODES = 8, TITLE_SEEN = 256 };
+
+/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes. */
+static const char *kernel_title(struct tgc *t, struct kernel *k)
+{
+    struct text title = {.t = t};
+    const struct origin *seen[TITLE_SEEN];
+    int n, nseen = 0;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    for (int i = 0; i < n && nseen < TITLE_SEEN; i++) {
+        const struct origin *o = uop_get_origin(t, order[i]);
+        int j = 0;
+        while (j < nseen && seen[j] != o)
+            j++;
+        if (!o || j < nseen)
+            continue;
+        seen[nseen++] = o;
+        if (nseen <= TITLE_NODES)
+            text_printf(&title, "%s%s%s%s%s", nseen > 1 ? ", " : "", o->op_type, *o->node ? " \"" : "", o->node, *o->node ? "\"" : "");
+    }
+    if (nseen > TITLE_NODES)
+        text_printf(&title, ", and %d more", nseen - TITLE_NODES);
+    return title.n ? title.s : "";
+}
+
+/* The operator that gives the kernel its name: the first whose reduction it holds, else the last. */
+static const char *main_operator(struct tgc *t, const struct kernel *k)
+{
+    int n;
+    struct uop *root = k->ast;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    const char *name = NULL;
+    for (int i = 0; i < n; i++) {
+        const struct origin *o = uop_get_origin(t, order[i]);
+        if (!o)
+            continue;
+        if (order[i]->op == OP_REDUCE)
+            return o->op_type;
+        name = o->op_type;
+    }
+    return name ? name : "copy";
+}
+
+static const char *kernel_name(struct tgc *t, const struct kernel *k, int number)
+{
+    const char *op = main_operator(t, k);
+    char word[32];
+    size_t n = 0;
+    for (const char *c = op; *c && n < sizeof word - 1; c++) {
+        char lower = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+        if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9' && n))
+            word[n++] = lower;
+    }
+    word[n] = 0;
+    return mem_printf(t, "%s_%d", n ? word : "kernel", number);
+}
+
+static void kernel_add_buffer(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nbuffer; i++)
+        if (k->buffer[i] == b)
+            return;
+    VEC_PUSH(t, k->buffer, k->nbuffer, *cap, b);
+}
+
+static void kernel_add_var(struct tgc *t, struct kernel *k, struct var *v, size_t *cap)
+{
+    for (int i = 0; i < k->nvar; i++)
+        if (k->var[i] == v)
+            return;
+    VEC_PUSH(t, k->var, k->nvar, *cap, v);
+}
+
+static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
+{
+    struct tgc *t = p->t;
+    struct kernel *k = MEM_NEW(t, struct kernel);
+    size_t cap_buffer = 0, cap_var = 0, cap_scratch = 0;
+    k->ast = lower_kernel(p, s);
+    int n;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    for (int i = 0; i < k->ast->nsrc; i++)
+        kernel_add_buffer(t, k, (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p, &cap_buffer);
+    k->noutput = k->nbuffer;
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        void *arg = (void *)(uintptr_t)u->arg.p;
+        if (u->op == OP_BUFFER)
+            kernel_add_buffer(t, k, arg, &cap_buffer);
+        else if (u->op == OP_VAR)
+            kernel_add_var(t, k, arg, &cap_var);
+        else if (u->op == OP_STAGE)
+            VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
+    }
+    k->title = kernel_title(t, k);
+    k->name = kernel_name(t, k, number);
+    return k;
+}
+
+/* ---- steps */
+
+static void block_add(struct plan *p, struct block *b, struct item it)
+{
+    VEC_PUSH(p->t, b->item, b->nitem, b->cap_item, it);
+}
+
+/* Stable insertion by position: items of one block arrive nearly sorted. */
+static void block_sort(struct block *b)
+{
+    for (int i = 1; i < b->nitem; i++) {
+        struct item it = b->item[i];
+        int j = i;
+        for (; j > 0 && b->item[j - 1].pos > it.pos; j--)
+            b->item[j] = b->item[j - 1];
+        b->item[j] = it;
+    }
+}
+
+static void plan_items(struct plan *p)
+{
+    for (int i = 0; i < p->nsegment; i++) {
+        struct segment *s = p->segment[i];
+        if (s->value && !s->absorbed)
+            block_add(p, s->block, (struct item){s->pos, s, NULL});
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct node *n = &p->node[i];
+        if (n->u->op == OP_IF || n->u->op == OP_LOOP || n->u->op == OP_HOST)
+            block_add(p, n->block, (struct item){n->pos, NULL, n->u});
+    }
+}
+
+struct emission { struct plan *p; struct schedule *s; size_t cap_step, cap_kernel; };
+
+static void emit(struct emission *e, struct step st) { VEC_PUSH(e->p->t, e->s->step, e->s->nstep, e->cap_step, st); }
+
+static void emit_kernel(struct emission *e, struct segment *s)
+{
+    struct kernel *k = kernel_new(e->p, s, e->s->nkernel);
+    VEC_PUSH(e->p->t, e->s->kernel, e->s->nkernel, e->cap_kernel, k);
+    emit(e, (struct step){.kind = STEP_KERNEL, .kernel = k});
+}
+
+static void emit_host(struct emission *e, struct node *n)
+{
+    int narg = n->u->nsrc + n->nresult;
+    struct buffer **arg = mem_array(e->p->t, (size_t)narg, sizeof *arg);
+    for (int k = 0; k < n->u->nsrc; k++) {
+        struct uop *u = n->u->src[k];
+        while (!n->host_arg[k] && u->op == OP_RESHAPE)
+            u = u->src[0];
+        arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p : lower_buffer_of(e->p, u);
+    }
+    memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
+    emit(e, (struct step){.kind = STEP_HOST, .host = (struct host_call *)(uintptr_t)n->u->arg.p, .arg = arg, .narg = narg});
+}
+
+/* Blocks nest as the model's subgraphs do, whose depth the loader limits; so this recursion is bounded. */
+static void emit_block(struct emission *e, struct block *b)
+{
+    block_sort(b);
+    for (int i = 0; i < b->nitem; i++) {
+        struct item *it = &b->item[i];
+        if (it->kernel) {
+            emit_kernel(e, it->kernel);
+            continue;
+        }
+        struct node *n = plan_node(e->p, it->node);
+        if (it->node->op == OP_HOST) {
+            emit_host(e, n);
+        } else if (it->node->op == OP_IF) {
+            emit(e, (struct step){.kind = STEP_IF, .cond = lower_scalar(e->p, it->node->src[0])});
+            emit_block(e, n->side[0]);
+            if (n->side[1]->nitem) {
+                emit(e, (struct step){.kind = STEP_ELSE});
+                emit_block(e, n->side[1]);
+            }
+            emit(e, (struct step){.kind = STEP_ENDIF});
+        } else {
+            const struct loop *l = it->node->arg.p;
+            struct buffer *cond = n->state[l->ncarried];
+            emit(e, (struct step){.kind = STEP_LOOP, .counter = l->counter, .trip = lower_scalar(e->p, it->node->src[0])});
+            if (cond)
+                emit(e, (struct step){.kind = STEP_BREAK_UNLESS, .cond = lower_scalar(e->p, uop_buffer(e->p->t, cond))});
+            emit_block(e, n->side[0]);
+            emit(e, (struct step){.kind = STEP_ENDLOOP, .counter = l->counter});
+        }
+    }
+}
+
+/* ---- buffers of the program */
+
+static void collect_buffers(struct tgc *t, struct schedule *s)
+{
+    size_t cap_buffer = 0, cap_weight = 0;
+    bool *seen = mem_array(t, (size_t)t->next_buffer, sizeof *seen);
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        int nk = st->kernel ? st->kernel->nbuffer : 0, ns = st->kernel ? st->kernel->nscratch : 0;
+        for (int k = 0; k < nk + ns + st->narg; k++) {
+            struct buffer *b = k < nk ? st->kernel->buffer[k] : k < nk + ns ? st->kernel->scratch[k - nk] : st->arg[k - nk - ns];
+            if (seen[b->id])
+                continue;
+            seen[b->id] = true;
+            if (b->kind == BUFFER_WEIGHT)
+                VEC_PUSH(t, s->weight, s->nweight, cap_weight, b);
+            else if (b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH)
+                VEC_PUSH(t, s->buffer, s->nbuffer, cap_buffer, b);
+        }
+    }
+}
+
+struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
+{
+    struct plan *p = MEM_NEW(t, struct plan);
+    *p = (struct plan){.t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .mask = {.t = t}};
+    struct schedule *s = MEM_NEW(t, struct schedule);
+    *s = (struct schedule){.graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};
+    s->input = mem_array(t, (size_t)g->ninput, sizeof *s->input);
+    s->output = mem_array(t, (size_t)g->noutput, sizeof *s->output);
+    for (int i = 0; i < g->ninput; i++)
+        s->input[i] = (struct buffer *)(uintptr_t)g->input[i]->arg.p;
+    if (!plan_nodes(p))
+        return NULL;
+    plan_blocks(p);
+    plan_fuse(p, s);
+    plan_items(p);
+    struct emission e = {.p = p, .s = s};
+    emit_block(&e, p->top);
+    collect_buffers(t, s);
+    return s;
+}

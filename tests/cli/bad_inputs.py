@@ -1,0 +1,671 @@
+"""The table of bad inputs: files that must be refused, each with what the message must name.
+
+Every entry writes its files into a folder and returns the path of the model. `names` are
+words that must stand in the diagnostic: the file always does, the node where there is one.
+"""
+
+import os
+from dataclasses import dataclass, field
+from typing import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import graphs as G
+
+
+@dataclass
+class Bad:
+    name: str
+    write: Callable                 # folder -> path of the model
+    names: tuple = ()               # words that the message must have, besides the file's name
+    options: tuple = ()
+    may_pass: bool = False          # a damaged file can still be a valid model
+    slow: bool = False
+
+
+TABLE = []
+
+
+def bad(name, *names, options=(), may_pass=False):
+    """Registers a function that returns the model (bytes or ModelProto) for one entry."""
+    def register(make):
+        def write(folder):
+            content = make(folder) if make.__code__.co_argcount else make()
+            if not isinstance(content, bytes):
+                content = content.SerializeToString()
+            (folder / "bad.onnx").write_bytes(content)
+            return folder / "bad.onnx"
+        TABLE.append(Bad(name, write, names, options, may_pass))
+        return make
+    return register
+
+
+def add(name, content, *names, may_pass=False, slow=False):
+    def write(folder):
+        (folder / "bad.onnx").write_bytes(content)
+        return folder / "bad.onnx"
+    TABLE.append(Bad(name, write, names, may_pass=may_pass, slow=slow))
+
+
+# ------------------------------------------------------------------------ the bytes themselves
+
+GOOD = G.perceptron().SerializeToString()
+
+
+def varint(n):
+    out = bytearray()
+    while n >= 128:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def field_bytes(number, content):
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def nested(depth, wrap, inside=b""):
+    for _ in range(depth):
+        inside = wrap(inside)
+    return inside
+
+
+HEADER = varint(1 << 3) + varint(8)                                # ir_version 8
+OPSET = field_bytes(8, varint(2 << 3) + varint(17))                # opset_import, version 17
+
+
+def with_graph(graph):
+    return HEADER + field_bytes(7, graph) + OPSET
+
+
+def subgraph(inside):
+    """NodeProto { op_type: "If", attribute { name: "g", g: inside, type: GRAPH } } in a graph."""
+    attribute = field_bytes(1, b"then_branch") + field_bytes(6, inside) + varint(20 << 3) + b"\x05"
+    return field_bytes(1, field_bytes(4, b"If") + field_bytes(5, attribute))
+
+
+add("empty file", b"")
+add("text", b"this is not a model\n" * 20)
+add("PNG", b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+add("ELF", b"\x7fELF\x02\x01\x01" + bytes(500))
+add("zeros", bytes(4096))
+add("ones", b"\xff" * 4096)
+for cut in range(1, 25):
+    position = cut * (len(GOOD) - 6) // 24
+    add(f"truncated at {position} of {len(GOOD)}", GOOD[:position])
+random = np.random.default_rng(42)
+for number in range(400):
+    damaged = bytearray(GOOD)
+    for _ in range(int(random.integers(1, 4))):
+        damaged[int(random.integers(len(damaged)))] ^= 1 << int(random.integers(8))
+    add(f"bits flipped {number}", bytes(damaged), may_pass=True, slow=number >= 60)
+add("graphs nested 10,000 deep", with_graph(nested(10000, subgraph)))
+add("graphs nested 200 deep", with_graph(nested(200, subgraph)))
+add("types nested 10,000 deep", with_graph(field_bytes(11, field_bytes(1, b"x") + field_bytes(
+    2, nested(10000, lambda t: field_bytes(4, field_bytes(1, t)))))))
+add("two million bytes of empty nodes", with_graph(field_bytes(1, b"") * 1000000))
+add("two million bytes of empty weights", with_graph(field_bytes(5, b"") * 1000000))
+add("two million bytes of empty inputs", with_graph(field_bytes(11, b"") * 1000000))
+add("a node with a million inputs", with_graph(field_bytes(1, field_bytes(1, b"") * 1000000)))
+add("a weight with a million dimensions",
+    with_graph(field_bytes(5, field_bytes(1, b"\x01" * 1000000))))
+add("a length of 2^63", HEADER + varint(7 << 3 | 2) + varint(1 << 63))
+add("a length of 2^32 - 1", HEADER + varint(7 << 3 | 2) + varint((1 << 32) - 1))
+add("a varint without end", HEADER + b"\x38" + b"\xff" * 64)
+add("field number 0", b"\x00\x01" * 64)
+add("groups", b"\x0b" * 20000)
+
+
+# ----------------------------------------------------------------------------------- the graph
+
+X = G.value("x", [2, 3])
+Y = G.value("y", [2, 3])
+
+
+def one(kind, inputs, weights=(), outputs=("y",), shape=(2, 3), opset=17, **attributes):
+    """One node named 'culprit' that reads x and the weights."""
+    return G.model([G.node(kind, inputs, list(outputs), name="culprit", **attributes)], [X],
+                   [G.value("y", list(shape))], weights, opset=opset)
+
+
+def floats(*shape):
+    return np.ones(shape, np.float32)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+@bad("no graph")
+def _():
+    return HEADER + OPSET
+
+
+@bad("no opset")
+def _():
+    m = G.perceptron()
+    del m.opset_import[:]
+    return m
+
+
+@bad("an opset from the future", "999")
+def _():
+    return one("Relu", ["x"], opset=999)
+
+
+@bad("a cycle", "first")
+def _():
+    return G.model([G.node("Add", ["x", "b"], ["a"], name="first"),
+                    G.node("Neg", ["a"], ["b"], name="second")], [X], [G.value("b", [2, 3])])
+
+
+@bad("a node that reads itself", "culprit")
+def _():
+    return one("Add", ["x", "y"])
+
+
+@bad("a tensor that nothing makes", "culprit", "nowhere")
+def _():
+    return one("Add", ["x", "nowhere"])
+
+
+@bad("an output that nothing makes", "nowhere")
+def _():
+    return G.model([G.node("Relu", ["x"], ["y"], name="n")], [X], [G.value("nowhere", [2, 3])])
+
+
+@bad("a tensor made twice", "second", "y")
+def _():
+    return G.model([G.node("Relu", ["x"], ["y"], name="first"),
+                    G.node("Neg", ["x"], ["y"], name="second")], [X], [Y])
+
+
+@bad("a graph without outputs")
+def _():
+    return G.model([G.node("Relu", ["x"], ["y"])], [X], [])
+
+
+@bad("an operator that does not exist", "culprit", "Frobnicate")
+def _():
+    return one("Frobnicate", ["x"])
+
+
+@bad("three operators that do not exist, listed at once", "Frobnicate", "Whirl", "Spindle")
+def _():
+    return G.model([G.node("Frobnicate", ["x"], ["a"], name="n1"),
+                    G.node("Whirl", ["a"], ["b"], name="n2"), G.node("Relu", ["b"], ["c"]),
+                    G.node("Spindle", ["c"], ["y"], name="n3")], [X], [Y])
+
+
+@bad("an operator of an unknown domain", "culprit", "org.nowhere")
+def _():
+    return G.model([G.node("Relu", ["x"], ["y"], name="culprit", domain="org.nowhere")], [X], [Y],
+                   domains=["org.nowhere"])
+
+
+@bad("a domain that is not imported", "culprit", "com.microsoft")
+def _():
+    return G.model([G.node("Gelu", ["x"], ["y"], name="culprit", domain="com.microsoft")], [X], [Y])
+
+
+@bad("too few inputs", "culprit", "Add")
+def _():
+    return one("Add", ["x"])
+
+
+@bad("too many inputs", "culprit", "Relu")
+def _():
+    return one("Relu", ["x", "x"])
+
+
+@bad("a required input left out", "culprit", "MatMul")
+def _():
+    return one("MatMul", ["x", ""])
+
+
+@bad("too many outputs", "culprit", "Relu")
+def _():
+    return one("Relu", ["x"], outputs=("y", "z"))
+
+
+@bad("an attribute of the wrong type", "culprit", "axis")
+def _():
+    return one("Softmax", ["x"], axis=1.5)
+
+
+@bad("an axis out of range", "culprit", "axis")
+def _():
+    return one("Softmax", ["x"], axis=2)
+
+
+@bad("a permutation that is none", "culprit", "perm")
+def _():
+    return one("Transpose", ["x"], perm=[0, 0])
+
+
+@bad("a required attribute left out", "culprit", "axis")
+def _():
+    return one("Concat", ["x", "x"], shape=(4, 3))
+
+
+@bad("a cast to an unknown type", "culprit", "to")
+def _():
+    return one("Cast", ["x"], to=77)
+
+
+@bad("inner dimensions that differ", "culprit", "3", "4")
+def _():
+    return one("MatMul", ["x", "w"], [G.weight("w", floats(4, 5))], shape=(2, 5))
+
+
+@bad("shapes that do not broadcast", "culprit", "3", "4")
+def _():
+    return one("Add", ["x", "w"], [G.weight("w", floats(4))])
+
+
+@bad("types that differ", "culprit")
+def _():
+    return one("Add", ["x", "w"], [G.weight("w", ints(1, 2, 3))])
+
+
+@bad("a type that the operator does not take", "culprit")
+def _():
+    return G.model([G.node("Sqrt", ["s"], ["y"], name="culprit")],
+                   [G.value("s", [2], TensorProto.INT32)], [G.value("y", [2], TensorProto.INT32)])
+
+
+@bad("a reshape to another number of elements", "culprit")
+def _():
+    return one("Reshape", ["x", "s"], [G.weight("s", ints(4, 2))], shape=(4, 2))
+
+
+@bad("a reshape with two unknowns", "culprit")
+def _():
+    return one("Reshape", ["x", "s"], [G.weight("s", ints(-1, -1))])
+
+
+@bad("a concatenation of unlike shapes", "culprit")
+def _():
+    return one("Concat", ["x", "w"], [G.weight("w", floats(2, 4))], axis=0, shape=(4, 3))
+
+
+@bad("convolution channels that differ", "culprit")
+def _():
+    return G.model([G.node("Conv", ["i", "w"], ["y"], name="culprit")],
+                   [G.value("i", [1, 3, 8, 8])], [G.value("y", [1, 4, 6, 6])],
+                   [G.weight("w", floats(4, 5, 3, 3))])
+
+
+@bad("a kernel larger than the image", "culprit")
+def _():
+    return G.model([G.node("Conv", ["i", "w"], ["y"], name="culprit")],
+                   [G.value("i", [1, 1, 2, 2])], [G.value("y", [1, 1, 1, 1])],
+                   [G.weight("w", floats(1, 1, 5, 5))])
+
+
+@bad("strides of another rank", "culprit", "strides")
+def _():
+    return G.model([G.node("Conv", ["i", "w"], ["y"], name="culprit", strides=[1, 1, 1, 1, 1])],
+                   [G.value("i", [1, 1, 8, 8])], [G.value("y", [1, 1, 6, 6])],
+                   [G.weight("w", floats(1, 1, 3, 3))])
+
+
+@bad("a stride of zero", "culprit", "strides")
+def _():
+    return G.model([G.node("Conv", ["i", "w"], ["y"], name="culprit", strides=[0, 1])],
+                   [G.value("i", [1, 1, 8, 8])], [G.value("y", [1, 1, 6, 6])],
+                   [G.weight("w", floats(1, 1, 3, 3))])
+
+
+@bad("a group that does not divide the channels", "culprit", "group")
+def _():
+    return G.model([G.node("Conv", ["i", "w"], ["y"], name="culprit", group=3)],
+                   [G.value("i", [1, 4, 8, 8])], [G.value("y", [1, 4, 6, 6])],
+                   [G.weight("w", floats(4, 1, 3, 3))])
+
+
+@bad("a declared output shape that is wrong", "y")
+def _():
+    return one("Relu", ["x"], shape=(3, 3))
+
+
+@bad("a constant index out of range", "culprit")
+def _():
+    return one("Gather", ["x", "i"], [G.weight("i", ints(5))], shape=(1, 3))
+
+
+@bad("a split that does not add up", "culprit")
+def _():
+    return one("Split", ["x", "s"], [G.weight("s", ints(2, 2))], outputs=("y", "z"), axis=1)
+
+
+@bad("a slice with a step of zero", "culprit")
+def _():
+    return one("Slice", ["x", "a", "b", "c", "d"],
+               [G.weight("a", ints(0)), G.weight("b", ints(2)), G.weight("c", ints(0)),
+                G.weight("d", ints(0))])
+
+
+@bad("an If without a branch", "culprit", "else_branch")
+def _():
+    branch = helper.make_graph([G.node("Relu", ["x"], ["r"])], "then", [], [G.value("r", [2, 3])])
+    return G.model([G.node("If", ["c"], ["y"], name="culprit", then_branch=branch)],
+                   [X, G.value("c", [], TensorProto.BOOL)], [Y])
+
+
+def function(name, calls):
+    return helper.make_function("local", name, ["a"], ["b"],
+                                [helper.make_node(calls, ["a"], ["b"], domain="local")],
+                                [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+
+
+@bad("a function that calls itself", "again")
+def _():
+    return G.model([G.node("again", ["x"], ["y"], name="culprit", domain="local")], [X], [Y],
+                   domains=["local"], functions=[function("again", "again")])
+
+
+@bad("two functions that call each other", "ping")
+def _():
+    return G.model([G.node("ping", ["x"], ["y"], name="culprit", domain="local")], [X], [Y],
+                   domains=["local"],
+                   functions=[function("ping", "pong"), function("pong", "ping")])
+
+
+@bad("functions that double thirty times")
+def _():
+    chain = []
+    for level in range(30):
+        callee = ("Relu", "") if level == 0 else (f"f{level - 1}", "local")
+        chain.append(helper.make_function(
+            "local", f"f{level}", ["a"], ["c"],
+            [helper.make_node(callee[0], ["a"], ["b"], domain=callee[1]),
+             helper.make_node(callee[0], ["b"], ["c"], domain=callee[1])],
+            [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]))
+    return G.model([G.node("f29", ["x"], ["y"], name="culprit", domain="local")], [X], [Y],
+                   domains=["local"], functions=chain)
+
+
+# -------------------------------------------------------------------------------------- sizes
+
+
+@bad("an input of 2^124 elements", "x")
+def _():
+    return G.model([G.node("Relu", ["x"], ["y"], name="n")],
+                   [G.value("x", [1 << 62, 1 << 62])], [G.value("y", [1 << 62, 1 << 62])])
+
+
+@bad("a negative dimension of a weight", "w")
+def _():
+    m = one("Add", ["x", "w"], [G.weight("w", floats(3))])
+    m.graph.initializer[0].dims[0] = -3
+    return m
+
+
+@bad("a weight of 2^62 elements with 12 bytes", "w")
+def _():
+    m = one("Add", ["x", "w"], [G.weight("w", floats(3))])
+    m.graph.initializer[0].dims[:] = [1 << 31, 1 << 31]
+    return m
+
+
+@bad("a weight with too few bytes", "w")
+def _():
+    m = one("Add", ["x", "w"], [G.weight("w", floats(3))])
+    m.graph.initializer[0].raw_data = b"\0" * 8
+    return m
+
+
+@bad("a weight with too many bytes", "w")
+def _():
+    m = one("Add", ["x", "w"], [G.weight("w", floats(3))])
+    m.graph.initializer[0].raw_data = b"\0" * 16
+    return m
+
+
+@bad("a weight of an unknown type", "w")
+def _():
+    m = one("Add", ["x", "w"], [G.weight("w", floats(3))])
+    m.graph.initializer[0].data_type = 99
+    return m
+
+
+@bad("a tensor of rank 40", "w")
+def _():
+    m = one("Add", ["x", "w"], [G.weight("w", floats(1))])
+    m.graph.initializer[0].dims[:] = [1] * 40
+    return m
+
+
+@bad("a constant of 2^40 elements", "culprit")
+def _():
+    return G.model([G.node("ConstantOfShape", ["s"], ["c"], name="culprit"),
+                    G.node("ReduceSum", ["c"], ["y"], name="sum", keepdims=0)], [],
+                   [G.value("y", [])], [G.weight("s", ints(1 << 20, 1 << 20))])
+
+
+@bad("a product of dimensions beyond 2^63", "culprit")
+def _():
+    return one("Expand", ["x", "s"], [G.weight("s", ints(1 << 30, 1 << 30, 2, 3))],
+               shape=(1 << 30, 1 << 30, 2, 3))
+
+
+@bad("padding beyond 2^63", "culprit")
+def _():
+    return one("Pad", ["x", "p"], [G.weight("p", ints(1 << 62, 1 << 62, 1 << 62, 1 << 62))],
+               shape=(1, 1))
+
+
+@bad("a range of 10^18 numbers", "culprit")
+def _():
+    return G.model([G.node("Range", ["a", "b", "c"], ["r"], name="culprit"),
+                    G.node("ReduceSum", ["r"], ["y"], keepdims=0)], [],
+                   [G.value("y", [], TensorProto.INT64)],
+                   [G.weight("a", np.array(0, np.int64)), G.weight("b", np.array(10 ** 18)),
+                    G.weight("c", np.array(1, np.int64))])
+
+
+# ------------------------------------------------------------------------------ external data
+
+
+def external(location, offset=None, length=None, **more):
+    m = one("Add", ["x", "w"], [G.weight("w", floats(3))])
+    tensor = m.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    entries = {"location": location, "offset": offset, "length": length, **more}
+    for key, entry in entries.items():
+        if entry is not None:
+            tensor.external_data.add(key=key, value=str(entry))
+    return m
+
+
+def secret(folder):
+    """A file outside of the model's folder, of the right size."""
+    path = folder.parent / (folder.name + "-secret.bin")
+    path.write_bytes(b"\0" * 12)
+    return path
+
+
+@bad("external data by an absolute path", "w")
+def _(folder):
+    return external(str(secret(folder)))
+
+
+@bad("external data above the folder", "w")
+def _(folder):
+    return external(f"../{secret(folder).name}")
+
+
+@bad("external data above the folder, by a detour", "w")
+def _(folder):
+    (folder / "sub").mkdir()
+    return external(f"sub/../../{secret(folder).name}")
+
+
+@bad("external data through a symbolic link", "w")
+def _(folder):
+    (folder / "link.bin").symlink_to(secret(folder))
+    return external("link.bin")
+
+
+@bad("external data through a linked folder", "w")
+def _(folder):
+    (folder / "sub").symlink_to(secret(folder).parent)
+    return external(f"sub/{secret(folder).name}")
+
+
+@bad("external data by a hard link", "w")
+def _(folder):
+    os.link(secret(folder), folder / "hard.bin")
+    return external("hard.bin")
+
+
+@bad("external data in a device", "w")
+def _():
+    return external("/dev/zero", length=12)
+
+
+@bad("external data in a pipe", "w")
+def _(folder):
+    os.mkfifo(folder / "pipe")
+    return external("pipe", length=12)
+
+
+@bad("external data in a folder", "w")
+def _(folder):
+    (folder / "sub").mkdir()
+    return external("sub")
+
+
+@bad("external data that is missing", "w", "gone.bin")
+def _():
+    return external("gone.bin")
+
+
+@bad("external data without a place", "w", "location")
+def _():
+    return external(None)
+
+
+@bad("external data beyond the file's end", "w")
+def _(folder):
+    (folder / "data.bin").write_bytes(b"\0" * 16)
+    return external("data.bin", offset=8, length=12)
+
+
+@bad("external data at an offset that wraps", "w")
+def _(folder):
+    (folder / "data.bin").write_bytes(b"\0" * 16)
+    return external("data.bin", offset=(1 << 64) - 4, length=12)
+
+
+@bad("external data at a negative offset", "w")
+def _(folder):
+    (folder / "data.bin").write_bytes(b"\0" * 16)
+    return external("data.bin", offset=-4, length=12)
+
+
+@bad("external data of another length", "w")
+def _(folder):
+    (folder / "data.bin").write_bytes(b"\0" * 16)
+    return external("data.bin", length=16)
+
+
+@bad("external data with --no-external-data", "w", options=("--no-external-data",))
+def _(folder):
+    (folder / "data.bin").write_bytes(b"\0" * 12)
+    return external("data.bin", length=12)
+
+
+HOSTILE = {
+    "end of comment": "a*/b",
+    "start of comment": "a/*b",
+    "line comment": "a//b",
+    "trailing backslash": "a\\",
+    "trigraph": "a??/",
+    "trigraph end": "a??/\nint evil;",
+    "newline": "a\n#error injected",
+    "carriage return": "a\r#error injected",
+    "quote": 'a"; int evil; char *s = "',
+    "single quote": "a'b",
+    "dollar": "a$b$(touch evil)`touch evil`",
+    "percent": "a%n%s%p",
+    "bidi": "a\u202e\u2066b\u2069",
+    "unicode": "größe_日本語",
+    "zero width": "a\u200bb",
+    "not utf-8": b"a\xff\xfe\x80b",
+    "nothing but signs": "/:.-",
+    "keyword": "double",
+    "reserved": "__attribute__",
+    "digit first": "0x1F",
+    "html": "</script><img src=x onerror=alert(1)>",
+    "space": "a b\tc",
+    "control": "a\x01\x1b[31mb\x7f",
+    "long": "a" * 5000,
+    "make": "a:b $$(shell touch evil) #c",
+    "main": "main",
+    "preprocessor": "#include",
+    "digraph": "<% %:define",
+    "pragma": '_Pragma("GCC error \\"x\\"")',
+}
+
+
+def rename(message, old, new):
+    """Replaces a string everywhere in the model, bytes that are no UTF-8 included."""
+    content = message.SerializeToString()
+    if isinstance(new, str):
+        new = new.encode()
+    return _rename(content, old.encode(), new)
+
+
+def _rename(content, old, new):
+    """Rebuilds the wire format with the new string; follows length-delimited fields."""
+    out, position = bytearray(), 0
+    while position < len(content):
+        start = position
+        key, position = _read(content, position)
+        kind = key & 7
+        if kind == 0:
+            _, position = _read(content, position)
+            out += content[start:position]
+        elif kind == 2:
+            size, position = _read(content, position)
+            inside = content[position:position + size]
+            position += size
+            if inside == old:
+                inside = new
+            elif old in inside:
+                inside = _rename(inside, old, new)
+            out += varint(key) + varint(len(inside)) + inside
+        else:
+            position += {1: 8, 5: 4}[kind]
+            out += content[start:position]
+    return bytes(out)
+
+
+def _read(content, position):
+    shift = result = 0
+    while True:
+        byte = content[position]
+        result |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return result, position
+
+
+def hostile_model(name, where):
+    """A valid model that carries the name in one place, and the place's stem for the reader."""
+    m = G.model([G.node("Gemm", ["PLACE_input", "PLACE_weight"], ["PLACE_inner"], name="PLACE_node",
+                        doc_string="PLACE_doc"),
+                 G.node("Relu", ["PLACE_inner"], ["PLACE_output"], name="bend")],
+                [G.value("PLACE_input", [2, 3])], [G.value("PLACE_output", [2, 4])],
+                [G.weight("PLACE_weight", np.arange(12, dtype=np.float32).reshape(3, 4) - 5)],
+                name="PLACE_graph", producer_name="PLACE_producer")
+    return rename(m, f"PLACE_{where}", name)
+
+
+PLACES = ["input", "weight", "inner", "node", "doc", "output", "graph", "producer"]

@@ -1,0 +1,455 @@
+"""The command line as a build system and an attacker meet it.
+
+Exit statuses, what is printed where, depfiles, reproducible bytes; then the table of bad
+inputs (bad_inputs.py) and hostile names, each within 512 MB and 10 s, with nothing left
+behind and an older output untouched.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import bad_inputs
+import graphs as G
+import tgc as T
+from suite import Failure, Suite, expect
+
+MEMORY = 512 << 20
+SECONDS = 10
+
+suite = Suite("cli")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "cli"
+
+
+def case(name, slow=False):
+    """A case that gets an empty folder of its own."""
+    def register(function):
+        def inside():
+            folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
+            try:
+                function(folder)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        suite.add(name, inside, slow=slow)
+        return function
+    return register
+
+
+def tgc(folder, *arguments, status=0, **more):
+    return T.must(T.run([TGC, *arguments], cwd=folder, **more), status)
+
+
+def perceptron(folder, name="model.onnx"):
+    model = G.perceptron()
+    onnx.save(model, folder / name)
+    return model
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ------------------------------------------------------------------------------- exit statuses
+
+
+@case("--help prints the options and exits with 0")
+def _(folder):
+    done = tgc(folder, "--help")
+    text = done.out.decode()
+    for option in ("-o", "--dim", "--shape", "--emit", "--weights", "--name", "-MD", "-O0"):
+        expect(option in text, f"{option} is not in --help")
+
+
+@case("--version names the version and exits with 0")
+def _(folder):
+    expect(re.search(rb"tgc \d+\.\d+", tgc(folder, "--version").out), "no version in --version")
+
+
+@case("no arguments is wrong usage")
+def _(folder):
+    expect(tgc(folder, status=2).err.strip(), "nothing said on standard error")
+
+
+@case("an unknown option is wrong usage and is named")
+def _(folder):
+    perceptron(folder)
+    done = tgc(folder, "model.onnx", "-o", "m.c", "--frobnicate", status=2)
+    expect("--frobnicate" in done.err, f"the option is not named: {done.err}")
+    expect(files(folder) == ["model.onnx"], f"files were left: {files(folder)}")
+
+
+@case("an option without its value is wrong usage")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", status=2)
+
+
+@case("an unknown kind of output is wrong usage")
+def _(folder):
+    perceptron(folder)
+    done = tgc(folder, "model.onnx", "-o", "model.docx", status=2)
+    expect("docx" in done.err, f"the extension is not named: {done.err}")
+
+
+@case("a missing model is an error that names it")
+def _(folder):
+    done = tgc(folder, "gone.onnx", "-o", "m.c", status=1)
+    expect("gone.onnx" in done.err, f"the file is not named: {done.err}")
+
+
+@case("a folder as model is an error that names it")
+def _(folder):
+    (folder / "sub.onnx").mkdir()
+    done = tgc(folder, "sub.onnx", "-o", "m.c", status=1)
+    expect("sub.onnx" in done.err, f"the file is not named: {done.err}")
+
+
+@case("an output folder that is missing is an error that names it")
+def _(folder):
+    perceptron(folder)
+    done = tgc(folder, "model.onnx", "-o", "no/such/m.c", status=1)
+    expect("no/such" in done.err, f"the folder is not named: {done.err}")
+    expect(files(folder) == ["model.onnx"], f"files were left: {files(folder)}")
+
+
+@case("verify exits with 0 on a match and 3 on a mismatch")
+def _(folder):
+    model = perceptron(folder)
+    x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
+    y = G.perceptron_reference(model, x)
+    (folder / "data").mkdir()
+    (folder / "data" / "input_0.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
+    (folder / "data" / "output_0.pb").write_bytes(numpy_helper.from_array(y).SerializeToString())
+    tgc(folder, "verify", "model.onnx", "--data", "data")
+    wrong = numpy_helper.from_array(y + np.float32(0.1))
+    (folder / "data" / "output_0.pb").write_bytes(wrong.SerializeToString())
+    done = tgc(folder, "verify", "model.onnx", "--data", "data", status=3)
+    expect("y" in done.out.decode() + done.err, "the output is not named")
+
+
+# --------------------------------------------------------------------------- what is written
+
+
+@case("compile writes a C file and a header and says nothing")
+def _(folder):
+    perceptron(folder)
+    done = tgc(folder, "model.onnx", "-o", "net.c")
+    expect(files(folder) == ["model.onnx", "net.c", "net.h"], f"files: {files(folder)}")
+    expect(not done.out and not done.err, f"it said: {done.out!r} {done.err!r}")
+    header = (folder / "net.h").read_text()
+    for word in ("NET_ARENA_BYTES", "net_init", "net_run", "net_close", "net_strerror",
+                 "net_describe", "net_inputs", "net_outputs", "net_options"):
+        expect(word in header, f"{word} is not in the header")
+
+
+@case("the subcommand compile is the default")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "compile", "model.onnx", "-o", "net.c")
+    first = (folder / "net.c").read_bytes()
+    tgc(folder, "model.onnx", "-o", "net.c")
+    expect((folder / "net.c").read_bytes() == first, "the two differ")
+
+
+@case("-o - writes the C file to standard output")
+def _(folder):
+    perceptron(folder)
+    done = tgc(folder, "model.onnx", "--emit=c", "--name", "net", "-o", "-")
+    expect(b"net_run" in done.out, "no net_run in the output")
+    expect(files(folder) == ["model.onnx"], f"files were left: {files(folder)}")
+
+
+@case("the model comes from standard input with -x onnx")
+def _(folder):
+    perceptron(folder)
+    with open(folder / "model.onnx", "rb") as stdin:
+        tgc(folder, "-x", "onnx", "-", "-o", "net.c", stdin=stdin)
+    expect("net.c" in files(folder), "no net.c")
+
+
+@case("options come from a file with @FILE")
+def _(folder):
+    perceptron(folder)
+    (folder / "options").write_text("-o net.c\n--name other\n")
+    tgc(folder, "model.onnx", "@options")
+    expect("other_run" in (folder / "net.c").read_text(), "--name of the file had no effect")
+
+
+@case("the same model gives the same bytes in any folder, twice, by any path")
+def _(folder):
+    outputs = []
+    for number, name in enumerate(["a", "a", "b/deeper", "c d"]):
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        perceptron(place)
+        path = "model.onnx" if number % 2 == 0 else place / "model.onnx"
+        env = {"LC_ALL": "C" if number % 2 else "C.UTF-8", "TZ": f"UTC+{number}",
+               "TGC_TEST_PADDING": "x" * 1000 * number}
+        tgc(place, path, "-o", "net.c", env=env)
+        outputs.append(((place / "net.c").read_bytes(), (place / "net.h").read_bytes()))
+    for number, output in enumerate(outputs):
+        expect(output == outputs[0], f"output {number} differs")
+        expect(str(folder).encode() not in output[0], "the path stands in the output")
+
+
+@case("-O0 gives another program of the same answer")
+def _(folder):
+    model = perceptron(folder)
+    x = np.linspace(-2, 2, 8, dtype=np.float32)[None]
+    for name, options in (("plain", []), ("slow", ["-O0"])):
+        T.emit(TGC, folder / "model.onnx", folder / f"{name}.c", *options)
+        T.build(folder / f"{name}.c", folder / name)
+        y = T.Program(folder / name, ["y"]).run([x])["y"]
+        T.compare("y", y, G.perceptron_reference(model, x), 1e-5, 1e-6)
+    expect((folder / "plain.c").read_bytes() != (folder / "slow.c").read_bytes(),
+           "-O0 changed nothing")
+
+
+def make_words(text):
+    """Splits a depfile's rule the way make reads it: $$, \\#, backslash-space."""
+    text = text.replace("\\\n", " ")
+    words, word, position = [], "", 0
+    while position < len(text):
+        two = text[position:position + 2]
+        if two in ("\\ ", "\\#", "\\:", "$$"):
+            word, position = word + two[1], position + 2
+            continue
+        if text[position].isspace():
+            if word:
+                words.append(word)
+            word = ""
+        else:
+            word += text[position]
+        position += 1
+    return words + ([word] if word else [])
+
+
+@case("-MD writes a depfile that make reads")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c", "-MD", "-MF", "net.d")
+    target, *needs = make_words((folder / "net.d").read_text())
+    expect(target.rstrip(":") == "net.c", f"target: {target}")
+    expect("model.onnx" in needs, f"prerequisites: {needs}")
+
+
+@case("-MT and -MP, and names that make would misread")
+def _(folder):
+    name = "a b#c$d.onnx"
+    perceptron(folder, name)
+    tgc(folder, name, "-o", "net.c", "-MD", "-MF", "net.d", "-MT", "the-target", "-MP")
+    first, *others = (folder / "net.d").read_text().replace("\\\n", " ").split("\n")
+    target, *needs = make_words(first)
+    expect(target.rstrip(":") == "the-target", f"target: {target}")
+    expect(name in needs, f"prerequisites: {needs}")
+    phony = [make_words(line)[0] for line in others if line.strip()]
+    expect(name + ":" in phony, f"-MP's rules: {phony}")
+
+
+@case("-MD lists external data")
+def _(folder):
+    model = G.perceptron()
+    onnx.save_model(model, folder / "model.onnx", save_as_external_data=True,
+                    location="weights.bin", size_threshold=0)
+    tgc(folder, "model.onnx", "-o", "net.c", "-MD", "-MF", "net.d")
+    expect("weights.bin" in make_words((folder / "net.d").read_text()), "weights.bin is missing")
+
+
+@case("external data gives the same answer as data inside")
+def _(folder):
+    model = perceptron(folder, "inside.onnx")
+    onnx.save_model(G.perceptron(), folder / "outside.onnx", save_as_external_data=True,
+                    location="weights.bin", size_threshold=0)
+    for name in ("inside", "outside"):
+        tgc(folder, f"{name}.onnx", "-o", "net.c")
+        os.replace(folder / "net.c", folder / f"{name}.c")
+    expect((folder / "inside.c").read_bytes() == (folder / "outside.c").read_bytes(),
+           "the two differ")
+
+
+@case("info --json has what tools rely on")
+def _(folder):
+    perceptron(folder)
+    info = json.loads(tgc(folder, "info", "model.onnx", "--json").out)
+    for key in ("name", "inputs", "outputs", "arena_bytes", "weight_bytes", "kernels", "flop"):
+        expect(key in info, f"no {key} in {sorted(info)}")
+    expect(info["inputs"] == [{**info["inputs"][0], "name": "x", "shape": [1, 8]}],
+           f"inputs: {info['inputs']}")
+    expect(info["inputs"][0]["dtype"] in ("f32", "float32"), f"dtype: {info['inputs'][0]}")
+    expect(info["outputs"][0]["name"] == "y" and info["outputs"][0]["shape"] == [1, 4],
+           f"outputs: {info['outputs']}")
+    expect(info["weight_bytes"] == 4 * (8 * 16 + 16 + 16 * 4 + 4), f"{info['weight_bytes']} bytes")
+
+
+@case("ops --json lists the operators")
+def _(folder):
+    text = tgc(folder, "ops", "--json").out.decode()
+    json.loads(text)
+    for name in ("Conv", "MatMul", "Softmax", "If"):
+        expect(f'"{name}"' in text, f"{name} is not listed")
+
+
+@case("run writes .npy files, and a summary without --out-dir")
+def _(folder):
+    model = perceptron(folder)
+    x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
+    np.save(folder / "x.npy", x)
+    tgc(folder, "run", "model.onnx", "-i", "x=x.npy", "--out-dir", "out")
+    T.compare("y", np.load(folder / "out" / "y.npy"), G.perceptron_reference(model, x), 1e-5, 1e-6)
+    expect("y" in tgc(folder, "run", "model.onnx", "-i", "x=x.npy").out.decode(), "no summary")
+
+
+@case("run refuses inputs that do not fit")
+def _(folder):
+    perceptron(folder)
+    np.save(folder / "wide.npy", np.zeros((1, 9), np.float32))
+    np.save(folder / "double.npy", np.zeros((1, 8), np.float64))
+    (folder / "broken.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff{'descr'")
+    for name in ("wide", "double", "broken", "gone"):
+        done = tgc(folder, "run", "model.onnx", "-i", f"x={name}.npy", "--out-dir", "out", status=1)
+        expect(f"{name}.npy" in done.err or "'x'" in done.err, f"{name}: {done.err}")
+    tgc(folder, "run", "model.onnx", "-i", "nosuch=wide.npy", "--out-dir", "out", status=1)
+
+
+@case("a dimension is fixed and bounded with --dim and --shape")
+def _(folder):
+    m = G.model([G.node("Relu", ["x"], ["y"], name="n")], [G.value("x", ["batch", 3])],
+                [G.value("y", ["batch", 3])])
+    onnx.save(m, folder / "model.onnx")
+    x = np.array([[-1, 0, 1], [2, -2, 3]], np.float32)
+    for name, options in (("fixed", ["--dim", "batch=2"]), ("shape", ["--shape", "x=2x3"]),
+                          ("bounded", ["--dim", "batch<=5"])):
+        T.emit(TGC, folder / "model.onnx", folder / f"{name}.c", *options)
+        T.build(folder / f"{name}.c", folder / name)
+        T.compare(name, T.Program(folder / name, ["y"]).run([x])["y"], np.maximum(x, 0), 0, 0)
+    done = T.run([folder / "bounded", save(folder, np.zeros((6, 3), np.float32)), "-o", folder])
+    expect(done.status not in (0, -6, -11), f"a batch beyond the bound: {done.describe()}")
+
+
+def save(folder, array):
+    np.save(folder / "array.npy", array)
+    return folder / "array.npy"
+
+
+@case("diagnostics as JSON have file, node and message")
+def _(folder):
+    onnx.save(bad_inputs.one("Frobnicate", ["x"]), folder / "model.onnx")
+    done = tgc(folder, "model.onnx", "-o", "m.c", "--diagnostics=json", status=1)
+    text = done.err.strip() or done.out.decode().strip()
+    lines = [json.loads(line) for line in text.splitlines()]
+    expect("model.onnx" in json.dumps(lines) and "culprit" in json.dumps(lines),
+           f"no file or node in {lines}")
+
+
+# ---------------------------------------------------------------------------- bad inputs
+
+
+def check_bounds(done):
+    expect(not done.timed_out and done.seconds < SECONDS, f"too slow: {done.describe()}")
+    expect(done.peak < MEMORY, f"{done.peak >> 20} MB: {done.describe()}")
+
+
+def check_bad(entry, folder):
+    model = entry.write(T.scratch(folder))
+    before = files(folder)
+    try:
+        done = T.run([TGC, model.name, "-o", "out.c", *entry.options], cwd=folder,
+                     timeout=2 * SECONDS)
+        check_bounds(done)
+        if entry.may_pass and done.status == 0:
+            return
+        T.must(done, 1)
+        for word in (model.name, *entry.names):
+            expect(word in done.err, f"the message does not name {word}:\n{done.err}")
+        expect(files(folder) == before, f"files were left: {set(files(folder)) - set(before)}")
+        for name in ("out.c", "out.h"):
+            (folder / name).write_text("older")
+        T.must(T.run([TGC, model.name, "-o", "out.c", *entry.options], cwd=folder), 1)
+        for name in ("out.c", "out.h"):
+            expect((folder / name).read_text() == "older", f"the older {name} was harmed")
+        expect(files(folder) == sorted(before + ["out.c", "out.h"]), f"files: {files(folder)}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder.parent / (folder.name + "-secret.bin")).unlink(missing_ok=True)
+
+
+for number, entry in enumerate(bad_inputs.TABLE):
+    suite.add(f"bad input: {entry.name}", check_bad, entry, SCRATCH / f"bad{number}",
+              slow=entry.slow)
+
+
+def check_hostile(name, place, folder):
+    """The model is valid, whatever it is called: it compiles, and the C is right and clean."""
+    T.scratch(folder)
+    try:
+        (folder / "model.onnx").write_bytes(bad_inputs.hostile_model(name, place))
+        done = T.run([TGC, "model.onnx", "-o", "net.c", "-MD", "-MF", "net.d"], cwd=folder)
+        check_bounds(done)
+        if done.status == 1:
+            # A tensor's name that is no UTF-8 may be refused; a crash or a leak may not.
+            expect(isinstance(name, bytes), f"refused: {done.describe()}")
+            return
+        T.must(done)
+        for compiler in ("gcc", "clang"):
+            T.build(folder / "net.c", folder / "net", compiler, ("-O0", "-fsyntax-only"))
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+        x = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
+        np.save(folder / "x.npy", x)
+        (folder / "out").mkdir()
+        T.must(T.run(["./net", "x.npy", "-o", "out"], cwd=folder))
+        made = list((folder / "out").iterdir())
+        expect(len(made) == 1, f"outputs: {made}")
+        w = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+        T.compare("output", np.load(made[0]), np.maximum(x @ w, 0), 1e-6, 1e-6)
+        expect(not (folder / "evil").exists(), "a command from a name was run")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+for number, (label, name) in enumerate(bad_inputs.HOSTILE.items()):
+    for place in bad_inputs.PLACES:
+        suite.add(f"hostile {place}: {label}", check_hostile, name, place,
+                  SCRATCH / f"hostile{number}{place}",
+                  slow=place in ("doc", "producer", "graph", "weight", "inner") and number >= 10)
+
+
+# -------------------------------------------------------------------------- large graphs
+
+
+def check_blocks(nodes, folder):
+    model = G.blocks(nodes)
+    T.scratch(folder)
+    try:
+        onnx.save(model, folder / "model.onnx")
+        x = np.random.default_rng(5).standard_normal((4, 16)).astype(np.float32)
+        import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(
+            None, {"x": x})[0]
+        T.must(T.run([TGC, "model.onnx", "-o", "net.c"], cwd=folder, timeout=60))
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O1",), timeout=600)
+        name = model.graph.output[0].name
+        outputs = T.Program(folder / "net", [name]).run([x])
+        T.compare_to_reference(outputs, {name: expected})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+suite.add("a graph of 2,000 nodes is right", check_blocks, 2000, SCRATCH / "blocks2000")
+suite.add("a graph of 20,000 nodes is right", check_blocks, 20000, SCRATCH / "blocks20000",
+          slow=True)
+
+suite.main()

@@ -1,0 +1,78 @@
+"""Small ONNX models made on the spot, for tests that need one of a certain kind."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 17
+
+
+def value(name, shape, dtype=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def weight(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
+def model(nodes, inputs, outputs, weights=(), opset=OPSET, domains=(), name="graph", **more):
+    graph = helper.make_graph(list(nodes), name, list(inputs), list(outputs), list(weights))
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in domains]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8, **more)
+
+
+def node(kind, inputs, outputs, **attributes):
+    return helper.make_node(kind, inputs, outputs, **attributes)
+
+
+def perceptron(seed=1, n_in=8, n_hidden=16, n_out=4):
+    """Two layers: enough operators for anything that is not about operators."""
+    random = np.random.default_rng(seed)
+
+    def draw(*shape):
+        return (random.standard_normal(shape) * 0.5).astype(np.float32)
+
+    return model(
+        [node("Gemm", ["x", "w1", "b1"], ["h"], name="first"),
+         node("Relu", ["h"], ["r"], name="bend"),
+         node("Gemm", ["r", "w2", "b2"], ["y"], name="second")],
+        [value("x", [1, n_in])], [value("y", [1, n_out])],
+        [weight("w1", draw(n_in, n_hidden)), weight("b1", draw(n_hidden)),
+         weight("w2", draw(n_hidden, n_out)), weight("b2", draw(n_out))])
+
+
+def perceptron_reference(m, x):
+    w = {t.name: numpy_helper.to_array(t) for t in m.graph.initializer}
+    return np.maximum(x @ w["w1"] + w["b1"], 0) @ w["w2"] + w["b2"]
+
+
+def blocks(nodes, seed=3, width=16, rows=4):
+    """A deep graph of that many nodes: residual blocks of matrix products, normalization by
+    the mean, activations, transposes and joins, as networks have them; sizes stay small."""
+    random = np.random.default_rng(seed)
+    made, weights, x, number = [], [], "x", 0
+
+    def put(kind, inputs, **attributes):
+        nonlocal number
+        number += 1
+        made.append(node(kind, inputs, [f"t{number}"], name=f"{kind}_{number}", **attributes))
+        return f"t{number}"
+
+    def draw(array):
+        name = f"w{len(weights)}"
+        weights.append(weight(name, array.astype(np.float32)))
+        return name
+
+    while number + 10 <= nodes:
+        matrix = draw(random.standard_normal((width, width)) / width ** 0.5)
+        shift = draw(0.1 * random.standard_normal(width))
+        inner = put("Add", [put("MatMul", [x, matrix]), shift])
+        inner = put("Tanh", [inner])
+        turned = put("Transpose", [inner], perm=[1, 0])
+        back = put("Transpose", [put("Relu", [turned])], perm=[1, 0])
+        joined = put("Add", [x, back])
+        centred = put("Sub", [joined, put("ReduceMean", [joined], axes=[1])])
+        x = put("Mul", [centred, draw(np.full(width, 0.7))])
+    while number < nodes:
+        x = put("Neg", [x])
+    return model(made, [value("x", [rows, width])], [value(x, [rows, width])], weights)

@@ -1,0 +1,199 @@
+"""Real models: the emitted C against ONNX Runtime.
+
+Each model goes the users' way at each of its sizes: tgc writes C, a compiler builds it with
+every warning an error, the program runs on .npy files, step after step where there is state.
+Variants of the same:
+
+    gcc        as users get it, gcc -O2
+    -O0        tgc's optimizations off
+    sanitized  clang, address and undefined sanitizers
+    dynamic    one program for all sizes, the dimensions bounded at compile time
+    tgc run    the same by tgc alone, at the first size
+
+The bar is rtol 1e-3, atol 1e-4 of the largest magnitude; integers are exact.
+"""
+
+import functools
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import catalog
+import tgc as T
+from suite import Failure, Suite, expect
+
+onnxruntime.set_default_logger_severity(3)
+
+
+class Reference:
+    """ONNX Runtime on one model: the expected outputs of every step at a size."""
+
+    def __init__(self, model):
+        self.model = model
+        self.path = model.locate()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(str(self.path), options)
+        self.inputs = [i.name for i in self.session.get_inputs()]
+        self.outputs = [o.name for o in self.session.get_outputs()]
+        self.expected = {}
+
+    def steps(self, size):
+        if size not in self.expected:
+            results, previous = [], None
+            for step in range(self.model.steps):
+                feeds = self.model.feed(size, step, previous)
+                previous = dict(zip(self.outputs, self.session.run(None, feeds)))
+                results.append(previous)
+            check_sane(self.model.name, results)
+            self.expected[size] = results
+        return self.expected[size]
+
+
+def check_sane(name, results):
+    """A reference that is not finite, or is flat, would hide errors."""
+    for outputs in results:
+        for output, value in outputs.items():
+            if T.is_float(value):
+                expect(np.isfinite(value).all(), f"{name}: the reference's {output} is not finite")
+    flat = all(np.ptp(value) == 0 for value in results[-1].values() if value.size > 1)
+    expect(not flat or all(v.size <= 1 for v in results[-1].values()),
+           f"{name}: the reference's outputs are flat")
+
+
+_locks = {model.name: threading.Lock() for model in catalog.MODELS}
+
+
+@functools.lru_cache(maxsize=2)
+def _reference(name):
+    return Reference(next(model for model in catalog.MODELS if model.name == name))
+
+
+def reference(model):
+    with _locks[model.name]:
+        return _reference(model.name)
+
+
+def open_inputs(path):
+    """The inputs that have a dimension without a fixed size, as the file declares them."""
+    graph = onnx.load(path, load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return {value.name for value in graph.input if value.name not in weights
+            and any(d.dim_value <= 0 for d in value.type.tensor_type.shape.dim)}
+
+
+def fixed_shapes(model, ref, size):
+    feeds = model.feed(size, 0, None)
+    names = open_inputs(ref.path)
+    return [word for name in ref.inputs if name in names
+            for word in ("--shape", f"{name}={'x'.join(map(str, feeds[name].shape))}")]
+
+
+def bounded_dimensions(model, ref, tgc):
+    """--dim options that bound every symbol by its largest value among the sizes."""
+    bounds = {}
+    for entry in T.info(tgc, ref.path)["inputs"]:
+        for size in model.sizes:
+            shape = model.feed(size, 0, None)[entry["name"]].shape
+            for dim, value in zip(entry["shape"], shape):
+                if isinstance(dim, str):
+                    bounds[dim] = max(bounds.get(dim, 0), value)
+    expect(bounds, "tgc info shows no symbolic dimension")
+    return [word for name, value in bounds.items() for word in ("--dim", f"{name}<={value}")]
+
+
+def run_steps(model, ref, size, run):
+    """Runs every step, carrying state on from tgc's own outputs, and compares each."""
+    previous = None
+    for step, expected in enumerate(ref.steps(size)):
+        feeds = model.feed(size, step, previous)
+        previous = run(feeds)
+        try:
+            T.compare_to_reference(previous, expected, model.rtol, model.atol)
+        except Failure as failure:
+            raise Failure(f"size {size}, step {step}: {failure}") from None
+
+
+def check_program(tgc, scratch, model, sizes, tgc_options, compiler, flags, dynamic=False):
+    ref = reference(model)
+    folder = T.scratch(scratch)
+    try:
+        if dynamic:
+            options = bounded_dimensions(model, ref, tgc)
+        else:
+            options = fixed_shapes(model, ref, sizes[0])
+        T.emit(tgc, ref.path, folder / "model.c", *options, *tgc_options)
+        T.build(folder / "model.c", folder / "model", compiler, flags, timeout=600)
+        program = T.Program(folder / "model", ref.outputs)
+        for size in sizes:
+            run_steps(model, ref, size, lambda feeds: program.run(
+                [feeds[name] for name in ref.inputs], timeout=600))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_tgc_run(tgc, scratch, model):
+    ref = reference(model)
+    folder = T.scratch(scratch)
+
+    def run(feeds):
+        options = []
+        for number, (name, array) in enumerate(feeds.items()):
+            np.save(folder / f"in{number}.npy", T.as_npy(array))
+            options += ["-i", f"{name}={folder}/in{number}.npy"]
+        out = T.scratch(folder / "out")
+        T.must(T.run([tgc, "run", ref.path, *options, *fixed_shapes(model, ref, model.sizes[0]),
+                      "--out-dir", out], timeout=600))
+        return T.read_outputs(out, ref.outputs)
+
+    try:
+        run_steps(model, ref, model.sizes[0], run)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_model(suite, tgc, scratch, model):
+    """The quick form: as users get it, -O0 and the sanitizers at the first size."""
+    rare = model.heavy and model.name not in catalog.EVERY_CHANGE
+
+    def add(variant, slow, sizes, tgc_options, compiler, flags, dynamic=False):
+        name = f"{model.name} {variant}"
+        suite.add(name, check_program, tgc, scratch / name.replace(" ", "_"), model, sizes,
+                  tgc_options, compiler, flags, dynamic, slow=slow)
+
+    for number, size in enumerate(model.sizes):
+        where = "" if size is None else f" {size}".replace(" ", "").replace(",", "x").strip("()")
+        where = f" at {where.strip('()')}" if where else ""
+        first = number == 0
+        add(f"gcc{where}", rare or not first, [size], (), "gcc", ("-O2",))
+        add(f"-O0{where}", model.heavy or not first, [size], ("-O0",), "gcc", ("-O1",))
+        add(f"clang{where}", True, [size], (), "clang", ("-O2",))
+        add(f"sanitized{where}", model.heavy or not first, [size], (), "clang", T.SANITIZE)
+        add(f"sanitized -O0{where}", True, [size], ("-O0",), "gcc", T.SANITIZE)
+    if model.dynamic:
+        add("dynamic", model.heavy, model.sizes, (), "gcc", ("-O2",), dynamic=True)
+        add("dynamic sanitized", True, model.sizes, (), "clang", T.SANITIZE, dynamic=True)
+    suite.add(f"{model.name} tgc run", check_tgc_run, tgc, scratch / f"{model.name}_run", model,
+              slow=model.name not in ("magika", "silero_vad"))
+
+
+def main():
+    suite = Suite("models")
+    options = suite.parse()
+    tgc = T.find_tgc(options.build)
+    scratch = Path(options.build).resolve() / "test-scratch" / "models"
+    for model in catalog.MODELS:
+        add_model(suite, tgc, scratch, model)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
