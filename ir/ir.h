@@ -365,6 +365,8 @@ struct eval_env {
     const int64_t *var; int nvar;                                  /* by var->id */
     int64_t budget;                                                /* element operations left; -1: no limit */
 };
+/* One elementwise op on scalars: what it means. d is the result's dtype, sd the last source's. f32 is not rounded. */
+union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *v);
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no diagnostic). */
 bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result);
 /* Runs a linear program on buffers. */
