@@ -234,10 +234,8 @@ static void close_region(struct linear_eval *e, const struct uop *u)
     int at = e->nopen ? e->open[--e->nopen] : -1;
     if (at < 0 || e->of[e->code[at].dst] != u->src[0])
         TGC_BUG(e->t, "%s does not close what was opened last", op_name(u->op));
-    if (u->op == OP_END) {
+    if (u->op == OP_END)
         emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1}, u->src[0], 0);
-        e->code[e->ncode - 1].dst = e->code[at].dst;
-    }
     e->code[at].target = e->ncode;
 }
 
