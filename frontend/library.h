@@ -82,7 +82,7 @@ struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop 
 /* values: [2] off, on. depth: a dimension. axis: of the result. Negative indices wrap, others outside give all off. */
 struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *depth, struct uop *values, int64_t axis);
 
-/* ------------------------------------------------------------------------------- library_contract.c: contractions */
+/* ------------------------------------------------------------------------------- library_contract.c, library_einsum.c, library_window.c */
 
 /* numpy.matmul: 1-D operands, batch broadcasting. */
 struct uop *lib_matmul(const struct lib *l, struct uop *a, struct uop *b);
@@ -182,9 +182,12 @@ struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct
 /* positions i64 [...] -> cos and sin [..., rotary/2] of dtype d: position * base^(-2i/rotary) */
 bool lib_rope_table(const struct lib *l, enum dtype d, struct uop *positions, int64_t rotary, double base, struct uop **cos, struct uop **sin);
 
-/* ---------------------------------------------------------------------------------- library_index.c: gather, scatter, resize */
+/* ---------------------------------------------------------------------------------- library_index.c: gather, scatter */
 
 struct uop *lib_wrap(const struct lib *l, struct uop *indices, struct uop *n);       /* i64; negative ones count from the end */
+struct uop *lib_contiguous(const struct lib *l, struct uop *x);                      /* computed once, not in each consumer */
+/* x as a weight, if its elements are known now and few; else x. */
+struct uop *lib_fold(const struct lib *l, struct uop *x);
 /* Indices that are known now and evenly spaced become a slice. */
 struct uop *lib_gather(const struct lib *l, struct uop *x, struct uop *indices, int64_t axis);
 struct uop *lib_gather_elements(const struct lib *l, struct uop *x, struct uop *indices, int64_t axis);
@@ -192,6 +195,8 @@ struct uop *lib_gather_nd(const struct lib *l, struct uop *x, struct uop *indice
 /* op: CONST overwrites; ADD MUL MAX MIN. */
 struct uop *lib_scatter_elements(const struct lib *l, enum op op, struct uop *x, struct uop *indices, struct uop *updates, int64_t axis);
 struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struct uop *indices, struct uop *updates);
+
+/* ----------------------------------------------------------------------------------------- library_resize.c */
 
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };
 enum resize_coordinates {                /* ONNX coordinate_transformation_mode */
@@ -210,9 +215,9 @@ struct resize_attr {
     double roi_lo[MAX_RANK], roi_hi[MAX_RANK];          /* tf_crop_and_resize */
 };
 struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_attr *a);
-struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale);      /* floor(dim * scale); dim constant unless scale is integer or 1/integer */
+struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale);      /* floor(dim * scale), exactly */
 
-/* --------------------------------------------------------------------------------------- library_loop.c: regions, recurrence */
+/* --------------------------------------------------------------------------------------- library_loop.c: regions; library_rnn.c */
 
 /* A loop is built in three steps: lib_loop_begin(), the body from the returned params and counter, lib_loop_end(). */
 struct lib_loop {
@@ -226,8 +231,9 @@ struct lib_loop *lib_loop_begin(const struct lib *l, struct uop *trip, struct uo
 /* next: [n], same dtypes and shapes as init. scan: [nscan] stacked along a new first axis of scan_length (NULL: trip). Returns the LOOP. */
 struct uop *lib_loop_end(const struct lib *l, struct lib_loop *loop, struct uop *cond_next, struct uop *const *next,
                          struct uop *const *scan, int nscan, struct uop *scan_length);
-struct uop *lib_get(const struct lib *l, struct uop *loop_or_host, int k);
-struct uop *lib_if(const struct lib *l, struct uop *cond, struct uop *a, struct uop *b);         /* cond: one bool; same dtype and shape */
+struct uop *lib_get(const struct lib *l, struct uop *node, int k);                   /* of IF, LOOP, HOST */
+/* cond: one bool. then[k] and other[k] have one dtype and shape. Returns the IF; lib_get() its results. */
+struct uop *lib_if(const struct lib *l, struct uop *cond, struct uop *const *then, struct uop *const *other, int n);
 
 enum rnn_kind { RNN_LSTM, RNN_GRU, RNN_PLAIN };
 enum rnn_direction { RNN_FORWARD, RNN_REVERSE, RNN_BIDIRECTIONAL };
@@ -246,7 +252,7 @@ struct rnn_attr {
 struct rnn_operands { struct uop *x, *w, *r, *bias, *seq_lens, *h0, *c0, *peephole; };
 bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in, struct uop *out[3]);
 
-/* -------------------------------------------------------------------------------------- library_host.c: host steps, random */
+/* -------------------------------------------------------------------------------------- library_loop.c: host steps, random */
 
 /* A call of `function` (see runtime/host/). Returns the HOST uop; lib_get() its results. params: INDEX scalars. */
 struct uop *lib_host(const struct lib *l, const char *function, struct uop *const *in, int nin, const struct host_output *out, int nout,

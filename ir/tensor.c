@@ -175,6 +175,9 @@ struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *i
 struct uop *uop_get(struct tgc *t, struct uop *node, int k)
 {
     enum dtype d = DTYPE_VOID;
+    int64_t taken;
+    if (node->op == OP_IF && uop_const_int(node->src[0], &taken))
+        return node->src[1 + k + (taken ? 0 : (int)node->arg.i)];
     if (node->op == OP_HOST) {
         d = ((const struct host_call *)node->arg.p)->out[k].dtype;
     } else if (node->op == OP_IF) {

@@ -275,7 +275,7 @@ static inline uint16_t f32_to_f16(float v)
 {
     uint32_t u = bits_f32(v), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
     if (rest > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00);
+        return 0x7e00;
     if (rest >= 0x477ff000)                 /* 65520: rounds to infinity */
         return (uint16_t)(sign | 0x7c00);
     if (rest < 0x38800000)                  /* below 2^-14: adding 0.5 rounds at 2^-24 */
@@ -294,7 +294,7 @@ static inline float bf16_to_f32(uint16_t h) { return float_bits((uint32_t)h << 1
 static inline uint16_t f32_to_bf16(float v)
 {
     uint32_t u = bits_f32(v);
-    return (uint16_t)(v != v ? (u >> 16 | 0x40) : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+    return (uint16_t)(v != v ? 0x7fc0 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
 //@ round_bf16 bf16_to_f32 f32_to_bf16
@@ -314,7 +314,7 @@ static inline float f32_odd(double v)
 }
 
 //@ minifloat_to_f32
-/* The 8- and 4-bit floats: sign, exponent and mantissa without special values; `mantissa` bits, exponent bias `bias`. */
+/* The 8- and 4-bit floats, which saturate: sign, exponent and mantissa without special values; `mantissa` bits, exponent bias `bias`. */
 static float minifloat_to_f32(unsigned bits, int mantissa, int bias)
 {
     unsigned exponent = bits >> mantissa, fraction = bits & ((1u << mantissa) - 1);
@@ -325,7 +325,7 @@ static float minifloat_to_f32(unsigned bits, int mantissa, int bias)
 }
 
 //@ f32_to_minifloat
-/* Rounds |v| half to even; `bits` of the result may exceed the format, which the caller treats as overflow. */
+/* |v| rounded half to even; a result beyond the format is the caller's to saturate. */
 static unsigned f32_to_minifloat(float v, int mantissa, int bias)
 {
     int e = 0;
@@ -357,8 +357,10 @@ static float f8e4m3fn_to_f32(uint8_t b)
 //@ f32_to_f8e4m3fn f32_to_minifloat
 static uint8_t f32_to_f8e4m3fn(float v)
 {
-    unsigned n = v != v ? 0x7f : f32_to_minifloat(v, 3, 7);
-    return (uint8_t)((n > 0x7e ? 0x7f : n) | (signbit(v) ? 0x80u : 0u));
+    if (v != v)
+        return 0x7f;
+    unsigned n = f32_to_minifloat(v, 3, 7);
+    return (uint8_t)((n > 0x7e ? 0x7e : n) | (signbit(v) ? 0x80u : 0u));
 }
 
 //@ round_f8e4m3fn f8e4m3fn_to_f32 f32_to_f8e4m3fn
@@ -374,8 +376,10 @@ static float f8e4m3fnuz_to_f32(uint8_t b)
 //@ f32_to_f8e4m3fnuz f32_to_minifloat
 static uint8_t f32_to_f8e4m3fnuz(float v)
 {
-    unsigned n = v != v ? 0x80 : f32_to_minifloat(v, 3, 8);
-    return (uint8_t)(n > 0x7f ? 0x80 : n == 0 ? 0 : n | (v < 0 ? 0x80u : 0u));
+    if (v != v)
+        return 0x80;
+    unsigned n = f32_to_minifloat(v, 3, 8);
+    return (uint8_t)(n == 0 ? 0 : (n > 0x7f ? 0x7f : n) | (v < 0 ? 0x80u : 0u));
 }
 
 //@ round_f8e4m3fnuz f8e4m3fnuz_to_f32 f32_to_f8e4m3fnuz
@@ -392,8 +396,10 @@ static float f8e5m2_to_f32(uint8_t b)
 //@ f32_to_f8e5m2 f32_to_minifloat
 static uint8_t f32_to_f8e5m2(float v)
 {
-    unsigned n = v != v ? 0x7e : f32_to_minifloat(v, 2, 15);
-    return (uint8_t)((v == v && n > 0x7c ? 0x7c : n) | (signbit(v) ? 0x80u : 0u));
+    if (v != v)
+        return 0x7e;
+    unsigned n = f32_to_minifloat(v, 2, 15);
+    return (uint8_t)((n > 0x7b ? 0x7b : n) | (signbit(v) ? 0x80u : 0u));
 }
 
 //@ round_f8e5m2 f8e5m2_to_f32 f32_to_f8e5m2
@@ -409,8 +415,10 @@ static float f8e5m2fnuz_to_f32(uint8_t b)
 //@ f32_to_f8e5m2fnuz f32_to_minifloat
 static uint8_t f32_to_f8e5m2fnuz(float v)
 {
-    unsigned n = v != v ? 0x80 : f32_to_minifloat(v, 2, 16);
-    return (uint8_t)(n > 0x7f ? 0x80 : n == 0 ? 0 : n | (v < 0 ? 0x80u : 0u));
+    if (v != v)
+        return 0x80;
+    unsigned n = f32_to_minifloat(v, 2, 16);
+    return (uint8_t)(n == 0 ? 0 : (n > 0x7f ? 0x7f : n) | (v < 0 ? 0x80u : 0u));
 }
 
 //@ round_f8e5m2fnuz f8e5m2fnuz_to_f32 f32_to_f8e5m2fnuz
@@ -426,7 +434,9 @@ static float f4e2m1_to_f32(uint8_t b)
 //@ f32_to_f4e2m1 f32_to_minifloat
 static uint8_t f32_to_f4e2m1(float v)
 {
-    unsigned n = v != v ? 7 : f32_to_minifloat(v, 1, 1);
+    if (v != v)
+        return 8;
+    unsigned n = f32_to_minifloat(v, 1, 1);
     return (uint8_t)((n > 7 ? 7 : n) | (signbit(v) ? 8u : 0u));
 }
 
@@ -434,7 +444,7 @@ static uint8_t f32_to_f4e2m1(float v)
 static inline float round_f4e2m1(float v) { return f4e2m1_to_f32(f32_to_f4e2m1(v)); }
 
 //@ f8e8m0_to_f32 float_bits
-/* f8e8m0 is an exponent: 2^(b - 127). */
+/* f8e8m0 is an exponent, 2^(b - 127): conversion rounds up and drops the sign. */
 static float f8e8m0_to_f32(uint8_t b)
 {
     return b == 255 ? NAN : b == 0 ? 0x1p-127f : float_bits((uint32_t)b << 23);
@@ -443,13 +453,11 @@ static float f8e8m0_to_f32(uint8_t b)
 //@ f32_to_f8e8m0 bits_f32
 static uint8_t f32_to_f8e8m0(float v)
 {
-    if (v != v || v < 0)
+    uint32_t u = bits_f32(v) & 0x7fffffff, e = u >> 23, fraction = u & 0x7fffff;
+    if (e == 255)
         return 255;
-    uint32_t u = bits_f32(v), e = u >> 23 & 255, fraction = u & 0x7fffff;
-    if (e == 0)
-        return fraction > 0x600000 ? 1 : 0;
-    e += fraction >= 0x400000 && e < 254 ? 1 : 0;
-    return (uint8_t)(e > 254 ? 255 : e);
+    e += e == 0 ? fraction > 0x400000 : fraction > 0;   /* rounds up */
+    return (uint8_t)(e > 254 ? 254 : e);
 }
 
 //@ round_f8e8m0 f8e8m0_to_f32 f32_to_f8e8m0

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
 python='python3 python3-venv'
-check='clang libcmocka-dev python3-torch python3-torchvision'
+check='g++ clang libcmocka-dev python3-torch python3-torchvision'
 optional='libclang-rt-dev'
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -35,7 +35,7 @@ as_root() {
 # A tool that is on the PATH from elsewhere counts as present; a library has to be a package.
 have() {
     case $1 in
-    gcc | make | meson | clang | pkg-config | python3) command -v "$1" >/dev/null ;;
+    gcc | g++ | make | meson | clang | pkg-config | python3) command -v "$1" >/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     protobuf-c-compiler) command -v protoc-c >/dev/null ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;

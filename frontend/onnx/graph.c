@@ -37,6 +37,8 @@ struct lower {
 };
 
 struct onnx_model *lower_model(const struct lower *l) { return l->model; }
+int lower_depth(const struct lower *l) { return l->depth; }
+void lower_reset_depth(struct lower *l, int depth) { l->depth = depth; }
 
 static size_t hash_name(const char *s)
 {

@@ -89,6 +89,7 @@ bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t
 /* Integers that are known when the program is compiled, from constants and dimensions. elem[i] is an INDEX scalar: a CONST, or an
  * expression of symbols. Input k must have rank 0 or 1. Error if an element depends on run-time data. */
 bool node_known(const struct node *n, int k, struct uop ***elem, int *count);
+bool node_elements(const struct node *n, int k, struct uop ***elem, int *count);          /* of any rank and dtype, row-major */
 bool node_known_ints(const struct node *n, int k, int64_t **v, int *count);               /* constants only */
 bool node_known_floats(const struct node *n, int k, double **v, int *count);
 bool node_known_int(const struct node *n, int k, int64_t *v);                             /* of one element */
@@ -114,7 +115,13 @@ struct uop *lower_sparse_tensor(const struct node *n, const char *attribute, con
  * needs: nargs equal to the graph's inputs. */
 bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs, struct value **out);
 
+int lower_depth(const struct lower *l);
+void lower_reset_depth(struct lower *l, int depth);              /* after an attempt that failed */
+
 /* --------------------------------------------------------------------------------------------- lower_FAMILY.c */
+bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
+bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
+bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale, struct uop **zero);
 #define OPERATOR(domain, name, since, until, function, param, min_in, max_in, kinds, limits) bool function(struct node *n);
 #include "frontend/onnx/operators.def"
 #undef OPERATOR

@@ -142,6 +142,11 @@ static bool read_elements(const struct node *n, int k, struct uop ***elem, int *
     return true;
 }
 
+bool node_elements(const struct node *n, int k, struct uop ***elem, int *count)
+{
+    return read_elements(n, k, elem, count, false);
+}
+
 bool node_known(const struct node *n, int k, struct uop ***elem, int *count)
 {
     if (!read_elements(n, k, elem, count, false))

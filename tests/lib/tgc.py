@@ -1,7 +1,6 @@
 """Running tgc, a C compiler and the program they make; tensors as .npy files; comparing.
 
-Nothing here knows a model. What is measured of a process (seconds, peak memory) comes from
-wait4(); the peak has this process's own size as its floor, since a child starts as a copy.
+Nothing here knows a model.
 """
 
 import json
@@ -10,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -48,7 +48,19 @@ class Done:
         return f"{' '.join(map(str, self.command))}\n{how}\n{tail}"
 
 
+def run_for_peak(command, **more):
+    """run(), with the peak of the memory measured apart from this process's own size."""
+    with tempfile.NamedTemporaryFile(mode="r") as file:
+        program = shutil.which(str(command[0])) or command[0]
+        done = run([sys.executable, "-I", "-S", ROOT / "tests" / "lib" / "peak.py", file.name,
+                    program, *command[1:]], **more)
+        done.command = list(command)
+        done.peak = int(file.read() or 0)
+        return done
+
+
 def run(command, timeout=120, cwd=None, env=None, stdin=None):
+    """Runs to the end or the timeout. The peak has this process's own size as its floor."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err,

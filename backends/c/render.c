@@ -1,0 +1,691 @@
+/* render.c - a linear kernel to a C function that a person would have written.
+ *
+ * The linear program is walked twice. The first walk counts uses and remembers where they are; the second writes. A value becomes text
+ * when it is reached; it stays text, to be written inside its only user, unless it is used twice, would be computed in a deeper loop
+ * than it was, would move across a write to what it reads, or would make its user's line too long. Then it gets a name:
+ *
+ *      r = RANGE(26)                       for (int oy = 0; oy < 26; oy++) {
+ *      a = ACC(0.0)                            float sum = 0.0f;
+ *      ...  ASSIGN(a, ADD(a, MUL(x, w)))       sum += x[...] * w[...];
+ *      STORE(y, offset, MAX(a, 0))             y[...] = max_f32(sum, 0.0f);
+ *      END(r)                              }
+ *
+ * Bodies are written into blocks of their own, so that a loop with one statement needs no braces.
+ */
+#include "backends/c/exprs.h"
+
+#include <string.h>
+
+enum { LINE_WIDTH = 100, MAX_ACC_READS = 4, STACK_STAGE_BYTES = 4096 };
+
+/* What is known of the value of a uop at this point of the walk. */
+struct value {
+    struct expr e;
+    int nuse;                    /* in the rest of the program, from where it was computed */
+    int position, block;         /* where it was computed */
+    bool written;                /* has a name; otherwise e is an expression to be put in place */
+    bool leaf;                   /* a constant, symbol or loop variable: free to repeat anywhere */
+    bool reads_memory;           /* of a buffer that this kernel may write */
+    bool reads_any_memory;
+    int nacc; const struct uop *acc[MAX_ACC_READS + 1];           /* accumulators that the text reads; nacc > MAX: many */
+};
+
+struct block { struct text body; int nstatement; bool has_declaration; const char *head; int id; };
+
+struct writer {
+    struct program *p;
+    struct tgc *t;
+    const struct kernel *k;
+    struct names *names;
+    struct uop_map value;        /* uop -> struct value */
+    struct uop_map nuse;         /* uop -> int, all uses in the program */
+    const char **buffer_name;    /* by buffer->id */
+    int nbuffer_id;
+    struct block *block; int depth; size_t cap_block;
+    int next_block;
+    int *last_write;             /* by position: position of the last STORE before it */
+    int position;
+};
+
+/* ------------------------------------------------------------------------------------------------------ statements */
+
+static struct block *top(struct writer *w) { return &w->block[w->depth - 1]; }
+
+static void open_block(struct writer *w, const char *head)
+{
+    struct block b = {.body = {.t = w->t}, .head = head, .id = w->next_block++};
+    VEC_PUSH(w->t, w->block, w->depth, w->cap_block, b);
+}
+
+static void statement(struct writer *w, const char *s, bool is_declaration)
+{
+    struct block *b = top(w);
+    text_printf(&b->body, "%s\n", s);
+    b->nstatement++;
+    b->has_declaration |= is_declaration;
+}
+
+static void put_indented(struct text *out, const char *lines)
+{
+    for (const char *s = lines; s && *s;) {
+        size_t n = strcspn(s, "\n");
+        if (n > 0)
+            text_puts(out, "    ");
+        text_write(out, s, n);
+        text_putc(out, '\n');
+        s += n + (s[n] == '\n');
+    }
+}
+
+static void close_block(struct writer *w)
+{
+    struct block b = *top(w);
+    w->depth--;
+    struct block *outer = top(w);
+    bool bare = b.nstatement == 1 && !b.has_declaration;
+    if (b.nstatement == 0)                                         /* a loop over nothing says nothing */
+        return;
+    text_printf(&outer->body, "%s%s\n", b.head, bare ? "" : " {");
+    put_indented(&outer->body, b.body.s);
+    if (!bare)
+        text_puts(&outer->body, "}\n");
+    outer->nstatement++;
+}
+
+static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
+
+/* ----------------------------------------------------------------------------------------------------------- values */
+
+static struct value *value_of(struct writer *w, const struct uop *u)
+{
+    struct value *v = map_get(&w->value, u);
+    if (!v)
+        TGC_BUG(w->t, "kernel %s uses a %s before it is computed", w->k->name, op_name(u->op));
+    return v;
+}
+
+/* A name for a value, by what it is. */
+static const char *temporary_stem(const struct writer *w, const struct uop *u)
+{
+    if (u->op == OP_LOAD) {
+        const struct buffer *b = uop_buffer_of(u->src[0]);
+        return mem_printf(w->t, "%sv", w->buffer_name[b->id]);
+    }
+    if (u->dtype == DTYPE_BOOL)
+        return "inside";
+    if (u->dtype == DTYPE_INDEX)
+        return "at";
+    return u->op == OP_EXP ? "e" : "t";
+}
+
+/* Gives a value a name: from here on it is that variable. */
+static void write_temporary(struct writer *w, const struct uop *u, struct value *v)
+{
+    const char *name = names_unique(w->names, temporary_stem(w, u), "t");
+    struct expr e = expr_resolve(w->p, v->e);
+    const char *type = expr_type(e.kind);
+    statement(w, mem_printf(w->t, "const %s %s = %s;", type, name, e.s), true);
+    v->e = expr_name(name, e.kind);
+    v->written = true;
+    v->reads_memory = v->reads_any_memory = false;
+    v->nacc = 0;
+    v->block = top(w)->id;
+}
+
+static void add_acc(struct value *v, const struct uop *acc)
+{
+    for (int i = 0; i < v->nacc && i < MAX_ACC_READS; i++)
+        if (v->acc[i] == acc)
+            return;
+    if (v->nacc <= MAX_ACC_READS)
+        v->acc[v->nacc++] = acc;
+}
+
+static bool reads_acc(const struct value *v, const struct uop *acc)
+{
+    for (int i = 0; i < v->nacc && i < MAX_ACC_READS; i++)
+        if (v->acc[i] == acc)
+            return true;
+    return v->nacc > MAX_ACC_READS;
+}
+
+/* Index arithmetic that reads well when repeated. */
+static bool is_short(const struct expr *e) { return strlen(e->s) <= 12; }
+
+/* The operands of u, ready to stand in its text: what may not move here was named before; what is too long is named now. */
+static void take_operands(struct writer *w, const struct uop *u, int nsrc, struct expr *src)
+{
+    size_t length = 0;
+    for (int i = 0; i < nsrc; i++)
+        length += strlen(value_of(w, u->src[i])->e.s) + 3;
+    while (length > (size_t)room(w) - 14) {
+        struct value *longest = NULL;
+        const struct uop *which = NULL;
+        for (int i = 0; i < nsrc; i++) {
+            struct value *v = value_of(w, u->src[i]);
+            if (!v->written && !v->leaf && (!longest || strlen(v->e.s) > strlen(longest->e.s))) {
+                longest = v;
+                which = u->src[i];
+            }
+        }
+        if (!longest || strlen(longest->e.s) < 16)
+            break;
+        length -= strlen(longest->e.s);
+        write_temporary(w, which, longest);
+        length += strlen(longest->e.s);
+    }
+    /* a ? b : c inside arithmetic is hard to read */
+    for (int i = 0; i < nsrc; i++) {
+        struct value *v = value_of(w, u->src[i]);
+        if (v->e.prec == PREC_COND && !v->written && u->op != OP_STORE && u->op != OP_ASSIGN && strlen(v->e.s) > 24)
+            write_temporary(w, u->src[i], v);
+    }
+    for (int i = 0; i < nsrc; i++)
+        src[i] = value_of(w, u->src[i])->e;
+}
+
+/* Notes what the operands' text reads: now u's text reads it. */
+static void inherit_reads(struct writer *w, struct value *v, const struct uop *u)
+{
+    for (int i = 0; i < u->nsrc; i++) {
+        const struct value *s = map_get(&w->value, u->src[i]);
+        if (!s || s->written)
+            continue;
+        v->reads_memory |= s->reads_memory;
+        v->reads_any_memory |= s->reads_any_memory;
+        for (int j = 0; j < s->nacc && j <= MAX_ACC_READS; j++)
+            add_acc(v, s->acc[j]);
+    }
+}
+
+static int count_uses(struct writer *w, const struct uop *u)
+{
+    void *n = map_get(&w->nuse, u);
+    return (int)(intptr_t)n;
+}
+
+/* Whether u, computed at w->position, can be written inside the one that uses it first. */
+static bool can_wait(struct writer *w, const struct uop *u, const struct value *v)
+{
+    int depth = 0;
+    bool pure_index = !v->reads_any_memory && v->nacc == 0 && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+    for (int i = w->position + 1; i < w->k->nlinear; i++) {
+        const struct uop *x = w->k->linear[i];
+        for (int s = 0; s < x->nsrc; s++)
+            if (x->src[s] == u)
+                return depth <= 0 || pure_index;
+        depth += x->op == OP_RANGE ? 1 : x->op == OP_END ? -1 : 0;
+        if (depth < 0)
+            return false;
+        if (x->op == OP_ASSIGN && reads_acc(v, x->src[0]))
+            return false;
+        if (x->op == OP_STORE && v->reads_memory)
+            return false;
+        if (x->op == OP_ENDGUARD && !pure_index)
+            return false;
+    }
+    return true;
+}
+
+static void define(struct writer *w, const struct uop *u, struct value *v)
+{
+    map_set(&w->value, u, v);
+    if (v->leaf || v->written)
+        return;
+    bool pure_index = !v->reads_any_memory && v->nacc == 0 && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+    bool repeatable = v->nuse == 1 || (pure_index && is_short(&v->e));
+    if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v)))
+        write_temporary(w, u, v);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- memory */
+
+static bool in_arena(const struct buffer *b)
+{
+    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH;
+}
+
+const struct buffer *buffer_root(const struct buffer *b)
+{
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
+static bool may_alias(const struct buffer *a, const struct buffer *b)
+{
+    a = buffer_root(a);
+    b = buffer_root(b);
+    if (a == b)
+        return true;
+    return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes && b->offset < a->offset + a->nbytes;
+}
+
+static bool is_written_here(const struct writer *w, const struct buffer *b)
+{
+    for (int i = 0; i < w->k->noutput; i++)
+        if (may_alias(w->k->buffer[i], b))
+            return true;
+    for (int i = 0; i < w->k->nscratch; i++)
+        if (may_alias(w->k->scratch[i], b))
+            return true;
+    return false;
+}
+
+static const char *place_name(const struct writer *w, const struct buffer *b)
+{
+    if (b->id >= w->nbuffer_id || !w->buffer_name[b->id])
+        TGC_BUG(w->t, "kernel %s uses buffer %d, which is not among its parameters", w->k->name, b->id);
+    return w->buffer_name[b->id];
+}
+
+static void write_load(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct value *v = MEM_NEW(w->t, struct value);
+    struct expr src[4] = {{0}, {0}, {0}, {0}};
+    const char *name = place_name(w, b);
+    take_operands(w, u, u->nsrc, src);
+    const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
+    v->e = expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
+    if (u->nsrc > 2) {
+        struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3]) : expr_const(w->p, u->dtype, (union arg){.i = 0});
+        v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
+    }
+    v->nuse = count_uses(w, u);
+    inherit_reads(w, v, u);
+    v->reads_any_memory = true;
+    v->reads_memory |= is_written_here(w, b);
+    define(w, u, v);
+}
+
+static void write_store(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct expr src[3] = {{0}, {0}, {0}};
+    const char *name = place_name(w, b);
+    take_operands(w, u, 3, src);
+    const char *value = expr_stored(w->p, b->dtype, &src[2]);
+    statement(w, mem_printf(w->t, "%s[%s] = %s;", name, src[1].s, value), false);
+}
+
+/* ----------------------------------------------------------------------------------------------------- accumulators */
+
+/* How an accumulator is updated, from its first ASSIGN. */
+static enum op acc_op(const struct writer *w, const struct uop *acc)
+{
+    for (int i = w->position; i < w->k->nlinear; i++) {
+        const struct uop *u = w->k->linear[i];
+        if (u->op == OP_ASSIGN && u->src[0] == acc)
+            return u->src[1]->op;
+    }
+    return OP_ASSIGN;
+}
+
+static const char *acc_stem(enum op op, enum dtype d)
+{
+    switch (op) {
+    case OP_ADD: case OP_MULACC: return d == DTYPE_BOOL ? "any" : "sum";
+    case OP_MUL: return d == DTYPE_BOOL ? "all" : "product";
+    case OP_MAX: return d == DTYPE_BOOL ? "any" : "largest";
+    case OP_MIN: return d == DTYPE_BOOL ? "all" : "smallest";
+    case OP_OR: return "any";
+    case OP_AND: return "all";
+    default: return "acc";
+    }
+}
+
+static void write_acc(struct writer *w, const struct uop *u)
+{
+    struct expr init;
+    struct value *v = MEM_NEW(w->t, struct value);
+    take_operands(w, u, 1, &init);
+    init = expr_resolve(w->p, init);
+    char kind = expr_kind(u->dtype);
+    const char *name = names_unique(w->names, acc_stem(acc_op(w, u), u->dtype), "acc");
+    statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
+    v->e = expr_name(name, kind);
+    v->nuse = count_uses(w, u);
+    v->leaf = true;              /* its name may be read again and again, but not moved across its ASSIGN */
+    v->nacc = 1;
+    v->acc[0] = u;
+    map_set(&w->value, u, v);
+}
+
+/* The x of ASSIGN(acc, acc op x), if that can be written acc op= x. */
+static const struct uop *compound_operand(struct writer *w, const struct uop *u)
+{
+    const struct uop *acc = u->src[0], *v = u->src[1];
+    bool compound = (v->op == OP_ADD || v->op == OP_MUL) && (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
+    if (!compound || (dtype_is_float(v->dtype) && v->dtype != DTYPE_F32 && v->dtype != DTYPE_F64))
+        return NULL;
+    if (value_of(w, v)->written || (v->src[0] == acc) == (v->src[1] == acc))
+        return NULL;
+    return v->src[0] == acc ? v->src[1] : v->src[0];
+}
+
+static void write_assign(struct writer *w, const struct uop *u)
+{
+    const char *name = value_of(w, u->src[0])->e.s;
+    const struct uop *x = compound_operand(w, u);
+    struct expr src[2];
+    if (!x) {
+        take_operands(w, u, 2, src);
+        src[1] = expr_resolve(w->p, src[1]);
+        statement(w, mem_printf(w->t, "%s = %s;", name, src[1].s), false);
+        return;
+    }
+    struct expr e = expr_resolve(w->p, value_of(w, x)->e);
+    const char *sign = u->src[1]->op == OP_MUL ? "*=" : "+=";
+    if (u->src[1]->op == OP_ADD && e.s[0] == '-' && e.prec >= PREC_MUL) {
+        sign = "-=";
+        e.s++;
+    }
+    statement(w, mem_printf(w->t, "%s %s %s;", name, sign, e.s), false);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ loops */
+
+static const char *loop_stem(const struct writer *w, const struct uop *range)
+{
+    static const char *const letter[] = {"i", "j", "k", "l", "m"};
+    const char *axes = uop_get_axes(w->t, range);
+    int nloop = 0;
+    for (int i = 0; i < w->depth; i++)
+        nloop += w->block[i].head && !strncmp(w->block[i].head, "for", 3);
+    return axes && *axes ? axes : letter[nloop < 5 ? nloop : 4];
+}
+
+/* A loop's name is free again behind the loop: siblings share it. */
+static const char *loop_name(struct writer *w, const char *stem)
+{
+    const char *base = name_mangle(w->t, stem), *s;
+    if (!*base)
+        base = "i";
+    s = base;
+    for (int k = 2;; k++) {
+        bool taken = names_has(w->names, s);
+        for (int i = 0; i < w->depth && !taken; i++) {
+            const char *head = w->block[i].head;
+            const char *eq = head ? strstr(head, " = 0;") : NULL;
+            size_t n = strlen(s);
+            taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) && eq[-1 - (int)n] == ' ';
+        }
+        if (!taken)
+            return s;
+        s = mem_printf(w->t, "%s%d", base, k);
+    }
+}
+
+static void write_range(struct writer *w, const struct uop *u)
+{
+    struct expr size;
+    struct value *v = MEM_NEW(w->t, struct value);
+    take_operands(w, u, 1, &size);
+    bool narrow = size.kind == 'I' && u->src[0]->vmax <= INT32_MAX;
+    const char *name = loop_name(w, loop_stem(w, u));
+    v->e = expr_name(name, narrow ? 'I' : 'L');
+    v->leaf = true;
+    map_set(&w->value, u, v);
+    open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t", name, name,
+                             expr_operand(w->p, &size, PREC_SHIFT), name));
+}
+
+static void write_guard(struct writer *w, const struct uop *u)
+{
+    struct expr cond;
+    take_operands(w, u, 1, &cond);
+    open_block(w, mem_printf(w->t, "if (%s)", cond.s));
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the walk */
+
+static void write_leaf(struct writer *w, const struct uop *u)
+{
+    struct value *v = MEM_NEW(w->t, struct value);
+    v->leaf = true;
+    if (u->op == OP_CONST) {
+        v->e = expr_const(w->p, u->dtype, u->arg);
+    } else if (u->op == OP_VAR) {
+        const struct var *var = u->arg.p;
+        v->e = expr_name(program_var(w->p, var), var->max <= INT32_MAX && var->min >= INT32_MIN ? 'I' : 'L');
+    } else {
+        v->e = expr_name("", 'I');
+    }
+    map_set(&w->value, u, v);
+}
+
+/* Leaves are values wherever they are used, listed or not. */
+static void write_leaf_operands(struct writer *w, const struct uop *u)
+{
+    for (int i = 0; i < u->nsrc; i++)
+        if (op_class(u->src[i]->op) == CLASS_LEAF && !map_get(&w->value, u->src[i]))
+            write_leaf(w, u->src[i]);
+}
+
+static void write_elementwise(struct writer *w, const struct uop *u)
+{
+    struct expr src[3];
+    struct value *v = MEM_NEW(w->t, struct value);
+    take_operands(w, u, u->nsrc, src);
+    v->e = expr_apply(w->p, u, src);
+    v->nuse = count_uses(w, u);
+    inherit_reads(w, v, u);
+    define(w, u, v);
+}
+
+static void write_uop(struct writer *w, const struct uop *u)
+{
+    write_leaf_operands(w, u);
+    switch (u->op) {
+    case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: write_leaf(w, u); break;
+    case OP_RANGE: write_range(w, u); break;
+    case OP_END: case OP_ENDGUARD: close_block(w); break;
+    case OP_GUARD: write_guard(w, u); break;
+    case OP_ACC: write_acc(w, u); break;
+    case OP_ASSIGN: write_assign(w, u); break;
+    case OP_LOAD: write_load(w, u); break;
+    case OP_STORE: write_store(w, u); break;
+    case OP_SINK: break;
+    default:
+        if (!op_is_elementwise(u->op))
+            TGC_BUG(w->t, "kernel %s: %s in a linear program", w->k->name, op_name(u->op));
+        write_elementwise(w, u);
+    }
+}
+
+static void count_all_uses(struct writer *w)
+{
+    for (int i = 0; i < w->k->nlinear; i++) {
+        const struct uop *u = w->k->linear[i];
+        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD)
+            continue;
+        int nsrc = u->op == OP_STORE ? 3 : u->op == OP_STAGE ? 0 : u->nsrc;
+        for (int s = 0; s < nsrc; s++)
+            map_set(&w->nuse, u->src[s], (void *)(intptr_t)(count_uses(w, u->src[s]) + 1));
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------ the function */
+
+static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_STAGE_BYTES; }
+
+static void name_buffer(struct writer *w, const struct buffer *b, const char *stem)
+{
+    while (b->id >= w->nbuffer_id) {
+        int n = w->nbuffer_id ? 2 * w->nbuffer_id : 64;
+        const char **grown = mem_array(w->t, (size_t)n, sizeof *grown);
+        for (int i = 0; i < w->nbuffer_id; i++)
+            grown[i] = w->buffer_name[i];
+        w->buffer_name = grown;
+        w->nbuffer_id = n;
+    }
+    const char *name = stem;
+    for (int n = 2; names_has(w->names, name); n++)
+        name = mem_printf(w->t, "%s%d", stem, n);
+    names_add(w->names, name);
+    w->buffer_name[b->id] = name;
+}
+
+static void name_buffers(struct writer *w)
+{
+    const struct kernel *k = w->k;
+    for (int i = 0; i < k->nbuffer; i++) {
+        const struct buffer *b = k->buffer[i];
+        bool weight = b->kind == BUFFER_WEIGHT;
+        name_buffer(w, b, i < k->noutput ? "y" : !weight ? "x" : b->ndim > 1 ? "w" : "b");
+    }
+    for (int i = 0; i < k->nscratch; i++)
+        name_buffer(w, k->scratch[i], "tile");
+}
+
+static bool is_restrict(const struct kernel *k, int i)
+{
+    for (int j = 0; j < k->nbuffer; j++)
+        if (j != i && (i < k->noutput || j < k->noutput) && may_alias(k->buffer[i], k->buffer[j]))
+            return false;
+    return true;
+}
+
+static const char *pointer_to(const struct writer *w, enum dtype d, const char *qualifier, const char *name)
+{
+    const char *type = dtype_ctype(d);
+    bool star = type[strlen(type) - 1] == '*';
+    return mem_printf(w->t, "%s%s*%s%s", type, star ? "" : " ", qualifier, name);
+}
+
+/* "static void conv1(float *restrict y, const float *restrict x)", wrapped below the parenthesis. */
+static void write_signature(struct writer *w, struct text *out)
+{
+    const struct kernel *k = w->k;
+    struct text head = {.t = w->t};
+    text_printf(&head, "static void %s(", program_kernel_name(w->p, k));
+    size_t indent = head.n, start = out->n;
+    text_puts(out, head.s);
+    bool first = true;
+    for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
+        const char *s;
+        if (i < k->nbuffer) {
+            const struct buffer *b = k->buffer[i];
+            s = pointer_to(w, b->dtype, is_restrict(k, i) ? "restrict " : "", w->buffer_name[b->id]);
+            bool is_string = b->dtype == DTYPE_STRING;
+            if (i >= k->noutput)
+                s = is_string ? pointer_to(w, b->dtype, "const ", w->buffer_name[b->id]) : mem_printf(w->t, "const %s", s);
+        } else if (i < k->nbuffer + k->nscratch) {
+            const struct buffer *b = k->scratch[i - k->nbuffer];
+            if (on_stack(b))
+                continue;
+            s = pointer_to(w, b->dtype, "restrict ", w->buffer_name[b->id]);
+        } else {
+            const struct var *v = k->var[i - k->nbuffer - k->nscratch];
+            s = mem_printf(w->t, "%s %s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t", program_var(w->p, v));
+        }
+        if (!first && out->n - start + strlen(s) + 3 > LINE_WIDTH) {
+            text_puts(out, ",\n");
+            start = out->n;
+            text_pad(out, start, indent);
+        } else if (!first) {
+            text_puts(out, ", ");
+        }
+        text_puts(out, s);
+        first = false;
+    }
+    text_puts(out, first ? "void)\n" : ")\n");
+}
+
+/* Above each kernel: the model's nodes, the shapes, the work. */
+static void write_comment(struct writer *w, struct text *out)
+{
+    const struct kernel *k = w->k;
+    text_puts(out, "/* ");
+    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(w->p, k));
+    for (int i = 0; i < k->nbuffer; i++) {
+        const struct buffer *b = k->buffer[i];
+        text_puts(out, "\n *   ");
+        size_t start = out->n;
+        text_puts(out, w->buffer_name[b->id]);
+        text_pad(out, start, 3);
+        text_printf(out, " %s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        if (b->name && *b->name) {
+            text_puts(out, b->kind == BUFFER_WEIGHT ? "  weight \"" : b->kind == BUFFER_INPUT ? "  input \"" : "  \"");
+            text_comment(out, b->name);
+            text_puts(out, "\"");
+        }
+        if (i < k->noutput)
+            text_puts(out, "  <- result");
+    }
+    if (k->flop > 0 || k->nbytes > 0) {
+        text_printf(out, "\n * %s", text_si(w->t, k->flop, "FLOP"));
+        text_puts(out, ", touches ");
+        text_bytes(out, k->nbytes);
+        text_putc(out, '.');
+    }
+    text_puts(out, " */\n");
+}
+
+static void render_kernel(struct program *p, const struct kernel *k, struct text *out)
+{
+    struct writer *w = MEM_NEW(p->t, struct writer);
+    w->p = p;
+    w->t = p->t;
+    w->k = k;
+    w->names = names_new(p->t, p->file);
+    w->value.t = w->nuse.t = p->t;
+    for (int i = 0; i < k->nvar; i++)
+        names_add(w->names, program_var(p, k->var[i]));
+    name_buffers(w);
+    count_all_uses(w);
+    open_block(w, NULL);
+    for (int i = 0; i < k->nscratch; i++)
+        if (on_stack(k->scratch[i])) {
+            const struct buffer *b = k->scratch[i];
+            const char *type = dtype_ctype(b->dtype);
+            statement(w, mem_printf(w->t, "%s %s[%zu];", type, w->buffer_name[b->id], b->nbytes / dtype_nbytes(b->dtype)), true);
+        }
+    for (w->position = 0; w->position < k->nlinear; w->position++)
+        write_uop(w, k->linear[w->position]);
+    if (w->depth != 1)
+        TGC_BUG(p->t, "kernel %s: %d loops are not closed", k->name, w->depth - 1);
+    write_comment(w, out);
+    write_signature(w, out);
+    text_puts(out, "{\n");
+    put_indented(out, top(w)->body.s);
+    text_puts(out, "}\n\n");
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the call */
+
+static void render_call(struct program *p, const struct kernel *k, struct text *out)
+{
+    struct text head = {.t = p->t};
+    text_printf(&head, "%s(", program_kernel_name(p, k));
+    size_t indent = head.n, start = out->n;
+    text_puts(out, head.s);
+    bool first = true;
+    for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
+        const char *s;
+        if (i < k->nbuffer) {
+            s = program_buffer(p, k->buffer[i]);
+        } else if (i < k->nbuffer + k->nscratch) {
+            if (on_stack(k->scratch[i - k->nbuffer]))
+                continue;
+            s = program_buffer(p, k->scratch[i - k->nbuffer]);
+        } else {
+            const struct var *v = k->var[i - k->nbuffer - k->nscratch];
+            s = mem_printf(p->t, "%s%s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "(int)" : "", program_var(p, v));
+        }
+        if (!first && out->n - start + strlen(s) + 8 > LINE_WIDTH) {
+            text_puts(out, ",\n");
+            start = out->n;
+            text_pad(out, start, indent);
+        } else if (!first) {
+            text_puts(out, ", ");
+        }
+        text_puts(out, s);
+        first = false;
+    }
+    text_puts(out, ");\n");
+}
+
+const struct backend backend_c = {"c", render_kernel, render_call};

@@ -1,0 +1,299 @@
+/* lower_index.c - operators that read or write at indices which are data: gather, scatter, top-k, resize. */
+#include <string.h>
+
+#include "frontend/onnx/lower.h"
+
+bool lower_gather(struct node *n) { return node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0))); }
+
+bool lower_gather_elements(struct node *n)
+{
+    return node_set(n, 0, lib_gather_elements(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
+}
+
+bool lower_gather_nd(struct node *n)
+{
+    return node_set(n, 0, lib_gather_nd(&n->lib, n->in[0], n->in[1], node_int(n, "batch_dims", 0)));
+}
+
+/* The combining op of a scatter; CONST overwrites. OP_COUNT: an error was reported. */
+static enum op scatter_op(const struct node *n)
+{
+    static const struct { const char *name; enum op op; } names[] = {
+        {"none", OP_CONST}, {"add", OP_ADD}, {"mul", OP_MUL}, {"max", OP_MAX}, {"min", OP_MIN}};
+    const char *s = node_string(n, "reduction", "none");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(s, names[i].name))
+            return names[i].op;
+    node_error(n, -1, "reduction '%s' is not supported", s);
+    return OP_COUNT;
+}
+
+bool lower_scatter_elements(struct node *n)
+{
+    enum op op = scatter_op(n);
+    return op != OP_COUNT && node_set(n, 0, lib_scatter_elements(&n->lib, op, n->in[0], n->in[1], n->in[2], node_int(n, "axis", 0)));
+}
+
+bool lower_scatter_nd(struct node *n)
+{
+    enum op op = scatter_op(n);
+    return op != OP_COUNT && node_set(n, 0, lib_scatter_nd(&n->lib, op, n->in[0], n->in[1], n->in[2]));
+}
+
+/* present = past, with update written at write_indices[batch] .. along `axis`. */
+bool lower_tensor_scatter(struct node *n)
+{
+    struct uop *past = n->in[0], *update = n->in[1], *index[MAX_RANK], *dim[MAX_RANK];
+    int axis;
+    const char *mode = node_string(n, "mode", "linear");
+    if (!node_axis(n, node_int(n, "axis", -2), past->ndim, &axis) || !node_rank(n, 1, past->ndim, past->ndim) || !node_same_dtype(n, 0, 1))
+        return false;
+    if (axis == 0)
+        return node_error(n, -1, "axis 0 is the batch; it cannot be the sequence");
+    for (int a = 0; a < past->ndim; a++) {
+        if (a != axis && !sym_equal(n->t, past->dim[a], update->dim[a]))
+            return node_error(n, 1, "%s does not fit into %s", shape_text(n, update), shape_text(n, past));
+        index[a] = tensor_iota(n->t, update->dim, update->ndim, a);
+        dim[a] = a ? uop_int(n->t, 1) : update->dim[0];
+    }
+    if (n->in[2]) {
+        struct uop *start = lib_reshape(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, n->in[2]), dim, past->ndim);
+        index[axis] = lib_add(&n->lib, index[axis], start);
+    }
+    if (!strcmp(mode, "circular") && index[axis])
+        index[axis] = lib_binary(&n->lib, OP_FLOORMOD, index[axis], past->dim[axis]);
+    else if (strcmp(mode, "linear"))
+        return node_error(n, -1, "mode '%s' is not supported", mode);
+    return index[axis] && node_set(n, 0, uop_scatter(n->t, OP_CONST, past, update, index));
+}
+
+/* ------------------------------------------------------------------------------------------------- selections */
+
+/* k: an attribute before opset 10, then an input of one element. */
+bool lower_topk(struct node *n)
+{
+    struct uop **k;
+    int count = 1;
+    if (n->opset < 10) {
+        k = mem_array(n->t, 1, sizeof(struct uop *));
+        k[0] = uop_int(n->t, node_int(n, "k", 0));
+    } else if (!node_known(n, 1, &k, &count)) {
+        return false;
+    }
+    if (count != 1)
+        return node_error(n, 1, "one element is expected, found %d", count);
+    return lib_topk(&n->lib, n->in[0], k[0], node_int(n, "axis", -1), node_int(n, "largest", 1) != 0, node_int(n, "sorted", 1) != 0, &n->out[0],
+                    &n->out[1]);
+}
+
+/* Where the elements are known now: their coordinates as a constant [rank, count]. */
+bool lower_nonzero(struct node *n)
+{
+    struct uop *x = n->in[0];
+    struct uop **elem;
+    int count, found = 0;
+    int64_t dim[MAX_RANK];
+    if (!node_elements(n, 0, &elem, &count))
+        return false;
+    int64_t *where = mem_array(n->t, (size_t)count + 1, sizeof *where);
+    for (int i = 0; i < count; i++) {
+        if (elem[i]->op != OP_CONST)
+            return node_error(n, 0, "element %d must not depend on a dimension that is not fixed; fix it with --dim", i);
+        bool zero = dtype_is_float(x->dtype) ? elem[i]->arg.f == 0 : elem[i]->arg.i == 0;
+        if (!zero)
+            where[found++] = i;
+    }
+    for (int a = 0; a < x->ndim; a++)
+        uop_const_int(x->dim[a], &dim[a]);
+    int64_t *v = mem_array(n->t, (size_t)found * (size_t)(x->ndim + 1) + 1, sizeof *v);
+    for (int i = 0; i < found; i++) {
+        int64_t rest = where[i];
+        for (int a = x->ndim - 1; a >= 0; a--) {
+            v[a * found + i] = rest % dim[a];
+            rest /= dim[a];
+        }
+    }
+    return node_set(n, 0, tensor_from_data(n->t, DTYPE_I64, (int64_t[]){x->ndim, found}, 2, v,
+                                           (size_t)x->ndim * (size_t)found * sizeof *v, NULL));
+}
+
+/* A condition that is known now is a gather of the selected slices. */
+bool lower_compress(struct node *n)
+{
+    struct uop *x = n->in[0], **elem;
+    int count, selected = 0;
+    if (!node_elements(n, 1, &elem, &count))
+        return false;
+    struct uop **index = mem_array(n->t, (size_t)count + 1, sizeof *index);
+    for (int i = 0; i < count; i++) {
+        int64_t v;
+        if (!uop_const_int(elem[i], &v))
+            return node_error(n, 1, "element %d must not depend on a dimension that is not fixed; fix it with --dim", i);
+        if (v)
+            index[selected++] = uop_int(n->t, i);
+    }
+    if (!node_has(n, "axis"))
+        x = lib_reshape(&n->lib, x, (struct uop *[]){NULL}, 1);
+    return node_set(n, 0, lib_gather(&n->lib, x, index_vector(n->t, index, selected), node_has(n, "axis") ? node_int(n, "axis", 0) : 0));
+}
+
+/* ------------------------------------------------------------------------------------------------------ resize */
+
+static bool resize_modes(const struct node *n, struct resize_attr *a)
+{
+    static const struct { const char *name; enum resize_coordinates v; } coordinates[] = {
+        {"half_pixel", RESIZE_HALF_PIXEL}, {"half_pixel_symmetric", RESIZE_HALF_PIXEL_SYMMETRIC}, {"pytorch_half_pixel", RESIZE_PYTORCH_HALF_PIXEL},
+        {"align_corners", RESIZE_ALIGN_CORNERS}, {"asymmetric", RESIZE_ASYMMETRIC}, {"tf_crop_and_resize", RESIZE_TF_CROP},
+    };
+    static const struct { const char *name; enum resize_rounding v; } rounding[] = {
+        {"round_prefer_floor", RESIZE_ROUND_PREFER_FLOOR}, {"round_prefer_ceil", RESIZE_ROUND_PREFER_CEIL}, {"floor", RESIZE_FLOOR},
+        {"ceil", RESIZE_CEIL},
+    };
+    bool old = n->opset < 11;
+    const char *mode = node_string(n, "mode", "nearest");
+    const char *c = node_string(n, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
+    const char *r = node_string(n, "nearest_mode", old ? "floor" : "round_prefer_floor");
+    bool found_c = false, found_r = false;
+    if (!strcmp(mode, "nearest"))
+        a->mode = RESIZE_NEAREST;
+    else if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear"))
+        a->mode = RESIZE_LINEAR;
+    else if (!strcmp(mode, "cubic"))
+        a->mode = RESIZE_CUBIC;
+    else
+        return node_error(n, -1, "mode '%s' is not supported", mode);
+    for (size_t i = 0; i < sizeof coordinates / sizeof *coordinates; i++)
+        if (!strcmp(c, coordinates[i].name)) {
+            a->coordinates = coordinates[i].v;
+            found_c = true;
+        }
+    for (size_t i = 0; i < sizeof rounding / sizeof *rounding; i++)
+        if (!strcmp(r, rounding[i].name)) {
+            a->rounding = rounding[i].v;
+            found_r = true;
+        }
+    if (!found_c || !found_r)
+        return node_error(n, -1, "%s '%s' is not supported", found_c ? "nearest_mode" : "coordinate_transformation_mode", found_c ? r : c);
+    a->cubic_a = node_float(n, "cubic_coeff_a", -0.75);
+    a->exclude_outside = node_int(n, "exclude_outside", 0) != 0;
+    a->antialias = node_int(n, "antialias", 0) != 0;
+    a->extrapolation = node_float(n, "extrapolation_value", 0);
+    return true;
+}
+
+/* axes: the ones that sizes, scales and roi speak of; all by default. */
+static bool resize_axes(const struct node *n, int rank, int *axis, int *naxis)
+{
+    const int64_t *list;
+    *naxis = node_ints(n, "axes", &list);
+    if (*naxis < 0) {
+        *naxis = rank;
+        for (int a = 0; a < rank; a++)
+            axis[a] = a;
+        return true;
+    }
+    if (*naxis > rank)
+        return node_error(n, -1, "%d axes for an input of rank %d", *naxis, rank);
+    for (int i = 0; i < *naxis; i++)
+        if (!node_axis(n, list[i], rank, &axis[i]))
+            return false;
+    return true;
+}
+
+static bool resize_by_scales(const struct node *n, struct resize_attr *a, const int *axis, int naxis, const double *scale, int count)
+{
+    if (count != naxis)
+        return node_error(n, -1, "%d scales are expected, found %d", naxis, count);
+    for (int i = 0; i < naxis; i++) {
+        if (!(scale[i] > 0))
+            return node_error(n, -1, "scale %d is %g; it must be positive", i, scale[i]);
+        a->scale[axis[i]] = scale[i];
+        struct uop *in = n->in[0]->dim[axis[i]];
+        if (a->coordinates == RESIZE_TF_CROP) {
+            int64_t size;
+            if (!uop_const_int(in, &size))
+                return node_error(n, 0, "tf_crop_and_resize needs fixed dimensions; fix them with --dim");
+            in = uop_int(n->t, (int64_t)((double)size * (a->roi_hi[axis[i]] - a->roi_lo[axis[i]]) * scale[i]));
+        } else if (!(in = lib_scaled_dim(&n->lib, in, scale[i]))) {
+            return false;
+        }
+        a->size[axis[i]] = in;
+    }
+    return true;
+}
+
+/* keep_aspect_ratio_policy: one scale for all, the smaller or the larger one. */
+static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const int *axis, int naxis, struct uop *const *size, int count)
+{
+    const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
+    bool stretch = !strcmp(policy, "stretch"), larger = !strcmp(policy, "not_smaller");
+    double scale = 0;
+    if (count != naxis)
+        return node_error(n, -1, "%d sizes are expected, found %d", naxis, count);
+    if (!stretch && !larger && strcmp(policy, "not_larger"))
+        return node_error(n, -1, "keep_aspect_ratio_policy '%s' is not supported", policy);
+    for (int i = 0; i < naxis; i++) {
+        int64_t in, out;
+        a->size[axis[i]] = size[i];
+        if (stretch)
+            continue;
+        if (!uop_const_int(n->in[0]->dim[axis[i]], &in) || !uop_const_int(size[i], &out) || in < 1)
+            return node_error(n, 0, "keep_aspect_ratio_policy '%s' needs fixed dimensions; fix them with --dim", policy);
+        double s = (double)out / (double)in;
+        scale = i == 0 || (larger ? s > scale : s < scale) ? s : scale;
+    }
+    for (int i = 0; i < naxis && !stretch; i++) {
+        int64_t in = 0;
+        uop_const_int(n->in[0]->dim[axis[i]], &in);
+        a->scale[axis[i]] = scale;
+        a->size[axis[i]] = uop_int(n->t, (int64_t)(scale * (double)in + 0.5));
+    }
+    return true;
+}
+
+static bool is_given(const struct node *n, int k)
+{
+    return k < n->nin && n->in[k] && !(n->in[k]->ndim == 1 && uop_is_int(n->in[k]->dim[0], 0));
+}
+
+bool lower_resize(struct node *n)
+{
+    struct resize_attr a = {0};
+    struct uop *x = n->in[0], **size;
+    int axis[MAX_RANK], naxis, count;
+    int roi_input = n->opset < 11 ? -1 : 1, scales_input = n->opset < 11 ? 1 : 2;
+    double *v;
+    if (!resize_modes(n, &a) || !resize_axes(n, x->ndim, axis, &naxis))
+        return false;
+    for (int k = 0; k < x->ndim; k++) {
+        a.size[k] = x->dim[k];
+        a.roi_hi[k] = 1;
+    }
+    if (roi_input > 0 && is_given(n, roi_input) && a.coordinates == RESIZE_TF_CROP) {
+        if (!node_known_floats(n, roi_input, &v, &count))
+            return false;
+        if (count != 2 * naxis)
+            return node_error(n, roi_input, "%d values are expected, found %d", 2 * naxis, count);
+        for (int i = 0; i < naxis; i++) {
+            a.roi_lo[axis[i]] = v[i];
+            a.roi_hi[axis[i]] = v[naxis + i];
+        }
+    }
+    if (is_given(n, 3)) {
+        if (!node_known(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
+            return false;
+    } else if (n->opset < 9 && node_has(n, "scales")) {          /* Upsample 7: an attribute */
+        const float *f;
+        count = node_floats(n, "scales", &f);
+        v = mem_array(n->t, (size_t)count + 1, sizeof *v);
+        for (int i = 0; i < count; i++)
+            v[i] = (double)f[i];
+        if (!resize_by_scales(n, &a, axis, naxis, v, count))
+            return false;
+    } else if (!is_given(n, scales_input)) {
+        return node_error(n, -1, "needs scales or sizes");
+    } else if (!node_known_floats(n, scales_input, &v, &count) || !resize_by_scales(n, &a, axis, naxis, v, count)) {
+        return false;
+    }
+    return node_set(n, 0, lib_resize(&n->lib, x, &a));
+}

@@ -1,0 +1,91 @@
+"""The demo's program against the package it stands in for.
+
+magika's own Python, run from its unpacked archive with ONNX Runtime, and our C program look
+at the same files: kinds of every sort, sizes around every limit of the pre-processing.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE.parent / "lib"), str(ROOT / "models" / "demo")]
+
+import numpy as np
+
+import packages
+import prepare
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("demo")
+OPTIONS = suite.parse()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "demo"
+
+
+def samples(folder):
+    """Files of this repository and made ones; names sort as they are compared."""
+    random = np.random.default_rng(11)
+    made = {
+        "empty": b"", "seven": b"1234567", "eight": b"12345678", "few spaces": b"   \n\t  abc \n",
+        "blank": b" \n" * 3000, "bad utf-8": b"\xff\xfe\x80", "cut utf-8": "ü".encode()[:1],
+        "overlong": b"\xc0\x80", "surrogate": b"\xed\xa0\x80", "noise": random.bytes(9000),
+        "png": prepare.png(), "json": b'{"name": "x", "values": [1, 2, 3, 4.5], "ok": true}\n' * 30,
+        "html": b"<!doctype html><html><head><title>t</title></head><body><p>a</p></body></html>",
+        "4095": b"int main(void) { return 0; }\n" * 141 + b"/*   */", "4096": b"a = 1\n" * 682 + b"b = 2",
+        "spaces round 4096": b" " * 4096 + b"#!/bin/sh\necho hello\n" + b"\n" * 4096,
+        "csv": b"a,b,c\n" + b"1,2,3\n" * 200, "sql": b"SELECT a, b FROM t WHERE c = 1;\n" * 9,
+        "pdf": b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n" * 20,
+        "xml": b'<?xml version="1.0"?>\n<a><b c="d">e</b></a>\n' * 9,
+        "vertical tab": b"\x0b\x0c\x1c\x1d hello world, this is text\x85\n" * 5,
+    }
+    paths = []
+    for name, content in made.items():
+        paths.append(folder / name)
+        paths[-1].write_bytes(content)
+    kinds = ("*.md", "*.py", "*.c", "*.h", "*.sh", "meson.build", "Makefile", "LICENSE", "*.def")
+    skipped = {".cache", ".venv", ".git", "build"}
+    for kind in kinds:
+        found = [p for p in sorted(ROOT.rglob(kind)) if not skipped & set(p.relative_to(ROOT).parts)]
+        paths += found[:4]
+    return paths + [Path(sys.executable).resolve()]
+
+
+@suite.case("magika in C says what magika in Python says")
+def same_answers():
+    try:
+        package = packages.fetch("magika")
+    except packages.Unreachable as reason:
+        raise Skip(str(reason)) from None
+    folder = T.scratch(SCRATCH)
+    tgc = T.find_tgc(OPTIONS.build)
+    T.emit(tgc, package / "magika/models/standard_v3_3/model.onnx", folder / "magika.c",
+           "--dim", "unk__214=1")
+    (folder / "types.h").write_text(prepare.types_header(package))
+    T.must(T.run(["gcc", *T.WARNINGS, "-O2", f"-I{folder}", ROOT / "models/demo/filetype.c",
+                  folder / "magika.c", "-o", folder / "filetype", "-lm"]))
+    paths = samples(T.scratch(folder / "samples"))
+    lines = T.must(T.run([folder / "filetype", *paths])).out.decode().splitlines()[1:]
+    sys.path.insert(0, str(package))
+    import magika
+    judge = magika.Magika()
+    expect(len(lines) == len(paths), f"{len(lines)} lines for {len(paths)} files")
+    wrong = []
+    for path, line in zip(paths, lines):
+        answer = judge.identify_path(path)
+        label, score = line[len(str(path)):].split()[:2]
+        if label != answer.output.label or abs(float(score[:-1]) / 100 - answer.score) > 1.5e-3:
+            wrong.append(f"{path}: {label} {score}, expected {answer.output.label} {answer.score:.4f}")
+    expect(not wrong, "\n".join(wrong))
+
+
+@suite.case("the demo falls back to a model of its own")
+def without_pypi():
+    done = T.must(T.run(["sh", "models/demo/demo.sh", OPTIONS.build], cwd=ROOT, timeout=300,
+                        env={"TGC_DEMO_OFFLINE": "1"}))
+    text = done.out.decode()
+    expect("cannot be reached" in text, "it does not say that PyPI cannot be reached")
+    expect("%" in text, f"no answer that a person can read:\n{text}")
+
+
+suite.main()

@@ -1,0 +1,215 @@
+"""The emitted file as a C programmer meets it: its interface, its linkage, its discipline.
+
+What a kernel computes is tested elsewhere; here one small model, with a run-time batch, is
+compiled once and its C is held to what the project promises of every emitted file.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import tgc as T
+from suite import Failure, Suite, expect
+
+suite = Suite("emitted")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "exec")
+WARNINGS = T.WARNINGS
+
+
+def batched():
+    model = G.perceptron()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    return model
+
+
+def varied():
+    """Most of what a file can carry: convolution, pooling, softmax, integers, two outputs."""
+    random = np.random.default_rng(8)
+    w = random.standard_normal((6, 3, 3, 3)).astype(np.float32) * 0.3
+    return G.model(
+        [G.node("Conv", ["image", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+         G.node("Relu", ["c"], ["r"], name="relu"),
+         G.node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+         G.node("GlobalAveragePool", ["p"], ["g"], name="average"),
+         G.node("Flatten", ["g"], ["f"], name="flat"),
+         G.node("Softmax", ["f"], ["probabilities"], name="softmax", axis=1),
+         G.node("ArgMax", ["f"], ["class"], name="best", axis=1, keepdims=0)],
+        [G.value("image", [1, 3, 12, 12])],
+        [G.value("probabilities", [1, 6]), G.value("class", [1], onnx.TensorProto.INT64)],
+        [G.weight("w", w)])
+
+
+def emit(name, model, *options):
+    folder = SCRATCH / name
+    if not (folder / "net.c").exists():
+        T.scratch(folder)
+        onnx.save(model, folder / "model.onnx")
+        T.emit(TGC, folder / "model.onnx", folder / "net.c", *options)
+    return folder
+
+
+def net():
+    return emit("net", batched(), "--dim", "batch<=4")
+
+
+def compile_with(folder, compiler, *flags):
+    return T.must(T.run([compiler, *flags], cwd=folder, timeout=300))
+
+
+def program(folder, source, compiler, *flags):
+    exe = f"{Path(source).stem}-{compiler}{''.join(flags).replace('=', '').replace(',', '')}"
+    compile_with(folder, compiler, *WARNINGS, *flags, f"-I{folder}", source, "net.c", "-o", exe,
+                 "-lm", "-lpthread")
+    return folder / exe
+
+
+for compiler in ("gcc", "clang"):
+    for flags in (("-O2",), T.SANITIZE):
+        suite.add(f"misuse is a status ({compiler} {flags[-1]})",
+                  lambda c=compiler, f=flags: T.must(T.run([program(NET, HERE / "driver.c",
+                                                                    c, *f)])))
+
+
+@suite.case("two contexts in two threads do not race")
+def threads():
+    T.must(T.run([program(NET, HERE / "race.c", "clang", "-g", "-O1", "-fsanitize=thread")]))
+
+
+@suite.case("the header is C99 and C++17")
+def header():
+    (NET / "only.c").write_text('#include "net.h"\nint used;\n')
+    for standard, compiler in (("c99", "gcc"), ("c99", "clang"), ("c11", "gcc"),
+                               ("c++17", "g++"), ("c++17", "clang++")):
+        language = "c++" if "++" in standard else "c"
+        compile_with(NET, compiler, f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror",
+                     "-fsyntax-only", "-x", language, "only.c")
+
+
+@suite.case("the C file is C++17 too")
+def as_cpp():
+    for model in MODELS:
+        for compiler in ("g++", "clang++"):
+            compile_with(model, compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror",
+                         "-Wno-deprecated", "-fsyntax-only", "-x", "c++", "net.c")
+
+
+@suite.case("the file compiles without a warning, alone and at every level")
+def warnings():
+    for model in MODELS:
+        for compiler in ("gcc", "clang"):
+            for level in ("-O0", "-O2", "-O3", "-Os"):
+                compile_with(model, compiler, *WARNINGS, level, "-c", "net.c", "-o", "net.o")
+
+
+def symbols(folder):
+    compile_with(folder, "gcc", "-std=c11", "-O2", "-c", "net.c", "-o", "plain.o")
+    lines = T.must(T.run(["nm", folder / "plain.o"])).out.decode().splitlines()
+    return [line.split()[-2:] for line in lines]
+
+
+@suite.case("no heap, no input or output, no mutable data")
+def discipline():
+    allowed = re.compile(r"(__stack_chk_fail|_GLOBAL_OFFSET_TABLE_|mem(cpy|set|move|cmp)|"
+                         r"__cpu_(model|indicator_init)|(exp|log|sin|cos|tan|tanh|erf|pow|sqrt|"
+                         r"floor|ceil|rint|nearbyint|round|trunc|fmod|fma|fmax|fmin|expm1|log1p|"
+                         r"atan|asin|acos|sinh|cosh|asinh|acosh|atanh|exp2|log2|ldexp|lrint)f?)$")
+    for model in MODELS:
+        for kind, name in symbols(model):
+            if kind == "U":
+                expect(allowed.match(name), f"it refers to {name}")
+            expect(kind not in "dDbBC", f"{name} is mutable data ({kind})")
+            if kind in "TRV":
+                expect(name.startswith("net_"), f"it exports {name}")
+
+
+@suite.case("two models link into one program")
+def link():
+    folder = T.scratch(SCRATCH / "link")
+    onnx.save(G.perceptron(seed=1), folder / "one.onnx")
+    onnx.save(varied(), folder / "two.onnx")
+    for name in ("one", "two"):
+        T.emit(TGC, folder / f"{name}.onnx", folder / f"{name}.c")
+    (folder / "main.c").write_text("""
+#include "one.h"
+#include "two.h"
+int main(void) { return one_describe()->input_count + two_describe()->output_count == 3 ? 0 : 1; }
+""")
+    compile_with(folder, "gcc", *WARNINGS, "one.c", "two.c", "main.c", "-o", "both", "-lm", "-lpthread")
+    T.must(T.run([folder / "both"]))
+
+
+@suite.case("the program tests itself and measures itself")
+def selftest():
+    for model in MODELS:
+        for option in ("--selftest", "--bench"):
+            compile_with(model, "gcc", *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o", "program",
+                         "-lm", "-lpthread")
+            done = T.must(T.run([model / "program", option], timeout=60))
+            expect(done.out.strip(), f"{option} says nothing")
+
+
+@suite.case("the self-test finds a changed weight")
+def selftest_fails():
+    folder = emit("changed", varied(), "--weights=array")
+    source = (folder / "net.c").read_text()
+    numbers = [m for m in re.finditer(r"-?\d\.\d+(e-?\d+)?f?(?=,)", source) if float(
+        m.group().rstrip("f")) != 0]
+    expect(len(numbers) > 20, "no weights as numbers in the file")
+    middle = numbers[len(numbers) // 2]
+    changed = source[:middle.start()] + "9.75f" + source[middle.end():]
+    (folder / "bad.c").write_text(changed)
+    compile_with(folder, "gcc", "-O2", "-DNET_MAIN", "bad.c", "-o", "bad", "-lm", "-lpthread")
+    done = T.run([folder / "bad", "--selftest"])
+    expect(done.status not in (0, -11, -6), f"it passed: {done.describe()}")
+
+
+@suite.case("weights in every form give the same answer")
+def weights():
+    x = np.random.default_rng(9).standard_normal((1, 3, 12, 12)).astype(np.float32)
+    answers = {}
+    for form in ("string", "array", "incbin"):
+        folder = emit(f"weights-{form}", varied(), f"--weights={form}")
+        T.build(folder / "net.c", folder / "program", "gcc", ("-O2",))
+        answers[form] = T.Program(folder / "program", ["probabilities", "class"]).run([x])
+    for form, answer in answers.items():
+        for name, value in answer.items():
+            expect(np.array_equal(value, answers["string"][name]), f"{form}: {name} differs")
+
+
+@suite.case("the comments name the model's nodes and shapes")
+def readable():
+    for folder in MODELS:
+        text = (folder / "net.c").read_text()
+        comments = " ".join(re.findall(r"/\*.*?\*/|//[^\n]*", text, re.S))
+        model = onnx.load(folder / "model.onnx")
+        for node in model.graph.node:
+            if node.op_type not in ("Flatten", "Reshape"):
+                expect(node.name in comments, f"no comment names {node.name}")
+        for word in ("f32[",):
+            expect(word in comments or word in (folder / "net.h").read_text(), f"no {word}")
+        long = [line for line in text.splitlines() if len(line) > 200 and '"' not in line]
+        expect(not long, f"a line of {len(long[0]) if long else 0} characters")
+
+
+def prepare():
+    try:
+        return [net(), emit("varied", varied()), emit("varied-O0", varied(), "-O0")]
+    except Failure as failure:
+        suite.add("the models of this suite compile", lambda: (_ for _ in ()).throw(failure))
+        suite.cases[:] = suite.cases[-1:]
+        return [None]
+
+
+MODELS = prepare()
+NET = MODELS[0]
+suite.main()

@@ -1,0 +1,485 @@
+/* test_schedule.c - fusion, lowering, control flow and linearization against the graph interpreter.
+ *
+ * Each graph is evaluated twice: as a graph by ir/eval.c, and as the schedule's linear kernels, run step by step. Named cases also pin
+ * the number of kernels, which is what fusion is for; random graphs look for what nobody thought of, with optimization and without.
+ */
+#include "passes/passes.h"
+#include "frontend/library.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { MAX_LEAF = 512 };
+
+struct fixture {
+    struct tgc *t;
+    struct lib l;
+    struct graph g;
+    struct uop *input[16];
+    struct graph_output output[16];
+    const struct uop *leaf[MAX_LEAF]; struct tensor *value[MAX_LEAF]; int nleaf;
+    int64_t var[64];
+    uint64_t seed;
+};
+
+static uint64_t next_random(struct fixture *f)
+{
+    f->seed ^= f->seed << 13;
+    f->seed ^= f->seed >> 7;
+    f->seed ^= f->seed << 17;
+    return f->seed;
+}
+
+static int pick(struct fixture *f, int n) { return (int)(next_random(f) % (uint64_t)n); }
+
+static struct fixture *fixture_new(uint64_t seed)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    f->t = tgc_new(0);
+    f->seed = seed * 0x9E3779B97F4A7C15u + 1;
+    f->l = (struct lib){f->t, NULL};
+    f->g = (struct graph){.name = "test", .input = f->input, .output = f->output};
+    if (setjmp(f->t->stop))
+        return f;
+    passes_init(f->t);
+    return f;
+}
+
+static void fixture_free(struct fixture *f)
+{
+    tgc_free(f->t);
+    free(f);
+}
+
+static int64_t extent(const struct fixture *f, const struct uop *d)
+{
+    int64_t v = 0;
+    assert_true(sym_eval(d, f->var, 64, &v));
+    return v;
+}
+
+static struct tensor *tensor_for(struct fixture *f, const struct buffer *b)
+{
+    struct tensor *x = MEM_NEW(f->t, struct tensor);
+    x->dtype = b->dtype;
+    x->ndim = b->ndim;
+    x->nelem = 1;
+    for (int a = 0; a < b->ndim; a++)
+        x->nelem *= x->dim[a] = extent(f, b->dim[a]);
+    x->data = mem_array(f->t, (size_t)x->nelem + 1, 8);
+    return x;
+}
+
+static struct tensor *value_of(struct fixture *f, struct buffer *b)
+{
+    const struct uop *u = uop_buffer(f->t, b);
+    for (int i = 0; i < f->nleaf; i++)
+        if (f->leaf[i] == u)
+            return f->value[i];
+    assert_true(f->nleaf < MAX_LEAF);
+    f->leaf[f->nleaf] = u;
+    return f->value[f->nleaf++] = tensor_for(f, b);
+}
+
+static struct uop *make_input(struct fixture *f, enum dtype d, struct uop *const *dim, int ndim)
+{
+    struct buffer *b = buffer_new(f->t, BUFFER_INPUT, d, dim, ndim, "x");
+    struct tensor *x = value_of(f, b);
+    for (int64_t i = 0; i < x->nelem; i++)
+        if (dtype_is_float(d))
+            ((double *)x->data)[i] = (double)(pick(f, 401) - 200) / 64.0;
+        else
+            ((int64_t *)x->data)[i] = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4;
+    return f->input[f->g.ninput++] = uop_buffer(f->t, b);
+}
+
+static struct uop *make_inputi(struct fixture *f, enum dtype d, int n, const int *size)
+{
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < n; a++)
+        dim[a] = uop_int(f->t, size[a]);
+    return make_input(f, d, dim, n);
+}
+#define INPUT(f, ...) make_inputi((f), DTYPE_F32, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+
+static void add_output(struct fixture *f, struct uop *u)
+{
+    for (int i = 0; i < f->t->ndiag; i++)
+        print_message("%s\n", f->t->diag[i].message);
+    assert_non_null(u);
+    f->output[f->g.noutput++] = (struct graph_output){"y", u};
+}
+
+/* ---- running a schedule on the interpreter */
+
+static int64_t scalar_of(struct fixture *f, struct uop *u)
+{
+    if (u->op == OP_LOAD)
+        return ((int64_t *)value_of(f, (struct buffer *)(uintptr_t)u->src[0]->arg.p)->data)[0];
+    return extent(f, u);
+}
+
+static int skip_region(const struct schedule *s, int i)
+{
+    int depth = 0;
+    for (;; i++) {
+        enum step_kind k = s->step[i].kind;
+        if (depth == 0 && (k == STEP_ELSE || k == STEP_ENDIF || k == STEP_ENDLOOP))
+            return i;
+        depth += (k == STEP_IF || k == STEP_LOOP) - (k == STEP_ENDIF || k == STEP_ENDLOOP);
+    }
+}
+
+static void run_kernel(struct fixture *f, const struct kernel *k)
+{
+    for (int i = 0; i < k->nbuffer; i++)
+        value_of(f, k->buffer[i]);
+    for (int i = 0; i < k->nscratch; i++)
+        value_of(f, k->scratch[i]);
+    assert_true(linear_verify(f->t, k->linear, k->nlinear, "test"));
+    struct eval_env env = {.leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    assert_true(eval_linear(f->t, k->linear, k->nlinear, &env));
+}
+
+static void run_schedule(struct fixture *f, const struct schedule *s)
+{
+    int loop_at[8], nloop = 0;
+    int64_t trip[8];
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        switch (st->kind) {
+        case STEP_KERNEL: run_kernel(f, st->kernel); break;
+        case STEP_HOST: fail(); break;
+        case STEP_IF:
+            if (!scalar_of(f, st->cond))
+                i = skip_region(s, i + 1);
+            break;
+        case STEP_ELSE: i = skip_region(s, i + 1); break;
+        case STEP_ENDIF: break;
+        case STEP_LOOP:
+            f->var[st->counter->id] = 0;
+            trip[nloop] = scalar_of(f, st->trip);
+            loop_at[nloop++] = i;
+            if (trip[nloop - 1] <= 0) {
+                i = skip_region(s, i + 1);
+                nloop--;
+            }
+            break;
+        case STEP_BREAK_UNLESS:
+            if (!scalar_of(f, st->cond)) {
+                i = skip_region(s, i + 1);
+                nloop--;
+            }
+            break;
+        case STEP_ENDLOOP:
+            if (++f->var[st->counter->id] < trip[nloop - 1])
+                i = loop_at[nloop - 1];
+            else
+                nloop--;
+        }
+    }
+}
+
+static void compare(const struct tensor *want, const struct tensor *got, const char *what)
+{
+    assert_int_equal(want->nelem, got->nelem);
+    for (int64_t i = 0; i < want->nelem; i++) {
+        if (!dtype_is_float(want->dtype)) {
+            if (((int64_t *)want->data)[i] != ((int64_t *)got->data)[i])
+                fail_msg("%s: element %lld is %lld, expected %lld", what, (long long)i, (long long)((int64_t *)got->data)[i],
+                         (long long)((int64_t *)want->data)[i]);
+            continue;
+        }
+        double a = ((double *)want->data)[i], b = ((double *)got->data)[i];
+        if (!(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-9 * (1 + fabs(a))))
+            fail_msg("%s: element %lld is %.17g, expected %.17g", what, (long long)i, b, a);
+    }
+}
+
+/* Runs the graph both ways; returns the number of kernels. */
+static int check(struct fixture *f, bool noopt)
+{
+    struct uop *root[16];
+    struct tensor *want[16];
+    for (int i = 0; i < f->g.noutput; i++)
+        root[i] = f->output[i].value;
+    struct eval_env env = {.leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    if (setjmp(f->t->stop)) {
+        for (int i = 0; i < f->t->ndiag; i++)
+            print_message("%s\n", f->t->diag[i].message);
+        fail();
+    }
+    assert_true(graph_verify(f->t, &f->g, "test"));
+    assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
+    struct schedule *s = schedule_graph(f->t, &f->g, noopt);
+    assert_non_null(s);
+    if (!noopt)
+        assert_true(pass_optimize(f->t, s));
+    assert_true(pass_linearize(f->t, s));
+    run_schedule(f, s);
+    for (int i = 0; i < f->g.noutput; i++)
+        compare(want[i], value_of(f, s->output[i]), noopt ? "without optimization" : "optimized");
+    return s->nkernel;
+}
+
+/* ---- named cases: the graph, and how many kernels it may take */
+
+static struct uop *case_matmul_bias_gelu(struct fixture *f)
+{
+    struct uop *y = lib_add(&f->l, lib_matmul(&f->l, INPUT(f, 4, 8), INPUT(f, 8, 6)), INPUT(f, 6));
+    return lib_mul(&f->l, y, lib_binaryf(&f->l, OP_ADD, lib_unary(&f->l, OP_ERF, lib_binaryf(&f->l, OP_MUL, y, 0.70710678)), 1.0));
+}
+
+static struct uop *case_softmax(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 5, 9), 2); }
+static struct uop *case_softmax_rows(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2); }
+
+static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
+{
+    uint32_t last = 1u << (x->ndim - 1);
+    struct uop *xc = lib_sub(&f->l, x, lib_binaryf(&f->l, OP_MUL, tensor_sum(f->t, x, last, true), 1.0 / n));
+    struct uop *var = lib_binaryf(&f->l, OP_MUL, tensor_sum(f->t, lib_mul(&f->l, xc, xc), last, true), 1.0 / n);
+    return lib_div(&f->l, xc, lib_unary(&f->l, OP_SQRT, lib_binaryf(&f->l, OP_ADD, var, 1e-5)));
+}
+
+static struct uop *case_layernorm(struct fixture *f) { return layernorm(f, INPUT(f, 2, 3, 7), 7); }
+
+static struct uop *case_attention(struct fixture *f)
+{
+    struct uop *q = INPUT(f, 1, 3, 5, 4), *k = INPUT(f, 1, 3, 5, 4), *v = INPUT(f, 1, 3, 5, 4);
+    struct uop *s = lib_binaryf(&f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)), 0.5);
+    return lib_matmul(&f->l, lib_softmax(&f->l, lib_add(&f->l, s, INPUT(f, 5, 5)), 8), v);
+}
+
+static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr a = {.lo = {one, one}, .hi = {one, one}};
+    return lib_binaryf(&f->l, OP_MAX, lib_conv(&f->l, x, INPUT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
+}
+
+static struct uop *case_conv_relu_pool(struct fixture *f)
+{
+    struct window_attr pool = {.kernel = {2, 2}, .stride = {2, 2}};
+    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 6, 6), 4, 3), &pool);
+}
+
+static struct uop *case_two_convs(struct fixture *f) { return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4); }
+
+static struct uop *case_concat(struct fixture *f)
+{
+    struct uop *x[2] = {INPUT(f, 2, 3, 4), lib_unary(&f->l, OP_EXP, INPUT(f, 2, 5, 4))};
+    return lib_concat(&f->l, x, 2, 1);
+}
+
+static struct uop *case_argmax(struct fixture *f)
+{
+    struct uop *x = INPUT(f, 4, 9);
+    struct uop *hit = lib_binary(&f->l, OP_EQ, x, tensor_max(f->t, x, 2, true));
+    struct uop *i = tensor_iota(f->t, x->dim, 2, 1);
+    return lib_sub(&f->l, uop_int(f->t, 9), tensor_max(f->t, lib_where(&f->l, hit, lib_sub(&f->l, uop_int(f->t, 9), i), uop_int(f->t, 0)), 2, false));
+}
+
+static struct uop *case_if(struct fixture *f)
+{
+    struct uop *x = INPUT(f, 3, 4), *c = make_inputi(f, DTYPE_BOOL, 0, NULL);
+    struct uop *shared = lib_unary(&f->l, OP_EXP, x);
+    struct uop *then[2] = {lib_softmax(&f->l, shared, 2), x}, *other[2] = {lib_binaryf(&f->l, OP_MUL, shared, 3), lib_add(&f->l, shared, x)};
+    struct uop *node = uop_if(f->t, c, then, other, 2);
+    return lib_add(&f->l, uop_get(f->t, node, 0), uop_get(f->t, node, 1));
+}
+
+/* h' = tanh(x[t] @ w + h @ r), the states stacked: a recurrent network by LOOP. */
+static struct uop *case_loop(struct fixture *f)
+{
+    struct tgc *t = f->t;
+    struct uop *x = INPUT(f, 6, 3), *w = INPUT(f, 3, 4), *r = INPUT(f, 4, 4), *h0 = INPUT(f, 1, 4);
+    struct loop *l = MEM_NEW(t, struct loop);
+    *l = (struct loop){.id = t->next_loop++, .ncarried = 1, .nscan = 1, .counter = var_new(t, "step", 0, 5), .scan_length = uop_int(t, 6)};
+    l->counter->is_counter = true;
+    l->param = MEM_NEW(t, struct loop_param);
+    *l->param = (struct loop_param){.loop = l, .dtype = DTYPE_F32, .ndim = 2, .dim = {h0->dim[0], h0->dim[1]}};
+    struct uop *h = uop_param(t, l->param), *xw = lib_matmul(&f->l, x, w);
+    struct uop *row = lib_narrow(&f->l, xw, 0, uop_var(t, l->counter), uop_int(t, 1));
+    struct uop *next = lib_unary(&f->l, OP_TANH, lib_add(&f->l, row, lib_matmul(&f->l, h, r)));
+    struct uop *loop = uop_loop(t, l, uop_int(t, 6), uop_bool(t, true), &h0, uop_bool(t, true), &next, &next);
+    return lib_add(&f->l, uop_get(t, loop, 1), uop_reshape(t, uop_get(t, loop, 0), (struct uop *[]){uop_int(t, 1), uop_int(t, 1), uop_int(t, 4)}, 3)
+                   ? uop_expand(t, uop_reshape(t, uop_get(t, loop, 0), (struct uop *[]){uop_int(t, 1), uop_int(t, 1), uop_int(t, 4)}, 3), uop_get(t, loop, 1)->dim)
+                   : NULL);
+}
+
+static struct uop *case_scatter(struct fixture *f)
+{
+    struct uop *x = INPUT(f, 5), *v = INPUT(f, 7), *i = make_inputi(f, DTYPE_I64, 1, (int[]){7});
+    return uop_scatter(f->t, OP_ADD, x, v, &i);
+}
+
+static struct uop *case_gather(struct fixture *f)
+{
+    struct uop *x = lib_unary(&f->l, OP_EXP, INPUT(f, 6)), *i = make_inputi(f, DTYPE_I64, 1, (int[]){7});
+    return uop_index(f->t, x, &i);
+}
+
+static struct uop *case_dynamic(struct fixture *f)
+{
+    struct var *n = var_new(f->t, "n", 1, 8);
+    f->var[n->id] = 5;
+    struct uop *x = make_input(f, DTYPE_F32, (struct uop *[]){uop_var(f->t, n), uop_int(f->t, 6)}, 2);
+    struct uop *y = uop_reshape(f->t, x, (struct uop *[]){sym_mul(f->t, uop_var(f->t, n), uop_int(f->t, 3)), uop_int(f->t, 2)}, 2);
+    return lib_softmax(&f->l, lib_permute(&f->l, y, NULL, 0), 2);
+}
+
+static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
+    {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
+    {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
+    {"two convolutions", case_two_convs, 3}, {"concat", case_concat, 1}, {"argmax", case_argmax, 1}, {"if", case_if, 6},
+    {"loop", case_loop, 5}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
+};
+
+static void test_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int noopt = 0; noopt < 2; noopt++) {
+            struct fixture *f = fixture_new(i + 1);
+            if (setjmp(f->t->stop)) {
+                print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
+                fail();
+            }
+            add_output(f, cases[i].build(f));
+            int n = check(f, noopt);
+            print_message("%-24s %s: %d kernels\n", cases[i].name, noopt ? "-O0" : "   ", n);
+            if (!noopt)
+                assert_int_equal(n, cases[i].kernels);
+            fixture_free(f);
+        }
+}
+
+/* ---- random graphs */
+
+enum { POOL = 48 };
+
+static struct uop *random_view(struct fixture *f, struct uop *x)
+{
+    struct tgc *t = f->t;
+    struct uop *a[MAX_RANK], *b[MAX_RANK];
+    int perm[MAX_RANK], axis = x->ndim ? pick(f, x->ndim) : 0;
+    if (x->ndim == 0)
+        return tensor_insert_axis(t, x, 0);
+    for (int i = 0; i < x->ndim; i++) {
+        a[i] = b[i] = uop_int(t, 0);
+        perm[i] = i;
+    }
+    int64_t n = extent(f, x->dim[axis]);
+    switch (pick(f, 8)) {
+    case 0:
+        for (int i = x->ndim - 1; i > 0; i--) {
+            int j = pick(f, i + 1), swap = perm[i];
+            perm[i] = perm[j];
+            perm[j] = swap;
+        }
+        return uop_permute(t, x, perm);
+    case 1:
+        a[axis] = uop_int(t, pick(f, 3));
+        b[axis] = uop_int(t, pick(f, 3));
+        return uop_pad(t, x, uop_consti(t, x->dtype, pick(f, 3)), a, b);
+    case 2:
+        for (int i = 0; i < x->ndim; i++)
+            b[i] = x->dim[i];
+        if (n > 1) {
+            a[axis] = uop_int(t, pick(f, (int)n));
+            b[axis] = uop_int(t, 1 + pick(f, (int)(n - a[axis]->arg.i)));
+        }
+        return uop_shrink(t, x, a, b);
+    case 3: return uop_flip(t, x, (uint32_t)pick(f, 1 << x->ndim));
+    case 4: {
+        struct uop *whole = sym_prod(t, x->dim, x->ndim);
+        return uop_reshape(t, x, &whole, 1);
+    }
+    case 5: return x->ndim < 4 ? tensor_insert_axis(t, x, pick(f, x->ndim + 1)) : x;
+    case 6:
+        if (x->ndim > 3 || n < 2)
+            return x;
+        return uop_window(t, x, axis, uop_int(t, n - 1), uop_int(t, 2), 1, 1);
+    default:
+        for (int i = 2; i < n; i++)
+            if (n % i == 0 && x->ndim < 4) {
+                int m = 0;
+                for (int k = 0; k < x->ndim; k++) {
+                    if (k == axis)
+                        a[m++] = uop_int(t, i);
+                    a[m++] = k == axis ? uop_int(t, n / i) : x->dim[k];
+                }
+                return uop_reshape(t, x, a, m);
+            }
+        return x;
+    }
+}
+
+static struct uop *random_op(struct fixture *f, struct uop **have, int n)
+{
+    static const enum op unary[] = {OP_EXP, OP_NEG, OP_ABS, OP_TANH, OP_FLOOR}, binary[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
+    static const enum op folds[] = {OP_ADD, OP_MAX, OP_MIN};
+    struct uop *x = have[pick(f, n)], *y = have[pick(f, n)];
+    int64_t size = 1;
+    for (int a = 0; a < x->ndim; a++)
+        size *= extent(f, x->dim[a]);
+    switch (size > 4000 ? 5 : pick(f, 9)) {
+    case 0: return uop_unary(f->t, unary[pick(f, 5)], x);
+    case 1: case 2: return tensor_binary(f->t, binary[pick(f, 5)], x, y);
+    case 3: case 4: return random_view(f, x);
+    case 5: return x->ndim ? uop_reduce(f->t, folds[pick(f, 3)], x, 1u + (uint32_t)pick(f, (1 << x->ndim) - 1)) : x;
+    case 6: return x->ndim ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim)) : x;
+    case 7: {
+        bool same = x->ndim == y->ndim && x->ndim > 0;
+        for (int a = 1; same && a < x->ndim; a++)
+            same = x->dim[a] == y->dim[a];
+        return same ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0) : x;
+    }
+    default:
+        return tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_constf(f->t, DTYPE_F32, 0.5)), y, x);
+    }
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    const char *count = getenv("TGC_RANDOM_GRAPHS");
+    int total = count ? atoi(count) : 400, kernels = 0;
+    for (int seed = 1; seed <= total; seed++) {
+        struct fixture *f = fixture_new((uint64_t)seed);
+        static const int sizes[] = {1, 2, 3, 4, 6};
+        struct uop *have[POOL];
+        int n = 0;
+        if (setjmp(f->t->stop)) {
+            print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
+            fail();
+        }
+        for (int i = 0; i < 3; i++) {
+            int size[4], rank = pick(f, 4);
+            for (int a = 0; a < rank; a++)
+                size[a] = sizes[pick(f, 5)];
+            have[n++] = make_inputi(f, DTYPE_F32, rank, size);
+        }
+        for (int i = 0; i < 14; i++) {
+            struct uop *u = random_op(f, have, n);
+            if (u)
+                have[n++] = u;
+        }
+        add_output(f, have[n - 1]);
+        add_output(f, have[n - 2]);
+        print_message("seed %d\r", seed);
+        kernels += check(f, seed % 4 == 0);
+        fixture_free(f);
+    }
+    print_message("schedule: %d random graphs, %d kernels\n", total, kernels);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_random)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
