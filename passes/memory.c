@@ -156,8 +156,8 @@ static void add_step(struct memory *m, const struct step *st, int step)
         add_reads(m, st->trip, step);
 }
 
-/* A loop's trip count may be looked at again before every iteration: it is read where the loop
- * ends, too. */
+/* The LOOP step belongs to its region, so a trip count lives through the loop: it may be looked at
+ * again before every iteration. */
 static void add_steps(struct memory *m)
 {
     struct region *open = NULL;
@@ -180,8 +180,6 @@ static void add_steps(struct memory *m)
             r.end = i;
             r.middle = r.middle < 0 ? i : r.middle;
             VEC_PUSH(m->t, m->region, m->nregion, m->cap_region, r);
-            if (r.loop && m->s->step[r.begin].trip)
-                add_reads(m, m->s->step[r.begin].trip, i);
             break;
         }
         default:

@@ -252,12 +252,19 @@ static struct buffer *push_scalar(struct program *p, enum dtype d)
 }
 
 static void push_block(struct program *p, int nstatement);
+static void push_loop(struct program *p, struct buffer *scan);
+
+static struct buffer *new_scan(struct program *p)
+{
+    return new_buffer(p, BUFFER_TEMP, DTYPE_F32, 1024 * NITERATION);
+}
 
 static void push_if(struct program *p)
 {
     struct buffer *cond = push_scalar(p, DTYPE_BOOL);
     struct buffer *result[2] = {new_buffer(p, BUFFER_TEMP, DTYPE_F32, random_size(p)),
-                                new_buffer(p, BUFFER_TEMP, DTYPE_F32, random_size(p))};
+                                new_scan(p)};
+    bool by_loop = p->depth < 3 && draw(p->g, 2);
     int outer = p->ndefined;
     push_step(p, (struct step){.kind = STEP_IF, .cond = load(p, cond, uop_int(p->t, 0))});
     for (int side = 0; side < 2; side++) {
@@ -265,7 +272,10 @@ static void push_if(struct program *p)
             push_step(p, (struct step){.kind = STEP_ELSE});
         push_block(p, 1 + draw(p->g, 3));
         write_buffer(p, result[0], false);
-        write_buffer(p, result[1], false);
+        if (side && by_loop)
+            push_loop(p, result[1]);
+        else
+            write_buffer(p, result[1], false);
         p->ndefined = outer;
     }
     push_step(p, (struct step){.kind = STEP_ENDIF});
@@ -273,12 +283,12 @@ static void push_if(struct program *p)
     define(p, result[1]);
 }
 
-static void push_loop(struct program *p)
+/* Stacks slices in `scan`. */
+static void push_loop(struct program *p, struct buffer *scan)
 {
     struct buffer *trip = push_scalar(p, DTYPE_I64);
     struct buffer *cond = new_buffer(p, BUFFER_STATE, DTYPE_BOOL, 1);
     struct buffer *carried = new_buffer(p, BUFFER_STATE, DTYPE_F32, random_size(p));
-    struct buffer *scan = new_buffer(p, BUFFER_TEMP, DTYPE_F32, 1024 * NITERATION);
     struct var *outer_counter = p->counter;
     write_buffer(p, carried, false);
     write_buffer(p, cond, false);
@@ -311,7 +321,7 @@ static void push_block(struct program *p, int nstatement)
         if (what == 0)
             push_if(p);
         else if (what == 1)
-            push_loop(p);
+            push_loop(p, new_scan(p));
         p->depth--;
         if (what > 1) {
             struct buffer *b = new_buffer(p, BUFFER_TEMP, DTYPE_F32, random_size(p));
