@@ -14,6 +14,9 @@ enum { LANES = 512 };            /* elements computed by one instruction */
 
 /* ------------------------------------------------------------------------------------------------ eval_alu.c */
 
+/* One elementwise op on scalars; d is the result's dtype, sd the last source's. f32 is not rounded. It says the same as scalar_apply(),
+ * which folding uses, and is written apart from it: a test compares them. */
+union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *v);
 /* An operand: n values, or one for all. */
 struct operand { const union scalar *v; bool uniform; };
 /* r[0..n) = op(x...); dtype is the result's, sdtype that of the last source. n <= LANES. */

@@ -8,11 +8,16 @@
 
 #include "ir/ir.h"
 
+/* How a kernel's loops were tiled; chosen and applied by optimize.c. */
+enum opt_op { OPT_UPCAST };      /* split store range `axis` (an index into STORE's sources) by `amount`, which becomes a lane */
+struct opt { enum opt_op op; int axis; int64_t amount; };
+
 /* A kernel: one loop nest (or several in sequence) with its buffers. */
 struct kernel {
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     const char *title;           /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
+    struct opt *opt; int nopt;
     struct uop **linear; int nlinear;
     struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
     int noutput;                 /* the first `noutput` of buffer[] are written */
@@ -62,6 +67,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 bool pass_fold_constants(struct tgc *t, struct graph *g);        /* fold.c: what depends on weights alone becomes a weight, capped */
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);   /* schedule.c: fusion, lowering, control */
+bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: tiles */
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
 bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */
 

@@ -27,6 +27,7 @@
 struct onnx_load_options {
     const char *external_data_dir;  /* NULL: the directory that the model is in (for stdin: none) */
     bool no_external_data;
+    size_t budget_per_external_byte;/* what each byte of a mapped file adds to the compile's memory limit: weights may be copied */
 };
 
 struct onnx_site;                   /* where a node stands, see site.c */
@@ -159,6 +160,8 @@ bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at, con
 
 /* The bytes that p's external_data names, mapped read-only. Confined to the external data directory: see external.c. */
 bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p, const void **data, size_t *nbytes);
+/* The paths of the files mapped so far, in order; for depfiles. */
+const char *const *onnx_external_files(const struct onnx_model *m, int *n);
 
 /* ----------------------------------------------------------------------------------------------------- graph.c */
 
