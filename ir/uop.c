@@ -529,6 +529,7 @@ struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, st
 
 struct uop *uop_buffer(struct tgc *t, struct buffer *b) { return uop_intern(t, OP_BUFFER, b->dtype, NULL, 0, (union arg){.p = b}); }
 struct uop *uop_range(struct tgc *t, struct uop *size, int id) { return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id}); }
+struct uop *uop_lane(struct tgc *t, struct uop *size, int id) { return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id | RANGE_LANE}); }
 const struct buffer *uop_buffer_of(const struct uop *u) { return u->op == OP_BUFFER || u->op == OP_STAGE ? u->arg.p : NULL; }
 
 /* ---- order and rewriting */
