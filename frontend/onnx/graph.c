@@ -34,6 +34,7 @@ struct lower {
     struct symbol *symbol; int nsymbol; size_t cap_symbol;
     struct var **var; int nvar; size_t cap_var;
     int depth, nnode;
+    bool hinted;
 };
 
 struct onnx_model *lower_model(const struct lower *l) { return l->model; }
@@ -466,6 +467,26 @@ static bool check_operands(const struct node *n)
     return true;
 }
 
+/* A node may have failed because a dimension is open that the model cannot leave open: says so, once. */
+static void hint_open_dimensions(const struct node *n)
+{
+    struct lower *l = n->lower;
+    struct text names = {.t = l->t};
+    bool open = false;
+    for (int k = 0; k < n->nin; k++)
+        for (int a = 0; n->in[k] && a < n->in[k]->ndim; a++)
+            open |= n->in[k]->dim[a]->op != OP_CONST;
+    if (!open || !l->nvar || l->hinted)
+        return;
+    for (int i = 0; i < l->nvar; i++) {
+        text_puts(&names, " --dim ");
+        put_quoted(&names, l->var[i]->name);
+        text_puts(&names, "=N'");
+    }
+    l->hinted = true;
+    diag_warn(l->t, &n->at, "its inputs have open dimensions; if the model only holds together for some sizes, fix them with%s", names.s);
+}
+
 static bool bind_outputs(struct lower *l, struct scope *s, struct node *n)
 {
     for (int k = 0; k < n->nout; k++) {
@@ -513,10 +534,10 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
         if (!n.operator)
             return node_error(&n, -1, "is not supported");
         origin_new(t, p->name, p->op_type, onnx_node_index(l->model, p));
-        if (!check_operands(&n) || !n.operator->lower(&n))
+        if (!check_operands(&n) || !n.operator->lower(&n) || t->nerror) {
+            hint_open_dimensions(&n);
             return false;
-        if (t->nerror)
-            return false;
+        }
     }
     t->current_origin = saved;
     return bind_outputs(l, s, &n);

@@ -1,7 +1,7 @@
 /* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and what it may call.
  *
  *      graph.c            walks nodes, subgraphs and functions; names -> values; symbols of dimensions; the options
- *      node.c             a node's inputs and attributes, read with checks; values known at compile time
+ *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile time
  *      operators.def      one row an operator and opset range, with its lowering function
  *      lower_FAMILY.c     the lowering functions
  *
@@ -103,6 +103,10 @@ bool node_rank(const struct node *n, int k, int min, int max);
 bool node_set(struct node *n, int k, struct uop *u);
 const char *shape_text(const struct node *n, const struct uop *x);                        /* "f32[1, n, 3]" */
 struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);                  /* i64[n] of INDEX scalars */
+
+/* ------------------------------------------------------------------------------------------------------ known.c */
+/* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32 and floats where bounds allow it. */
+struct uop *known_index(struct tgc *t, struct uop *e);
 
 /* ------------------------------------------------------------------------------------------------------ graph.c */
 struct onnx_model *lower_model(const struct lower *l);

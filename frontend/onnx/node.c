@@ -156,7 +156,7 @@ bool node_known(const struct node *n, int k, struct uop ***elem, int *count)
     if (!dtype_is_int(n->in[k]->dtype))
         return node_error(n, k, "integers are expected, found %s", shape_text(n, n->in[k]));
     for (int i = 0; i < *count; i++)
-        (*elem)[i] = uop_cast(n->t, DTYPE_INDEX, (*elem)[i]);
+        (*elem)[i] = known_index(n->t, (*elem)[i]);
     return true;
 }
 
