@@ -67,6 +67,7 @@ struct options {
     int debug;                      /* DEBUG=n */
     enum option_id print;           /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
     const char *shell;
+    const char *subject;            /* the file that diagnostics without a place are about; NULL: tgc itself */
 };
 
 /* Reads the command line, files of options (@FILE) and the environment (getenv_ is getenv but for tests). false: it is wrong usage;
