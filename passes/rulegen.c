@@ -424,7 +424,7 @@ static void infer_op(struct rule *r, struct node *n)
     case GEN_RESHAPE: case GEN_PERMUTE: case GEN_EXPAND: case GEN_SHRINK: case GEN_FLIP: case GEN_PAD: case GEN_WINDOW: case GEN_CONTIGUOUS:
         unify(r, n->child[0]->type, t, n->at);
         break;
-    case GEN_IOTA: case GEN_CONCAT: case GEN_RANGE: break;
+    case GEN_IOTA: case GEN_CONCAT: case GEN_RANGE: case GEN_IF: case GEN_GET: case GEN_LOOP: case GEN_HOST: break;
     default:
         for (int i = 0; i < n->nchild; i++)
             unify(r, n->child[i]->type, t, n->at);
