@@ -198,6 +198,7 @@ struct tgc {
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
     uint32_t mark;
+    struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     int fold_depth;              /* fold hook: folds under way, to catch rules that undo each other */
     bool noopt;                  /* -O0: only integer index rules fold */
