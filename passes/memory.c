@@ -290,7 +290,7 @@ static struct slot place_of(struct memory *m, const struct tenant *n)
 static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
 {
     struct uop *store = k->ast->src[0];
-    bool guarded = store->nsrc > 3 && store->src[3]->op != OP_RANGE;
+    bool guarded = store->nsrc > 3 && store->src[3]->dtype == DTYPE_BOOL;
     if (k->ast->nsrc != 1 || guarded)
         return false;
     int n;
