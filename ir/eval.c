@@ -1058,6 +1058,10 @@ static bool analyze(struct eval *e, struct uop *const *root, int nroot)
     for (int r = 0; r < nroot; r++)
         if (!add_reachable(e, root[r]))
             return false;
+    if (e->budget >= 0 && (e->budget -= e->nnode) < 0) {         /* looking at them is work, too */
+        e->budget = 0;
+        return false;
+    }
     if (!find_loops(e) || !find_scopes(e) || !find_vars(e))
         return false;
     count_readers(e);
@@ -1081,22 +1085,39 @@ static struct tensor *to_arena(struct tgc *t, const struct tensor *x)
     return r;
 }
 
+/* The value of one root, on the heap. */
+static struct tensor *evaluate_root(struct eval *e, struct uop *root)
+{
+    enum status s;
+    while ((s = need(e, root)) == STATUS_WAIT)
+        if (!drain(e))
+            return NULL;
+    return s == STATUS_READY ? compute_plain(e, root, false) : NULL;
+}
+
 static bool evaluate(struct eval *e, struct uop *const *root, int nroot, struct tensor **result)
 {
     if (!analyze(e, root, nroot))
         return false;
     for (int r = 0; r < nroot; r++) {
-        enum status s;
-        while ((s = need(e, root[r])) == STATUS_WAIT)
-            if (!drain(e))
-                return false;
-        struct tensor *x = s == STATUS_READY ? compute_plain(e, root[r], false) : NULL;
+        struct tensor *x = evaluate_root(e, root[r]);
         if (!x)
             return false;
         result[r] = to_arena(e->t, x);
         tensor_free(e, x);
     }
     return true;
+}
+
+static bool evaluate_bytes(struct eval *e, struct uop *root, int64_t nelem, char *data)
+{
+    struct tensor *x = analyze(e, &root, 1) ? evaluate_root(e, root) : NULL;
+    bool ok = x && x->nelem == nelem;
+    size_t size = dtype_nbytes(root->dtype);
+    for (int64_t i = 0; ok && i < nelem; i++)
+        scalar_store(root->dtype, data + (size_t)i * size, ((union scalar *)x->data)[i]);
+    tensor_free(e, x);
+    return ok;
 }
 
 static void eval_free(struct eval *e)
@@ -1128,18 +1149,26 @@ static void eval_free(struct eval *e)
     free(e);
 }
 
-/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak them. */
-bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result)
+static struct eval *eval_begin(struct tgc *t, const struct eval_env *env)
 {
-    struct eval *const e = calloc(1, sizeof *e);
-    jmp_buf outer;
+    struct eval *e = calloc(1, sizeof *e);
     if (!e)
-        return false;
+        return NULL;
     e->t = t;
     e->env = env;
     e->budget = env->budget;
     e->live_limit = t->mem_limit - t->mem_used;
     e->program.budget = &e->budget;
+    return e;
+}
+
+/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak them. */
+bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result)
+{
+    struct eval *const e = eval_begin(t, env);
+    jmp_buf outer;
+    if (!e)
+        return false;
     memcpy(&outer, &t->stop, sizeof outer);
     if (setjmp(t->stop)) {
         memcpy(&t->stop, &outer, sizeof outer);
@@ -1148,6 +1177,19 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
     }
     bool ok = evaluate(e, root, nroot, result);
     memcpy(&t->stop, &outer, sizeof outer);
+    eval_free(e);
+    return ok;
+}
+
+/* Nothing here allocates from the arena. */
+bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env, void *data, int64_t *left)
+{
+    struct eval *e = eval_begin(t, env);
+    if (!e)
+        return false;
+    bool ok = evaluate_bytes(e, root, nelem, data);
+    if (left)
+        *left = e->budget;
     eval_free(e);
     return ok;
 }
