@@ -483,7 +483,7 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
     size_t i = hash & (size - 1);
     for (; table[i].weight; i = (i + 1) & (size - 1)) {
         const struct buffer *other = table[i].weight;
-        if (table[i].hash == hash && other->nbytes == w->nbytes &&
+        if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
             (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
             break;
     }
