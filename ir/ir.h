@@ -181,6 +181,10 @@ int64_t perm_pack(const int *perm, int n);
 #define REDUCE_OP(bits) ((enum op)((bits) & 255))                                         /* ADD MUL MAX MIN AND OR XOR; kernel: the same, mask 0 */
 #define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
+/* RANGE: a lane is the innermost loop of a register tile: reductions that depend on it keep one accumulator per lane. */
+#define RANGE_ID(bits) ((int)((bits) & 0x7fffffff))
+#define RANGE_LANE ((int64_t)1 << 32)
+#define RANGE_IS_LANE(bits) (((bits) & RANGE_LANE) != 0)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
@@ -194,6 +198,7 @@ struct tgc {
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
     uint32_t mark;
+    struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     int fold_depth;              /* fold hook: folds under way, to catch rules that undo each other */
     bool noopt;                  /* -O0: only integer index rules fold */
@@ -237,6 +242,7 @@ struct uop *uop_var(struct tgc *t, struct var *v);
 struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, struct uop *const *dim, int ndim, const char *name);
 struct uop *uop_buffer(struct tgc *t, struct buffer *b);
 struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->next_range++ */
+struct uop *uop_lane(struct tgc *t, struct uop *size, int id);            /* a RANGE that is a lane */
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 
 /* Topological order (sources first) of everything reachable from roots; array in the arena. Deterministic. Iterative. */
@@ -367,6 +373,9 @@ struct eval_env {
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no diagnostic). */
 bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result);
+/* The value of one root as a weight holds it: rounded to its dtype, row-major, in data, which has room for nelem elements. left: NULL, or
+ * where to put what remains of the budget; an evaluation that fails for want of it has done no more than that much work either. */
+bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env, void *data, int64_t *left);
 /* Runs a linear program on buffers. */
 bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env);
 

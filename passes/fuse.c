@@ -34,19 +34,22 @@ double plan_nelem(const struct uop *u)
 
 range_set plan_mask(struct plan *p, const struct uop *index)
 {
-    if (index->op == OP_CONST || index->op == OP_VAR)
+    if (op_class(index->op) == CLASS_LEAF)
         return 0;
     uintptr_t memo = (uintptr_t)map_get(&p->mask, index);
-    if (index->op == OP_RANGE || memo)
-        return memo ? (range_set)1 << (memo - 1) : 0;
-    range_set m = 0;
+    if (memo)
+        return memo - 1;
     int n;
     struct uop *root = (struct uop *)(uintptr_t)index;
     struct uop **order = uop_toposort(p->t, &root, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_RANGE && map_get(&p->mask, order[i]))
-            m |= (range_set)1 << ((uintptr_t)map_get(&p->mask, order[i]) - 1);
-    return m;
+    for (int i = 0; i < n; i++) {
+        uintptr_t bit = (uintptr_t)map_get(&p->bit, order[i]);
+        range_set m = order[i]->op == OP_RANGE && bit ? (range_set)1 << (bit - 1) : 0;
+        for (int k = 0; k < order[i]->nsrc; k++)
+            m |= op_class(order[i]->src[k]->op) == CLASS_LEAF ? 0 : (uintptr_t)map_get(&p->mask, order[i]->src[k]) - 1;
+        map_set(&p->mask, order[i], (void *)(uintptr_t)(m + 1));
+    }
+    return (uintptr_t)map_get(&p->mask, index) - 1;
 }
 
 static range_set mask_of(struct plan *p, struct uop *const *index, int n)
@@ -66,7 +69,7 @@ static struct uop *new_range(struct plan *p, struct segment *s, struct uop *size
     if (s->nrange == MAX_RANGES)
         TGC_BUG(p->t, "a segment with more than %d ranges", MAX_RANGES);
     struct uop *r = uop_range(p->t, size, p->t->next_range++);
-    map_set(&p->mask, r, (void *)(uintptr_t)(s->nrange + 1));
+    map_set(&p->bit, r, (void *)(uintptr_t)(s->nrange + 1));
     range_set bit = (range_set)1 << s->nrange;
     s->range[s->nrange++] = r;
     if (inner)
@@ -368,6 +371,21 @@ static void realize_concat(struct plan *p, struct node *n, struct block *b, stru
     }
 }
 
+/* A halo: the border's value everywhere, then the source inside of it. So a convolution's inner loops need no conditions, and the
+ * producer of its input stores into the padded buffer directly. */
+static void realize_pad(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
+{
+    struct uop *v = n->u;
+    struct segment *border = plan_segment(p, b, n->pos, tensor_full(p->t, v->src[1], v->dim, v->ndim), dest);
+    struct segment *inside = plan_segment(p, b, n->pos, v->src[0], dest);
+    inside->start = mem_array(p->t, (size_t)v->ndim, sizeof *inside->start);
+    for (int a = 0; a < v->ndim; a++)
+        inside->start[a] = v->src[2 + 2 * a];
+    inside->absorbed = true;
+    border->next = inside;
+    plan_use_root(p, inside);
+}
+
 static void realize_scatter(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
 {
     struct uop *v = n->u;
@@ -389,7 +407,7 @@ static void realize(struct plan *p, struct node *n)
     for (struct use *u = n->use; u && !own; u = u->next)
         if (u->root && is_plain(u->seg) && u->seg->block == n->block)
             own = u->seg;
-    bool parts = v->op == OP_CONCAT || v->op == OP_SCATTER;
+    bool halo = v->op == OP_PAD && v->src[1]->op == OP_CONST, parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
     struct buffer *dest = own ? own->dest : buffer_new(p->t, BUFFER_TEMP, v->dtype, v->dim, v->ndim, NULL);
     n->buffer = dest;
     if (parts) {
@@ -397,6 +415,8 @@ static void realize(struct plan *p, struct node *n)
             own->value = NULL;                        /* replaced by the parts */
         if (v->op == OP_CONCAT)
             realize_concat(p, n, n->block, dest);
+        else if (halo)
+            realize_pad(p, n, n->block, dest);
         else
             realize_scatter(p, n, n->block, dest);
         return;
@@ -599,6 +619,13 @@ static void demand_source(struct plan *p, struct uop *u)
     n->must = true;
 }
 
+/* Padding that a contraction would test for again and again. */
+static bool wants_halo(struct plan *p, const struct node *n)
+{
+    return !p->noopt && n->u->op == OP_PAD && n->u->src[1]->op == OP_CONST && n->use && !n->use->root && n->use->seg->ncontraction &&
+           evaluations_of(p, n) > 2 * plan_nelem(n->u);
+}
+
 void plan_decide(struct plan *p, struct node *n)
 {
     struct uop *v = n->u;
@@ -606,7 +633,7 @@ void plan_decide(struct plan *p, struct node *n)
         return;
     if (v->op == OP_INDEX)
         demand_source(p, v->src[0]);
-    if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS)
+    if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
         realize(p, n);
     else if (op_class(v->op) == CLASS_MOVE && n->use && n->use->seg->nnode <= 2 * MAX_SEGMENT_NODES && !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);

@@ -5,6 +5,10 @@
  *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
  * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an accumulator is always initialized
  * outside its own loops and inside every loop that its value depends on; ir/verify.c checks it again.
+ *
+ * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they are needed: a REDUCE that depends on
+ * lanes does not wait for them to open. It keeps one accumulator per lane and opens the lanes inside its own loops:
+ *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane · STORE · END lane
  */
 #include "passes/passes.h"
 
@@ -18,7 +22,9 @@ struct linear {
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
     struct uop **order; int n;   /* one store's AST, sources first */
-    uint64_t *deps;              /* by index in order[]: ranges that must be open */
+    uint64_t *deps;              /* by index in order[]: ranges it depends on */
+    uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
+    uint64_t lanes;
     uint64_t open;
     double trips;                /* product of the open loops' sizes, at their bounds */
     int next_acc;
@@ -35,12 +41,18 @@ static uint64_t bit_of(struct linear *l, const struct uop *range)
 
 static uint64_t deps_of(const struct linear *l, const struct uop *u) { return l->deps[(uintptr_t)map_get(&l->place, u) - 1]; }
 
+static uint64_t wait_of(const struct linear *l, const struct uop *u) { return l->wait[(uintptr_t)map_get(&l->place, u) - 1]; }
+
 static void find_deps(struct linear *l)
 {
     int nbit = 0;
+    l->lanes = 0;
     for (int i = 0; i < l->n; i++)
-        if (l->order[i]->op == OP_RANGE)
+        if (l->order[i]->op == OP_RANGE) {
             map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
+            if (RANGE_IS_LANE(l->order[i]->arg.i))
+                l->lanes |= bit_of(l, l->order[i]);
+        }
     if (nbit > 64)
         TGC_BUG(l->t, "a kernel with %d ranges", nbit);
     uint64_t all = 0;
@@ -58,10 +70,20 @@ static void find_deps(struct linear *l)
                 l->deps[i] &= ~bit_of(l, u->src[k]);
         if (u->op == OP_LOAD && u->src[0] == l->store->src[0])
             l->deps[i] = all;                         /* reads what this nest writes: not to be hoisted */
+        l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
     }
 }
 
-static void emit_opened(struct linear *l, uint64_t newly);
+/* Some uops of the store, sources first: all of them, or those under one REDUCE or STAGE. */
+struct part { struct uop **u; int n; };
+static void emit_opened(struct linear *l, uint64_t newly, const struct part *part);
+
+static struct part part_under(struct linear *l, struct uop *root)
+{
+    struct part p = {0};
+    p.u = uop_toposort(l->t, &root, 1, &p.n);
+    return p;
+}
 
 static void count_flop(struct linear *l, const struct uop *u)
 {
@@ -77,13 +99,13 @@ static struct uop *made(struct linear *l, const struct uop *u)
     return m;
 }
 
-static void open_range(struct linear *l, struct uop *r)
+static void open_range(struct linear *l, struct uop *r, const struct part *part)
 {
     push(l, r);
     map_set(&l->made, r, r);
     l->open |= bit_of(l, r);
     l->trips *= r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
-    emit_opened(l, bit_of(l, r));
+    emit_opened(l, bit_of(l, r), part);
 }
 
 /* Closes it and forgets what was computed inside. */
@@ -92,7 +114,7 @@ static void close_range(struct linear *l, struct uop *r)
     uint64_t bit = bit_of(l, r);
     push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &r, 1, (union arg){0}));
     for (int i = 0; i < l->n; i++)
-        if (l->deps[i] & bit)
+        if (l->wait[i] & bit)
             map_set(&l->made, l->order[i], NULL);
     l->open &= ~bit;
     if (r->src[0]->vmax > 0)
@@ -124,22 +146,38 @@ static union scalar identity(enum op op, enum dtype d)
     return v;
 }
 
+/* The lanes among `bits`, outermost first; returns their number. */
+static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
+{
+    int n = 0;
+    for (int k = 3; k < l->store->nsrc; k++)
+        if (l->store->src[k]->op == OP_RANGE && (bit_of(l, l->store->src[k]) & bits & l->lanes))
+            lane[n++] = l->store->src[k];
+    return n;
+}
+
 static void emit_reduce(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
     enum op op = REDUCE_OP(u->arg.i);
-    struct uop *init = uop_const(t, u->dtype, identity(op, u->dtype));
-    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, &init, 1, (union arg){.i = l->next_acc++});
+    struct uop *acc_src[MAX_RANK + 1] = {uop_const(t, u->dtype, identity(op, u->dtype))};
+    int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
+    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane, (union arg){.i = l->next_acc++});
     push(l, acc);
+    struct part body = part_under(l, u->src[0]);
     double trips = l->trips;
     for (int k = 1; k < u->nsrc; k++)
-        open_range(l, u->src[k]);
+        open_range(l, u->src[k], &body);
+    for (int k = 1; k <= nlane; k++)
+        open_range(l, acc_src[k], &body);
     struct uop *value = made(l, u->src[0]), *src[2] = {acc, value};
     struct uop *sum = uop_intern(t, op, u->dtype, src, 2, (union arg){0});
     push(l, sum);
     count_flop(l, sum);
     src[1] = sum;
     push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
+    for (int k = nlane; k >= 1; k--)
+        close_range(l, acc_src[k]);
     for (int k = u->nsrc - 1; k >= 1; k--)
         close_range(l, u->src[k]);
     l->trips = trips;
@@ -159,8 +197,9 @@ static void emit_stage(struct linear *l, struct uop *u)
         struct uop *stride = sym_prod(t, b->dim + a + 1, b->ndim - a - 1);
         offset = sym_add(t, offset, sym_mul(t, u->src[k], stride));
     }
+    struct part body = part_under(l, u->src[0]);
     for (int k = 1; k < u->nsrc; k++)
-        open_range(l, u->src[k]);
+        open_range(l, u->src[k], &body);
     struct uop *src[3] = {buffer, offset, made(l, u->src[0])};
     int n;
     struct uop **order = uop_toposort(t, &offset, 1, &n);
@@ -200,12 +239,13 @@ static void emit_value(struct linear *l, struct uop *u)
     map_set(&l->made, u, v);
 }
 
-/* Everything that could not be computed before `newly` opened and can be now. 0: what depends on no range. */
-static void emit_opened(struct linear *l, uint64_t newly)
+/* Everything in `part` that could not be computed before `newly` opened and can be now. 0: what depends on no range. */
+static void emit_opened(struct linear *l, uint64_t newly, const struct part *part)
 {
-    for (int i = 0; i < l->n; i++) {
-        struct uop *u = l->order[i];
-        if ((l->deps[i] & ~l->open) || (newly && !(l->deps[i] & newly)) || map_get(&l->made, u) || u->op == OP_RANGE)
+    for (int i = 0; i < part->n; i++) {
+        struct uop *u = part->u[i];
+        uint64_t wait = wait_of(l, u);
+        if ((wait & ~l->open) || (newly && !(wait & newly)) || map_get(&l->made, u) || u->op == OP_RANGE)
             continue;
         emit_value(l, u);
     }
@@ -221,12 +261,14 @@ static void emit_store(struct linear *l, struct uop *store)
     l->store = store;
     l->order = uop_toposort(t, store->src, store->nsrc, &l->n);
     l->deps = mem_array(t, (size_t)l->n, sizeof *l->deps);
+    l->wait = mem_array(t, (size_t)l->n, sizeof *l->wait);
+    struct part all = {l->order, l->n};
     find_deps(l);
     l->open = 0;
     l->trips = 1;
-    emit_opened(l, 0);
+    emit_opened(l, 0, &all);
     for (int k = nvalue; k < store->nsrc; k++)
-        open_range(l, store->src[k]);
+        open_range(l, store->src[k], &all);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
     struct uop *guard = NULL;

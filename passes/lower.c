@@ -34,7 +34,8 @@ struct buffer *lower_buffer_of(struct plan *p, const struct uop *u)
 {
     if (u->op == OP_BUFFER)
         return (struct buffer *)(uintptr_t)u->arg.p;
-    return plan_node(p, u)->buffer;
+    const struct node *n = plan_node(p, u);
+    return n ? n->buffer : NULL;
 }
 
 static struct uop *lower_move(struct lowering *l, struct uop *v, struct uop *const *index, struct uop *valid)
@@ -131,9 +132,9 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
     bool own = l->s->own && v == l->s->value && index == l->s->axis;
     if (b && !own)
         return make_load(t, uop_buffer(t, b), flat_offset(t, index, v->dim, v->ndim), valid);
-    struct use *u = plan_find_use(n, l->s, index);
+    struct use *u = n ? plan_find_use(n, l->s, index) : NULL;
     if (!u)
-        return compute(l, v, NULL, index, valid);     /* under an INDEX: movement ops down to a buffer */
+        return compute(l, v, NULL, index, valid);     /* under an INDEX: movement ops down to a buffer; or a halo's constant */
     for (struct lowered *m = u->lowered; m; m = m->next)
         if (m->valid == valid)
             return m->value;
@@ -191,7 +192,7 @@ static struct uop *lower_segment(struct lowering *l)
     struct uop *value = lower(l, s->value, s->axis, valid);
     struct uop *offset = dest_offset(l, &valid), *dest = uop_buffer(t, s->dest);
     if (s->scatter && s->scatter->arg.i != OP_CONST)
-        value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, uop_bool(t, true)), value);
+        value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, valid), value);
     int n = 0;
     src[n++] = dest;
     src[n++] = offset;

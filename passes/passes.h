@@ -8,11 +8,16 @@
 
 #include "ir/ir.h"
 
+/* How a kernel's loops were tiled; chosen and applied by optimize.c. */
+enum opt_op { OPT_UPCAST };      /* split store range `axis` (an index into STORE's sources) by `amount`, which becomes a lane */
+struct opt { enum opt_op op; int axis; int64_t amount; };
+
 /* A kernel: one loop nest (or several in sequence) with its buffers. */
 struct kernel {
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     const char *title;           /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
+    struct opt *opt; int nopt;
     struct uop **linear; int nlinear;
     struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
     int noutput;                 /* the first `noutput` of buffer[] are written */
@@ -39,13 +44,15 @@ struct schedule {
     struct step *step; int nstep;
     struct kernel **kernel; int nkernel;
     struct buffer **buffer; int nbuffer;   /* every TEMP, STATE and SCRATCH buffer with a place in the arena */
-    struct buffer **weight; int nweight;   /* in order of first use */
+    struct buffer **weight; int nweight;   /* in order of first use; equal contents have equal offsets */
     struct buffer **input; int ninput;     /* as graph->input */
     struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
     struct var **var; int nvar;            /* run-time dimensions and host results */
     size_t arena_nbytes, live_nbytes;      /* planned, and the largest live set */
     size_t weight_nbytes;
 };
+
+enum { STACK_SCRATCH_NBYTES = 4096 };  /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 
 struct compile_options {
     bool noopt;
@@ -62,6 +69,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 bool pass_fold_constants(struct tgc *t, struct graph *g);        /* fold.c: what depends on weights alone becomes a weight, capped */
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);   /* schedule.c: fusion, lowering, control */
+bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: tiles */
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
 bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */
 

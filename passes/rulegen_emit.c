@@ -152,9 +152,12 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
             }
 }
 
+/* One check for each dtype variable. A bool is checked wherever a name stands for one: `x == true` has a bool on top whatever x is. */
 static void check_classes(struct writer *w, const struct node *n, bool *done)
 {
     int type = gen_type(w->r, n->type);
+    if (type == TYPE_BOOL && n->kind != NODE_OP)
+        fprintf(w->f, "        if (!rule_is_bool(%s)) break;\n", w->path[n->id]);
     if (type >= TYPE_FREE && !done[type]) {
         const char *class = class_of(w, n, w->r->lhs);
         done[type] = true;
@@ -397,7 +400,7 @@ static int table_node(FILE *f, struct writer *w, const struct node *n, int *next
         fprintf(f, "%s%d", i ? ", " : "", child[i]);
     fprintf(f, "}, \"%s\", \"%s\", %d, %lld, ", n->kind == NODE_VAR || n->kind == NODE_CONST ? n->name : "", class_of(w, n, w->r->lhs),
             gen_type(w->r, n->type), (long long)n->i);
-    fprintf(f, isinf(n->f) ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n" : n->f != n->f ? "NAN},\n" : "%.17g},\n", n->f);
+    fprintf(f, isinf(n->f) ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n" : n->f != n->f ? "NAN},\n" : n->f == 0 && signbit(n->f) ? "-0.0},\n" : "%.17g},\n", n->f);
     return (*next)++;
 }
 

@@ -190,6 +190,9 @@ bool onnx_map_external(struct onnx_model *m, const struct place *at, const Tenso
             return false;
         map->next = m->mapping;
         m->mapping = map;
+        size_t more;
+        if (!size_mul(map->nbytes, m->options.budget_per_external_byte, &more) || !size_add(t->mem_limit, more, &t->mem_limit))
+            t->mem_limit = SIZE_MAX;
     }
     size_t end;
     if (!r.has_length && r.offset <= map->nbytes)
@@ -200,6 +203,20 @@ bool onnx_map_external(struct onnx_model *m, const struct place *at, const Tenso
     *data = map->base ? (const char *)map->base + r.offset : NULL;
     *nbytes = r.length;
     return true;
+}
+
+const char *const *onnx_external_files(const struct onnx_model *m, int *n)
+{
+    size_t count = 0;
+    for (const struct onnx_mapping *map = m->mapping; map; map = map->next)
+        count++;
+    const char **path = mem_array(m->tgc, count, sizeof *path);
+    const char *dir = data_directory(m);
+    size_t i = count;
+    for (const struct onnx_mapping *map = m->mapping; map; map = map->next) /* the latest is first */
+        path[--i] = strcmp(dir, ".") == 0 ? map->location : mem_printf(m->tgc, "%s/%s", dir, map->location);
+    *n = (int)count;
+    return path;
 }
 
 void onnx_close(struct onnx_model *m)

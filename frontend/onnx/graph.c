@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 100, MAX_NODES = 2000000 };
+enum { MAX_DEPTH = 100, MAX_NODES = 400000 };
 
 /* ------------------------------------------------------------------------------------------------------ scopes */
 
@@ -27,18 +27,37 @@ struct scope {
 
 struct symbol { const char *name; struct uop *dim; const char *input; int axis; bool used; };
 
+struct told_input { struct uop *input, *value; bool used; };
+
 struct lower {
     struct tgc *t;
     struct onnx_model *model;
     const struct onnx_graph_options *options;
     struct symbol *symbol; int nsymbol; size_t cap_symbol;
     struct var **var; int nvar; size_t cap_var;
+    struct told_input *told; int ntold; size_t cap_told;
     int depth, nnode;
+    bool hinted;
 };
 
 struct onnx_model *lower_model(const struct lower *l) { return l->model; }
-int lower_depth(const struct lower *l) { return l->depth; }
-void lower_reset_depth(struct lower *l, int depth) { l->depth = depth; }
+
+struct attempt attempt_begin(const struct node *n)
+{
+    return (struct attempt){n->t->ndiag, n->t->nerror, n->lower->depth};
+}
+
+const char *attempt_undo(const struct node *n, struct attempt a)
+{
+    const char *message = "";
+    for (int i = n->t->ndiag - 1; i >= a.ndiag; i--)
+        if (n->t->diag[i].severity == SEVERITY_ERROR)
+            message = mem_printf(n->t, "%s: %s", n->t->diag[i].at.text ? n->t->diag[i].at.text : "", n->t->diag[i].message);
+    n->t->ndiag = a.ndiag;
+    n->t->nerror = a.nerror;
+    n->lower->depth = a.depth;
+    return message;
+}
 
 static size_t hash_name(const char *s)
 {
@@ -345,6 +364,56 @@ static bool check_shape_options(struct lower *l, ValueInfoProto *const *in, int 
     return ok;
 }
 
+static void tell_input(struct lower *l, struct uop *input)
+{
+    const struct buffer *b = input->arg.p;
+    for (int i = 0; l->options && i < l->options->nvalue; i++) {
+        const struct onnx_value_option *o = &l->options->value[i];
+        if (strcmp(o->input, b->name))
+            continue;
+        bool fits = o->dtype == input->dtype && o->ndim == input->ndim;
+        for (int a = 0; fits && a < o->ndim; a++)
+            fits = uop_is_int(input->dim[a], o->dim[a]);
+        if (!fits)                       /* another shape than the program will have: nothing is known then */
+            continue;
+        struct onnx_tensor x = {.dtype = o->dtype, .ndim = o->ndim, .nelem = 1, .data = o->data, .nbytes = o->nbytes};
+        for (int a = 0; a < o->ndim; a++) {
+            x.dim[a] = o->dim[a];
+            x.nelem *= (size_t)o->dim[a];
+        }
+        VEC_PUSH(l->t, l->told, l->ntold, l->cap_told, ((struct told_input){.input = input, .value = constant_from(l, &x)}));
+    }
+}
+
+static struct uop *assume_input(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct lower *l = ctx;
+    (void)t;
+    for (int i = 0; i < l->ntold && u->op == OP_BUFFER; i++)
+        if (l->told[i].input == u) {
+            l->told[i].used = true;
+            return l->told[i].value;
+        }
+    return NULL;
+}
+
+struct uop *lower_assume(struct lower *l, struct uop *x)
+{
+    if (l->ntold)
+        uop_rewrite(l->t, &x, 1, assume_input, l);
+    return x;
+}
+
+static void report_assumptions(struct lower *l)
+{
+    for (int i = 0; i < l->ntold; i++) {
+        const struct buffer *b = l->told[i].input->arg.p;
+        struct place at = onnx_place_value(l->model, "graph input", b->name);
+        if (l->told[i].used)
+            diag_warn(l->t, &at, "shapes depend on its value; the program holds for the value that was given alone");
+    }
+}
+
 static bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out)
 {
     struct tgc *t = l->t;
@@ -378,6 +447,7 @@ static bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, 
         struct buffer *b = buffer_new(t, BUFFER_INPUT, dtype_from_onnx(type->elem_type), dim, ndim, in[i]->name);
         out->input[out->ninput++] = uop_buffer(t, b);
         scope_set(t, s, in[i]->name, value_tensor(t, out->input[i]));
+        tell_input(l, out->input[i]);
     }
     return true;
 }
@@ -466,6 +536,26 @@ static bool check_operands(const struct node *n)
     return true;
 }
 
+/* A node may have failed because a dimension is open that the model cannot leave open: says so, once. */
+static void hint_open_dimensions(const struct node *n)
+{
+    struct lower *l = n->lower;
+    struct text names = {.t = l->t};
+    bool open = false;
+    for (int k = 0; k < n->nin; k++)
+        for (int a = 0; n->in[k] && a < n->in[k]->ndim; a++)
+            open |= n->in[k]->dim[a]->op != OP_CONST;
+    if (!open || !l->nvar || l->hinted)
+        return;
+    for (int i = 0; i < l->nvar; i++) {
+        text_puts(&names, " --dim ");
+        put_quoted(&names, l->var[i]->name);
+        text_puts(&names, "=N'");
+    }
+    l->hinted = true;
+    diag_warn(l->t, &n->at, "its inputs have open dimensions; if the model only holds together for some sizes, fix them with%s", names.s);
+}
+
 static bool bind_outputs(struct lower *l, struct scope *s, struct node *n)
 {
     for (int k = 0; k < n->nout; k++) {
@@ -513,10 +603,10 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
         if (!n.operator)
             return node_error(&n, -1, "is not supported");
         origin_new(t, p->name, p->op_type, onnx_node_index(l->model, p));
-        if (!check_operands(&n) || !n.operator->lower(&n))
+        if (!check_operands(&n) || !n.operator->lower(&n) || t->nerror) {
+            hint_open_dimensions(&n);
             return false;
-        if (t->nerror)
-            return false;
+        }
     }
     t->current_origin = saved;
     return bind_outputs(l, s, &n);
@@ -657,6 +747,7 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m, const struct onnx_
         return NULL;
     if (!lower_nodes(&l, &top, NULL, g->node, g->n_node) || !lower_outputs(&l, &top, g, out))
         return NULL;
+    report_assumptions(&l);
     t->current_origin = 0;
     out->var = l.var;
     out->nvar = l.nvar;

@@ -1,7 +1,7 @@
 /* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and what it may call.
  *
  *      graph.c            walks nodes, subgraphs and functions; names -> values; symbols of dimensions; the options
- *      node.c             a node's inputs and attributes, read with checks; values known at compile time
+ *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile time
  *      operators.def      one row an operator and opset range, with its lowering function
  *      lower_FAMILY.c     the lowering functions
  *
@@ -104,6 +104,10 @@ bool node_set(struct node *n, int k, struct uop *u);
 const char *shape_text(const struct node *n, const struct uop *x);                        /* "f32[1, n, 3]" */
 struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);                  /* i64[n] of INDEX scalars */
 
+/* ------------------------------------------------------------------------------------------------------ known.c */
+/* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32 and floats where bounds allow it. */
+struct uop *known_index(struct tgc *t, struct uop *e);
+
 /* ------------------------------------------------------------------------------------------------------ graph.c */
 struct onnx_model *lower_model(const struct lower *l);
 struct value *value_tensor(struct tgc *t, struct uop *u);
@@ -115,8 +119,12 @@ struct uop *lower_sparse_tensor(const struct node *n, const char *attribute, con
  * needs: nargs equal to the graph's inputs. */
 bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs, struct value **out);
 
-int lower_depth(const struct lower *l);
-void lower_reset_depth(struct lower *l, int depth);              /* after an attempt that failed */
+/* x with the inputs whose values the caller told replaced by those values; x itself if it depends on none. */
+struct uop *lower_assume(struct lower *l, struct uop *x);
+/* An attempt that may fail without failing the compile: begin, try, and where it failed undo. The message is that of its first error. */
+struct attempt { int ndiag, nerror, depth; };
+struct attempt attempt_begin(const struct node *n);
+const char *attempt_undo(const struct node *n, struct attempt a);
 
 /* --------------------------------------------------------------------------------------------- lower_FAMILY.c */
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);

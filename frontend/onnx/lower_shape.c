@@ -242,7 +242,7 @@ bool lower_pad(struct node *n)
     struct uop *x = n->in[0], **pads, *value = NULL, *lo[MAX_RANK], *hi[MAX_RANK];
     int count, naxis = x->ndim;
     int64_t *axis = NULL;
-    enum pad_mode mode;
+    enum pad_mode mode = PAD_MODE_CONSTANT;
     if (!pad_mode(n, &mode) ||
         !require_ints(n, n->opset < 2 ? "paddings" : n->opset < 11 ? "pads" : NULL, n->opset < 11 ? -1 : 1, &pads, &count))
         return false;

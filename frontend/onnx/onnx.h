@@ -2,7 +2,7 @@
  *
  *      file, stdin --wire.c: scan--> --protobuf-c: unpack--> ModelProto --check.c: structure--> struct onnx_model
  *                                                                              │
- *                  lowering walks its nodes with the accessors below <─────────┘
+ *                 struct graph <--graph.c, operators.def, lower_*.c: lowering-- <┘
  *
  * What a loaded model promises (so that lowering need not look again):
  *   - there is a graph; ir_version and every opset import are present and sane; each node's domain is imported or is that of a function
@@ -27,6 +27,7 @@
 struct onnx_load_options {
     const char *external_data_dir;  /* NULL: the directory that the model is in (for stdin: none) */
     bool no_external_data;
+    size_t budget_per_external_byte;/* what each byte of a mapped file adds to the compile's memory limit: weights may be copied */
 };
 
 struct onnx_site;                   /* where a node stands, see site.c */
@@ -159,5 +160,26 @@ bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at, con
 
 /* The bytes that p's external_data names, mapped read-only. Confined to the external data directory: see external.c. */
 bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p, const void **data, size_t *nbytes);
+/* The paths of the files mapped so far, in order; for depfiles. */
+const char *const *onnx_external_files(const struct onnx_model *m, int *n);
+
+/* ----------------------------------------------------------------------------------------------------- graph.c */
+
+/* What the command line says of dimensions. A dimension's name is its dim_param, or INPUT_dimK where the model has none. */
+struct onnx_dim_option { const char *name; int64_t min, max; };       /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
+struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };   /* -1: as the model says */
+/* The value that an input will have. It stays an input; the value is looked at only where the shape of something depends on it (a list
+ * of axes, the length of a range), and the program then holds for that value alone: a warning says so. */
+struct onnx_value_option { const char *input; enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
+struct onnx_graph_options {
+    const struct onnx_value_option *value; int nvalue;
+    const struct onnx_dim_option *dim; int ndim;
+    const struct onnx_shape_option *shape; int nshape;
+    int64_t default_max;         /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
+};
+
+/* The tensor graph of a model. Every node of it is lowered; functions are inlined; names of outputs are the model's.
+ * NULL: diagnostics were recorded. options may be NULL. */
+struct graph *onnx_lower(struct tgc *t, struct onnx_model *m, const struct onnx_graph_options *options);
 
 #endif

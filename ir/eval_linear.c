@@ -1,0 +1,425 @@
+/* eval_linear.c - runs a linear kernel program, one scalar after the other.
+ *
+ * The array is first compiled to instructions over numbered registers: one register a uop, jumps for loops and guards. Registers hold
+ * double or int64 as in the rest of the evaluator. Array order is execution order; a uop that stands at several places computes into
+ * the same register. A memory access outside its buffer is a bug of the compiler and ends the evaluation as one, as does a register that
+ * is read before anything was computed into it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/eval.h"
+
+enum code { CODE_ALU, CODE_LOAD, CODE_STORE, CODE_OPEN, CODE_CLOSE, CODE_COPY, CODE_SKIP_UNLESS, CODE_LANES_INIT, CODE_LANES_GET, CODE_LANES_SET };
+struct linstr {
+    enum code code;
+    enum op op;
+    enum dtype dtype, sdtype;
+    int dst, src[4], nsrc;
+    int memory;                  /* LOAD, STORE: index into memory[] */
+    int target;                  /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
+};
+
+/* A buffer's elements: as wide scalars, or a weight's bytes. */
+struct memory { const struct buffer *buffer; union scalar *data; const char *raw; int64_t nelem; bool own; };
+
+/* An accumulator with lanes: one element per combination of them, row-major. */
+enum { LANES_RANK = 4 };
+struct lanes { const struct uop *acc; int reg[LANES_RANK], n; int64_t size[LANES_RANK], nelem; union scalar *data; };
+
+struct linear_eval {
+    struct tgc *t;
+    const struct eval_env *env;
+    struct linstr *code; int ncode; size_t cap_code;
+    union scalar *reg; bool *set; int nreg; size_t cap_reg;
+    struct memory *memory; int nmemory; size_t cap_memory;
+    struct lanes *lanes; int nlanes; size_t cap_lanes;
+    struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
+    const struct uop **of; size_t cap_of;        /* by register */
+    int *open; int nopen; size_t cap_open;       /* code positions of loops and guards to be closed */
+    int64_t budget;
+    bool failed;
+};
+
+static bool reserve(struct linear_eval *e, void *array, size_t *cap, size_t n, size_t size)
+{
+    void **a = array;
+    if (n <= *cap)
+        return true;
+    size_t want = n < 32 ? 64 : 2 * n, nbytes;
+    void *grown = size_mul(want, size, &nbytes) ? realloc(*a, nbytes) : NULL;
+    if (!grown) {
+        e->failed = true;
+        return false;
+    }
+    *a = grown;
+    *cap = want;
+    return true;
+}
+
+static struct slot *find_slot(const struct linear_eval *e, const struct uop *u)
+{
+    size_t i = (u->id * 0x9E3779B9u) & (e->table_size - 1);
+    while (e->table[i].u && e->table[i].u != u)
+        i = (i + 1) & (e->table_size - 1);
+    return &e->table[i];
+}
+
+static bool table_grow(struct linear_eval *e)
+{
+    struct slot *old = e->table;
+    size_t n = e->table_size;
+    e->table_size = n ? 2 * n : 256;
+    e->table = calloc(e->table_size, sizeof *e->table);
+    if (!e->table) {
+        e->table = old;
+        e->table_size = n;
+        return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (old[i].u)
+            *find_slot(e, old[i].u) = old[i];
+    free(old);
+    return true;
+}
+
+/* The register of u. Constants and symbols get their value here; -1: not to be had. */
+static int reg_of(struct linear_eval *e, const struct uop *u)
+{
+    if (2 * (e->table_used + 1) > e->table_size && !table_grow(e)) {
+        e->failed = true;
+        return -1;
+    }
+    struct slot *s = find_slot(e, u);
+    if (s->u)
+        return s->reg;
+    size_t n = (size_t)e->nreg + 1, cap = e->cap_reg, cap_set = e->cap_reg;
+    if (!reserve(e, &e->of, &e->cap_of, n, sizeof *e->of) || !reserve(e, &e->set, &cap_set, n, sizeof *e->set) ||
+        !reserve(e, &e->reg, &cap, n, sizeof *e->reg))
+        return -1;
+    e->cap_reg = cap;
+    int r = e->nreg++;
+    *s = (struct slot){u, r};
+    e->table_used++;
+    e->of[r] = u;
+    e->reg[r].i = 0;
+    e->set[r] = u->op == OP_CONST || u->op == OP_VAR;
+    if (u->op == OP_CONST)
+        e->reg[r].i = u->arg.i;
+    if (u->op == OP_VAR) {
+        const struct var *v = u->arg.p;
+        if (v->id >= e->env->nvar)
+            e->failed = true;
+        else
+            e->reg[r].i = e->env->var[v->id];
+    }
+    return r;
+}
+
+/* ------------------------------------------------------------------------------------------------- memory */
+
+static bool buffer_nelem(const struct linear_eval *e, const struct buffer *b, int64_t *nelem)
+{
+    *nelem = 1;
+    for (int a = 0; a < b->ndim; a++) {
+        int64_t d;
+        if (!sym_eval(b->dim[a], e->env->var, e->env->nvar, &d) || d < 0 || __builtin_mul_overflow(*nelem, d, nelem))
+            return false;
+    }
+    return true;
+}
+
+/* Given by the caller, a weight, or scratch that lives for this run. Fresh scratch holds what no sum survives unseen. */
+static bool find_memory(struct linear_eval *e, struct memory *m)
+{
+    const struct buffer *b = m->buffer;
+    for (int i = 0; i < e->env->n; i++)
+        if (e->env->leaf[i]->arg.p == b) {
+            m->data = e->env->value[i]->data;
+            m->nelem = e->env->value[i]->nelem;
+            return e->env->value[i]->dtype == b->dtype;
+        }
+    size_t nbytes;
+    if (!buffer_nelem(e, b, &m->nelem))
+        return false;
+    if (b->kind == BUFFER_WEIGHT) {
+        m->raw = b->data;
+        return b->data && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) && nbytes <= b->nbytes;
+    }
+    if (b->kind != BUFFER_SCRATCH || !size_mul((size_t)m->nelem + 1, sizeof *m->data, &nbytes))
+        return false;
+    m->data = malloc(nbytes);
+    m->own = true;
+    union scalar poison = {.i = INT64_MIN + 12345};
+    if (dtype_is_float(b->dtype))
+        poison.f = NAN;
+    for (int64_t i = 0; m->data && i < m->nelem; i++)
+        m->data[i] = poison;
+    return m->data != NULL;
+}
+
+static int memory_of(struct linear_eval *e, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u);
+    if (!b)
+        TGC_BUG(e->t, "memory access through %s", op_name(u->op));
+    for (int i = 0; i < e->nmemory; i++)
+        if (e->memory[i].buffer == b)
+            return i;
+    if (!reserve(e, &e->memory, &e->cap_memory, (size_t)e->nmemory + 1, sizeof *e->memory))
+        return 0;
+    struct memory *m = &e->memory[e->nmemory++];
+    *m = (struct memory){.buffer = b};
+    if (!find_memory(e, m))
+        e->failed = true;
+    return e->nmemory - 1;
+}
+
+/* ------------------------------------------------------------------------------------------------ compiling */
+
+static void append(struct linear_eval *e, struct linstr in)
+{
+    if (reserve(e, &e->code, &e->cap_code, (size_t)e->ncode + 1, sizeof *e->code))
+        e->code[e->ncode++] = in;
+}
+
+static int lanes_of(const struct linear_eval *e, const struct uop *acc)
+{
+    for (int i = 0; i < e->nlanes; i++)
+        if (e->lanes[i].acc == acc)
+            return i;
+    return -1;
+}
+
+static void declare_lanes(struct linear_eval *e, const struct uop *u)
+{
+    struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1};
+    if (l.n > LANES_RANK || !reserve(e, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
+        e->failed = true;
+        return;
+    }
+    for (int k = 0; k < l.n; k++) {
+        l.reg[k] = reg_of(e, u->src[k + 1]);
+        if (!uop_const_int(u->src[k + 1]->src[0], &l.size[k]) || __builtin_mul_overflow(l.nelem, l.size[k], &l.nelem))
+            e->failed = true;
+    }
+    l.data = e->failed ? NULL : calloc((size_t)l.nelem, sizeof *l.data);
+    e->failed |= !l.data;
+    e->lanes[e->nlanes++] = l;
+}
+
+static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, int first)
+{
+    for (int k = first; k < u->nsrc; k++) {
+        int l = u->src[k]->op == OP_ACC ? lanes_of(e, u->src[k]) : -1;
+        if (l >= 0)
+            append(e, (struct linstr){.code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
+    }
+    for (int k = first; k < u->nsrc && in.nsrc < 4; k++)
+        in.src[in.nsrc++] = reg_of(e, u->src[k]);
+    in.dtype = u->dtype;
+    in.dst = reg_of(e, u);
+    append(e, in);
+}
+
+static void open_region(struct linear_eval *e)
+{
+    if (reserve(e, &e->open, &e->cap_open, (size_t)e->nopen + 1, sizeof *e->open))
+        e->open[e->nopen++] = e->ncode - 1;
+}
+
+static void close_region(struct linear_eval *e, const struct uop *u)
+{
+    int at = e->nopen ? e->open[--e->nopen] : -1;
+    if (at < 0 || e->of[e->code[at].dst] != u->src[0])
+        TGC_BUG(e->t, "%s does not close what was opened last", op_name(u->op));
+    if (u->op == OP_END)
+        emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1}, u->src[0], 0);
+    e->code[at].target = e->ncode;
+}
+
+static void compile_one(struct linear_eval *e, const struct uop *u)
+{
+    switch (u->op) {
+    case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK:
+        break;
+    case OP_RANGE:
+        emit(e, (struct linstr){.code = CODE_OPEN}, u, 0);
+        open_region(e);
+        break;
+    case OP_GUARD:
+        emit(e, (struct linstr){.code = CODE_SKIP_UNLESS}, u, 0);
+        open_region(e);
+        break;
+    case OP_END: case OP_ENDGUARD:
+        close_region(e, u);
+        break;
+    case OP_ACC:
+        if (u->nsrc > 1 && lanes_of(e, u) < 0)
+            declare_lanes(e, u);
+        append(e, (struct linstr){.code = u->nsrc > 1 ? CODE_LANES_INIT : CODE_COPY, .memory = lanes_of(e, u), .dst = reg_of(e, u),
+                                  .src = {reg_of(e, u->src[0])}, .nsrc = 1});
+        break;
+    case OP_ASSIGN:
+        emit(e, (struct linstr){.code = CODE_COPY}, u, 1);
+        emit(e, (struct linstr){.code = CODE_COPY}, u, 1);
+        if (!e->failed)
+            e->code[e->ncode - 1].dst = reg_of(e, u->src[0]);
+        if (lanes_of(e, u->src[0]) >= 0)
+            append(e, (struct linstr){.code = CODE_LANES_SET, .memory = lanes_of(e, u->src[0]), .dst = reg_of(e, u->src[0])});
+        break;
+    case OP_LOAD:
+        emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
+        break;
+    case OP_STORE:
+        emit(e, (struct linstr){.code = CODE_STORE, .memory = memory_of(e, u->src[0])}, u, 1);
+        break;
+    default:
+        if (!op_is_elementwise(u->op))
+            TGC_BUG(e->t, "%s in a linear program", op_name(u->op));
+        emit(e, (struct linstr){.code = CODE_ALU, .op = u->op, .sdtype = u->src[u->nsrc - 1]->dtype}, u, 0);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------- running */
+
+static int64_t element(struct linear_eval *e, const struct linstr *in, const char *what)
+{
+    int64_t offset = e->reg[in->src[0]].i;
+    const struct memory *m = &e->memory[in->memory];
+    if (offset < 0 || offset >= m->nelem)
+        TGC_BUG(e->t, "%s at element %lld of buffer %d '%s' with %lld", what, (long long)offset, m->buffer->id,
+                m->buffer->name ? m->buffer->name : "", (long long)m->nelem);
+    return offset;
+}
+
+static union scalar run_load(struct linear_eval *e, const struct linstr *in)
+{
+    const struct memory *m = &e->memory[in->memory];
+    if (in->nsrc > 2 && !e->reg[in->src[1]].i)
+        return e->reg[in->src[2]];
+    int64_t offset = element(e, in, "load");
+    return m->raw ? scalar_load(m->buffer->dtype, m->raw + (size_t)offset * dtype_nbytes(m->buffer->dtype)) : m->data[offset];
+}
+
+static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
+{
+    const struct lanes *l = &e->lanes[in->memory];
+    int64_t at = 0;
+    for (int k = 0; k < l->n; k++)
+        at = at * l->size[k] + e->reg[l->reg[k]].i;
+    return &l->data[at];
+}
+
+static void run_store(struct linear_eval *e, const struct linstr *in)
+{
+    int64_t offset = element(e, in, "store");
+    if (!e->memory[in->memory].data)
+        TGC_BUG(e->t, "store to a weight");
+    e->memory[in->memory].data[offset] = e->reg[in->src[1]];
+}
+
+/* STORE's ranges and CLOSE's size are no values that are read here. */
+static void check_set(const struct linear_eval *e, const struct linstr *in)
+{
+    int n = in->code == CODE_STORE ? 2 : in->code == CODE_CLOSE ? 0 : in->nsrc;
+    for (int k = 0; k < n; k++)
+        if (!e->set[in->src[k]])
+            TGC_BUG(e->t, "%s reads %s before it is computed", op_name(e->of[in->dst]->op), op_name(e->of[in->src[k]]->op));
+}
+
+static bool run(struct linear_eval *e)
+{
+    for (int pc = 0; pc < e->ncode;) {
+        const struct linstr *in = &e->code[pc++];
+        union scalar v[3];
+        if (e->budget >= 0 && e->budget-- == 0)
+            return false;
+        check_set(e, in);
+        switch (in->code) {
+        case CODE_ALU:
+            for (int k = 0; k < in->nsrc; k++)
+                v[k] = e->reg[in->src[k]];
+            e->reg[in->dst] = eval_scalar(in->op, in->dtype, in->sdtype, v);
+            break;
+        case CODE_LOAD:
+            e->reg[in->dst] = run_load(e, in);
+            break;
+        case CODE_STORE:
+            run_store(e, in);
+            break;
+        case CODE_COPY:
+            e->reg[in->dst] = e->reg[in->src[0]];
+            break;
+        case CODE_LANES_INIT:
+            for (int64_t i = 0; i < e->lanes[in->memory].nelem; i++)
+                e->lanes[in->memory].data[i] = e->reg[in->src[0]];
+            break;
+        case CODE_LANES_GET:
+            e->reg[in->dst] = *lane_element(e, in);
+            break;
+        case CODE_LANES_SET:
+            *lane_element(e, in) = e->reg[in->dst];
+            break;
+        case CODE_OPEN:
+            e->reg[in->dst].i = 0;
+            if (e->reg[in->src[0]].i <= 0)
+                pc = in->target;
+            break;
+        case CODE_CLOSE:
+            if (++e->reg[in->dst].i < e->reg[in->src[0]].i)
+                pc = in->target;
+            break;
+        case CODE_SKIP_UNLESS:
+            if (!e->reg[in->src[0]].i)
+                pc = in->target;
+            break;
+        }
+        e->set[in->dst] = true;
+    }
+    return true;
+}
+
+static void linear_free(struct linear_eval *e)
+{
+    for (int i = 0; i < e->nmemory; i++)
+        if (e->memory[i].own)
+            free(e->memory[i].data);
+    for (int i = 0; i < e->nlanes; i++)
+        free(e->lanes[i].data);
+    free(e->lanes);
+    free(e->code);
+    free(e->reg);
+    free(e->set);
+    free(e->of);
+    free(e->memory);
+    free(e->table);
+    free(e->open);
+    free(e);
+}
+
+bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env)
+{
+    struct linear_eval *const e = calloc(1, sizeof *e);
+    jmp_buf outer;
+    if (!e)
+        return false;
+    e->t = t;
+    e->env = env;
+    e->budget = env->budget;
+    memcpy(&outer, &t->stop, sizeof outer);
+    if (setjmp(t->stop)) {                                       /* a stop of the compile must not leak */
+        memcpy(&t->stop, &outer, sizeof outer);
+        linear_free(e);
+        tgc_stop(t);
+    }
+    for (int i = 0; i < n && !e->failed; i++)
+        compile_one(e, u[i]);
+    if (!e->failed && e->nopen)
+        TGC_BUG(t, "a linear program with %d open loops at its end", e->nopen);
+    bool ok = !e->failed && run(e);
+    memcpy(&t->stop, &outer, sizeof outer);
+    linear_free(e);
+    return ok;
+}
