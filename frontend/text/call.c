@@ -205,6 +205,17 @@ void call_result(struct call *c, struct uop *x)
         c->nresult++;                                 /* a result that nobody named */
 }
 
+void call_fail(struct call *c, const char *format, ...)
+{
+    char message[512];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(message, sizeof message, format, ap);
+    va_end(ap);
+    c->failed = true;
+    read_error(c->r, &c->at, "%s: %s", c->name, message);
+}
+
 /* ---- arguments */
 
 static struct uop *typed_constant(struct call *c, const struct operand *o, enum dtype d)

@@ -6,12 +6,6 @@
 
 #include <string.h>
 
-static void fail(struct call *c, const char *message)
-{
-    c->failed = true;
-    read_error(c->r, &c->at, "%s: %s", c->name, message);
-}
-
 /* ---- contractions */
 
 static void run_matmul(struct call *c) { call_result(c, lib_matmul(c->l, call_arg(c, 0), call_arg(c, 1))); }
@@ -44,8 +38,10 @@ static void spatial_ints(struct call *c, const char *name, int64_t *v, int n)
     int have = attr_ints(c, name, read, MAX_RANK);
     if (have < 0 || c->failed)
         return;
-    if (have != 1 && have != n)
-        return fail(c, mem_printf(c->r->t, "'%s' has %d entries for %d spatial axes", name, have, n));
+    if (have != 1 && have != n) {
+        call_fail(c, "'%s' has %d entries for %d spatial axes", name, have, n);
+        return;
+    }
     for (int i = 0; i < n; i++)
         v[i] = read[have == 1 ? 0 : i];
 }
@@ -57,8 +53,10 @@ static void spatial_pads(struct call *c, struct window_attr *a, int n)
     int have = attr_dims(c, "padding", v, 2 * MAX_RANK);
     if (have < 0 || c->failed)
         return;
-    if (have != 1 && have != n && have != 2 * n)
-        return fail(c, mem_printf(c->r->t, "'padding' has %d entries for %d spatial axes", have, n));
+    if (have != 1 && have != n && have != 2 * n) {
+        call_fail(c, "'padding' has %d entries for %d spatial axes", have, n);
+        return;
+    }
     for (int i = 0; i < n; i++) {
         a->lo[i] = v[have == 1 ? 0 : i];
         a->hi[i] = v[have == 1 ? 0 : have == n ? i : n + i];
@@ -72,7 +70,7 @@ static bool window_attrs(struct call *c, const struct uop *x, int rank, struct w
     *a = (struct window_attr){0};
     if (!x || x->ndim < 3 || x->ndim - 2 > MAX_SPATIAL || (rank && x->ndim != rank + 2)) {
         const char *dims = rank == 1 ? "[n, c, x]" : rank == 2 ? "[n, c, y, x]" : rank == 3 ? "[n, c, z, y, x]" : "[n, c, spatial...]";
-        fail(c, mem_printf(c->r->t, "x is %s; it must be %s", x ? lib_describe(c->l, x) : "missing", dims));
+        call_fail(c, "x is %s; it must be %s", x ? lib_describe(c->l, x) : "missing", dims);
         return false;
     }
     int n = x->ndim - 2;
@@ -110,7 +108,7 @@ static void run_conv_transpose(struct call *c)
     spatial_ints(c, "output_padding", a.output_padding, x->ndim - 2);
     int n = attr_dims(c, "output_size", a.output_size, MAX_SPATIAL);
     if (!c->failed && n >= 0 && n != x->ndim - 2)
-        fail(c, "'output_size' needs one entry for each spatial axis");
+        call_fail(c, "'output_size' needs one entry for each spatial axis");
     if (!c->failed)
         call_result(c, lib_conv_transpose(c->l, x, call_arg(c, 1), call_arg(c, 2), &a));
 }
@@ -226,8 +224,10 @@ static void run_rope(struct call *c)
     if (x && c->narg == 1) {
         double base = attr_float(c, "base", 10000);
         struct uop *offset = attr_dim(c, "offset");
-        if (x->ndim < 2 || !uop_const_int(x->dim[x->ndim - 1], &e))
-            return fail(c, "x must be [..., positions, size], the size a constant");
+        if (x->ndim < 2 || !uop_const_int(x->dim[x->ndim - 1], &e)) {
+            call_fail(c, "x must be [..., positions, size], the size a constant");
+            return;
+        }
         struct uop *at = uop_iota(c->r->t, x->dim[x->ndim - 2]);
         at = offset ? lib_add(c->l, at, offset) : at;
         if (!lib_rope_table(c->l, lib_acc_dtype(x->dtype), at, attr_int(c, "rotary", e), base, &cos, &sin))
@@ -310,7 +310,8 @@ static void run_rnn(struct call *c)
         in.peephole = call_arg(c, 7);
         a.input_forget = attr_bool(c, "input_forget", false);
     } else if (c->narg > 6) {
-        return fail(c, "takes 3 to 6 operands: x, w, r, bias, seq_lens, h0");
+        call_fail(c, "takes 3 to 6 operands: x, w, r, bias, seq_lens, h0");
+        return;
     }
     if (a.kind == RNN_GRU)
         a.linear_before_reset = attr_bool(c, "linear_before_reset", false);

@@ -4,12 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static void fail(struct call *c, const char *message)
-{
-    c->failed = true;
-    read_error(c->r, &c->at, "%s: %s", c->name, message);
-}
-
 /* ---- movement */
 
 static void run_flatten(struct call *c)
@@ -65,16 +59,20 @@ static void run_split(struct call *c)
     }
     if (n < 0) {
         n = c->nwanted;
-        if (!uop_const_int(x->dim[a], &total) || total % n)
-            return fail(c, mem_printf(c->r->t, "axis %d of %s cannot be split into %d equal parts; give 'sizes'", a, lib_describe(c->l, x), n));
+        if (!uop_const_int(x->dim[a], &total) || total % n) {
+            call_fail(c, "axis %d of %s cannot be split into %d equal parts; give 'sizes'", a, lib_describe(c->l, x), n);
+            return;
+        }
         for (int i = 0; i < n; i++)
             size[i] = uop_int(c->r->t, total / n);
     }
     struct uop *sum = begin;
     for (int i = 0; i < n; i++)
         sum = sym_add(c->r->t, sum, size[i]);
-    if (!sym_equal(c->r->t, sum, x->dim[a]))
-        return fail(c, mem_printf(c->r->t, "the sizes do not add up to axis %d of %s", a, lib_describe(c->l, x)));
+    if (!sym_equal(c->r->t, sum, x->dim[a])) {
+        call_fail(c, "the sizes do not add up to axis %d of %s", a, lib_describe(c->l, x));
+        return;
+    }
     for (int i = 0; i < n; i++) {
         call_result(c, lib_narrow(c->l, x, a, begin, size[i]));
         begin = sym_add(c->r->t, begin, size[i]);
@@ -95,7 +93,7 @@ static void run_pad_like(struct call *c)
     int nlo = attr_required(c, "lo") ? attr_dims(c, "lo", lo, MAX_RANK) : 0, nhi = attr_required(c, "hi") ? attr_dims(c, "hi", hi, MAX_RANK) : 0;
     enum pad_mode mode = !strcmp(c->name, "pad_reflect") ? PAD_MODE_REFLECT : !strcmp(c->name, "pad_edge") ? PAD_MODE_EDGE : PAD_MODE_WRAP;
     if (!c->failed && x && (nlo != x->ndim || nhi != x->ndim))
-        fail(c, "'lo' and 'hi' need one entry for each axis");
+        call_fail(c, "'lo' and 'hi' need one entry for each axis");
     if (!c->failed)
         call_result(c, lib_pad(c->l, x, mode, NULL, lo, hi));
 }
@@ -188,7 +186,7 @@ static void run_resize(struct call *c)
     a.antialias = attr_bool(c, "antialias", false);
     int n = attr_required(c, "size") ? attr_dims(c, "size", a.size, MAX_RANK) : -1;
     if (!c->failed && x && n != x->ndim)
-        fail(c, "'size' needs one entry for each axis");
+        call_fail(c, "'size' needs one entry for each axis");
     if (!c->failed)
         call_result(c, lib_resize(c->l, x, &a));
 }
@@ -200,7 +198,7 @@ static int shape_attr(struct call *c, struct uop **dim)
     int n = attr_required(c, "shape") ? attr_dims(c, "shape", dim, MAX_RANK) : -1;
     for (int a = 0; a < n; a++)
         if (dim[a]->vmax < 0)
-            fail(c, "a negative dimension");
+            call_fail(c, "a negative dimension");
     return c->failed ? -1 : n;
 }
 

@@ -22,6 +22,7 @@
  */
 #include "frontend/text/reader.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct name_slot { const char *name; struct uop *value; int region; };
@@ -463,6 +464,7 @@ static bool read_loop(struct reader *r, const struct result *v, int n)
         ok &= define(r, &name[k], loop->param[k]);
     ok = ok && read_loop_body(r, loop, &next, &cond_next, &scan, &nscan);
     leave_region(r);
+    r->place = lex_place(r, &counter);
     if (!ok || !read_tail(r, &tail) || !result_count(r, v, n, ncarried + nscan, "the loop"))
         return false;
     enter_origin(r, &tail, NULL, "");
@@ -678,4 +680,47 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
     if (t->nerror == before && r->noutput == 0)
         read_error(r, &r->token, "the graph has no output; add a line such as: output %%y");
     return t->nerror == before ? finish(r) : NULL;
+}
+
+/* Everything that a file or standard input holds. */
+static char *slurp(struct tgc *t, const char *path, FILE *f, size_t *nbytes)
+{
+    enum { CHUNK = 1 << 16 };
+    static const size_t longest = (size_t)INT32_MAX;
+    size_t cap = 0;
+    char *s = NULL;
+    *nbytes = 0;
+    for (;;) {
+        s = mem_grow(t, s, &cap, *nbytes + CHUNK, 1);
+        size_t n = fread(s + *nbytes, 1, CHUNK, f);
+        *nbytes += n;
+        if (*nbytes > longest) {
+            diag_error(t, &(struct place){.file = path}, "the text is longer than 2 GiB; put weights into files");
+            return NULL;
+        }
+        if (n < CHUNK)
+            break;
+    }
+    if (ferror(f)) {
+        diag_error(t, &(struct place){.file = path}, "reading failed: %s", strerror(errno));
+        return NULL;
+    }
+    return s;
+}
+
+struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_options *options)
+{
+    bool standard = !strcmp(path, "-");
+    size_t nbytes;
+    FILE *f = standard ? stdin : fopen(path, "rb");
+    if (standard)
+        path = "<stdin>";
+    if (!f) {
+        diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", strerror(errno));
+        return NULL;
+    }
+    char *s = slurp(t, path, f, &nbytes);
+    if (!standard)
+        fclose(f);
+    return s ? tg_read_bytes(t, path, s, nbytes, options) : NULL;
 }

@@ -134,6 +134,7 @@ int attr_dims(struct call *c, const char *name, struct uop **v, int max);       
 int attr_ints(struct call *c, const char *name, int64_t *v, int max);
 uint32_t attr_axes(struct call *c, const char *name, const struct uop *x);            /* absent: all */
 void call_result(struct call *c, struct uop *x);                                      /* appends; NULL: failed */
+void call_fail(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));   /* "conv2d: ..." at the call */
 
 typedef void (*tg_function)(struct call *c);
 struct function { const char *name; int min, max; tg_function run; };                 /* max -1: any number */
@@ -149,6 +150,7 @@ bool read_weight(struct reader *r, const struct type *type, const char *name, st
 struct safetensor { enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
 /* Finds `name` in the bytes of a safetensors file. error: what is wrong, or that it is not there. */
 bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found, const char **error);
+bool safetensors_holds(enum dtype d);
 /* Writes a whole file. */
 void safetensors_write(struct text *out, struct buffer *const *w, const char *const *name, int n);
 
