@@ -608,10 +608,10 @@ static struct tensor *compute_plain(struct eval *e, struct uop *u, bool body)
     struct program *p = &e->program;
     if (!r)
         return NULL;
-    program_reset(p);
-    program_lanes(p, n->dim, u->ndim);
-    int root = n->nelem == 0 ? 0 : body ? program_body(p, e, u, p->lane_reg) : program_value(p, e, u, p->lane_reg);
-    if (n->nelem == 0 || program_run(p, &root, 1, sink_copy, r))
+    eval_program_reset(p);
+    eval_program_lanes(p, n->dim, u->ndim);
+    int root = n->nelem == 0 ? 0 : body ? eval_program_body(p, e, u, p->lane_reg) : eval_program_value(p, e, u, p->lane_reg);
+    if (n->nelem == 0 || eval_program_run(p, &root, 1, sink_copy, r))
         return r;
     tensor_free(e, r);
     return NULL;
@@ -663,15 +663,15 @@ static struct tensor *compute_reduce(struct eval *e, struct uop *u)
     if (x->nelem == 0)
         return r;
     int lane = red.by_step, step = !red.by_step;
-    program_reset(p);
-    program_lanes(p, dim[lane], count[lane]);
-    program_steps(p, dim[step], count[step]);
+    eval_program_reset(p);
+    eval_program_lanes(p, dim[lane], count[lane]);
+    eval_program_steps(p, dim[step], count[step]);
     for (int a = 0; a < count[lane]; a++)
         coord[axis[lane][a]] = p->lane_reg[a];
     for (int a = 0; a < count[step]; a++)
         coord[axis[step][a]] = p->step_reg[a];
-    int root = program_value(p, e, u->src[0], coord);
-    if (!program_run(p, &root, 1, sink_reduce, &red)) {
+    int root = eval_program_value(p, e, u->src[0], coord);
+    if (!eval_program_run(p, &root, 1, sink_reduce, &red)) {
         tensor_free(e, r);
         return NULL;
     }
@@ -711,10 +711,10 @@ static struct tensor *compute_concat(struct eval *e, struct uop *u)
         for (int a = 0; a < u->ndim; a++)
             fits &= a == axis || x->dim[a] == n->dim[a];
         c.src_block = inner * x->dim[axis];
-        program_reset(p);
-        program_lanes(p, x->dim, u->ndim);
-        int root = x->nelem ? program_value(p, e, u->src[k], p->lane_reg) : 0;
-        if (!fits || (x->nelem && !program_run(p, &root, 1, sink_place, &c))) {
+        eval_program_reset(p);
+        eval_program_lanes(p, x->dim, u->ndim);
+        int root = x->nelem ? eval_program_value(p, e, u->src[k], p->lane_reg) : 0;
+        if (!fits || (x->nelem && !eval_program_run(p, &root, 1, sink_place, &c))) {
             tensor_free(e, r);
             return NULL;
         }
@@ -758,16 +758,16 @@ static struct tensor *compute_scatter(struct eval *e, struct uop *u)
     int root[MAX_RANK + 1];
     if (!r)
         return NULL;
-    program_reset(p);
-    program_lanes(p, value->dim, value->u->ndim);
+    eval_program_reset(p);
+    eval_program_lanes(p, value->dim, value->u->ndim);
     bool fits = true;
     for (int k = 1; k < u->nsrc; k++) {
         const struct node *x = eval_node(e, u->src[k]);
         for (int a = 0; a < x->u->ndim; a++)
             fits &= x->dim[a] == value->dim[a];
-        root[k - 1] = value->nelem && fits ? program_value(p, e, u->src[k], x->u->ndim ? p->lane_reg : NULL) : 0;
+        root[k - 1] = value->nelem && fits ? eval_program_value(p, e, u->src[k], x->u->ndim ? p->lane_reg : NULL) : 0;
     }
-    if (fits && (value->nelem == 0 || program_run(p, root, u->nsrc - 1, sink_scatter, &s)))
+    if (fits && (value->nelem == 0 || eval_program_run(p, root, u->nsrc - 1, sink_scatter, &s)))
         return r;
     tensor_free(e, r);
     return NULL;
@@ -1135,7 +1135,7 @@ static void eval_free(struct eval *e)
         free(s->scan);
         free(s->param_node);
     }
-    program_free(&e->program);
+    eval_program_free(&e->program);
     free(e->node);
     free(e->table);
     free(e->loop);
