@@ -88,8 +88,8 @@ enum weights_mode {
 
 /* Reference values for --selftest, in the storage format, row-major. */
 struct program_vectors {
-    const void **input, **output;          /* [ninput], [noutput] */
-    const int64_t **output_dim;            /* [noutput][ndim], the actual dimensions; NULL: the declared constants */
+    const void **input, **output;          /* [ninput], [noutput]; input NULL, or one of them: the inputs of runtime/fill.c */
+    size_t *input_nbytes, *output_nbytes;
     const int64_t *var;                    /* by position in schedule->var */
     double rtol, atol;
 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_LENGTH = 48, COMMENT_MAX_LENGTH = 160 };
+enum { NAME_MAX_LENGTH = 48, COMMENT_MAX_LENGTH = 160, LITERAL_LINE = 100 };
 
 /* ------------------------------------------------------------------------------------------------------- scopes */
 
@@ -247,6 +247,34 @@ void text_dot(struct text *out, const char *s)
         else
             text_putc(out, '_');
         s += n > 0 ? n : 1;
+    }
+}
+
+/* Bytes as a string literal, several lines of it. An octal escape is as short as what follows allows. */
+void text_literal(struct text *out, const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    for (size_t i = 0; i < n || i == 0;) {
+        size_t start = out->n;
+        text_puts(out, "\n    \"");
+        for (; i < n && out->n - start < LITERAL_LINE; i++) {
+            unsigned c = s[i];
+            if (c == '"' || c == '\\' || c == '?') {
+                text_putc(out, '\\');
+                text_putc(out, (char)c);
+            } else if (c >= 0x20 && c < 0x7f) {
+                text_putc(out, (char)c);
+            } else {
+                bool digit_follows = i + 1 < n && s[i + 1] >= '0' && s[i + 1] <= '9';
+                char octal[5] = {'\\', (char)('0' + (c >> 6)), (char)('0' + (c >> 3 & 7)), (char)('0' + (c & 7)), 0};
+                int skip = digit_follows ? 0 : c < 8 ? 2 : c < 64 ? 1 : 0;
+                text_putc(out, '\\');
+                text_puts(out, octal + 1 + skip);
+            }
+        }
+        text_putc(out, '"');
+        if (n == 0)
+            break;
     }
 }
 

@@ -25,6 +25,7 @@ void text_comment(struct text *out, const char *s);              /* inside a C c
 void text_string(struct text *out, const char *s);               /* a C string literal with its quotes */
 void text_json(struct text *out, const char *s);                 /* a JSON string with its quotes */
 void text_dot(struct text *out, const char *s);                  /* inside a quoted DOT string */
+void text_literal(struct text *out, const void *p, size_t nbytes); /* bytes as a C string literal of several lines */
 void text_pad(struct text *out, size_t column_start, size_t width); /* blanks until out->n - column_start == width */
 void text_double(struct text *out, double v);                    /* shortest that reads back as v; "NAN", "INFINITY" */
 void text_float(struct text *out, float v);                      /* the same for float, with the suffix f */
@@ -46,6 +47,8 @@ bool snippets_any(const struct snippet_set *s, const char *file);
 
 /* ------------------------------------------------------------------------------------------------ program.c et al. */
 
+enum { PROGRAM_HEAD_BYTES = 128 };  /* the arena before the intermediates: struct NAME */
+
 struct program {
     struct tgc *t;
     const struct schedule *s;
@@ -58,6 +61,7 @@ struct program {
     const char **kernel_name;    /* by position in schedule->kernel */
     const char **buffer_name;    /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
+    bool *buffer_used;           /* by buffer->id: NAME_run names it */
     int nbuffer_id, nvar_id;
     struct snippet_set snippets;
     size_t head_bytes;           /* the arena's beginning, where struct NAME lies */
@@ -78,9 +82,16 @@ void weights_write_data(struct program *p, struct text *out);          /* the da
 void describe_write(struct program *p, struct text *out);              /* tables and NAME_describe() */
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
-const char *program_buffer(const struct program *p, const struct buffer *b);   /* expression in NAME_run, typed pointer */
+/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and NAME_X, and model_self for NAME. */
+void program_write_text(const struct program *p, struct text *out, const char *text);
+bool program_is_field(const struct program *p, const struct var *v);           /* the caller gives it, in NAME_inputs */
+bool program_has_shape_field(const struct buffer *b);             /* an output with a dimension that is not constant */
+size_t program_arena_bytes(const struct program *p);
+int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
+const char *program_buffer(struct program *p, const struct buffer *b);   /* expression in NAME_run, typed pointer */
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
-const char *program_var(const struct program *p, const struct var *v);
+const char *program_var(const struct program *p, const struct var *v);         /* as a kernel's parameter */
+const char *program_var_in_run(const struct program *p, const struct var *v);  /* as an expression in NAME_run */
 const struct buffer *buffer_root(const struct buffer *b);
 /* An integer or bool scalar expression over VARs and LOADs, as C in NAME_run. */
 const char *program_scalar(struct program *p, struct uop *u);

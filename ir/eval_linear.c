@@ -11,7 +11,7 @@
 
 #include "ir/eval.h"
 
-enum code { CODE_ALU, CODE_LOAD, CODE_STORE, CODE_OPEN, CODE_CLOSE, CODE_COPY, CODE_SKIP_UNLESS };
+enum code { CODE_ALU, CODE_LOAD, CODE_STORE, CODE_OPEN, CODE_CLOSE, CODE_COPY, CODE_SKIP_UNLESS, CODE_LANES_INIT, CODE_LANES_GET, CODE_LANES_SET };
 struct linstr {
     enum code code;
     enum op op;
@@ -24,12 +24,17 @@ struct linstr {
 /* A buffer's elements: as wide scalars, or a weight's bytes. */
 struct memory { const struct buffer *buffer; union scalar *data; const char *raw; int64_t nelem; bool own; };
 
+/* An accumulator with lanes: one element per combination of them, row-major. */
+enum { LANES_RANK = 4 };
+struct lanes { const struct uop *acc; int reg[LANES_RANK], n; int64_t size[LANES_RANK], nelem; union scalar *data; };
+
 struct linear_eval {
     struct tgc *t;
     const struct eval_env *env;
     struct linstr *code; int ncode; size_t cap_code;
     union scalar *reg; bool *set; int nreg; size_t cap_reg;
     struct memory *memory; int nmemory; size_t cap_memory;
+    struct lanes *lanes; int nlanes; size_t cap_lanes;
     struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
     const struct uop **of; size_t cap_of;        /* by register */
     int *open; int nopen; size_t cap_open;       /* code positions of loops and guards to be closed */
@@ -173,14 +178,49 @@ static int memory_of(struct linear_eval *e, const struct uop *u)
 
 /* ------------------------------------------------------------------------------------------------ compiling */
 
+static void append(struct linear_eval *e, struct linstr in)
+{
+    if (reserve(e, &e->code, &e->cap_code, (size_t)e->ncode + 1, sizeof *e->code))
+        e->code[e->ncode++] = in;
+}
+
+static int lanes_of(const struct linear_eval *e, const struct uop *acc)
+{
+    for (int i = 0; i < e->nlanes; i++)
+        if (e->lanes[i].acc == acc)
+            return i;
+    return -1;
+}
+
+static void declare_lanes(struct linear_eval *e, const struct uop *u)
+{
+    struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1};
+    if (l.n > LANES_RANK || !reserve(e, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
+        e->failed = true;
+        return;
+    }
+    for (int k = 0; k < l.n; k++) {
+        l.reg[k] = reg_of(e, u->src[k + 1]);
+        if (!uop_const_int(u->src[k + 1]->src[0], &l.size[k]) || __builtin_mul_overflow(l.nelem, l.size[k], &l.nelem))
+            e->failed = true;
+    }
+    l.data = e->failed ? NULL : calloc((size_t)l.nelem, sizeof *l.data);
+    e->failed |= !l.data;
+    e->lanes[e->nlanes++] = l;
+}
+
 static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, int first)
 {
+    for (int k = first; k < u->nsrc; k++) {
+        int l = u->src[k]->op == OP_ACC ? lanes_of(e, u->src[k]) : -1;
+        if (l >= 0)
+            append(e, (struct linstr){.code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
+    }
     for (int k = first; k < u->nsrc && in.nsrc < 4; k++)
         in.src[in.nsrc++] = reg_of(e, u->src[k]);
     in.dtype = u->dtype;
     in.dst = reg_of(e, u);
-    if (reserve(e, &e->code, &e->cap_code, (size_t)e->ncode + 1, sizeof *e->code))
-        e->code[e->ncode++] = in;
+    append(e, in);
 }
 
 static void open_region(struct linear_eval *e)
@@ -194,10 +234,8 @@ static void close_region(struct linear_eval *e, const struct uop *u)
     int at = e->nopen ? e->open[--e->nopen] : -1;
     if (at < 0 || e->of[e->code[at].dst] != u->src[0])
         TGC_BUG(e->t, "%s does not close what was opened last", op_name(u->op));
-    if (u->op == OP_END) {
+    if (u->op == OP_END)
         emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1}, u->src[0], 0);
-        e->code[e->ncode - 1].dst = e->code[at].dst;
-    }
     e->code[at].target = e->ncode;
 }
 
@@ -218,13 +256,18 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         close_region(e, u);
         break;
     case OP_ACC:
-        emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
+        if (u->nsrc > 1 && lanes_of(e, u) < 0)
+            declare_lanes(e, u);
+        append(e, (struct linstr){.code = u->nsrc > 1 ? CODE_LANES_INIT : CODE_COPY, .memory = lanes_of(e, u), .dst = reg_of(e, u),
+                                  .src = {reg_of(e, u->src[0])}, .nsrc = 1});
         break;
     case OP_ASSIGN:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 1);
         emit(e, (struct linstr){.code = CODE_COPY}, u, 1);
         if (!e->failed)
             e->code[e->ncode - 1].dst = reg_of(e, u->src[0]);
+        if (lanes_of(e, u->src[0]) >= 0)
+            append(e, (struct linstr){.code = CODE_LANES_SET, .memory = lanes_of(e, u->src[0]), .dst = reg_of(e, u->src[0])});
         break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
@@ -258,6 +301,15 @@ static union scalar run_load(struct linear_eval *e, const struct linstr *in)
         return e->reg[in->src[2]];
     int64_t offset = element(e, in, "load");
     return m->raw ? scalar_load(m->buffer->dtype, m->raw + (size_t)offset * dtype_nbytes(m->buffer->dtype)) : m->data[offset];
+}
+
+static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
+{
+    const struct lanes *l = &e->lanes[in->memory];
+    int64_t at = 0;
+    for (int k = 0; k < l->n; k++)
+        at = at * l->size[k] + e->reg[l->reg[k]].i;
+    return &l->data[at];
 }
 
 static void run_store(struct linear_eval *e, const struct linstr *in)
@@ -300,6 +352,16 @@ static bool run(struct linear_eval *e)
         case CODE_COPY:
             e->reg[in->dst] = e->reg[in->src[0]];
             break;
+        case CODE_LANES_INIT:
+            for (int64_t i = 0; i < e->lanes[in->memory].nelem; i++)
+                e->lanes[in->memory].data[i] = e->reg[in->src[0]];
+            break;
+        case CODE_LANES_GET:
+            e->reg[in->dst] = *lane_element(e, in);
+            break;
+        case CODE_LANES_SET:
+            *lane_element(e, in) = e->reg[in->dst];
+            break;
         case CODE_OPEN:
             e->reg[in->dst].i = 0;
             if (e->reg[in->src[0]].i <= 0)
@@ -324,6 +386,9 @@ static void linear_free(struct linear_eval *e)
     for (int i = 0; i < e->nmemory; i++)
         if (e->memory[i].own)
             free(e->memory[i].data);
+    for (int i = 0; i < e->nlanes; i++)
+        free(e->lanes[i].data);
+    free(e->lanes);
     free(e->code);
     free(e->reg);
     free(e->set);

@@ -192,7 +192,7 @@ static struct uop *lower_segment(struct lowering *l)
     struct uop *value = lower(l, s->value, s->axis, valid);
     struct uop *offset = dest_offset(l, &valid), *dest = uop_buffer(t, s->dest);
     if (s->scatter && s->scatter->arg.i != OP_CONST)
-        value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, uop_bool(t, true)), value);
+        value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, valid), value);
     int n = 0;
     src[n++] = dest;
     src[n++] = offset;

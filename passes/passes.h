@@ -44,13 +44,15 @@ struct schedule {
     struct step *step; int nstep;
     struct kernel **kernel; int nkernel;
     struct buffer **buffer; int nbuffer;   /* every TEMP, STATE and SCRATCH buffer with a place in the arena */
-    struct buffer **weight; int nweight;   /* in order of first use */
+    struct buffer **weight; int nweight;   /* in order of first use; equal contents have equal offsets */
     struct buffer **input; int ninput;     /* as graph->input */
     struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
     struct var **var; int nvar;            /* run-time dimensions and host results */
     size_t arena_nbytes, live_nbytes;      /* planned, and the largest live set */
     size_t weight_nbytes;
 };
+
+enum { STACK_SCRATCH_NBYTES = 4096 };  /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 
 struct compile_options {
     bool noopt;

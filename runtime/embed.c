@@ -1,63 +1,126 @@
 /* embed.c - turns runtime/ into tables of C strings for backends/snippets.c. Runs at build time: embed OUT FILE...
  *
- * A file of runtime/ is C that compiles by itself. A line "//@ name need need" opens a piece, which ends at the next such line; what
- * stands before the first one (includes, for compiling alone) is left out. Each piece becomes  SNIPPET(file, name, needs, text).
+ * A file of runtime/ is C that compiles by itself (but main.c). A line "//@ name need need" opens a piece, which ends at the next such line;
+ * what stands before the first one (includes and typedefs, for compiling alone) is left out. Each piece becomes
+ *      SNIPPET(file, name, needs, text)
+ * A line "//@for f32:float i64:int64_t" makes all pieces that follow once for each: _T at the end of a word becomes _f32, the word T float.
  */
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static void put_line(FILE *out, const char *s)
+struct type { char suffix[16], word[32]; };
+
+static bool is_word(char c)
 {
-    fputs("\n    \"", out);
-    for (; *s && *s != '\n'; s++) {
-        if (*s == '"' || *s == '\\' || *s == '?')
-            fputc('\\', out);
-        fputc(*s, out);
-    }
-    fputs("\\n\"", out);
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+/* The text up to `end`, with T replaced, its quotes escaped. */
+static void put_text(FILE *out, const char *s, const char *end, const struct type *t)
+{
+    for (const char *p = s; p < end; p++) {
+        bool ends_word = *p == 'T' && t && (p + 1 == end || !is_word(p[1]));
+        if (ends_word && p > s && p[-1] == '_' && p > s + 1 && is_word(p[-2])) {
+            fputs(t->suffix, out);
+        } else if (ends_word && (p == s || !is_word(p[-1]))) {
+            fputs(t->word, out);
+        } else {
+            if (*p == '"' || *p == '\\' || *p == '?')
+                fputc('\\', out);
+            fputc(*p, out);
+        }
+    }
+}
+
+static void put_piece(FILE *out, const char *file, const char *head, const char *body, const char *end, const struct type *t)
+{
+    size_t name = strcspn(head, " \n"), line = strcspn(head, "\n");
+    const char *needs = head[name] == ' ' ? head + name + 1 : head + name;
+    while (end > body && end[-1] == '\n')
+        end--;
+    fprintf(out, "SNIPPET(\"%s\", \"", file);
+    put_text(out, head, head + name, t);
+    fputs("\", \"", out);
+    put_text(out, needs, head + line, t);
+    fputs("\",", out);
+    while (body < end) {
+        const char *stop = memchr(body, '\n', (size_t)(end - body));
+        stop = stop ? stop : end;
+        fputs("\n    \"", out);
+        put_text(out, body, stop, t);
+        fputs("\\n\"", out);
+        body = stop + 1;
+    }
+    fputs(")\n", out);
+}
+
+static int read_types(const char *s, struct type *type, int most)
+{
+    int n = 0;
+    char line[512];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n"), s);
+    for (char *word = strtok(line, " "); word && n < most; word = strtok(NULL, " "), n++) {
+        char *colon = strchr(word, ':');
+        if (!colon)
+            return 0;
+        *colon = 0;
+        snprintf(type[n].suffix, sizeof type[n].suffix, "%s", word);
+        snprintf(type[n].word, sizeof type[n].word, "%s", colon + 1);
+    }
+    return n;
+}
+
+/* The file's name without its ending; "host" for all of host/. */
 static void stem_of(const char *path, char *stem, size_t size)
 {
     const char *slash = strrchr(path, '/');
+    if (slash && slash - path >= 4 && strncmp(slash - 4, "host", 4) == 0) {
+        snprintf(stem, size, "host");
+        return;
+    }
     snprintf(stem, size, "%s", slash ? slash + 1 : path);
     char *dot = strrchr(stem, '.');
     if (dot)
         *dot = 0;
 }
 
+static void embed_text(FILE *out, const char *file, const char *text)
+{
+    struct type type[8];
+    int ntype = 0;
+    const char *for_line = strstr(text, "//@for ");
+    if (for_line)
+        ntype = read_types(for_line + strlen("//@for "), type, 8);
+    for (int k = 0; k < (ntype > 0 ? ntype : 1); k++)
+        for (const char *piece = strstr(text, "//@ "), *next; piece; piece = next) {
+            next = strstr(piece + 4, "\n//@ ");
+            next = next ? next + 1 : NULL;
+            const char *head = piece + 4, *body = head + strcspn(head, "\n");
+            put_piece(out, file, head, body + (*body == '\n'), next ? next : text + strlen(text), ntype > 0 ? &type[k] : NULL);
+        }
+}
+
 static int embed(FILE *out, const char *path)
 {
-    FILE *in = fopen(path, "r");
+    char stem[128];
+    FILE *in = fopen(path, "rb");
     if (!in) {
         perror(path);
         return 1;
     }
-    char line[1024], stem[128], blank = 0;
-    bool open = false;
-    stem_of(path, stem, sizeof stem);
-    while (fgets(line, sizeof line, in)) {
-        if (strncmp(line, "//@ ", 4) == 0) {
-            line[strcspn(line, "\n")] = 0;
-            char *name = line + 4, *needs = strchr(name, ' ');
-            if (needs)
-                *needs++ = 0;
-            fprintf(out, "%sSNIPPET(\"%s\", \"%s\", \"%s\",", open ? ")\n" : "", stem, name, needs ? needs : "");
-            open = true;
-            blank = 0;
-            fputs("\n    \"\"", out);
-        } else if (open && line[0] == '\n') {
-            blank = 1;                     /* blank lines at the end of a piece are dropped */
-        } else if (open) {
-            if (blank)
-                put_line(out, "");
-            blank = 0;
-            put_line(out, line);
-        }
+    size_t cap = 1 << 20, n;
+    char *text = malloc(cap);
+    n = text ? fread(text, 1, cap - 1, in) : 0;
+    if (!text || n == cap - 1 || ferror(in)) {
+        fprintf(stderr, "%s: cannot be read whole\n", path);
+        return 1;
     }
-    if (open)
-        fputs(")\n", out);
+    text[n] = 0;
+    stem_of(path, stem, sizeof stem);
+    embed_text(out, stem, text);
+    free(text);
     return fclose(in) != 0;
 }
 

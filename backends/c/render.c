@@ -366,6 +366,7 @@ static const struct uop *compound_operand(struct writer *w, const struct uop *u)
 
 static void write_assign(struct writer *w, const struct uop *u)
 {
+    map_set(&w->value, u, value_of(w, u->src[0]));                /* who reads the assignment reads the accumulator */
     const char *name = value_of(w, u->src[0])->e.s;
     const struct uop *x = compound_operand(w, u);
     struct expr src[2];
@@ -673,7 +674,7 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
             s = program_buffer(p, k->scratch[i - k->nbuffer]);
         } else {
             const struct var *v = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(p->t, "%s%s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "(int)" : "", program_var(p, v));
+            s = mem_printf(p->t, "%s%s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "(int)" : "", program_var_in_run(p, v));
         }
         if (!first && out->n - start + strlen(s) + 8 > LINE_WIDTH) {
             text_puts(out, ",\n");

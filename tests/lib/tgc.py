@@ -152,7 +152,10 @@ def read_outputs(folder, names):
         if not path.exists():
             raise Failure(f"no {path.name} among the results: "
                           f"{sorted(p.name for p in folder.iterdir())}")
-        outputs[name] = np.load(path)
+        try:
+            outputs[name] = np.load(path)
+        except ValueError as why:
+            raise Failure(f"{path.name} is no array of a plain dtype: {why}") from None
     return outputs
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 import light
 import packages
+import train_digits
 from suite import Failure, Skip
 
 GENERATED = ROOT / ".cache" / "models"
@@ -107,16 +108,20 @@ def speech(rate, count, seed):
     return (0.25 * voice * syllables + 0.01 * random.standard_normal(count)).astype(np.float32)
 
 
-def page(height, width, seed):
-    """Dark strokes on a light page, as recognizers of text see them: values in -1..1."""
+def page(height, width, seed, line=24):
+    """Lines of digits, dark on a light page, as readers of text see them: values in -1..1."""
     random = seeded("page", seed, height, width)
-    image = np.full((3, height, width), 0.8)
-    for _ in range(max(6, height * width // 600)):
-        y, x = random.integers(0, height), random.integers(0, width)
-        dy, dx = (2, int(random.integers(4, 14))) if random.random() < 0.5 else \
-                 (int(random.integers(4, 14)), 2)
-        image[:, y:y + dy, x:x + dx] = random.uniform(-1, -0.4, (3, 1, 1))
-    return (image + 0.03 * random.standard_normal(image.shape)).astype(np.float32)[None]
+    glyphs = train_digits.glyphs()
+    pixel = max(1, line // 9)
+    image = np.full((height, width), 0.85)
+    for top in range(pixel, height - 8 * pixel + 1, line + 2 * pixel):
+        for left in range(2 * pixel, width - 8 * pixel + 1, 9 * pixel):
+            if random.random() < 0.85:
+                glyph = np.kron(glyphs[random.integers(10)], np.ones((pixel, pixel)))
+                image[top:top + 8 * pixel, left:left + 8 * pixel] -= 1.6 * glyph
+    soft = (image + np.roll(image, 1, 0) + np.roll(image, 1, 1)) / 3
+    colour = soft[None] + 0.03 * random.standard_normal((3, height, width))
+    return colour.astype(np.float32)[None]
 
 
 def photo(batch, height, width, seed):
@@ -225,17 +230,17 @@ MODELS = [
           basic_pitch, sizes=[1, 2, 3]),
     Model("rapidocr_cls", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}ppocr_mobile_v2.0_cls_infer.onnx"),
-          lambda size, step, previous: {"x": page(*size, "cls")},
+          lambda size, step, previous: {"x": page(*size, "cls", line=36)},
           sizes=[(48, 192), (32, 128), (64, 224)]),
     Model("rapidocr_rec", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}PP-OCRv4_rec_infer.onnx"),
-          lambda size, step, previous: {"x": page(48, size, "rec")}, sizes=[160, 96, 320]),
+          lambda size, step, previous: {"x": page(48, size, "rec", line=45)}, sizes=[160, 96, 320]),
     Model("rapidocr_det", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}PP-OCRv4_det_infer.onnx"),
           lambda size, step, previous: {"x": page(*size, "det")},
           sizes=[(96, 128), (64, 64), (160, 96)]),
     Model("ddddocr_common", from_package("ddddocr", "ddddocr/common.onnx"),
-          lambda size, step, previous: {"input1": page(64, size, "common")[:, :1]},
+          lambda size, step, previous: {"input1": page(64, size, "common", line=56)[:, :1]},
           sizes=[160, 96, 224], heavy=True),
     Model("ddddocr_common_det", from_package("ddddocr", "ddddocr/common_det.onnx"),
           lambda size, step, previous: {"images": 127.5 + 100 * page(416, 416, "det")},

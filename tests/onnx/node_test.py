@@ -1,7 +1,8 @@
-"""The node tests of the onnx package, through the emitted C.
+"""The onnx package's own backend tests, through the emitted C.
 
-Each test is a model of one operator (or its expansion into a function's body) with inputs
-and expected outputs. Each goes the users' way: tgc writes C, the system compiler builds it,
+The node tests are models of one operator (or of its expansion into a function's body) with
+inputs and expected outputs; beside them stand small models converted from PyTorch, and a few
+simple ones. Each goes the users' way: tgc writes C, the system compiler builds it,
 the program runs on .npy files. Tolerances are the tests' own; integers and bools are exact.
 
     passing.txt   the tests that pass; one of them failing is a regression
@@ -11,9 +12,11 @@ the program runs on .npy files. Tolerances are the tests' own; integers and bool
 Both are written by this program, with --bless, from what it saw; they are never edited.
 """
 
+import functools
 import shutil
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -38,10 +41,49 @@ class Unfit(Failure):
     """The test cannot be put as tensors in .npy files."""
 
 
+@dataclass
+class StoredCase:
+    """A test that the package keeps as files, with the tolerances of its own runner."""
+    name: str
+    folder: Path
+    rtol: float = 1e-3
+    atol: float = 1e-7
+
+    @functools.cached_property
+    def model(self):
+        return onnx.load(self.folder / "model.onnx")
+
+    @property
+    def data_sets(self):
+        for data in sorted(self.folder.glob("test_data_set_*")):
+            yield tuple([_load_tensor(data / f"{kind}_{k}.pb", value)
+                         for k, value in enumerate(values)]
+                        for kind, values in (("input", self.inputs),
+                                             ("output", self.model.graph.output)))
+
+    @property
+    def inputs(self):
+        """Weights stand among the inputs of old files; the data is for the others."""
+        weights = {tensor.name for tensor in self.model.graph.initializer}
+        return [value for value in self.model.graph.input if value.name not in weights]
+
+
+def _load_tensor(path, value):
+    """A list stands for what is not a tensor; as_array() refuses it."""
+    if not value.type.HasField("tensor_type"):
+        return [path]
+    return onnx.load_tensor(path)
+
+
 def load_cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {case.name: case for case in collect_testcases(None)}
+        cases = {case.name: case for case in collect_testcases(None)}
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    for kind in ("simple", "pytorch-converted", "pytorch-operator"):
+        for folder in sorted((data / kind).iterdir()):
+            cases[f"{kind}/{folder.name}"] = StoredCase(f"{kind}/{folder.name}", folder)
+    return cases
 
 
 def as_array(value):
@@ -53,6 +95,10 @@ def as_array(value):
     if value.dtype == object:
         value = value.astype(np.str_)
     return value
+
+
+def flat(name):
+    return name.replace("/", "_")
 
 
 def emit_case(tgc, case, folder, options):
@@ -125,7 +171,7 @@ def bless(options, cases, scratch):
 
     def verdict(case):
         try:
-            run_case(tgc, case, scratch / case.name)
+            run_case(tgc, case, scratch / flat(case.name))
             return None
         except Refused as refusal:
             return "refused", str(refusal)
@@ -141,7 +187,7 @@ def bless(options, cases, scratch):
     rest = sorted((name, *why) for name, why in verdicts.items() if why is not None)
     PASSING.write_text("".join(name + "\n" for name in passing))
     with open(REST, "w") as file:
-        file.write("# Written by node_test.py --bless: the node tests that do not pass, and why.\n")
+        file.write("# Written by node_test.py --bless: the tests that do not pass, and why.\n")
         for name, kind, why in rest:
             why = " ".join(why.replace(str(scratch), "").split())
             file.write(f"{name}\t{kind}: {why[:200]}\n")
@@ -171,18 +217,18 @@ def main():
     suite.add("the two lists name every test", lists_are_whole)
     for name in passing:
         if name in cases:
-            suite.add(name, run_case, tgc, cases[name], scratch / name)
-            suite.add(f"{name} -O0", run_case, tgc, cases[name], scratch / f"{name}-O0", ("-O0",),
+            suite.add(name, run_case, tgc, cases[name], scratch / flat(name))
+            suite.add(f"{name} -O0", run_case, tgc, cases[name], scratch / f"{flat(name)}-O0", ("-O0",),
                       slow=True)
             suite.add(f"{name} sanitized", run_case, tgc, cases[name],
-                      scratch / f"{name}-san", (), tuple(T.SANITIZE), "clang", slow=True)
+                      scratch / f"{flat(name)}-san", (), tuple(T.SANITIZE), "clang", slow=True)
     for name, reason in rest.items():
         if name not in cases:
             continue
         if reason.startswith("refused"):
-            suite.add(f"{name} is refused", check_refusal, tgc, cases[name], scratch / name)
+            suite.add(f"{name} is refused", check_refusal, tgc, cases[name], scratch / flat(name))
         suite.add(f"{name} is not passing yet", check_rest, tgc, cases[name],
-                  scratch / f"{name}-rest", slow=True)
+                  scratch / f"{flat(name)}-rest", slow=True)
     suite.main()
 
 

@@ -1,0 +1,123 @@
+/* dump.c - a schedule as text for people (.uops), as a graph (.dot) and as data (.json). */
+#include "backends/program.h"
+
+static const char *buffer_label(struct tgc *t, const struct buffer *b)
+{
+    static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
+    if (b->name && *b->name)
+        return mem_printf(t, "%s %s", kind[b->kind], b->name);
+    return mem_printf(t, "%s b%d", kind[b->kind], b->id);
+}
+
+static void write_step(struct text *out, const struct step *step)
+{
+    switch (step->kind) {
+    case STEP_KERNEL: text_printf(out, "run %s\n", step->kernel->name); break;
+    case STEP_HOST: text_printf(out, "host %s\n", step->host->function); break;
+    case STEP_IF: text_puts(out, "if "); uop_print(out, step->cond); text_putc(out, '\n'); break;
+    case STEP_ELSE: text_puts(out, "else\n"); break;
+    case STEP_ENDIF: text_puts(out, "endif\n"); break;
+    case STEP_LOOP: text_puts(out, "loop "); uop_print(out, step->trip); text_putc(out, '\n'); break;
+    case STEP_BREAK_UNLESS: text_puts(out, "break unless "); uop_print(out, step->cond); text_putc(out, '\n'); break;
+    case STEP_ENDLOOP: text_puts(out, "endloop\n"); break;
+    }
+}
+
+void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        text_printf(out, "kernel %s  # ", k->name);
+        text_comment(out, k->title ? k->title : "");
+        text_putc(out, '\n');
+        for (int j = 0; j < k->nbuffer; j++) {
+            text_printf(out, "  %s %s ", j < k->noutput ? "out" : "in ", dtype_name(k->buffer[j]->dtype));
+            text_dims(out, k->buffer[j]->dim, k->buffer[j]->ndim, "[", "] ");
+            text_comment(out, buffer_label(t, k->buffer[j]));
+            text_putc(out, '\n');
+        }
+        linear_print(out, t, k->linear, k->nlinear);
+        text_putc(out, '\n');
+    }
+    for (int i = 0; i < s->nstep; i++)
+        write_step(out, &s->step[i]);
+}
+
+void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    text_puts(out, "digraph schedule {\n  node [shape=box, fontname=\"monospace\"];\n");
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        text_printf(out, "  k%d [label=\"%s\\n", i, k->name);
+        text_dot(out, k->title ? k->title : "");
+        text_puts(out, "\"];\n");
+        for (int j = 0; j < k->nbuffer; j++) {
+            const struct buffer *b = buffer_root(k->buffer[j]);
+            bool written = j < k->noutput;
+            text_printf(out, written ? "  k%d -> b%d;\n" : "  b%d -> k%d;\n", written ? i : b->id, written ? b->id : i);
+        }
+    }
+    struct { struct buffer *const *b; int n; } group[] = {{s->input, s->ninput}, {s->output, s->noutput}, {s->weight, s->nweight}, {s->buffer, s->nbuffer}};
+    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
+        for (int i = 0; i < group[g].n; i++) {
+            const struct buffer *b = group[g].b[i];
+            text_printf(out, "  b%d [shape=ellipse, label=\"", b->id);
+            text_dot(out, buffer_label(t, b));
+            text_printf(out, "\\n%s", dtype_name(b->dtype));
+            text_dims(out, b->dim, b->ndim, "[", "]");
+            text_puts(out, "\"];\n");
+        }
+    text_puts(out, "}\n");
+}
+
+static void json_tensors(struct text *out, struct tgc *t, const char *key, struct buffer *const *b, int n)
+{
+    text_printf(out, "  \"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        text_puts(out, i > 0 ? ",\n    {\"name\": " : "\n    {\"name\": ");
+        text_json(out, b[i]->name ? b[i]->name : "");
+        text_printf(out, ", \"dtype\": \"%s\", \"shape\": [", dtype_name(b[i]->dtype));
+        for (int a = 0; a < b[i]->ndim; a++) {
+            const struct uop *d = b[i]->dim[a];
+            int64_t v;
+            text_puts(out, a > 0 ? ", " : "");
+            if (uop_const_int(d, &v)) {
+                text_printf(out, "%lld", (long long)v);
+            } else if (d->op == OP_VAR) {
+                text_json(out, ((const struct var *)d->arg.p)->name);
+            } else {
+                struct text s = {.t = t};
+                uop_print(&s, d);
+                text_json(out, s.s);
+            }
+        }
+        text_puts(out, "]}");
+    }
+    text_puts(out, n > 0 ? "\n  ],\n" : "],\n");
+}
+
+void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s, const char *name)
+{
+    double flop = 0;
+    text_puts(out, "{\n  \"name\": ");
+    text_json(out, name);
+    text_puts(out, ",\n");
+    json_tensors(out, t, "inputs", s->input, s->ninput);
+    json_tensors(out, t, "outputs", s->output, s->noutput);
+    text_puts(out, "  \"symbols\": [");
+    for (int i = 0; i < s->nvar; i++) {
+        text_puts(out, i > 0 ? ", {\"name\": " : "{\"name\": ");
+        text_json(out, s->var[i]->name);
+        text_printf(out, ", \"min\": %lld, \"max\": %lld}", (long long)s->var[i]->min, (long long)s->var[i]->max);
+    }
+    text_puts(out, "],\n  \"kernel_list\": [");
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        flop += k->flop;
+        text_printf(out, "%s\n    {\"name\": \"%s\", \"title\": ", i > 0 ? "," : "", k->name);
+        text_json(out, k->title ? k->title : "");
+        text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f}", k->flop, k->nbytes);
+    }
+    text_printf(out, "%s],\n  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  \"weight_bytes\": %zu\n}\n", s->nkernel ? "\n  " : "",
+                s->nkernel, flop, s->arena_nbytes + PROGRAM_HEAD_BYTES, s->weight_nbytes);
+}

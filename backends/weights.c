@@ -1,0 +1,202 @@
+/* weights.c - the model's numbers, out of the reader's way: declared as one struct of pointers, defined at the end of the file.
+ *
+ * string  each weight a union of bytes and its type, initialized by an escaped string literal: the fastest text for a compiler to take
+ * array   typed arrays of numbers, for who wants to read them
+ * incbin  NAME.weights, taken in whole by #embed where the compiler has it, else by the assembler
+ * file    NAME.weights, mapped or read by the caller and given to NAME_init
+ */
+#include "backends/program.h"
+
+#include <string.h>
+
+enum { LINE_BYTES = 100 };
+
+enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted)
+{
+    if (wanted != WEIGHTS_AUTO)
+        return wanted;
+    return s->weight_nbytes >= WEIGHTS_INCBIN_FROM ? WEIGHTS_INCBIN : WEIGHTS_STRING;
+}
+
+static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING; }
+
+static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
+
+bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink)
+{
+    static const unsigned char zeros[4096] = {0};
+    size_t at = 0;
+    for (int i = 0; i < s->nweight; i++) {
+        const struct buffer *b = s->weight[i];
+        if (is_string(b))
+            continue;
+        if (b->offset < at)
+            TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i, b->offset);
+        while (at < b->offset) {
+            size_t n = b->offset - at < sizeof zeros ? b->offset - at : sizeof zeros;
+            if (!sink->write(sink->context, zeros, n))
+                return false;
+            at += n;
+        }
+        if (b->nbytes > 0 && !sink->write(sink->context, b->data, b->nbytes))
+            return false;
+        at += b->nbytes;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------ the struct */
+
+void weights_write_declaration(struct program *p, struct text *out)
+{
+    if (p->s->nweight == 0)
+        return;
+    text_puts(out, "/* The model's weights; their numbers stand at the end of this file. */\nstruct weights {\n");
+    for (int i = 0; i < p->s->nweight; i++) {
+        const struct buffer *b = p->s->weight[i];
+        size_t start = out->n;
+        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype), is_string(b) ? "const " : " ", p->buffer_name[b->id]);
+        text_pad(out, start, 40);
+        text_printf(out, " /* %s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        if (b->name && strcmp(b->name, p->buffer_name[b->id]) != 0) {
+            text_puts(out, " \"");
+            text_comment(out, b->name);
+            text_putc(out, '"');
+        }
+        text_puts(out, " */\n");
+    }
+    text_puts(out, "};\n");
+    if (p->weights == WEIGHTS_FILE)
+        text_puts(out, "static struct weights place_weights(const unsigned char *base);\n\n");
+    else
+        text_puts(out, "static const struct weights *get_weights(void);\n\n");
+}
+
+/* --------------------------------------------------------------------------------------------------------- the data */
+
+static void write_as_string(struct program *p, struct text *out, const struct buffer *b)
+{
+    size_t n = weight_nelem(b) > 0 ? weight_nelem(b) : 1;
+    text_printf(out, "alignas(64) static const union { unsigned char bytes[%zu]; %s value[%zu]; } %s_data = {", b->nbytes + 1,
+                dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
+    text_literal(out, b->data, b->nbytes);
+    text_puts(out, "};\n");
+}
+
+static void write_number(struct text *out, const struct buffer *b, size_t i)
+{
+    const unsigned char *at = (const unsigned char *)b->data + i * dtype_nbytes(b->dtype);
+    uint16_t half;
+    if (b->dtype == DTYPE_F32) {
+        text_float(out, (float)scalar_load(b->dtype, at).f);
+    } else if (b->dtype == DTYPE_F64) {
+        text_double(out, scalar_load(b->dtype, at).f);
+    } else if (dtype_is_float(b->dtype)) {
+        half = at[0];
+        if (dtype_nbytes(b->dtype) == 2)
+            memcpy(&half, at, 2);
+        text_printf(out, "0x%x", half);
+    } else if (b->dtype == DTYPE_U64) {
+        text_printf(out, "UINT64_C(%llu)", (unsigned long long)scalar_load(b->dtype, at).i);
+    } else {
+        int64_t v = scalar_load(b->dtype, at).i;
+        bool narrow = v > INT32_MIN && v <= INT32_MAX;
+        text_printf(out, v == INT64_MIN ? "INT64_MIN" : narrow ? "%lld" : "INT64_C(%lld)", (long long)v);
+    }
+}
+
+static void write_as_array(struct program *p, struct text *out, const struct buffer *b)
+{
+    size_t n = weight_nelem(b);
+    text_printf(out, "alignas(64) static const %s %s_data[%zu] = {", dtype_ctype(b->dtype), p->buffer_name[b->id], n > 0 ? n : 1);
+    size_t start = out->n;
+    for (size_t i = 0; i < n || i == 0; i++) {
+        if (i == 0 || out->n - start > LINE_BYTES - 16) {
+            text_puts(out, "\n    ");
+            start = out->n;
+        }
+        if (n == 0)
+            text_puts(out, "0");
+        else
+            write_number(out, b, i);
+        if (i + 1 < n)
+            text_puts(out, ", ");
+    }
+    text_puts(out, "};\n");
+}
+
+static void write_strings(struct program *p, struct text *out, const struct buffer *b)
+{
+    const char *const *s = b->data;
+    size_t n = weight_nelem(b);
+    text_printf(out, "static const char *const %s_data[%zu] = {", p->buffer_name[b->id], n > 0 ? n : 1);
+    for (size_t i = 0; i < n; i++) {
+        text_puts(out, "\n    ");
+        text_string(out, s[i]);
+        text_putc(out, ',');
+    }
+    text_puts(out, n > 0 ? "\n};\n" : "\"\"};\n");
+}
+
+/* Old compilers have no #embed. The assembler looks for the file where the compiler was started, so its path can be given. */
+static void write_incbin(struct program *p, struct text *out)
+{
+    const char *n = p->name, *u = p->upper;
+    text_printf(out, "/* %s.weights lies beside this file. Compilers without #embed look for it in the directory they run in; from elsewhere,\n"
+                     " * compile with -D%s_WEIGHTS='\"path/%s.weights\"'. */\n", n, u, n);
+    text_puts(out, "#if defined __has_embed\n#if __has_embed(");
+    text_string(out, mem_printf(p->t, "%s.weights", n));
+    text_printf(out, ")\n#define %s_EMBED\n#endif\n#endif\n", u);
+    text_printf(out, "#ifdef %s_EMBED\nalignas(64) static const unsigned char %s_weights_data[] = {\n#embed \"%s.weights\"\n};\n", u, n, n);
+    text_printf(out, "#else\n#ifndef %s_WEIGHTS\n#define %s_WEIGHTS \"%s.weights\"\n#endif\n", u, u, n);
+    text_printf(out, "extern const unsigned char %s_weights_data[] __asm__(\"%s_weights_data\") __attribute__((visibility(\"hidden\")));\n", n, n);
+    text_puts(out, "#ifdef __APPLE__\n#define SECTION_OF_WEIGHTS \".const_data\\n\"\n#define SECTION_OF_CODE \".text\\n\"\n#else\n"
+                   "#define SECTION_OF_WEIGHTS \".pushsection .rodata,\\\"a\\\"\\n\"\n#define SECTION_OF_CODE \".popsection\\n\"\n#endif\n");
+    text_printf(out, "__asm__(SECTION_OF_WEIGHTS \".balign 64\\n%s_weights_data:\\n.incbin \\\"\" %s_WEIGHTS \"\\\"\\n\" SECTION_OF_CODE);\n", n, u);
+    text_puts(out, "#endif\n");
+}
+
+static const char *weight_address(struct program *p, const struct buffer *b, const char *base)
+{
+    if (is_string(b) || p->weights == WEIGHTS_ARRAY)
+        return mem_printf(p->t, "%s_data", p->buffer_name[b->id]);
+    if (p->weights == WEIGHTS_STRING)
+        return mem_printf(p->t, "%s_data.value", p->buffer_name[b->id]);
+    return mem_printf(p->t, "(const %s *)(const void *)(%s + %zu)", dtype_ctype(b->dtype), base, b->offset);
+}
+
+static void write_pointers(struct program *p, struct text *out, const char *base)
+{
+    for (int i = 0; i < p->s->nweight; i++)
+        text_printf(out, "        %s,\n", weight_address(p, p->s->weight[i], base));
+}
+
+void weights_write_data(struct program *p, struct text *out)
+{
+    if (p->s->nweight == 0)
+        return;
+    text_puts(out, "/* ---------------------------------------------------------------------- weights */\n\n");
+    if (p->weights == WEIGHTS_STRING)
+        text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
+    if (p->weights == WEIGHTS_INCBIN)
+        write_incbin(p, out);
+    for (int i = 0; i < p->s->nweight; i++) {
+        const struct buffer *b = p->s->weight[i];
+        if (is_string(b))
+            write_strings(p, out, b);
+        else if (p->weights == WEIGHTS_STRING)
+            write_as_string(p, out, b);
+        else if (p->weights == WEIGHTS_ARRAY)
+            write_as_array(p, out, b);
+    }
+    if (p->weights == WEIGHTS_FILE) {
+        text_puts(out, "\nstatic struct weights place_weights(const unsigned char *base)\n{\n    const struct weights table = {\n");
+        write_pointers(p, out, "base");
+        text_puts(out, "    };\n    return table;\n}\n\n");
+        return;
+    }
+    text_puts(out, "\nstatic const struct weights *get_weights(void)\n{\n    static const struct weights table = {\n");
+    write_pointers(p, out, mem_printf(p->t, "%s_weights_data", p->name));
+    text_puts(out, "    };\n    return &table;\n}\n\n");
+}

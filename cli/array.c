@@ -1,0 +1,170 @@
+/* array.c - tensors in memory: allocated, filled, described and compared. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void *pages_allocate(struct tgc *t, size_t nbytes)
+{
+    void *p = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p != MAP_FAILED)
+        return p;
+    diag_error(t, NULL, "%zu bytes for a run's data cannot be allocated", nbytes);
+    return NULL;
+}
+
+bool array_allocate(struct tgc *t, struct array *v)
+{
+    v->nelem = 1;
+    bool ok = true;
+    for (int i = 0; i < v->ndim && ok; i++)
+        ok = v->dim[i] >= 0 && size_mul(v->nelem, (size_t)v->dim[i], &v->nelem);
+    if (!ok || !size_mul(v->nelem, dtype_nbytes(v->dtype), &v->nbytes) || v->nbytes > PTRDIFF_MAX)
+        return diag_error(t, NULL, "the tensor '%.100s' is too large to be held here", v->name ? v->name : "");
+    v->data = pages_allocate(t, v->nbytes);
+    return v->data;
+}
+
+static uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void array_fill_random(struct array *v)
+{
+    static const char *const words[] = {"a", "b", "c", "d"};
+    uint64_t state = 0;
+    for (const char *s = v->name ? v->name : ""; *s; s++)
+        state = state * 31 + (uint8_t)*s;
+    size_t width = dtype_nbytes(v->dtype);
+    for (size_t i = 0; i < v->nelem; i++) {
+        uint64_t r = random_next(&state);
+        char *at = (char *)v->data + i * width;
+        union scalar s = {.i = (int64_t)(r >> 63)};     /* 0 and 1 are valid as indices, tokens and masks of nearly any model */
+        if (v->dtype == DTYPE_STRING) {
+            memcpy(at, &words[r >> 62], sizeof *words);
+            continue;
+        }
+        if (dtype_is_float(v->dtype))
+            s.f = (double)(int64_t)(r >> 11) * 0x1p-52 - 1;
+        else if (v->dtype == DTYPE_U8)
+            s.i = (int64_t)(r >> 56);                    /* an image's pixels */
+        scalar_store(v->dtype, at, s);
+    }
+}
+
+const char *array_type_text(struct tgc *t, const struct array *v)
+{
+    struct text x = {.t = t};
+    text_printf(&x, "%s[", dtype_name(v->dtype));
+    for (int i = 0; i < v->ndim; i++)
+        text_printf(&x, i ? ",%" PRId64 : "%" PRId64, v->dim[i]);
+    text_putc(&x, ']');
+    return x.s;
+}
+
+static const void *element(const struct array *v, size_t i) { return (const char *)v->data + i * dtype_nbytes(v->dtype); }
+
+static void put_element(struct text *out, const struct array *v, size_t i)
+{
+    if (v->dtype == DTYPE_STRING) {
+        const char *s;
+        memcpy(&s, element(v, i), sizeof s);
+        text_printf(out, "'%.40s'", s ? s : "");
+    } else if (dtype_is_float(v->dtype)) {
+        text_printf(out, "%.6g", scalar_load(v->dtype, element(v, i)).f);
+    } else if (v->dtype == DTYPE_U64) {
+        text_printf(out, "%" PRIu64, (uint64_t)scalar_load(v->dtype, element(v, i)).i);
+    } else {
+        text_printf(out, "%" PRId64, scalar_load(v->dtype, element(v, i)).i);
+    }
+}
+
+static double as_double(const struct array *v, size_t i)
+{
+    union scalar s = scalar_load(v->dtype, element(v, i));
+    return dtype_is_float(v->dtype) ? s.f : v->dtype == DTYPE_U64 ? (double)(uint64_t)s.i : (double)s.i;
+}
+
+void array_summary(struct text *out, const struct array *v)
+{
+    enum { SHOWN = 6 };
+    text_putc(out, '[');
+    for (size_t i = 0; i < v->nelem && i < SHOWN; i++) {
+        text_puts(out, i ? " " : "");
+        put_element(out, v, i);
+    }
+    text_puts(out, v->nelem > SHOWN ? " ...]" : "]");
+    if (v->dtype == DTYPE_STRING || v->nelem <= SHOWN)
+        return;
+    double sum = 0;
+    size_t least = 0, greatest = 0, nnan = 0;
+    for (size_t i = 0; i < v->nelem; i++) {
+        double x = as_double(v, i);
+        nnan += isnan(x) ? 1 : 0;
+        sum += isnan(x) ? 0 : x;
+        if (!(as_double(v, least) <= x))
+            least = i;
+        if (!(as_double(v, greatest) >= x))
+            greatest = i;
+    }
+    text_puts(out, " min ");
+    put_element(out, v, least);
+    text_printf(out, " at %zu, max ", least);
+    put_element(out, v, greatest);
+    text_printf(out, " at %zu, mean %.6g", greatest, sum / (double)v->nelem);
+    if (nnan)
+        text_printf(out, ", %zu NaN", nnan);
+}
+
+static bool elements_agree(const struct array *got, const struct array *want, size_t i, double rtol, double atol)
+{
+    if (want->dtype == DTYPE_STRING) {
+        const char *a, *b;
+        memcpy(&a, element(got, i), sizeof a);
+        memcpy(&b, element(want, i), sizeof b);
+        return strcmp(a ? a : "", b ? b : "") == 0;
+    }
+    union scalar a = scalar_load(got->dtype, element(got, i)), b = scalar_load(want->dtype, element(want, i));
+    if (!dtype_is_float(want->dtype))
+        return a.i == b.i;
+    return (isnan(a.f) && isnan(b.f)) || a.f == b.f || (isfinite(b.f) && fabs(a.f - b.f) <= atol + rtol * fabs(b.f));
+}
+
+bool array_compare(struct tgc *t, struct text *out, const struct array *got, const struct array *want, double rtol, double atol)
+{
+    bool same_type = got->dtype == want->dtype && got->ndim == want->ndim;
+    for (int i = 0; i < got->ndim && same_type; i++)
+        same_type = got->dim[i] == want->dim[i];
+    if (!same_type) {
+        text_printf(out, "is %s; %s is expected", array_type_text(t, got), array_type_text(t, want));
+        return false;
+    }
+    bool is_float = dtype_is_float(want->dtype);
+    size_t nbad = 0, first = 0;
+    double largest = 0;
+    for (size_t i = 0; i < want->nelem; i++) {
+        if (!elements_agree(got, want, i, rtol, atol) && nbad++ == 0)
+            first = i;
+        double d = is_float ? fabs(as_double(got, i) - as_double(want, i)) : 0;
+        if (d > largest)
+            largest = d;
+    }
+    if (nbad) {
+        text_printf(out, "%zu of %zu elements differ; element %zu is ", nbad, want->nelem, first);
+        put_element(out, got, first);
+        text_puts(out, ", expected ");
+        put_element(out, want, first);
+        text_puts(out, is_float ? ", " : "");
+    }
+    if (is_float)
+        text_printf(out, "largest difference %.3g", largest);
+    else if (!nbad)
+        text_puts(out, "equal");
+    return nbad == 0;
+}

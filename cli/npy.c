@@ -1,0 +1,261 @@
+/* npy.c - tensors in files: NumPy's .npy, and ONNX's TensorProto.
+ *
+ *      \x93NUMPY major minor | length of header, 2 bytes (version 1) or 4 | header | elements
+ *      header: {'descr': '<f4', 'fortran_order': False, 'shape': (1, 8), } padded with blanks, a newline last
+ *
+ * A file is data of unknown origin: the header's length, the shape and the file's size must agree before anything is allocated.
+ * source: numpy.lib.format. dtypes that NumPy lacks travel as the integers of their bits.
+ */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_HEADER = 1 << 16 };
+
+/* How a dtype is in the file: NumPy's kind and the bytes of an element. */
+static char npy_kind(enum dtype d)
+{
+    switch (dtype_kind(d)) {
+    case 'B':
+        return 'b';
+    case 'I':
+        return 'i';
+    case 'U':
+        return 'u';
+    default:
+        return d == DTYPE_F16 || d == DTYPE_F32 || d == DTYPE_F64 ? 'f' : 'u';
+    }
+}
+
+/* The dtype that a kind and size are on their own; VOID: none. */
+static enum dtype npy_dtype(char kind, int size)
+{
+    static const enum dtype natural[] = {DTYPE_BOOL, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64, DTYPE_U8,
+                                         DTYPE_U16,  DTYPE_U32, DTYPE_U64, DTYPE_F16, DTYPE_F32, DTYPE_F64};
+    for (size_t i = 0; i < sizeof natural / sizeof *natural; i++)
+        if (npy_kind(natural[i]) == kind && (int)dtype_nbytes(natural[i]) == size)
+            return natural[i];
+    return DTYPE_VOID;
+}
+
+struct header { bool swap, fortran; char kind; int size; int ndim; int64_t dim[MAX_RANK]; };
+
+/* The text behind 'key': in a dict; NULL: not there. */
+static const char *find_key(const char *s, const char *key)
+{
+    for (const char *p = s; (p = strstr(p, key)); p++) {
+        if (p == s || (p[-1] != '\'' && p[-1] != '"'))
+            continue;
+        const char *after = p + strlen(key);
+        if (*after != '\'' && *after != '"')
+            continue;
+        after += 1 + strspn(after + 1, " ");
+        return *after == ':' ? after + 1 + strspn(after + 1, " ") : NULL;
+    }
+    return NULL;
+}
+
+static const char *parse_descr(const char *s, struct header *h)
+{
+    if (!s || (*s != '\'' && *s != '"'))
+        return "its header has no element type";
+    char order = *++s;
+    if (order != '<' && order != '>' && order != '|' && order != '=')
+        return "its elements are no plain numbers";
+    h->kind = s[1];
+    char *end;
+    long size = isdigit((unsigned char)s[2]) ? strtol(s + 2, &end, 10) : 0;
+    if (size < 1 || size > 16 || (*end != '\'' && *end != '"'))
+        return "its elements are no plain numbers";
+    h->size = (int)size;
+    h->swap = order == '>' && size > 1;
+    return NULL;
+}
+
+static const char *parse_shape(const char *s, struct header *h)
+{
+    if (!s || *s++ != '(')
+        return "its header has no shape";
+    for (;;) {
+        s += strspn(s, " ,");
+        if (*s == ')')
+            return NULL;
+        char *end;
+        errno = 0;
+        long long n = isdigit((unsigned char)*s) ? strtoll(s, &end, 10) : -1;
+        if (n < 0 || errno || h->ndim == MAX_RANK)
+            return "its shape is malformed, or of rank over 16";
+        h->dim[h->ndim++] = n;
+        s = end + (*end == 'L');
+    }
+}
+
+/* Reads up to the first element. NULL: fine, else what is wrong. */
+static const char *read_header(struct tgc *t, FILE *f, struct header *h)
+{
+    unsigned char start[12];
+    *h = (struct header){0};
+    if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) != 0)
+        return "it is no .npy file";
+    if (start[6] < 1 || start[6] > 3)
+        return "its version of the .npy format is not known";
+    size_t n = start[8] | (size_t)start[9] << 8;
+    if (start[6] > 1) {
+        if (fread(start + 10, 1, 2, f) != 2)
+            return "it is cut off";
+        n |= (size_t)start[10] << 16 | (size_t)start[11] << 24;
+    }
+    if (n > MAX_HEADER)
+        return "its header is absurdly long";
+    char *text = mem_alloc(t, n + 1);
+    if (fread(text, 1, n, f) != n)
+        return "it is cut off";
+    const char *fault = parse_descr(find_key(text, "descr"), h);
+    if (!fault)
+        fault = parse_shape(find_key(text, "shape"), h);
+    const char *fortran = find_key(text, "fortran_order");
+    h->fortran = fortran && strncmp(fortran, "True", 4) == 0;
+    return fault;
+}
+
+static void swap_bytes(struct array *v)
+{
+    size_t width = dtype_nbytes(v->dtype);
+    for (size_t i = 0; i < v->nelem; i++) {
+        unsigned char *p = (unsigned char *)v->data + i * width;
+        for (size_t a = 0, b = width - 1; a < b; a++, b--) {
+            unsigned char c = p[a];
+            p[a] = p[b];
+            p[b] = c;
+        }
+    }
+}
+
+/* Column-major to row-major, walking the file's order with a counter. */
+static bool reorder(struct tgc *t, struct array *v)
+{
+    size_t width = dtype_nbytes(v->dtype), stride[MAX_RANK + 1];
+    struct array to = *v;
+    if (!array_allocate(t, &to))
+        return false;
+    stride[v->ndim] = 1;
+    for (int i = v->ndim - 1; i >= 0; i--)
+        stride[i] = stride[i + 1] * (size_t)v->dim[i];
+    int64_t at[MAX_RANK] = {0};
+    size_t offset = 0;
+    for (size_t i = 0; i < v->nelem; i++) {
+        memcpy((char *)to.data + offset * width, (const char *)v->data + i * width, width);
+        for (int axis = 0; axis < v->ndim; axis++) {
+            offset += stride[axis + 1];
+            if (++at[axis] < v->dim[axis])
+                break;
+            offset -= stride[axis];
+            at[axis] = 0;
+        }
+    }
+    *v = to;
+    return true;
+}
+
+static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const struct header *h, struct array *v)
+{
+    struct stat st;
+    size_t need = dtype_nbytes(v->dtype);
+    v->ndim = h->ndim;
+    for (int i = 0; i < h->ndim; i++) {
+        v->dim[i] = h->dim[i];
+        if (!size_mul(need, (size_t)h->dim[i], &need))
+            return diag_error(t, at, "its shape has more elements than can be addressed");
+    }
+    long position = ftell(f);
+    bool is_regular = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && position >= 0;
+    if (is_regular && (size_t)(st.st_size - position) != need)
+        return diag_error(t, at, "%zu bytes of elements follow its header; its shape %s needs %zu", (size_t)(st.st_size - position),
+                          array_type_text(t, v), need);
+    if (!array_allocate(t, v))
+        return false;
+    if (fread(v->data, 1, v->nbytes, f) != v->nbytes)
+        return diag_error(t, at, "it is cut off: its shape %s needs %zu bytes", array_type_text(t, v), v->nbytes);
+    if (h->swap)
+        swap_bytes(v);
+    if (v->dtype == DTYPE_BOOL)
+        for (size_t i = 0; i < v->nelem; i++)
+            ((uint8_t *)v->data)[i] = ((uint8_t *)v->data)[i] != 0;
+    return h->fortran && v->ndim > 1 && v->nelem ? reorder(t, v) : true;
+}
+
+bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *v)
+{
+    struct place at = {.file = path};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    struct header h;
+    if (!f)
+        return diag_error(t, &at, "cannot be opened: %s", strerror(errno));
+    const char *fault = read_header(t, f, &h);
+    bool ok = !fault;
+    if (fault)
+        diag_error(t, &at, "%s; a .npy file is expected", fault);
+    *v = (struct array){.dtype = wanted == DTYPE_VOID && ok ? npy_dtype(h.kind, h.size) : wanted};
+    if (ok && (v->dtype == DTYPE_VOID || v->dtype == DTYPE_STRING))
+        ok = diag_error(t, &at, "it holds elements of the kind '%c%d'; tensors of %s cannot be read from .npy", h.kind, h.size,
+                        v->dtype == DTYPE_STRING ? "strings" : "that kind");
+    bool fits = ok && h.size == (int)dtype_nbytes(v->dtype) &&
+                (h.kind == npy_kind(v->dtype) || (h.kind == 'V' && npy_kind(v->dtype) == 'u'));
+    if (ok && !fits)
+        ok = diag_error(t, &at, "its elements are '%c%d'; '%c%d' (%s) is expected", h.kind, h.size, npy_kind(v->dtype),
+                        (int)dtype_nbytes(v->dtype), dtype_name(v->dtype));
+    ok = ok && read_elements(t, &at, f, &h, v);
+    fclose(f);
+    return ok;
+}
+
+bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
+{
+    struct text x = {.t = t};
+    size_t width = dtype_nbytes(v->dtype);
+    if (v->dtype == DTYPE_STRING)
+        return diag_error(t, &(struct place){.file = path}, "a tensor of strings cannot be written as .npy");
+    text_printf(&x, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (", width > 1 ? '<' : '|', npy_kind(v->dtype), width);
+    for (int i = 0; i < v->ndim; i++)
+        text_printf(&x, v->ndim == 1 ? "%lld," : i ? ", %lld" : "%lld", (long long)v->dim[i]);
+    text_puts(&x, "), }");
+    while ((10 + x.n + 1) % 64)
+        text_putc(&x, ' ');
+    text_putc(&x, '\n');
+    const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(x.n & 255), (unsigned char)(x.n >> 8)};
+    bool ok = fwrite(start, 1, sizeof start, to) == sizeof start && fwrite(x.s, 1, x.n, to) == x.n &&
+              fwrite(v->data, 1, v->nelem * width, to) == v->nelem * width;
+    return ok ? true : diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
+}
+
+const char *file_name_of(struct tgc *t, const char *tensor)
+{
+    struct text x = {.t = t};
+    for (const unsigned char *p = (const unsigned char *)tensor; *p; p++)
+        if (*p >> 6 != 2) /* a character of several bytes becomes one _ */
+            text_putc(&x, isalnum(*p) || strchr("._-", *p) ? (char)*p : '_');
+    return x.n ? x.s : "_";
+}
+
+bool pb_read(struct tgc *t, const char *path, struct array *v)
+{
+    struct place at = {.file = path};
+    TensorProto *p = (TensorProto *)onnx_load_message(t, path, &tensor_proto__descriptor);
+    struct onnx_model source = {.tgc = t, .path = path, .options = {.no_external_data = true}};
+    struct onnx_tensor x;
+    if (!p || !onnx_decode_tensor(&source, &at, p, &x))
+        return false;
+    *v = (struct array){.name = x.name, .dtype = x.dtype, .ndim = x.ndim};
+    memcpy(v->dim, x.dim, sizeof v->dim);
+    if (!array_allocate(t, v))
+        return false;
+    memcpy(v->data, x.data, v->nbytes);
+    return true;
+}

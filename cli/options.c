@@ -1,0 +1,567 @@
+/* options.c - the command line, files of options and the environment, made into a struct options.
+ *
+ * Two steps: words are matched against options.def into one list of (option, value), then each value is read by its type. A word
+ * @FILE is replaced by the words of that file (blanks separate, '...' "..." and \ quote, # starts a comment line), which may name
+ * further files. "--" ends the options. Every fault is recorded, so that one run shows them all.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind { FLAG, VALUE, LIST };
+enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20, MAX_THREADS = 1024 };
+
+static const struct { const char *spelling, *value; enum kind kind; const char *commands; } table[] = {
+#define OPTION(id, spelling, value, kind, commands, text) {spelling, value, kind, commands},
+#include "cli/options.def"
+};
+static const struct { const char *name; } commands[] = {
+#define COMMAND(id, name, operands, text) {name},
+#include "cli/options.def"
+};
+static const struct { const char *extension, *text; bool built; } emits[] = {
+#define EMIT(id, extension, text, built) {extension, text, built},
+#include "cli/options.def"
+};
+static const struct { const char *name, *variable; bool built; } targets[] = {
+#define TARGET(id, name, variable, built) {name, variable, built},
+#include "cli/options.def"
+};
+
+const char *option_spelling(enum option_id id) { return table[id].spelling; }
+const char *command_name(enum command c) { return commands[c].name; }
+const char *emit_extension(enum emit e) { return emits[e].extension; }
+
+struct given { enum option_id id; const char *value; };
+struct parser {
+    struct tgc *t;
+    const char *(*getenv_)(const char *);
+    struct options *o;
+    const char **word; size_t nword, cap_word;
+    struct given *given; size_t ngiven, cap_given;
+    const char *operand[2]; int noperand;
+};
+
+static bool usage(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool usage(struct parser *p, const char *format, ...)
+{
+    char message[600];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(message, sizeof message, format, ap);
+    va_end(ap);
+    return diag_error(p->t, NULL, "%s", message);
+}
+
+/* ---------------------------------------------------------------------------------------------------- words */
+
+/* Splits the text of a file of options. false: an open quote. */
+static bool split_words(struct parser *p, const char *s, const char ***word, size_t *n)
+{
+    size_t cap = 0;
+    *word = NULL;
+    *n = 0;
+    for (;;) {
+        s += strspn(s, " \t\r\n\f\v");
+        if (*s == '#') {
+            s += strcspn(s, "\n");
+            continue;
+        }
+        if (!*s)
+            return true;
+        struct text x = {.t = p->t};
+        text_puts(&x, "");
+        for (char quote = 0; *s && (quote || !strchr(" \t\r\n\f\v", *s)); s++) {
+            if (quote && *s == quote)
+                quote = 0;
+            else if (!quote && (*s == '\'' || *s == '"'))
+                quote = *s;
+            else if (*s == '\\' && quote != '\'' && s[1])
+                text_putc(&x, *++s);
+            else
+                text_putc(&x, *s);
+            if (quote && !s[1])
+                return false;
+        }
+        VEC_PUSH(p->t, *word, *n, cap, x.s);
+    }
+}
+
+static bool add_words(struct parser *p, const char *const *word, size_t n, int depth);
+
+static bool add_file(struct parser *p, const char *path, int depth)
+{
+    if (depth >= MAX_FILE_DEPTH)
+        return usage(p, "@%s: files of options name each other more than %d deep", path, MAX_FILE_DEPTH);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return usage(p, "@%s: the file of options cannot be opened: %s", path, strerror(errno));
+    char *s = mem_alloc(p->t, MAX_OPTION_FILE + 1);
+    size_t n = fread(s, 1, MAX_OPTION_FILE + 1, f);
+    bool bad = ferror(f);
+    fclose(f);
+    if (bad || n > MAX_OPTION_FILE || memchr(s, 0, n))
+        return usage(p, "@%s: the file of options cannot be read, is longer than 1 MiB, or holds a NUL", path);
+    s[n] = 0;
+    const char **word;
+    size_t nword;
+    if (!split_words(p, s, &word, &nword))
+        return usage(p, "@%s: a quote in the file of options is not closed", path);
+    return add_words(p, word, nword, depth + 1);
+}
+
+/* Recursion is bounded by MAX_FILE_DEPTH. */
+static bool add_words(struct parser *p, const char *const *word, size_t n, int depth)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) {
+        if (word[i][0] == '@' && word[i][1])
+            ok = add_file(p, word[i] + 1, depth) && ok;
+        else
+            VEC_PUSH(p->t, p->word, p->nword, p->cap_word, word[i]);
+    }
+    return ok;
+}
+
+/* The option that a word begins with, and where its value begins in it (NULL: not in this word). The longest spelling wins. */
+static enum option_id match_option(const char *word, const char **value)
+{
+    enum option_id best = OPTION_COUNT;
+    size_t best_length = 0;
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        size_t n = strlen(table[i].spelling);
+        if (strncmp(word, table[i].spelling, n) != 0 || n <= best_length)
+            continue;
+        bool is_long = table[i].spelling[1] == '-';
+        bool joined = table[i].value && (is_long ? word[n] == '=' : word[n] != 0);
+        if (word[n] && !joined)
+            continue;
+        best = (enum option_id)i;
+        best_length = n;
+        *value = joined ? word + n + (is_long || word[n] == '=') : NULL;
+    }
+    return best;
+}
+
+static const char *nearest_option(const char *word)
+{
+    const char *best = NULL;
+    size_t best_common = 3; /* "--" and two letters, at least */
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        size_t n = 0;
+        while (word[n] && word[n] == table[i].spelling[n])
+            n++;
+        if (n > best_common) {
+            best = table[i].spelling;
+            best_common = n;
+        }
+    }
+    return best;
+}
+
+static bool match_words(struct parser *p)
+{
+    bool ok = true, options_ended = false;
+    for (size_t i = 0; i < p->nword; i++) {
+        const char *word = p->word[i], *value = NULL;
+        if (!options_ended && strcmp(word, "--") == 0) {
+            options_ended = true;
+            continue;
+        }
+        if (options_ended || word[0] != '-' || !word[1]) {
+            if (p->noperand < 2)
+                p->operand[p->noperand] = word;
+            p->noperand++;
+            continue;
+        }
+        enum option_id id = match_option(word, &value);
+        if (id == OPTION_COUNT) {
+            const char *near = nearest_option(word);
+            ok = usage(p, "unknown option '%.200s'%s%s%s", word, near ? "; is '" : "", near ? near : "", near ? "' meant?" : "");
+            continue;
+        }
+        if (table[id].value && !value) {
+            if (i + 1 == p->nword) {
+                ok = usage(p, "option %s needs a value, %s", table[id].spelling, table[id].value);
+                continue;
+            }
+            value = p->word[++i];
+        }
+        struct given g = {id, value};
+        VEC_PUSH(p->t, p->given, p->ngiven, p->cap_given, g);
+    }
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------------- values */
+
+static bool bad_value(struct parser *p, const struct given *g)
+{
+    return usage(p, "option %s has the value '%.200s'; %s is expected", table[g->id].spelling, g->value, table[g->id].value);
+}
+
+/* The position of a value in "a|b|c"; -1: it is not there. */
+static int choice(const char *choices, const char *value)
+{
+    int k = 0;
+    for (const char *s = choices;; k++) {
+        size_t n = strcspn(s, "|");
+        if (strlen(value) == n && strncmp(s, value, n) == 0)
+            return k;
+        s += n;
+        if (!*s++)
+            return -1;
+    }
+}
+
+static bool read_int(const char *s, const char **end, int64_t lo, int64_t hi, int64_t *v)
+{
+    char *stop;
+    errno = 0;
+    long long n = *s >= '0' && *s <= '9' ? strtoll(s, &stop, 10) : -1;
+    if (n < 0 || errno || n < lo || n > hi)
+        return false;
+    *end = stop;
+    *v = n;
+    return true;
+}
+
+static bool read_tolerance(const char *s, double *v)
+{
+    char *end;
+    *v = strtod(s, &end);
+    return *s && !*end && *v >= 0 && *v < 1e300;
+}
+
+static bool read_size(const char *s, size_t *v)
+{
+    int64_t n;
+    const char *end;
+    if (!read_int(s, &end, 1, INT64_MAX, &n))
+        return false;
+    int shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20 : *end == 'G' || *end == 'g' ? 30 : 0;
+    end += shift != 0;
+    end += *end == 'B';
+    *v = (size_t)n;
+    return !*end && size_mul(*v, (size_t)1 << shift, v);
+}
+
+/* NAME=N, NAME<=N; the last = splits, since a name may have some. */
+static bool read_dim(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '=');
+    if (!equals || equals == s)
+        return false;
+    bool is_bound = equals[-1] == '<';
+    size_t n = (size_t)(equals - s) - is_bound;
+    struct onnx_dim_option d = {.min = 1};
+    const char *end;
+    if (!n || !read_int(equals + 1, &end, 0, INT32_MAX, &d.max) || *end || (is_bound && d.max < 1))
+        return false;
+    if (!is_bound)
+        d.min = d.max;
+    char *name = mem_copy(p->t, s, n + 1);
+    name[n] = 0;
+    d.name = name;
+    VEC_PUSH(p->t, p->o->dim, p->o->ndim, p->o->cap_dim, d);
+    return true;
+}
+
+/* NAME=1x3x?x224, NAME= for a scalar. */
+static bool read_shape(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '=');
+    if (!equals || equals == s)
+        return false;
+    struct onnx_shape_option shape = {0};
+    for (const char *d = equals + 1; *d;) {
+        if (shape.ndim == MAX_RANK)
+            return false;
+        if (*d == '?') {
+            shape.dim[shape.ndim++] = -1;
+            d++;
+        } else if (!read_int(d, &d, 0, INT32_MAX, &shape.dim[shape.ndim++])) {
+            return false;
+        }
+        if (*d && (*d != 'x' || !*++d))
+            return false;
+    }
+    char *name = mem_copy(p->t, s, (size_t)(equals - s) + 1);
+    name[equals - s] = 0;
+    shape.input = name;
+    VEC_PUSH(p->t, p->o->shape, p->o->nshape, p->o->cap_shape, shape);
+    return true;
+}
+
+static bool read_input(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '=');
+    if (!equals || equals == s || !equals[1])
+        return false;
+    char *name = mem_copy(p->t, s, (size_t)(equals - s) + 1);
+    name[equals - s] = 0;
+    struct input_file f = {name, equals + 1};
+    VEC_PUSH(p->t, p->o->input, p->o->ninput, p->o->cap_input, f);
+    return true;
+}
+
+static bool set_target(struct parser *p, const char *name, const char *from)
+{
+    for (int i = 0; i < TARGET_COUNT; i++) {
+        if (strcmp(targets[i].name, name) != 0)
+            continue;
+        p->o->target = (enum target)i;
+        return targets[i].built ? true : usage(p, "%s: the target '%s' is not in this version of tgc; it has c", from, name);
+    }
+    return usage(p, "%s: there is no target '%.100s'; c is one", from, name);
+}
+
+static bool set_emit(struct parser *p, const char *kind, const char *from)
+{
+    for (int i = 0; i < EMIT_COUNT; i++) {
+        if (strcmp(emits[i].extension, kind) != 0)
+            continue;
+        p->o->emit = (enum emit)i;
+        return emits[i].built ? true : usage(p, "%s: to write .%s (%s) is not in this version of tgc", from, kind, emits[i].text);
+    }
+    struct text x = {.t = p->t};
+    for (int i = 0; i < EMIT_COUNT; i++)
+        if (emits[i].built)
+            text_printf(&x, " .%s", emits[i].extension);
+    return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
+}
+
+static bool read_cpu(struct parser *p, const struct given *g)
+{
+    if (strcmp(g->value, "auto") == 0 || strcmp(g->value, "generic") == 0)
+        return true; /* this version writes portable C only, which is both */
+    return usage(p, "--cpu=%.100s is not in this version of tgc; it has auto and generic, both portable C", g->value);
+}
+
+static bool apply(struct parser *p, const struct given *g)
+{
+    struct options *o = p->o;
+    const char *end;
+    int64_t n;
+    int k = 0;
+    switch (g->id) {
+    case OPTION_FORMAT:
+        k = choice(table[g->id].value, g->value);
+        o->format = k == 0 ? FORMAT_ONNX : FORMAT_TG;
+        return k >= 0 || bad_value(p, g);
+    case OPTION_SHAPE:
+        return read_shape(p, g->value) || bad_value(p, g);
+    case OPTION_DIM:
+        return read_dim(p, g->value) || bad_value(p, g);
+    case OPTION_EXTERNAL_DIR:
+        o->load.external_data_dir = g->value;
+        return true;
+    case OPTION_NO_EXTERNAL:
+        o->load.no_external_data = true;
+        return true;
+    case OPTION_OUTPUT:
+        o->output = g->value;
+        return *g->value || usage(p, "option -o has an empty name; a path or - is expected");
+    case OPTION_EMIT:
+        return set_emit(p, g->value, "--emit");
+    case OPTION_NAME:
+        o->name = program_name(p->t, g->value);
+        return strcmp(o->name, g->value) == 0 ||
+               usage(p, "--name=%.100s is not a C identifier that can be used; '%s' could be", g->value, o->name);
+    case OPTION_WEIGHTS:
+        k = choice(table[g->id].value, g->value);
+        o->weights = (enum weights_mode)(WEIGHTS_STRING + k);
+        return k >= 0 || bad_value(p, g);
+    case OPTION_DEPFILE:
+        o->depfile = true;
+        return true;
+    case OPTION_DEPFILE_NAME:
+        o->depfile_name = g->value;
+        return true;
+    case OPTION_DEPFILE_TARGET:
+        o->depfile_target = g->value;
+        return true;
+    case OPTION_DEPFILE_PHONY:
+        o->depfile_phony = true;
+        return true;
+    case OPTION_TARGET:
+        return set_target(p, g->value, "--target");
+    case OPTION_CPU:
+        return read_cpu(p, g);
+    case OPTION_TRIPLE:
+        return usage(p, "--triple is not in this version of tgc; compile the emitted C with a cross compiler (CC=...)");
+    case OPTION_LEVEL:
+        if (!read_int(g->value, &end, 0, 3, &n) || *end)
+            return bad_value(p, g);
+        o->level = (int)n;
+        return true;
+    case OPTION_THREADS:
+        if (!read_int(g->value, &end, 1, MAX_THREADS, &n) || *end)
+            return bad_value(p, g);
+        o->threads = (int)n;
+        return true;
+    case OPTION_FAST_MATH:
+        o->fast_math = true;
+        return true;
+    case OPTION_TUNE:
+        return usage(p, "--tune is not in this version of tgc");
+    case OPTION_DEBUG_INFO:
+        o->debug_info = true;
+        return true;
+    case OPTION_INPUT:
+        return read_input(p, g->value) || bad_value(p, g);
+    case OPTION_OUT_DIR:
+        o->out_dir = g->value;
+        return true;
+    case OPTION_DATA:
+        o->data = g->value;
+        return true;
+    case OPTION_RTOL:
+        return read_tolerance(g->value, &o->rtol) || bad_value(p, g);
+    case OPTION_ATOL:
+        return read_tolerance(g->value, &o->atol) || bad_value(p, g);
+    case OPTION_JSON:
+        o->json = true;
+        return true;
+    case OPTION_MAX_MEMORY:
+        return read_size(g->value, &o->max_memory) || bad_value(p, g);
+    case OPTION_DIAGNOSTICS:
+        k = choice(table[g->id].value, g->value);
+        o->diagnostics_json = k == 1;
+        return k >= 0 || bad_value(p, g);
+    case OPTION_COLOR:
+        k = choice(table[g->id].value, g->value);
+        o->color = k == 1 || (k == 0 && o->color);
+        return k >= 0 || bad_value(p, g);
+    case OPTION_VERBOSE:
+        o->verbose = true;
+        return true;
+    case OPTION_COMPLETION:
+        if (choice(table[g->id].value, g->value) < 0)
+            return bad_value(p, g);
+        o->shell = g->value;
+        o->print = g->id;
+        return true;
+    case OPTION_HELP:
+    case OPTION_VERSION:
+    case OPTION_MAN:
+        o->print = g->id;
+        return true;
+    case OPTION_COUNT:
+        break;
+    }
+    TGC_BUG(p->t, "option %d is not applied", (int)g->id);
+}
+
+/* ------------------------------------------------------------------------------------------------- environment */
+
+static int read_variable(struct parser *p, const char *name)
+{
+    const char *s = p->getenv_(name);
+    return s && *s ? atoi(s) : 0;
+}
+
+static bool apply_environment(struct parser *p, bool has_target, bool has_level)
+{
+    struct options *o = p->o;
+    o->debug = read_variable(p, "DEBUG");
+    if (!has_level && read_variable(p, "NOOPT"))
+        o->level = 0;
+    static const char *const later[] = {"VIZ", "BEAM"};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (read_variable(p, later[i]))
+            diag_warn(p->t, NULL, "%s is set in the environment; what it asks for is not in this version of tgc", later[i]);
+    for (int i = 0; i < TARGET_COUNT && !has_target; i++)
+        if (read_variable(p, targets[i].variable))
+            return set_target(p, targets[i].name, targets[i].variable);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------------------- the whole */
+
+static void find_command(struct parser *p)
+{
+    p->o->command = COMMAND_COMPILE;
+    for (int i = 0; i < COMMAND_COUNT && p->noperand; i++) {
+        if (strcmp(p->operand[0], commands[i].name) != 0)
+            continue;
+        p->o->command = (enum command)i;
+        p->noperand--;
+        p->operand[0] = p->operand[1];
+        p->operand[1] = NULL;
+        break;
+    }
+    p->o->model = p->noperand ? p->operand[0] : NULL;
+}
+
+static bool find_emit(struct parser *p)
+{
+    const char *out = p->o->output;
+    if (p->o->emit != EMIT_COUNT || !out)
+        return true;
+    if (strcmp(out, "-") == 0)
+        return set_emit(p, "c", "-o");
+    const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out, *dot = strrchr(base, '.');
+    if (!dot || dot == base || !dot[1])
+        return usage(p, "-o %.200s: the extension says what to write, and there is none; --emit=c says it too", out);
+    return set_emit(p, dot + 1, out);
+}
+
+static bool check_operands(struct parser *p)
+{
+    const struct options *o = p->o;
+    const char *command = commands[o->command].name;
+    if (o->command == COMMAND_TUNE)
+        return usage(p, "tgc tune is not in this version of tgc");
+    if (o->command == COMMAND_OPS)
+        return p->noperand == 0 || usage(p, "tgc ops takes no file, and '%.200s' is given", o->model);
+    if (p->noperand == 0)
+        return usage(p, "no model is given; tgc %s needs one: a file, or - and -x", command);
+    if (p->noperand > 1)
+        return usage(p, "one model is expected, and '%.200s' is a second operand", p->operand[1]);
+    if (o->command == COMMAND_COMPILE && !o->output)
+        return usage(p, "no output is named; -o OUT is required");
+    if (o->command == COMMAND_VERIFY && !o->data)
+        return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are");
+    if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
+        return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
+    if (o->depfile && strcmp(o->output, "-") == 0 && !(o->depfile_name && o->depfile_target))
+        return usage(p, "-MD with -o - needs -MF FILE and -MT TARGET");
+    return true;
+}
+
+/* Options that decide how the others' faults are printed come first. */
+static bool is_early(enum option_id id) { return id == OPTION_DIAGNOSTICS || id == OPTION_COLOR; }
+
+bool options_parse(struct tgc *t, int argc, const char *const *argv, const char *(*getenv_)(const char *), struct options *o)
+{
+    struct parser p = {.t = t, .getenv_ = getenv_, .o = o};
+    const char *no_color = getenv_("NO_COLOR");
+    *o = (struct options){.emit = EMIT_COUNT, .level = 2, .threads = 1, .rtol = 1e-3, .atol = 1e-7, .print = OPTION_COUNT};
+    o->color = isatty(STDERR_FILENO) && !(no_color && *no_color);
+    bool ok = add_words(&p, argv + 1, argc > 0 ? (size_t)argc - 1 : 0, 0);
+    ok = match_words(&p) && ok;
+    find_command(&p);
+    bool has_target = false, has_level = false;
+    for (size_t i = 0; i < p.ngiven; i++)
+        if (is_early(p.given[i].id))
+            ok = apply(&p, &p.given[i]) && ok;
+    for (size_t i = 0; i < p.ngiven; i++) {
+        const struct given *g = &p.given[i];
+        has_target |= g->id == OPTION_TARGET;
+        has_level |= g->id == OPTION_LEVEL;
+        if (!strchr(table[g->id].commands, commands[o->command].name[0]))
+            ok = usage(&p, "tgc %s does not take %s", commands[o->command].name, table[g->id].spelling);
+        else if (!is_early(g->id))
+            ok = apply(&p, g) && ok;
+    }
+    if (o->print != OPTION_COUNT)
+        return ok;
+    ok = apply_environment(&p, has_target, has_level) && ok;
+    ok = find_emit(&p) && ok;
+    return ok && check_operands(&p);
+}

@@ -1,0 +1,530 @@
+/* memory.c - where every buffer lies: lifetimes over the steps, sharing in place, the arena, the
+ * weights.
+ *
+ * The steps are structured: IF..ELSE..ENDIF and LOOP..ENDLOOP nest. A buffer lives from its first
+ * to its last access, and
+ *   - through a whole LOOP if it is accessed inside and outside of it, or is read there before it
+ * is written: another iteration needs it;
+ *   - not in the branch of an IF that runs without it: the other branch is where it is born, or
+ * read for the last time. So the lifetime is a list of spans. A buffer that is part of another one
+ * (a concat's source) lives in that one.
+ *
+ * A kernel that replaces an input element by element, and is the last to need it, writes into the
+ * input's own place. All of them do, or none does: both are packed (arena.c) and the smaller arena
+ * is taken.
+ *
+ * Not here: buffers of the caller (inputs, outputs), what a backend puts before the arena, and
+ * small scratch on a kernel's stack. */
+#include "passes/memory.h"
+#include "passes/passes.h"
+
+#include <string.h>
+
+struct access {
+    int step;
+    bool read, write;
+};
+
+struct region {
+    bool loop;
+    int begin, middle, end; /* steps of LOOP or IF, of ELSE (or the end), of ENDLOOP or ENDIF */
+};
+
+/* A buffer that is no part of another one, with all that is stored in it. */
+struct tenant {
+    struct buffer *buffer;
+    struct access *access; /* by step */
+    int naccess;
+    size_t cap_access;
+    bool has_parts;
+    int place; /* index, -1: none */
+};
+
+struct memory {
+    struct tgc *t;
+    struct schedule *s;
+    struct tenant *tenant; /* as s->buffer */
+    int *tenant_of;        /* by buffer id: index + 1 */
+    struct region *region; /* inner ones before outer ones */
+    int nregion;
+    size_t cap_region;
+};
+
+/* ----------------------------------------------------------------------------------------- sizes
+ */
+
+static const char *describe(struct tgc *t, const struct buffer *b)
+{
+    struct text x = {.t = t};
+    text_printf(&x, "%s[", dtype_name(b->dtype));
+    for (int a = 0; a < b->ndim; a++)
+        text_printf(&x, "%s%lld", a ? "," : "", (long long)b->dim[a]->vmax);
+    text_printf(&x, "]%s%s%s", b->name ? " '" : "", b->name ? b->name : "", b->name ? "'" : "");
+    return x.s;
+}
+
+/* Bytes at the dimensions' upper bounds. */
+static bool size_buffer(struct tgc *t, struct buffer *b)
+{
+    size_t nbytes = dtype_nbytes(b->dtype);
+    bool empty = false;
+    for (int a = 0; a < b->ndim; a++)
+        empty |= b->dim[a]->vmax <= 0;
+    for (int a = 0; a < b->ndim && !empty; a++) {
+        if ((uint64_t)b->dim[a]->vmax > PTRDIFF_MAX ||
+            !size_mul(nbytes, (size_t)b->dim[a]->vmax, &nbytes) || nbytes > PTRDIFF_MAX)
+            return diag_error(t, NULL,
+                              "a tensor may be as large as %s, more than memory can address: give "
+                              "its dimensions smaller bounds",
+                              describe(t, b));
+    }
+    b->nbytes = empty ? 0 : nbytes;
+    return true;
+}
+
+static bool size_buffers(struct tgc *t, struct buffer *const *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!size_buffer(t, b[i]))
+            return false;
+    }
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- accesses
+ */
+
+static struct buffer *root_of(struct buffer *b)
+{
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
+static struct tenant *tenant_of(const struct memory *m, struct buffer *b)
+{
+    int i = m->tenant_of[root_of(b)->id];
+    return i ? &m->tenant[i - 1] : NULL;
+}
+
+static void add_access(struct memory *m, struct buffer *b, int step, bool read, bool write)
+{
+    struct tenant *n = tenant_of(m, b);
+    if (!n)
+        return;
+    n->has_parts |= n->buffer != b;
+    struct access *last = n->naccess ? &n->access[n->naccess - 1] : NULL;
+    if (last && last->step == step) {
+        last->read |= read;
+        last->write |= write;
+        return;
+    }
+    VEC_PUSH(m->t, n->access, n->naccess, n->cap_access, ((struct access){step, read, write}));
+}
+
+/* Buffers that the expression loads from. */
+static void add_reads(struct memory *m, struct uop *u, int step)
+{
+    int n;
+    struct uop **order = uop_toposort(m->t, &u, 1, &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER)
+            add_access(m, (struct buffer *)(uintptr_t)order[i]->src[0]->arg.p, step, true, false);
+    }
+}
+
+static void add_kernel(struct memory *m, const struct kernel *k, int step)
+{
+    for (int i = 0; i < k->nbuffer; i++)
+        add_access(m, k->buffer[i], step, i >= k->noutput, i < k->noutput);
+    for (int i = 0; i < k->nscratch; i++)
+        add_access(m, k->scratch[i], step, false, true);
+    add_reads(m, k->ast, step); /* an output may be read, too */
+}
+
+static void add_step(struct memory *m, const struct step *st, int step)
+{
+    if (st->kernel)
+        add_kernel(m, st->kernel, step);
+    for (int i = 0; i < st->narg; i++) {
+        bool out = i >= st->narg - st->host->nout;
+        add_access(m, st->arg[i], step, !out, out);
+    }
+    if (st->cond)
+        add_reads(m, st->cond, step);
+    if (st->trip)
+        add_reads(m, st->trip, step);
+}
+
+/* The LOOP step belongs to its region, so a trip count lives through the loop: it may be looked at
+ * again before every iteration. */
+static void add_steps(struct memory *m)
+{
+    struct region *open = NULL;
+    int depth = 0;
+    size_t cap = 0;
+    for (int i = 0; i < m->s->nstep; i++) {
+        const struct step *st = &m->s->step[i];
+        add_step(m, st, i);
+        switch (st->kind) {
+        case STEP_IF:
+        case STEP_LOOP:
+            VEC_PUSH(m->t, open, depth, cap, ((struct region){st->kind == STEP_LOOP, i, -1, -1}));
+            break;
+        case STEP_ELSE:
+            open[depth - 1].middle = i;
+            break;
+        case STEP_ENDIF:
+        case STEP_ENDLOOP: {
+            struct region r = open[--depth];
+            r.end = i;
+            r.middle = r.middle < 0 ? i : r.middle;
+            VEC_PUSH(m->t, m->region, m->nregion, m->cap_region, r);
+            break;
+        }
+        default:
+            break;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------- lifetimes
+ */
+
+/* First access within [begin, end], or NULL. */
+static const struct access *first_within(const struct tenant *n, int begin, int end)
+{
+    int lo = 0, hi = n->naccess;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (n->access[mid].step < begin)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n->naccess && n->access[lo].step <= end ? &n->access[lo] : NULL;
+}
+
+/* What another iteration needs lives through the whole loop. */
+static struct span extend_over_loops(const struct memory *m, const struct tenant *n)
+{
+    struct span life = {n->access[0].step, n->access[n->naccess - 1].step};
+    for (int i = 0; i < m->nregion; i++) {
+        const struct region *r = &m->region[i];
+        const struct access *in = r->loop ? first_within(n, r->begin, r->end) : NULL;
+        if (!in)
+            continue;
+        bool outside = n->access[0].step < r->begin || n->access[n->naccess - 1].step > r->end;
+        if (!outside && !in->read)
+            continue;
+        life.begin = r->begin < life.begin ? r->begin : life.begin;
+        life.end = r->end > life.end ? r->end : life.end;
+    }
+    return life;
+}
+
+/* Start of the outermost loop within (begin, step] that holds the step, or the step itself. */
+static int before_loops(const struct memory *m, int begin, int step)
+{
+    int at = step;
+    for (int i = 0; i < m->nregion; i++) {
+        const struct region *r = &m->region[i];
+        if (r->loop && r->begin > begin && r->begin < at && r->end >= step)
+            at = r->begin;
+    }
+    return at;
+}
+
+/* Steps of one branch of IF r in which n is not needed though it lives before or after them. */
+static bool find_hole(const struct memory *m, const struct tenant *n, struct span life,
+                      const struct region *r, struct span *hole)
+{
+    if (life.begin < r->begin && life.end > r->middle && life.end < r->end) {
+        *hole = (struct span){r->begin + 1, r->middle}; /* read in ELSE for the last time */
+        return !first_within(n, r->begin + 1, r->middle);
+    }
+    if (life.begin > r->begin && life.begin < r->middle && life.end > r->middle) {
+        const struct access *in = first_within(n, r->middle + 1, r->end - 1);
+        if (!in || in->read)
+            return false;
+        *hole =
+            (struct span){r->middle, before_loops(m, r->middle, in->step) - 1}; /* born in both */
+        return hole->begin <= hole->end;
+    }
+    return false;
+}
+
+/* Removes hole from the spans; it lies within one of them, touching neither its begin nor its end,
+ * or in a hole found before. */
+static void cut_hole(struct memory *m, struct slot *p, size_t *cap, struct span hole)
+{
+    for (int i = 0; i < p->nspan; i++) {
+        if (hole.begin <= p->span[i].begin || hole.end >= p->span[i].end)
+            continue;
+        VEC_PUSH(m->t, p->span, p->nspan, *cap, p->span[i]);
+        for (int k = p->nspan - 1; k > i; k--)
+            p->span[k] = p->span[k - 1];
+        p->span[i].end = hole.begin - 1;
+        p->span[i + 1].begin = hole.end + 1;
+        return;
+    }
+}
+
+static struct slot place_of(struct memory *m, const struct tenant *n)
+{
+    struct slot p = {.nbytes = n->buffer->nbytes};
+    size_t cap = 0;
+    struct span life = extend_over_loops(m, n), hole;
+    VEC_PUSH(m->t, p.span, p.nspan, cap, life);
+    for (int i = 0; i < m->nregion; i++) {
+        if (!m->region[i].loop && find_hole(m, n, life, &m->region[i], &hole))
+            cut_hole(m, &p, &cap, hole);
+    }
+    return p;
+}
+
+/* -------------------------------------------------------------------------------------- in place
+ */
+
+/* True if the kernel reads `in` only at the element that it is about to store. */
+static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
+{
+    struct uop *store = k->ast->src[0];
+    bool guarded = store->nsrc > 3 && store->src[3]->op != OP_RANGE;
+    if (k->ast->nsrc != 1 || guarded)
+        return false;
+    int n;
+    struct uop **order = uop_toposort(t, &store->src[1], 1, &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op == OP_LOAD)
+            return false; /* its place depends on data: elements may be stored twice */
+    }
+    order = uop_toposort(t, &store->src[2], 1, &n);
+    for (int i = 0; i < n; i++) {
+        bool reads = order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0]) == in;
+        if (reads && order[i]->src[1] != store->src[1])
+            return false;
+    }
+    return true;
+}
+
+static bool may_move_in(struct memory *m, const struct kernel *k, int step,
+                        const struct slot *place, const struct tenant *out, const struct tenant *in)
+{
+    if (!in || in == out || in->has_parts || in->place < 0 || in->place == out->place)
+        return false;
+    const struct slot *to = &place[in->place];
+    return to->nbytes == place[out->place].nbytes && to->span[to->nspan - 1].end == step &&
+           dtype_nbytes(in->buffer->dtype) == dtype_nbytes(out->buffer->dtype) &&
+           is_elementwise_in(m->t, k, in->buffer);
+}
+
+/* The place of `from`, which begins in the step where the place `to` ends, becomes the end of that
+ * one. */
+static void join_places(struct memory *m, struct slot *place, int to, int from)
+{
+    struct slot *a = &place[to], *b = &place[from];
+    struct span *span = mem_array(m->t, (size_t)(a->nspan + b->nspan), sizeof *span);
+    memcpy(span, a->span, (size_t)a->nspan * sizeof *span);
+    memcpy(span + a->nspan - 1, b->span, (size_t)b->nspan * sizeof *span);
+    span[a->nspan - 1].begin = a->span[a->nspan - 1].begin;
+    a->span = span;
+    a->nspan += b->nspan - 1;
+    *b = (struct slot){0};
+    for (int i = 0; i < m->s->nbuffer; i++) {
+        if (m->tenant[i].place == from)
+            m->tenant[i].place = to;
+    }
+}
+
+static void share_in_place(struct memory *m, struct slot *place)
+{
+    for (int step = 0; step < m->s->nstep; step++) {
+        const struct kernel *k = m->s->step[step].kernel;
+        struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
+        if (!out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
+            continue;
+        for (int i = k->noutput; i < k->nbuffer; i++) {
+            const struct tenant *in = tenant_of(m, k->buffer[i]);
+            if (may_move_in(m, k, step, place, out, in)) {
+                join_places(m, place, in->place, out->place);
+                break;
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------- the arena
+ */
+
+static bool on_stack(const struct buffer *b)
+{
+    return b->kind == BUFFER_SCRATCH && b->nbytes <= STACK_SCRATCH_NBYTES;
+}
+
+static void find_tenants(struct memory *m)
+{
+    struct schedule *s = m->s;
+    m->tenant = mem_array(m->t, (size_t)s->nbuffer, sizeof *m->tenant);
+    m->tenant_of = mem_array(m->t, (size_t)m->t->next_buffer, sizeof *m->tenant_of);
+    for (int i = 0; i < s->nbuffer; i++) {
+        m->tenant[i] = (struct tenant){.buffer = s->buffer[i], .place = -1};
+        if (!s->buffer[i]->base)
+            m->tenant_of[s->buffer[i]->id] = i + 1;
+    }
+    for (int i = 0; i < s->nbuffer; i++) {
+        struct buffer *root = root_of(s->buffer[i]);
+        bool arena = root->kind == BUFFER_TEMP || root->kind == BUFFER_STATE;
+        if (root != s->buffer[i] && arena && !m->tenant_of[root->id])
+            TGC_BUG(m->t, "buffer %d is a part of buffer %d, which the schedule lacks",
+                    s->buffer[i]->id, root->id);
+    }
+    add_steps(m);
+}
+
+struct layout {
+    struct slot *place;
+    int n;
+    int *place_of; /* by tenant */
+    size_t total, live;
+};
+
+static bool lay_out(struct memory *m, bool in_place, struct layout *l)
+{
+    struct schedule *s = m->s;
+    l->place = mem_array(m->t, (size_t)s->nbuffer, sizeof *l->place);
+    l->place_of = mem_array(m->t, (size_t)s->nbuffer, sizeof *l->place_of);
+    l->n = 0;
+    for (int i = 0; i < s->nbuffer; i++) {
+        struct tenant *n = &m->tenant[i];
+        n->place = -1;
+        if (!n->naccess || !n->buffer->nbytes || on_stack(n->buffer))
+            continue;
+        n->place = l->n++;
+        l->place[n->place] = place_of(m, n);
+    }
+    if (in_place)
+        share_in_place(m, l->place);
+    for (int i = 0; i < s->nbuffer; i++)
+        l->place_of[i] = m->tenant[i].place;
+    l->live = arena_live_nbytes(m->t, l->place, l->n, s->nstep);
+    return arena_pack(m->t, l->place, l->n, s->nstep, &l->total);
+}
+
+/* Offsets of parts follow from their base's. */
+static void place_buffers(struct memory *m, const struct layout *l)
+{
+    for (int i = 0; i < m->s->nbuffer; i++) {
+        int p = l->place_of[i];
+        m->s->buffer[i]->offset = p < 0 ? 0 : l->place[p].offset;
+    }
+    for (int i = 0; i < m->s->nbuffer; i++) {
+        struct buffer *b = m->s->buffer[i];
+        int64_t at = 0, first;
+        for (const struct buffer *x = b; x->base; x = x->base) {
+            if (x->base_offset && uop_const_int(x->base_offset, &first))
+                at = sat_add(at, sat_mul(first, (int64_t)dtype_nbytes(x->dtype)));
+        }
+        if (b->base)
+            b->offset = root_of(b)->offset + (size_t)at;
+    }
+}
+
+static bool plan_arena(struct memory *m)
+{
+    struct layout apart, shared;
+    find_tenants(m);
+    bool fits_apart = lay_out(m, false, &apart), fits = lay_out(m, true, &shared);
+    const struct layout *best =
+        fits && (!fits_apart || shared.total <= apart.total) ? &shared : &apart;
+    if (!fits && !fits_apart)
+        return diag_error(m->t, NULL,
+                          "the intermediate tensors together need more memory than can "
+                          "be addressed: give dimensions smaller bounds");
+    if (best->total > m->t->mem_limit)
+        return diag_error(
+            m->t, NULL,
+            "the intermediate tensors need an arena of %zu bytes, more than the limit "
+            "of %zu: raise --max-memory or give dimensions smaller bounds",
+            best->total, m->t->mem_limit);
+    m->s->arena_nbytes = best->total;
+    m->s->live_nbytes = best->live;
+    place_buffers(m, best);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------- weights
+ */
+
+/* FNV-1a over words; equality is decided by the bytes. */
+static uint64_t hash_bytes(const void *data, size_t nbytes)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ nbytes, word;
+    const unsigned char *p = data;
+    for (; nbytes >= sizeof word; nbytes -= sizeof word, p += sizeof word) {
+        memcpy(&word, p, sizeof word);
+        h = (h ^ word) * 0x100000001b3u;
+        h ^= h >> 29;
+    }
+    for (; nbytes; nbytes--, p++)
+        h = (h ^ *p) * 0x100000001b3u;
+    return h;
+}
+
+struct weight_entry {
+    const struct buffer *weight;
+    uint64_t hash;
+};
+
+/* The entry of an equal weight, or the free one where w belongs. */
+static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
+                                        const struct buffer *w, uint64_t hash)
+{
+    size_t i = hash & (size - 1);
+    for (; table[i].weight; i = (i + 1) & (size - 1)) {
+        const struct buffer *other = table[i].weight;
+        if (table[i].hash == hash && other->nbytes == w->nbytes &&
+            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
+            break;
+    }
+    return &table[i];
+}
+
+/* Weights lie in order of first use; equal ones lie at one place. */
+static bool plan_weights(struct tgc *t, struct schedule *s)
+{
+    size_t size = 16, total = 0;
+    while (size < 2 * (size_t)s->nweight)
+        size *= 2;
+    struct weight_entry *table = mem_array(t, size, sizeof *table);
+    for (int i = 0; i < s->nweight; i++) {
+        struct buffer *w = s->weight[i];
+        size_t given = w->nbytes;
+        if (!size_buffer(t, w))
+            return false;
+        if (given != w->nbytes && given)
+            TGC_BUG(t, "weight %s has %zu bytes", describe(t, w), given);
+        w->offset = total;
+        if (!w->nbytes || w->dtype == DTYPE_STRING)
+            continue; /* strings are pointers: the backend writes them apart */
+        uint64_t hash = hash_bytes(w->data, w->nbytes);
+        struct weight_entry *found = find_weight(table, size, w, hash);
+        if (found->weight) {
+            w->offset = found->weight->offset;
+            continue;
+        }
+        *found = (struct weight_entry){w, hash};
+        if (!size_align(total, ARENA_ALIGN, &w->offset) || !size_add(w->offset, w->nbytes, &total))
+            return diag_error(t, NULL,
+                              "the weights together need more memory than can be addressed");
+    }
+    s->weight_nbytes = total;
+    return true;
+}
+
+bool pass_plan_memory(struct tgc *t, struct schedule *s)
+{
+    struct memory m = {.t = t, .s = s};
+    return size_buffers(t, s->buffer, s->nbuffer) && size_buffers(t, s->input, s->ninput) &&
+           size_buffers(t, s->output, s->noutput) && plan_arena(&m) && plan_weights(t, s);
+}

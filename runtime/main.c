@@ -1,0 +1,442 @@
+//@ main fill_random
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* A program around the library: reads .npy files, runs, writes .npy files; checks itself; measures itself. */
+
+static void fail(const char *what, const char *detail)
+{
+    fprintf(stderr, "%s: %s\n", what, detail);
+    exit(1);
+}
+
+static void *get_memory(size_t nbytes)
+{
+    void *p = malloc(nbytes + 64);
+    if (!p)
+        fail(model_describe()->name, "out of memory");
+    return (void *)(((uintptr_t)p + 63) / 64 * 64);         /* lives as long as the program */
+}
+
+static void *read_file(const char *path, size_t *nbytes)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        fail(path, strerror(errno));
+    size_t n = 0, size = 1 << 16;
+    char *data = (char *)get_memory(size);
+    for (size_t got; (got = fread(data + n, 1, size - n, f)) > 0;) {
+        n += got;
+        if (n == size) {
+            char *grown = (char *)get_memory(size *= 2);
+            memcpy(grown, data, n);
+            data = grown;
+        }
+    }
+    if (ferror(f))
+        fail(path, strerror(errno));
+    fclose(f);
+    *nbytes = n;
+    return data;
+}
+
+/* NumPy's descr of a dtype; what NumPy has no name for travels as its bits. */
+static const char *npy_descr(const char *dtype)
+{
+    static const char *const table[][2] = {
+        {"f32", "<f4"}, {"f64", "<f8"}, {"f16", "<f2"}, {"bf16", "<u2"}, {"bool", "|b1"}, {"i8", "|i1"}, {"i16", "<i2"}, {"i32", "<i4"},
+        {"i64", "<i8"}, {"u8", "|u1"},  {"u16", "<u2"}, {"u32", "<u4"},  {"u64", "<u8"},  {"i4", "|i1"}, {"i2", "|i1"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i][0], dtype) == 0)
+            return table[i][1];
+    return "|u1";
+}
+
+/* The bytes of one tensor, and its shape as the file says. */
+static const void *read_npy(const char *path, const struct model_tensor *t, int64_t *shape)
+{
+    size_t n, header, at;
+    const unsigned char *s = (const unsigned char *)read_file(path, &n);
+    if (n < 12 || memcmp(s, "\x93NUMPY", 6) != 0)
+        fail(path, "not a .npy file");
+    header = s[6] == 1 ? s[8] + 256u * s[9] : s[8] + 256u * s[9] + 65536u * s[10];
+    at = s[6] == 1 ? 10 : 12;
+    char text[1024];
+    if (header >= sizeof text || at + header > n)
+        fail(path, "the .npy header is too long");
+    memcpy(text, s + at, header);
+    text[header] = 0;
+    const char *descr = strstr(text, "'descr': '"), *dims = strstr(text, "'shape': (");
+    if (!descr || !dims || strstr(text, "'fortran_order': True"))
+        fail(path, "the .npy header has no descr or shape, or the array is not in C order");
+    const char *wanted = npy_descr(t->dtype);
+    descr += 10;
+    if (descr[1] != wanted[1] && !(descr[1] == 'u' && (strchr("fb", wanted[1]))))
+        fail(path, "the array's dtype is not the input's");
+    if (descr[0] == '>' || strncmp(descr + 2, wanted + 2, 1) != 0)
+        fail(path, "the array's dtype is not the input's");
+    dims += 10;
+    size_t nbytes = t->element_bytes;
+    for (int a = 0; a < t->rank; a++) {
+        char *end;
+        shape[a] = strtoll(dims, &end, 10);
+        if (end == dims || shape[a] < 0 || shape[a] > t->dim[a].size || (!t->dim[a].symbol && shape[a] != t->dim[a].size))
+            fail(path, "the array's shape is not the input's");
+        nbytes *= (size_t)shape[a];
+        dims = end + strspn(end, ", ");
+    }
+    if (*dims != ')')
+        fail(path, "the array has more axes than the input");
+    if (at + header + nbytes > n)
+        fail(path, "the file ends before its array");
+    void *data = get_memory(nbytes);
+    memcpy(data, s + at + header, nbytes);
+    return data;
+}
+
+static void write_npy(const char *folder, const struct model_tensor *t, const int64_t *shape, const void *data)
+{
+    char path[4096], name[256], header[512];
+    size_t i, n = 0, nbytes = t->element_bytes;
+    for (i = 0; t->name[i] && i + 1 < sizeof name; i++) {
+        char c = t->name[i];
+        int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        name[i] = plain ? c : '_';
+    }
+    name[i] = 0;
+    if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path)
+        fail(folder, "the path is too long");
+    n += (size_t)snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_descr(t->dtype));
+    for (int a = 0; a < t->rank; a++) {
+        n += (size_t)snprintf(header + n, sizeof header - n, a + 1 < t->rank ? "%lld, " : "%lld,", (long long)shape[a]);
+        nbytes *= (size_t)shape[a];
+    }
+    n += (size_t)snprintf(header + n, sizeof header - n, "), }");
+    while ((n + 11) % 64 != 0)
+        header[n++] = ' ';
+    header[n++] = '\n';
+    const unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8)};
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        fail(path, strerror(errno));
+    if (fwrite(magic, 1, 10, f) != 10 || fwrite(header, 1, n, f) != n || fwrite(data, 1, nbytes, f) != nbytes || fclose(f) != 0)
+        fail(path, strerror(errno));
+}
+
+/* ---- a run on any inputs */
+
+struct session { model_self *self; model_inputs in; model_outputs out; };
+
+static void check(int status, const char *what)
+{
+    if (status != 0)
+        fail(what, model_strerror(status));
+}
+
+static void set_symbol(struct session *s, const char *name, int64_t value, const char *what)
+{
+    const struct model_info *info = model_describe();
+    for (int i = 0; i < info->symbol_count; i++) {
+        const struct model_symbol *symbol = &info->symbols[i];
+        if (strcmp(symbol->name, name) != 0 || symbol->offset == (size_t)-1)
+            continue;
+        int64_t known;
+        memcpy(&known, (char *)&s->in + symbol->offset, sizeof known);
+        if (known >= 0 && known != value)
+            fail(what, "two inputs disagree about a run-time dimension");
+        memcpy((char *)&s->in + symbol->offset, &value, sizeof value);
+    }
+}
+
+static void *get_pointer(const void *structure, size_t offset)
+{
+    void *p;
+    memcpy(&p, (const char *)structure + offset, sizeof p);
+    return p;
+}
+
+static void set_pointer(void *structure, size_t offset, const void *p)
+{
+    memcpy((char *)structure + offset, &p, sizeof p);
+}
+
+static size_t bound_bytes(const struct model_tensor *t)
+{
+    size_t n = t->element_bytes;
+    for (int a = 0; a < t->rank; a++)
+        n *= (size_t)t->dim[a].size;
+    return n;
+}
+
+static void get_shape(const struct session *s, const struct model_tensor *t, int64_t *shape)
+{
+    for (int a = 0; a < t->rank; a++)
+        shape[a] = t->dim[a].size;
+    if (t->shape_offset != (size_t)-1)
+        memcpy(shape, (const char *)&s->out + t->shape_offset, (size_t)t->rank * sizeof *shape);
+}
+
+static void open_session(struct session *s, const char *weights_path, const model_options *hooks)
+{
+    const struct model_info *info = model_describe();
+    model_options options;
+    memset(&options, 0, sizeof options);
+    memset(s, 0, sizeof *s);
+    if (hooks)
+        options = *hooks;
+    if (info->weights_external)
+        options.weights = read_file(weights_path, &options.weights_bytes);
+    check(model_init(&s->self, get_memory(info->arena_bytes), info->arena_bytes, &options), "init");
+    for (int i = 0; i < info->symbol_count; i++)
+        if (info->symbols[i].offset != (size_t)-1) {
+            int64_t unknown = -1;
+            memcpy((char *)&s->in + info->symbols[i].offset, &unknown, sizeof unknown);
+        }
+    for (int i = 0; i < info->output_count; i++)
+        set_pointer(&s->out, info->outputs[i].offset, get_memory(bound_bytes(&info->outputs[i])));
+}
+
+/* Pseudo-random inputs; symbols that nothing set take `symbol` of the selftest, or their bound. */
+static void fill_session(struct session *s, const int64_t *symbol)
+{
+    const struct model_info *info = model_describe();
+    for (int i = 0; i < info->symbol_count; i++)
+        if (info->symbols[i].offset != (size_t)-1)
+            set_symbol(s, info->symbols[i].name, symbol ? symbol[i] : info->symbols[i].max, "symbol");
+    for (int i = 0; i < info->input_count; i++) {
+        const struct model_tensor *t = &info->inputs[i];
+        size_t nbytes = bound_bytes(t);
+        void *data = get_memory(nbytes);
+        fill_random(t->dtype, data, t->element_bytes, nbytes / t->element_bytes, (uint32_t)i + 1);
+        set_pointer(&s->in, t->offset, data);
+    }
+}
+
+/* ---- the commands */
+
+static int run_files(char **file, int nfile, const char *folder, const char *weights_path)
+{
+    const struct model_info *info = model_describe();
+    struct session s;
+    open_session(&s, weights_path, NULL);
+    if (nfile != info->input_count) {
+        fprintf(stderr, "%s takes %d inputs, %d were given:", info->name, info->input_count, nfile);
+        for (int i = 0; i < info->input_count; i++)
+            fprintf(stderr, " %s.npy", info->inputs[i].name);
+        fprintf(stderr, "\n");
+        return 2;
+    }
+    for (int i = 0; i < nfile; i++) {
+        const struct model_tensor *t = &info->inputs[i];
+        int64_t shape[16];
+        set_pointer(&s.in, t->offset, read_npy(file[i], t, shape));
+        for (int a = 0; a < t->rank; a++)
+            if (t->dim[a].symbol)
+                set_symbol(&s, t->dim[a].symbol, shape[a], file[i]);
+    }
+    check(model_run(s.self, &s.in, &s.out), "run");
+    for (int i = 0; i < info->output_count; i++) {
+        const struct model_tensor *t = &info->outputs[i];
+        int64_t shape[16];
+        get_shape(&s, t, shape);
+        write_npy(folder, t, shape, get_pointer(&s.out, t->offset));
+    }
+    model_close(s.self);
+    return 0;
+}
+
+static double element(const char *dtype, size_t nbytes, const void *p)
+{
+    uint64_t u = 0;
+    float f32;
+    double f64;
+    memcpy(&u, p, nbytes);
+    if (strcmp(dtype, "f64") == 0) {
+        memcpy(&f64, p, sizeof f64);
+        return f64;
+    }
+    if (strcmp(dtype, "f16") == 0) {
+        double mantissa = (double)(u & 0x3ff), sign = u & 0x8000 ? -1 : 1;
+        int e = (int)(u >> 10 & 31);
+        double unit = 0x1p-24;
+        for (int k = 1; k < e; k++)
+            unit *= 2;
+        return e == 31 ? (mantissa > 0 ? (double)NAN : sign * (double)INFINITY) : sign * unit * (mantissa + (e > 0 ? 1024 : 0));
+    }
+    if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0) {
+        uint32_t bits = (uint32_t)(dtype[0] == 'b' ? u << 16 : u);
+        memcpy(&f32, &bits, sizeof f32);
+        return (double)f32;
+    }
+    return (double)(int64_t)(dtype[0] == 'i' && nbytes < 8 ? (u ^ (uint64_t)1 << (8 * nbytes - 1)) - ((uint64_t)1 << (8 * nbytes - 1)) : u);
+}
+
+/* Elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. */
+static size_t count_wrong(const struct model_tensor *t, const char *a, const char *b, size_t n)
+{
+    size_t wrong = 0, size = t->element_bytes;
+    double largest = 0;
+    int exact = !(t->dtype[0] == 'f' || strcmp(t->dtype, "bf16") == 0);
+    for (size_t i = 0; i < n; i++) {
+        double v = element(t->dtype, size, b + i * size);
+        largest = v > largest ? v : -v > largest ? -v : largest;
+    }
+    largest = largest < 1e300 ? largest : 1;
+    for (size_t i = 0; i < n; i++) {
+        double v = element(t->dtype, size, a + i * size), r = element(t->dtype, size, b + i * size);
+        double allowed = exact ? 0 : SELFTEST_RTOL * (r < 0 ? -r : r) + SELFTEST_ATOL * largest;
+        int same = v == r || (v != v && r != r) || (v - r <= allowed && r - v <= allowed);
+        wrong += !same;
+    }
+    return wrong;
+}
+
+static int selftest(const char *weights_path)
+{
+    const struct model_info *info = model_describe();
+    struct session s;
+    if (selftest_count == 0) {
+        printf("%s: carries no reference vectors\n", info->name);
+        return 77;
+    }
+    open_session(&s, weights_path, NULL);
+    fill_session(&s, selftest_symbol);
+    for (int i = 0; i < info->input_count; i++)
+        if (selftest_input[i].data)
+            set_pointer(&s.in, info->inputs[i].offset, selftest_input[i].data);
+    check(model_run(s.self, &s.in, &s.out), "run");
+    int failed = 0;
+    for (int i = 0; i < info->output_count; i++) {
+        const struct model_tensor *t = &info->outputs[i];
+        int64_t shape[16];
+        size_t n = 1;
+        get_shape(&s, t, shape);
+        for (int a = 0; a < t->rank; a++)
+            n *= (size_t)shape[a];
+        const char *actual = (const char *)get_pointer(&s.out, t->offset);
+        int sized = n * t->element_bytes == selftest_output[i].nbytes;
+        size_t wrong = sized ? count_wrong(t, actual, (const char *)selftest_output[i].data, n) : n;
+        printf("%-24s %zu of %zu elements agree with the reference\n", t->name, n - wrong, n);
+        failed |= wrong > 0 || !sized;
+    }
+    model_close(s.self);
+    printf("%s: selftest %s\n", info->name, failed ? "FAILED" : "passed");
+    return failed;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct profile { double *seconds, since; int kernel, runs; };
+
+static void on_kernel(void *user, int index, const char *kernel)
+{
+    struct profile *p = (struct profile *)user;
+    double t = now();
+    if (p->kernel >= 0)
+        p->seconds[p->kernel] += t - p->since;
+    p->kernel = kernel ? index : -1;
+    p->since = t;
+}
+
+static int bench(const char *weights_path, double seconds)
+{
+    const struct model_info *info = model_describe();
+    struct session s;
+    double best = 1e30, total = 0;
+    int runs = 0;
+    open_session(&s, weights_path, NULL);
+    fill_session(&s, NULL);
+    check(model_run(s.self, &s.in, &s.out), "run");
+    while (total < seconds || runs < 3) {
+        double start = now();
+        check(model_run(s.self, &s.in, &s.out), "run");
+        double t = now() - start;
+        best = t < best ? t : best;
+        total += t;
+        runs++;
+    }
+    printf("%s: best %.4g ms, mean %.4g ms of %d runs; %.3g GFLOP, %.3g GFLOP/s\n", info->name, 1e3 * best, 1e3 * total / runs, runs,
+           1e-9 * info->flop, 1e-9 * info->flop / best);
+    model_close(s.self);
+
+    struct profile p = {(double *)get_memory(sizeof(double) * ((size_t)info->kernel_count + 1)), 0, -1, 3};
+    for (int i = 0; i < info->kernel_count; i++)
+        p.seconds[i] = 0;
+    model_options hooks;
+    memset(&hooks, 0, sizeof hooks);
+    hooks.on_kernel = on_kernel;
+    hooks.user = &p;
+    open_session(&s, weights_path, &hooks);
+    fill_session(&s, NULL);
+    for (int i = 0; i < p.runs; i++)
+        check(model_run(s.self, &s.in, &s.out), "run");
+    printf("%10s %10s  kernel\n", "ms", "GFLOP/s");
+    for (int i = 0; i < info->kernel_count; i++) {
+        double t = p.seconds[i] / p.runs;
+        printf("%10.4f %10.2f  %s\n", 1e3 * t, t > 0 ? 1e-9 * info->kernels[i].flop / t : 0.0, info->kernels[i].name);
+    }
+    model_close(s.self);
+    return 0;
+}
+
+static int usage(FILE *out, int status)
+{
+    const struct model_info *info = model_describe();
+    fprintf(out, "usage: %s IN.npy... -o DIR     run; writes DIR/NAME.npy for each output\n", info->name);
+    fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n", info->name);
+    fprintf(out, "       %s --bench [SECONDS]    measure a run, and each kernel\n", info->name);
+    if (info->weights_external)
+        fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < (k ? info->output_count : info->input_count); i++) {
+            const struct model_tensor *t = k ? &info->outputs[i] : &info->inputs[i];
+            fprintf(out, "  %s %s: %s[", k ? "output" : "input ", t->name, t->dtype);
+            for (int a = 0; a < t->rank; a++) {
+                if (t->dim[a].symbol)
+                    fprintf(out, "%s%s<=%lld", a ? "," : "", t->dim[a].symbol, (long long)t->dim[a].size);
+                else
+                    fprintf(out, "%s%lld", a ? "," : "", (long long)t->dim[a].size);
+            }
+            fprintf(out, "]\n");
+        }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
+    double seconds = 1;
+    char **file = (char **)get_memory(sizeof(char *) * (size_t)(argc + 1));
+    int nfile = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-o") == 0 && i + 1 < argc)
+            folder = argv[++i];
+        else if (strcmp(argv[i], "--weights") == 0 && i + 1 < argc)
+            weights_path = argv[++i];
+        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 || strcmp(argv[i], "--bench") == 0)
+            command = argv[i];
+        else if (command && strcmp(command, "--bench") == 0)
+            seconds = atof(argv[i]);
+        else if (argv[i][0] == '-')
+            return usage(stderr, 2);
+        else
+            file[nfile++] = argv[i];
+    }
+    if (command && strcmp(command, "--help") == 0)
+        return usage(stdout, 0);
+    if (command && strcmp(command, "--selftest") == 0)
+        return selftest(weights_path);
+    if (command)
+        return bench(weights_path, seconds);
+    if (!folder)
+        return usage(stderr, 2);
+    return run_files(file, nfile, folder, weights_path);
+}
