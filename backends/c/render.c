@@ -27,6 +27,7 @@ struct value {
     bool leaf;                   /* a constant, symbol or loop variable: free to repeat anywhere */
     bool reads_memory;           /* of a buffer that this kernel may write */
     bool reads_any_memory;
+    const char *array;           /* an accumulator with lanes: its name, where e is the element of the open lanes */
     int nacc; const struct uop *acc[MAX_ACC_READS + 1];           /* accumulators that the text reads; nacc > MAX: many */
 };
 
@@ -43,6 +44,7 @@ struct writer {
     int nbuffer_id;
     struct block *block; int depth; size_t cap_block;
     int next_block;
+    const struct uop **laned; int nlaned; size_t cap_laned;       /* accumulators with lanes */
     int *last_write;             /* by position: position of the last STORE before it */
     int position;
 };
@@ -335,6 +337,42 @@ static const char *acc_stem(enum op op, enum dtype d)
     }
 }
 
+/* An accumulator with lanes is an array: one element a lane, all set to init. */
+static void write_lanes(struct writer *w, const struct uop *u, const char *name, const char *init)
+{
+    struct text size = {.t = w->t}, open = {.t = w->t}, close = {.t = w->t}, at = {.t = w->t}, loops = {.t = w->t};
+    for (int i = 1; i < u->nsrc; i++) {
+        int n = (int)u->src[i]->src[0]->arg.i;
+        text_printf(&size, "[%d]", n);
+        text_putc(&open, '{');
+        text_putc(&close, '}');
+        text_printf(&at, "[%c]", 'h' + i);
+        text_printf(&loops, "%sfor (int %c = 0; %c < %d; %c++)", i > 1 ? " " : "", 'h' + i, 'h' + i, n, 'h' + i);
+    }
+    const char *type = expr_type(expr_kind(u->dtype));
+    if (u->src[0]->arg.i == 0) {
+        statement(w, mem_printf(w->t, "%s %s%s = %s0%s;", type, name, size.s, open.s, close.s), true);
+        return;
+    }
+    statement(w, mem_printf(w->t, "%s %s%s;", type, name, size.s), true);
+    statement(w, mem_printf(w->t, "%s %s%s = %s;", loops.s, name, at.s, init), false);
+}
+
+/* The element of the lanes that are open now. */
+static void select_lanes(struct writer *w, const struct uop *acc)
+{
+    struct value *v = value_of(w, acc);
+    struct text e = {.t = w->t};
+    text_puts(&e, v->array);
+    for (int i = 1; i < acc->nsrc; i++) {
+        const struct value *lane = map_get(&w->value, acc->src[i]);
+        if (!lane)
+            return;
+        text_printf(&e, "[%s]", lane->e.s);
+    }
+    v->e = expr_name(e.s, expr_kind(acc->dtype));
+}
+
 static void write_acc(struct writer *w, const struct uop *u)
 {
     struct expr init;
@@ -343,7 +381,13 @@ static void write_acc(struct writer *w, const struct uop *u)
     init = expr_resolve(w->p, init);
     char kind = expr_kind(u->dtype);
     const char *name = names_unique(w->names, acc_stem(acc_op(w, u), u->dtype), "acc");
-    statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
+    if (u->nsrc > 1) {
+        write_lanes(w, u, name, init.s);
+        v->array = name;
+        VEC_PUSH(w->t, w->laned, w->nlaned, w->cap_laned, u);
+    } else {
+        statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
+    }
     v->e = expr_name(name, kind);
     v->nuse = count_uses(w, u);
     v->leaf = true;              /* its name may be read again and again, but not moved across its ASSIGN */
@@ -428,6 +472,8 @@ static void write_range(struct writer *w, const struct uop *u)
     v->e = expr_name(name, narrow ? 'I' : 'L');
     v->leaf = true;
     map_set(&w->value, u, v);
+    for (int i = 0; i < w->nlaned && RANGE_IS_LANE(u->arg.i); i++)
+        select_lanes(w, w->laned[i]);
     open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t", name, name,
                              expr_operand(w->p, &size, PREC_SHIFT), name));
 }
