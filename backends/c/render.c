@@ -150,7 +150,7 @@ static bool reads_acc(const struct value *v, const struct uop *acc)
 }
 
 /* Index arithmetic that reads well when repeated. */
-static bool is_short(const struct expr *e) { return strlen(e->s) <= 12; }
+static bool is_short(const struct value *v) { return strlen(v->e.s) <= (v->nuse == 2 ? 9 : 6); }
 
 /* The operands of u, ready to stand in its text: what may not move here was named before; what is too long is named now. */
 static void take_operands(struct writer *w, const struct uop *u, int nsrc, struct expr *src)
@@ -233,7 +233,7 @@ static void define(struct writer *w, const struct uop *u, struct value *v)
     if (v->leaf || v->written)
         return;
     bool pure_index = !v->reads_any_memory && v->nacc == 0 && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
-    bool repeatable = v->nuse == 1 || (pure_index && is_short(&v->e));
+    bool repeatable = v->nuse == 1 || (pure_index && is_short(v));
     if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v)))
         write_temporary(w, u, v);
 }
@@ -631,7 +631,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
     w->p = p;
     w->t = p->t;
     w->k = k;
-    w->names = names_new(p->t, p->file);
+    w->names = names_new(p->t, p->visible);
     w->value.t = w->nuse.t = p->t;
     for (int i = 0; i < k->nvar; i++)
         names_add(w->names, program_var(p, k->var[i]));
