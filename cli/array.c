@@ -106,7 +106,7 @@ void array_summary(struct text *out, const struct array *v)
     size_t least = 0, greatest = 0, nnan = 0;
     for (size_t i = 0; i < v->nelem; i++) {
         double x = as_double(v, i);
-        nnan += isnan(x);
+        nnan += isnan(x) ? 1 : 0;
         sum += isnan(x) ? 0 : x;
         if (!(as_double(v, least) <= x))
             least = i;

@@ -11,7 +11,6 @@
 
 #include "backends/backend.h"
 #include "frontend/onnx/onnx.h"
-#include "frontend/onnx/graph.h"
 #include "ir/ir.h"
 #include "passes/passes.h"
 
@@ -190,6 +189,21 @@ bool program_prepare(struct tgc *t, const struct options *o, struct program_inst
 /* One run; afterwards output[] has the true shapes. */
 bool program_run(struct tgc *t, struct program_instance *p);
 void program_close(struct program_instance *p);
+
+/* Writes the weights; false: a diagnostic. */
+bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
+
+/* ------------------------------------------------------------------------------------------------------- feed.c */
+
+/* Values for the model's inputs; source[i] NULL: none is given for input i. */
+struct feed { const ValueInfoProto **input; struct array *value; const char **source; int n; };
+const ValueInfoProto **feed_model_inputs(struct tgc *t, const struct model *m, int *n);
+enum dtype feed_dtype(const ValueInfoProto *v);                   /* VOID: no tensor */
+/* Checks a value against what the model declares, and adds its shape to o's. false: a diagnostic names `source`. */
+bool feed_settle_shape(struct tgc *t, struct options *o, const ValueInfoProto *input, const struct array *v, const char *source);
+/* Reads the files of -i; needs: a loaded model. */
+bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
+bool feed_program(struct tgc *t, const struct feed *f, struct program_instance *p);
 
 /* ----------------------------------------------------------------------------------------------------- cmd_*.c */
 

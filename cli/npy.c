@@ -237,11 +237,11 @@ bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
 
 const char *file_name_of(struct tgc *t, const char *tensor)
 {
-    char *s = mem_str(t, *tensor ? tensor : "_");
-    for (char *p = s; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
-            *p = '_';
-    return s;
+    struct text x = {.t = t};
+    for (const unsigned char *p = (const unsigned char *)tensor; *p; p++)
+        if (*p >> 6 != 2) /* a character of several bytes becomes one _ */
+            text_putc(&x, isalnum(*p) || strchr("._-", *p) ? (char)*p : '_');
+    return x.n ? x.s : "_";
 }
 
 bool pb_read(struct tgc *t, const char *path, struct array *v)

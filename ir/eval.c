@@ -608,10 +608,10 @@ static struct tensor *compute_plain(struct eval *e, struct uop *u, bool body)
     struct program *p = &e->program;
     if (!r)
         return NULL;
-    program_reset(p);
-    program_lanes(p, n->dim, u->ndim);
-    int root = n->nelem == 0 ? 0 : body ? program_body(p, e, u, p->lane_reg) : program_value(p, e, u, p->lane_reg);
-    if (n->nelem == 0 || program_run(p, &root, 1, sink_copy, r))
+    eval_program_reset(p);
+    eval_program_lanes(p, n->dim, u->ndim);
+    int root = n->nelem == 0 ? 0 : body ? eval_program_body(p, e, u, p->lane_reg) : eval_program_value(p, e, u, p->lane_reg);
+    if (n->nelem == 0 || eval_program_run(p, &root, 1, sink_copy, r))
         return r;
     tensor_free(e, r);
     return NULL;
@@ -663,15 +663,15 @@ static struct tensor *compute_reduce(struct eval *e, struct uop *u)
     if (x->nelem == 0)
         return r;
     int lane = red.by_step, step = !red.by_step;
-    program_reset(p);
-    program_lanes(p, dim[lane], count[lane]);
-    program_steps(p, dim[step], count[step]);
+    eval_program_reset(p);
+    eval_program_lanes(p, dim[lane], count[lane]);
+    eval_program_steps(p, dim[step], count[step]);
     for (int a = 0; a < count[lane]; a++)
         coord[axis[lane][a]] = p->lane_reg[a];
     for (int a = 0; a < count[step]; a++)
         coord[axis[step][a]] = p->step_reg[a];
-    int root = program_value(p, e, u->src[0], coord);
-    if (!program_run(p, &root, 1, sink_reduce, &red)) {
+    int root = eval_program_value(p, e, u->src[0], coord);
+    if (!eval_program_run(p, &root, 1, sink_reduce, &red)) {
         tensor_free(e, r);
         return NULL;
     }
@@ -711,10 +711,10 @@ static struct tensor *compute_concat(struct eval *e, struct uop *u)
         for (int a = 0; a < u->ndim; a++)
             fits &= a == axis || x->dim[a] == n->dim[a];
         c.src_block = inner * x->dim[axis];
-        program_reset(p);
-        program_lanes(p, x->dim, u->ndim);
-        int root = x->nelem ? program_value(p, e, u->src[k], p->lane_reg) : 0;
-        if (!fits || (x->nelem && !program_run(p, &root, 1, sink_place, &c))) {
+        eval_program_reset(p);
+        eval_program_lanes(p, x->dim, u->ndim);
+        int root = x->nelem ? eval_program_value(p, e, u->src[k], p->lane_reg) : 0;
+        if (!fits || (x->nelem && !eval_program_run(p, &root, 1, sink_place, &c))) {
             tensor_free(e, r);
             return NULL;
         }
@@ -758,16 +758,16 @@ static struct tensor *compute_scatter(struct eval *e, struct uop *u)
     int root[MAX_RANK + 1];
     if (!r)
         return NULL;
-    program_reset(p);
-    program_lanes(p, value->dim, value->u->ndim);
+    eval_program_reset(p);
+    eval_program_lanes(p, value->dim, value->u->ndim);
     bool fits = true;
     for (int k = 1; k < u->nsrc; k++) {
         const struct node *x = eval_node(e, u->src[k]);
         for (int a = 0; a < x->u->ndim; a++)
             fits &= x->dim[a] == value->dim[a];
-        root[k - 1] = value->nelem && fits ? program_value(p, e, u->src[k], x->u->ndim ? p->lane_reg : NULL) : 0;
+        root[k - 1] = value->nelem && fits ? eval_program_value(p, e, u->src[k], x->u->ndim ? p->lane_reg : NULL) : 0;
     }
-    if (fits && (value->nelem == 0 || program_run(p, root, u->nsrc - 1, sink_scatter, &s)))
+    if (fits && (value->nelem == 0 || eval_program_run(p, root, u->nsrc - 1, sink_scatter, &s)))
         return r;
     tensor_free(e, r);
     return NULL;
@@ -1058,6 +1058,10 @@ static bool analyze(struct eval *e, struct uop *const *root, int nroot)
     for (int r = 0; r < nroot; r++)
         if (!add_reachable(e, root[r]))
             return false;
+    if (e->budget >= 0 && (e->budget -= e->nnode) < 0) {         /* looking at them is work, too */
+        e->budget = 0;
+        return false;
+    }
     if (!find_loops(e) || !find_scopes(e) || !find_vars(e))
         return false;
     count_readers(e);
@@ -1081,22 +1085,39 @@ static struct tensor *to_arena(struct tgc *t, const struct tensor *x)
     return r;
 }
 
+/* The value of one root, on the heap. */
+static struct tensor *evaluate_root(struct eval *e, struct uop *root)
+{
+    enum status s;
+    while ((s = need(e, root)) == STATUS_WAIT)
+        if (!drain(e))
+            return NULL;
+    return s == STATUS_READY ? compute_plain(e, root, false) : NULL;
+}
+
 static bool evaluate(struct eval *e, struct uop *const *root, int nroot, struct tensor **result)
 {
     if (!analyze(e, root, nroot))
         return false;
     for (int r = 0; r < nroot; r++) {
-        enum status s;
-        while ((s = need(e, root[r])) == STATUS_WAIT)
-            if (!drain(e))
-                return false;
-        struct tensor *x = s == STATUS_READY ? compute_plain(e, root[r], false) : NULL;
+        struct tensor *x = evaluate_root(e, root[r]);
         if (!x)
             return false;
         result[r] = to_arena(e->t, x);
         tensor_free(e, x);
     }
     return true;
+}
+
+static bool evaluate_bytes(struct eval *e, struct uop *root, int64_t nelem, char *data)
+{
+    struct tensor *x = analyze(e, &root, 1) ? evaluate_root(e, root) : NULL;
+    bool ok = x && x->nelem == nelem;
+    size_t size = dtype_nbytes(root->dtype);
+    for (int64_t i = 0; ok && i < nelem; i++)
+        scalar_store(root->dtype, data + (size_t)i * size, ((union scalar *)x->data)[i]);
+    tensor_free(e, x);
+    return ok;
 }
 
 static void eval_free(struct eval *e)
@@ -1114,7 +1135,7 @@ static void eval_free(struct eval *e)
         free(s->scan);
         free(s->param_node);
     }
-    program_free(&e->program);
+    eval_program_free(&e->program);
     free(e->node);
     free(e->table);
     free(e->loop);
@@ -1128,18 +1149,26 @@ static void eval_free(struct eval *e)
     free(e);
 }
 
-/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak them. */
-bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result)
+static struct eval *eval_begin(struct tgc *t, const struct eval_env *env)
 {
-    struct eval *const e = calloc(1, sizeof *e);
-    jmp_buf outer;
+    struct eval *e = calloc(1, sizeof *e);
     if (!e)
-        return false;
+        return NULL;
     e->t = t;
     e->env = env;
     e->budget = env->budget;
     e->live_limit = t->mem_limit - t->mem_used;
     e->program.budget = &e->budget;
+    return e;
+}
+
+/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak them. */
+bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result)
+{
+    struct eval *const e = eval_begin(t, env);
+    jmp_buf outer;
+    if (!e)
+        return false;
     memcpy(&outer, &t->stop, sizeof outer);
     if (setjmp(t->stop)) {
         memcpy(&t->stop, &outer, sizeof outer);
@@ -1148,6 +1177,19 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
     }
     bool ok = evaluate(e, root, nroot, result);
     memcpy(&t->stop, &outer, sizeof outer);
+    eval_free(e);
+    return ok;
+}
+
+/* Nothing here allocates from the arena. */
+bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env, void *data, int64_t *left)
+{
+    struct eval *e = eval_begin(t, env);
+    if (!e)
+        return false;
+    bool ok = evaluate_bytes(e, root, nelem, data);
+    if (left)
+        *left = e->budget;
     eval_free(e);
     return ok;
 }

@@ -84,17 +84,17 @@ struct node *eval_node(struct eval *e, const struct uop *u);
 bool eval_is_inline(struct eval *e, const struct node *n);        /* to be compiled in place */
 const struct buffer *eval_raw_weight(const struct node *n);       /* a weight that is read from its bytes; NULL: use value */
 
-void program_reset(struct program *p);
-void program_free(struct program *p);
+void eval_program_reset(struct program *p);
+void eval_program_free(struct program *p);
 /* Registers of the coordinates of a box. */
-void program_lanes(struct program *p, const int64_t *dim, int ndim);
-void program_steps(struct program *p, const int64_t *dim, int ndim);
+void eval_program_lanes(struct program *p, const int64_t *dim, int ndim);
+void eval_program_steps(struct program *p, const int64_t *dim, int ndim);
 /* The register with u at these coordinates; -1 after a failure. needs: dims of all nodes below known, all that is not inline computed. */
-int program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
+int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* The same, and u itself is computed, materialized or not. */
-int program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
+int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* Runs; after each step hands over the lanes first .. first+n of step number `step`. value[i] are operands for root[i]. */
 typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step, const struct operand *value);
-bool program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx);
+bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx);
 
 #endif

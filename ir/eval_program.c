@@ -33,13 +33,13 @@ static bool reserve(struct program *p, void *array, size_t *cap, size_t n, size_
     return true;
 }
 
-void program_reset(struct program *p)
+void eval_program_reset(struct program *p)
 {
     p->ninstr = p->nreg = p->nmemo = p->nlane_axes = p->nstep_axes = 0;
     p->failed = false;
 }
 
-void program_free(struct program *p)
+void eval_program_free(struct program *p)
 {
     free(p->instr);
     free(p->reg);
@@ -193,11 +193,11 @@ static int pad_value(struct program *p, struct eval *e, struct uop *u, const int
 {
     const struct node *x = eval_node(e, u->src[0]), *n = eval_node(e, u);
     int src[MAX_RANK] = {0}, valid = -1;
-    int other = program_value(p, e, u->src[1], NULL);
+    int other = eval_program_value(p, e, u->src[1], NULL);
     if (x->nelem == 0)
         return other;
     for (int a = 0; a < u->ndim; a++) {
-        int lo = program_value(p, e, u->src[2 + 2 * a], NULL);
+        int lo = eval_program_value(p, e, u->src[2 + 2 * a], NULL);
         src[a] = at[a];
         if (is_const_int(p, lo, 0) && n->dim[a] == x->dim[a])
             continue;
@@ -205,7 +205,7 @@ static int pad_value(struct program *p, struct eval *e, struct uop *u, const int
         valid = and_in_range(p, valid, src[a], x->dim[a]);
         src[a] = clamp(p, src[a], x->dim[a]);
     }
-    int v = program_value(p, e, u->src[0], src);
+    int v = eval_program_value(p, e, u->src[0], src);
     return valid < 0 ? v : emit_alu(p, OP_WHERE, u->dtype, u->dtype, (int[]){valid, v, other}, 3);
 }
 
@@ -222,7 +222,7 @@ static int window_value(struct program *p, struct eval *e, struct uop *u, const 
         }
         n++;
     }
-    return program_value(p, e, u->src[0], src);
+    return eval_program_value(p, e, u->src[0], src);
 }
 
 static int move_value(struct program *p, struct eval *e, struct uop *u, const int *at)
@@ -243,7 +243,7 @@ static int move_value(struct program *p, struct eval *e, struct uop *u, const in
         break;
     case OP_SHRINK:
         for (int a = 0; a < u->ndim; a++)
-            src[a] = index_add(p, at[a], program_value(p, e, u->src[1 + 2 * a], NULL));
+            src[a] = index_add(p, at[a], eval_program_value(p, e, u->src[1 + 2 * a], NULL));
         break;
     case OP_FLIP:
         for (int a = 0; a < u->ndim; a++)
@@ -253,7 +253,7 @@ static int move_value(struct program *p, struct eval *e, struct uop *u, const in
         p->failed = true;
         return -1;
     }
-    return program_value(p, e, u->src[0], src);
+    return eval_program_value(p, e, u->src[0], src);
 }
 
 /* ------------------------------------------------------------------------------------------------- any uop */
@@ -266,11 +266,11 @@ static int index_value(struct program *p, struct eval *e, struct uop *u, const i
     if (x->nelem == 0)
         return zero;
     for (int a = 0; a < x->u->ndim; a++) {
-        src[a] = program_value(p, e, u->src[1 + a], u->src[1 + a]->ndim ? at : NULL);
+        src[a] = eval_program_value(p, e, u->src[1 + a], u->src[1 + a]->ndim ? at : NULL);
         valid = and_in_range(p, valid, src[a], x->dim[a]);
         src[a] = clamp(p, src[a], x->dim[a]);
     }
-    int v = program_value(p, e, u->src[0], src);
+    int v = eval_program_value(p, e, u->src[0], src);
     return valid < 0 ? v : emit_alu(p, OP_WHERE, u->dtype, u->dtype, (int[]){valid, v, zero}, 3);
 }
 
@@ -278,7 +278,7 @@ static int elementwise_value(struct program *p, struct eval *e, struct uop *u, c
 {
     int src[3];
     for (int k = 0; k < u->nsrc; k++)
-        src[k] = program_value(p, e, u->src[k], u->src[k]->ndim ? at : NULL);
+        src[k] = eval_program_value(p, e, u->src[k], u->src[k]->ndim ? at : NULL);
     return emit_alu(p, u->op, u->dtype, u->src[u->nsrc - 1]->dtype, src, u->nsrc);
 }
 
@@ -324,7 +324,7 @@ static int inline_value(struct program *p, struct eval *e, struct uop *u, const 
         return elementwise_value(p, e, u, at);
     switch (u->op) {
     case OP_CONTIGUOUS:
-        return program_value(p, e, u->src[0], at);
+        return eval_program_value(p, e, u->src[0], at);
     case OP_CONST:
         return reg_const(p, (union scalar){.i = u->arg.i});
     case OP_IOTA:
@@ -341,7 +341,7 @@ static int inline_value(struct program *p, struct eval *e, struct uop *u, const 
 }
 
 /* Recursion ends at what is materialized, which eval.c's limit on a tree's weight puts within reach. */
-int program_value(struct program *p, struct eval *e, struct uop *u, const int *coord)
+int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord)
 {
     struct node *n = eval_node(e, u);
     struct memo m = {.u = u};
@@ -362,12 +362,12 @@ int program_value(struct program *p, struct eval *e, struct uop *u, const int *c
     return m.reg;
 }
 
-int program_body(struct program *p, struct eval *e, struct uop *u, const int *coord)
+int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord)
 {
-    return eval_is_inline(e, eval_node(e, u)) ? program_value(p, e, u, coord) : inline_value(p, e, u, coord);
+    return eval_is_inline(e, eval_node(e, u)) ? eval_program_value(p, e, u, coord) : inline_value(p, e, u, coord);
 }
 
-void program_lanes(struct program *p, const int64_t *dim, int ndim)
+void eval_program_lanes(struct program *p, const int64_t *dim, int ndim)
 {
     p->nlane_axes = ndim;
     for (int a = 0; a < ndim; a++) {
@@ -376,7 +376,7 @@ void program_lanes(struct program *p, const int64_t *dim, int ndim)
     }
 }
 
-void program_steps(struct program *p, const int64_t *dim, int ndim)
+void eval_program_steps(struct program *p, const int64_t *dim, int ndim)
 {
     p->nstep_axes = ndim;
     for (int a = 0; a < ndim; a++) {
@@ -569,7 +569,7 @@ static void next_step(struct program *p, int64_t *at)
     }
 }
 
-bool program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx)
+bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx)
 {
     int end[3];
     int64_t lanes, steps;

@@ -198,6 +198,7 @@ struct tgc {
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
     uint32_t mark;
+    struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     int fold_depth;              /* fold hook: folds under way, to catch rules that undo each other */
     bool noopt;                  /* -O0: only integer index rules fold */
@@ -372,6 +373,9 @@ struct eval_env {
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no diagnostic). */
 bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result);
+/* The value of one root as a weight holds it: rounded to its dtype, row-major, in data, which has room for nelem elements. left: NULL, or
+ * where to put what remains of the budget; an evaluation that fails for want of it has done no more than that much work either. */
+bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env, void *data, int64_t *left);
 /* Runs a linear program on buffers. */
 bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env);
 

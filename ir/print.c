@@ -188,6 +188,9 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);
         return;
+    case OP_PARAM:
+        text_printf(out, "%%carried%d.%d", ((const struct loop_param *)u->arg.p)->loop->id, ((const struct loop_param *)u->arg.p)->index);
+        return;
     default:
         break;
     }

@@ -559,10 +559,11 @@ void map_set(struct uop_map *m, const struct uop *u, void *value)
     *s = (struct uop_slot){u->id + 1, value};
 }
 
+struct uop_frame { struct uop *u; int next; };
+
 struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n)
 {
-    struct frame { struct uop *u; int next; } *stack = NULL;
-    size_t cap_stack = 0, cap_order = 0;
+    size_t cap_order = 0;
     int depth = 0, norder = 0;
     struct uop **order = NULL;
     uint32_t mark = ++t->mark;
@@ -570,9 +571,9 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
         if (root[r]->mark == mark)
             continue;
         root[r]->mark = mark;
-        VEC_PUSH(t, stack, depth, cap_stack, ((struct frame){root[r], 0}));
+        VEC_PUSH(t, t->visit, depth, t->cap_visit, ((struct uop_frame){root[r], 0}));
         while (depth) {
-            struct frame *f = &stack[depth - 1];
+            struct uop_frame *f = &t->visit[depth - 1];
             if (f->next == f->u->nsrc) {
                 VEC_PUSH(t, order, norder, cap_order, f->u);
                 depth--;
@@ -581,7 +582,7 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
             struct uop *s = f->u->src[f->next++];
             if (s->mark != mark) {
                 s->mark = mark;
-                VEC_PUSH(t, stack, depth, cap_stack, ((struct frame){s, 0}));
+                VEC_PUSH(t, t->visit, depth, t->cap_visit, ((struct uop_frame){s, 0}));
             }
         }
     }

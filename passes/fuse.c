@@ -34,19 +34,22 @@ double plan_nelem(const struct uop *u)
 
 range_set plan_mask(struct plan *p, const struct uop *index)
 {
-    if (index->op == OP_CONST || index->op == OP_VAR)
+    if (op_class(index->op) == CLASS_LEAF)
         return 0;
     uintptr_t memo = (uintptr_t)map_get(&p->mask, index);
-    if (index->op == OP_RANGE || memo)
-        return memo ? (range_set)1 << (memo - 1) : 0;
-    range_set m = 0;
+    if (memo)
+        return memo - 1;
     int n;
     struct uop *root = (struct uop *)(uintptr_t)index;
     struct uop **order = uop_toposort(p->t, &root, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_RANGE && map_get(&p->mask, order[i]))
-            m |= (range_set)1 << ((uintptr_t)map_get(&p->mask, order[i]) - 1);
-    return m;
+    for (int i = 0; i < n; i++) {
+        uintptr_t bit = (uintptr_t)map_get(&p->bit, order[i]);
+        range_set m = order[i]->op == OP_RANGE && bit ? (range_set)1 << (bit - 1) : 0;
+        for (int k = 0; k < order[i]->nsrc; k++)
+            m |= op_class(order[i]->src[k]->op) == CLASS_LEAF ? 0 : (uintptr_t)map_get(&p->mask, order[i]->src[k]) - 1;
+        map_set(&p->mask, order[i], (void *)(uintptr_t)(m + 1));
+    }
+    return (uintptr_t)map_get(&p->mask, index) - 1;
 }
 
 static range_set mask_of(struct plan *p, struct uop *const *index, int n)
@@ -66,7 +69,7 @@ static struct uop *new_range(struct plan *p, struct segment *s, struct uop *size
     if (s->nrange == MAX_RANGES)
         TGC_BUG(p->t, "a segment with more than %d ranges", MAX_RANGES);
     struct uop *r = uop_range(p->t, size, p->t->next_range++);
-    map_set(&p->mask, r, (void *)(uintptr_t)(s->nrange + 1));
+    map_set(&p->bit, r, (void *)(uintptr_t)(s->nrange + 1));
     range_set bit = (range_set)1 << s->nrange;
     s->range[s->nrange++] = r;
     if (inner)

@@ -291,14 +291,22 @@ static struct node *parse_name(struct parser *s)
     bool constant = name[0] == 'c' && isdigit((unsigned char)name[1]);
     struct node *n = gen_new(constant ? NODE_CONST : NODE_VAR, at);
     n->name = name;
-    if (s->part == PART_PATTERN && accept(s, ":")) {
-        n->class = word(s);
-        bool known = false;
-        for (int i = 0; i < COUNT(classes); i++)
-            known |= !strcmp(classes[i], n->class);
-        if (!known)
-            rule_error(at, "'%s' is no dtype class; they are listed in passes/rules.def", n->class);
-    }
+    return n;
+}
+
+/* x:int, cast(x):float */
+static struct node *parse_class(struct parser *s, struct node *n)
+{
+    if (s->part != PART_PATTERN || !accept(s, ":"))
+        return n;
+    skip_space(s);
+    const char *at = s->p;
+    bool known = false;
+    n->class = word(s);
+    for (int i = 0; i < COUNT(classes); i++)
+        known |= !strcmp(classes[i], n->class);
+    if (!known)
+        rule_error(at, "'%s' is no dtype class; they are listed in passes/rules.def", n->class);
     return n;
 }
 
@@ -322,7 +330,7 @@ static struct node *parse_unary(struct parser *s)
     if (accept(s, "(")) {
         struct node *n = parse_expr(s, 1);
         expect(s, ")");
-        return n;
+        return parse_class(s, n);
     }
     if (accept(s, "-")) {
         skip_space(s);
@@ -334,7 +342,7 @@ static struct node *parse_unary(struct parser *s)
         return make_op(s, GEN_NOT, "!", parse_unary(s), NULL, at);
     if (isdigit((unsigned char)*s->p) || peek(s, "inf") || peek(s, "nan"))
         return parse_number(s, false);
-    return parse_name(s);
+    return parse_class(s, parse_name(s));
 }
 
 static struct node *parse_expr(struct parser *s, int level)

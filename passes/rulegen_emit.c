@@ -400,7 +400,7 @@ static int table_node(FILE *f, struct writer *w, const struct node *n, int *next
         fprintf(f, "%s%d", i ? ", " : "", child[i]);
     fprintf(f, "}, \"%s\", \"%s\", %d, %lld, ", n->kind == NODE_VAR || n->kind == NODE_CONST ? n->name : "", class_of(w, n, w->r->lhs),
             gen_type(w->r, n->type), (long long)n->i);
-    fprintf(f, isinf(n->f) ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n" : n->f != n->f ? "NAN},\n" : "%.17g},\n", n->f);
+    fprintf(f, isinf(n->f) ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n" : n->f != n->f ? "NAN},\n" : n->f == 0 && signbit(n->f) ? "-0.0},\n" : "%.17g},\n", n->f);
     return (*next)++;
 }
 

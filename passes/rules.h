@@ -23,6 +23,7 @@ static inline int64_t rule_vmax(const struct uop *u) { return u->vmax; }
 static inline int64_t rule_gcd(int64_t a, int64_t b) { return int_gcd(a, b); }
 static inline bool rule_divides(int64_t a, int64_t b) { return a != 0 && int_floormod(b, a) == 0; }
 static inline int64_t rule_sub(int64_t a, int64_t b) { return b == INT64_MIN ? sat_add(sat_add(a, INT64_MAX), 1) : sat_add(a, -b); }
+static inline bool rule_constant(const struct uop *u) { return u->op == OP_CONST; }
 static inline int rule_width(const struct uop *u) { return dtype_bits(u->dtype); }
 static inline bool rule_same_dtype(const struct uop *a, const struct uop *b) { return a->dtype == b->dtype; }
 bool rule_exact(const struct uop *u);                 /* ADD SUB MUL NEG: no operands within their bounds overflow the dtype */

@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 100, MAX_NODES = 2000000 };
+enum { MAX_DEPTH = 100, MAX_NODES = 400000 };
 
 /* ------------------------------------------------------------------------------------------------------ scopes */
 
@@ -27,19 +27,37 @@ struct scope {
 
 struct symbol { const char *name; struct uop *dim; const char *input; int axis; bool used; };
 
+struct told_input { struct uop *input, *value; bool used; };
+
 struct lower {
     struct tgc *t;
     struct onnx_model *model;
     const struct onnx_graph_options *options;
     struct symbol *symbol; int nsymbol; size_t cap_symbol;
     struct var **var; int nvar; size_t cap_var;
+    struct told_input *told; int ntold; size_t cap_told;
     int depth, nnode;
     bool hinted;
 };
 
 struct onnx_model *lower_model(const struct lower *l) { return l->model; }
-int lower_depth(const struct lower *l) { return l->depth; }
-void lower_reset_depth(struct lower *l, int depth) { l->depth = depth; }
+
+struct attempt attempt_begin(const struct node *n)
+{
+    return (struct attempt){n->t->ndiag, n->t->nerror, n->lower->depth};
+}
+
+const char *attempt_undo(const struct node *n, struct attempt a)
+{
+    const char *message = "";
+    for (int i = n->t->ndiag - 1; i >= a.ndiag; i--)
+        if (n->t->diag[i].severity == SEVERITY_ERROR)
+            message = mem_printf(n->t, "%s: %s", n->t->diag[i].at.text ? n->t->diag[i].at.text : "", n->t->diag[i].message);
+    n->t->ndiag = a.ndiag;
+    n->t->nerror = a.nerror;
+    n->lower->depth = a.depth;
+    return message;
+}
 
 static size_t hash_name(const char *s)
 {
@@ -346,6 +364,56 @@ static bool check_shape_options(struct lower *l, ValueInfoProto *const *in, int 
     return ok;
 }
 
+static void tell_input(struct lower *l, struct uop *input)
+{
+    const struct buffer *b = input->arg.p;
+    for (int i = 0; l->options && i < l->options->nvalue; i++) {
+        const struct onnx_value_option *o = &l->options->value[i];
+        if (strcmp(o->input, b->name))
+            continue;
+        bool fits = o->dtype == input->dtype && o->ndim == input->ndim;
+        for (int a = 0; fits && a < o->ndim; a++)
+            fits = uop_is_int(input->dim[a], o->dim[a]);
+        if (!fits)                       /* another shape than the program will have: nothing is known then */
+            continue;
+        struct onnx_tensor x = {.dtype = o->dtype, .ndim = o->ndim, .nelem = 1, .data = o->data, .nbytes = o->nbytes};
+        for (int a = 0; a < o->ndim; a++) {
+            x.dim[a] = o->dim[a];
+            x.nelem *= (size_t)o->dim[a];
+        }
+        VEC_PUSH(l->t, l->told, l->ntold, l->cap_told, ((struct told_input){.input = input, .value = constant_from(l, &x)}));
+    }
+}
+
+static struct uop *assume_input(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct lower *l = ctx;
+    (void)t;
+    for (int i = 0; i < l->ntold && u->op == OP_BUFFER; i++)
+        if (l->told[i].input == u) {
+            l->told[i].used = true;
+            return l->told[i].value;
+        }
+    return NULL;
+}
+
+struct uop *lower_assume(struct lower *l, struct uop *x)
+{
+    if (l->ntold)
+        uop_rewrite(l->t, &x, 1, assume_input, l);
+    return x;
+}
+
+static void report_assumptions(struct lower *l)
+{
+    for (int i = 0; i < l->ntold; i++) {
+        const struct buffer *b = l->told[i].input->arg.p;
+        struct place at = onnx_place_value(l->model, "graph input", b->name);
+        if (l->told[i].used)
+            diag_warn(l->t, &at, "shapes depend on its value; the program holds for the value that was given alone");
+    }
+}
+
 static bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out)
 {
     struct tgc *t = l->t;
@@ -379,6 +447,7 @@ static bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, 
         struct buffer *b = buffer_new(t, BUFFER_INPUT, dtype_from_onnx(type->elem_type), dim, ndim, in[i]->name);
         out->input[out->ninput++] = uop_buffer(t, b);
         scope_set(t, s, in[i]->name, value_tensor(t, out->input[i]));
+        tell_input(l, out->input[i]);
     }
     return true;
 }
@@ -678,6 +747,7 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m, const struct onnx_
         return NULL;
     if (!lower_nodes(&l, &top, NULL, g->node, g->n_node) || !lower_outputs(&l, &top, g, out))
         return NULL;
+    report_assumptions(&l);
     t->current_origin = 0;
     out->var = l.var;
     out->nvar = l.nvar;

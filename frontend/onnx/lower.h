@@ -119,8 +119,12 @@ struct uop *lower_sparse_tensor(const struct node *n, const char *attribute, con
  * needs: nargs equal to the graph's inputs. */
 bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs, struct value **out);
 
-int lower_depth(const struct lower *l);
-void lower_reset_depth(struct lower *l, int depth);              /* after an attempt that failed */
+/* x with the inputs whose values the caller told replaced by those values; x itself if it depends on none. */
+struct uop *lower_assume(struct lower *l, struct uop *x);
+/* An attempt that may fail without failing the compile: begin, try, and where it failed undo. The message is that of its first error. */
+struct attempt { int ndiag, nerror, depth; };
+struct attempt attempt_begin(const struct node *n);
+const char *attempt_undo(const struct node *n, struct attempt a);
 
 /* --------------------------------------------------------------------------------------------- lower_FAMILY.c */
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);

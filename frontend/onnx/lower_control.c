@@ -4,6 +4,7 @@
  * only one branch uses runs only there. A condition that is known now leaves one branch. A loop whose values change shape, or are
  * sequences, is unrolled where its trip count is known.
  */
+#include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
@@ -30,6 +31,42 @@ static bool same_shape(struct tgc *t, const struct uop *a, const struct uop *b)
     return true;
 }
 
+/* What stands for a branch that cannot work with the dimensions at hand: NaN in the shape of the other branch. */
+static bool impossible_branch(const struct node *n, int which, struct value *const *other, struct value **out, const char *why)
+{
+    for (int k = 0; k < n->nout; k++) {
+        struct uop *u = other[k]->tensor;
+        if (!u || !dtype_is_float(u->dtype))
+            return node_error(n, -1, "its %s does not work with these dimensions (%s)", which ? "then_branch" : "else_branch", why);
+        out[k] = value_tensor(n->t, tensor_full(n->t, uop_constf(n->t, u->dtype, (double)NAN), u->dim, u->ndim));
+    }
+    diag_warn(n->t, &n->at, "its %s does not work with these dimensions; where the condition picks it, the outputs are NaN (%s)",
+              which ? "then_branch" : "else_branch", why);
+    return true;
+}
+
+/* Both, if the condition is only known at run time. A model may have branches for different sizes of its inputs, so that with the sizes
+ * at hand only one of them makes sense. */
+static bool lower_branches(const struct node *n, const GraphProto *const *branch, struct value **out[2])
+{
+    const char *why[2] = {NULL, NULL};
+    struct attempt start = attempt_begin(n);
+    for (int i = 0; i < 2; i++) {
+        out[i] = mem_array(n->t, (size_t)n->nout + 1, sizeof(struct value *));
+        struct attempt each = attempt_begin(n);
+        if (!lower_subgraph(n, branch[i], NULL, 0, out[i]))
+            why[i] = attempt_undo(n, each);
+    }
+    if (why[0] && why[1]) {
+        attempt_undo(n, start);
+        return node_error(n, -1, "neither branch works with these dimensions: then_branch: %s; else_branch: %s", why[1], why[0]);
+    }
+    for (int i = 0; i < 2; i++)
+        if (why[i] && !impossible_branch(n, i, out[!i], out[i], why[i]))
+            return false;
+    return true;
+}
+
 bool lower_if(struct node *n)
 {
     const GraphProto *branch[2] = {graph_attr(n, "else_branch"), graph_attr(n, "then_branch")};
@@ -45,11 +82,8 @@ bool lower_if(struct node *n)
             return node_error(n, -1, "the %s has %zu outputs, but the node has %d", i ? "then_branch" : "else_branch", branch[i]->n_output, n->nout);
     if (uop_const_int(cond, &known))
         return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
-    for (int i = 0; i < 2; i++) {
-        out[i] = mem_array(n->t, (size_t)n->nout + 1, sizeof(struct value *));
-        if (!lower_subgraph(n, branch[i], NULL, 0, out[i]))
-            return false;
-    }
+    if (!lower_branches(n, branch, out))
+        return false;
     struct uop **a = mem_array(n->t, (size_t)n->nout + 1, sizeof *a), **b = mem_array(n->t, (size_t)n->nout + 1, sizeof *b);
     for (int k = 0; k < n->nout; k++) {
         if (out[0][k]->kind != VALUE_TENSOR || out[1][k]->kind != VALUE_TENSOR)
@@ -168,7 +202,8 @@ static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
     struct uop *known = tensor_element(t, cond, NULL);
     bool ends_early = !known || !uop_is_int(known, 1) || s->cond;
     struct uop *length = tensor_element(t, trip, NULL);
-    if (s->nscan && (ends_early || !length || !s->trip))
+    *unfit = s->nscan && (ends_early || !length || !s->trip);
+    if (*unfit)
         return node_error(n, -1, "it stacks outputs, but how often it runs is not known before the run");
     struct uop *all = lib_loop_end(&n->lib, loop, ends_early ? cond : NULL, next + 1, next + 1 + s->ncarried, s->nscan, length);
     for (int k = 0; all && k < s->ncarried + s->nscan; k++)
@@ -226,22 +261,47 @@ static void widen_outputs(struct node *n, int count)
     n->value_out = mem_array(n->t, (size_t)count, sizeof *n->value_out);
 }
 
+/* Trip count and first condition where they are told; false: neither. */
+static bool know_loop(const struct node *n, struct loop_start *s)
+{
+    struct uop **elem;
+    int count;
+    int64_t v;
+    if (s->known_trip < 0 && n->in[0] && node_is_known(n, 0) && node_elements(n, 0, &elem, &count) && count == 1 && uop_const_int(elem[0], &v)) {
+        s->known_trip = v < 0 ? 0 : v;
+        s->trip = uop_int(n->t, s->known_trip);
+    }
+    if (s->cond && node_is_known(n, 1) && node_elements(n, 1, &elem, &count) && count == 1 && uop_const_int(elem[0], &v)) {
+        s->cond = NULL;
+        if (!v) {
+            s->known_trip = 0;
+            s->trip = uop_int(n->t, 0);
+        }
+    }
+    return s->known_trip >= 0 && !s->cond;
+}
+
 bool lower_loop(struct node *n)
 {
     struct loop_start s = {0};
-    struct tgc *t = n->t;
     bool unfit = false;
     if (!loop_operands(n, &s))
         return false;
     widen_outputs(n, s.ncarried + s.nscan);
-    int ndiag = t->ndiag, nerror = t->nerror, depth = lower_depth(n->lower);
+    struct attempt start = attempt_begin(n);
     if (build_loop(n, &s, &unfit))
         return true;
+    if (!unfit)
+        return false;
+    if ((s.known_trip < 0 || s.cond) && know_loop(n, &s)) {     /* again with what the caller told of the inputs */
+        attempt_undo(n, start);
+        unfit = false;
+        if (build_loop(n, &s, &unfit))
+            return true;
+    }
     if (!unfit || s.known_trip < 0 || s.known_trip > MAX_UNROLL || s.cond)
         return false;
-    t->ndiag = ndiag;                    /* what went wrong as a loop is no error yet */
-    t->nerror = nerror;
-    lower_reset_depth(n->lower, depth);
+    attempt_undo(n, start);
     return unroll_loop(n, &s);
 }
 

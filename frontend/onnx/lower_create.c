@@ -74,17 +74,17 @@ bool lower_constant_of_shape(struct node *n)
 
 bool lower_range(struct node *n)
 {
-    struct uop *v[3];
+    struct uop *v[3], **elem;
+    int n_elem;
     if (!node_same_dtype(n, 0, 1) || !node_same_dtype(n, 0, 2))
         return false;
     enum dtype d = n->in[0]->dtype, wide = lib_acc_dtype(d);
     for (int k = 0; k < 3; k++) {
-        if (!(v[k] = node_scalar(n, k)))
+        if (!node_elements(n, k, &elem, &n_elem))
             return false;
-        if (!tensor_element(n->t, v[k], NULL))
-            return node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data, so the length of the "
-                                    "result is not known");
-        v[k] = lib_cast(&n->lib, wide, v[k]);
+        if (n_elem != 1)
+            return node_error(n, k, "one element is expected, found %d", n_elem);
+        v[k] = lib_cast(&n->lib, wide, dtype_is_int(d) ? uop_cast(n->t, d, known_index(n->t, elem[0])) : elem[0]);
     }
     struct uop *count = lib_arange_count(&n->lib, v[0], v[1], v[2]);
     return node_set(n, 0, lib_cast(&n->lib, d, lib_arange(&n->lib, v[0], v[2], count)));

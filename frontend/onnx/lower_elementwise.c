@@ -170,6 +170,8 @@ static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
     }
     if (f8 && dtype_is_float(x->dtype) && !node_int(n, "saturate", 1))
         return cast_without_saturation(n, to, x);
+    if (dtype_is_int(to) && dtype_bits(to) < 8 && dtype_is_float(x->dtype))
+        x = lib_cast(&n->lib, DTYPE_I32, x);         /* what is beyond the range wraps, as in the specification's own reference */
     if (to == DTYPE_F8E8M0 && strcmp(node_string(n, "round_mode", "up"), "up")) {
         node_error(n, -1, "round_mode '%s' is not supported; 'up' is", node_string(n, "round_mode", ""));
         return NULL;
@@ -264,15 +266,15 @@ bool lower_dropout(struct node *n)
     struct uop *x = n->in[0];
     bool training = n->opset < 7 && !node_int(n, "is_test", 0);
     if (n->opset >= 12 && n->in[2]) {
-        struct uop *mode = node_scalar(n, 2);
+        struct uop **mode;
         int64_t v;
-        if (!mode)
-            return false;
-        if (!uop_const_int(mode, &v))
-            return node_error(n, 2, "training_mode must be a constant");
-        training = v != 0;
         double *ratio;
         int count;
+        if (!node_elements(n, 2, &mode, &count))
+            return false;
+        if (count != 1 || !uop_const_int(mode[0], &v))
+            return node_error(n, 2, "training_mode must be one constant");
+        training = v != 0;
         if (training && n->in[1] && node_is_known(n, 1) && node_known_floats(n, 1, &ratio, &count) && count == 1 && ratio[0] == 0)
             training = false;
     }

@@ -121,6 +121,15 @@ static bool count_elements(const struct uop *x, int64_t *count)
     return *count <= 1 << 16;
 }
 
+/* The elements of x into elem[]; false: they depend on run-time data. */
+static bool try_elements(struct tgc *t, struct uop *x, struct uop **elem, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(elem[i] = element_at(t, x, i)))
+            return false;
+    return true;
+}
+
 static bool read_elements(const struct node *n, int k, struct uop ***elem, int *count, bool quiet)
 {
     struct uop *x = k < n->nin ? n->in[k] : NULL;
@@ -130,16 +139,11 @@ static bool read_elements(const struct node *n, int k, struct uop ***elem, int *
     if (!count_elements(x, &total))
         return quiet ? false : node_error(n, k, "its length must be known when the model is compiled, but its shape is %s", shape_text(n, x));
     *elem = mem_array(n->t, (size_t)total + 1, sizeof **elem);
-    for (int64_t i = 0; i < total; i++) {
-        struct uop *e = element_at(n->t, x, i);
-        if (!e)
-            return quiet ? false
-                         : node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data; "
-                                      "make it a constant or an initializer, or compute it from shapes only");
-        (*elem)[i] = e;
-    }
     *count = (int)total;
-    return true;
+    if (try_elements(n->t, x, *elem, total) || try_elements(n->t, lower_assume(n->lower, x), *elem, total))
+        return true;
+    return quiet ? false : node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data; "
+                                      "make it a constant or an initializer, or compute it from shapes only");
 }
 
 bool node_elements(const struct node *n, int k, struct uop ***elem, int *count)

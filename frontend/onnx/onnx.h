@@ -168,7 +168,11 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n);
 /* What the command line says of dimensions. A dimension's name is its dim_param, or INPUT_dimK where the model has none. */
 struct onnx_dim_option { const char *name; int64_t min, max; };       /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
 struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };   /* -1: as the model says */
+/* The value that an input will have. It stays an input; the value is looked at only where the shape of something depends on it (a list
+ * of axes, the length of a range), and the program then holds for that value alone: a warning says so. */
+struct onnx_value_option { const char *input; enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
 struct onnx_graph_options {
+    const struct onnx_value_option *value; int nvalue;
     const struct onnx_dim_option *dim; int ndim;
     const struct onnx_shape_option *shape; int nshape;
     int64_t default_max;         /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */

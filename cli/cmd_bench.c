@@ -1,0 +1,74 @@
+/* cmd_bench.c - tgc bench: the time of a run on this machine.
+ *
+ * Runs until both MIN_RUNS and MIN_SECONDS are reached after a warm-up; reports the least and the median, since a mean says more about
+ * the machine's other work than about the model.
+ */
+#include "cli/cli.h"
+#include "backends/program.h"
+
+#include <stdlib.h>
+
+enum { WARM_UP = 2, MIN_RUNS = 10, MAX_RUNS = 100000 };
+static const double min_seconds = 1.0, max_seconds = 30.0;
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x, y;
+    x = *(const double *)a;
+    y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Seconds of each run, sorted. NULL: a run failed. */
+static double *measure(struct tgc *t, struct program_instance *p, int *n)
+{
+    for (int i = 0; i < WARM_UP; i++)
+        if (!program_run(t, p))
+            return NULL;
+    double *seconds = mem_array(t, MAX_RUNS, sizeof *seconds), total = 0;
+    for (*n = 0; *n < MAX_RUNS && (*n < MIN_RUNS || total < min_seconds) && (total < max_seconds || *n < 1); ++*n) {
+        double start = seconds_now();
+        if (!program_run(t, p))
+            return NULL;
+        seconds[*n] = seconds_now() - start;
+        total += seconds[*n];
+    }
+    qsort(seconds, (size_t)*n, sizeof *seconds, compare_doubles);
+    return seconds;
+}
+
+static void print_result(struct tgc *t, const struct options *o, const struct program_info *info, const double *seconds, int n)
+{
+    double least = seconds[0], median = seconds[n / 2], rate = least > 0 ? info->flop / least : 0;
+    struct text x = {.t = t};
+    if (o->json) {
+        text_puts(&x, "{\"name\":");
+        text_json(&x, info->name);
+        text_printf(&x, ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_seconds\":%.9g,\"flop\":%.17g,"
+                        "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu}\n",
+                    info->target, o->threads, n, least, median, info->flop, rate / 1e9, info->kernel_count, info->arena_bytes,
+                    info->weights_bytes);
+    } else {
+        text_printf(&x, "%s: min %.3f ms, median %.3f ms of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", info->name, 1e3 * least,
+                    1e3 * median, n, rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
+    }
+    fputs(x.s, stdout);
+}
+
+enum exit_status cmd_bench(struct tgc *t, const struct options *given)
+{
+    struct options o = *given;
+    struct model m;
+    struct feed f;
+    struct program_instance p;
+    int n;
+    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
+        !program_build(t, &o, &m, &p) || !feed_program(t, &f, &p) || !program_prepare(t, &o, &p))
+        return EXIT_FAILED;
+    const double *seconds = measure(t, &p, &n);
+    if (seconds)
+        print_result(t, &o, p.info, seconds, n);
+    program_close(&p);
+    model_close(&m);
+    return seconds ? EXIT_DONE : EXIT_FAILED;
+}

@@ -1,0 +1,204 @@
+/* cmd_compile.c - tgc compile: a model becomes code, and a depfile if one is wanted. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------------------------- depfiles */
+
+static bool put_make_word(struct tgc *t, FILE *f, const char *s)
+{
+    if (strpbrk(s, "\n\r"))
+        return diag_error(t, &(struct place){.file = s}, "a name with a line break cannot be written into a depfile");
+    for (; *s; s++) {
+        if (*s == '$')
+            fputc('$', f);
+        else if (strchr(" \t#:%\\", *s))
+            fputc('\\', f);
+        fputc(*s, f);
+    }
+    return true;
+}
+
+static const char *depfile_path(struct tgc *t, const struct options *o)
+{
+    if (o->depfile_name)
+        return o->depfile_name;
+    const char *slash = strrchr(o->output, '/'), *dot = strrchr(slash ? slash : o->output, '.');
+    return mem_printf(t, "%.*s.d", (int)(dot ? dot - o->output : (ptrdiff_t)strlen(o->output)), o->output);
+}
+
+static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files)
+{
+    int nexternal;
+    const char *const *external = onnx_external_files(m->onnx, &nexternal);
+    const char **need = mem_array(t, (size_t)nexternal + 1, sizeof *need);
+    int n = 0;
+    if (strcmp(o->model, "-") != 0)
+        need[n++] = o->model;
+    for (int i = 0; i < nexternal; i++)
+        need[n++] = external[i];
+    FILE *f = outputs_open(files, depfile_path(t, o));
+    bool ok = f && put_make_word(t, f, o->depfile_target ? o->depfile_target : o->output);
+    if (f)
+        fputc(':', f);
+    for (int i = 0; i < n && ok; i++) {
+        fputc(' ', f);
+        ok = put_make_word(t, f, need[i]);
+    }
+    if (f)
+        fputc('\n', f);
+    for (int i = 0; i < n && ok && o->depfile_phony; i++) {
+        ok = put_make_word(t, f, need[i]);
+        fputs(":\n", f);
+    }
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------------ outputs */
+
+static bool put_text(struct tgc *t, struct outputs *files, const char *path, const struct text *x)
+{
+    FILE *f = outputs_open(files, path);
+    if (!f)
+        return false;
+    if (x->n && fwrite(x->s, 1, x->n, f) != x->n)
+        return diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
+    return true;
+}
+
+/* The output's path with another extension. */
+static const char *sibling(struct tgc *t, const char *path, const char *extension)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash + 1 : path, '.');
+    return mem_printf(t, "%.*s.%s", (int)(dot ? dot - path : (ptrdiff_t)strlen(path)), path, extension);
+}
+
+struct emission { const char *name; struct text c, h; bool beside; };
+
+static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
+{
+    double start = seconds_now();
+    struct program_options po = model_program_options(o, m, e->name);
+    bool to_stdout = strcmp(o->output, "-") == 0;
+    e->c.t = e->h.t = t;
+    if (to_stdout && po.weights == WEIGHTS_AUTO)
+        po.weights = WEIGHTS_STRING;
+    if (!program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside))
+        return false;
+    if (e->beside && to_stdout)
+        return diag_error(t, NULL, "-o - has no place for the weights' file; --weights=string or array puts them into the C");
+    if (t->debug >= 3)
+        fprintf(stderr, "%s", e->c.s);
+    if (o->verbose || t->debug >= 1)
+        fprintf(stderr, "%-28s %8.1f ms\n", "emit C", 1e3 * (seconds_now() - start));
+    return true;
+}
+
+static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files, const char *path)
+{
+    FILE *f = outputs_open(files, path);
+    return f && weights_write_file(t, m->schedule, f, path);
+}
+
+/* NAME.weights is found by the name that the C asks for, which is the C name, in the output's directory. */
+static const char *weights_path(struct tgc *t, const char *output, const char *name)
+{
+    const char *slash = strrchr(output, '/');
+    return mem_printf(t, "%.*s%s.weights", slash ? (int)(slash + 1 - output) : 0, output, name);
+}
+
+static bool write_c(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+{
+    struct emission e = {.name = name};
+    if (!emit(t, o, m, &e) || !put_text(t, files, o->output, &e.c))
+        return false;
+    if (strcmp(o->output, "-") == 0)
+        return true;
+    return put_text(t, files, sibling(t, o->output, "h"), &e.h) &&
+           (!e.beside || put_weights(t, m, files, weights_path(t, o->output, name)));
+}
+
+/* .o, .so and .a: the C lives in a private directory while the system's compiler works. */
+static bool write_binary(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+{
+    static const enum binary_kind kinds[] = {[EMIT_OBJECT] = BINARY_OBJECT, [EMIT_SHARED] = BINARY_SHARED, [EMIT_ARCHIVE] = BINARY_ARCHIVE};
+    if (strcmp(o->output, "-") == 0)
+        return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
+    struct emission e = {.name = name};
+    const char *out = outputs_reserve(files, o->output);
+    if (!out || !emit(t, o, m, &e) || !put_text(t, files, sibling(t, o->output, "h"), &e.h))
+        return false;
+    const char *dir = directory_make(t);
+    if (!dir)
+        return false;
+    const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
+    struct outputs *inside = outputs_new(t);
+    const char *flags[] = {"-fPIC", "-g"};
+    struct compile_request r = {.kind = kinds[o->emit], .c_path = c_path, .out_path = out, .flags = flags, .nflag = o->debug_info ? 2 : 1};
+    bool ok = put_text(t, inside, c_path, &e.c) && put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
+              (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) && outputs_commit(inside) &&
+              compile_c(t, &r);
+    outputs_discard(inside);
+    directory_remove(dir);
+    if (ok && e.beside && o->weights == WEIGHTS_FILE)
+        ok = put_weights(t, m, files, weights_path(t, o->output, name));
+    return ok;
+}
+
+static bool write_view(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+{
+    struct text x = {.t = t};
+    if (o->emit == EMIT_UOPS)
+        schedule_write_uops(&x, t, m->schedule);
+    else if (o->emit == EMIT_DOT)
+        schedule_write_dot(&x, t, m->schedule);
+    else
+        schedule_write_json(&x, t, m->schedule, name);
+    return put_text(t, files, o->output, &x);
+}
+
+static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+{
+    switch (o->emit) {
+    case EMIT_C:
+        return write_c(t, o, m, files, name);
+    case EMIT_OBJECT:
+    case EMIT_SHARED:
+    case EMIT_ARCHIVE:
+        return write_binary(t, o, m, files, name);
+    case EMIT_UOPS:
+    case EMIT_DOT:
+    case EMIT_JSON:
+        return write_view(t, o, m, files, name);
+    default:
+        TGC_BUG(t, "no writer for .%s", emit_extension(o->emit));
+    }
+}
+
+static const char *name_of(struct tgc *t, const struct options *o, const struct model *m)
+{
+    if (o->name)
+        return o->name;
+    if (strcmp(o->output, "-") == 0)
+        return program_name(t, m->stem);
+    const char *slash = strrchr(o->output, '/');
+    char *stem = mem_str(t, slash ? slash + 1 : o->output), *dot = strrchr(stem, '.');
+    if (dot)
+        *dot = 0;
+    return program_name(t, stem);
+}
+
+enum exit_status cmd_compile(struct tgc *t, const struct options *o)
+{
+    struct model m;
+    if (!model_load(t, o, &m))
+        return EXIT_FAILED;
+    const char *name = name_of(t, o, &m);
+    struct outputs *files = outputs_new(t);
+    bool ok = model_schedule(t, o, name, &m) && write_outputs(t, o, &m, files, name) &&
+              (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
+    outputs_discard(files);
+    model_close(&m);
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}

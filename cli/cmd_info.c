@@ -1,0 +1,194 @@
+/* cmd_info.c - tgc info: what a model, or a compiled one, needs and gives. */
+#include "cli/cli.h"
+#include "backends/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tally { const char *name; int n; };
+struct report {
+    const char *name;
+    struct text inputs, outputs;    /* JSON lists, or lines */
+    struct tally *tally; size_t ntally, cap_tally;
+    size_t arena_bytes, weight_bytes;
+    int kernels;
+    double flop;
+};
+
+static void put_tensor(struct text *x, bool json, bool first, const char *name, const char *dtype, const struct text *shape)
+{
+    if (json) {
+        text_puts(x, first ? "{\"name\":" : ",{\"name\":");
+        text_json(x, name);
+        text_puts(x, ",\"dtype\":");
+        text_json(x, dtype);
+        text_printf(x, ",\"shape\":[%s]}", shape->s ? shape->s : "");
+    } else {
+        text_printf(x, "    %s: %s[%s]\n", name, dtype, shape->s ? shape->s : "");
+    }
+}
+
+static void put_dim(struct text *shape, bool json, const char *symbol, int64_t size)
+{
+    text_puts(shape, shape->n ? "," : "");
+    if (!symbol)
+        text_printf(shape, "%lld", (long long)size);
+    else if (json)
+        text_json(shape, symbol);
+    else
+        text_puts(shape, symbol);
+}
+
+/* A tensor of the graph. */
+static void put_value(struct text *x, bool json, bool first, const char *name, const struct uop *u)
+{
+    struct text shape = {.t = x->t};
+    for (int i = 0; i < u->ndim; i++) {
+        struct text symbol = {.t = x->t};
+        int64_t size = 0;
+        if (!uop_const_int(u->dim[i], &size))
+            uop_print(&symbol, u->dim[i]);
+        put_dim(&shape, json, symbol.s, size);
+    }
+    put_tensor(x, json, first, name, dtype_name(u->dtype), &shape);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct tally *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Operators of the model as it is written, subgraphs and functions included. */
+static void count_operators(struct tgc *t, const struct onnx_model *m, struct report *r)
+{
+    struct tally *all = NULL;
+    size_t n = 0, cap = 0;
+    for (size_t i = 0; i < m->nbody; i++) {
+        for (size_t k = 0; k < m->body[i].n_node; k++) {
+            const NodeProto *node = m->body[i].node[k];
+            bool plain = !*node->domain || strcmp(node->domain, "ai.onnx") == 0;
+            struct tally one = {plain ? node->op_type : mem_printf(t, "%s.%s", node->domain, node->op_type), 1};
+            VEC_PUSH(t, all, n, cap, one);
+        }
+    }
+    if (n)
+        qsort(all, n, sizeof *all, compare_names);
+    for (size_t i = 0; i < n; i++) {
+        if (r->ntally && strcmp(r->tally[r->ntally - 1].name, all[i].name) == 0)
+            r->tally[r->ntally - 1].n++;
+        else
+            VEC_PUSH(t, r->tally, r->ntally, r->cap_tally, all[i]);
+    }
+}
+
+static bool report_model(struct tgc *t, const struct options *o, struct report *r)
+{
+    struct model m;
+    if (!model_load(t, o, &m))
+        return false;
+    r->name = o->name ? o->name : program_name(t, m.stem);
+    if (!model_schedule(t, o, r->name, &m))
+        return false;
+    for (int i = 0; i < m.graph->ninput; i++)
+        put_value(&r->inputs, o->json, i == 0, ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
+    for (int i = 0; i < m.graph->noutput; i++)
+        put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
+    count_operators(t, m.onnx, r);
+    r->arena_bytes = m.schedule->arena_nbytes;
+    for (int i = 0; i < m.schedule->nweight; i++)
+        r->weight_bytes += m.schedule->weight[i]->nbytes;
+    r->kernels = m.schedule->nkernel;
+    for (int i = 0; i < m.schedule->nkernel; i++)
+        r->flop += m.schedule->kernel[i]->flop;
+    model_close(&m);
+    return true;
+}
+
+static void put_described(struct text *x, bool json, const struct program_tensor *v, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct text shape = {.t = x->t};
+        for (int k = 0; k < v[i].rank; k++)
+            put_dim(&shape, json, v[i].dim[k].symbol, v[i].dim[k].size);
+        put_tensor(x, json, i == 0, v[i].name, v[i].dtype, &shape);
+    }
+}
+
+static bool report_artefact(struct tgc *t, const struct options *o, struct report *r)
+{
+    struct program_instance p;
+    if (!program_open(t, o->model, o->name, &p))
+        return false;
+    r->name = p.info->name;
+    put_described(&r->inputs, o->json, p.info->inputs, p.info->input_count);
+    put_described(&r->outputs, o->json, p.info->outputs, p.info->output_count);
+    r->arena_bytes = p.info->arena_bytes;
+    r->weight_bytes = p.info->weights_bytes;
+    r->kernels = p.info->kernel_count;
+    r->flop = p.info->flop;
+    return true;
+}
+
+static void print_json(struct tgc *t, const struct report *r)
+{
+    struct text x = {.t = t};
+    text_puts(&x, "{\"name\":");
+    text_json(&x, r->name);
+    text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"arena_bytes\":%zu,\"weight_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{",
+                r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->arena_bytes, r->weight_bytes, r->kernels, r->flop);
+    for (size_t i = 0; i < r->ntally; i++) {
+        text_puts(&x, i ? "," : "");
+        text_json(&x, r->tally[i].name);
+        text_printf(&x, ":%d", r->tally[i].n);
+    }
+    text_puts(&x, "}}\n");
+    fputs(x.s, stdout);
+}
+
+static void print_lines(const char *title, const struct text *lines)
+{
+    printf("%s:\n", title);
+    for (const char *s = lines->s ? lines->s : ""; *s;) {
+        size_t n = strcspn(s, "\n");
+        char *line = mem_copy(lines->t, s, n + 1);
+        line[n] = 0;
+        print_escaped(stdout, line);
+        putchar('\n');
+        s += n + (s[n] == '\n');
+    }
+}
+
+static void print_text(struct tgc *t, const struct report *r)
+{
+    printf("%s\n", r->name);
+    print_lines("inputs", &r->inputs);
+    print_lines("outputs", &r->outputs);
+    struct text x = {.t = t};
+    for (size_t i = 0; i < r->ntally; i++)
+        text_printf(&x, "%s%s %d", i ? ", " : "", r->tally[i].name, r->tally[i].n);
+    if (x.n) {
+        fputs("operators: ", stdout);
+        print_escaped(stdout, x.s);
+        putchar('\n');
+    }
+    printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\nweights: %zu bytes\n", r->kernels, r->flop, r->arena_bytes, r->weight_bytes);
+}
+
+enum exit_status cmd_info(struct tgc *t, const struct options *o)
+{
+    struct report r = {.inputs = {.t = t}, .outputs = {.t = t}};
+    const char *dot = strrchr(o->model, '.');
+    bool is_artefact = dot && strcmp(dot, ".so") == 0;
+    if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {
+        diag_error(t, &(struct place){.file = o->model}, "info reads models and .so artefacts; this one cannot be opened at run time");
+        return EXIT_FAILED;
+    }
+    if (is_artefact ? !report_artefact(t, o, &r) : !report_model(t, o, &r))
+        return EXIT_FAILED;
+    if (o->json)
+        print_json(t, &r);
+    else
+        print_text(t, &r);
+    return EXIT_DONE;
+}

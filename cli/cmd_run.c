@@ -1,0 +1,53 @@
+/* cmd_run.c - tgc run: compile, run here, write the outputs. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool write_outputs(struct tgc *t, const struct options *o, const struct program_instance *p)
+{
+    if (mkdir(o->out_dir, 0777) != 0 && errno != EEXIST)
+        return diag_error(t, &(struct place){.file = o->out_dir}, "the directory cannot be made: %s", strerror(errno));
+    struct outputs *files = outputs_new(t);
+    for (int i = 0; i < p->info->output_count; i++) {
+        const char *path = mem_printf(t, "%s/%s.npy", o->out_dir, file_name_of(t, p->output[i].name));
+        FILE *f = outputs_open(files, path);
+        if (!f || !npy_write(t, f, path, &p->output[i])) {
+            outputs_discard(files);
+            return false;
+        }
+    }
+    return outputs_commit(files);
+}
+
+static void print_summary(struct tgc *t, const struct program_instance *p)
+{
+    for (int i = 0; i < p->info->output_count; i++) {
+        struct text x = {.t = t};
+        array_summary(&x, &p->output[i]);
+        print_escaped(stdout, p->output[i].name);
+        printf(": %s ", array_type_text(t, &p->output[i]));
+        print_escaped(stdout, x.s);
+        putchar('\n');
+    }
+}
+
+enum exit_status cmd_run(struct tgc *t, const struct options *given)
+{
+    struct options o = *given;
+    struct model m;
+    struct feed f;
+    struct program_instance p;
+    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
+        !program_build(t, &o, &m, &p) || !feed_program(t, &f, &p) || !program_prepare(t, &o, &p) || !program_run(t, &p))
+        return EXIT_FAILED;
+    bool ok = true;
+    if (o.out_dir)
+        ok = write_outputs(t, &o, &p);
+    else
+        print_summary(t, &p);
+    program_close(&p);
+    model_close(&m);
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}

@@ -1,0 +1,280 @@
+/* program.c - a compiled model in this process: emitted, compiled by the system's compiler, opened with dlopen and run.
+ *
+ * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of its field in NAME_inputs and
+ * NAME_outputs, so that the structs can be filled without their declarations. Every array is allocated at its bound; run-time
+ * dimensions are bound by the shapes of the inputs that are given, and checked against every input that has them.
+ */
+#include "cli/cli.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool write_text(struct tgc *t, const char *path, const struct text *x)
+{
+    FILE *f = fopen(path, "we");
+    bool ok = f && fwrite(x->s ? x->s : "", 1, x->n, f) == x->n;
+    ok = f && fclose(f) == 0 && ok;
+    return ok ? true : diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+}
+
+static bool write_to_file(void *context, const void *p, size_t nbytes) { return fwrite(p, 1, nbytes, context) == nbytes; }
+
+bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path)
+{
+    struct byte_sink sink = {write_to_file, f};
+    return program_write_weights(t, s, &sink) ? true
+                                              : diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+}
+
+static bool emit_files(struct tgc *t, const struct options *o, const struct model *m, const char *name, const char *dir)
+{
+    struct program_options po = model_program_options(o, m, name);
+    struct text c = {.t = t}, h = {.t = t};
+    bool beside = false;
+    po.no_main = true;
+    if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
+        return false;
+    if (t->debug >= 3)
+        fprintf(stderr, "%s", c.s);
+    if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) || !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
+        return false;
+    if (!beside)
+        return true;
+    const char *path = mem_printf(t, "%s/%s.weights", dir, name);
+    FILE *f = fopen(path, "we");
+    bool ok = f && weights_write_file(t, m->schedule, f, path);
+    return (f && fclose(f) == 0 && ok) || diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+}
+
+static bool compile_shared(struct tgc *t, const struct options *o, const char *dir, const char *name)
+{
+    const char *flags[] = {"-fPIC", "-pthread", "-g"};
+    struct compile_request r = {
+        .kind = BINARY_SHARED,
+        .c_path = mem_printf(t, "%s/%s.c", dir, name),
+        .out_path = mem_printf(t, "%s/%s.so", dir, name),
+        .flags = flags,
+        .nflag = o->debug_info ? 3 : 2,
+    };
+    return compile_c(t, &r);
+}
+
+/* ------------------------------------------------------------------------------------------------------ opening */
+
+/* ISO C has no conversion from object to function pointers; POSIX promises this one. */
+static bool find_function(struct tgc *t, void *handle, const char *path, const char *name, const char *suffix, void *function)
+{
+    void *p = dlsym(handle, mem_printf(t, "%s_%s", name, suffix));
+    memcpy(function, &p, sizeof p);
+    return p ? true : diag_error(t, &(struct place){.file = path}, "has no function %s_%s; is it a model that tgc has compiled? (--name)", name, suffix);
+}
+
+bool program_open(struct tgc *t, const char *path, const char *name, struct program_instance *p)
+{
+    *p = (struct program_instance){0};
+    const char *slash = strrchr(path, '/');
+    if (!name) {
+        char *stem = mem_str(t, slash ? slash + 1 : path);
+        stem[strcspn(stem, ".")] = 0;
+        name = program_name(t, stem);
+    }
+    p->handle = dlopen(slash ? path : mem_printf(t, "./%s", path), RTLD_NOW | RTLD_LOCAL);
+    if (!p->handle)
+        return diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", dlerror());
+    const struct program_info *(*describe)(void);
+    if (!find_function(t, p->handle, path, name, "describe", &describe) || !find_function(t, p->handle, path, name, "init", &p->init) ||
+        !find_function(t, p->handle, path, name, "run", &p->run) || !find_function(t, p->handle, path, name, "close", &p->close) ||
+        !find_function(t, p->handle, path, name, "strerror", &p->strerror))
+        return false;
+    p->info = describe();
+    if (!p->info || p->info->version != PROGRAM_INFO_VERSION)
+        return diag_error(t, &(struct place){.file = path}, "was made by another version of tgc; compile it anew");
+    p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
+    p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
+    p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
+    p->inputs = mem_alloc(t, p->info->inputs_bytes);
+    p->outputs = mem_alloc(t, p->info->outputs_bytes);
+    for (int i = 0; i < p->info->symbol_count; i++)
+        p->symbol[i] = -1;
+    return true;
+}
+
+/* NAME.weights, for programs that want them given. */
+static bool load_weights(struct tgc *t, const char *path, struct program_instance *p)
+{
+    if (!p->info->weights_external)
+        return true;
+    p->weights = pages_allocate(t, p->info->weights_bytes);
+    FILE *f = p->weights ? fopen(path, "re") : NULL;
+    bool ok = f && fread(p->weights, 1, p->info->weights_bytes, f) == p->info->weights_bytes;
+    if (f)
+        fclose(f);
+    return ok ? true : diag_error(t, &(struct place){.file = path}, "the model's weights cannot be read");
+}
+
+bool program_build(struct tgc *t, const struct options *o, const struct model *m, struct program_instance *p)
+{
+    double start = seconds_now();
+    const char *name = o->name ? o->name : program_name(t, m->stem);
+    const char *dir = directory_make(t);
+    if (!dir)
+        return false;
+    bool ok = emit_files(t, o, m, name, dir) && compile_shared(t, o, dir, name) &&
+              program_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
+              load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
+    directory_remove(dir);
+    if (ok && (o->verbose || t->debug >= 1))
+        fprintf(stderr, "%-28s %8.1f ms\n", "emit C and compile it", 1e3 * (seconds_now() - start));
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------------- tensors */
+
+static bool describe_array(struct tgc *t, const struct program_tensor *from, struct array *v)
+{
+    *v = (struct array){.name = from->name, .ndim = from->rank};
+    if (!dtype_parse(from->dtype, &v->dtype) || from->rank > MAX_RANK || dtype_nbytes(v->dtype) != from->element_bytes)
+        return diag_error(t, NULL, "the compiled model describes '%.100s' as %.20s of rank %d, which is not known here", from->name,
+                          from->dtype, from->rank);
+    for (int i = 0; i < from->rank; i++)
+        v->dim[i] = from->dim[i].size;
+    return true;
+}
+
+static int find_symbol(const struct program_info *info, const char *name)
+{
+    for (int i = 0; name && i < info->symbol_count; i++)
+        if (strcmp(info->symbols[i].name, name) == 0 && info->symbols[i].offset != PROGRAM_NO_OFFSET)
+            return i;
+    return -1;
+}
+
+static bool misfit(struct tgc *t, const struct array *v, const struct array *want, const char *source, const char *why)
+{
+    return diag_error(t, &(struct place){.file = source}, "holds %s; the input '%.100s' is %s%s", array_type_text(t, v), want->name,
+                      array_type_text(t, want), why);
+}
+
+/* Arrays are at least as large as the bound, since the program may read them so. */
+static bool set_at_bound(struct tgc *t, struct program_instance *p, int index, const struct array *bound, const struct array *v)
+{
+    struct array *in = &p->input[index];
+    *in = *bound;
+    if (!array_allocate(t, in))
+        return false;
+    memcpy(in->data, v->data, v->nbytes);
+    memcpy(in->dim, v->dim, sizeof in->dim);
+    in->nelem = v->nelem;
+    in->nbytes = v->nbytes;
+    return true;
+}
+
+bool program_set_input(struct tgc *t, struct program_instance *p, int index, const struct array *v, const char *source)
+{
+    const struct program_tensor *tensor = &p->info->inputs[index];
+    struct array want;
+    if (!describe_array(t, tensor, &want))
+        return false;
+    if (v->dtype != want.dtype || v->ndim != want.ndim)
+        return misfit(t, v, &want, source, "");
+    for (int i = 0; i < v->ndim; i++) {
+        int s = find_symbol(p->info, tensor->dim[i].symbol);
+        if (!tensor->dim[i].symbol ? v->dim[i] != tensor->dim[i].size : v->dim[i] > tensor->dim[i].size)
+            return misfit(t, v, &want, source, tensor->dim[i].symbol ? " at most" : "");
+        if (s < 0)
+            continue;
+        if (v->dim[i] < p->info->symbols[s].min)
+            return misfit(t, v, &want, source, ", and no dimension is below its bound");
+        if (p->symbol[s] >= 0 && p->symbol[s] != v->dim[i])
+            return diag_error(t, &(struct place){.file = source}, "dimension %d is %lld, but another input has %lld for '%.100s'", i,
+                              (long long)v->dim[i], (long long)p->symbol[s], tensor->dim[i].symbol);
+        p->symbol[s] = v->dim[i];
+    }
+    return set_at_bound(t, p, index, &want, v);
+}
+
+static void set_pointer(void *s, size_t offset, void *p) { memcpy((char *)s + offset, &p, sizeof p); }
+
+/* An input that nobody gave: its true shape from the symbols, pseudo-random contents. */
+static bool fill_input(struct tgc *t, struct program_instance *p, int index)
+{
+    const struct program_tensor *tensor = &p->info->inputs[index];
+    struct array *in = &p->input[index];
+    if (!describe_array(t, tensor, in) || !array_allocate(t, in))
+        return false;
+    array_fill_random(in);
+    for (int i = 0; i < in->ndim; i++) {
+        int s = find_symbol(p->info, tensor->dim[i].symbol);
+        if (s >= 0)
+            in->dim[i] = p->symbol[s];
+    }
+    return true;
+}
+
+bool program_prepare(struct tgc *t, const struct options *o, struct program_instance *p)
+{
+    const struct program_info *info = p->info;
+    for (int i = 0; i < info->symbol_count; i++) {
+        if (info->symbols[i].offset == PROGRAM_NO_OFFSET)
+            continue;
+        if (p->symbol[i] < 0)
+            p->symbol[i] = info->symbols[i].max;
+        memcpy((char *)p->inputs + info->symbols[i].offset, &p->symbol[i], sizeof p->symbol[i]);
+    }
+    for (int i = 0; i < info->input_count; i++) {
+        if (!p->input[i].data && !fill_input(t, p, i))
+            return false;
+        set_pointer(p->inputs, info->inputs[i].offset, p->input[i].data);
+    }
+    for (int i = 0; i < info->output_count; i++) {
+        if (!describe_array(t, &info->outputs[i], &p->output[i]) || !array_allocate(t, &p->output[i]))
+            return false;
+        set_pointer(p->outputs, info->outputs[i].offset, p->output[i].data);
+    }
+    p->arena = pages_allocate(t, info->arena_bytes);
+    if (!p->arena)
+        return false;
+    struct program_run_options options = {.threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes};
+    int status = p->init(&p->model, p->arena, info->arena_bytes, &options);
+    return status == PROGRAM_OK || diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+}
+
+/* The true shape of an output, as the run has told it. */
+static bool read_shape(struct tgc *t, struct program_instance *p, int index)
+{
+    const struct program_tensor *tensor = &p->info->outputs[index];
+    struct array *out = &p->output[index];
+    out->nelem = 1;
+    for (int i = 0; i < out->ndim; i++) {
+        out->dim[i] = tensor->dim[i].size;
+        if (tensor->shape_offset != PROGRAM_NO_OFFSET)
+            memcpy(&out->dim[i], (const char *)p->outputs + tensor->shape_offset + (size_t)i * sizeof(int64_t), sizeof(int64_t));
+        if (out->dim[i] < 0 || out->dim[i] > tensor->dim[i].size)
+            TGC_BUG(t, "output %d says that dimension %d is %lld, its bound is %lld", index, i, (long long)out->dim[i],
+                    (long long)tensor->dim[i].size);
+        out->nelem *= (size_t)out->dim[i];
+    }
+    out->nbytes = out->nelem * dtype_nbytes(out->dtype);
+    return true;
+}
+
+bool program_run(struct tgc *t, struct program_instance *p)
+{
+    int status = p->run(p->model, p->inputs, p->outputs);
+    if (status != PROGRAM_OK)
+        return diag_error(t, NULL, "the compiled model's run reports: %s", p->strerror(status));
+    for (int i = 0; i < p->info->output_count; i++)
+        if (!read_shape(t, p, i))
+            return false;
+    return true;
+}
+
+void program_close(struct program_instance *p)
+{
+    if (p->model)
+        p->close(p->model);
+    p->model = NULL;
+    /* The object stays open: names in info are in it, and diagnostics may quote them. */
+}

@@ -1,0 +1,568 @@
+/* verify.c - what each dialect of the IR promises, checked. A violation is a bug of the pass that ran last.
+ *
+ * Graph: every op belongs to the dialect and has its number of sources, dtypes that go together, and a shape that follows from its
+ * sources; dimensions that are symbols are held to what can be decided about them. What a LOOP carries is seen only inside it.
+ *
+ * Linear program: one walk over the array with a stack of open loops and guards.
+ *   - A value is read only while the loop that it was computed in is open; a RANGE only while it is open itself.
+ *   - An accumulator is unfinished wherever a loop is open that was opened after its declaration and holds one of its ASSIGNs. What is
+ *     computed from an unfinished accumulator may flow into ASSIGNs (its own update, or an online algorithm's), never into memory, a
+ *     condition or another initialization. So one that is declared too far inside is read out of scope after its loop, and one that is
+ *     declared too far outside is unfinished where it is stored: initialization, updates and uses dominate correctly, or this fails.
+ *   - Scratch is loaded only after it was stored to.
+ */
+#include <string.h>
+
+#include "ir/ir.h"
+
+struct verifier { struct tgc *t; const char *after; };
+
+static _Noreturn void violation(const struct verifier *v, const struct uop *u, const char *what)
+{
+    struct text line = {.t = v->t};
+    const struct origin *o = uop_get_origin(v->t, u);
+    uop_print(&line, u);
+    TGC_BUG(v->t, "after %s: %s %%%u%s%s%s: %s; it is %.200s", v->after, op_name(u->op), u->id, o ? " of node '" : "", o ? o->node : "",
+            o ? "'" : "", what, line.s ? line.s : "");
+}
+
+static void require(const struct verifier *v, const struct uop *u, bool ok, const char *what)
+{
+    if (!ok)
+        violation(v, u, what);
+}
+
+/* -------------------------------------------------------------------------------------- what both dialects share */
+
+static bool is_compare(enum op op) { return op == OP_LT || op == OP_EQ || op == OP_NE; }
+
+static bool is_float_only(enum op op)
+{
+    return op == OP_SQRT || op == OP_RECIP || (op >= OP_EXP && op <= OP_ERF) || op == OP_ATAN2;
+}
+
+static bool is_int_only(enum op op) { return op == OP_SHL || op == OP_SHR || op == OP_FLOORDIV; }
+static bool is_bitwise(enum op op) { return op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_NOT; }
+
+static void check_elementwise(const struct verifier *v, const struct uop *u)
+{
+    enum dtype d = u->src[u->nsrc - 1]->dtype;
+    if (u->op == OP_CAST)
+        return;
+    if (u->op == OP_BITCAST) {
+        require(v, u, dtype_bits(u->dtype) == dtype_bits(d), "the dtypes differ in width");
+        return;
+    }
+    for (int k = u->op == OP_WHERE; k < u->nsrc; k++)
+        require(v, u, u->src[k]->dtype == d, "operands of different dtypes");
+    if (u->op == OP_WHERE)
+        require(v, u, u->src[0]->dtype == DTYPE_BOOL, "the condition is not bool");
+    bool to_bool = is_compare(u->op) || u->op == OP_ISNAN;
+    require(v, u, u->dtype == (to_bool ? DTYPE_BOOL : d), "the result's dtype does not follow from the operands'");
+    require(v, u, !is_float_only(u->op) || dtype_is_float(d), "the operands are not floats");
+    require(v, u, !is_int_only(u->op) || dtype_is_int(d), "the operands are not integers");
+    require(v, u, !is_bitwise(u->op) || dtype_is_int(d) || d == DTYPE_BOOL, "the operands are neither integers nor bools");
+}
+
+static bool is_reduction(enum op op)
+{
+    return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_AND || op == OP_OR || op == OP_XOR;
+}
+
+static void check_bounds(const struct verifier *v, const struct uop *u)
+{
+    if (dtype_is_int(u->dtype) || u->dtype == DTYPE_BOOL)
+        require(v, u, u->vmin <= u->vmax, "its bounds are empty");
+    if (u->op == OP_CONST && (dtype_is_int(u->dtype) || u->dtype == DTYPE_BOOL)) {
+        union scalar wrapped = scalar_cast(u->dtype, DTYPE_I64, (union scalar){.i = u->arg.i});
+        require(v, u, wrapped.i == u->arg.i, "the constant is not representable in its dtype");
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- shapes */
+
+/* Not known to differ. Symbols that the compiler cannot compare are for the run-time checks. */
+static bool may_equal(const struct uop *a, const struct uop *b) { return a == b || (a->vmin <= b->vmax && b->vmin <= a->vmax); }
+
+static bool is_dim(const struct uop *d) { return d->dtype == DTYPE_INDEX && d->ndim == 0; }
+
+static void check_same_dims(const struct verifier *v, const struct uop *u, const struct uop *a)
+{
+    require(v, u, a->ndim == u->ndim, "ranks differ");
+    for (int k = 0; k < u->ndim; k++)
+        require(v, u, may_equal(a->dim[k], u->dim[k]), "dimensions differ");
+}
+
+static void check_reshape(const struct verifier *v, const struct uop *u)
+{
+    int64_t lo[2] = {1, 1}, hi[2] = {1, 1};
+    const struct uop *side[2] = {u, u->src[0]};
+    for (int s = 0; s < 2; s++)
+        for (int a = 0; a < side[s]->ndim; a++) {
+            int64_t min = side[s]->dim[a]->vmin, max = side[s]->dim[a]->vmax;
+            lo[s] = sat_mul(lo[s], min < 0 ? 0 : min);
+            hi[s] = sat_mul(hi[s], max < 0 ? 0 : max);
+        }
+    require(v, u, lo[0] <= hi[1] && lo[1] <= hi[0], "the number of elements changes");
+}
+
+static void check_permute(const struct verifier *v, const struct uop *u)
+{
+    uint32_t seen = 0;
+    for (int a = 0; a < u->ndim; a++)
+        seen |= 1u << PERM_GET(u->arg.i, a);
+    require(v, u, seen == (1u << u->ndim) - 1, "not a permutation of the axes");
+    for (int a = 0; a < u->ndim; a++)
+        require(v, u, u->dim[a] == u->src[0]->dim[PERM_GET(u->arg.i, a)], "the shape is not the permuted one");
+}
+
+static void check_window(const struct verifier *v, const struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    int axis = WINDOW_AXIS(u->arg.i);
+    require(v, u, axis < x->ndim && u->ndim == x->ndim + 1, "axis or rank is wrong");
+    for (int a = 0; a < x->ndim; a++)
+        if (a != axis)
+            require(v, u, u->dim[a + (a > axis)] == x->dim[a], "an axis changed that is not windowed");
+    require(v, u, u->dim[axis] == u->src[1] && u->dim[axis + 1] == u->src[2], "the new axes are not what was asked for");
+    int64_t o = u->src[1]->vmin, k = u->src[2]->vmin;
+    int64_t last = sat_add(sat_mul(o - 1, WINDOW_STRIDE(u->arg.i)), sat_mul(k - 1, WINDOW_DILATION(u->arg.i)));
+    require(v, u, o < 1 || k < 1 || last < x->dim[axis]->vmax, "the last window leaves the tensor");
+}
+
+static void check_concat(const struct verifier *v, const struct uop *u)
+{
+    int axis = (int)u->arg.i;
+    int64_t lo = 0, hi = 0;
+    require(v, u, u->nsrc > 0 && axis >= 0 && axis < u->ndim, "axis or number of sources is wrong");
+    for (int k = 0; k < u->nsrc; k++) {
+        const struct uop *x = u->src[k];
+        require(v, u, x->ndim == u->ndim && x->dtype == u->dtype, "a source differs in rank or dtype");
+        for (int a = 0; a < u->ndim; a++)
+            require(v, u, a == axis || may_equal(x->dim[a], u->dim[a]), "a source differs in another axis");
+        lo = sat_add(lo, x->dim[axis]->vmin);
+        hi = sat_add(hi, x->dim[axis]->vmax);
+    }
+    require(v, u, lo <= u->dim[axis]->vmax && u->dim[axis]->vmin <= hi, "the joined axis is not the sum of the sources'");
+}
+
+static void check_pad_shrink(const struct verifier *v, const struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    bool pad = u->op == OP_PAD;
+    require(v, u, u->nsrc == 1 + pad + 2 * x->ndim && u->ndim == x->ndim, "sources and rank do not go together");
+    if (pad)
+        require(v, u, u->src[1]->ndim == 0 && u->src[1]->dtype == u->dtype, "the value is no scalar of this dtype");
+    for (int a = 0; a < u->ndim; a++) {
+        const struct uop *p = u->src[1 + pad + 2 * a], *q = u->src[2 + pad + 2 * a];
+        require(v, u, is_dim(p) && is_dim(q), "an amount is no i64 scalar");
+        if (pad) {
+            int64_t lo = sat_add(x->dim[a]->vmin, sat_add(p->vmin, q->vmin)), hi = sat_add(x->dim[a]->vmax, sat_add(p->vmax, q->vmax));
+            require(v, u, p->vmax >= 0 && q->vmax >= 0, "a negative amount");
+            require(v, u, u->dim[a]->vmin <= hi && lo <= u->dim[a]->vmax, "the size is not that of source and amounts");
+        } else {
+            require(v, u, u->dim[a] == q && p->vmax >= 0, "the size is not the one asked for, or begins before the source");
+            require(v, u, sat_add(p->vmin, q->vmin) <= x->dim[a]->vmax || q->vmin <= 0, "it ends behind the source");
+        }
+    }
+}
+
+static void check_move(const struct verifier *v, const struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    if (u->op == OP_IOTA) {
+        require(v, u, u->dtype == DTYPE_INDEX && u->ndim == 1 && u->dim[0] == x, "not i64[n]");
+        return;
+    }
+    require(v, u, u->dtype == x->dtype, "a movement changes the dtype");
+    switch (u->op) {
+    case OP_RESHAPE:
+        check_reshape(v, u);
+        break;
+    case OP_EXPAND:
+        require(v, u, u->ndim == x->ndim, "the rank changes");
+        for (int a = 0; a < u->ndim; a++)
+            require(v, u, x->dim[a]->vmin <= 1 || may_equal(x->dim[a], u->dim[a]), "an axis that is not 1 changes");
+        break;
+    case OP_PERMUTE:
+        check_permute(v, u);
+        break;
+    case OP_FLIP:
+        require(v, u, u->arg.i >> u->ndim == 0, "an axis beyond the rank");
+        check_same_dims(v, u, x);
+        break;
+    case OP_WINDOW:
+        check_window(v, u);
+        break;
+    case OP_CONCAT:
+        check_concat(v, u);
+        break;
+    default:
+        check_pad_shrink(v, u);
+    }
+    if (u->op == OP_RESHAPE || u->op == OP_EXPAND)
+        for (int a = 0; a < u->ndim; a++)
+            require(v, u, u->dim[a] == u->src[1 + a] && is_dim(u->dim[a]), "the shape is not the one asked for");
+}
+
+/* ------------------------------------------------------------------------------------------- graph: other ops */
+
+static void check_reduce(const struct verifier *v, const struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    uint32_t axes = REDUCE_AXES(u->arg.i);
+    require(v, u, u->nsrc == 1 && is_reduction(REDUCE_OP(u->arg.i)), "not a reduction of one tensor");
+    require(v, u, u->dtype == x->dtype && u->ndim == x->ndim && axes && axes >> x->ndim == 0, "dtype, rank or axes are wrong");
+    for (int a = 0; a < u->ndim; a++)
+        require(v, u, axes >> a & 1 ? uop_is_int(u->dim[a], 1) : u->dim[a] == x->dim[a], "the shape is not the source's with 1 at the axes");
+}
+
+static void check_indexed(const struct verifier *v, const struct uop *u)
+{
+    bool scatter = u->op == OP_SCATTER;
+    const struct uop *x = u->src[0], *shape = scatter ? u->src[1] : u;
+    require(v, u, u->nsrc == 1 + scatter + x->ndim && u->dtype == x->dtype, "the sources do not go with the tensor's rank or dtype");
+    if (scatter) {
+        require(v, u, shape->dtype == u->dtype, "values of another dtype");
+        check_same_dims(v, u, x);
+        require(v, u, u->arg.i == OP_CONST || is_reduction((enum op)u->arg.i), "no such way to combine");
+    }
+    for (int k = 1 + scatter; k < u->nsrc; k++) {
+        require(v, u, u->src[k]->dtype == DTYPE_INDEX && u->src[k]->ndim == shape->ndim, "a coordinate is not i64 of the right rank");
+        for (int a = 0; a < shape->ndim; a++)
+            require(v, u, may_equal(u->src[k]->dim[a], shape->dim[a]), "a coordinate has another shape");
+    }
+}
+
+static void check_loop(const struct verifier *v, const struct uop *u)
+{
+    const struct loop *l = u->arg.p;
+    require(v, u, u->nsrc == 3 + 2 * l->ncarried + l->nscan, "the number of sources is not that of its values");
+    require(v, u, is_dim(u->src[0]), "the trip count is no i64 scalar");
+    require(v, u, u->src[1]->dtype == DTYPE_BOOL && u->src[1]->ndim == 0, "the condition is no bool scalar");
+    const struct uop *next = u->src[2 + l->ncarried];
+    require(v, u, next->dtype == DTYPE_BOOL && next->ndim == 0, "the next condition is no bool scalar");
+    for (int k = 0; k < l->ncarried; k++)
+        for (int side = 0; side < 2; side++) {
+            const struct uop *x = u->src[side ? 3 + l->ncarried + k : 2 + k];
+            require(v, u, x->dtype == l->param[k].dtype && x->ndim == l->param[k].ndim, "a carried value changes its dtype or rank");
+            for (int a = 0; a < x->ndim; a++)
+                require(v, u, may_equal(x->dim[a], l->param[k].dim[a]), "a carried value changes its shape");
+        }
+}
+
+static void check_if(const struct verifier *v, const struct uop *u)
+{
+    int n = (int)u->arg.i;
+    require(v, u, n >= 0 && u->nsrc == 1 + 2 * n, "the number of sources is not that of its values");
+    require(v, u, u->src[0]->dtype == DTYPE_BOOL && u->src[0]->ndim == 0, "the condition is no bool scalar");
+    for (int k = 1; k <= n; k++) {
+        const struct uop *a = u->src[k], *b = u->src[n + k];
+        require(v, u, a->dtype == b->dtype && a->ndim == b->ndim, "the branches differ in dtype or rank");
+        for (int x = 0; x < a->ndim; x++)
+            require(v, u, may_equal(a->dim[x], b->dim[x]), "the branches differ in shape");
+    }
+}
+
+static void check_get(const struct verifier *v, const struct uop *u)
+{
+    const struct uop *s = u->src[0];
+    int64_t k = u->arg.i;
+    enum dtype d = DTYPE_VOID;
+    if (s->op == OP_IF && k >= 0 && k < s->arg.i) {
+        d = s->src[1 + k]->dtype;
+    } else if (s->op == OP_LOOP) {
+        const struct loop *l = s->arg.p;
+        if (k >= 0 && k < l->ncarried)
+            d = l->param[k].dtype;
+        else if (k >= 0 && k < l->ncarried + l->nscan)
+            d = s->src[3 + l->ncarried + k]->dtype;
+    } else if (s->op == OP_HOST) {
+        const struct host_call *h = s->arg.p;
+        if (k >= 0 && k < h->nout)
+            d = h->out[k].dtype;
+    }
+    require(v, u, d != DTYPE_VOID && d == u->dtype, "no such result, or of another dtype");
+}
+
+static void check_buffer(const struct verifier *v, const struct uop *u)
+{
+    const struct buffer *b = u->arg.p;
+    size_t nbytes = dtype_nbytes(b->dtype);
+    require(v, u, u->dtype == b->dtype && u->ndim == b->ndim, "dtype or rank is not that of its memory");
+    for (int a = 0; a < u->ndim; a++)
+        require(v, u, is_dim(u->dim[a]) && u->dim[a]->vmax >= 0, "a dimension is negative or no i64 scalar");
+    if (b->kind != BUFFER_WEIGHT)
+        return;
+    for (int a = 0; a < u->ndim; a++) {
+        int64_t n;
+        require(v, u, uop_const_int(u->dim[a], &n), "a weight whose shape is not known");
+        require(v, u, size_mul(nbytes, (size_t)n, &nbytes), "a weight too large for memory");
+    }
+    require(v, u, nbytes == 0 || b->data, "a weight without data");
+    require(v, u, b->nbytes >= nbytes, "a weight with less data than its shape needs");
+}
+
+static void check_graph_uop(const struct verifier *v, const struct uop *u)
+{
+    require(v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
+    require(v, u, u->ndim >= 0 && u->ndim <= MAX_RANK, "rank out of range");
+    check_bounds(v, u);
+    if (op_is_elementwise(u->op)) {
+        check_elementwise(v, u);
+        for (int k = 0; k < u->nsrc; k++)
+            if (u->src[k]->ndim)
+                check_same_dims(v, u, u->src[k]);
+        return;
+    }
+    if (op_class(u->op) == CLASS_MOVE) {
+        check_move(v, u);
+        return;
+    }
+    switch (u->op) {
+    case OP_CONST: case OP_VAR: case OP_PARAM: case OP_HOST:
+        break;
+    case OP_BUFFER:
+        check_buffer(v, u);
+        break;
+    case OP_REDUCE:
+        check_reduce(v, u);
+        break;
+    case OP_INDEX: case OP_SCATTER:
+        check_indexed(v, u);
+        break;
+    case OP_CONTIGUOUS:
+        require(v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
+        check_same_dims(v, u, u->src[0]);
+        break;
+    case OP_LOOP:
+        check_loop(v, u);
+        break;
+    case OP_IF:
+        check_if(v, u);
+        break;
+    case OP_GET:
+        check_get(v, u);
+        break;
+    default:
+        violation(v, u, "a kernel op in a graph");
+    }
+}
+
+/* What depends on the counter or a PARAM of this loop is used by its LOOP alone. */
+static void check_loop_scope(const struct verifier *v, struct uop *const *order, int n, const struct uop *loop, const struct graph *g)
+{
+    const struct loop *l = loop->arg.p;
+    uint32_t inside = ++v->t->mark;
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        bool dep = (u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == l) || (u->op == OP_VAR && u->arg.p == l->counter);
+        for (int k = 0; k < u->nsrc && u != loop; k++)
+            dep |= u->src[k]->mark == inside;
+        if (dep)
+            u->mark = inside;
+    }
+    for (int k = 0; k < 2 + l->ncarried; k++)
+        require(v, loop, loop->src[k]->mark != inside, "what it starts with depends on its own iteration");
+    for (int i = 0; i < g->noutput; i++)
+        require(v, g->output[i].value, g->output[i].value->mark != inside, "an output depends on the inside of a loop");
+}
+
+bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
+{
+    enum { SCOPE_STEPS = 1 << 26 };
+    struct verifier v = {t, after_pass};
+    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
+    int n, nloop = 0;
+    for (int i = 0; i < g->noutput; i++) {
+        root[i] = g->output[i].value;
+        if (!root[i])
+            TGC_BUG(t, "after %s: output %d '%s' has no value", after_pass, i, g->output[i].name ? g->output[i].name : "");
+    }
+    struct uop **order = uop_toposort(t, root, g->noutput, &n);
+    for (int i = 0; i < n; i++) {
+        check_graph_uop(&v, order[i]);
+        nloop += order[i]->op == OP_LOOP;
+    }
+    for (int i = 0; i < n && (int64_t)nloop * n < SCOPE_STEPS; i++)
+        if (order[i]->op == OP_LOOP)
+            check_loop_scope(&v, order, n, order[i], g);
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------------- linear programs */
+
+/* A loop or guard; 0 is the whole program. */
+struct region { const struct uop *opener; int parent; bool open; };
+/* Where a uop was last computed. */
+struct defined { int region; bool unfinished; };
+struct linear_verifier {
+    struct verifier v;
+    struct region *region; int nregion; size_t cap_region;
+    int current;
+    struct defined *def; int ndef; size_t cap_def;
+    struct uop_map where;        /* uop -> index in def[] + 1 */
+    struct update { const struct uop *acc; int region; } *update; int nupdate; size_t cap_update;
+    const struct buffer **stored; int nstored; size_t cap_stored;
+};
+
+static struct defined *find_def(struct linear_verifier *l, const struct uop *u)
+{
+    uintptr_t i = (uintptr_t)map_get(&l->where, u);
+    return i ? &l->def[i - 1] : NULL;
+}
+
+static void define(struct linear_verifier *l, const struct uop *u, bool unfinished)
+{
+    struct defined *d = find_def(l, u);
+    if (!d) {
+        VEC_PUSH(l->v.t, l->def, l->ndef, l->cap_def, ((struct defined){0, false}));
+        map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
+        d = &l->def[l->ndef - 1];
+    }
+    *d = (struct defined){l->current, unfinished};
+}
+
+/* Is there an open region, opened since acc was declared, that holds one of its updates? */
+static bool is_unfinished(const struct linear_verifier *l, const struct uop *acc, int declared_in)
+{
+    for (int r = l->current; r != declared_in && r > 0; r = l->region[r].parent)
+        for (int k = 0; k < l->nupdate; k++)
+            if (l->update[k].acc == acc && l->update[k].region == r)
+                return true;
+    return false;
+}
+
+/* Reading u here: must be possible; tells whether what is read is a sum that is still under way. */
+static bool check_read(struct linear_verifier *l, const struct uop *by, const struct uop *u)
+{
+    if (op_class(u->op) == CLASS_LEAF)
+        return false;
+    const struct defined *d = find_def(l, u);
+    require(&l->v, by, d != NULL, "reads what is not computed before it");
+    require(&l->v, by, l->region[d->region].open, "reads what was computed inside a loop that is closed");
+    if (u->op == OP_RANGE)
+        return false;
+    return u->op == OP_ACC ? is_unfinished(l, u, d->region) : d->unfinished;
+}
+
+static void open_region(struct linear_verifier *l, const struct uop *u)
+{
+    VEC_PUSH(l->v.t, l->region, l->nregion, l->cap_region, ((struct region){u, l->current, true}));
+    l->current = l->nregion - 1;
+}
+
+static void close_region(struct linear_verifier *l, const struct uop *u)
+{
+    require(&l->v, u, l->current > 0 && l->region[l->current].opener == u->src[0], "closes what is not the innermost open one");
+    l->region[l->current].open = false;
+    l->current = l->region[l->current].parent;
+}
+
+/* Which regions hold updates of which accumulators. The regions are numbered as they will be in the check itself. */
+static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (u[i]->op == OP_RANGE || u[i]->op == OP_GUARD)
+            open_region(l, u[i]);
+        else if (u[i]->op == OP_END || u[i]->op == OP_ENDGUARD)
+            close_region(l, u[i]);
+        else if (u[i]->op == OP_ASSIGN)
+            for (int r = l->current; r > 0; r = l->region[r].parent) {
+                bool known = false;
+                for (int k = 0; k < l->nupdate && !known; k++)
+                    known = l->update[k].acc == u[i]->src[0] && l->update[k].region == r;
+                if (!known)
+                    VEC_PUSH(l->v.t, l->update, l->nupdate, l->cap_update, ((struct update){u[i]->src[0], r}));
+            }
+    }
+    if (l->current)
+        violation(&l->v, l->region[l->current].opener, "is not closed");
+    l->nregion = 1;
+}
+
+static void check_load(struct linear_verifier *l, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    require(&l->v, u, b && (u->nsrc == 2 || u->nsrc == 4), "wrong sources");
+    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->dtype == b->dtype, "offset or result of another dtype");
+    if (u->nsrc == 4)
+        require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype, "condition or alternative of another dtype");
+    bool stored = b->kind != BUFFER_SCRATCH;
+    for (int k = 0; k < l->nstored && !stored; k++)
+        stored = l->stored[k] == b;
+    require(&l->v, u, stored, "reads scratch that nothing was stored to");
+}
+
+static void check_store(struct linear_verifier *l, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    require(&l->v, u, b && u->nsrc == 3, "wrong sources");
+    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->src[2]->dtype == b->dtype, "offset or value of another dtype");
+    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT, "writes to an input or a weight");
+    for (int k = 0; k < l->nstored; k++)
+        if (l->stored[k] == b)
+            return;
+    VEC_PUSH(l->v.t, l->stored, l->nstored, l->cap_stored, b);
+}
+
+static void check_acc_init(struct linear_verifier *l, const struct uop *u)
+{
+    require(&l->v, u, u->src[0]->dtype == u->dtype, "its initial value has another dtype");
+    const struct defined *d = find_def(l, u);
+    require(&l->v, u, !d || !l->region[d->region].open || d->region == l->current, "declared again inside its own scope");
+}
+
+static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
+{
+    bool unfinished = false, is_memory = u->op == OP_LOAD || u->op == OP_STORE;
+    require(&l->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
+    if (u->op == OP_END || u->op == OP_ENDGUARD) {
+        close_region(l, u);
+        return;
+    }
+    for (int k = is_memory; k < u->nsrc; k++)
+        unfinished |= check_read(l, u, u->src[k]);
+    check_bounds(&l->v, u);
+    switch (u->op) {
+    case OP_CONST: case OP_VAR: case OP_BUFFER:
+        return;
+    case OP_RANGE:
+        require(&l->v, u, is_dim(u->src[0]) && !unfinished, "the size is no i64 scalar, or not yet known");
+        require(&l->v, u, !find_def(l, u) || !l->region[find_def(l, u)->region].open, "opened inside itself");
+        open_region(l, u);
+        break;
+    case OP_GUARD:
+        require(&l->v, u, u->src[0]->dtype == DTYPE_BOOL && !unfinished, "the condition is no bool, or not yet known");
+        open_region(l, u);
+        break;
+    case OP_ACC:
+        require(&l->v, u, !unfinished, "starts from a sum that is still under way");
+        check_acc_init(l, u);
+        break;
+    case OP_ASSIGN:
+        require(&l->v, u, u->src[0]->op == OP_ACC && u->src[1]->dtype == u->src[0]->dtype, "no accumulator, or of another dtype");
+        break;
+    case OP_LOAD:
+        check_load(l, u);
+        break;
+    case OP_STORE:
+        require(&l->v, u, !unfinished, "stores a sum that is still under way");
+        check_store(l, u);
+        break;
+    default:
+        require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0, "a graph op in a linear program");
+        check_elementwise(&l->v, u);
+    }
+    define(l, u, unfinished);
+}
+
+bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass)
+{
+    struct linear_verifier l = {.v = {t, after_pass}, .where = {.t = t}};
+    open_region(&l, NULL);
+    find_updates(&l, u, n);
+    for (int i = 0; i < n; i++)
+        check_linear_uop(&l, u[i]);
+    return true;
+}

@@ -1,0 +1,151 @@
+/* fold.c - what depends on weights and constants alone becomes a weight.
+ *
+ * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A node is folded where it meets the rest
+ * of the graph, and only if that pays and ends:
+ *   - it computes something: a weight that is only moved stays as it is, since views are free and a copy is not;
+ *   - it does not make the program larger: at most as many bytes as the largest weight below it, or FOLD_NBYTES;
+ *   - all folding together takes at most FOLD_OPS element operations.
+ * What is refused is looked into: its sources may be folded instead. A result with one value everywhere becomes a constant.
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+enum { FOLD_NBYTES = 1 << 16, FOLD_OPS = 200000000 };
+
+struct fold_info { bool constant, wanted; struct uop *by; int64_t nbytes; };
+struct folding {
+    struct tgc *t;
+    struct uop **order; int n;
+    struct uop_map place;        /* uop -> index in order[] + 1 */
+    struct fold_info *info;
+    int64_t budget;
+};
+
+static struct fold_info *info_of(struct folding *f, const struct uop *u) { return &f->info[(uintptr_t)map_get(&f->place, u) - 1]; }
+
+/* Elements of a tensor of known shape; false: a symbol, or too many. */
+static bool known_nelem(const struct uop *u, int64_t *nelem)
+{
+    int64_t d;
+    *nelem = 1;
+    for (int a = 0; a < u->ndim; a++)
+        if (!uop_const_int(u->dim[a], &d) || d < 0 || __builtin_mul_overflow(*nelem, d, nelem))
+            return false;
+    return *nelem <= INT64_MAX / 16;
+}
+
+static bool computes(enum op op) { return op_is_elementwise(op) || op == OP_REDUCE || op == OP_INDEX || op == OP_SCATTER; }
+
+/* Constant: all below it is. nbytes: of the largest weight below it. */
+static void find_constants(struct folding *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        struct uop *u = f->order[i];
+        struct fold_info *self = &f->info[i];
+        const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+        int64_t nelem;
+        bool weight = b && b->kind == BUFFER_WEIGHT && b->data;
+        self->constant = u->op == OP_CONST || weight || computes(u->op) || op_class(u->op) == CLASS_MOVE;
+        self->constant &= u->dtype != DTYPE_STRING && known_nelem(u, &nelem);
+        if (self->constant && weight)
+            self->nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
+        for (int k = 0; k < u->nsrc; k++) {
+            const struct fold_info *s = info_of(f, u->src[k]);
+            self->constant &= s->constant;
+            self->nbytes = s->nbytes > self->nbytes ? s->nbytes : self->nbytes;
+        }
+    }
+}
+
+static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int64_t nelem)
+{
+    size_t size = dtype_nbytes(u->dtype);
+    int64_t dim[MAX_RANK] = {0};
+    bool uniform = true;
+    for (int64_t i = 1; i < nelem && uniform; i++)
+        uniform = !memcmp(data, data + (size_t)i * size, size);
+    if (uniform && nelem > 0)
+        return tensor_full(t, uop_const(t, u->dtype, scalar_load(u->dtype, data)), u->dim, u->ndim);
+    for (int a = 0; a < u->ndim; a++)
+        (void)uop_const_int(u->dim[a], &dim[a]);
+    return tensor_from_data(t, u->dtype, dim, u->ndim, data, (size_t)nelem * size, NULL);
+}
+
+static struct uop *try_fold(struct folding *f, struct uop *u)
+{
+    const struct fold_info *self = info_of(f, u);
+    int64_t nelem, nbytes, limit = self->nbytes > FOLD_NBYTES ? self->nbytes : FOLD_NBYTES;
+    if (!computes(u->op) || !known_nelem(u, &nelem))
+        return NULL;
+    nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
+    if (nbytes > limit || (u->ndim == 0 && u->dtype == DTYPE_INDEX && self->nbytes == 0))
+        return NULL;
+    size_t used = f->t->mem_limit - f->t->mem_used;
+    if ((size_t)nbytes > used / 4)
+        return NULL;                                  /* not a reason to run out of memory */
+    struct eval_env env = {.budget = f->budget};
+    char *data = mem_alloc(f->t, (size_t)nbytes);
+    return eval_store(f->t, u, nelem, &env, data, &f->budget) ? as_tensor(f->t, u, data, nelem) : NULL;
+}
+
+/* From the outputs down: what is constant and read by something that is not, or that could not be folded. */
+static void fold_wanted(struct folding *f, const struct graph *g)
+{
+    for (int i = 0; i < g->noutput; i++)
+        info_of(f, g->output[i].value)->wanted = true;
+    for (int i = f->n - 1; i >= 0; i--) {
+        struct uop *u = f->order[i];
+        struct fold_info *self = &f->info[i];
+        if (self->constant && !self->wanted)
+            continue;
+        if (self->constant && (self->by = try_fold(f, u)))
+            continue;
+        for (int k = 0; k < u->nsrc; k++)
+            info_of(f, u->src[k])->wanted = true;
+    }
+}
+
+static void replace_folded(struct folding *f, struct graph *g)
+{
+    struct uop **src = NULL;
+    size_t cap = 0;
+    for (int i = 0; i < f->n; i++) {
+        struct uop *u = f->order[i];
+        struct fold_info *self = &f->info[i];
+        bool changed = false;
+        if (self->by) {
+            uop_set_origin(f->t, self->by, u);
+            continue;
+        }
+        src = mem_grow(f->t, src, &cap, (size_t)u->nsrc, sizeof *src);
+        for (int k = 0; k < u->nsrc; k++) {
+            src[k] = info_of(f, u->src[k])->by;
+            changed |= src[k] != u->src[k];
+        }
+        self->by = changed ? uop_replace_src(f->t, u, src) : u;
+        if (changed) {
+            uop_set_origin(f->t, self->by, u);
+            if (uop_get_axes(f->t, u) && !uop_get_axes(f->t, self->by))
+                uop_name_axes(f->t, self->by, uop_get_axes(f->t, u));
+        }
+    }
+    for (int i = 0; i < g->noutput; i++)
+        g->output[i].value = info_of(f, g->output[i].value)->by;
+}
+
+bool pass_fold_constants(struct tgc *t, struct graph *g)
+{
+    struct folding f = {.t = t, .place = {.t = t}, .budget = FOLD_OPS};
+    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
+    for (int i = 0; i < g->noutput; i++)
+        root[i] = g->output[i].value;
+    f.order = uop_toposort(t, root, g->noutput, &f.n);
+    f.info = mem_array(t, (size_t)f.n + 1, sizeof *f.info);
+    for (int i = 0; i < f.n; i++)
+        map_set(&f.place, f.order[i], (void *)(uintptr_t)(i + 1));
+    find_constants(&f);
+    fold_wanted(&f, g);
+    replace_folded(&f, g);
+    return true;
+}
