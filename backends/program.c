@@ -177,6 +177,10 @@ static void name_intermediate(struct program *p, const struct buffer *b)
             if (s->kernel[i]->scratch[j] == b)
                 stem = mem_printf(p->t, "%s_scratch", p->kernel_name[i]);
     }
+    for (int i = 0; i < s->nstep && !stem; i++)
+        for (int j = 0; j < s->step[i].narg; j++)
+            if (s->step[i].kind == STEP_HOST && j >= s->step[i].narg - s->step[i].host->nout && buffer_root(s->step[i].arg[j]) == b)
+                stem = mem_printf(p->t, "%s_out", s->step[i].host->function);
     p->buffer_name[b->id] = names_unique(p->run, stem ? stem : "buffer", "buffer");
 }
 

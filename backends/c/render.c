@@ -115,13 +115,25 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
         return "inside";
     if (u->dtype == DTYPE_INDEX)
         return "at";
-    return u->op == OP_EXP ? "e" : "t";
+    bool of_sum = (u->op == OP_MUL || u->op == OP_DIV) && u->src[0]->op == OP_ACC && u->src[1]->op == OP_CONST;
+    bool difference = u->op == OP_SUB || (u->op == OP_ADD && (u->src[1]->op == OP_NEG || u->src[1]->op == OP_MUL));
+    return of_sum ? "mean" : u->op == OP_EXP ? "e" : u->op == OP_RECIP ? "inverse" : difference ? "d" : "t";
+}
+
+/* A local that is not taken: sum, sum2, sum3. */
+static const char *local_name(struct writer *w, const char *stem)
+{
+    const char *s = stem;
+    for (int k = 2; names_has(w->names, s); k++)
+        s = mem_printf(w->t, "%s%d", stem, k);
+    names_add(w->names, s);
+    return s;
 }
 
 /* Gives a value a name: from here on it is that variable. */
 static void write_temporary(struct writer *w, const struct uop *u, struct value *v)
 {
-    const char *name = names_unique(w->names, temporary_stem(w, u), "t");
+    const char *name = local_name(w, temporary_stem(w, u));
     struct expr e = expr_resolve(w->p, v->e);
     const char *type = expr_type(e.kind);
     statement(w, mem_printf(w->t, "const %s %s = %s;", type, name, e.s), true);
@@ -342,7 +354,7 @@ static void write_acc(struct writer *w, const struct uop *u)
     take_operands(w, u, 1, &init);
     init = expr_resolve(w->p, init);
     char kind = expr_kind(u->dtype);
-    const char *name = names_unique(w->names, acc_stem(acc_op(w, u), u->dtype), "acc");
+    const char *name = local_name(w, acc_stem(acc_op(w, u), u->dtype));
     statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
     v->e = expr_name(name, kind);
     v->nuse = count_uses(w, u);
@@ -521,11 +533,7 @@ static void name_buffer(struct writer *w, const struct buffer *b, const char *st
         w->buffer_name = grown;
         w->nbuffer_id = n;
     }
-    const char *name = stem;
-    for (int n = 2; names_has(w->names, name); n++)
-        name = mem_printf(w->t, "%s%d", stem, n);
-    names_add(w->names, name);
-    w->buffer_name[b->id] = name;
+    w->buffer_name[b->id] = local_name(w, stem);
 }
 
 static void name_buffers(struct writer *w)
