@@ -489,6 +489,8 @@ static void write_elementwise(struct writer *w, const struct uop *u)
 
 static void write_uop(struct writer *w, const struct uop *u)
 {
+    if ((op_is_elementwise(u->op) || u->op == OP_LOAD) && count_uses(w, u) == 0)
+        return;
     write_leaf_operands(w, u);
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: write_leaf(w, u); break;
@@ -507,13 +509,15 @@ static void write_uop(struct writer *w, const struct uop *u)
     }
 }
 
+/* Backwards, so that what only a dead value uses counts as unused. */
 static void count_all_uses(struct writer *w)
 {
-    for (int i = 0; i < w->k->nlinear; i++) {
+    for (int i = w->k->nlinear - 1; i >= 0; i--) {
         const struct uop *u = w->k->linear[i];
-        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD)
+        bool value = op_is_elementwise(u->op) || u->op == OP_LOAD;
+        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD || u->op == OP_STAGE || (value && count_uses(w, u) == 0))
             continue;
-        int nsrc = u->op == OP_STORE ? 3 : u->op == OP_STAGE ? 0 : u->nsrc;
+        int nsrc = u->op == OP_STORE ? 3 : u->nsrc;
         for (int s = 0; s < nsrc; s++)
             map_set(&w->nuse, u->src[s], (void *)(intptr_t)(count_uses(w, u->src[s]) + 1));
     }
