@@ -528,6 +528,8 @@ static void write_elementwise(struct writer *w, const struct uop *u)
     define(w, u, v);
 }
 
+static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
+
 static void write_uop(struct writer *w, const struct uop *u)
 {
     if (is_value(u) && w->use[w->position] == 0)
@@ -550,7 +552,6 @@ static void write_uop(struct writer *w, const struct uop *u)
     }
 }
 
-static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
 
 /* Backwards, so that what only a dead value uses counts as unused. */
 static void count_uses(struct writer *w)
