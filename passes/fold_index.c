@@ -69,16 +69,10 @@ static void join_remainders(struct tgc *t, struct sum *s)
             i = -1;
 }
 
-/* Whether x + y is in normal form because y comes last in it: the common case, without collecting. */
-static bool comes_last(const struct uop *x, const struct uop *y)
-{
-    return y->op == OP_CONST && y->arg.i != 0 && x->op != OP_CONST && !(x->op == OP_ADD && x->src[1]->op == OP_CONST);
-}
-
 struct uop *fold_sum(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
 {
     struct sum s = {0};
-    if (comes_last(x, y))
+    if (sum_ends_with(x, y))
         return NULL;
     sum_add(&s, x, 1);
     sum_add(&s, y, 1);
@@ -102,6 +96,8 @@ struct uop *fold_difference(struct tgc *t, struct uop *u, struct uop *x, struct 
 struct uop *fold_product(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
 {
     struct sum a = {0}, b = {0}, product = {0}, part;
+    if (product_is_term(x, y))
+        return NULL;
     sum_add(&a, x, 1);
     sum_add(&b, y, 1);
     if (a.overfull || b.overfull || (a.n + 1) * (b.n + 1) > MAX_TERM)

@@ -28,6 +28,9 @@ struct uop *sum_build(struct tgc *t, struct sum *s);
 bool sum_bounds(const struct sum *s, int64_t *lo, int64_t *hi);
 /* s >= 0 for every value of its ranges and symbols: by bounds, or by replacing RANGE(n) by 0 or n - 1. Not complete. */
 bool sum_nonnegative(struct tgc *t, const struct sum *s);
+/* Whether x + y, x * y are in normal form as they stand, for x and y in normal form: the common cases, without collecting. */
+bool sum_ends_with(struct uop *x, struct uop *y);
+bool product_is_term(const struct uop *x, const struct uop *y);
 /* The product of two bases in normal form; NULL: too many factors. */
 struct uop *base_mul(struct tgc *t, struct uop *a, struct uop *b);
 /* a / b if the factors of b are among those of a: *r is the rest, NULL for 1. */

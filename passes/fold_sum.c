@@ -176,6 +176,36 @@ static int compare_bases(struct uop *a, struct uop *b)
     return nb - na;                                   /* the longer product first */
 }
 
+static struct uop *monomial_base(struct uop *u)
+{
+    return u->op == OP_MUL && u->src[1]->op == OP_CONST ? u->src[0] : u;
+}
+
+/* A division joins a remainder (fold_index.c): a sum that has one is never merely extended. */
+static bool has_remainder(struct uop *u)
+{
+    for (; u->op == OP_ADD; u = u->src[0])
+        if (monomial_base(u->src[1])->op == OP_FLOORMOD)
+            return true;
+    return monomial_base(u)->op == OP_FLOORMOD;
+}
+
+bool sum_ends_with(struct uop *x, struct uop *y)
+{
+    struct uop *last = x->op == OP_ADD ? x->src[1] : x, *base = monomial_base(y);
+    if (last->op == OP_CONST || y->op == OP_ADD)
+        return false;
+    if (y->op == OP_CONST)
+        return y->arg.i != 0;
+    return base->vmin != base->vmax && base->op != OP_FLOORMOD && compare_bases(monomial_base(last), base) < 0 && !has_remainder(x);
+}
+
+bool product_is_term(const struct uop *x, const struct uop *y)
+{
+    bool scaled = x->op == OP_MUL && x->src[1]->op == OP_CONST;
+    return y->op == OP_CONST && y->arg.i != 0 && y->arg.i != 1 && x->op != OP_CONST && x->op != OP_ADD && !scaled && x->vmin != x->vmax;
+}
+
 void sum_sort(struct sum *s)
 {
     for (int i = 1; i < s->n; i++) {
