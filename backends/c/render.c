@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-enum { LINE_WIDTH = 100, MAX_ACC_READS = 4, STACK_STAGE_BYTES = 4096 };
+enum { LINE_WIDTH = 100, MAX_ACC_READS = 4 };
 
 /* What is known of the value of a uop at this point of the walk. */
 struct value {
@@ -27,6 +27,7 @@ struct value {
     bool leaf;                   /* a constant, symbol or loop variable: free to repeat anywhere */
     bool reads_memory;           /* of a buffer that this kernel may write */
     bool reads_any_memory;
+    const char *array;           /* an accumulator with lanes: its name, where e is the element of the open lanes */
     int nacc; const struct uop *acc[MAX_ACC_READS + 1];           /* accumulators that the text reads; nacc > MAX: many */
 };
 
@@ -43,6 +44,7 @@ struct writer {
     int nbuffer_id;
     struct block *block; int depth; size_t cap_block;
     int next_block;
+    const struct uop **laned; int nlaned; size_t cap_laned;       /* accumulators with lanes */
     int *last_write;             /* by position: position of the last STORE before it */
     int position;
 };
@@ -261,13 +263,19 @@ static bool may_alias(const struct buffer *a, const struct buffer *b)
     return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes && b->offset < a->offset + a->nbytes;
 }
 
+/* Small scratch has no place in the arena. */
+static bool on_stack(const struct buffer *b)
+{
+    return b->kind == BUFFER_SCRATCH && b->nbytes <= STACK_SCRATCH_NBYTES;
+}
+
 static bool is_written_here(const struct writer *w, const struct buffer *b)
 {
     for (int i = 0; i < w->k->noutput; i++)
         if (may_alias(w->k->buffer[i], b))
             return true;
     for (int i = 0; i < w->k->nscratch; i++)
-        if (may_alias(w->k->scratch[i], b))
+        if (w->k->scratch[i] == b || (!on_stack(w->k->scratch[i]) && !on_stack(b) && may_alias(w->k->scratch[i], b)))
             return true;
     return false;
 }
@@ -335,6 +343,42 @@ static const char *acc_stem(enum op op, enum dtype d)
     }
 }
 
+/* An accumulator with lanes is an array: one element a lane, all set to init. */
+static void write_lanes(struct writer *w, const struct uop *u, const char *name, const char *init)
+{
+    struct text size = {.t = w->t}, open = {.t = w->t}, close = {.t = w->t}, at = {.t = w->t}, loops = {.t = w->t};
+    for (int i = 1; i < u->nsrc; i++) {
+        int n = (int)u->src[i]->src[0]->arg.i;
+        text_printf(&size, "[%d]", n);
+        text_putc(&open, '{');
+        text_putc(&close, '}');
+        text_printf(&at, "[%c]", 'h' + i);
+        text_printf(&loops, "%sfor (int %c = 0; %c < %d; %c++)", i > 1 ? " " : "", 'h' + i, 'h' + i, n, 'h' + i);
+    }
+    const char *type = expr_type(expr_kind(u->dtype));
+    if (u->src[0]->arg.i == 0) {
+        statement(w, mem_printf(w->t, "%s %s%s = %s0%s;", type, name, size.s, open.s, close.s), true);
+        return;
+    }
+    statement(w, mem_printf(w->t, "%s %s%s;", type, name, size.s), true);
+    statement(w, mem_printf(w->t, "%s %s%s = %s;", loops.s, name, at.s, init), false);
+}
+
+/* The element of the lanes that are open now. */
+static void select_lanes(struct writer *w, const struct uop *acc)
+{
+    struct value *v = value_of(w, acc);
+    struct text e = {.t = w->t};
+    text_puts(&e, v->array);
+    for (int i = 1; i < acc->nsrc; i++) {
+        const struct value *lane = map_get(&w->value, acc->src[i]);
+        if (!lane)
+            return;
+        text_printf(&e, "[%s]", lane->e.s);
+    }
+    v->e = expr_name(e.s, expr_kind(acc->dtype));
+}
+
 static void write_acc(struct writer *w, const struct uop *u)
 {
     struct expr init;
@@ -343,7 +387,13 @@ static void write_acc(struct writer *w, const struct uop *u)
     init = expr_resolve(w->p, init);
     char kind = expr_kind(u->dtype);
     const char *name = names_unique(w->names, acc_stem(acc_op(w, u), u->dtype), "acc");
-    statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
+    if (u->nsrc > 1) {
+        write_lanes(w, u, name, init.s);
+        v->array = name;
+        VEC_PUSH(w->t, w->laned, w->nlaned, w->cap_laned, u);
+    } else {
+        statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
+    }
     v->e = expr_name(name, kind);
     v->nuse = count_uses(w, u);
     v->leaf = true;              /* its name may be read again and again, but not moved across its ASSIGN */
@@ -428,6 +478,8 @@ static void write_range(struct writer *w, const struct uop *u)
     v->e = expr_name(name, narrow ? 'I' : 'L');
     v->leaf = true;
     map_set(&w->value, u, v);
+    for (int i = 0; i < w->nlaned && RANGE_IS_LANE(u->arg.i); i++)
+        select_lanes(w, w->laned[i]);
     open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t", name, name,
                              expr_operand(w->p, &size, PREC_SHIFT), name));
 }
@@ -508,8 +560,6 @@ static void count_all_uses(struct writer *w)
 }
 
 /* ------------------------------------------------------------------------------------------------------ the function */
-
-static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_STAGE_BYTES; }
 
 static void name_buffer(struct writer *w, const struct buffer *b, const char *stem)
 {
@@ -642,7 +692,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
         if (on_stack(k->scratch[i])) {
             const struct buffer *b = k->scratch[i];
             const char *type = dtype_ctype(b->dtype);
-            statement(w, mem_printf(w->t, "%s %s[%zu];", type, w->buffer_name[b->id], b->nbytes / dtype_nbytes(b->dtype)), true);
+            statement(w, mem_printf(w->t, "%s %s[%zu];", type, w->buffer_name[b->id], b->nbytes > 0 ? b->nbytes / dtype_nbytes(b->dtype) : 1), true);
         }
     for (w->position = 0; w->position < k->nlinear; w->position++)
         write_uop(w, k->linear[w->position]);
