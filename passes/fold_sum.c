@@ -62,7 +62,7 @@ static struct uop *factors_build(struct tgc *t, struct uop *const *factor, int n
 
 struct uop *base_mul(struct tgc *t, struct uop *a, struct uop *b)
 {
-    struct uop *fa[MAX_FACTOR], *fb[MAX_FACTOR], *f[2 * MAX_FACTOR];
+    struct uop *fa[MAX_FACTOR], *fb[MAX_FACTOR], *f[2 * MAX_FACTOR] = {0};
     int na = base_factors(a, fa), nb = base_factors(b, fb), n = 0;
     if (na + nb > MAX_FACTOR)
         return NULL;

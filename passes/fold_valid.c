@@ -94,6 +94,27 @@ struct uop *fold_conjunction(struct tgc *t, struct uop *u, struct uop *x, struct
     return s.overfull ? NULL : build_clauses(t, &s);
 }
 
+/* Whether a clause of b holds wherever the conjunction a does. */
+static bool clause_follows(const struct uop *a, const struct uop *clause)
+{
+    struct bound want, have;
+    bool bounded = clause_bound(clause, &want);
+    for (; a; a = a->op == OP_AND ? a->src[0] : NULL) {
+        const struct uop *c = a->op == OP_AND ? a->src[1] : a;
+        if (c == clause || (bounded && clause_bound(c, &have) && have.a == want.a && have.lo >= want.lo && have.hi <= want.hi))
+            return true;
+    }
+    return false;
+}
+
+bool rule_implies(const struct uop *a, const struct uop *b)
+{
+    for (; b->op == OP_AND; b = b->src[0])
+        if (!clause_follows(a, b->src[1]))
+            return false;
+    return clause_follows(a, b);
+}
+
 /* ---- expressions where a condition holds */
 
 static bool can_profit(struct uop *const *order, int n)

@@ -438,7 +438,7 @@ static void infer(struct rule *r, struct node *n, bool left)
         n->type = bound->type;
         return;
     }
-    if (!left && (n->kind == NODE_VAR || n->kind == NODE_CONST) && strcmp(n->name, "u"))
+    if (!left && (n->kind == NODE_VAR || n->kind == NODE_CONST))
         rule_error(n->at, "'%s' does not stand on the left side", n->name);
     if (n->type < 0)
         n->type = fresh(r, n->at);

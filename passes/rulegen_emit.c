@@ -202,12 +202,13 @@ static void write_guard_call(struct writer *w, const struct node *n)
     fprintf(w->f, ")");
 }
 
+/* needs: the left side has the name; rulegen.c saw to it */
 static const char *name_path(struct writer *w, const char *name)
 {
-    for (int i = 0; i < w->nfirst; i++)
-        if (!strcmp(w->first[i]->name, name))
-            return w->path[w->first[i]->id];
-    return "u";
+    int i = 0;
+    while (strcmp(w->first[i]->name, name))
+        i++;
+    return w->path[w->first[i]->id];
 }
 
 static void write_guard(struct writer *w, const struct node *n)

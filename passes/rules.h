@@ -31,6 +31,7 @@ bool rule_fits(const struct uop *to, const struct uop *x);
 bool rule_widens(const struct uop *to, const struct uop *x);
 bool rule_power_of_two(const struct uop *c);
 bool rule_same_shape(const struct uop *a, const struct uop *b);
+bool rule_implies(const struct uop *a, const struct uop *b);
 bool rule_is_nan(const struct uop *u);
 bool rule_is_number(const struct uop *u, int64_t v);  /* CONST of any dtype equal to v; -0.0 is no 0 */
 
