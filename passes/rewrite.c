@@ -21,19 +21,19 @@ enum { FOLD_DEPTH = 400 };
 bool rule_exact(const struct uop *u)
 {
     const struct uop *a = u->src[0], *b = u->src[u->nsrc - 1];
-    int64_t lo, hi, corner[4];
+    int64_t lo = 0, hi = 0, corner[4];
     bool overflow = false;
     switch (u->op) {
     case OP_ADD:
-        overflow = __builtin_add_overflow(a->vmin, b->vmin, &lo) |
+        overflow = __builtin_add_overflow(a->vmin, b->vmin, &lo) ||
                    __builtin_add_overflow(a->vmax, b->vmax, &hi);
         break;
     case OP_SUB:
-        overflow = __builtin_sub_overflow(a->vmin, b->vmax, &lo) |
+        overflow = __builtin_sub_overflow(a->vmin, b->vmax, &lo) ||
                    __builtin_sub_overflow(a->vmax, b->vmin, &hi);
         break;
     case OP_NEG:
-        overflow = __builtin_sub_overflow((int64_t)0, a->vmax, &lo) |
+        overflow = __builtin_sub_overflow((int64_t)0, a->vmax, &lo) ||
                    __builtin_sub_overflow((int64_t)0, a->vmin, &hi);
         break;
     default:
