@@ -562,6 +562,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         close_region(l, u);
         return;
     }
+    /* an accumulator's lanes, like a store's ranges, are named, not read: they open later, and again */
     for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
         unfinished |= check_read(l, u, u->src[k]);
     check_bounds(&l->v, u);
