@@ -20,6 +20,17 @@ enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mo
 
 static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING; }
 
+/* Equal weights lie at one place: the first of them holds the numbers. */
+static const struct buffer *weight_holder(const struct schedule *s, const struct buffer *b)
+{
+    for (int i = 0; i < s->nweight && b->nbytes > 0 && !is_string(b); i++) {
+        const struct buffer *first = s->weight[i];
+        if (first->offset == b->offset && first->nbytes > 0 && !is_string(first))
+            return first;
+    }
+    return b;
+}
+
 static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
 
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink)
@@ -28,7 +39,7 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
     size_t at = 0;
     for (int i = 0; i < s->nweight; i++) {
         const struct buffer *b = s->weight[i];
-        if (is_string(b))
+        if (is_string(b) || weight_holder(s, b) != b)
             continue;
         if (b->offset < at)
             TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i, b->offset);
@@ -159,6 +170,7 @@ static void write_incbin(struct program *p, struct text *out)
 
 static const char *weight_address(struct program *p, const struct buffer *b, const char *base)
 {
+    b = weight_holder(p->s, b);
     if (is_string(b) || p->weights == WEIGHTS_ARRAY)
         return mem_printf(p->t, "%s_data", p->buffer_name[b->id]);
     if (p->weights == WEIGHTS_STRING)
@@ -183,6 +195,8 @@ void weights_write_data(struct program *p, struct text *out)
         write_incbin(p, out);
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
+        if (weight_holder(p->s, b) != b)
+            continue;
         if (is_string(b))
             write_strings(p, out, b);
         else if (p->weights == WEIGHTS_STRING)

@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-enum { LINE_WIDTH = 100, MAX_ACC_READS = 4, STACK_STAGE_BYTES = 4096 };
+enum { LINE_WIDTH = 100, MAX_ACC_READS = 4 };
 
 /* What is known of the value of a uop at this point of the walk. */
 struct value {
@@ -263,13 +263,19 @@ static bool may_alias(const struct buffer *a, const struct buffer *b)
     return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes && b->offset < a->offset + a->nbytes;
 }
 
+/* Small scratch has no place in the arena. */
+static bool on_stack(const struct buffer *b)
+{
+    return b->kind == BUFFER_SCRATCH && b->nbytes <= STACK_SCRATCH_NBYTES;
+}
+
 static bool is_written_here(const struct writer *w, const struct buffer *b)
 {
     for (int i = 0; i < w->k->noutput; i++)
         if (may_alias(w->k->buffer[i], b))
             return true;
     for (int i = 0; i < w->k->nscratch; i++)
-        if (may_alias(w->k->scratch[i], b))
+        if (w->k->scratch[i] == b || (!on_stack(w->k->scratch[i]) && !on_stack(b) && may_alias(w->k->scratch[i], b)))
             return true;
     return false;
 }
@@ -555,8 +561,6 @@ static void count_all_uses(struct writer *w)
 
 /* ------------------------------------------------------------------------------------------------------ the function */
 
-static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_STAGE_BYTES; }
-
 static void name_buffer(struct writer *w, const struct buffer *b, const char *stem)
 {
     while (b->id >= w->nbuffer_id) {
@@ -688,7 +692,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
         if (on_stack(k->scratch[i])) {
             const struct buffer *b = k->scratch[i];
             const char *type = dtype_ctype(b->dtype);
-            statement(w, mem_printf(w->t, "%s %s[%zu];", type, w->buffer_name[b->id], b->nbytes / dtype_nbytes(b->dtype)), true);
+            statement(w, mem_printf(w->t, "%s %s[%zu];", type, w->buffer_name[b->id], b->nbytes > 0 ? b->nbytes / dtype_nbytes(b->dtype) : 1), true);
         }
     for (w->position = 0; w->position < k->nlinear; w->position++)
         write_uop(w, k->linear[w->position]);
