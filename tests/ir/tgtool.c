@@ -105,32 +105,40 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
     return 0;
 }
 
+struct command { bool noopt, locations; const char *side, *verb, *path; };
+
+static int run(struct tgc *t, const struct command *c)
+{
+    if (setjmp(t->stop))
+        return 1;
+    t->noopt = c->noopt;
+    passes_init(t);
+    struct graph *g = tg_read(t, c->path, NULL);
+    if (!g || !graph_verify(t, g, "reading"))
+        return 1;
+    int status = !strcmp(c->verb, "eval") ? eval_outputs(t, g) : print_graph(t, g, c->path, c->side, c->locations);
+    return t->nerror ? 1 : status;
+}
+
 int main(int argc, char **argv)
 {
-    bool noopt = false, locations = false;
-    const char *side = NULL;
+    struct command c = {0};
     int i = 1;
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
-        noopt |= !strcmp(argv[i], "-O0");
-        locations |= !strcmp(argv[i], "-l");
+        c.noopt |= !strcmp(argv[i], "-O0");
+        c.locations |= !strcmp(argv[i], "-l");
         if (!strcmp(argv[i], "-s") && i + 1 < argc)
-            side = argv[++i];
+            c.side = argv[++i];
     }
     struct tgc *t = tgc_new((size_t)1 << 30);
-    int status = 1;
     if (!t || i + 2 != argc) {
         fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n");
         return 2;
     }
-    if (setjmp(t->stop) == 0) {
-        t->noopt = noopt;
-        passes_init(t);
-        struct graph *g = tg_read(t, argv[i + 1], NULL);
-        if (g && graph_verify(t, g, "reading"))
-            status = !strcmp(argv[i], "eval") ? eval_outputs(t, g) : print_graph(t, g, argv[i + 1], side, locations);
-    }
+    c.verb = argv[i];
+    c.path = argv[i + 1];
+    int status = run(t, &c);
     print_diagnostics(t);
-    status = t->nerror ? 1 : status;
     tgc_free(t);
     return status;
 }
