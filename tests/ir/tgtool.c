@@ -74,7 +74,7 @@ static void print_tensor(const char *name, const struct tensor *x)
     printf("%s =", x->ndim ? "]" : "");
     for (int64_t i = 0; i < x->nelem; i++)
         if (dtype_is_float(x->dtype))
-            printf(" %.9g", ((const double *)x->data)[i]);
+            printf(" %.*g", x->dtype == DTYPE_F64 ? 17 : 9, ((const double *)x->data)[i]);
         else
             printf(" %lld", (long long)((const int64_t *)x->data)[i]);
     printf("\n");
