@@ -174,7 +174,7 @@ static void take_operands(struct writer *w, const struct uop *u, int nsrc, struc
     size_t length = 0;
     for (int i = 0; i < nsrc; i++)
         length += strlen(value_of(w, u->src[i])->e.s) + 3;
-    while (length > (size_t)room(w) - 14) {
+    while (length > (size_t)room(w) - 6) {
         struct value *longest = NULL;
         const struct uop *which = NULL;
         for (int i = 0; i < nsrc; i++) {
