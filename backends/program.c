@@ -136,7 +136,7 @@ void program_write_text(const struct program *p, struct text *out, const char *s
 static void name_vars(struct program *p)
 {
     const struct schedule *s = p->s;
-    struct names *names = names_new(p->t, p->file);
+    struct names *names = names_new(p->t, p->file);              /* of NAME_run and of kernels */
     for (int i = 0; i < s->nvar; i++)
         p->nvar_id = s->var[i]->id >= p->nvar_id ? s->var[i]->id + 1 : p->nvar_id;
     for (int i = 0; i < s->nstep; i++)
@@ -177,6 +177,10 @@ static void name_intermediate(struct program *p, const struct buffer *b)
             if (s->kernel[i]->scratch[j] == b)
                 stem = mem_printf(p->t, "%s_scratch", p->kernel_name[i]);
     }
+    for (int i = 0; i < s->nstep && !stem; i++)
+        for (int j = 0; j < s->step[i].narg; j++)
+            if (s->step[i].kind == STEP_HOST && j >= s->step[i].narg - s->step[i].host->nout && buffer_root(s->step[i].arg[j]) == b)
+                stem = mem_printf(p->t, "%s_out", s->step[i].host->function);
     p->buffer_name[b->id] = names_unique(p->run, stem ? stem : "buffer", "buffer");
 }
 
@@ -232,9 +236,11 @@ static void name_everything(struct program *p)
     for (size_t i = 0; i < sizeof file_words / sizeof *file_words; i++)
         names_add(p->file, file_words[i]);
     snippets_reserve(p->file);
+    p->visible = names_new(p->t, names_reserved(p->t));
+    snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
     for (int i = 0; i < s->nkernel; i++)
-        p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel");
+        names_add(p->visible, p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
     p->run = names_new(p->t, p->file);
     name_vars(p);
     name_buffers(p);
@@ -530,7 +536,7 @@ static void write_title(struct program *p, struct text *out)
             text_printf(out, " %s", dtype_name(b->dtype));
             text_dims(out, b->dim, b->ndim, "[", "]");
         }
-    text_printf(out, "\n *\n * %d kernels, %s a run, arena ", s->nkernel, text_si(p->t, run_flop(s), "FLOP"));
+    text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel, s->nkernel == 1 ? "" : "s", text_si(p->t, run_flop(s), "FLOP"));
     text_bytes(out, (double)program_arena_bytes(p));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);

@@ -56,7 +56,8 @@ struct program {
     const struct backend *backend;
     const char *name, *upper;    /* "lenet", "LENET" */
     enum weights_mode weights;
-    struct names *file;          /* identifiers at file scope */
+    struct names *file;          /* identifiers at file scope, and those of NAME_run that no kernel may be called by */
+    struct names *visible;       /* identifiers at file scope that a kernel may need: its locals have other names */
     struct names *run;           /* identifiers inside NAME_run */
     const char **kernel_name;    /* by position in schedule->kernel */
     const char **buffer_name;    /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */

@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+#ifdef __GNUC__
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#endif
+
 static const struct snippet table[] = {
 #define SNIPPET(file, name, needs, text) {file, name, needs, text},
 #include "runtime/snippets.inc"

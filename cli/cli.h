@@ -2,7 +2,7 @@
  *
  *      main.c     options.c ──> one of cmd_*.c ──> model.c: file -> graph -> schedule
  *                                              ├─> output.c: files that appear whole or not at all
- *                                              └─> program.c: schedule -> shared object, opened and run; array.c, npy.c: its tensors
+ *                                              └─> instance.c: schedule -> shared object, opened and run; array.c, npy.c: its tensors
  *
  * Diagnostics are recorded where they arise and printed by message.c when the command is over. Only main.c ends the process.
  */
@@ -67,6 +67,7 @@ struct options {
     int debug;                      /* DEBUG=n */
     enum option_id print;           /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
     const char *shell;
+    const char *subject;            /* the file that diagnostics without a place are about; NULL: tgc itself */
 };
 
 /* Reads the command line, files of options (@FILE) and the environment (getenv_ is getenv but for tests). false: it is wrong usage;
@@ -164,10 +165,10 @@ const char *file_name_of(struct tgc *t, const char *tensor);
 /* An ONNX TensorProto. */
 bool pb_read(struct tgc *t, const char *path, struct array *v);
 
-/* ---------------------------------------------------------------------------------------------------- program.c */
+/* ---------------------------------------------------------------------------------------------------- instance.c */
 
 /* A compiled model, opened in this process. */
-struct program_instance {
+struct instance {
     const struct program_info *info;
     void *handle, *arena, *model, *weights;
     int (*init)(void **model, void *arena, size_t nbytes, const struct program_run_options *options);
@@ -179,16 +180,16 @@ struct program_instance {
     void *inputs, *outputs;         /* the model's structs */
 };
 /* Emits m's schedule as C, compiles it with the system's compiler, and opens it. false: diagnostics. */
-bool program_build(struct tgc *t, const struct options *o, const struct model *m, struct program_instance *p);
+bool instance_build(struct tgc *t, const struct options *o, const struct model *m, struct instance *p);
 /* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */
-bool program_open(struct tgc *t, const char *path, const char *name, struct program_instance *p);
+bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p);
 /* Sets input `index`; its dims bind the model's run-time dimensions. false: it does not fit; a diagnostic names `source`. */
-bool program_set_input(struct tgc *t, struct program_instance *p, int index, const struct array *v, const char *source);
+bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v, const char *source);
 /* After all inputs are set or shall be filled: allocates and fills the rest, calls init. */
-bool program_prepare(struct tgc *t, const struct options *o, struct program_instance *p);
+bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
 /* One run; afterwards output[] has the true shapes. */
-bool program_run(struct tgc *t, struct program_instance *p);
-void program_close(struct program_instance *p);
+bool instance_run(struct tgc *t, struct instance *p);
+void instance_close(struct instance *p);
 
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
@@ -203,7 +204,7 @@ enum dtype feed_dtype(const ValueInfoProto *v);                   /* VOID: no te
 bool feed_settle_shape(struct tgc *t, struct options *o, const ValueInfoProto *input, const struct array *v, const char *source);
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
-bool feed_program(struct tgc *t, const struct feed *f, struct program_instance *p);
+bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
 
 /* ----------------------------------------------------------------------------------------------------- cmd_*.c */
 

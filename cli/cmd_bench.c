@@ -20,15 +20,15 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 /* Seconds of each run, sorted. NULL: a run failed. */
-static double *measure(struct tgc *t, struct program_instance *p, int *n)
+static double *measure(struct tgc *t, struct instance *p, int *n)
 {
     for (int i = 0; i < WARM_UP; i++)
-        if (!program_run(t, p))
+        if (!instance_run(t, p))
             return NULL;
     double *seconds = mem_array(t, MAX_RUNS, sizeof *seconds), total = 0;
     for (*n = 0; *n < MAX_RUNS && (*n < MIN_RUNS || total < min_seconds) && (total < max_seconds || *n < 1); ++*n) {
         double start = seconds_now();
-        if (!program_run(t, p))
+        if (!instance_run(t, p))
             return NULL;
         seconds[*n] = seconds_now() - start;
         total += seconds[*n];
@@ -60,15 +60,15 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct options o = *given;
     struct model m;
     struct feed f;
-    struct program_instance p;
+    struct instance p;
     int n;
     if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !program_build(t, &o, &m, &p) || !feed_program(t, &f, &p) || !program_prepare(t, &o, &p))
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
     const double *seconds = measure(t, &p, &n);
     if (seconds)
         print_result(t, &o, p.info, seconds, n);
-    program_close(&p);
+    instance_close(&p);
     model_close(&m);
     return seconds ? EXIT_DONE : EXIT_FAILED;
 }

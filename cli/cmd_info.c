@@ -117,8 +117,8 @@ static void put_described(struct text *x, bool json, const struct program_tensor
 
 static bool report_artefact(struct tgc *t, const struct options *o, struct report *r)
 {
-    struct program_instance p;
-    if (!program_open(t, o->model, o->name, &p))
+    struct instance p;
+    if (!instance_open(t, o->model, o->name, &p))
         return false;
     r->name = p.info->name;
     put_described(&r->inputs, o->json, p.info->inputs, p.info->input_count);

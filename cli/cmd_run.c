@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool write_outputs(struct tgc *t, const struct options *o, const struct program_instance *p)
+static bool write_outputs(struct tgc *t, const struct options *o, const struct instance *p)
 {
     if (mkdir(o->out_dir, 0777) != 0 && errno != EEXIST)
         return diag_error(t, &(struct place){.file = o->out_dir}, "the directory cannot be made: %s", strerror(errno));
@@ -21,7 +21,7 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct p
     return outputs_commit(files);
 }
 
-static void print_summary(struct tgc *t, const struct program_instance *p)
+static void print_summary(struct tgc *t, const struct instance *p)
 {
     for (int i = 0; i < p->info->output_count; i++) {
         struct text x = {.t = t};
@@ -38,16 +38,16 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
     struct options o = *given;
     struct model m;
     struct feed f;
-    struct program_instance p;
+    struct instance p;
     if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !program_build(t, &o, &m, &p) || !feed_program(t, &f, &p) || !program_prepare(t, &o, &p) || !program_run(t, &p))
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p) || !instance_run(t, &p))
         return EXIT_FAILED;
     bool ok = true;
     if (o.out_dir)
         ok = write_outputs(t, &o, &p);
     else
         print_summary(t, &p);
-    program_close(&p);
+    instance_close(&p);
     model_close(&m);
     return ok ? EXIT_DONE : EXIT_FAILED;
 }

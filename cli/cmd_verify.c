@@ -32,7 +32,7 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
 }
 
 /* One line an output. *nbad counts those that differ. */
-static bool compare_outputs(struct tgc *t, const struct options *o, const struct program_instance *p, int *nbad)
+static bool compare_outputs(struct tgc *t, const struct options *o, const struct instance *p, int *nbad)
 {
     int ncompared = 0;
     *nbad = 0;
@@ -63,13 +63,13 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     struct options o = *given;
     struct model m;
     struct feed f;
-    struct program_instance p;
+    struct instance p;
     int nbad;
     if (!model_load(t, &o, &m) || !read_inputs(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !program_build(t, &o, &m, &p) || !feed_program(t, &f, &p) || !program_prepare(t, &o, &p) || !program_run(t, &p) ||
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p) || !instance_run(t, &p) ||
         !compare_outputs(t, &o, &p, &nbad))
         return EXIT_FAILED;
-    program_close(&p);
+    instance_close(&p);
     model_close(&m);
     return nbad ? EXIT_MISMATCH : EXIT_DONE;
 }

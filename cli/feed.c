@@ -64,7 +64,7 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const ValueInfoProto *i
     const TypeProto__Tensor *type = tensor_type(input);
     for (int i = 0; i < o->nshape; i++)
         if (strcmp(o->shape[i].input, input->name) == 0)
-            return true; /* the user has said it; program_set_input() compares */
+            return true; /* the user has said it; instance_set_input() compares */
     struct onnx_shape_option s = {.input = input->name, .ndim = v->ndim};
     memcpy(s.dim, v->dim, sizeof s.dim);
     bool fits = !type || !type->shape || (int)type->shape->n_dim == v->ndim;
@@ -128,12 +128,12 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
     return true;
 }
 
-bool feed_program(struct tgc *t, const struct feed *f, struct program_instance *p)
+bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)
 {
     for (int i = 0; i < p->info->input_count; i++) {
         for (int k = 0; k < f->n; k++) {
             bool is_it = f->source[k] && strcmp(f->input[k]->name, p->info->inputs[i].name) == 0;
-            if (is_it && !program_set_input(t, p, i, &f->value[k], f->source[k]))
+            if (is_it && !instance_set_input(t, p, i, &f->value[k], f->source[k]))
                 return false;
         }
     }

@@ -43,19 +43,18 @@ static const char *option_form(struct tgc *t, size_t i)
 static void put_entry(struct text *out, const char *term, const char *text)
 {
     enum { INDENT = 28, WIDTH = 100 };
-    text_printf(out, "  %-*s", INDENT - 2, term);
-    size_t column = strlen(term) + 3 > INDENT ? WIDTH : INDENT;
+    text_printf(out, "  %-*s", INDENT - 3, term);
+    size_t column = strlen(term) + 3 > INDENT ? WIDTH : INDENT - 1;
     for (const char *s = text; *s;) {
         size_t n = strcspn(s, " ");
-        if (column + n > WIDTH) {
-            text_printf(out, "\n%*s", INDENT, "");
-            column = INDENT;
+        if (column + n + 1 > WIDTH) {
+            text_printf(out, "\n%*s", INDENT - 1, "");
+            column = INDENT - 1;
         }
-        text_printf(out, "%.*s ", (int)n, s);
+        text_printf(out, " %.*s", (int)n, s);
         column += n + 1;
         s += n + (s[n] == ' ');
     }
-    out->n--;
     text_putc(out, '\n');
 }
 

@@ -64,10 +64,10 @@ static void print_caret(const struct place *at, FILE *to)
     fputs("^\n", to);
 }
 
-static void print_text(const struct diag *d, bool color, FILE *to)
+static void print_text(const struct diag *d, const char *subject, bool color, FILE *to)
 {
     fputs(color ? "\033[1m" : "", to);
-    print_escaped(to, d->at.file ? d->at.file : "tgc");
+    print_escaped(to, d->at.file ? d->at.file : subject ? subject : "tgc");
     if (d->at.line)
         fprintf(to, ":%d:%d", d->at.line, d->at.column);
     fputs(": ", to);
@@ -116,10 +116,10 @@ static void print_json_string(FILE *to, const char *key, const char *s)
     fputc('"', to);
 }
 
-static void print_json(const struct diag *d, FILE *to)
+static void print_json(const struct diag *d, const char *subject, FILE *to)
 {
     fprintf(to, "{\"severity\":\"%s\",", severity_name[d->severity]);
-    print_json_string(to, "file", d->at.file);
+    print_json_string(to, "file", d->at.file ? d->at.file : subject);
     if (d->at.line)
         fprintf(to, ",\"line\":%d,\"column\":%d", d->at.line, d->at.column);
     if (d->at.text) {
@@ -137,14 +137,14 @@ void messages_print(const struct tgc *t, const struct options *o, FILE *to)
     for (int i = 0; i < t->ndiag; i++) {
         has_error |= t->diag[i].severity == SEVERITY_ERROR;
         if (o->diagnostics_json)
-            print_json(&t->diag[i], to);
+            print_json(&t->diag[i], o->subject, to);
         else
-            print_text(&t->diag[i], o->color, to);
+            print_text(&t->diag[i], o->subject, o->color, to);
     }
     /* The one failure that may be unable to record itself. */
     static const struct diag full = {SEVERITY_ERROR, {0}, "out of memory; --max-memory sets the limit"};
     if (t->nerror && !has_error && o->diagnostics_json)
-        print_json(&full, to);
+        print_json(&full, o->subject, to);
     else if (t->nerror && !has_error)
-        print_text(&full, o->color, to);
+        print_text(&full, o->subject, o->color, to);
 }

@@ -501,7 +501,7 @@ static void find_command(struct parser *p)
 static bool find_emit(struct parser *p)
 {
     const char *out = p->o->output;
-    if (p->o->emit != EMIT_COUNT || !out)
+    if (p->o->emit != EMIT_COUNT || !out || p->o->command != COMMAND_COMPILE)
         return true;
     if (strcmp(out, "-") == 0)
         return set_emit(p, "c", "-o");

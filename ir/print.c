@@ -183,7 +183,7 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
         print_buffer(out, u->arg.p);
         return;
     case OP_RANGE:
-        text_printf(out, "r%lld", (long long)u->arg.i);
+        text_printf(out, "%c%lld", RANGE_IS_LANE(u->arg.i) ? 'l' : 'r', (long long)RANGE_ID(u->arg.i));
         return;
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);
@@ -408,7 +408,9 @@ static void print_linear_line(struct text *out, struct tgc *t, const struct uop 
 {
     switch (u->op) {
     case OP_RANGE:
-        text_printf(out, "for r%lld < ", (long long)u->arg.i);
+        text_puts(out, "for ");
+        print_operand(out, u);
+        text_puts(out, " < ");
         print_operand(out, u->src[0]);
         if (uop_get_axes(t, u)) {
             text_puts(out, "   # ");
@@ -423,7 +425,12 @@ static void print_linear_line(struct text *out, struct tgc *t, const struct uop 
         print_operand(out, u->src[0]);
         break;
     case OP_ACC:
-        text_printf(out, "acc%lld : %s := ", (long long)u->arg.i, dtype_name(u->dtype));
+        text_printf(out, "acc%lld", (long long)u->arg.i);
+        for (int k = 1; k < u->nsrc; k++) {
+            text_puts(out, k == 1 ? "[" : ", ");
+            print_operand(out, u->src[k]);
+        }
+        text_printf(out, "%s : %s := ", u->nsrc > 1 ? "]" : "", dtype_name(u->dtype));
         print_operand(out, u->src[0]);
         break;
     case OP_ASSIGN:

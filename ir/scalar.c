@@ -112,10 +112,15 @@ static bool apply_int(enum op op, enum dtype d, int64_t a, int64_t b, int64_t c,
     return true;
 }
 
-static double float_floormod(double a, double b)
+/* The sign of a remainder of zero is left open. */
+static bool float_floormod(double a, double b, double *r)
 {
-    double r = fmod(a, b);
-    return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(0.0, b);
+    *r = fmod(a, b);
+    if (*r == 0)
+        return signbit(*r) == signbit(b);
+    if ((*r < 0) != (b < 0))
+        *r += b;
+    return true;
 }
 
 static bool apply_float1(enum op op, double a, double *r)
@@ -156,7 +161,7 @@ static bool apply_float2(enum op op, double a, double b, double *r)
     case OP_MUL: *r = a * b; return true;
     case OP_DIV: *r = a / b; return true;
     case OP_MOD: *r = fmod(a, b); return true;
-    case OP_FLOORMOD: *r = float_floormod(a, b); return true;
+    case OP_FLOORMOD: return float_floormod(a, b, r);
     case OP_POW: *r = pow(a, b); return true;
     case OP_ATAN2: *r = atan2(a, b); return true;
     case OP_MAX: case OP_MIN:

@@ -9,6 +9,8 @@
  *     computed from an unfinished accumulator may flow into ASSIGNs (its own update, or an online algorithm's), never into memory, a
  *     condition or another initialization. So one that is declared too far inside is read out of scope after its loop, and one that is
  *     declared too far outside is unfinished where it is stored: initialization, updates and uses dominate correctly, or this fails.
+ *   - An accumulator with lanes is an array, which is read and updated where its lanes are open; loops over its own lanes leave it
+ *     finished or not as it was, since each of their iterations has its own element. A lane that it does not have must not update it.
  *   - Scratch is loaded only after it was stored to.
  */
 #include <string.h>
@@ -419,15 +421,26 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         VEC_PUSH(l->v.t, l->def, l->ndef, l->cap_def, ((struct defined){0, false}));
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
+    } else if (u->op != OP_ACC && l->region[d->region].open) {
+        d->unfinished = unfinished;                   /* computed again, further inside: known outside as well */
+        return;
     }
     *d = (struct defined){l->current, unfinished};
+}
+
+static bool has_lane(const struct uop *acc, const struct uop *range)
+{
+    for (int k = 1; k < acc->nsrc; k++)
+        if (acc->src[k] == range)
+            return true;
+    return false;
 }
 
 /* Is there an open region, opened since acc was declared, that holds one of its updates? */
 static bool is_unfinished(const struct linear_verifier *l, const struct uop *acc, int declared_in)
 {
     for (int r = l->current; r != declared_in && r > 0; r = l->region[r].parent)
-        for (int k = 0; k < l->nupdate; k++)
+        for (int k = 0; k < l->nupdate && !has_lane(acc, l->region[r].opener); k++)
             if (l->update[k].acc == acc && l->update[k].region == r)
                 return true;
     return false;
@@ -443,6 +456,8 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
     require(&l->v, by, l->region[d->region].open, "reads what was computed inside a loop that is closed");
     if (u->op == OP_RANGE)
         return false;
+    for (int k = 1; k < u->nsrc && u->op == OP_ACC; k++)
+        require(&l->v, by, find_def(l, u->src[k]) && l->region[find_def(l, u->src[k])->region].open, "uses an accumulator outside its lanes");
     return u->op == OP_ACC ? is_unfinished(l, u, d->region) : d->unfinished;
 }
 
@@ -508,9 +523,22 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
 
 static void check_acc_init(struct linear_verifier *l, const struct uop *u)
 {
-    require(&l->v, u, u->src[0]->dtype == u->dtype, "its initial value has another dtype");
+    require(&l->v, u, u->nsrc >= 1 && u->src[0]->dtype == u->dtype, "its initial value has another dtype");
+    for (int k = 1; k < u->nsrc; k++)
+        require(&l->v, u, u->src[k]->op == OP_RANGE && u->src[k]->src[0]->op == OP_CONST, "a lane is no range of known size");
     const struct defined *d = find_def(l, u);
     require(&l->v, u, !d || !l->region[d->region].open || d->region == l->current, "declared again inside its own scope");
+}
+
+static void check_assign(struct linear_verifier *l, const struct uop *u)
+{
+    const struct uop *acc = u->src[0];
+    require(&l->v, u, acc->op == OP_ACC && u->src[1]->dtype == acc->dtype, "no accumulator, or of another dtype");
+    for (int r = l->current; r > 0 && r != find_def(l, acc)->region; r = l->region[r].parent) {
+        const struct uop *opener = l->region[r].opener;
+        bool lane = opener->op == OP_RANGE && RANGE_IS_LANE(opener->arg.i);
+        require(&l->v, u, !lane || has_lane(acc, opener), "lanes share one accumulator");
+    }
 }
 
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
@@ -521,7 +549,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         close_region(l, u);
         return;
     }
-    for (int k = is_memory; k < u->nsrc; k++)
+    /* an accumulator's lanes, like a store's ranges, are named, not read: they open later, and again */
+    for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
         unfinished |= check_read(l, u, u->src[k]);
     check_bounds(&l->v, u);
     switch (u->op) {
@@ -541,7 +570,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_acc_init(l, u);
         break;
     case OP_ASSIGN:
-        require(&l->v, u, u->src[0]->op == OP_ACC && u->src[1]->dtype == u->src[0]->dtype, "no accumulator, or of another dtype");
+        check_assign(l, u);
         break;
     case OP_LOAD:
         check_load(l, u);

@@ -20,6 +20,7 @@ struct folding {
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct fold_info *info;
     int64_t budget;
+    char *spare; size_t nspare;  /* what a refused evaluation left unused */
 };
 
 static struct fold_info *info_of(struct folding *f, const struct uop *u) { return &f->info[(uintptr_t)map_get(&f->place, u) - 1]; }
@@ -81,12 +82,20 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
     if (nbytes > limit || (u->ndim == 0 && u->dtype == DTYPE_INDEX && self->nbytes == 0))
         return NULL;
-    size_t used = f->t->mem_limit - f->t->mem_used;
-    if ((size_t)nbytes > used / 4)
+    size_t room = f->t->mem_limit - f->t->mem_used;
+    if ((size_t)nbytes > room / 4)
         return NULL;                                  /* not a reason to run out of memory */
     struct eval_env env = {.budget = f->budget};
-    char *data = mem_alloc(f->t, (size_t)nbytes);
-    return eval_store(f->t, u, nelem, &env, data, &f->budget) ? as_tensor(f->t, u, data, nelem) : NULL;
+    if (f->nspare < (size_t)nbytes || !f->spare) {
+        f->spare = mem_alloc(f->t, (size_t)nbytes);
+        f->nspare = (size_t)nbytes;
+    }
+    char *data = f->spare;
+    if (!eval_store(f->t, u, nelem, &env, data, &f->budget))
+        return NULL;
+    f->spare = NULL;
+    f->nspare = 0;
+    return as_tensor(f->t, u, data, nelem);
 }
 
 /* From the outputs down: what is constant and read by something that is not, or that could not be folded. */

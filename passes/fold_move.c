@@ -216,3 +216,12 @@ struct uop *fold_concat(struct tgc *t, struct uop *u)
     bool same = n == u->nsrc && !memcmp(src, u->src, (size_t)n * sizeof *src);
     return same ? NULL : uop_concat(t, src, n, axis);
 }
+
+/* GET k of IF(constant, then[n], else[n]). The branches may differ in shape; then this stays. */
+struct uop *fold_branch(struct tgc *t, struct uop *u)
+{
+    const struct uop *choice = u->src[0];
+    (void)t;
+    struct uop *r = choice->src[1 + u->arg.i + (choice->src[0]->arg.i ? 0 : choice->arg.i)];
+    return same_dims(u, r) ? r : NULL;
+}

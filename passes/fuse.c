@@ -400,6 +400,17 @@ static void realize_scatter(struct plan *p, struct node *n, struct block *b, str
         add_use(p, v->src[k], update, update->axis, update->out);
 }
 
+/* A reduction's buffer does without the axes of size 1 that it leaves. */
+static struct buffer *new_temp(struct plan *p, const struct uop *v)
+{
+    struct uop *dim[MAX_RANK] = {0};
+    int n = 0;
+    for (int a = 0; a < v->ndim; a++)
+        if (v->op != OP_REDUCE || !(REDUCE_AXES(v->arg.i) >> a & 1))
+            dim[n++] = v->dim[a];
+    return buffer_new(p->t, BUFFER_TEMP, v->dtype, dim, n, NULL);
+}
+
 static void realize(struct plan *p, struct node *n)
 {
     struct uop *v = n->u;
@@ -408,7 +419,7 @@ static void realize(struct plan *p, struct node *n)
         if (u->root && is_plain(u->seg) && u->seg->block == n->block)
             own = u->seg;
     bool halo = v->op == OP_PAD && v->src[1]->op == OP_CONST, parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
-    struct buffer *dest = own ? own->dest : buffer_new(p->t, BUFFER_TEMP, v->dtype, v->dim, v->ndim, NULL);
+    struct buffer *dest = own ? own->dest : new_temp(p, v);
     n->buffer = dest;
     if (parts) {
         if (own)
@@ -526,17 +537,26 @@ static void inline_uses(struct plan *p, struct node *n)
 static bool inline_elementwise(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    if (!(repeats > 1.01))
+    if (!(repeats > 1.01)) {
+        /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its own epilogue */
+        const struct uop *c = leads_to_contraction(p, n->u);
+        struct segment *s = n->use->seg;
+        if (c && contracts_a_weight(c) && s->claimed && s->claimed != c)
+            return false;
+        if (c)
+            s->claimed = c;
         return true;
+    }
     return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
 }
 
 /* Rows of a softmax that feeds a contraction are worth keeping; a prologue of a layer's matmul belongs to whoever produced it. */
 static bool wants_stage(struct plan *p, struct node *n)
 {
-    if (n->u->op == OP_REDUCE || evaluations_of(p, n) <= REPEAT_CHEAP * plan_nelem(n->u))
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;
-    return !n->use->seg->weighted && has_row_stat(p, n->u);
+    return repeats > 1.01 && !n->use->seg->weighted && has_row_stat(p, n->u);
 }
 
 static bool inline_reduce(struct plan *p, struct node *n)

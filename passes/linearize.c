@@ -78,6 +78,29 @@ static void find_deps(struct linear *l)
 struct part { struct uop **u; int n; };
 static void emit_opened(struct linear *l, uint64_t newly, const struct part *part);
 
+/* What the roots need outside of the loops of a REDUCE or STAGE: where lanes open again, nothing else is computed again. */
+static struct part part_outside(struct linear *l, struct uop *const *root, int nroot)
+{
+    struct part all = {0}, p = {0};
+    size_t cap = 0;
+    all.u = uop_toposort(l->t, root, nroot, &all.n);
+    bool *needed = mem_array(l->t, (size_t)l->n, sizeof *needed);
+    for (int k = 0; k < nroot; k++)
+        needed[(uintptr_t)map_get(&l->place, root[k]) - 1] = true;
+    for (int i = all.n - 1; i >= 0; i--) {
+        const struct uop *u = all.u[i];
+        bool inner = u->op == OP_REDUCE || u->op == OP_STAGE;
+        if (!needed[(uintptr_t)map_get(&l->place, u) - 1])
+            continue;
+        for (int k = 0; k < u->nsrc && !inner; k++)
+            needed[(uintptr_t)map_get(&l->place, u->src[k]) - 1] = true;
+    }
+    for (int i = 0; i < all.n; i++)
+        if (needed[(uintptr_t)map_get(&l->place, all.u[i]) - 1])
+            VEC_PUSH(l->t, p.u, p.n, cap, all.u[i]);
+    return p;
+}
+
 static struct part part_under(struct linear *l, struct uop *root)
 {
     struct part p = {0};
@@ -168,8 +191,9 @@ static void emit_reduce(struct linear *l, struct uop *u)
     double trips = l->trips;
     for (int k = 1; k < u->nsrc; k++)
         open_range(l, u->src[k], &body);
+    struct part inside = part_outside(l, &u->src[0], 1);
     for (int k = 1; k <= nlane; k++)
-        open_range(l, acc_src[k], &body);
+        open_range(l, acc_src[k], &inside);
     struct uop *value = made(l, u->src[0]), *src[2] = {acc, value};
     struct uop *sum = uop_intern(t, op, u->dtype, src, 2, (union arg){0});
     push(l, sum);
@@ -266,9 +290,10 @@ static void emit_store(struct linear *l, struct uop *store)
     find_deps(l);
     l->open = 0;
     l->trips = 1;
+    struct part outside = part_outside(l, store->src, nvalue);
     emit_opened(l, 0, &all);
     for (int k = nvalue; k < store->nsrc; k++)
-        open_range(l, store->src[k], &all);
+        open_range(l, store->src[k], RANGE_IS_LANE(store->src[k]->arg.i) ? &outside : &all);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
     struct uop *guard = NULL;

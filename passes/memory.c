@@ -290,7 +290,7 @@ static struct slot place_of(struct memory *m, const struct tenant *n)
 static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
 {
     struct uop *store = k->ast->src[0];
-    bool guarded = store->nsrc > 3 && store->src[3]->op != OP_RANGE;
+    bool guarded = store->nsrc > 3 && store->src[3]->dtype == DTYPE_BOOL;
     if (k->ast->nsrc != 1 || guarded)
         return false;
     int n;
@@ -483,7 +483,7 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
     size_t i = hash & (size - 1);
     for (; table[i].weight; i = (i + 1) & (size - 1)) {
         const struct buffer *other = table[i].weight;
-        if (table[i].hash == hash && other->nbytes == w->nbytes &&
+        if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
             (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
             break;
     }

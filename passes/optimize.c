@@ -128,7 +128,7 @@ static int64_t rows_along(const struct nest *m, struct uop *r)
 }
 
 /* UPCAST: the lane joins the store's ranges at the end, the quotient takes r's place. */
-static struct uop *apply_upcast(struct tgc *t, struct uop *store, int first, const struct opt *o)
+static struct uop *apply_upcast(struct tgc *t, struct uop *store, int first, const struct opt *o, const char *name)
 {
     struct uop *r = store->src[o->axis], *src[4 + 64];
     if (store->nsrc >= 64)
@@ -138,6 +138,7 @@ static struct uop *apply_upcast(struct tgc *t, struct uop *store, int first, con
     bool whole = uop_is_int(outer, 1);
     struct uop *q = whole ? uop_int(t, 0) : uop_range(t, outer, t->next_range++);
     struct uop *by = sym_add(t, sym_muli(t, q, o->amount), lane);
+    uop_name_axes(t, lane, name);
     if (uop_get_axes(t, r) && !whole)
         uop_name_axes(t, q, uop_get_axes(t, r));
     for (int k = 0; k < first; k++)
@@ -169,13 +170,13 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct uop *s
     if (rows.amount > 1) {
         k->opt[k->nopt++] = rows;
         int before = store->nsrc;
-        store = apply_upcast(t, store, m.first, &rows);
+        store = apply_upcast(t, store, m.first, &rows, "row");
         if (columns.axis > rows.axis && store->nsrc == before)
             columns.axis--;                           /* the rows' range is gone whole, or its quotient stayed in place */
     }
     if (columns.amount > 1) {
         k->opt[k->nopt++] = columns;
-        store = apply_upcast(t, store, m.first, &columns);
+        store = apply_upcast(t, store, m.first, &columns, "column");
     }
     return store;
 }

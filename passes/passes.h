@@ -44,7 +44,7 @@ struct schedule {
     struct step *step; int nstep;
     struct kernel **kernel; int nkernel;
     struct buffer **buffer; int nbuffer;   /* every TEMP, STATE and SCRATCH buffer with a place in the arena */
-    struct buffer **weight; int nweight;   /* in order of first use; equal contents have equal offsets */
+    struct buffer **weight; int nweight;   /* in order of first use; those equal in dtype and bytes have one offset */
     struct buffer **input; int ninput;     /* as graph->input */
     struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
     struct var **var; int nvar;            /* run-time dimensions and host results */

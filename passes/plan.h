@@ -40,6 +40,7 @@ struct segment {
     range_set out, inner;        /* ranges of the output; of reductions and stages */
     range_set chain[MAX_RANK + 1]; int nchain;   /* sets that must be prefixes of the loop order, by size */
     int nnode, ncontraction;
+    const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
 };
 

@@ -183,8 +183,6 @@ static struct uop *fold_constants(struct tgc *t, struct uop *u)
     for (int i = 0; i < u->nsrc; i++)
         v[i].i = u->src[i]->arg.i;
     const struct uop *operand = u->src[u->op == OP_WHERE];
-    if (t->noopt && (dtype_is_float(u->dtype) || dtype_is_float(operand->dtype)))
-        return NULL;
     return scalar_apply(u->op, u->dtype, operand->dtype, v, &r) ? uop_const(t, u->dtype, r) : NULL;
 }
 

@@ -424,7 +424,7 @@ static void infer_op(struct rule *r, struct node *n)
     case GEN_RESHAPE: case GEN_PERMUTE: case GEN_EXPAND: case GEN_SHRINK: case GEN_FLIP: case GEN_PAD: case GEN_WINDOW: case GEN_CONTIGUOUS:
         unify(r, n->child[0]->type, t, n->at);
         break;
-    case GEN_IOTA: case GEN_CONCAT: case GEN_RANGE: break;
+    case GEN_IOTA: case GEN_CONCAT: case GEN_RANGE: case GEN_IF: case GEN_GET: case GEN_LOOP: case GEN_HOST: break;
     default:
         for (int i = 0; i < n->nchild; i++)
             unify(r, n->child[i]->type, t, n->at);
@@ -492,6 +492,25 @@ static void check_guard(struct rule *r, struct node *n)
     }
 }
 
+static bool has_type(struct rule *r, const struct node *n, int type)
+{
+    bool found = gen_type(r, n->type) == type;
+    for (int i = 0; i < n->nchild && !found; i++)
+        found = has_type(r, n->child[i], type);
+    return found;
+}
+
+/* What a right side builds must have a dtype that something on the left side has. */
+static void check_types(struct rule *r, struct node *n)
+{
+    int type = gen_type(r, n->type);
+    bool built = n->kind == NODE_OP || n->kind == NODE_INT || n->kind == NODE_FLOAT;
+    if (built && type >= TYPE_FREE && !has_type(r, r->lhs, type))
+        rule_error(n->at, "the left side does not say what dtype this has");
+    for (int i = 0; i < n->nchild; i++)
+        check_types(r, n->child[i]);
+}
+
 static void number(struct node *n, int *next)
 {
     n->id = (*next)++;
@@ -528,6 +547,7 @@ static void parse_rule(struct parser *s)
     infer(r, r->rhs, false);
     if (r->rhs->kind != NODE_CALL)
         unify(r, r->lhs->type, r->rhs->type, r->rhs->at);
+    check_types(r, r->rhs);
     int next = 0;
     number(r->lhs, &next);
     if (r->guard)

@@ -264,13 +264,8 @@ static void write_dtype(struct writer *w, const struct node *n)
         fprintf(w->f, "DTYPE_BOOL");
     else if (type == TYPE_INDEX)
         fprintf(w->f, "DTYPE_INDEX");
-    else if (like)
+    else
         fprintf(w->f, "%s->dtype", w->path[like->id]);
-    else {
-        fprintf(stderr, "%s:%d: error: rule '%s': the dtype of a part of the right side is not determined by the left side\n", w->r->file,
-                w->r->line, w->r->name);
-        exit(1);
-    }
 }
 
 static void build_node(struct writer *w, const struct node *n, char *path, size_t cap)

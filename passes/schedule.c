@@ -261,15 +261,23 @@ static void plan_fuse(struct plan *p, struct schedule *s)
 
 enum { TITLE_NODES = 8, TITLE_SEEN = 256 };
 
-/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes. */
+static bool is_computation(const struct uop *u)
+{
+    return u->op == OP_REDUCE || (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
+}
+
+/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes; what it only reads was computed elsewhere. */
 static const char *kernel_title(struct tgc *t, struct kernel *k)
 {
     struct text title = {.t = t};
     const struct origin *seen[TITLE_SEEN];
     int n, nseen = 0;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    bool computes = false;
+    for (int i = 0; i < n; i++)
+        computes |= is_computation(order[i]);
     for (int i = 0; i < n && nseen < TITLE_SEEN; i++) {
-        const struct origin *o = uop_get_origin(t, order[i]);
+        const struct origin *o = computes && !is_computation(order[i]) ? NULL : uop_get_origin(t, order[i]);
         int j = 0;
         while (j < nseen && seen[j] != o)
             j++;

@@ -12,12 +12,27 @@ static void fail(const char *what, const char *detail)
     exit(1);
 }
 
+/* All memory lives as long as the program: a list of blocks. */
+struct block { struct block *next; };
+static struct block *blocks;
+
 static void *get_memory(size_t nbytes)
 {
-    void *p = malloc(nbytes + 64);
-    if (!p)
+    struct block *b = nbytes < SIZE_MAX - 128 ? (struct block *)malloc(nbytes + 128) : NULL;
+    if (!b)
         fail(model_describe()->name, "out of memory");
-    return (void *)(((uintptr_t)p + 63) / 64 * 64);         /* lives as long as the program */
+    b->next = blocks;
+    blocks = b;
+    return (void *)(((uintptr_t)b + sizeof *b + 63) / 64 * 64);
+}
+
+static void free_memory(void)
+{
+    while (blocks) {
+        struct block *next = blocks->next;
+        free(blocks);
+        blocks = next;
+    }
 }
 
 static void *read_file(const char *path, size_t *nbytes)
@@ -412,6 +427,7 @@ static int usage(FILE *out, int status)
 
 int main(int argc, char **argv)
 {
+    atexit(free_memory);
     const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
     double seconds = 1;
     char **file = (char **)get_memory(sizeof(char *) * (size_t)(argc + 1));

@@ -68,7 +68,7 @@ static inline double round_f64(double x)
     return fabs(x) < 0x1p52 ? copysign(fabs(x) + 0x1p52 - 0x1p52, x) : x;
 }
 
-//@ sqrt_f64 bits_f64 double_bits
+//@ sqrt_f64
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -85,21 +85,42 @@ static inline double sqrt_f64(double x)
 #else
     if (!(x > 0) || x > 0x1.fffffffffffffp1023)
         return x < 0 ? (double)NAN : x;
-    double scale = x < 0x1p-900 ? 0x1p-100 : 1, v = x < 0x1p-900 ? x * 0x1p200 : x;
-    double y = double_bits((bits_f64(v) >> 1) + 0x1ff8000000000000u);
-    for (int i = 0; i < 6; i++)              /* Newton: each step doubles the digits */
-        y = 0.5 * (y + v / y);
+    double scale = 1, y = 1;
+    for (; x >= 4; x *= 0.25)
+        scale *= 2;
+    for (; x < 1; x *= 4)
+        scale *= 0.5;
+    for (int i = 0; i < 7; i++)              /* Newton: each step doubles the digits */
+        y = 0.5 * (y + x / y);
     return y * scale;
 #endif
 }
 
-//@ sqrt_f32 sqrt_f64
+//@ sqrt_f32
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+/* The processor's square root, where a call of libm would be the compiler's choice. */
 static inline float sqrt_f32(float x)
 {
 #if defined __SSE2__
     return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+#elif defined __aarch64__
+    float r;
+    __asm__("fsqrt %s0, %s1" : "=w"(r) : "w"(x));
+    return r;
 #else
-    return (float)sqrt_f64((double)x);       /* double has enough digits for this to be rounded once */
+    if (!(x > 0) || x > 0x1.fffffep127f)
+        return x < 0 ? NAN : x;
+    double v = (double)x, scale = 1, y = 1;
+    for (; v >= 4; v *= 0.25)
+        scale *= 2;
+    for (; v < 1; v *= 4)
+        scale *= 0.5;
+    for (int i = 0; i < 6; i++)              /* Newton: each step doubles the digits; double has enough for one rounding */
+        y = 0.5 * (y + v / y);
+    return (float)(y * scale);
 #endif
 }
 

@@ -16,13 +16,14 @@
 
 #include <string.h>
 
-enum { LINE_WIDTH = 100, MAX_ACC_READS = 4, STACK_STAGE_BYTES = 4096 };
+enum { LINE_WIDTH = 100, MAX_ACC_READS = 4 };
 
 /* What is known of the value of a uop at this point of the walk. */
 struct value {
     struct expr e;
     int nuse;                    /* in the rest of the program, from where it was computed */
     int position, block;         /* where it was computed */
+    const char *array;           /* an accumulator with lanes: e is the element of the lanes that are open */
     bool written;                /* has a name; otherwise e is an expression to be put in place */
     bool leaf;                   /* a constant, symbol or loop variable: free to repeat anywhere */
     bool reads_memory;           /* of a buffer that this kernel may write */
@@ -38,12 +39,13 @@ struct writer {
     const struct kernel *k;
     struct names *names;
     struct uop_map value;        /* uop -> struct value */
-    struct uop_map nuse;         /* uop -> int, all uses in the program */
+    struct uop_map nuse;         /* uop -> int, uses behind where the count stands */
+    int *use;                    /* by position: uses of the value that is computed there, until it is computed again */
+    const struct uop **tile; int ntile; size_t cap_tile;          /* accumulators with lanes */
     const char **buffer_name;    /* by buffer->id */
     int nbuffer_id;
     struct block *block; int depth; size_t cap_block;
     int next_block;
-    int *last_write;             /* by position: position of the last STORE before it */
     int position;
 };
 
@@ -115,13 +117,25 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
         return "inside";
     if (u->dtype == DTYPE_INDEX)
         return "at";
-    return u->op == OP_EXP ? "e" : "t";
+    bool of_sum = (u->op == OP_MUL || u->op == OP_DIV) && u->src[0]->op == OP_ACC && u->src[1]->op == OP_CONST;
+    bool difference = u->op == OP_SUB || (u->op == OP_ADD && (u->src[1]->op == OP_NEG || u->src[1]->op == OP_MUL));
+    return of_sum ? "mean" : u->op == OP_EXP ? "e" : u->op == OP_RECIP ? "inverse" : difference ? "d" : "t";
+}
+
+/* A local that is not taken: sum, sum2, sum3. */
+static const char *local_name(struct writer *w, const char *stem)
+{
+    const char *s = stem;
+    for (int k = 2; names_has(w->names, s); k++)
+        s = mem_printf(w->t, "%s%d", stem, k);
+    names_add(w->names, s);
+    return s;
 }
 
 /* Gives a value a name: from here on it is that variable. */
 static void write_temporary(struct writer *w, const struct uop *u, struct value *v)
 {
-    const char *name = names_unique(w->names, temporary_stem(w, u), "t");
+    const char *name = local_name(w, temporary_stem(w, u));
     struct expr e = expr_resolve(w->p, v->e);
     const char *type = expr_type(e.kind);
     statement(w, mem_printf(w->t, "const %s %s = %s;", type, name, e.s), true);
@@ -150,7 +164,7 @@ static bool reads_acc(const struct value *v, const struct uop *acc)
 }
 
 /* Index arithmetic that reads well when repeated. */
-static bool is_short(const struct expr *e) { return strlen(e->s) <= 12; }
+static bool is_short(const struct value *v) { return strlen(v->e.s) <= (v->nuse == 2 ? 9 : 6); }
 
 /* The operands of u, ready to stand in its text: what may not move here was named before; what is too long is named now. */
 static void take_operands(struct writer *w, const struct uop *u, int nsrc, struct expr *src)
@@ -198,12 +212,6 @@ static void inherit_reads(struct writer *w, struct value *v, const struct uop *u
     }
 }
 
-static int count_uses(struct writer *w, const struct uop *u)
-{
-    void *n = map_get(&w->nuse, u);
-    return (int)(intptr_t)n;
-}
-
 /* Whether u, computed at w->position, can be written inside the one that uses it first. */
 static bool can_wait(struct writer *w, const struct uop *u, const struct value *v)
 {
@@ -233,7 +241,7 @@ static void define(struct writer *w, const struct uop *u, struct value *v)
     if (v->leaf || v->written)
         return;
     bool pure_index = !v->reads_any_memory && v->nacc == 0 && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
-    bool repeatable = v->nuse == 1 || (pure_index && is_short(&v->e));
+    bool repeatable = v->nuse == 1 || (pure_index && is_short(v));
     if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v)))
         write_temporary(w, u, v);
 }
@@ -292,7 +300,7 @@ static void write_load(struct writer *w, const struct uop *u)
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3]) : expr_const(w->p, u->dtype, (union arg){.i = 0});
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
     }
-    v->nuse = count_uses(w, u);
+    v->nuse = w->use[w->position];
     inherit_reads(w, v, u);
     v->reads_any_memory = true;
     v->reads_memory |= is_written_here(w, b);
@@ -302,87 +310,16 @@ static void write_load(struct writer *w, const struct uop *u)
 static void write_store(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
-    struct expr src[3] = {{0}, {0}, {0}};
+    struct expr src[4] = {{0}, {0}, {0}, {0}};
     const char *name = place_name(w, b);
-    take_operands(w, u, 3, src);
+    bool guarded = u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL;
+    take_operands(w, u, guarded ? 4 : 3, src);
+    if (guarded)
+        open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
     const char *value = expr_stored(w->p, b->dtype, &src[2]);
     statement(w, mem_printf(w->t, "%s[%s] = %s;", name, src[1].s, value), false);
-}
-
-/* ----------------------------------------------------------------------------------------------------- accumulators */
-
-/* How an accumulator is updated, from its first ASSIGN. */
-static enum op acc_op(const struct writer *w, const struct uop *acc)
-{
-    for (int i = w->position; i < w->k->nlinear; i++) {
-        const struct uop *u = w->k->linear[i];
-        if (u->op == OP_ASSIGN && u->src[0] == acc)
-            return u->src[1]->op;
-    }
-    return OP_ASSIGN;
-}
-
-static const char *acc_stem(enum op op, enum dtype d)
-{
-    switch (op) {
-    case OP_ADD: case OP_MULACC: return d == DTYPE_BOOL ? "any" : "sum";
-    case OP_MUL: return d == DTYPE_BOOL ? "all" : "product";
-    case OP_MAX: return d == DTYPE_BOOL ? "any" : "largest";
-    case OP_MIN: return d == DTYPE_BOOL ? "all" : "smallest";
-    case OP_OR: return "any";
-    case OP_AND: return "all";
-    default: return "acc";
-    }
-}
-
-static void write_acc(struct writer *w, const struct uop *u)
-{
-    struct expr init;
-    struct value *v = MEM_NEW(w->t, struct value);
-    take_operands(w, u, 1, &init);
-    init = expr_resolve(w->p, init);
-    char kind = expr_kind(u->dtype);
-    const char *name = names_unique(w->names, acc_stem(acc_op(w, u), u->dtype), "acc");
-    statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), name, init.s), true);
-    v->e = expr_name(name, kind);
-    v->nuse = count_uses(w, u);
-    v->leaf = true;              /* its name may be read again and again, but not moved across its ASSIGN */
-    v->nacc = 1;
-    v->acc[0] = u;
-    map_set(&w->value, u, v);
-}
-
-/* The x of ASSIGN(acc, acc op x), if that can be written acc op= x. */
-static const struct uop *compound_operand(struct writer *w, const struct uop *u)
-{
-    const struct uop *acc = u->src[0], *v = u->src[1];
-    bool compound = (v->op == OP_ADD || v->op == OP_MUL) && (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
-    if (!compound || (dtype_is_float(v->dtype) && v->dtype != DTYPE_F32 && v->dtype != DTYPE_F64))
-        return NULL;
-    if (value_of(w, v)->written || (v->src[0] == acc) == (v->src[1] == acc))
-        return NULL;
-    return v->src[0] == acc ? v->src[1] : v->src[0];
-}
-
-static void write_assign(struct writer *w, const struct uop *u)
-{
-    map_set(&w->value, u, value_of(w, u->src[0]));                /* who reads the assignment reads the accumulator */
-    const char *name = value_of(w, u->src[0])->e.s;
-    const struct uop *x = compound_operand(w, u);
-    struct expr src[2];
-    if (!x) {
-        take_operands(w, u, 2, src);
-        src[1] = expr_resolve(w->p, src[1]);
-        statement(w, mem_printf(w->t, "%s = %s;", name, src[1].s), false);
-        return;
-    }
-    struct expr e = expr_resolve(w->p, value_of(w, x)->e);
-    const char *sign = u->src[1]->op == OP_MUL ? "*=" : "+=";
-    if (u->src[1]->op == OP_ADD && e.s[0] == '-' && e.prec >= PREC_MUL) {
-        sign = "-=";
-        e.s++;
-    }
-    statement(w, mem_printf(w->t, "%s %s %s;", name, sign, e.s), false);
+    if (guarded)
+        close_block(w);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ loops */
@@ -418,6 +355,19 @@ static const char *loop_name(struct writer *w, const char *stem)
     }
 }
 
+/* An accumulator with lanes is an array; what its name means follows the lanes' loops: sum[i][j]. */
+static void set_tile_element(struct writer *w, const struct uop *acc)
+{
+    struct value *v = value_of(w, acc);
+    struct text s = {.t = w->t};
+    text_puts(&s, v->array);
+    for (int k = 1; k < acc->nsrc; k++) {
+        const struct value *lane = map_get(&w->value, acc->src[k]);
+        text_printf(&s, "[%s]", lane ? lane->e.s : "0");
+    }
+    v->e.s = s.s;
+}
+
 static void write_range(struct writer *w, const struct uop *u)
 {
     struct expr size;
@@ -428,6 +378,8 @@ static void write_range(struct writer *w, const struct uop *u)
     v->e = expr_name(name, narrow ? 'I' : 'L');
     v->leaf = true;
     map_set(&w->value, u, v);
+    for (int i = 0; i < w->ntile; i++)
+        set_tile_element(w, w->tile[i]);
     open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t", name, name,
                              expr_operand(w->p, &size, PREC_SHIFT), name));
 }
@@ -437,6 +389,107 @@ static void write_guard(struct writer *w, const struct uop *u)
     struct expr cond;
     take_operands(w, u, 1, &cond);
     open_block(w, mem_printf(w->t, "if (%s)", cond.s));
+}
+
+/* ----------------------------------------------------------------------------------------------------- accumulators */
+
+/* How an accumulator is updated, from its first ASSIGN. */
+static enum op acc_op(const struct writer *w, const struct uop *acc)
+{
+    for (int i = w->position; i < w->k->nlinear; i++) {
+        const struct uop *u = w->k->linear[i];
+        if (u->op == OP_ASSIGN && u->src[0] == acc)
+            return u->src[1]->op;
+    }
+    return OP_ASSIGN;
+}
+
+static const char *acc_stem(enum op op, enum dtype d)
+{
+    switch (op) {
+    case OP_ADD: case OP_MULACC: return d == DTYPE_BOOL ? "any" : "sum";
+    case OP_MUL: return d == DTYPE_BOOL ? "all" : "product";
+    case OP_MAX: return d == DTYPE_BOOL ? "any" : "largest";
+    case OP_MIN: return d == DTYPE_BOOL ? "all" : "smallest";
+    case OP_OR: return "any";
+    case OP_AND: return "all";
+    default: return "acc";
+    }
+}
+
+static void write_tile(struct writer *w, const struct uop *u, struct value *v, const char *init)
+{
+    struct text declaration = {.t = w->t};
+    bool zero = u->src[0]->op == OP_CONST && (dtype_is_float(u->dtype) ? uop_is_constf(u->src[0], 0) : uop_is_int(u->src[0], 0));
+    v->array = v->e.s;
+    VEC_PUSH(w->t, w->tile, w->ntile, w->cap_tile, u);
+    text_printf(&declaration, "%s %s", expr_type(v->e.kind), v->array);
+    for (int k = 1; k < u->nsrc; k++)
+        text_printf(&declaration, "[%lld]", (long long)u->src[k]->src[0]->vmax);
+    if (zero) {
+        text_printf(&declaration, " = %.*s0%.*s", u->nsrc - 1, "{{{{{{{{{{{{{{{{", u->nsrc - 1, "}}}}}}}}}}}}}}}}");
+    }
+    text_putc(&declaration, ';');
+    statement(w, declaration.s, true);
+    for (int k = 1; k < u->nsrc && !zero; k++)
+        write_range(w, u->src[k]);
+    if (!zero) {
+        set_tile_element(w, u);
+        statement(w, mem_printf(w->t, "%s = %s;", v->e.s, init), false);
+    }
+    for (int k = 1; k < u->nsrc && !zero; k++)
+        close_block(w);
+}
+
+static void write_acc(struct writer *w, const struct uop *u)
+{
+    struct expr init;
+    struct value *v = MEM_NEW(w->t, struct value);
+    take_operands(w, u, 1, &init);
+    init = expr_resolve(w->p, init);
+    char kind = expr_kind(u->dtype);
+    v->e = expr_name(local_name(w, acc_stem(acc_op(w, u), u->dtype)), kind);
+    v->leaf = true;              /* its name may be read again and again, but not moved across its ASSIGN */
+    v->nacc = 1;
+    v->acc[0] = u;
+    map_set(&w->value, u, v);
+    if (u->nsrc > 1)
+        write_tile(w, u, v, init.s);
+    else
+        statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), v->e.s, init.s), true);
+}
+
+/* The x of ASSIGN(acc, acc op x), if that can be written acc op= x. */
+static const struct uop *compound_operand(struct writer *w, const struct uop *u)
+{
+    const struct uop *acc = u->src[0], *v = u->src[1];
+    bool compound = (v->op == OP_ADD || v->op == OP_MUL) && (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
+    if (!compound || (dtype_is_float(v->dtype) && v->dtype != DTYPE_F32 && v->dtype != DTYPE_F64))
+        return NULL;
+    if (value_of(w, v)->written || (v->src[0] == acc) == (v->src[1] == acc))
+        return NULL;
+    return v->src[0] == acc ? v->src[1] : v->src[0];
+}
+
+static void write_assign(struct writer *w, const struct uop *u)
+{
+    map_set(&w->value, u, value_of(w, u->src[0]));                /* who reads the assignment reads the accumulator */
+    const char *name = value_of(w, u->src[0])->e.s;
+    const struct uop *x = compound_operand(w, u);
+    struct expr src[2];
+    if (!x) {
+        take_operands(w, u, 2, src);
+        src[1] = expr_resolve(w->p, src[1]);
+        statement(w, mem_printf(w->t, "%s = %s;", name, src[1].s), false);
+        return;
+    }
+    struct expr e = expr_resolve(w->p, value_of(w, x)->e);
+    const char *sign = u->src[1]->op == OP_MUL ? "*=" : "+=";
+    if (u->src[1]->op == OP_ADD && e.s[0] == '-' && e.prec >= PREC_MUL) {
+        sign = "-=";
+        e.s++;
+    }
+    statement(w, mem_printf(w->t, "%s %s %s;", name, sign, e.s), false);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- the walk */
@@ -470,13 +523,17 @@ static void write_elementwise(struct writer *w, const struct uop *u)
     struct value *v = MEM_NEW(w->t, struct value);
     take_operands(w, u, u->nsrc, src);
     v->e = expr_apply(w->p, u, src);
-    v->nuse = count_uses(w, u);
+    v->nuse = w->use[w->position];
     inherit_reads(w, v, u);
     define(w, u, v);
 }
 
+static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
+
 static void write_uop(struct writer *w, const struct uop *u)
 {
+    if (is_value(u) && w->use[w->position] == 0)
+        return;
     write_leaf_operands(w, u);
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: write_leaf(w, u); break;
@@ -495,21 +552,26 @@ static void write_uop(struct writer *w, const struct uop *u)
     }
 }
 
-static void count_all_uses(struct writer *w)
+
+/* Backwards, so that what only a dead value uses counts as unused. */
+static void count_uses(struct writer *w)
 {
-    for (int i = 0; i < w->k->nlinear; i++) {
+    w->use = mem_array(w->t, (size_t)w->k->nlinear + 1, sizeof *w->use);
+    for (int i = w->k->nlinear - 1; i >= 0; i--) {
         const struct uop *u = w->k->linear[i];
-        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD)
+        w->use[i] = (int)(intptr_t)map_get(&w->nuse, u);
+        map_set(&w->nuse, u, NULL);
+        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD || u->op == OP_STAGE || (is_value(u) && w->use[i] == 0))
             continue;
-        int nsrc = u->op == OP_STORE ? 3 : u->op == OP_STAGE ? 0 : u->nsrc;
+        int nsrc = u->op == OP_STORE ? (u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL ? 4 : 3) : u->op == OP_ACC ? 1 : u->nsrc;
         for (int s = 0; s < nsrc; s++)
-            map_set(&w->nuse, u->src[s], (void *)(intptr_t)(count_uses(w, u->src[s]) + 1));
+            map_set(&w->nuse, u->src[s], (void *)((intptr_t)map_get(&w->nuse, u->src[s]) + 1));
     }
 }
 
 /* ------------------------------------------------------------------------------------------------------ the function */
 
-static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_STAGE_BYTES; }
+static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES; }
 
 static void name_buffer(struct writer *w, const struct buffer *b, const char *stem)
 {
@@ -521,11 +583,7 @@ static void name_buffer(struct writer *w, const struct buffer *b, const char *st
         w->buffer_name = grown;
         w->nbuffer_id = n;
     }
-    const char *name = stem;
-    for (int n = 2; names_has(w->names, name); n++)
-        name = mem_printf(w->t, "%s%d", stem, n);
-    names_add(w->names, name);
-    w->buffer_name[b->id] = name;
+    w->buffer_name[b->id] = local_name(w, stem);
 }
 
 static void name_buffers(struct writer *w)
@@ -631,12 +689,12 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
     w->p = p;
     w->t = p->t;
     w->k = k;
-    w->names = names_new(p->t, p->file);
+    w->names = names_new(p->t, p->visible);
     w->value.t = w->nuse.t = p->t;
     for (int i = 0; i < k->nvar; i++)
         names_add(w->names, program_var(p, k->var[i]));
     name_buffers(w);
-    count_all_uses(w);
+    count_uses(w);
     open_block(w, NULL);
     for (int i = 0; i < k->nscratch; i++)
         if (on_stack(k->scratch[i])) {

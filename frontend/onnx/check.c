@@ -10,7 +10,7 @@
 
 enum {
     NEWEST_IR_VERSION = 14,
-    MAX_OPSET = 1000000,
+    NEWEST_OPSET = 28,              /* of ai.onnx */
     MAX_IMPORTS = 100,
     MAX_FUNCTIONS = 100000,
     MAX_ATTRIBUTES = 200,
@@ -97,9 +97,12 @@ static bool check_imports(struct onnx_model *m, OperatorSetIdProto *const *impor
     struct place at = onnx_place_model(m);
     for (size_t i = 0; i < n; i++) {
         const char *domain = import[i]->domain[0] ? import[i]->domain : "ai.onnx";
-        if (import[i]->version < 1 || import[i]->version > MAX_OPSET)
+        if (import[i]->version < 1 || import[i]->version > INT32_MAX)
             return diag_error(m->tgc, &at, "%s imports version %lld of the operator set '%.100s'; versions start at 1", of,
                               (long long)import[i]->version, domain);
+        if (is_default_domain(import[i]->domain) && import[i]->version > NEWEST_OPSET)
+            return diag_error(m->tgc, &at, "%s imports version %lld of the operator set 'ai.onnx'; the newest that tgc knows is %d, "
+                              "so export the model with that or an older one", of, (long long)import[i]->version, NEWEST_OPSET);
         for (size_t k = 0; k < i; k++)
             if (same_domain(import[k]->domain, import[i]->domain) && import[k]->version != import[i]->version)
                 return diag_error(m->tgc, &at, "%s imports two versions of the operator set '%.100s', %lld and %lld; one is expected",

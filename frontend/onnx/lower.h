@@ -102,6 +102,8 @@ bool node_rank(const struct node *n, int k, int min, int max);
 /* Output k is u; false if u is NULL: the library has reported then. */
 bool node_set(struct node *n, int k, struct uop *u);
 const char *shape_text(const struct node *n, const struct uop *x);                        /* "f32[1, n, 3]" */
+/* x at position i of an axis, without that axis. */
+struct uop *node_slice_at(const struct node *n, struct uop *x, int axis, struct uop *i);
 struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);                  /* i64[n] of INDEX scalars */
 
 /* ------------------------------------------------------------------------------------------------------ known.c */

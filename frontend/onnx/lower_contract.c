@@ -161,15 +161,6 @@ bool lower_max_unpool(struct node *n)
         size = a.lo[i] ? sym_sub(n->t, sym_sub(n->t, size, a.lo[i]), a.hi[i]) : size;
         dim[2 + i] = size;
     }
-    struct uop *indexed = sym_prod(n->t, dim, x->ndim);      /* what the indices count in */
-    if (n->in[2]) {
-        if (!node_known(n, 2, &given, &count))
-            return false;
-        if (count != x->ndim)
-            return node_error(n, 2, "%d sizes are expected, found %d", x->ndim, count);
-        memcpy(dim, given, (size_t)count * sizeof *dim);
-        indexed = sym_prod(n->t, dim, x->ndim);
-    }
     if (n->in[1]->ndim != x->ndim)
         return node_error(n, 1, "rank %d is expected, found %s", x->ndim, shape_text(n, n->in[1]));
     for (int i = 0; i < x->ndim; i++)
@@ -177,7 +168,18 @@ bool lower_max_unpool(struct node *n)
             return node_error(n, 1, "the shape of the values is expected, %s; found %s", shape_text(n, x), shape_text(n, n->in[1]));
     struct uop *all = sym_prod(n->t, x->dim, x->ndim);
     struct uop *index = uop_reshape(n->t, lib_cast(&n->lib, DTYPE_INDEX, n->in[1]), &all, 1);
-    struct uop *zeros = tensor_full(n->t, uop_consti(n->t, x->dtype, 0), &indexed, 1);
+    struct uop *whole = sym_prod(n->t, dim, x->ndim), *zeros = tensor_full(n->t, uop_consti(n->t, x->dtype, 0), &whole, 1);
     struct uop *flat = uop_scatter(n->t, OP_CONST, zeros, uop_reshape(n->t, x, &all, 1), &index);
-    return node_set(n, 0, lib_reshape(&n->lib, flat, dim, x->ndim));
+    struct uop *y = lib_reshape(&n->lib, flat, dim, x->ndim), *lo[MAX_RANK], *hi[MAX_RANK];
+    if (!n->in[2])
+        return node_set(n, 0, y);
+    if (!node_known(n, 2, &given, &count))               /* a larger output: the rest is 0 */
+        return false;
+    if (count != x->ndim)
+        return node_error(n, 2, "%d sizes are expected, found %d", x->ndim, count);
+    for (int i = 0; i < count; i++) {
+        lo[i] = uop_int(n->t, 0);
+        hi[i] = sym_sub(n->t, given[i], dim[i]);
+    }
+    return node_set(n, 0, lib_pad(&n->lib, y, PAD_MODE_CONSTANT, NULL, lo, hi));
 }

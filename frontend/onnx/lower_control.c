@@ -67,6 +67,19 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
     return true;
 }
 
+static bool same_outputs(const struct node *n, struct value **const *out)
+{
+    for (int k = 0; k < n->nout; k++) {
+        if (out[0][k]->kind != VALUE_TENSOR || out[1][k]->kind != VALUE_TENSOR)
+            return node_error(n, -1, "output %d is no tensor, so the condition must be known when the model is compiled", k);
+        struct uop *a = out[1][k]->tensor, *b = out[0][k]->tensor;
+        if (!same_shape(n->t, a, b))
+            return node_error(n, -1, "output %d is %s in one branch and %s in the other; both must have one shape where the condition depends on "
+                              "run-time data (fix dimensions with --dim if it only depends on those)", k, shape_text(n, a), shape_text(n, b));
+    }
+    return true;
+}
+
 bool lower_if(struct node *n)
 {
     const GraphProto *branch[2] = {graph_attr(n, "else_branch"), graph_attr(n, "then_branch")};
@@ -82,17 +95,19 @@ bool lower_if(struct node *n)
             return node_error(n, -1, "the %s has %zu outputs, but the node has %d", i ? "then_branch" : "else_branch", branch[i]->n_output, n->nout);
     if (uop_const_int(cond, &known))
         return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
-    if (!lower_branches(n, branch, out))
-        return false;
+    struct attempt start = attempt_begin(n);
+    if (!lower_branches(n, branch, out) || !same_outputs(n, out)) {
+        struct uop **told;
+        int count;
+        if (!node_is_known(n, 0) || !node_elements(n, 0, &told, &count) || count != 1 || !uop_const_int(told[0], &known))
+            return false;
+        attempt_undo(n, start);
+        return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
+    }
     struct uop **a = mem_array(n->t, (size_t)n->nout + 1, sizeof *a), **b = mem_array(n->t, (size_t)n->nout + 1, sizeof *b);
     for (int k = 0; k < n->nout; k++) {
-        if (out[0][k]->kind != VALUE_TENSOR || out[1][k]->kind != VALUE_TENSOR)
-            return node_error(n, -1, "output %d is no tensor, so the condition must be known when the model is compiled", k);
         a[k] = out[1][k]->tensor;
         b[k] = out[0][k]->tensor;
-        if (!same_shape(n->t, a[k], b[k]))
-            return node_error(n, -1, "output %d is %s in one branch and %s in the other; both must have one shape where the condition depends on "
-                              "run-time data (fix dimensions with --dim if it only depends on those)", k, shape_text(n, a[k]), shape_text(n, b[k]));
     }
     struct uop *all = n->nout ? uop_if(n->t, cond, a, b, n->nout) : NULL;
     for (int k = 0; k < n->nout; k++)
@@ -316,13 +331,6 @@ static bool scan_ints(const struct node *n, const char *name, int count, int64_t
     return have < 0 || have == count || node_error(n, -1, "attribute '%s' has %d values; %d are expected", name, have, count);
 }
 
-/* x at position i of an axis, without that axis. */
-static struct uop *slice_at(const struct node *n, struct uop *x, int axis, struct uop *i)
-{
-    struct uop *r = lib_narrow(&n->lib, x, axis, i, uop_int(n->t, 1));
-    return r ? tensor_drop_axes(n->t, r, 1u << axis) : NULL;
-}
-
 /* Axis 0, along which results were stacked, to where it belongs. */
 static struct uop *move_first_axis(const struct node *n, struct uop *x, int to)
 {
@@ -371,7 +379,7 @@ bool lower_scan(struct node *n)
         args[k] = value_tensor(t, loop->param[k]);
     for (int k = 0; k < nscan_in; k++) {
         struct uop *at = in_reverse[k] ? sym_sub(t, sym_addi(t, trip, -1), loop->counter) : loop->counter;
-        struct uop *x = slice_at(n, n->in[nstate + k], axis[k], at);
+        struct uop *x = node_slice_at(n, n->in[nstate + k], axis[k], at);
         if (!x)
             return false;
         args[nstate + k] = value_tensor(t, x);

@@ -265,3 +265,9 @@ struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n)
         part[i] = uop_reshape(t, elem[i], &one, 1);
     return n == 1 ? part[0] : uop_concat(t, part, n, 0);
 }
+
+struct uop *node_slice_at(const struct node *n, struct uop *x, int axis, struct uop *i)
+{
+    struct uop *r = lib_narrow(&n->lib, x, axis, i, uop_int(n->t, 1));
+    return r ? tensor_drop_axes(n->t, r, 1u << axis) : NULL;
+}

@@ -148,7 +148,10 @@ static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar 
     case OP_RANGE: r->i = e->range[u->arg.i]; return true;
     case OP_LOAD: return value_load(e, u, r);
     case OP_CONTIGUOUS: return value(e, u->src[0], at, r);
-    case OP_IF: return value(e, u->src[0], NULL, v) && value(e, u->src[v[0].i ? 1 : 2], at, r);
+    case OP_GET: {
+        struct uop *choice = u->src[0];
+        return value(e, choice->src[0], NULL, v) && value(e, choice->src[1 + u->arg.i + (v[0].i ? 0 : choice->arg.i)], at, r);
+    }
     case OP_BUFFER: {
         int64_t offset = 0, n;
         for (int a = 0; a < u->ndim; a++) {
@@ -435,8 +438,14 @@ static struct uop *instance(struct builder *b, struct names *names, int node, bo
     for (int i = 0; op == OP_LOAD && i < n->nchild; i++)
         if (i && src[i]->ndim)
             return NULL;
-    if (op == OP_IF && (src[0]->ndim || src[1]->ndim != src[2]->ndim))
-        return NULL;
+    if (op == OP_IF) {
+        enum dtype d = choose_dtype(b, "any");
+        for (int k = 1; k < 5; k++)
+            src[k] = uop_buffer(b->t, buffer_new(b->t, BUFFER_INPUT, d, b->dim, 2, "x"));
+        return uop_new(b->t, op, DTYPE_VOID, src, 5, (union arg){.i = 2});
+    }
+    if (op == OP_GET)
+        return uop_intern(b->t, op, src[0]->src[1]->dtype, src, 1, (union arg){.i = pick(&b->r, 2)});
     return raw ? uop_intern(b->t, op, b->dtype[n->type], src, n->nchild, (union arg){0})
                : uop_new(b->t, op, b->dtype[n->type], src, n->nchild, (union arg){0});
 }

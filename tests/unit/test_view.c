@@ -444,7 +444,7 @@ static void compare(struct tgc *t, const struct uop *u, const struct path *path,
         assert_true(row_major_from(&r, 0));
 }
 
-static void print_chain(struct tgc *t, const struct uop *u)
+static void print_chain(const struct uop *u)
 {
     for (; u->op != OP_BUFFER; u = u->src[0]) {
         print_message("  %s arg %lld ->", op_name(u->op), (long long)u->arg.i);
@@ -452,7 +452,6 @@ static void print_chain(struct tgc *t, const struct uop *u)
             print_message(" [%lld..%lld]", (long long)u->dim[a]->vmin, (long long)u->dim[a]->vmax);
         print_message("\n");
     }
-    (void)t;
 }
 
 static void check_chain(struct generator *g, struct uop *u, struct totals *sum)
@@ -497,28 +496,37 @@ static struct tgc *compile_new(bool rules)
     return t;
 }
 
+/* VIEW_CHAIN=k prints chain k, for who looks for a failure. */
+static void run_chain(struct tgc *t, struct random *random, bool symbols, int k, struct totals *sum)
+{
+    struct generator g = {.t = t, .random = random};
+    if (symbols) {
+        g.n = uop_var(t, var_new(t, "N", 0, 3));
+        g.m = uop_var(t, var_new(t, "M", 1, 3));
+    }
+    struct uop *u = random_chain(&g);
+    const char *wanted = getenv("VIEW_CHAIN");
+    if (wanted && atoi(wanted) == k)
+        print_chain(u);
+    check_chain(&g, u, sum);
+}
+
+static void guarded_chain(struct random *random, bool rules, bool symbols, int k,
+                          struct totals *sum)
+{
+    struct tgc *t = compile_new(rules);
+    if (setjmp(t->stop))
+        fail_msg("chain %d: %s", k, t->ndiag ? t->diag[0].message : "stopped");
+    run_chain(t, random, symbols, k, sum);
+    tgc_free(t);
+}
+
 static void random_chains(bool rules, bool symbols, int nchain, uint64_t seed)
 {
     struct random random = {seed};
     struct totals sum = {0};
-    for (int k = 0; k < nchain; k++) {
-        struct random start = random;
-        struct tgc *t = compile_new(rules);
-        if (setjmp(t->stop))
-            fail_msg("chain %d: %s", k, t->ndiag ? t->diag[0].message : "stopped");
-        struct generator g = {.t = t, .random = &random};
-        if (symbols) {
-            g.n = uop_var(t, var_new(t, "N", 0, 3));
-            g.m = uop_var(t, var_new(t, "M", 1, 3));
-        }
-        struct uop *u = random_chain(&g);
-        if (getenv("VIEW_CHAIN") && atoi(getenv("VIEW_CHAIN")) == k) {
-            print_message("chain %d, seed %llx\n", k, (unsigned long long)start.state);
-            print_chain(t, u);
-        }
-        check_chain(&g, u, &sum);
-        tgc_free(t);
-    }
+    for (int k = 0; k < nchain; k++)
+        guarded_chain(&random, rules, symbols, k, &sum);
     print_message("views: %ld chains, %ld comparisons; %ld trackers, %ld views, %ld of one view "
                   "(%s, %s)\n",
                   sum.chains, sum.comparisons, sum.tracked, sum.views, sum.one_view,

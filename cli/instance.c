@@ -1,4 +1,4 @@
-/* program.c - a compiled model in this process: emitted, compiled by the system's compiler, opened with dlopen and run.
+/* instance.c - a compiled model in this process: emitted, compiled by the system's compiler, opened with dlopen and run.
  *
  * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of its field in NAME_inputs and
  * NAME_outputs, so that the structs can be filled without their declarations. Every array is allocated at its bound; run-time
@@ -71,9 +71,9 @@ static bool find_function(struct tgc *t, void *handle, const char *path, const c
     return p ? true : diag_error(t, &(struct place){.file = path}, "has no function %s_%s; is it a model that tgc has compiled? (--name)", name, suffix);
 }
 
-bool program_open(struct tgc *t, const char *path, const char *name, struct program_instance *p)
+bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
 {
-    *p = (struct program_instance){0};
+    *p = (struct instance){0};
     const char *slash = strrchr(path, '/');
     if (!name) {
         char *stem = mem_str(t, slash ? slash + 1 : path);
@@ -102,7 +102,7 @@ bool program_open(struct tgc *t, const char *path, const char *name, struct prog
 }
 
 /* NAME.weights, for programs that want them given. */
-static bool load_weights(struct tgc *t, const char *path, struct program_instance *p)
+static bool load_weights(struct tgc *t, const char *path, struct instance *p)
 {
     if (!p->info->weights_external)
         return true;
@@ -114,7 +114,7 @@ static bool load_weights(struct tgc *t, const char *path, struct program_instanc
     return ok ? true : diag_error(t, &(struct place){.file = path}, "the model's weights cannot be read");
 }
 
-bool program_build(struct tgc *t, const struct options *o, const struct model *m, struct program_instance *p)
+bool instance_build(struct tgc *t, const struct options *o, const struct model *m, struct instance *p)
 {
     double start = seconds_now();
     const char *name = o->name ? o->name : program_name(t, m->stem);
@@ -122,7 +122,7 @@ bool program_build(struct tgc *t, const struct options *o, const struct model *m
     if (!dir)
         return false;
     bool ok = emit_files(t, o, m, name, dir) && compile_shared(t, o, dir, name) &&
-              program_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
+              instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
               load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
     directory_remove(dir);
     if (ok && (o->verbose || t->debug >= 1))
@@ -158,7 +158,7 @@ static bool misfit(struct tgc *t, const struct array *v, const struct array *wan
 }
 
 /* Arrays are at least as large as the bound, since the program may read them so. */
-static bool set_at_bound(struct tgc *t, struct program_instance *p, int index, const struct array *bound, const struct array *v)
+static bool set_at_bound(struct tgc *t, struct instance *p, int index, const struct array *bound, const struct array *v)
 {
     struct array *in = &p->input[index];
     *in = *bound;
@@ -171,7 +171,7 @@ static bool set_at_bound(struct tgc *t, struct program_instance *p, int index, c
     return true;
 }
 
-bool program_set_input(struct tgc *t, struct program_instance *p, int index, const struct array *v, const char *source)
+bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v, const char *source)
 {
     const struct program_tensor *tensor = &p->info->inputs[index];
     struct array want;
@@ -198,7 +198,7 @@ bool program_set_input(struct tgc *t, struct program_instance *p, int index, con
 static void set_pointer(void *s, size_t offset, void *p) { memcpy((char *)s + offset, &p, sizeof p); }
 
 /* An input that nobody gave: its true shape from the symbols, pseudo-random contents. */
-static bool fill_input(struct tgc *t, struct program_instance *p, int index)
+static bool fill_input(struct tgc *t, struct instance *p, int index)
 {
     const struct program_tensor *tensor = &p->info->inputs[index];
     struct array *in = &p->input[index];
@@ -213,7 +213,7 @@ static bool fill_input(struct tgc *t, struct program_instance *p, int index)
     return true;
 }
 
-bool program_prepare(struct tgc *t, const struct options *o, struct program_instance *p)
+bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p)
 {
     const struct program_info *info = p->info;
     for (int i = 0; i < info->symbol_count; i++) {
@@ -242,7 +242,7 @@ bool program_prepare(struct tgc *t, const struct options *o, struct program_inst
 }
 
 /* The true shape of an output, as the run has told it. */
-static bool read_shape(struct tgc *t, struct program_instance *p, int index)
+static bool read_shape(struct tgc *t, struct instance *p, int index)
 {
     const struct program_tensor *tensor = &p->info->outputs[index];
     struct array *out = &p->output[index];
@@ -260,7 +260,7 @@ static bool read_shape(struct tgc *t, struct program_instance *p, int index)
     return true;
 }
 
-bool program_run(struct tgc *t, struct program_instance *p)
+bool instance_run(struct tgc *t, struct instance *p)
 {
     int status = p->run(p->model, p->inputs, p->outputs);
     if (status != PROGRAM_OK)
@@ -271,7 +271,7 @@ bool program_run(struct tgc *t, struct program_instance *p)
     return true;
 }
 
-void program_close(struct program_instance *p)
+void instance_close(struct instance *p)
 {
     if (p->model)
         p->close(p->model);

@@ -1,0 +1,738 @@
+/* write.c - a graph as .tg text, such that reading and writing it again gives the same bytes.
+ *
+ * One line an op, in topological order from the outputs, which depends on nothing but the graph's structure. Integer scalars over
+ * constants and symbols stand where they are used, infix; other scalars have lines. What depends on a loop's counter or carried values
+ * is written inside that loop: each uop's home is the innermost loop it depends on. The branches of an if need no region, since only
+ * dependence says what runs. Values are numbered in the order of writing; inputs and weights keep their names where these are plain.
+ */
+#include "frontend/text/reader.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { INLINE_NELEM = 64, EXPR_NODES = 48 };
+
+struct region { struct loop *loop; const struct uop *node; int depth; };
+
+struct writer {
+    struct tgc *t;
+    const struct graph *g;
+    const struct tg_write_options *o;
+    struct text *out, *side;
+    struct uop **order;
+    int norder;
+    struct region *loop;                 /* every LOOP of the graph */
+    int nloop, nword;
+    size_t cap_loop;
+    uint64_t **free;                     /* by place in order: loops it depends on from inside */
+    int *at;                             /* by uop id: place in order */
+    int *home;                           /* by place in order: the innermost of them, -1: none */
+    struct uop_map name;                 /* without '%' */
+    struct name_set { const char **slot; size_t size, used; } taken;
+    int next_value, next_weight;
+    struct uop_map declared;             /* symbols whose bounds were written */
+    struct buffer **side_weight;
+    const char **side_name;
+    int nside, nside_name;
+    size_t cap_side, cap_side_name;
+    bool failed;
+};
+
+/* ---- text */
+
+static void put_quoted(struct text *out, const char *s, char quote)
+{
+    text_putc(out, quote);
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\' || c == '\'')
+            text_printf(out, "\\%c", c);
+        else if (c < 32 || c > 126)
+            text_printf(out, "\\x%02x", c);
+        else
+            text_putc(out, *s);
+    }
+    text_putc(out, quote);
+}
+
+static bool is_plain(const char *s, bool digits_first)
+{
+    if (!*s || (!digits_first && ((*s >= '0' && *s <= '9') || *s == '.')))
+        return false;
+    for (; *s; s++)
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_' || *s == '.'))
+            return false;
+    return true;
+}
+
+/* The shortest decimal that reads back as v in dtype d. */
+static void put_float(struct text *out, enum dtype d, double v)
+{
+    char s[40];
+    if (isnan(v) || isinf(v)) {
+        text_puts(out, isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        double back = 0;
+        snprintf(s, sizeof s, "%.*g", digits, v);
+        if (sscanf(s, "%lf", &back) == 1 && scalar_cast(d, DTYPE_F64, (union scalar){.f = back}).f == v)
+            break;
+    }
+    text_puts(out, s);
+}
+
+static void put_scalar(struct text *out, enum dtype d, union scalar v)
+{
+    if (dtype_is_float(d))
+        put_float(out, d, v.f);
+    else if (d == DTYPE_BOOL)
+        text_puts(out, v.i ? "true" : "false");
+    else if (d == DTYPE_U64)
+        text_printf(out, "%llu", (unsigned long long)v.i);
+    else
+        text_printf(out, "%lld", (long long)v.i);
+}
+
+/* ---- names */
+
+static size_t hash_name(const char *s)
+{
+    uint32_t h = 2166136261u;
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 16777619u;
+    return h;
+}
+
+/* Adds a name; false: it is there. */
+static bool take_name(struct writer *w, const char *s)
+{
+    struct name_set *n = &w->taken;
+    if (2 * (n->used + 1) > n->size) {
+        struct name_set old = *n;
+        n->size = n->size ? 2 * n->size : 256;
+        n->slot = mem_array(w->t, n->size, sizeof *n->slot);
+        n->used = 0;
+        for (size_t i = 0; i < old.size; i++)
+            if (old.slot[i])
+                take_name(w, old.slot[i]);
+    }
+    size_t i = hash_name(s) & (n->size - 1);
+    while (n->slot[i] && strcmp(n->slot[i], s) != 0)
+        i = (i + 1) & (n->size - 1);
+    if (n->slot[i])
+        return false;
+    n->slot[i] = s;
+    n->used++;
+    return true;
+}
+
+static bool all_digits(const char *s) { return s[strspn(s, "0123456789")] == 0; }
+
+/* A name of its own for a buffer, close to the model's. Numbers alone are for other values. */
+static const char *buffer_name(struct writer *w, const struct uop *u, const char *prefix)
+{
+    const struct buffer *b = u->arg.p;
+    const char *s = b->name && is_plain(b->name, true) && !all_digits(b->name) && strcmp(b->name, "_") != 0 ? b->name : NULL;
+    if (s && take_name(w, s))
+        return s;
+    for (;;) {
+        s = mem_printf(w->t, "%s%d", prefix, w->next_weight++);
+        if (take_name(w, s))
+            return s;
+    }
+}
+
+static const char *value_name(struct writer *w, const struct uop *u)
+{
+    if (!map_get(&w->name, u))
+        map_set(&w->name, u, mem_printf(w->t, "%d", w->next_value++));
+    return map_get(&w->name, u);
+}
+
+/* ---- expressions */
+
+static const char *infix(enum op op) { return op == OP_ADD ? " + " : op == OP_SUB ? " - " : op == OP_MUL ? "*" : NULL; }
+static bool is_call(enum op op) { return op == OP_FLOORDIV || op == OP_FLOORMOD || op == OP_MIN || op == OP_MAX; }
+
+/* Whether u is written where it is used: an i64 scalar over constants, symbols and named scalars, and not too long. */
+static bool expr_size(const struct uop *u, int depth, int *budget)
+{
+    if (--*budget < 0 || depth > EXPR_NODES || u->ndim || u->dtype != DTYPE_INDEX)
+        return false;
+    if (u->op == OP_CONST || u->op == OP_VAR)
+        return true;
+    return (infix(u->op) || is_call(u->op)) && expr_size(u->src[0], depth + 1, budget) && expr_size(u->src[1], depth + 1, budget);
+}
+
+static bool is_expr(const struct uop *u)
+{
+    int budget = EXPR_NODES;
+    return expr_size(u, 0, &budget);
+}
+
+static int precedence(const struct uop *u) { return u->op == OP_ADD || u->op == OP_SUB ? 1 : u->op == OP_MUL ? 2 : 3; }
+
+static void put_symbol(struct writer *w, const struct uop *u)
+{
+    const struct var *v = u->arg.p;
+    enum dtype d;
+    static const char *const reserved[] = {"min", "max", "floordiv", "floormod", "true", "false", "inf", "nan", "_"};
+    if (v->is_counter) {
+        text_printf(w->out, "%%%s", value_name(w, u));
+        return;
+    }
+    bool plain = is_plain(v->name, false) && !dtype_parse(v->name, &d);
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        plain &= strcmp(v->name, reserved[i]) != 0;
+    if (plain)
+        text_puts(w->out, v->name);
+    else
+        put_quoted(w->out, v->name, '\'');
+}
+
+/* Depth is at most EXPR_NODES. */
+static void put_expr(struct writer *w, const struct uop *u, int outer)
+{
+    if (!is_expr(u)) {
+        text_printf(w->out, "%%%s", value_name(w, u));
+    } else if (u->op == OP_CONST) {
+        text_printf(w->out, "%lld", (long long)u->arg.i);
+    } else if (u->op == OP_VAR) {
+        put_symbol(w, u);
+    } else if (infix(u->op)) {
+        int p = precedence(u);
+        text_puts(w->out, p < outer ? "(" : "");
+        put_expr(w, u->src[0], p);
+        text_puts(w->out, infix(u->op));
+        put_expr(w, u->src[1], p + 1);
+        text_puts(w->out, p < outer ? ")" : "");
+    } else {
+        text_printf(w->out, "%s(", op_name(u->op));
+        put_expr(w, u->src[0], 0);
+        text_puts(w->out, ", ");
+        put_expr(w, u->src[1], 0);
+        text_putc(w->out, ')');
+    }
+}
+
+static void put_operand(struct writer *w, const struct uop *u)
+{
+    if (u->op == OP_CONST) {
+        text_printf(w->out, "%s(", dtype_name(u->dtype));
+        put_scalar(w->out, u->dtype, (union scalar){.i = u->arg.i});
+        text_putc(w->out, ')');
+    } else {
+        put_expr(w, u, 0);
+    }
+}
+
+/* ---- types */
+
+static void put_bounds(struct writer *w, const struct uop *symbol)
+{
+    const struct var *v = symbol->arg.p;
+    if (v->min != 1)
+        text_printf(w->out, "%lld<=", (long long)v->min);
+    put_symbol(w, symbol);
+    text_printf(w->out, "<=%lld", (long long)v->max);
+}
+
+/* declares: a symbol that stands alone here for the first time has its bounds written. */
+static void put_type(struct writer *w, enum dtype d, struct uop *const *dim, int ndim, bool declares)
+{
+    text_puts(w->out, dtype_name(d));
+    for (int a = 0; a < ndim; a++) {
+        text_puts(w->out, a ? ", " : "[");
+        bool symbol = dim[a]->op == OP_VAR && !((const struct var *)dim[a]->arg.p)->is_counter;
+        if (declares && symbol && !map_get(&w->declared, dim[a])) {
+            map_set(&w->declared, dim[a], dim[a]);
+            put_bounds(w, dim[a]);
+        } else {
+            put_expr(w, dim[a], 0);
+        }
+    }
+    text_puts(w->out, ndim ? "]" : "");
+}
+
+/* " : f32[N]", or nothing where a derived dimension is too long an expression. */
+static void put_checked_type(struct writer *w, const struct uop *u)
+{
+    for (int a = 0; a < u->ndim; a++)
+        if (!is_expr(u->dim[a]))
+            return;
+    text_puts(w->out, " : ");
+    put_type(w, u->dtype, u->dim, u->ndim, false);
+}
+
+/* ---- weights */
+
+/* Whether the elements read back as the same bytes: a NaN may not. */
+static bool exact(const struct buffer *b)
+{
+    size_t size = dtype_nbytes(b->dtype);
+    char again[16];
+    for (size_t i = 0; i < b->nbytes / size; i++) {
+        const char *p = (const char *)b->data + i * size;
+        union scalar v = scalar_load(b->dtype, p);
+        if (dtype_is_float(b->dtype) && isnan(v.f))
+            v.f = (double)NAN;
+        scalar_store(b->dtype, again, v);
+        if (memcmp(again, p, size) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void put_base64(struct text *out, const unsigned char *p, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    text_puts(out, "base64(\"");
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0u);
+        for (size_t k = 0; k < 4; k++)
+            text_putc(out, i + k > n ? '=' : digits[v >> (18 - 6 * k) & 63]);
+    }
+    text_puts(out, "\")");
+}
+
+static void put_weight(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = u->arg.p;
+    size_t nelem = b->nbytes / dtype_nbytes(b->dtype), most = w->o && w->o->inline_nelem ? w->o->inline_nelem : INLINE_NELEM;
+    const char *name = buffer_name(w, u, "w");
+    map_set(&w->name, u, mem_str(w->t, name));
+    text_printf(w->out, "weight %%%s : ", name);
+    put_type(w, b->dtype, u->dim, u->ndim, false);
+    if (b->name && strcmp(b->name, name) != 0) {
+        text_puts(w->out, " as ");
+        put_quoted(w->out, b->name, '"');
+    }
+    text_puts(w->out, " = ");
+    if (nelem <= most && exact(b)) {
+        text_putc(w->out, '[');
+        for (size_t i = 0; i < nelem; i++) {
+            text_puts(w->out, i ? ", " : "");
+            put_scalar(w->out, b->dtype, scalar_load(b->dtype, (const char *)b->data + i * dtype_nbytes(b->dtype)));
+        }
+        text_putc(w->out, ']');
+    } else if (w->side && w->o && w->o->side_file && safetensors_holds(b->dtype)) {
+        text_puts(w->out, "file(");
+        put_quoted(w->out, w->o->side_file, '"');
+        text_printf(w->out, ", \"%s\")", name);
+        VEC_PUSH(w->t, w->side_weight, w->nside, w->cap_side, (struct buffer *)u->arg.p);
+        VEC_PUSH(w->t, w->side_name, w->nside_name, w->cap_side_name, name);
+    } else {
+        put_base64(w->out, b->data, b->nbytes);
+    }
+    text_putc(w->out, '\n');
+}
+
+/* ---- operations */
+
+static void put_list(struct writer *w, const char *name, struct uop *const *v, int n, int step)
+{
+    text_printf(w->out, "%s=[", name);
+    for (int i = 0; i < n; i++) {
+        text_puts(w->out, i ? ", " : "");
+        put_expr(w, v[i * step], 0);
+    }
+    text_putc(w->out, ']');
+}
+
+static void put_axes(struct writer *w, const char *name, uint32_t axes)
+{
+    text_printf(w->out, "%s=[", name);
+    for (int a = 0, n = 0; a < MAX_RANK; a++)
+        if (axes >> a & 1)
+            text_printf(w->out, "%s%d", n++ ? ", " : "", a);
+    text_putc(w->out, ']');
+}
+
+/* "(%a, %b)" */
+static void put_operands(struct writer *w, struct uop *const *v, int n)
+{
+    text_putc(w->out, '(');
+    for (int i = 0; i < n; i++) {
+        text_puts(w->out, i ? ", " : "");
+        put_operand(w, v[i]);
+    }
+    text_putc(w->out, ')');
+}
+
+static void put_movement(struct writer *w, const struct uop *u)
+{
+    struct uop *const *s = u->src;
+    int n = s[0]->ndim;
+    put_operands(w, s, u->op == OP_CONCAT ? u->nsrc : u->op == OP_PAD ? 2 : 1);
+    if (u->op == OP_IOTA)
+        return;
+    text_puts(w->out, " {");
+    switch (u->op) {
+    case OP_RESHAPE: case OP_EXPAND: put_list(w, "shape", s + 1, u->nsrc - 1, 1); break;
+    case OP_PERMUTE:
+        text_puts(w->out, "perm=[");
+        for (int a = 0; a < n; a++)
+            text_printf(w->out, "%s%d", a ? ", " : "", PERM_GET(u->arg.i, a));
+        text_putc(w->out, ']');
+        break;
+    case OP_PAD:
+        put_list(w, "lo", s + 2, n, 2);
+        text_puts(w->out, ", ");
+        put_list(w, "hi", s + 3, n, 2);
+        break;
+    case OP_SHRINK:
+        put_list(w, "begin", s + 1, n, 2);
+        text_puts(w->out, ", ");
+        put_list(w, "size", s + 2, n, 2);
+        break;
+    case OP_FLIP: put_axes(w, "axes", (uint32_t)u->arg.i); break;
+    case OP_WINDOW:
+        text_printf(w->out, "axis=%d, out=", WINDOW_AXIS(u->arg.i));
+        put_expr(w, s[1], 0);
+        text_puts(w->out, ", kernel=");
+        put_expr(w, s[2], 0);
+        text_printf(w->out, ", stride=%lld, dilation=%lld", (long long)WINDOW_STRIDE(u->arg.i), (long long)WINDOW_DILATION(u->arg.i));
+        break;
+    default: text_printf(w->out, "axis=%d", (int)u->arg.i); break;
+    }
+    text_putc(w->out, '}');
+}
+
+static void put_tail(struct writer *w, const struct uop *u)
+{
+    const struct origin *o = uop_get_origin(w->t, u);
+    const char *axes = uop_get_axes(w->t, u);
+    if (axes) {
+        text_puts(w->out, " axes(");
+        put_quoted(w->out, axes, '"');
+        text_putc(w->out, ')');
+    }
+    if (o && !(w->o && w->o->no_locations)) {
+        text_puts(w->out, " loc(");
+        put_quoted(w->out, o->node ? o->node : "", '"');
+        text_puts(w->out, ", ");
+        put_quoted(w->out, o->op_type ? o->op_type : "", '"');
+        text_printf(w->out, ", %d)", o->index);
+    }
+    text_putc(w->out, '\n');
+}
+
+static void put_indent(struct writer *w, int depth) { text_printf(w->out, "%*s", 2 * depth, ""); }
+
+/* The GETs of a node that are used, by number; "_" for the others. */
+static void put_results(struct writer *w, const struct uop *node, int n)
+{
+    const struct uop **get = mem_array(w->t, (size_t)n + 1, sizeof *get);
+    for (int i = 0; i < w->norder; i++)
+        if (w->order[i]->op == OP_GET && w->order[i]->src[0] == node)
+            get[w->order[i]->arg.i] = w->order[i];
+    for (int k = 0; k < n; k++) {
+        text_puts(w->out, k ? ", " : "");
+        if (get[k])
+            text_printf(w->out, "%%%s", value_name(w, get[k]));
+        else
+            text_putc(w->out, '_');
+        if (node->op == OP_HOST) {
+            const struct host_output *o = &((const struct host_call *)node->arg.p)->out[k];
+            text_puts(w->out, " : ");
+            put_type(w, o->dtype, o->dim, o->ndim, true);
+        } else if (get[k]) {
+            put_checked_type(w, get[k]);
+        }
+    }
+    text_puts(w->out, " = ");
+}
+
+static void put_host(struct writer *w, const struct uop *u)
+{
+    const struct host_call *h = u->arg.p;
+    put_results(w, u, h->nout);
+    text_puts(w->out, "host ");
+    put_quoted(w->out, h->function, '"');
+    text_putc(w->out, ' ');
+    put_operands(w, u->src, u->nsrc);
+    text_puts(w->out, " {");
+    put_list(w, "params", h->param, h->nparam, 1);
+    text_puts(w->out, ", vars=[");
+    for (int i = 0; i < h->nresult; i++) {
+        text_puts(w->out, i ? ", " : "");
+        put_symbol(w, uop_var(w->t, h->result[i]));
+    }
+    text_puts(w->out, "]}");
+    put_tail(w, u);
+}
+
+static void put_if(struct writer *w, const struct uop *u)
+{
+    int n = (int)u->arg.i;
+    put_results(w, u, n);
+    text_puts(w->out, "if ");
+    put_operands(w, u->src, 1);
+    text_puts(w->out, " then ");
+    put_operands(w, u->src + 1, n);
+    text_puts(w->out, " else ");
+    put_operands(w, u->src + 1 + n, n);
+    put_tail(w, u);
+}
+
+static void put_region(struct writer *w, int loop, int depth);
+
+static void put_loop(struct writer *w, const struct uop *u, int depth)
+{
+    struct loop *l = (struct loop *)u->arg.p;
+    int n = l->ncarried, index = 0;
+    struct uop *const *init = u->src + 2, *const *next = u->src + 3 + n, *const *scan = u->src + 3 + 2 * n;
+    while (w->loop[index].loop != l)
+        index++;
+    put_results(w, u, n + l->nscan);
+    text_puts(w->out, "loop ");
+    put_symbol(w, uop_var(w->t, l->counter));
+    text_puts(w->out, " < ");
+    put_operand(w, u->src[0]);
+    text_puts(w->out, " while ");
+    put_operand(w, u->src[1]);
+    for (int k = 0; k < n; k++) {
+        text_printf(w->out, "%s%%%s = ", k ? ", " : " carry(", value_name(w, uop_param(w->t, &l->param[k])));
+        put_operand(w, init[k]);
+    }
+    text_puts(w->out, n ? ") stack " : " stack ");
+    put_expr(w, l->scan_length, 0);
+    text_puts(w->out, " {\n");
+    put_region(w, index, depth + 1);
+    put_indent(w, depth + 1);
+    text_puts(w->out, "next ");
+    put_operands(w, next, n);
+    text_puts(w->out, " while ");
+    put_operand(w, u->src[2 + n]);
+    text_puts(w->out, " scan ");
+    put_operands(w, scan, l->nscan);
+    text_putc(w->out, '\n');
+    put_indent(w, depth);
+    text_putc(w->out, '}');
+    put_tail(w, u);
+}
+
+static void put_op(struct writer *w, const struct uop *u)
+{
+    text_printf(w->out, "%%%s", value_name(w, u));
+    put_checked_type(w, u);
+    text_printf(w->out, " = %s", op_name(u->op));
+    if (op_class(u->op) == CLASS_MOVE) {
+        put_movement(w, u);
+    } else if (u->op == OP_REDUCE) {
+        put_operands(w, u->src, 1);
+        text_printf(w->out, " {op=%s, ", op_name(REDUCE_OP(u->arg.i)));
+        put_axes(w, "axes", REDUCE_AXES(u->arg.i));
+        text_putc(w->out, '}');
+    } else {
+        put_operands(w, u->src, u->nsrc);
+        if (u->op == OP_CAST || u->op == OP_BITCAST)
+            text_printf(w->out, " {to=%s}", dtype_name(u->dtype));
+        else if (u->op == OP_SCATTER)
+            text_printf(w->out, " {op=%s}", op_name((enum op)u->arg.i));
+    }
+    put_tail(w, u);
+}
+
+/* ---- regions */
+
+static bool in_free(const struct writer *w, int i, int loop) { return w->free[i][loop / 64] >> (loop % 64) & 1; }
+
+static void find_free(struct writer *w)
+{
+    w->nword = (w->nloop + 63) / 64;
+    for (int i = 0; i < w->norder; i++) {
+        const struct uop *u = w->order[i];
+        w->free[i] = mem_array(w->t, (size_t)w->nword + 1, sizeof **w->free);
+        for (int k = 0; k < u->nsrc; k++)
+            for (int word = 0; word < w->nword; word++)
+                w->free[i][word] |= w->free[w->at[u->src[k]->id]][word];
+        for (int loop = 0; loop < w->nloop; loop++) {
+            const struct loop *l = w->loop[loop].loop;
+            uint64_t bit = (uint64_t)1 << (loop % 64);
+            if (u->op == OP_LOOP && u->arg.p == l) {
+                w->free[i][loop / 64] &= ~bit;
+                for (int other = 0; other < w->nloop; other++)
+                    w->loop[loop].depth += in_free(w, i, other);
+            } else if ((u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == l) || (u->op == OP_VAR && u->arg.p == l->counter)) {
+                w->free[i][loop / 64] |= bit;
+            }
+        }
+    }
+}
+
+/* The innermost loop that order[i] is inside of; -1: none. */
+static int home_of(const struct writer *w, int i)
+{
+    int home = -1;
+    for (int loop = 0; loop < w->nloop; loop++)
+        if (in_free(w, i, loop) && (home < 0 || w->loop[loop].depth > w->loop[home].depth))
+            home = loop;
+    return home;
+}
+
+/* Depth: nesting of loops, which the reader limits. */
+static void put_region(struct writer *w, int loop, int depth)
+{
+    if (depth > MAX_NESTING) {
+        w->failed = true;
+        return;
+    }
+    for (int i = 0; i < w->norder; i++) {
+        struct uop *u = w->order[i];
+        if (op_class(u->op) == CLASS_LEAF || u->op == OP_GET || is_expr(u) || w->home[i] != loop)
+            continue;
+        put_indent(w, depth);
+        if (u->op == OP_LOOP)
+            put_loop(w, u, depth);
+        else if (u->op == OP_IF)
+            put_if(w, u);
+        else if (u->op == OP_HOST)
+            put_host(w, u);
+        else
+            put_op(w, u);
+    }
+}
+
+/* ---- the graph */
+
+static void collect(struct writer *w)
+{
+    struct uop **root = mem_array(w->t, (size_t)w->g->noutput + 1, sizeof *root);
+    for (int i = 0; i < w->g->noutput; i++)
+        root[i] = w->g->output[i].value;
+    w->order = uop_toposort(w->t, root, w->g->noutput, &w->norder);
+    w->at = mem_array(w->t, w->t->nuop + 1, sizeof *w->at);
+    w->home = mem_array(w->t, (size_t)w->norder + 1, sizeof *w->home);
+    w->free = mem_array(w->t, (size_t)w->norder + 1, sizeof *w->free);
+    for (int i = 0; i < w->norder; i++) {
+        w->at[w->order[i]->id] = i;
+        if (w->order[i]->op == OP_LOOP)
+            VEC_PUSH(w->t, w->loop, w->nloop, w->cap_loop, ((struct region){(struct loop *)w->order[i]->arg.p, w->order[i], 0}));
+    }
+    find_free(w);
+    for (int i = 0; i < w->norder; i++)
+        w->home[i] = home_of(w, i);
+}
+
+static void put_input(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = u->arg.p;
+    const char *name = buffer_name(w, u, "in");
+    map_set(&w->name, u, mem_str(w->t, name));
+    text_printf(w->out, "input %%%s : ", name);
+    put_type(w, b->dtype, u->dim, u->ndim, true);
+    if (b->name && strcmp(b->name, name) != 0) {
+        text_puts(w->out, " as ");
+        put_quoted(w->out, b->name, '"');
+    }
+    text_putc(w->out, '\n');
+}
+
+static bool is_host_result(const struct writer *w, const struct var *v)
+{
+    for (int i = 0; i < w->norder; i++)
+        if (w->order[i]->op == OP_HOST) {
+            const struct host_call *h = w->order[i]->arg.p;
+            for (int k = 0; k < h->nresult; k++)
+                if (h->result[k] == v)
+                    return true;
+        }
+    return false;
+}
+
+/* Whether reading the inputs' types from the first on meets v alone before it meets it in an expression. */
+static bool is_declared_by_input(const struct writer *w, struct uop *v)
+{
+    for (int k = 0; k < w->g->ninput; k++)
+        for (int a = 0; a < w->g->input[k]->ndim; a++) {
+            int n;
+            if (w->g->input[k]->dim[a] == v)
+                return true;
+            struct uop **part = uop_toposort(w->t, &w->g->input[k]->dim[a], 1, &n);
+            for (int i = 0; i < n; i++)
+                if (part[i] == v)
+                    return false;
+        }
+    return false;
+}
+
+static void put_symbol_line(struct writer *w, struct uop *v)
+{
+    const struct var *var = v->arg.p;
+    if (var->is_counter || map_get(&w->declared, v) || is_host_result(w, var) || is_declared_by_input(w, v))
+        return;
+    map_set(&w->declared, v, v);
+    text_puts(w->out, "dim ");
+    put_bounds(w, v);
+    text_putc(w->out, '\n');
+}
+
+/* Symbols that no input's type declares. */
+static void put_symbols(struct writer *w)
+{
+    int n;
+    for (int i = 0; i < w->g->nvar; i++)
+        put_symbol_line(w, uop_var(w->t, w->g->var[i]));
+    for (int k = 0; k < w->g->ninput; k++) {
+        struct uop **part = uop_toposort(w->t, w->g->input[k]->dim, w->g->input[k]->ndim, &n);
+        for (int i = 0; i < n; i++)
+            if (part[i]->op == OP_VAR)
+                put_symbol_line(w, part[i]);
+    }
+    for (int i = 0; i < w->norder; i++)
+        if (w->order[i]->op == OP_VAR)
+            put_symbol_line(w, w->order[i]);
+}
+
+/* What the format does not hold: constants and weights of strings; buffers that are no input and no weight. */
+static bool check_writable(const struct writer *w)
+{
+    for (int i = 0; i < w->norder; i++) {
+        const struct uop *u = w->order[i];
+        if (u->dtype == DTYPE_STRING && (u->op == OP_CONST || (u->op == OP_BUFFER && ((const struct buffer *)u->arg.p)->kind == BUFFER_WEIGHT)))
+            return diag_error(w->t, NULL, "the graph has constant strings, which the .tg format does not hold");
+    }
+    return true;
+}
+
+bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options, struct text *out, struct text *side)
+{
+    struct writer w = {.t = t, .g = g, .o = options, .out = out, .side = side, .declared = {.t = t}, .name = {.t = t}};
+    out->t = t;
+    collect(&w);
+    if (!check_writable(&w))
+        return false;
+    text_puts(out, "tg 1\n");
+    if ((g->name && *g->name) || g->producer) {
+        text_puts(out, "graph ");
+        put_quoted(out, g->name ? g->name : "", '"');
+        if (g->producer) {
+            text_puts(out, " producer ");
+            put_quoted(out, g->producer, '"');
+        }
+        text_putc(out, '\n');
+    }
+    put_symbols(&w);
+    for (int i = 0; i < g->ninput; i++)
+        put_input(&w, g->input[i]);
+    for (int i = 0; i < w.norder; i++)
+        if (w.order[i]->op == OP_BUFFER && ((const struct buffer *)w.order[i]->arg.p)->kind == BUFFER_WEIGHT)
+            put_weight(&w, w.order[i]);
+    put_region(&w, -1, 0);
+    for (int i = 0; i < g->noutput; i++) {
+        text_puts(out, "output ");
+        put_operand(&w, g->output[i].value);
+        text_puts(out, " as ");
+        put_quoted(out, g->output[i].name, '"');
+        text_putc(out, '\n');
+    }
+    if (w.failed)
+        return diag_error(t, NULL, "loops nested more than %d deep cannot be written", MAX_NESTING);
+    if (side && w.nside) {
+        side->t = t;
+        safetensors_write(side, w.side_weight, w.side_name, w.nside);
+    }
+    return true;
+}

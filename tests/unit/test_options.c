@@ -1,0 +1,272 @@
+/* test_options.c - the command line: what is read, what is refused and how it is said; help names every option. */
+#include "cli/cli.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *no_variable(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static const char *cuda_noopt(const char *name)
+{
+    return strcmp(name, "CUDA") == 0 || strcmp(name, "NOOPT") == 0 ? "1" : strcmp(name, "DEBUG") == 0 ? "2" : NULL;
+}
+
+struct parsed { struct tgc *t; struct options o; bool ok; };
+
+enum { MAX_WORDS = 32 };
+
+/* Words separated by blanks. */
+static struct parsed parse_with(const char *line, const char *(*variable)(const char *))
+{
+    struct parsed p = {.t = tgc_new(0)};
+    assert_non_null(p.t);
+    char *copy = mem_str(p.t, line), *save;
+    const char *word[MAX_WORDS] = {"tgc"};
+    int n = 1;
+    for (char *s = strtok_r(copy, " ", &save); s; s = strtok_r(NULL, " ", &save))
+        word[n++] = s;
+    if (setjmp(p.t->stop))
+        fail_msg("stopped");
+    p.ok = options_parse(p.t, n, word, variable, &p.o);
+    return p;
+}
+
+static struct parsed parse(const char *line) { return parse_with(line, no_variable); }
+
+static void expect_refused(const char *line, const char *what)
+{
+    struct parsed p = parse(line);
+    bool said = false;
+    for (int i = 0; i < p.t->ndiag; i++)
+        said |= strstr(p.t->diag[i].message, what) != NULL;
+    if (p.ok || !said)
+        fail_msg("'%s': wanted '%s', got '%s'", line, what, p.t->ndiag ? p.t->diag[0].message : "nothing");
+    tgc_free(p.t);
+}
+
+static void test_compile(void **state)
+{
+    (void)state;
+    struct parsed p = parse("m.onnx -o net.c --dim batch=2 --dim=n<=8 --shape x=1x3x?x4 -O0 --weights=array --threads 3 -MD -MFd.d");
+    assert_true(p.ok);
+    assert_int_equal(p.o.command, COMMAND_COMPILE);
+    assert_string_equal(p.o.model, "m.onnx");
+    assert_string_equal(p.o.output, "net.c");
+    assert_int_equal(p.o.emit, EMIT_C);
+    assert_int_equal(p.o.ndim, 2);
+    assert_string_equal(p.o.dim[0].name, "batch");
+    assert_true(p.o.dim[0].min == 2 && p.o.dim[0].max == 2);
+    assert_string_equal(p.o.dim[1].name, "n");
+    assert_true(p.o.dim[1].min == 1 && p.o.dim[1].max == 8);
+    assert_int_equal(p.o.shape[0].ndim, 4);
+    assert_true(p.o.shape[0].dim[2] == -1 && p.o.shape[0].dim[3] == 4);
+    assert_int_equal(p.o.level, 0);
+    assert_int_equal(p.o.weights, WEIGHTS_ARRAY);
+    assert_int_equal(p.o.threads, 3);
+    assert_true(p.o.depfile);
+    assert_string_equal(p.o.depfile_name, "d.d");
+    tgc_free(p.t);
+}
+
+static void test_commands(void **state)
+{
+    (void)state;
+    struct parsed p = parse("run -i a=b=f.npy m.onnx --shape s=");
+    assert_true(p.ok);
+    assert_int_equal(p.o.command, COMMAND_RUN);
+    assert_string_equal(p.o.input[0].name, "a=b");
+    assert_string_equal(p.o.input[0].path, "f.npy");
+    assert_int_equal(p.o.shape[0].ndim, 0);
+    tgc_free(p.t);
+    p = parse("verify m.onnx --data d --rtol 1e-4 --atol=0");
+    assert_true(p.ok && p.o.rtol == 1e-4 && p.o.atol == 0);
+    tgc_free(p.t);
+    p = parse("m.onnx -o net.so -- ");
+    assert_true(p.ok && p.o.emit == EMIT_SHARED);
+    tgc_free(p.t);
+    p = parse("-o - -x onnx -");
+    assert_true(p.ok && p.o.emit == EMIT_C && p.o.format == FORMAT_ONNX);
+    tgc_free(p.t);
+    p = parse("-o net.c -- -odd.onnx");
+    assert_true(p.ok);
+    assert_string_equal(p.o.model, "-odd.onnx");
+    tgc_free(p.t);
+    p = parse("m.onnx -o x.c --max-memory=3G");
+    assert_true(p.ok && p.o.max_memory == (size_t)3 << 30);
+    tgc_free(p.t);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct { const char *line, *what; } row[] = {
+        {"", "no model is given"},
+        {"m.onnx", "-o OUT is required"},
+        {"m.onnx n.onnx -o m.c", "'n.onnx' is a second operand"},
+        {"m.onnx -o", "-o needs a value"},
+        {"m.onnx -o m", "there is none"},
+        {"m.onnx -o dir.d/m", "there is none"},
+        {"m.onnx -o m.docx", "docx"},
+        {"m.onnx -o m.ptx", "PTX"},
+        {"m.onnx -o m.c --frobnicate", "--frobnicate"},
+        {"m.onnx -o m.c --weight=array", "--weights"},
+        {"m.onnx -o m.c --weights=lead", "'lead'; string|array|incbin|file is expected"},
+        {"m.onnx -o m.c --dim batch", "'batch'"},
+        {"m.onnx -o m.c --dim =2", "'=2'"},
+        {"m.onnx -o m.c --dim <=2", "'<=2'"},
+        {"m.onnx -o m.c --dim n=-2", "'n=-2'"},
+        {"m.onnx -o m.c --dim n=99999999999", "99999999999"},
+        {"m.onnx -o m.c --dim n<=0", "'n<=0'"},
+        {"m.onnx -o m.c --shape x=1x", "'x=1x'"},
+        {"m.onnx -o m.c --shape x=1y2", "'x=1y2'"},
+        {"m.onnx -o m.c --shape x=1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1", "--shape"},
+        {"m.onnx -o m.c -O4", "-O"},
+        {"m.onnx -o m.c --threads 0", "--threads"},
+        {"m.onnx -o m.c --target=cuda", "not in this version"},
+        {"m.onnx -o m.c --target=abacus", "abacus"},
+        {"m.onnx -o m.c --cpu=zen9", "zen9"},
+        {"m.onnx -o m.c --name=1x", "not a C identifier"},
+        {"m.onnx -o m.c --name=double", "identifier"},
+        {"m.onnx -o m.c --max-memory=12Q", "--max-memory"},
+        {"m.onnx -o m.c -i x=y.npy", "does not take -i"},
+        {"m.onnx -o m.c --json", "does not take --json"},
+        {"verify m.onnx", "--data"},
+        {"verify m.onnx --data d --rtol=-1", "--rtol"},
+        {"verify m.onnx --data d --rtol=nan", "--rtol"},
+        {"run -", "-x onnx"},
+        {"run m.onnx -i x", "-i"},
+        {"ops m.onnx", "takes no file"},
+        {"ops --max-memory=3G", "does not take --max-memory"},
+        {"tune m.onnx -o m.tune", "not in this version"},
+        {"m.onnx -o m.c @/nonexistent/options", "/nonexistent/options"},
+        {"m.onnx -x onnx -o - -MD", "-MF FILE"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        expect_refused(row[i].line, row[i].what);
+}
+
+static void test_all_faults_at_once(void **state)
+{
+    (void)state;
+    struct parsed p = parse("m.onnx -o m.docx --frob -O9 --dim x");
+    assert_false(p.ok);
+    assert_true(p.t->nerror >= 4);
+    tgc_free(p.t);
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    struct parsed p = parse_with("m.onnx -o m.c", cuda_noopt);
+    assert_false(p.ok);
+    assert_non_null(strstr(p.t->diag[0].message, "CUDA"));
+    assert_int_equal(p.o.level, 0);
+    assert_int_equal(p.o.debug, 2);
+    tgc_free(p.t);
+    p = parse_with("m.onnx -o m.c --target=c -O3", cuda_noopt); /* options win */
+    assert_true(p.ok);
+    assert_int_equal(p.o.level, 3);
+    tgc_free(p.t);
+}
+
+static void test_option_file(void **state)
+{
+    (void)state;
+    char path[] = "test_options_XXXXXX", line[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    static const char text[] = "# a comment\n-o 'net one.c'\n--name \"other\" --shape x\\=1=2x2\n";
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+    snprintf(line, sizeof line, "m.onnx @%s", path);
+    struct parsed p = parse(line);
+    assert_true(p.ok);
+    assert_string_equal(p.o.output, "net one.c");
+    assert_string_equal(p.o.name, "other");
+    assert_string_equal(p.o.shape[0].input, "x=1");
+    tgc_free(p.t);
+    assert_int_equal(write(fd, " 'open", 6), 6);
+    expect_refused(line, "not closed");
+    assert_int_equal(ftruncate(fd, 0), 0);
+    snprintf(line, sizeof line, "@%s", path);
+    assert_int_equal(pwrite(fd, line, strlen(line), 0), strlen(line));
+    expect_refused(line, "deep"); /* it names itself */
+    close(fd);
+    unlink(path);
+}
+
+static void test_help_is_whole(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    struct text help = {.t = t}, man = {.t = t}, bash = {.t = t}, fish = {.t = t}, version = {.t = t};
+    help_write(&help);
+    man_write(&man);
+    completion_write(&bash, "bash");
+    completion_write(&fish, "fish");
+    version_write(&version);
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        assert_non_null(strstr(help.s, option_spelling((enum option_id)i)));
+        assert_non_null(strstr(bash.s, option_spelling((enum option_id)i)));
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        assert_non_null(strstr(man.s, command_name((enum command)i)));
+        assert_non_null(strstr(fish.s, command_name((enum command)i)));
+    }
+    for (const char *line = help.s, *end; (end = strchr(line, '\n')); line = end + 1)
+        assert_true(end - line <= 100);
+    tgc_free(t);
+}
+
+/* Every option has a meaning: none falls through to the bug at the end of apply(). */
+static void test_every_option_is_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "m.onnx %s 1", option_spelling((enum option_id)i));
+        struct parsed p = parse(line);
+        assert_false(p.t->bug);
+        tgc_free(p.t);
+    }
+}
+
+static void test_escaping(void **state)
+{
+    (void)state;
+    static const struct { const char *in, *out; } row[] = {
+        {"plain", "plain"},
+        {"gr\xc3\xb6\xc3\x9f" "e", "gr\xc3\xb6\xc3\x9f" "e"},
+        {"a\x1b[31mb\n", "a\\x1b[31mb\\x0a"},
+        {"\xff\xfe", "\\xff\\xfe"},
+        {"\xe2\x80\xae" "x", "\\xe2\\x80\\xaex"},     /* right-to-left override */
+        {"\xc0\xaf", "\\xc0\\xaf"},                     /* overlong */
+        {"\xe2\x80", "\\xe2\\x80"},                     /* cut off */
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char got[64] = {0};
+        FILE *f = fmemopen(got, sizeof got, "w");
+        assert_non_null(f);
+        print_escaped(f, row[i].in);
+        fclose(f);
+        assert_string_equal(got, row[i].out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compile),        cmocka_unit_test(test_commands),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_all_faults_at_once), cmocka_unit_test(test_environment),    cmocka_unit_test(test_option_file),
+        cmocka_unit_test(test_help_is_whole),  cmocka_unit_test(test_every_option_is_read), cmocka_unit_test(test_escaping),
+    };
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}
