@@ -542,7 +542,7 @@ static bool read_input(struct reader *r)
     struct type type;
     const char *name;
     if (!read_named_type(r, "input", &at, &type, &name))
-        return false;
+        return at.kind == TOKEN_REF && define(r, &at, NULL) && false;
     if (r->region)
         return read_error(r, &at, "an input inside a region");
     struct buffer *b = buffer_new(r->t, BUFFER_INPUT, type.dtype, type.dim, type.ndim, name);
@@ -558,7 +558,7 @@ static bool read_weight_statement(struct reader *r)
     const char *name;
     struct uop *w = NULL;
     if (!read_named_type(r, "weight", &at, &type, &name))
-        return false;
+        return at.kind == TOKEN_REF && define(r, &at, NULL) && false;
     bool ok = expect(r, '=', "and the values") && read_weight(r, &type, name, &w);
     return define(r, &at, w) && ok;
 }
