@@ -22,6 +22,7 @@ SUITES = [
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("demo", "tests/demo/demo_test.py", 600, 600),
+    ("lowering", "tests/onnx/lower_test.py", 600, 600),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]
