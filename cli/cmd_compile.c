@@ -74,12 +74,13 @@ static const char *sibling(struct tgc *t, const char *path, const char *extensio
     return mem_printf(t, "%.*s.%s", (int)(dot ? dot - path : (ptrdiff_t)strlen(path)), path, extension);
 }
 
-struct emission { const char *name; struct text c, h; bool beside; };
+struct emission { const char *name, *header; struct text c, h; bool beside; };
 
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
     double start = seconds_now();
     struct program_options po = model_program_options(o, m, e->name);
+    po.header = e->header;
     bool to_stdout = strcmp(o->output, "-") == 0;
     e->c.t = e->h.t = t;
     if (to_stdout && po.weights == WEIGHTS_AUTO)
@@ -110,7 +111,8 @@ static const char *weights_path(struct tgc *t, const char *output, const char *n
 
 static bool write_c(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
 {
-    struct emission e = {.name = name};
+    const char *header = sibling(t, o->output, "h"), *slash = strrchr(header, '/');
+    struct emission e = {.name = name, .header = strcmp(o->output, "-") == 0 ? NULL : slash ? slash + 1 : header};
     if (!emit(t, o, m, &e) || !put_text(t, files, o->output, &e.c))
         return false;
     if (strcmp(o->output, "-") == 0)
