@@ -49,6 +49,7 @@ struct options {
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
     struct onnx_shape_option *shape; int nshape; size_t cap_shape;
+    struct onnx_value_option *value; int nvalue; size_t cap_value;   /* of inputs that are read from files: shapes may depend on them */
     struct onnx_load_options load;
     const char *output;             /* NULL: none; "-": standard output */
     enum emit emit;

@@ -59,9 +59,22 @@ static const char *declared_text(struct tgc *t, const ValueInfoProto *v)
     return x.s;
 }
 
+enum { MAX_TOLD = 4096 };
+
+/* Small inputs may decide shapes (a list of axes, the length of a range): the frontend is told them. */
+static void tell_value(struct tgc *t, struct options *o, const ValueInfoProto *input, const struct array *v)
+{
+    if (v->nelem > MAX_TOLD || v->dtype == DTYPE_STRING)
+        return;
+    struct onnx_value_option value = {.input = input->name, .dtype = v->dtype, .ndim = v->ndim, .data = v->data, .nbytes = v->nbytes};
+    memcpy(value.dim, v->dim, sizeof value.dim);
+    VEC_PUSH(t, o->value, o->nvalue, o->cap_value, value);
+}
+
 bool feed_settle_shape(struct tgc *t, struct options *o, const ValueInfoProto *input, const struct array *v, const char *source)
 {
     const TypeProto__Tensor *type = tensor_type(input);
+    tell_value(t, o, input, v);
     for (int i = 0; i < o->nshape; i++)
         if (strcmp(o->shape[i].input, input->name) == 0)
             return true; /* the user has said it; instance_set_input() compares */

@@ -69,7 +69,8 @@ static void report_kernels(const struct tgc *t, const struct schedule *s)
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
 {
     double start = seconds_now();
-    struct onnx_graph_options graph_options = {.dim = o->dim, .ndim = o->ndim, .shape = o->shape, .nshape = o->nshape};
+    struct onnx_graph_options graph_options = {.dim = o->dim, .ndim = o->ndim, .shape = o->shape, .nshape = o->nshape,
+                                                .value = o->value, .nvalue = o->nvalue};
     struct compile_options compile_options = {.noopt = o->level == 0, .level = o->level, .threads = o->threads, .name = name};
     passes_init(t);
     m->graph = onnx_lower(t, m->onnx, &graph_options);

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # name, program, seconds it may take (quick, all)
 SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
+    ("library", "tests/ir/library_test.py", 600, 600),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("demo", "tests/demo/demo_test.py", 600, 600),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
