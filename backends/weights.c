@@ -22,23 +22,14 @@ static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING;
 
 static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
 
-/* Whether an earlier weight has the same contents and so the same place. */
-static bool is_shared(const struct schedule *s, int i)
+/* Equal weights lie at one place: the first of them holds the numbers, in C text the first of that type. */
+static const struct buffer *weight_holder(const struct schedule *s, const struct buffer *b, bool same_type)
 {
-    for (int j = 0; j < i; j++)
-        if (s->weight[j]->offset == s->weight[i]->offset && s->weight[j]->nbytes == s->weight[i]->nbytes && !is_string(s->weight[i]) &&
-            !is_string(s->weight[j]) && s->weight[i]->nbytes > 0)
-            return true;
-    return false;
-}
-
-/* The weight whose data stands in the file for this one. */
-static const struct buffer *representative(const struct schedule *s, const struct buffer *b)
-{
-    for (int j = 0; j < s->nweight; j++)
-        if (s->weight[j] == b || (s->weight[j]->offset == b->offset && s->weight[j]->nbytes == b->nbytes && b->nbytes > 0 && !is_string(b) &&
-                                  !is_string(s->weight[j]) && s->weight[j]->dtype == b->dtype))
-            return s->weight[j];
+    for (int i = 0; i < s->nweight && b->nbytes > 0 && !is_string(b); i++) {
+        const struct buffer *first = s->weight[i];
+        if (first->offset == b->offset && first->nbytes == b->nbytes && !is_string(first) && (!same_type || first->dtype == b->dtype))
+            return first;
+    }
     return b;
 }
 
@@ -48,7 +39,7 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
     size_t at = 0;
     for (int i = 0; i < s->nweight; i++) {
         const struct buffer *b = s->weight[i];
-        if (is_string(b) || is_shared(s, i))
+        if (is_string(b) || weight_holder(s, b, false) != b)
             continue;
         if (b->offset < at)
             TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i, b->offset);
@@ -179,7 +170,7 @@ static void write_incbin(struct program *p, struct text *out)
 
 static const char *weight_address(struct program *p, const struct buffer *b, const char *base)
 {
-    const char *data = p->buffer_name[representative(p->s, b)->id];
+    const char *data = p->buffer_name[weight_holder(p->s, b, true)->id];
     if (is_string(b) || p->weights == WEIGHTS_ARRAY)
         return mem_printf(p->t, "%s_data", data);
     if (p->weights == WEIGHTS_STRING)
@@ -204,7 +195,7 @@ void weights_write_data(struct program *p, struct text *out)
         write_incbin(p, out);
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
-        if (representative(p->s, b) != b)
+        if (weight_holder(p->s, b, true) != b)
             continue;
         if (is_string(b))
             write_strings(p, out, b);

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_PENDING = 32 };
+enum { MAX_PENDING = 1024 };
 
 struct pending { char path[PATH_MAX]; bool is_directory; volatile sig_atomic_t used; };
 static struct pending pending[MAX_PENDING];

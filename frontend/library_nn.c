@@ -242,7 +242,9 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
     if (seen && !(s = lib_where(l, seen, s, low)))
         return NULL;
     struct uop *top = tensor_max(t, s, 1u << 4, true);
-    bool hidden = seen || mask;                       /* a row may be without any key: then its maximum is -inf and its sum 0 */
+    /* A row may be without any key: then its maximum is -inf and its sum 0. Not so where each query sees the key at its own place. */
+    bool own = !mask && !a->nkeys && (!a->offset || uop_is_int(a->offset, 0)) && sym_equal(t, nq, nk);
+    bool hidden = (seen || mask) && !own;
     if (hidden)
         top = lib_where(l, uop_binary(t, OP_EQ, top, low), zero, top);
     struct uop *p = lib_unary(l, OP_EXP, lib_sub(l, s, top)), *sum = tensor_sum(t, p, 1u << 4, true);

@@ -1,8 +1,10 @@
-/* scalar.c - what an elementwise op does to constants: the meaning that constant folding and sym_eval() share.
+/* scalar.c - what an elementwise op does to constants: the meaning that constant folding and
+ * sym_eval() share.
  *
- * Floats are computed in double and rounded once to the dtype, which for + - * / sqrt of f32 and narrower gives the correctly rounded
- * result. Integers are computed modulo 2^64 and wrapped to the dtype. Where the IR leaves a result open (a shift by more than the
- * width to the right, max of zeros of two signs, a negative power of an integer) nothing is computed: the caller keeps the op.
+ * Floats are computed in double and rounded once to the dtype, which for + - * / sqrt of f32 and
+ * narrower gives the correctly rounded result. Integers are computed modulo 2^64 and wrapped to the
+ * dtype. Where the IR leaves a result open (a shift by more than the width to the right, max of
+ * zeros of two signs, a negative power of an integer) nothing is computed: the caller keeps the op.
  */
 #include "ir/ir.h"
 
@@ -50,12 +52,16 @@ static int64_t int_pow(int64_t a, int64_t n)
     return r;
 }
 
+/* clang-format off: tables */
+
 /* u64: where the sign bit is a digit. */
 static bool apply_u64(enum op op, uint64_t a, uint64_t b, int64_t *r)
 {
     switch (op) {
-    case OP_DIV: case OP_FLOORDIV: *r = b ? (int64_t)(a / b) : 0; return true;
-    case OP_MOD: case OP_FLOORMOD: *r = b ? (int64_t)(a % b) : 0; return true;
+    case OP_DIV:
+    case OP_FLOORDIV: *r = b ? (int64_t)(a / b) : 0; return true;
+    case OP_MOD:
+    case OP_FLOORMOD: *r = b ? (int64_t)(a % b) : 0; return true;
     case OP_MAX: *r = (int64_t)(a > b ? a : b); return true;
     case OP_MIN: *r = (int64_t)(a < b ? a : b); return true;
     case OP_LT: *r = a < b; return true;
@@ -164,7 +170,8 @@ static bool apply_float2(enum op op, double a, double b, double *r)
     case OP_FLOORMOD: return float_floormod(a, b, r);
     case OP_POW: *r = pow(a, b); return true;
     case OP_ATAN2: *r = atan2(a, b); return true;
-    case OP_MAX: case OP_MIN:
+    case OP_MAX:
+    case OP_MIN:
         if (a == 0 && b == 0 && signbit(a) != signbit(b))
             return false;
         *r = a != a || b != b ? (double)NAN : (op == OP_MAX) == (a > b) ? a : b;
@@ -183,13 +190,17 @@ static bool apply_float(enum op op, enum dtype d, const union scalar *v, union s
     case OP_NE: r->i = v[0].f != v[1].f; return true;
     default: break;
     }
-    if (op_nsrc(op) == 1 ? !apply_float1(op, v[0].f, &x) : op_nsrc(op) != 2 || !apply_float2(op, v[0].f, v[1].f, &x))
+    if (op_nsrc(op) == 1 ? !apply_float1(op, v[0].f, &x)
+                         : op_nsrc(op) != 2 || !apply_float2(op, v[0].f, v[1].f, &x))
         return false;
     *r = scalar_cast(d, DTYPE_F64, (union scalar){.f = x});
     return true;
 }
 
-bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar *v, union scalar *r)
+/* clang-format on */
+
+bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar *v,
+                  union scalar *r)
 {
     if (op == OP_CAST) {
         *r = scalar_cast(to, from, v[0]);
@@ -211,12 +222,14 @@ bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar
         return apply_float(op, to, v, r);
     if (!dtype_is_int(from) && from != DTYPE_BOOL)
         return false;
-    bool logical = op_class(op) == CLASS_BINARY && (op == OP_LT || (op >= OP_AND && op <= OP_XOR) || op == OP_EQ || op == OP_NE ||
-                                                    op == OP_MAX || op == OP_MIN);
+    bool logical = op_class(op) == CLASS_BINARY &&
+                   (op == OP_LT || (op >= OP_AND && op <= OP_XOR) || op == OP_EQ || op == OP_NE ||
+                    op == OP_MAX || op == OP_MIN);
     if (from == DTYPE_BOOL && !logical && op != OP_NOT)
         return false;
     int64_t i;
-    if (!apply_int(op, from, v[0].i, op_nsrc(op) > 1 ? v[1].i : 0, op_nsrc(op) > 2 ? v[2].i : 0, &i))
+    if (!apply_int(op, from, v[0].i, op_nsrc(op) > 1 ? v[1].i : 0, op_nsrc(op) > 2 ? v[2].i : 0,
+                   &i))
         return false;
     *r = scalar_cast(to, DTYPE_I64, (union scalar){.i = i});
     return true;

@@ -1,12 +1,15 @@
-/* symbolic.c - integer expressions over dimensions and loop counters: thin builders, equality, evaluation.
+/* symbolic.c - integer expressions over dimensions and loop counters: thin builders, equality,
+ * evaluation.
  *
- * An expression is an ordinary INDEX-typed uop. Its normal form is the business of the fold rules (passes/rules/index.rules): polynomials
- * are expanded and ordered there, so that these builders can simply build.
+ * An expression is an ordinary INDEX-typed uop. Its normal form is the business of the fold rules
+ * (passes/rules/index.rules): polynomials are expanded and ordered there, so that these builders
+ * can simply build.
  */
 #include "ir/ir.h"
 
 #include <stdlib.h>
 
+/* clang-format off */
 struct uop *sym_add(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_ADD, a, b); }
 struct uop *sym_sub(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_SUB, a, b); }
 struct uop *sym_mul(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_MUL, a, b); }
@@ -18,6 +21,7 @@ struct uop *sym_min(struct tgc *t, struct uop *a, struct uop *b) { return uop_bi
 struct uop *sym_max(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_MAX, a, b); }
 struct uop *sym_lt(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_LT, a, b); }
 struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_AND, a, b); }
+/* clang-format on */
 
 struct uop *sym_ceildiv(struct tgc *t, struct uop *a, int64_t b)
 {
@@ -38,7 +42,11 @@ bool sym_equal(struct tgc *t, struct uop *a, struct uop *b)
 }
 
 /* Post-order over an explicit stack: a frame gathers its sources' values. */
-struct frame { const struct uop *u; int next; union scalar v[3]; };
+struct frame {
+    const struct uop *u;
+    int next;
+    union scalar v[3];
+};
 
 static bool eval_leaf(const struct uop *u, const int64_t *value, int nvalue, union scalar *r)
 {
@@ -58,7 +66,8 @@ static bool eval_leaf(const struct uop *u, const int64_t *value, int nvalue, uni
 static bool eval_apply(const struct frame *f, union scalar *r)
 {
     const struct uop *u = f->u;
-    if (!op_is_elementwise(u->op) || dtype_is_float(u->dtype) || dtype_is_float(u->src[u->nsrc - 1]->dtype))
+    if (!op_is_elementwise(u->op) || dtype_is_float(u->dtype) ||
+        dtype_is_float(u->src[u->nsrc - 1]->dtype))
         return false;
     return scalar_apply(u->op, u->dtype, u->src[u->op == OP_WHERE]->dtype, f->v, r);
 }

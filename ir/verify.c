@@ -370,12 +370,21 @@ static void check_loop_scope(const struct verifier *v, struct uop *const *order,
         require(v, g->output[i].value, g->output[i].value->mark != inside, "an output depends on the inside of a loop");
 }
 
+static void check_param_bound(const struct verifier *v, struct uop *const *order, int n, const struct uop *param)
+{
+    const struct loop *l = ((const struct loop_param *)param->arg.p)->loop;
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOOP && order[i]->arg.p == l)
+            return;
+    violation(v, param, "its loop is not in the graph");
+}
+
 bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
 {
     enum { SCOPE_STEPS = 1 << 26 };
     struct verifier v = {t, after_pass};
     struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
-    int n, nloop = 0;
+    int n, nloop = 0, nparam = 0;
     for (int i = 0; i < g->noutput; i++) {
         root[i] = g->output[i].value;
         if (!root[i])
@@ -385,10 +394,14 @@ bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
     for (int i = 0; i < n; i++) {
         check_graph_uop(&v, order[i]);
         nloop += order[i]->op == OP_LOOP;
+        nparam += order[i]->op == OP_PARAM;
     }
-    for (int i = 0; i < n && (int64_t)nloop * n < SCOPE_STEPS; i++)
+    for (int i = 0; i < n && (int64_t)(nloop + nparam) * n < SCOPE_STEPS; i++) {
         if (order[i]->op == OP_LOOP)
             check_loop_scope(&v, order, n, order[i], g);
+        if (order[i]->op == OP_PARAM)
+            check_param_bound(&v, order, n, order[i]);
+    }
     return true;
 }
 

@@ -83,8 +83,11 @@ weight %w1 : f32[64, 24] as "hidden.weight" = {values(w[0])}
 weight %b1 : f32[24] as "hidden.bias" = {values(w[1])}
 weight %w2 : f32[24, 10] as "score.weight" = {values(w[2])}
 weight %b2 : f32[10] as "score.bias" = {values(w[3])}
-%hidden = relu(matmul(%picture, %w1) + %b1)
-%scores = matmul(%hidden, %w2) + %b2
+%h1 = matmul(%picture, %w1)
+%h2 = add(%h1, %b1)
+%hidden = relu(%h2)
+%s1 = matmul(%hidden, %w2)
+%scores = add(%s1, %b2)
 %p = softmax(%scores) {{axis=1}}
 output %p as "probabilities"
 """

@@ -1,9 +1,12 @@
-/* fold_index.c - the right sides of index rules that no pattern can say: n-ary sums, division and comparison of sums.
+/* fold_index.c - the right sides of index rules that no pattern can say: n-ary sums, division and
+ * comparison of sums.
  *
- * Everything rests on one identity of floor division: with x = y*Q + R,  x // y = Q + R // y  and  x % y = R % y.  The quotient that
- * leaves 0 <= R < y by bounds ends the matter; otherwise a common factor is taken out of the division. x // y and x % y take the same
- * decisions, so that (x // y)*y + x % y comes together again. All of it is about integers, not words: a sum whose value may leave
- * int64 is one opaque atom here. Everything is compared with brute force in tests/unit/test_rules.c.
+ * Everything rests on one identity of floor division: with x = y*Q + R,  x // y = Q + R // y  and
+ * x % y = R % y.  The quotient that leaves 0 <= R < y by bounds ends the matter; otherwise a common
+ * factor is taken out of the division. x // y and x % y take the same decisions, so that (x // y)*y
+ * + x % y comes together again. All of it is about integers, not words: a sum whose value may leave
+ * int64 is one opaque atom here. Everything is compared with brute force in
+ * tests/unit/test_rules.c.
  */
 #include "passes/fold_index.h"
 
@@ -48,7 +51,8 @@ static bool join_remainder(struct tgc *t, struct sum *s, int i)
         bool there = false;
         base = found.term[k].base;
         for (int j = 0; j < s->n; j++)
-            there |= s->term[j].base == base && s->term[j].coef == (int64_t)((uint64_t)found.term[k].coef * (uint64_t)coef);
+            there |= s->term[j].base == base &&
+                     s->term[j].coef == (int64_t)((uint64_t)found.term[k].coef * (uint64_t)coef);
         if (!there)
             return false;
     }
@@ -69,16 +73,10 @@ static void join_remainders(struct tgc *t, struct sum *s)
             i = -1;
 }
 
-/* Whether x + y is in normal form because y comes last in it: the common case, without collecting. */
-static bool comes_last(const struct uop *x, const struct uop *y)
-{
-    return y->op == OP_CONST && y->arg.i != 0 && x->op != OP_CONST && !(x->op == OP_ADD && x->src[1]->op == OP_CONST);
-}
-
 struct uop *fold_sum(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
 {
     struct sum s = {0};
-    if (comes_last(x, y))
+    if (sum_ends_with(x, y))
         return NULL;
     sum_add(&s, x, 1);
     sum_add(&s, y, 1);
@@ -102,12 +100,15 @@ struct uop *fold_difference(struct tgc *t, struct uop *u, struct uop *x, struct 
 struct uop *fold_product(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
 {
     struct sum a = {0}, b = {0}, product = {0}, part;
+    if (product_is_term(x, y))
+        return NULL;
     sum_add(&a, x, 1);
     sum_add(&b, y, 1);
     if (a.overfull || b.overfull || (a.n + 1) * (b.n + 1) > MAX_TERM)
         return NULL;
     for (int i = 0; i <= b.n; i++) {
-        if (!sum_scale(t, &a, i < b.n ? b.term[i].base : NULL, i < b.n ? b.term[i].coef : b.c, &part))
+        if (!sum_scale(t, &a, i < b.n ? b.term[i].base : NULL, i < b.n ? b.term[i].coef : b.c,
+                       &part))
             return NULL;
         sum_add_sum(&product, &part, 1);
     }
@@ -119,26 +120,34 @@ struct uop *fold_product(struct tgc *t, struct uop *u, struct uop *x, struct uop
 
 /* ---- division: x = y*Q + R */
 
-struct division { struct tgc *t; struct uop *u, *x, *y; bool mod; };
+struct division {
+    struct tgc *t;
+    struct uop *u, *x, *y;
+    bool mod;
+};
 
 static struct uop *finish(struct division *d, struct sum *quotient, struct sum *rest)
 {
     return sum_build(d->t, d->mod ? rest : quotient);
 }
 
-static int64_t nearest(int64_t a, int64_t c)          /* congruent to a modulo c, of least magnitude */
+static int64_t nearest(int64_t a, int64_t c) /* congruent to a modulo c, of least magnitude */
 {
     int64_t r = int_floormod(a, c);
     return r > c - r ? r - c : r;
 }
 
-/* Divides each coefficient; which = 0: remainders keep the sign of the coefficient, 1: of least magnitude, 2: >= 0. */
-static void split_by_constant(const struct sum *s, int64_t c, int which, struct sum *quotient, struct sum *rest)
+/* Divides each coefficient; which = 0: remainders keep the sign of the coefficient, 1: of least
+ * magnitude, 2: >= 0. */
+static void split_by_constant(const struct sum *s, int64_t c, int which, struct sum *quotient,
+                              struct sum *rest)
 {
     *quotient = (struct sum){.c = int_floordiv(s->c, c)};
     *rest = (struct sum){.c = int_floormod(s->c, c)};
     for (int i = 0; i < s->n; i++) {
-        int64_t a = s->term[i].coef, r = which == 0 ? a % c : which == 1 ? nearest(a, c) : int_floormod(a, c);
+        int64_t a = s->term[i].coef, r = which == 0   ? a % c
+                                         : which == 1 ? nearest(a, c)
+                                                      : int_floormod(a, c);
         sum_term(quotient, s->term[i].base, (a - r) / c);
         sum_term(rest, s->term[i].base, r);
     }
@@ -161,14 +170,16 @@ static bool safe(const struct sum *a, const struct sum *b)
     return sum_bounds(a, &lo, &hi) && sum_bounds(b, &lo, &hi);
 }
 
-/* The terms that g divides against a rest within one multiple of g: x = g*M + L, 0 <= L < g, g | c.  x // c = M // (c/g). */
+/* The terms that g divides against a rest within one multiple of g: x = g*M + L, 0 <= L < g, g | c.
+ * x // c = M // (c/g). */
 static struct uop *divide_by_factor(struct division *d, const struct sum *s, int64_t c, int64_t g)
 {
     struct sum many = {0}, low = {.c = s->c};
     struct tgc *t = d->t;
     for (int i = 0; i < s->n; i++) {
         bool whole = s->term[i].coef % g == 0;
-        sum_term(whole ? &many : &low, s->term[i].base, whole ? s->term[i].coef / g : s->term[i].coef);
+        sum_term(whole ? &many : &low, s->term[i].base,
+                 whole ? s->term[i].coef / g : s->term[i].coef);
     }
     if (!settle(&many, &low, g) || !safe(&many, &low))
         return NULL;
@@ -182,7 +193,7 @@ static struct uop *divide_by_factor(struct division *d, const struct sum *s, int
 static struct uop *divide_by_factors(struct division *d, const struct sum *s, int64_t c)
 {
     int64_t tried = c;
-    for (;;) {                                        /* each common factor once, the largest first */
+    for (;;) { /* each common factor once, the largest first */
         int64_t g = 1;
         for (int i = 0; i < s->n; i++) {
             int64_t k = int_gcd(s->term[i].coef, c);
@@ -204,10 +215,13 @@ static struct uop *divide_nested(struct division *d, const struct sum *s, int64_
     struct tgc *t = d->t;
     struct uop *inner = s->n == 1 && s->term[0].coef == 1 ? s->term[0].base : NULL;
     int64_t a, shift, ac;
-    if (!inner || d->mod || (inner->op != OP_FLOORDIV && inner->op != OP_FLOORMOD) || !uop_const_int(inner->src[1], &a) || a <= 0)
+    if (!inner || d->mod || (inner->op != OP_FLOORDIV && inner->op != OP_FLOORMOD) ||
+        !uop_const_int(inner->src[1], &a) || a <= 0)
         return NULL;
     if (inner->op == OP_FLOORMOD)
-        return s->c == 0 && a % c == 0 ? sym_mod(t, sym_div(t, inner->src[0], uop_int(t, c)), uop_int(t, a / c)) : NULL;
+        return s->c == 0 && a % c == 0
+                   ? sym_mod(t, sym_div(t, inner->src[0], uop_int(t, c)), uop_int(t, a / c))
+                   : NULL;
     if (__builtin_mul_overflow(a, c, &ac) || __builtin_mul_overflow(a, s->c, &shift))
         return NULL;
     struct sum z;
@@ -237,7 +251,9 @@ static struct uop *remainder_of_remainder(struct division *d, const struct sum *
         }
         found |= drop;
     }
-    return found && sum_bounds(&out, &lo, &hi) ? sym_mod(d->t, sum_build(d->t, &out), uop_int(d->t, c)) : NULL;
+    return found && sum_bounds(&out, &lo, &hi)
+               ? sym_mod(d->t, sum_build(d->t, &out), uop_int(d->t, c))
+               : NULL;
 }
 
 static struct uop *divide_by_constant(struct division *d, int64_t c)
@@ -251,7 +267,7 @@ static struct uop *divide_by_constant(struct division *d, int64_t c)
     if (c < 0)
         return c == -1 ? sym_mul(t, d->x, uop_int(t, -1)) : NULL;
     collect_exact(&s, d->x);
-    for (int which = 2; which >= 0; which--) {        /* ends with the split that the rest goes on with */
+    for (int which = 2; which >= 0; which--) { /* ends with the split that the rest goes on with */
         split_by_constant(&s, c, which, &quotient, &rest);
         if (safe(&quotient, &rest) && settle(&quotient, &rest, c))
             return finish(d, &quotient, &rest);
@@ -271,7 +287,8 @@ static struct uop *divide_by_constant(struct division *d, int64_t c)
 }
 
 /* Polynomial division of s by y on y's first term. */
-static bool divide_sums(struct tgc *t, const struct sum *s, const struct sum *y, struct sum *quotient, struct sum *rest)
+static bool divide_sums(struct tgc *t, const struct sum *s, const struct sum *y,
+                        struct sum *quotient, struct sum *rest)
 {
     const struct term *lead = &y->term[0];
     struct uop *base;
@@ -280,7 +297,8 @@ static bool divide_sums(struct tgc *t, const struct sum *s, const struct sum *y,
     *rest = *s;
     for (int steps = 0; steps < MAX_DIVIDE; steps++) {
         int i = 0;
-        while (i < rest->n && (rest->term[i].coef % lead->coef || !base_div(t, rest->term[i].base, lead->base, &base)))
+        while (i < rest->n && (rest->term[i].coef % lead->coef ||
+                               !base_div(t, rest->term[i].base, lead->base, &base)))
             i++;
         if (i == rest->n)
             return true;
@@ -381,7 +399,8 @@ static struct uop *divide_by_symbol(struct division *d)
             return finish(d, &quotient, &rest);
         if (quotient.n || quotient.c) {
             struct uop *r = sum_build(t, &rest);
-            return d->mod ? sym_mod(t, r, d->y) : sym_add(t, sum_build(t, &quotient), sym_div(t, r, d->y));
+            return d->mod ? sym_mod(t, r, d->y)
+                          : sym_add(t, sum_build(t, &quotient), sym_div(t, r, d->y));
         }
     }
     /* a rest below zero, by less than y: -1 and y + rest */
@@ -401,8 +420,14 @@ static struct uop *divide(struct tgc *t, struct uop *u, struct uop *x, struct uo
     return r ? changed(u, r) : NULL;
 }
 
-struct uop *fold_floordiv(struct tgc *t, struct uop *u, struct uop *x, struct uop *y) { return divide(t, u, x, y, false); }
-struct uop *fold_floormod(struct tgc *t, struct uop *u, struct uop *x, struct uop *y) { return divide(t, u, x, y, true); }
+struct uop *fold_floordiv(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
+{
+    return divide(t, u, x, y, false);
+}
+struct uop *fold_floormod(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
+{
+    return divide(t, u, x, y, true);
+}
 
 /* ---- comparison */
 
@@ -418,7 +443,7 @@ static bool collect_difference(struct sum *s, struct uop *x, struct uop *y)
     return sum_bounds(s, &lo, &hi) && lo > INT64_MIN / 2 && hi < INT64_MAX / 2;
 }
 
-static bool provably_less(struct tgc *t, const struct sum *difference)     /* x - y < 0 */
+static bool provably_less(struct tgc *t, const struct sum *difference) /* x - y < 0 */
 {
     struct sum s = {.c = -1};
     sum_add_sum(&s, difference, -1);
@@ -439,12 +464,14 @@ static int64_t terms_gcd(const struct sum *s)
     return g;
 }
 
-/* Terms with positive coefficients on the left of an op, the others and the constant on the right. */
+/* Terms with positive coefficients on the left of an op, the others and the constant on the right.
+ */
 static struct uop *build_comparison(struct tgc *t, enum op op, const struct sum *s)
 {
     struct sum left = {0}, right = {.c = -s->c};
     for (int i = 0; i < s->n; i++)
-        sum_term(s->term[i].coef > 0 ? &left : &right, s->term[i].base, s->term[i].coef > 0 ? s->term[i].coef : -s->term[i].coef);
+        sum_term(s->term[i].coef > 0 ? &left : &right, s->term[i].base,
+                 s->term[i].coef > 0 ? s->term[i].coef : -s->term[i].coef);
     struct uop *a = sum_build(t, &left);
     return intern_normal(t, op, DTYPE_BOOL, a, sum_build(t, &right));
 }
@@ -479,8 +506,8 @@ static bool compare_quotient(struct sum *s)
     if (!q || q->op != OP_FLOORDIV || !uop_const_int(q->src[1], &a) || a <= 0)
         return false;
     collect_exact(&x, q->src[0]);
-    if (__builtin_mul_overflow(s->c, a, &a) || __builtin_add_overflow(x.c, a, &x.c) || !sum_bounds(&x, &lo, &hi) ||
-        lo <= INT64_MIN / 2 || hi >= INT64_MAX / 2)
+    if (__builtin_mul_overflow(s->c, a, &a) || __builtin_add_overflow(x.c, a, &x.c) ||
+        !sum_bounds(&x, &lo, &hi) || lo <= INT64_MIN / 2 || hi >= INT64_MAX / 2)
         return false;
     *s = x;
     return true;
@@ -554,5 +581,11 @@ static struct uop *extreme(struct tgc *t, struct uop *u, struct uop *x, struct u
     return swap ? changed(u, uop_binary(t, u->op, y, x)) : NULL;
 }
 
-struct uop *fold_greater_of(struct tgc *t, struct uop *u, struct uop *x, struct uop *y) { return extreme(t, u, x, y); }
-struct uop *fold_lesser_of(struct tgc *t, struct uop *u, struct uop *x, struct uop *y) { return extreme(t, u, x, y); }
+struct uop *fold_greater_of(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
+{
+    return extreme(t, u, x, y);
+}
+struct uop *fold_lesser_of(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
+{
+    return extreme(t, u, x, y);
+}

@@ -1,7 +1,8 @@
-/* fold_move.c - movement ops over movement ops: what rule patterns cannot say, because these have any number of operands.
+/* fold_move.c - movement ops over movement ops: what rule patterns cannot say, because these have
+ * any number of operands.
  *
- * A tensor that repeats a scalar has one form, EXPAND(RESHAPE(scalar)) or RESHAPE(scalar); every movement of it is that form again.
- * A permutation that moves only axes of size 1 is a reshape.
+ * A tensor that repeats a scalar has one form, EXPAND(RESHAPE(scalar)) or RESHAPE(scalar); every
+ * movement of it is that form again. A permutation that moves only axes of size 1 is a reshape.
  */
 #include "passes/rules.h"
 
@@ -75,7 +76,10 @@ static struct uop *shrink_of_shrink(struct tgc *t, struct uop *u, struct uop *x)
     return uop_shrink(t, x->src[0], begin, u->dim);
 }
 
-static bool at_most(struct tgc *t, struct uop *a, struct uop *b) { return uop_is_int(sym_lt(t, b, a), 0); }
+static bool at_most(struct tgc *t, struct uop *a, struct uop *b)
+{
+    return uop_is_int(sym_lt(t, b, a), 0);
+}
 
 static struct uop *shrink_of_pad(struct tgc *t, struct uop *u, struct uop *x)
 {

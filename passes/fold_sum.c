@@ -1,7 +1,9 @@
-/* fold_sum.c - sums of monomials: the normal form of index arithmetic, and what can be proved about it.
+/* fold_sum.c - sums of monomials: the normal form of index arithmetic, and what can be proved about
+ * it.
  *
- * Normal form: ((t1 + t2) + t3) + c, each t a base or base*c, ordered by factors: loop counters before other atoms before dimensions, then
- * by age; a base is (f1*f2)*f3 in the same order. So r0*1024 + r1*32 + r2 prints as one writes it, and equal polynomials are ==.
+ * Normal form: ((t1 + t2) + t3) + c, each t a base or base*c, ordered by factors: loop counters
+ * before other atoms before dimensions, then by age; a base is (f1*f2)*f3 in the same order. So
+ * r0*1024 + r1*32 + r2 prints as one writes it, and equal polynomials are ==.
  */
 #include "passes/fold_index.h"
 
@@ -62,7 +64,7 @@ static struct uop *factors_build(struct tgc *t, struct uop *const *factor, int n
 
 struct uop *base_mul(struct tgc *t, struct uop *a, struct uop *b)
 {
-    struct uop *fa[MAX_FACTOR], *fb[MAX_FACTOR], *f[2 * MAX_FACTOR];
+    struct uop *fa[MAX_FACTOR], *fb[MAX_FACTOR], *f[2 * MAX_FACTOR] = {0};
     int na = base_factors(a, fa), nb = base_factors(b, fb), n = 0;
     if (na + nb > MAX_FACTOR)
         return NULL;
@@ -173,7 +175,39 @@ static int compare_bases(struct uop *a, struct uop *b)
     for (int i = 0; i < na && i < nb; i++)
         if (fa[i] != fb[i])
             return atom_key(fa[i]) < atom_key(fb[i]) ? -1 : 1;
-    return nb - na;                                   /* the longer product first */
+    return nb - na; /* the longer product first */
+}
+
+static struct uop *monomial_base(struct uop *u)
+{
+    return u->op == OP_MUL && u->src[1]->op == OP_CONST ? u->src[0] : u;
+}
+
+/* A division joins a remainder (fold_index.c): a sum that has one is never merely extended. */
+static bool has_remainder(struct uop *u)
+{
+    for (; u->op == OP_ADD; u = u->src[0])
+        if (monomial_base(u->src[1])->op == OP_FLOORMOD)
+            return true;
+    return monomial_base(u)->op == OP_FLOORMOD;
+}
+
+bool sum_ends_with(struct uop *x, struct uop *y)
+{
+    struct uop *last = x->op == OP_ADD ? x->src[1] : x, *base = monomial_base(y);
+    if (last->op == OP_CONST || y->op == OP_ADD)
+        return false;
+    if (y->op == OP_CONST)
+        return y->arg.i != 0;
+    return base->vmin != base->vmax && base->op != OP_FLOORMOD &&
+           compare_bases(monomial_base(last), base) < 0 && !has_remainder(x);
+}
+
+bool product_is_term(const struct uop *x, const struct uop *y)
+{
+    bool scaled = x->op == OP_MUL && x->src[1]->op == OP_CONST;
+    return y->op == OP_CONST && y->arg.i != 0 && y->arg.i != 1 && x->op != OP_CONST &&
+           x->op != OP_ADD && !scaled && x->vmin != x->vmax;
 }
 
 void sum_sort(struct sum *s)
@@ -204,13 +238,16 @@ struct uop *sum_build(struct tgc *t, struct sum *s)
 
 /* ---- what is known of a sum */
 
-/* A base is a product whose machine value may have wrapped: its bounds are then saturated and mean nothing. */
+/* A base is a product whose machine value may have wrapped: its bounds are then saturated and mean
+ * nothing. */
 static bool add_bounds(int64_t *lo, int64_t *hi, const struct term *x)
 {
     int64_t a = x->base->vmin, b = x->base->vmax;
-    if (a == INT64_MIN || b == INT64_MAX || x->coef == INT64_MIN || __builtin_mul_overflow(a, x->coef, &a) || __builtin_mul_overflow(b, x->coef, &b))
+    if (a == INT64_MIN || b == INT64_MAX || x->coef == INT64_MIN ||
+        __builtin_mul_overflow(a, x->coef, &a) || __builtin_mul_overflow(b, x->coef, &b))
         return false;
-    return !__builtin_add_overflow(*lo, x->coef < 0 ? b : a, lo) && !__builtin_add_overflow(*hi, x->coef < 0 ? a : b, hi);
+    return !__builtin_add_overflow(*lo, x->coef < 0 ? b : a, lo) &&
+           !__builtin_add_overflow(*hi, x->coef < 0 ? a : b, hi);
 }
 
 bool sum_bounds(const struct sum *s, int64_t *lo, int64_t *hi)
@@ -227,12 +264,15 @@ bool sum_bounds(const struct sum *s, int64_t *lo, int64_t *hi)
 /* The symbolic upper bound of an atom whose lower bound is 0: RANGE(n) and x % n stop before n. */
 static struct uop *atom_size(const struct uop *u)
 {
-    struct uop *n = u->op == OP_RANGE ? u->src[0] : u->op == OP_FLOORMOD && u->src[1]->vmin > 0 ? u->src[1] : NULL;
+    struct uop *n = u->op == OP_RANGE                             ? u->src[0]
+                    : u->op == OP_FLOORMOD && u->src[1]->vmin > 0 ? u->src[1]
+                                                                  : NULL;
     return n && n->vmin != n->vmax && n->vmin > 0 ? n : NULL;
 }
 
 /* s = a * atom + b */
-static bool sum_split(struct tgc *t, const struct sum *s, struct uop *atom, struct sum *a, struct sum *b)
+static bool sum_split(struct tgc *t, const struct sum *s, struct uop *atom, struct sum *a,
+                      struct sum *b)
 {
     struct uop *rest;
     *a = (struct sum){0};
@@ -282,11 +322,12 @@ bool sum_nonnegative(struct tgc *t, const struct sum *given)
         done[ndone] = atom;
         if (!sum_split(t, &s, atom, &a, &b) || !sum_bounds(&a, &lo, &hi))
             continue;
-        if (hi <= 0) {                                /* least at atom = size - 1 */
+        if (hi <= 0) { /* least at atom = size - 1 */
             struct sum top = {.c = -1}, at;
             sum_add(&top, atom_size(atom), 1);
             for (int i = 0; i <= a.n; i++) {
-                if (!sum_scale(t, &top, i < a.n ? a.term[i].base : NULL, i < a.n ? a.term[i].coef : a.c, &at))
+                if (!sum_scale(t, &top, i < a.n ? a.term[i].base : NULL,
+                               i < a.n ? a.term[i].coef : a.c, &at))
                     return false;
                 sum_add_sum(&b, &at, 1);
             }

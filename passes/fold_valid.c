@@ -1,14 +1,24 @@
-/* fold_valid.c - conditions: conjunctions of comparisons, and what an expression becomes where a condition is known to hold.
+/* fold_valid.c - conditions: conjunctions of comparisons, and what an expression becomes where a
+ * condition is known to hold.
  *
- * Clauses that bound an expression are `a < c` and `!(a < c)` (the normal forms of comparisons with a constant). "Where valid" replaces
- * an atom of a by what its bounds leave: a stand-in symbol p with a's bounds under the condition, folds, and puts a back for p. If a is
- * a sum with an atom z whose coefficient is 1 or -1, z becomes +-(p - rest). What comes back is taken only if it is smaller.
+ * Clauses that bound an expression are `a < c` and `!(a < c)` (the normal forms of comparisons with
+ * a constant). "Where valid" replaces an atom of a by what its bounds leave: a stand-in symbol p
+ * with a's bounds under the condition, folds, and puts a back for p. If a is a sum with an atom z
+ * whose coefficient is 1 or -1, z becomes +-(p - rest). What comes back is taken only if it is
+ * smaller.
  */
 #include "passes/fold_index.h"
 
 enum { MAX_CLAUSE = 24 };
-struct clauses { int n; bool never, overfull; struct uop *c[MAX_CLAUSE]; };
-struct bound { struct uop *a; int64_t lo, hi; };
+struct clauses {
+    int n;
+    bool never, overfull;
+    struct uop *c[MAX_CLAUSE];
+};
+struct bound {
+    struct uop *a;
+    int64_t lo, hi;
+};
 
 /* a < c or !(a < c) as bounds of a. */
 static bool clause_bound(const struct uop *u, struct bound *b)
@@ -16,7 +26,8 @@ static bool clause_bound(const struct uop *u, struct bound *b)
     bool negated = u->op == OP_NOT;
     const struct uop *lt = negated ? u->src[0] : u;
     int64_t c;
-    if (lt->op != OP_LT || !rule_is_index(lt->src[0]) || !uop_const_int(lt->src[1], &c) || c == INT64_MIN)
+    if (lt->op != OP_LT || !rule_is_index(lt->src[0]) || !uop_const_int(lt->src[1], &c) ||
+        c == INT64_MIN)
         return false;
     *b = (struct bound){lt->src[0], negated ? c : INT64_MIN, negated ? INT64_MAX : c - 1};
     return true;
@@ -94,20 +105,51 @@ struct uop *fold_conjunction(struct tgc *t, struct uop *u, struct uop *x, struct
     return s.overfull ? NULL : build_clauses(t, &s);
 }
 
+/* Whether a clause of b holds wherever the conjunction a does. */
+static bool clause_follows(const struct uop *a, const struct uop *clause)
+{
+    struct bound want, have;
+    bool bounded = clause_bound(clause, &want);
+    for (; a; a = a->op == OP_AND ? a->src[0] : NULL) {
+        const struct uop *c = a->op == OP_AND ? a->src[1] : a;
+        if (c == clause || (bounded && clause_bound(c, &have) && have.a == want.a &&
+                            have.lo >= want.lo && have.hi <= want.hi))
+            return true;
+    }
+    return false;
+}
+
+bool rule_implies(const struct uop *a, const struct uop *b)
+{
+    for (; b->op == OP_AND; b = b->src[0])
+        if (!clause_follows(a, b->src[1]))
+            return false;
+    return clause_follows(a, b);
+}
+
 /* ---- expressions where a condition holds */
 
 static bool can_profit(struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++)
         switch (order[i]->op) {
-        case OP_FLOORDIV: case OP_FLOORMOD: case OP_DIV: case OP_MOD: case OP_MIN: case OP_MAX: case OP_WHERE: case OP_LT: case OP_EQ:
-            return true;
+        case OP_FLOORDIV:
+        case OP_FLOORMOD:
+        case OP_DIV:
+        case OP_MOD:
+        case OP_MIN:
+        case OP_MAX:
+        case OP_WHERE:
+        case OP_LT:
+        case OP_EQ: return true;
         default: break;
         }
     return false;
 }
 
-struct substitution { struct uop *from, *to; };
+struct substitution {
+    struct uop *from, *to;
+};
 
 static struct uop *substitute_one(struct tgc *t, void *ctx, struct uop *u)
 {
@@ -124,7 +166,8 @@ static struct uop *substitute(struct tgc *t, struct uop *e, struct uop *from, st
 }
 
 /* An atom of a, and what it is if a is p. */
-static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct uop **atom, struct uop **value)
+static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct uop **atom,
+                           struct uop **value)
 {
     struct sum s = {0}, rest = {0};
     sum_add(&s, a, 1);
@@ -148,7 +191,8 @@ static struct uop *given_bound(struct tgc *t, const struct bound *b, struct uop 
 {
     int n, m;
     struct uop *atom, *value, **order = uop_toposort(t, &e, 1, &n);
-    int64_t lo = b->lo > b->a->vmin ? b->lo : b->a->vmin, hi = b->hi < b->a->vmax ? b->hi : b->a->vmax;
+    int64_t lo = b->lo > b->a->vmin ? b->lo : b->a->vmin,
+            hi = b->hi < b->a->vmax ? b->hi : b->a->vmax;
     if (lo > hi || !can_profit(order, n))
         return e;
     struct var *v = MEM_NEW(t, struct var);
@@ -190,7 +234,8 @@ static struct uop *given(struct tgc *t, struct uop *u, struct uop *e)
     return e;
 }
 
-struct uop *fold_where_valid(struct tgc *t, struct uop *u, struct uop *c, struct uop *a, struct uop *b)
+struct uop *fold_where_valid(struct tgc *t, struct uop *u, struct uop *c, struct uop *a,
+                             struct uop *b)
 {
     if (u->ndim)
         return NULL;
@@ -198,7 +243,8 @@ struct uop *fold_where_valid(struct tgc *t, struct uop *u, struct uop *c, struct
     return x == a && y == b ? NULL : uop_where(t, c, x, y);
 }
 
-struct uop *fold_load_valid(struct tgc *t, struct uop *u, struct uop *from, struct uop *offset, struct uop *valid, struct uop *otherwise)
+struct uop *fold_load_valid(struct tgc *t, struct uop *u, struct uop *from, struct uop *offset,
+                            struct uop *valid, struct uop *otherwise)
 {
     struct uop *at = given(t, valid, offset);
     if (at == offset)

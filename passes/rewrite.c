@@ -1,9 +1,10 @@
 /* rewrite.c - the fold hook: what every uop goes through once, when it is built.
  *
- * In order: scalars in tensor clothes become scalars, constants fold, bounds that meet become a constant, then the first matching rule
- * of passes/rules/ (compiled by rulegen into rules.inc) replaces the uop. A right side is built through uop_new(), hence in normal form
- * already, so nothing is iterated here (the design of LuaJIT's fold engine). Rules that undo each other would recurse: a depth that no
- * sound set of rules reaches stops the compile with the name of the rule.
+ * In order: scalars in tensor clothes become scalars, constants fold, bounds that meet become a
+ * constant, then the first matching rule of passes/rules/ (compiled by rulegen into rules.inc)
+ * replaces the uop. A right side is built through uop_new(), hence in normal form already, so
+ * nothing is iterated here (the design of LuaJIT's fold engine). Rules that undo each other would
+ * recurse: a depth that no sound set of rules reaches stops the compile.
  */
 #include "passes/passes.h"
 #include "passes/rules.h"
@@ -15,28 +16,30 @@
 
 enum { FOLD_DEPTH = 400 };
 
-const char *rewrite_rule_name(int rule) { return rule_names[rule]; }
-
 /* ---- guards */
 
 bool rule_exact(const struct uop *u)
 {
     const struct uop *a = u->src[0], *b = u->src[u->nsrc - 1];
-    int64_t lo, hi, corner[4];
+    int64_t lo = 0, hi = 0, corner[4];
     bool overflow = false;
     switch (u->op) {
     case OP_ADD:
-        overflow = __builtin_add_overflow(a->vmin, b->vmin, &lo) | __builtin_add_overflow(a->vmax, b->vmax, &hi);
+        overflow = __builtin_add_overflow(a->vmin, b->vmin, &lo) ||
+                   __builtin_add_overflow(a->vmax, b->vmax, &hi);
         break;
     case OP_SUB:
-        overflow = __builtin_sub_overflow(a->vmin, b->vmax, &lo) | __builtin_sub_overflow(a->vmax, b->vmin, &hi);
+        overflow = __builtin_sub_overflow(a->vmin, b->vmax, &lo) ||
+                   __builtin_sub_overflow(a->vmax, b->vmin, &hi);
         break;
     case OP_NEG:
-        overflow = __builtin_sub_overflow((int64_t)0, a->vmax, &lo) | __builtin_sub_overflow((int64_t)0, a->vmin, &hi);
+        overflow = __builtin_sub_overflow((int64_t)0, a->vmax, &lo) ||
+                   __builtin_sub_overflow((int64_t)0, a->vmin, &hi);
         break;
     default:
         for (int i = 0; i < 4; i++)
-            overflow |= __builtin_mul_overflow(i < 2 ? a->vmin : a->vmax, i % 2 ? b->vmin : b->vmax, &corner[i]);
+            overflow |= __builtin_mul_overflow(i < 2 ? a->vmin : a->vmax, i % 2 ? b->vmin : b->vmax,
+                                               &corner[i]);
         lo = hi = corner[0];
         for (int i = 1; i < 4; i++) {
             lo = corner[i] < lo ? corner[i] : lo;
@@ -48,11 +51,14 @@ bool rule_exact(const struct uop *u)
 
 bool rule_fits(const struct uop *to, const struct uop *x)
 {
-    bool counted = (dtype_is_int(to->dtype) || to->dtype == DTYPE_BOOL) && (rule_is_int(x) || x->dtype == DTYPE_BOOL);
-    return counted && to->dtype != DTYPE_BOOL && x->vmin >= dtype_min(to->dtype) && x->vmax <= dtype_max(to->dtype);
+    bool counted = (dtype_is_int(to->dtype) || to->dtype == DTYPE_BOOL) &&
+                   (rule_is_int(x) || x->dtype == DTYPE_BOOL);
+    return counted && to->dtype != DTYPE_BOOL && x->vmin >= dtype_min(to->dtype) &&
+           x->vmax <= dtype_max(to->dtype);
 }
 
-/* Bits of the largest run of integers that a float dtype holds exactly; 0 where the dtype is too odd to say. */
+/* Bits of the largest run of integers that a float dtype holds exactly; 0 where the dtype is too
+ * odd to say. */
 static int float_precision(enum dtype d)
 {
     switch (d) {
@@ -64,7 +70,8 @@ static int float_precision(enum dtype d)
     }
 }
 
-/* Whether every value of x's dtype is a value of `to`'s, so that a cast through `to` loses nothing. */
+/* Whether every value of x's dtype is a value of `to`'s, so that a cast through `to` loses nothing.
+ */
 bool rule_widens(const struct uop *to, const struct uop *x)
 {
     enum dtype d = to->dtype, s = x->dtype;
@@ -74,7 +81,8 @@ bool rule_widens(const struct uop *to, const struct uop *x)
         bool sign = dtype_kind(s) == 'I';
         if (dtype_is_float(d))
             return dtype_bits(s) - sign <= float_precision(d);
-        return dtype_is_int(d) && (dtype_kind(d) == 'I' ? dtype_bits(s) + !sign <= dtype_bits(d) : !sign && dtype_bits(s) <= dtype_bits(d));
+        return dtype_is_int(d) && (dtype_kind(d) == 'I' ? dtype_bits(s) + !sign <= dtype_bits(d)
+                                                        : !sign && dtype_bits(s) <= dtype_bits(d));
     }
     if (d == DTYPE_F64)
         return dtype_is_float(s);
@@ -98,7 +106,10 @@ bool rule_same_shape(const struct uop *a, const struct uop *b)
     return a->ndim == 0 || !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
 }
 
-bool rule_is_nan(const struct uop *u) { return u->op == OP_CONST && dtype_is_float(u->dtype) && u->arg.f != u->arg.f; }
+bool rule_is_nan(const struct uop *u)
+{
+    return u->op == OP_CONST && dtype_is_float(u->dtype) && u->arg.f != u->arg.f;
+}
 
 bool rule_is_number(const struct uop *u, int64_t v)
 {
@@ -123,13 +134,15 @@ struct uop *rule_build2(struct tgc *t, enum op op, enum dtype d, struct uop *a, 
     return uop_new(t, op, d, src, 2, (union arg){0});
 }
 
-struct uop *rule_build3(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b, struct uop *c)
+struct uop *rule_build3(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b,
+                        struct uop *c)
 {
     struct uop *src[3] = {a, b, c};
     return uop_new(t, op, d, src, 3, (union arg){0});
 }
 
-struct uop *rule_build4(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b, struct uop *c, struct uop *e)
+struct uop *rule_build4(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b,
+                        struct uop *c, struct uop *e)
 {
     struct uop *src[4] = {a, b, c, e};
     return uop_new(t, op, d, src, 4, (union arg){0});
@@ -150,7 +163,8 @@ static struct uop *uniform_scalar(struct uop *u)
     return u->op == OP_RESHAPE && u->src[0]->ndim == 0 ? u->src[0] : NULL;
 }
 
-/* Elementwise ops take scalars beside tensors: op(x, full(s)) is op(x, s), and op(full(a), full(b)) is full(op(a, b)). */
+/* Elementwise ops take scalars beside tensors: op(x, full(s)) is op(x, s), and op(full(a), full(b))
+ * is full(op(a, b)). */
 static struct uop *unwrap_scalars(struct tgc *t, struct uop *u)
 {
     struct uop *src[3], *scalar;
@@ -216,8 +230,6 @@ static struct uop *rewrite_fold(struct tgc *t, struct uop *u)
     }
     if (!r)
         r = rewrite_match(t, u, &rule);
-    if (t->debug >= 7 && rule >= 0)
-        fprintf(stderr, "rule %s: u%u %s -> u%u\n", rule_names[rule], u->id, op_name(u->op), r->id);
     t->fold_depth--;
     return r ? r : u;
 }

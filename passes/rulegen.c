@@ -1,12 +1,16 @@
 /* rulegen.c - compiles rule files into a matcher; a build-time program.
  *
- *      rulegen OUT.c  FILE.rules...         the matcher, included by rewrite.c
- *      rulegen --table OUT.c FILE.rules...  left sides as data, for the test that builds instances of them
+ *      rulegen OUT.c FILE.rules...          the matcher, included by rewrite.c
+ *
+ *      rulegen --table OUT.c FILE.rules...  left sides as data, for test_rules.c
+ *
  *      rulegen --z3 OUT.py FILE.rules...    rules as Python literals, for the prover
  *
- * This half reads: lines, tokens, precedence climbing over one grammar for patterns, right sides and guards, then dtype inference by
- * unification (so that `x < y` needs one class check, and a right side knows what to build). rulegen_emit.c writes. The language is
- * described in docs/rules.md; every mistake ends the build with file:line:column and a caret. Nothing is freed: it runs for a moment.
+ * This half reads: lines, tokens, precedence climbing over one grammar for patterns, right sides
+ * and guards, then dtype inference by unification (so that `x < y` needs one class check, and a
+ * right side knows what to build). rulegen_emit.c writes. The language is described in
+ * docs/rules.md; every mistake ends the build with file:line:column and a caret. Nothing is freed:
+ * it runs for a moment.
  */
 #include "passes/rulegen.h"
 
@@ -16,7 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { const char *name, *id; int nsrc; } ops[] = {
+static const struct {
+    const char *name, *id;
+    int nsrc;
+} ops[] = {
 #define OP(name, text, class, nsrc, arg) {text, #name, nsrc},
 #include "ir/ops.def"
 #undef OP
@@ -36,7 +43,10 @@ static const char *const classes[] = {
 #undef RULE_GUARD
 #undef RULE_HELPER
 };
-static const struct { const char *name, *args; int nargs; } functions[] = {
+static const struct {
+    const char *name, *args;
+    int nargs;
+} functions[] = {
 #define RULE_CLASS(name, text)
 #define RULE_GUARD(name, args, python) {#name, args, 0},
 #define RULE_HELPER(name, nargs) {#name, NULL, nargs},
@@ -54,10 +64,16 @@ const char *gen_op_id(int op) { return ops[op].id; }
 bool gen_op_commutes(int op)
 {
     switch (op) {
-    case GEN_ADD: case GEN_MUL: case GEN_MAX: case GEN_MIN: case GEN_AND: case GEN_OR: case GEN_XOR: case GEN_EQ: case GEN_NE:
-        return true;
-    default:
-        return false;
+    case GEN_ADD:
+    case GEN_MUL:
+    case GEN_MAX:
+    case GEN_MIN:
+    case GEN_AND:
+    case GEN_OR:
+    case GEN_XOR:
+    case GEN_EQ:
+    case GEN_NE: return true;
+    default: return false;
     }
 }
 
@@ -83,15 +99,17 @@ static void *allocate(size_t nbytes)
 
 /* ---- the source, and errors in it */
 
-struct source { const char *file, *text; };
+struct source {
+    const char *file, *text;
+};
 enum part { PART_PATTERN, PART_RIGHT, PART_GUARD };
 struct parser {
     struct source src;
-    const char *p, *end;                             /* this rule's text */
+    const char *p, *end; /* this rule's text */
     enum part part;
     struct rule *rule;
 };
-static struct source current;                        /* what errors point into; this program is no library */
+static struct source current; /* what errors point into; this program is no library */
 
 _Noreturn void rule_error(const char *at, const char *format, ...)
 {
@@ -175,8 +193,9 @@ static const char *word(struct parser *s)
 
 /* ---- expressions */
 
+/* clang-format off */
 /* Operators by binding strength; '>' and the like exist in guards alone, as do && and ||. */
-static const struct operator { const char *text; int level, op; bool guard_only; } operators[] = {
+static const struct infix { const char *text; int level, op; bool guard_only; } operators[] = {
     {"||", 1, -1, true}, {"&&", 2, -1, true},
     {"==", 6, GEN_EQ, false}, {"!=", 6, GEN_NE, false}, {"<=", 7, -1, true}, {">=", 7, -1, true},
     {"<<", 8, GEN_SHL, false}, {">>", 8, GEN_SHR, false}, {"//", 10, GEN_FLOORDIV, false},
@@ -185,10 +204,11 @@ static const struct operator { const char *text; int level, op; bool guard_only;
     {"+", 9, GEN_ADD, false}, {"-", 9, GEN_SUB, false},
     {"*", 10, GEN_MUL, false}, {"/", 10, GEN_DIV, false}, {"%", 10, GEN_FLOORMOD, false},
 };
+/* clang-format on */
 
 static struct node *parse_expr(struct parser *s, int level);
 
-static const struct operator *peek_operator(struct parser *s)
+static const struct infix *peek_operator(struct parser *s)
 {
     if (peek(s, "=>"))
         return NULL;
@@ -208,7 +228,8 @@ static struct node *parse_number(struct parser *s, bool negative)
         return n;
     }
     double f = strtod(s->p, &end);
-    bool fraction = memchr(s->p, '.', (size_t)(end - s->p)) || memchr(s->p, 'e', (size_t)(end - s->p));
+    bool fraction =
+        memchr(s->p, '.', (size_t)(end - s->p)) || memchr(s->p, 'e', (size_t)(end - s->p));
     struct node *n = gen_new(fraction ? NODE_FLOAT : NODE_INT, start);
     n->f = negative ? -f : f;
     n->i = fraction ? 0 : strtoll(s->p, NULL, 0);
@@ -262,7 +283,8 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
     for (int i = 0; s->part == PART_RIGHT && i < COUNT(functions); i++)
         if (!functions[i].args && !strcmp(functions[i].name, name)) {
             if (n->nchild != functions[i].nargs)
-                rule_error(at, "helper '%s' takes %d arguments, not %d", name, functions[i].nargs, n->nchild);
+                rule_error(at, "helper '%s' takes %d arguments, not %d", name, functions[i].nargs,
+                           n->nchild);
             return n;
         }
     for (int i = 0; i < COUNT(ops); i++)
@@ -273,7 +295,8 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
             n->op = i;
             return n;
         }
-    rule_error(at, "'%s' is neither an op nor a helper; helpers are listed in passes/rules.def", name);
+    rule_error(at, "'%s' is neither an op nor a helper; helpers are listed in passes/rules.def",
+               name);
 }
 
 static struct node *parse_name(struct parser *s)
@@ -310,7 +333,8 @@ static struct node *parse_class(struct parser *s, struct node *n)
     return n;
 }
 
-static struct node *make_op(struct parser *s, int op, const char *text, struct node *a, struct node *b, const char *at)
+static struct node *make_op(struct parser *s, int op, const char *text, struct node *a,
+                            struct node *b, const char *at)
 {
     struct node *n = gen_new(s->part == PART_GUARD ? NODE_TEST : NODE_OP, at);
     n->op = op;
@@ -348,11 +372,12 @@ static struct node *parse_unary(struct parser *s)
 static struct node *parse_expr(struct parser *s, int level)
 {
     struct node *left = parse_unary(s);
-    const struct operator *o;
+    const struct infix *o;
     while ((o = peek_operator(s)) && o->level >= level) {
         const char *at = s->p;
         if (o->guard_only && s->part != PART_GUARD)
-            rule_error(at, "'%s' has no place in a pattern: write it with '<', '!' or in the guard", o->text);
+            rule_error(at, "'%s' has no place in a pattern: write it with '<', '!' or in the guard",
+                       o->text);
         s->p += strlen(o->text);
         left = make_op(s, o->op, o->text, left, parse_expr(s, o->level + 1), at);
     }
@@ -403,7 +428,9 @@ static void infer_op(struct rule *r, struct node *n)
 {
     int t = n->type;
     switch (n->op) {
-    case GEN_LT: case GEN_EQ: case GEN_NE:
+    case GEN_LT:
+    case GEN_EQ:
+    case GEN_NE:
         unify(r, t, TYPE_BOOL, n->at);
         unify(r, n->child[0]->type, n->child[1]->type, n->at);
         break;
@@ -413,7 +440,8 @@ static void infer_op(struct rule *r, struct node *n)
         unify(r, n->child[1]->type, t, n->at);
         break;
     case GEN_ISNAN: unify(r, t, TYPE_BOOL, n->at); break;
-    case GEN_CAST: case GEN_BITCAST: break;
+    case GEN_CAST:
+    case GEN_BITCAST: break;
     case GEN_LOAD:
         unify(r, n->child[1]->type, TYPE_INDEX, n->at);
         if (n->nchild == 4) {
@@ -421,10 +449,21 @@ static void infer_op(struct rule *r, struct node *n)
             unify(r, n->child[3]->type, t, n->at);
         }
         break;
-    case GEN_RESHAPE: case GEN_PERMUTE: case GEN_EXPAND: case GEN_SHRINK: case GEN_FLIP: case GEN_PAD: case GEN_WINDOW: case GEN_CONTIGUOUS:
-        unify(r, n->child[0]->type, t, n->at);
-        break;
-    case GEN_IOTA: case GEN_CONCAT: case GEN_RANGE: case GEN_IF: case GEN_GET: case GEN_LOOP: case GEN_HOST: break;
+    case GEN_RESHAPE:
+    case GEN_PERMUTE:
+    case GEN_EXPAND:
+    case GEN_SHRINK:
+    case GEN_FLIP:
+    case GEN_PAD:
+    case GEN_WINDOW:
+    case GEN_CONTIGUOUS: unify(r, n->child[0]->type, t, n->at); break;
+    case GEN_IOTA:
+    case GEN_CONCAT:
+    case GEN_RANGE:
+    case GEN_IF:
+    case GEN_GET:
+    case GEN_LOOP:
+    case GEN_HOST: break;
     default:
         for (int i = 0; i < n->nchild; i++)
             unify(r, n->child[i]->type, t, n->at);
@@ -433,12 +472,13 @@ static void infer_op(struct rule *r, struct node *n)
 
 static void infer(struct rule *r, struct node *n, bool left)
 {
-    struct node *bound = n->kind == NODE_VAR || n->kind == NODE_CONST ? find_name(r->lhs, n->name) : NULL;
+    struct node *bound =
+        n->kind == NODE_VAR || n->kind == NODE_CONST ? find_name(r->lhs, n->name) : NULL;
     if (bound && bound != n && bound->type >= 0) {
         n->type = bound->type;
         return;
     }
-    if (!left && (n->kind == NODE_VAR || n->kind == NODE_CONST) && strcmp(n->name, "u"))
+    if (!left && (n->kind == NODE_VAR || n->kind == NODE_CONST))
         rule_error(n->at, "'%s' does not stand on the left side", n->name);
     if (n->type < 0)
         n->type = fresh(r, n->at);
@@ -450,7 +490,8 @@ static void infer(struct rule *r, struct node *n, bool left)
 
 static bool same_pattern(const struct node *a, const struct node *b)
 {
-    if (a->kind != b->kind || a->nchild != b->nchild || a->op != b->op || a->i != b->i || a->rest != b->rest)
+    if (a->kind != b->kind || a->nchild != b->nchild || a->op != b->op || a->i != b->i ||
+        a->rest != b->rest)
         return false;
     if ((a->kind == NODE_VAR || a->kind == NODE_CONST) && strcmp(a->name, b->name))
         return false;
@@ -472,11 +513,14 @@ static struct node *find_pattern(struct node *in, const struct node *pattern)
     return NULL;
 }
 
-/* What a guard names must stand on the left side: names, and the patterns that are arguments of its functions. */
+/* What a guard names must stand on the left side: names, and the patterns that are arguments of its
+ * functions. */
 static void check_guard(struct rule *r, struct node *n)
 {
     if (n->kind == NODE_VAR)
-        rule_error(n->at, "a guard computes with integers: '%s' is a uop; vmin(), vmax() give its bounds", n->name);
+        rule_error(n->at,
+                   "a guard computes with integers: '%s' is a uop; vmin(), vmax() give its bounds",
+                   n->name);
     if (n->kind == NODE_CONST && !find_name(r->lhs, n->name))
         rule_error(n->at, "'%s' does not stand on the left side", n->name);
     const char *args = n->kind == NODE_CALL ? gen_guard_args(n->name) : NULL;
@@ -628,12 +672,14 @@ static void parse_file(const char *name, struct rule **rule, int *nrule)
             if (!(*rule = realloc(*rule, (size_t)(*nrule + 1) * sizeof **rule)))
                 exit(1);
             s.rule = &(*rule)[(*nrule)++];
-            *s.rule = (struct rule){.file = base_name(name), .line = line, .level = level, .class = class};
+            *s.rule = (struct rule){
+                .file = base_name(name), .line = line, .level = level, .class = class};
             const char *at = s.p;
             parse_rule(&s);
             for (int i = 0; i < *nrule - 1; i++)
                 if (!strcmp((*rule)[i].name, s.rule->name))
-                    rule_error(at, "a rule of this name stands at %s:%d", (*rule)[i].file, (*rule)[i].line);
+                    rule_error(at, "a rule of this name stands at %s:%d", (*rule)[i].file,
+                               (*rule)[i].line);
         }
         for (const char *q = p; q < end; q++)
             line += *q == '\n';

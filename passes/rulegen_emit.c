@@ -1,8 +1,10 @@
-/* rulegen_emit.c - writes what rulegen.c has read: the matcher in C, the left sides as data, or Python literals.
+/* rulegen_emit.c - writes what rulegen.c has read: the matcher in C, the left sides as data, or
+ * Python literals.
  *
- * The matcher is one function per op; in it, one `do { checks; build; return } while (0)` per rule and variant, in file order. A variant
- * is a way to swap the operands of commutative ops. Constants are known to stand on the right of those (the first rules put them there),
- * so variants with a constant on the left are not written, and a swap that gives the same rule again is not either.
+ * The matcher is one function per op; in it, one `do { checks; build; return } while (0)` per rule
+ * and variant, in file order. A variant is a way to swap the operands of commutative ops. Constants
+ * are known to stand on the right of those (the first rules put them there), so variants with a
+ * constant on the left are not written, and a swap that gives the same rule again is not either.
  */
 #include "passes/rulegen.h"
 
@@ -12,7 +14,10 @@
 
 enum { MAX_VARIANT = 64 };
 
-static bool is_constant(const struct node *n) { return n->kind == NODE_CONST || n->kind == NODE_INT || n->kind == NODE_FLOAT; }
+static bool is_constant(const struct node *n)
+{
+    return n->kind == NODE_CONST || n->kind == NODE_INT || n->kind == NODE_FLOAT;
+}
 
 static int count_name(const struct node *n, const char *name)
 {
@@ -24,17 +29,22 @@ static int count_name(const struct node *n, const char *name)
 
 /* ---- variants */
 
-static bool same_but_swapped(const struct node *a, const struct node *b, const char *x, const char *y)
+static bool same_but_swapped(const struct node *a, const struct node *b, const char *x,
+                             const char *y)
 {
     if (a->kind != b->kind || a->nchild != b->nchild || a->op != b->op || a->i != b->i)
         return false;
     if (a->name && a->kind != NODE_TEST) {
-        const char *name = a->kind != NODE_VAR ? a->name : !strcmp(a->name, x) ? y : !strcmp(a->name, y) ? x : a->name;
+        const char *name = a->kind != NODE_VAR   ? a->name
+                           : !strcmp(a->name, x) ? y
+                           : !strcmp(a->name, y) ? x
+                                                 : a->name;
         if (strcmp(name, b->name))
             return false;
     }
     if (a->nchild == 2 && a->kind == NODE_OP && gen_op_commutes(a->op) &&
-        same_but_swapped(a->child[0], b->child[1], x, y) && same_but_swapped(a->child[1], b->child[0], x, y))
+        same_but_swapped(a->child[0], b->child[1], x, y) &&
+        same_but_swapped(a->child[1], b->child[0], x, y))
         return true;
     for (int i = 0; i < a->nchild; i++)
         if (!same_but_swapped(a->child[i], b->child[i], x, y))
@@ -42,10 +52,12 @@ static bool same_but_swapped(const struct node *a, const struct node *b, const c
     return true;
 }
 
-/* Whether swapping the operands of n gives another rule. Helpers take both orders of plain operands themselves. */
+/* Whether swapping the operands of n gives another rule. Helpers take both orders of plain operands
+ * themselves. */
 static bool swap_matters(const struct rule *r, const struct node *n)
 {
-    if (n->kind != NODE_OP || !gen_op_commutes(n->op) || is_constant(n->child[0]) || is_constant(n->child[1]))
+    if (n->kind != NODE_OP || !gen_op_commutes(n->op) || is_constant(n->child[0]) ||
+        is_constant(n->child[1]))
         return false;
     const struct node *a = n->child[0], *b = n->child[1];
     if (a->kind != NODE_VAR || b->kind != NODE_VAR)
@@ -81,8 +93,8 @@ static void swap_children(struct node *n)
 struct writer {
     FILE *f;
     struct rule *r;
-    char path[MAX_NODE][64];                         /* by node id: the C expression of what it matched */
-    const struct node *first[MAX_NODE];              /* names seen so far */
+    char path[MAX_NODE][64];            /* by node id: the C expression of what it matched */
+    const struct node *first[MAX_NODE]; /* names seen so far */
     int nfirst, next;
 };
 
@@ -109,11 +121,14 @@ static void match_literal(struct writer *w, const struct node *n, const char *pa
     if (n->kind == NODE_FLOAT && n->f != n->f)
         fprintf(w->f, "        if (!rule_is_nan(%s)) break;\n", path);
     else if (n->kind == NODE_FLOAT && isinf(n->f))
-        fprintf(w->f, "        if (!uop_is_constf(%s, %s)) break;\n", path, n->f < 0 ? "-INFINITY" : "INFINITY");
+        fprintf(w->f, "        if (!uop_is_constf(%s, %s)) break;\n", path,
+                n->f < 0 ? "-INFINITY" : "INFINITY");
     else if (n->kind == NODE_FLOAT || !strcmp(class, "float"))
-        fprintf(w->f, "        if (!uop_is_constf(%s, %.17g%s)) break;\n", path, n->f, n->f == floor(n->f) ? ".0" : "");
+        fprintf(w->f, "        if (!uop_is_constf(%s, %.17g%s)) break;\n", path, n->f,
+                n->f == floor(n->f) ? ".0" : "");
     else
-        fprintf(w->f, "        if (!%s(%s, %lld)) break;\n", strcmp(class, "any") ? "uop_is_int" : "rule_is_number", path, (long long)n->i);
+        fprintf(w->f, "        if (!%s(%s, %lld)) break;\n",
+                strcmp(class, "any") ? "uop_is_int" : "rule_is_number", path, (long long)n->i);
 }
 
 static void match_node(struct writer *w, const struct node *n, const char *path)
@@ -131,12 +146,14 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
         w->first[w->nfirst++] = n;
         return;
     case NODE_VAR: w->first[w->nfirst++] = n; return;
-    case NODE_INT: case NODE_FLOAT: match_literal(w, n, path); return;
+    case NODE_INT:
+    case NODE_FLOAT: match_literal(w, n, path); return;
     default: break;
     }
     if (n != w->r->lhs) {
         snprintf(w->path[n->id], sizeof w->path[0], "n%d", n->id);
-        fprintf(w->f, "        struct uop *const n%d = %s;\n        if (n%d->op != OP_%s) break;\n", n->id, path, n->id, gen_op_id(n->op));
+        fprintf(w->f, "        struct uop *const n%d = %s;\n        if (n%d->op != OP_%s) break;\n",
+                n->id, path, n->id, gen_op_id(n->op));
     }
     if (n->rest)
         fprintf(w->f, "        if (%s->nsrc < %d) break;\n", w->path[n->id], n->nchild);
@@ -152,7 +169,8 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
             }
 }
 
-/* One check for each dtype variable. A bool is checked wherever a name stands for one: `x == true` has a bool on top whatever x is. */
+/* One check for each dtype variable. A bool is checked wherever a name stands for one: `x == true`
+ * has a bool on top whatever x is. */
 static void check_classes(struct writer *w, const struct node *n, bool *done)
 {
     int type = gen_type(w->r, n->type);
@@ -172,8 +190,9 @@ static void check_classes(struct writer *w, const struct node *n, bool *done)
 
 static void write_exact(struct writer *w, const struct node *n)
 {
-    bool arithmetic = n->kind == NODE_OP && (!strcmp(gen_op_id(n->op), "ADD") || !strcmp(gen_op_id(n->op), "SUB") ||
-                                             !strcmp(gen_op_id(n->op), "MUL") || !strcmp(gen_op_id(n->op), "NEG"));
+    bool arithmetic = n->kind == NODE_OP &&
+                      (!strcmp(gen_op_id(n->op), "ADD") || !strcmp(gen_op_id(n->op), "SUB") ||
+                       !strcmp(gen_op_id(n->op), "MUL") || !strcmp(gen_op_id(n->op), "NEG"));
     for (int i = 0; i < n->nchild; i++)
         write_exact(w, n->child[i]);
     if (arithmetic)
@@ -202,17 +221,22 @@ static void write_guard_call(struct writer *w, const struct node *n)
     fprintf(w->f, ")");
 }
 
+/* needs: the left side has the name; rulegen.c saw to it */
 static const char *name_path(struct writer *w, const char *name)
 {
-    for (int i = 0; i < w->nfirst; i++)
-        if (!strcmp(w->first[i]->name, name))
-            return w->path[w->first[i]->id];
-    return "u";
+    int i = 0;
+    while (strcmp(w->first[i]->name, name))
+        i++;
+    return w->path[w->first[i]->id];
 }
 
 static void write_guard(struct writer *w, const struct node *n)
 {
-    static const char *const calls[][2] = {{"+", "sat_add"}, {"-", "rule_sub"}, {"*", "sat_mul"}, {"//", "int_floordiv"}, {"%", "int_floormod"}};
+    static const char *const calls[][2] = {{"+", "sat_add"},
+                                           {"-", "rule_sub"},
+                                           {"*", "sat_mul"},
+                                           {"//", "int_floordiv"},
+                                           {"%", "int_floormod"}};
     switch (n->kind) {
     case NODE_INT: fprintf(w->f, "%lld", (long long)n->i); return;
     case NODE_FLOAT: fprintf(w->f, "%.17g", n->f); return;
@@ -242,7 +266,8 @@ static void write_guard(struct writer *w, const struct node *n)
     fprintf(w->f, n->nchild == 1 ? "))" : ")");
 }
 
-/* ---- right sides: temporaries in order, so that uops are created in the same order by every compiler */
+/* ---- right sides: temporaries in order, so that uops are created in the same order by every
+ * compiler */
 
 static const struct node *typed_node(struct writer *w, const struct node *in, int type)
 {
@@ -291,7 +316,8 @@ static void build_node(struct writer *w, const struct node *n, char *path, size_
     } else {
         fprintf(w->f, "rule_number(t, ");
         write_dtype(w, n);
-        fprintf(w->f, ", %lld, %s%.17g", (long long)n->i, n->f == 0 && signbit(n->f) ? "-" : "", fabs(n->f) * (n->f < 0 ? -1 : 1));
+        fprintf(w->f, ", %lld, %s%.17g", (long long)n->i, n->f == 0 && signbit(n->f) ? "-" : "",
+                fabs(n->f) * (n->f < 0 ? -1 : 1));
     }
     for (int i = 0; i < n->nchild; i++)
         fprintf(w->f, ", %s", arg[i]);
@@ -316,7 +342,8 @@ static void emit_variant(FILE *f, struct rule *r, int index)
     build_node(&w, r->rhs, result, sizeof result);
     if (r->rhs->kind == NODE_CALL)
         fprintf(f, "        if (!%s || %s == u) break;\n", result, result);
-    fprintf(f, "        *rule = %d;\n        return rule_result(t, u, %s);\n    } while (0);\n", index, result);
+    fprintf(f, "        *rule = %d;\n        return rule_result(t, u, %s);\n    } while (0);\n",
+            index, result);
 }
 
 static void emit_rule(FILE *f, struct rule *r, int index)
@@ -324,7 +351,8 @@ static void emit_rule(FILE *f, struct rule *r, int index)
     struct node *swap[MAX_NODE];
     int nswap = collect_swaps(r, r->lhs, swap, 0);
     if (nswap > 6) {
-        fprintf(stderr, "%s:%d: error: rule '%s' has more than %d variants\n", r->file, r->line, r->name, MAX_VARIANT);
+        fprintf(stderr, "%s:%d: error: rule '%s' has more than %d variants\n", r->file, r->line,
+                r->name, MAX_VARIANT);
         exit(1);
     }
     for (int mask = 0; mask < 1 << nswap; mask++) {
@@ -357,7 +385,8 @@ void emit_matcher(FILE *f, struct rule *rule, int nrule)
     for (int op = 0; op < nop; op++) {
         if (!has_rules(rule, nrule, op))
             continue;
-        fprintf(f, "static struct uop *match_%s(struct tgc *t, struct uop *u, int *rule)\n{\n", gen_op_id(op));
+        fprintf(f, "static struct uop *match_%s(struct tgc *t, struct uop *u, int *rule)\n{\n",
+                gen_op_id(op));
         int level = LEVEL_ALWAYS;
         for (int i = 0; i < nrule; i++) {
             if (rule[i].lhs->op != op)
@@ -372,13 +401,11 @@ void emit_matcher(FILE *f, struct rule *rule, int nrule)
         }
         fprintf(f, "%s    return NULL;\n}\n\n", level != LEVEL_ALWAYS ? "    }\n" : "");
     }
-    fprintf(f, "static struct uop *(*const rule_match[OP_COUNT])(struct tgc *, struct uop *, int *) = {\n");
+    fprintf(f, "static struct uop *(*const rule_match[OP_COUNT])(struct tgc *, struct uop *, int "
+               "*) = {\n");
     for (int op = 0; op < nop; op++)
         if (has_rules(rule, nrule, op))
             fprintf(f, "    [OP_%s] = match_%s,\n", gen_op_id(op), gen_op_id(op));
-    fprintf(f, "};\n\nstatic const char *const rule_names[] = {\n");
-    for (int i = 0; i < nrule; i++)
-        fprintf(f, "    \"%s\",\n", rule[i].name);
     fprintf(f, "};\n");
 }
 
@@ -387,15 +414,23 @@ void emit_matcher(FILE *f, struct rule *rule, int nrule)
 static int table_node(FILE *f, struct writer *w, const struct node *n, int *next)
 {
     int child[MAX_CHILD] = {0};
-    static const char *const kinds[] = {"NODE_VAR", "NODE_CONST", "NODE_INT", "NODE_FLOAT", "NODE_OP"};
+    static const char *const kinds[] = {"NODE_VAR", "NODE_CONST", "NODE_INT", "NODE_FLOAT",
+                                        "NODE_OP"};
     for (int i = 0; i < n->nchild; i++)
         child[i] = table_node(f, w, n->child[i], next);
-    fprintf(f, "    {%s, %d, %d, %d, {", kinds[n->kind], n->kind == NODE_OP ? n->op : 0, n->nchild, n->rest);
+    fprintf(f, "    {%s, %d, %d, %d, {", kinds[n->kind], n->kind == NODE_OP ? n->op : 0, n->nchild,
+            n->rest);
     for (int i = 0; i < MAX_CHILD; i++)
         fprintf(f, "%s%d", i ? ", " : "", child[i]);
-    fprintf(f, "}, \"%s\", \"%s\", %d, %lld, ", n->kind == NODE_VAR || n->kind == NODE_CONST ? n->name : "", class_of(w, n, w->r->lhs),
+    fprintf(f, "}, \"%s\", \"%s\", %d, %lld, ",
+            n->kind == NODE_VAR || n->kind == NODE_CONST ? n->name : "", class_of(w, n, w->r->lhs),
             gen_type(w->r, n->type), (long long)n->i);
-    fprintf(f, isinf(n->f) ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n" : n->f != n->f ? "NAN},\n" : n->f == 0 && signbit(n->f) ? "-0.0},\n" : "%.17g},\n", n->f);
+    fprintf(f,
+            isinf(n->f)                  ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n"
+            : n->f != n->f               ? "NAN},\n"
+            : n->f == 0 && signbit(n->f) ? "-0.0},\n"
+                                         : "%.17g},\n",
+            n->f);
     return (*next)++;
 }
 
@@ -404,15 +439,16 @@ void emit_table(FILE *f, struct rule *rule, int nrule)
     int next = 0, *root = calloc((size_t)nrule + 1, sizeof *root);
     if (!root)
         exit(1);
-    fprintf(f, "/* Written by rulegen: left sides of the rules, for test_rules.c. */\n\nstatic const struct rule_node rule_nodes[] = {\n");
+    fprintf(f, "/* Written by rulegen: left sides of the rules, for test_rules.c. */\n\nstatic "
+               "const struct rule_node rule_nodes[] = {\n");
     for (int i = 0; i < nrule; i++) {
         struct writer w = {.f = f, .r = &rule[i]};
         root[i] = table_node(f, &w, rule[i].lhs, &next);
     }
     fprintf(f, "};\n\nstatic const struct rule_info rule_infos[] = {\n");
     for (int i = 0; i < nrule; i++)
-        fprintf(f, "    {\"%s\", \"%s\", %d, %d, %d, %d},\n", rule[i].name, rule[i].file, rule[i].line, (int)rule[i].level, root[i],
-                rule[i].rhs->kind == NODE_CALL);
+        fprintf(f, "    {\"%s\", \"%s\", %d, %d, %d, %d},\n", rule[i].name, rule[i].file,
+                rule[i].line, (int)rule[i].level, root[i], rule[i].rhs->kind == NODE_CALL);
     fprintf(f, "};\n\nstatic const unsigned char rule_commutes[] = {");
     int op = 0;
 #define OP(name, text, class, nsrc, arg) fprintf(f, "%d,", gen_op_commutes(op++));
@@ -454,7 +490,8 @@ void emit_python(FILE *f, struct rule *rule, int nrule)
     fprintf(f, "# Written by rulegen: the rules, for tests/rules/prove.py.\nrules = [\n");
     for (int i = 0; i < nrule; i++) {
         struct writer w = {.f = f, .r = &rule[i]};
-        fprintf(f, "    {'name': '%s', 'at': '%s:%d', 'class': '%s', 'types': {", rule[i].name, rule[i].file, rule[i].line, class_of(&w, rule[i].lhs, rule[i].lhs));
+        fprintf(f, "    {'name': '%s', 'at': '%s:%d', 'class': '%s', 'types': {", rule[i].name,
+                rule[i].file, rule[i].line, class_of(&w, rule[i].lhs, rule[i].lhs));
         python_types(f, &w, rule[i].lhs);
         fprintf(f, "},\n     'left': ");
         python_node(f, &w, rule[i].lhs);
@@ -469,7 +506,9 @@ void emit_python(FILE *f, struct rule *rule, int nrule)
     }
     fprintf(f, "]\nguard_known = {");
 #define RULE_CLASS(name, text)
-#define RULE_GUARD(name, args, python) if (python) fputs("'" #name "', ", f);
+#define RULE_GUARD(name, args, python)                                                             \
+    if (python)                                                                                    \
+        fputs("'" #name "', ", f);
 #define RULE_HELPER(name, nargs)
 #include "passes/rules.def"
 #undef RULE_CLASS

@@ -98,6 +98,8 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 
 /* ----------------------------------------------------------------------------------------------------------- values */
 
+static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
+
 static struct value *value_of(struct writer *w, const struct uop *u)
 {
     struct value *v = map_get(&w->value, u);
@@ -172,7 +174,7 @@ static void take_operands(struct writer *w, const struct uop *u, int nsrc, struc
     size_t length = 0;
     for (int i = 0; i < nsrc; i++)
         length += strlen(value_of(w, u->src[i])->e.s) + 3;
-    while (length > (size_t)room(w) - 14) {
+    while (length > (size_t)room(w) - 6) {
         struct value *longest = NULL;
         const struct uop *which = NULL;
         for (int i = 0; i < nsrc; i++) {
@@ -549,8 +551,6 @@ static void write_uop(struct writer *w, const struct uop *u)
         write_elementwise(w, u);
     }
 }
-
-static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
 
 /* Backwards, so that what only a dead value uses counts as unused. */
 static void count_uses(struct writer *w)

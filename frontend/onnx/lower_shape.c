@@ -30,7 +30,9 @@ static bool require_ints(const struct node *n, const char *name, int k, struct u
 {
     if (ints_from(n, name, k, v, count))
         return true;
-    return *count < 0 ? node_error(n, -1, "needs '%s', as %s", name, k < 0 ? "an attribute" : "an attribute or an input") : false;
+    if (*count == 0)
+        return false;                    /* reported */
+    return name ? node_error(n, -1, "needs the attribute '%s'", name) : node_error(n, -1, "needs input %d", k);
 }
 
 static bool check_rank(const struct node *n, int rank)

@@ -195,7 +195,7 @@ static bool check_safetensor(struct weight *w, const struct token *at, const str
 static bool read_file(struct weight *w)
 {
     struct reader *r = w->r;
-    struct side_file *file;
+    struct side_file *file = NULL;
     struct token at, key = {0};
     int64_t offset = 0;
     const void *data = NULL;

@@ -1,7 +1,8 @@
 /* test_fold.c - the fold engine as its users see it.
  *
- * - Index expressions: random trees over symbols and loop counters, built once with folding and once without; both must have one value
- *   under random assignments, within the folded uop's bounds. This is what covers the helpers of fold_index.c and fold_valid.c.
+ * - Index expressions: random trees over symbols and loop counters, built once with folding and
+ * once without; both must have one value under random assignments, within the folded uop's bounds.
+ * This is what covers the helpers of fold_index.c and fold_valid.c.
  * - Normal forms that lowering relies on, by name.
  * - Constants: every elementwise op on constants of every dtype against the interpreter. */
 #include "passes/passes.h"
@@ -69,7 +70,8 @@ static struct pair make(struct trees *w, enum op op, enum dtype d, const struct 
         raw[i] = x[i].raw;
         folded[i] = x[i].folded;
     }
-    return (struct pair){uop_intern(w->t, op, d, raw, n, (union arg){0}), uop_new(w->t, op, d, folded, n, (union arg){0})};
+    return (struct pair){uop_intern(w->t, op, d, raw, n, (union arg){0}),
+                         uop_new(w->t, op, d, folded, n, (union arg){0})};
 }
 
 static struct pair number(struct trees *w, int64_t lo, int64_t hi)
@@ -99,8 +101,9 @@ static struct pair condition(struct trees *w, int depth)
 
 static struct pair tree(struct trees *w, int depth)
 {
-    static const enum op ops[] = {OP_ADD, OP_ADD, OP_ADD, OP_SUB, OP_MUL, OP_MUL, OP_FLOORDIV, OP_FLOORDIV, OP_FLOORMOD, OP_FLOORMOD,
-                                  OP_MIN, OP_MAX, OP_NEG, OP_WHERE, OP_DIV, OP_MOD};
+    static const enum op ops[] = {
+        OP_ADD,      OP_ADD,      OP_ADD, OP_SUB, OP_MUL, OP_MUL,   OP_FLOORDIV, OP_FLOORDIV,
+        OP_FLOORMOD, OP_FLOORMOD, OP_MIN, OP_MAX, OP_NEG, OP_WHERE, OP_DIV,      OP_MOD};
     if (depth <= 0 || pick(&w->r, 8) == 0)
         return pick(&w->r, 4) ? w->leaf[pick(&w->r, (uint32_t)w->nleaf)] : number(w, -3, 10);
     enum op op = ops[pick(&w->r, 16)];
@@ -111,9 +114,10 @@ static struct pair tree(struct trees *w, int depth)
         x[0] = condition(w, depth - 2);
         x[2] = tree(w, depth - 1);
     } else if (op != OP_NEG) {
-        x[1] = divides && pick(&w->r, 4) == 0         ? w->leaf[pick(&w->r, NVAR)]
-               : (divides || op == OP_MUL) && pick(&w->r, 3) ? number(w, pick(&w->r, 6) ? 0 : -6, 12)
-                                                             : tree(w, depth - 1);
+        x[1] = divides && pick(&w->r, 4) == 0 ? w->leaf[pick(&w->r, NVAR)]
+               : (divides || op == OP_MUL) && pick(&w->r, 3)
+                   ? number(w, pick(&w->r, 6) ? 0 : -6, 12)
+                   : tree(w, depth - 1);
     }
     return make(w, op, DTYPE_INDEX, x, op_nsrc(op));
 }
@@ -127,7 +131,9 @@ static void start_symbols(struct trees *w)
         w->leaf[i].raw = w->leaf[i].folded = uop_var(t, w->var[i]);
     }
     for (int i = 0; i < NRANGE; i++) {
-        struct uop *size = i < 2 ? w->leaf[i].raw : i == 2 ? sym_muli(t, w->leaf[0].raw, 2) : uop_int(t, between(&w->r, 1, 9));
+        struct uop *size = i < 2    ? w->leaf[i].raw
+                           : i == 2 ? sym_muli(t, w->leaf[0].raw, 2)
+                                    : uop_int(t, between(&w->r, 1, 9));
         w->leaf[NVAR + i].raw = w->leaf[NVAR + i].folded = uop_range(t, size, i);
     }
     w->nleaf = NVAR + NRANGE;
@@ -144,7 +150,9 @@ static void start_symbols(struct trees *w)
 static void assign(struct trees *w, int k)
 {
     for (int i = 0; i < NVAR; i++)
-        w->value[i] = k == 0 ? w->var[i]->min : k == 1 ? w->var[i]->max : between(&w->r, w->var[i]->min, w->var[i]->max);
+        w->value[i] = k == 0   ? w->var[i]->min
+                      : k == 1 ? w->var[i]->max
+                               : between(&w->r, w->var[i]->min, w->var[i]->max);
     for (int i = 0; i < NRANGE; i++) {
         int64_t n = value(w, w->leaf[NVAR + i].raw->src[0]);
         w->range[i] = k % 5 == 3 ? n - 1 : k % 5 == 4 ? 0 : between(&w->r, 0, n - 1);
@@ -163,7 +171,8 @@ static void check_tree(struct trees *w)
         uop_print(&out, p.raw);
         text_puts(&out, "\nbecame\n");
         uop_print(&out, p.folded);
-        fail_msg("%lld became %lld in [%lld, %lld]:\n%s", (long long)x, (long long)y, (long long)p.folded->vmin, (long long)p.folded->vmax, out.s);
+        fail_msg("%lld became %lld in [%lld, %lld]:\n%s", (long long)x, (long long)y,
+                 (long long)p.folded->vmin, (long long)p.folded->vmax, out.s);
     }
 }
 
@@ -194,7 +203,7 @@ static void index_expressions_keep_their_value(void **state)
 struct forms {
     struct tgc *t;
     struct uop *N, *L, *H, *n, *l, *r[4];
-    struct uop *row;      /* ((r0*4 + r1)*5 + r2)*6 + r3 */
+    struct uop *row; /* ((r0*4 + r1)*5 + r2)*6 + r3 */
 };
 
 static void forms_start(struct forms *f)
@@ -213,8 +222,14 @@ static void forms_start(struct forms *f)
     }
 }
 
-static struct uop *div_(struct forms *f, struct uop *a, int64_t c) { return sym_div(f->t, a, uop_int(f->t, c)); }
-static struct uop *mod_(struct forms *f, struct uop *a, int64_t c) { return sym_mod(f->t, a, uop_int(f->t, c)); }
+static struct uop *div_(struct forms *f, struct uop *a, int64_t c)
+{
+    return sym_div(f->t, a, uop_int(f->t, c));
+}
+static struct uop *mod_(struct forms *f, struct uop *a, int64_t c)
+{
+    return sym_mod(f->t, a, uop_int(f->t, c));
+}
 
 static void views_of_constant_size(struct forms *f)
 {
@@ -224,7 +239,8 @@ static void views_of_constant_size(struct forms *f)
     assert_ptr_equal(mod_(f, div_(f, f->row, 6), 5), f->r[2]);
     assert_ptr_equal(mod_(f, div_(f, f->row, 30), 4), f->r[1]);
     assert_ptr_equal(div_(f, f->row, 120), f->r[0]);
-    /* [12,5,6] -> [2,3,2 | ...]: what does not line up leaves one division of the least number of terms */
+    /* [12,5,6] -> [2,3,2 | ...]: what does not line up leaves one division of the least number of
+     * terms */
     assert_ptr_equal(div_(f, f->row, 60), sym_add(t, sym_muli(t, f->r[0], 2), div_(f, f->r[1], 2)));
     assert_ptr_equal(sym_add(t, sym_muli(t, div_(f, f->row, 60), 60), mod_(f, f->row, 60)), f->row);
     assert_ptr_equal(div_(f, div_(f, f->l, 3), 4), div_(f, f->l, 12));
@@ -256,14 +272,20 @@ static void shapes(struct forms *f)
     struct tgc *t = f->t;
     assert_ptr_equal(div_(f, sym_muli(t, sym_muli(t, f->N, 12), 64), 768), f->N);
     assert_ptr_equal(sym_div(t, sym_mul(t, f->N, f->L), f->L), f->N);
-    assert_ptr_equal(sym_div(t, sym_mul(t, sym_muli(t, f->N, 12), f->L), sym_mul(t, f->L, uop_int(t, 4))), sym_muli(t, f->N, 3));
-    assert_ptr_equal(sym_mul(t, f->N, sym_addi(t, f->L, 2)), sym_add(t, sym_muli(t, f->N, 2), sym_mul(t, f->L, f->N)));
-    assert_ptr_equal(sym_div(t, sym_mul(t, f->N, sym_addi(t, f->L, 2)), sym_addi(t, f->L, 2)), f->N);
-    assert_ptr_equal(sym_addi(t, div_(f, sym_addi(t, f->H, 2 - 3), 2), 1), div_(f, sym_addi(t, f->H, 1), 2));
+    assert_ptr_equal(
+        sym_div(t, sym_mul(t, sym_muli(t, f->N, 12), f->L), sym_mul(t, f->L, uop_int(t, 4))),
+        sym_muli(t, f->N, 3));
+    assert_ptr_equal(sym_mul(t, f->N, sym_addi(t, f->L, 2)),
+                     sym_add(t, sym_muli(t, f->N, 2), sym_mul(t, f->L, f->N)));
+    assert_ptr_equal(sym_div(t, sym_mul(t, f->N, sym_addi(t, f->L, 2)), sym_addi(t, f->L, 2)),
+                     f->N);
+    assert_ptr_equal(sym_addi(t, div_(f, sym_addi(t, f->H, 2 - 3), 2), 1),
+                     div_(f, sym_addi(t, f->H, 1), 2));
     assert_ptr_equal(sym_ceildiv(t, sym_muli(t, f->N, 4), 4), f->N);
     assert_true(sym_equal(t, sym_add(t, f->N, f->L), sym_add(t, f->L, f->N)));
     assert_false(sym_equal(t, f->N, f->L));
-    assert_ptr_equal(sym_max(t, sym_max(t, f->N, uop_int(t, 3)), uop_int(t, 5)), sym_max(t, f->N, uop_int(t, 5)));
+    assert_ptr_equal(sym_max(t, sym_max(t, f->N, uop_int(t, 3)), uop_int(t, 5)),
+                     sym_max(t, f->N, uop_int(t, 5)));
     assert_ptr_equal(sym_max(t, f->H, uop_int(t, 3)), f->H);
     assert_ptr_equal(sym_min(t, f->n, f->N), f->n);
 }
@@ -271,7 +293,8 @@ static void shapes(struct forms *f)
 static void conditions(struct forms *f)
 {
     struct tgc *t = f->t;
-    struct uop *a = sym_lt(t, f->l, uop_int(t, 5)), *b = sym_lt(t, f->l, uop_int(t, 9)), *c = uop_not(t, sym_lt(t, f->l, uop_int(t, 2)));
+    struct uop *a = sym_lt(t, f->l, uop_int(t, 5)), *b = sym_lt(t, f->l, uop_int(t, 9)),
+               *c = uop_not(t, sym_lt(t, f->l, uop_int(t, 2)));
     assert_ptr_equal(sym_and(t, a, b), a);
     assert_ptr_equal(sym_and(t, a, uop_not(t, b)), uop_bool(t, false));
     assert_ptr_equal(sym_and(t, sym_and(t, b, c), sym_and(t, c, a)), sym_and(t, a, c));
@@ -282,9 +305,11 @@ static void conditions(struct forms *f)
     struct uop *clamped = sym_min(t, f->l, uop_int(t, 5));
     assert_ptr_equal(uop_where(t, a, clamped, uop_int(t, 0)), uop_where(t, a, f->l, uop_int(t, 0)));
     struct uop *padded = sym_addi(t, sym_add(t, sym_muli(t, f->r[3], 2), f->r[0]), -1);
-    struct uop *valid = sym_and(t, uop_not(t, sym_lt(t, padded, uop_int(t, 0))), sym_lt(t, padded, uop_int(t, 8)));
+    struct uop *valid =
+        sym_and(t, uop_not(t, sym_lt(t, padded, uop_int(t, 0))), sym_lt(t, padded, uop_int(t, 8)));
     struct uop *inside = sym_add(t, div_(f, padded, 8), mod_(f, padded, 8));
-    assert_ptr_equal(uop_where(t, valid, inside, uop_int(t, 0)), uop_where(t, valid, padded, uop_int(t, 0)));
+    assert_ptr_equal(uop_where(t, valid, inside, uop_int(t, 0)),
+                     uop_where(t, valid, padded, uop_int(t, 0)));
 }
 
 static void check_forms(void (*check)(struct forms *))
@@ -294,7 +319,7 @@ static void check_forms(void (*check)(struct forms *))
     if (setjmp(f.t->stop))
         fail_msg("%s", f.t->ndiag ? f.t->diag[f.t->ndiag - 1].message : "stopped");
     passes_init(f.t);
-    f.t->noopt = true;                                /* index rules are there at every level */
+    f.t->noopt = true; /* index rules are there at every level */
     forms_start(&f);
     check(&f);
     tgc_free(f.t);
@@ -322,10 +347,14 @@ static struct tensor *scalar_tensor(struct tgc *t, enum dtype d, union scalar v)
 
 static union scalar random_scalar(struct random *r, enum dtype d)
 {
-    static const double specials[] = {0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 0.5, 2.5, 1e30, -3e-20, 7};
+    static const double specials[] = {0.0, -0.0, 1,   -1,   INFINITY, -INFINITY,
+                                      NAN, 0.5,  2.5, 1e30, -3e-20,   7};
     if (dtype_is_float(d))
-        return scalar_cast(d, DTYPE_F64, (union scalar){.f = pick(r, 2) ? specials[pick(r, 12)] : (double)between(r, -4000, 4000) / 512});
-    int64_t i = pick(r, 3) ? between(r, -9, 70) : (int64_t)((uint64_t)pick(r, 1u << 30) << 34 ^ pick(r, 1u << 30));
+        return scalar_cast(d, DTYPE_F64,
+                           (union scalar){.f = pick(r, 2) ? specials[pick(r, 12)]
+                                                          : (double)between(r, -4000, 4000) / 512});
+    int64_t i = pick(r, 3) ? between(r, -9, 70)
+                           : (int64_t)((uint64_t)pick(r, 1u << 30) << 34 ^ pick(r, 1u << 30));
     return scalar_cast(d, DTYPE_I64, (union scalar){.i = d == DTYPE_BOOL ? i & 1 : i});
 }
 
@@ -344,7 +373,8 @@ static bool check_constant(struct tgc *t, struct random *r, enum op op, enum dty
         buffers[i] = leaf[i];
         tensors[i] = scalar_tensor(t, di, v);
     }
-    struct uop *folded = uop_new(t, op, to, c, n, (union arg){0}), *u = uop_intern(t, op, to, leaf, n, (union arg){0});
+    struct uop *folded = uop_new(t, op, to, c, n, (union arg){0}),
+               *u = uop_intern(t, op, to, leaf, n, (union arg){0});
     struct eval_env env = {.leaf = buffers, .value = tensors, .n = n, .budget = -1};
     if (folded->op != OP_CONST || !eval_graph(t, &u, 1, &env, &result))
         return false;
@@ -355,9 +385,11 @@ static bool check_constant(struct tgc *t, struct random *r, enum op op, enum dty
             return true;
     }
     if (want.i != got.i)
-        fail_msg("%s of %s to %s: folded to %.17g (%lld), interpreted to %.17g (%lld); first operand %.17g (%lld), last %.17g (%lld)",
-                 op_name(op), dtype_name(d), dtype_name(to), got.f, (long long)got.i, want.f, (long long)want.i, c[0]->arg.f,
-                 (long long)c[0]->arg.i, c[n - 1]->arg.f, (long long)c[n - 1]->arg.i);
+        fail_msg("%s of %s to %s: folded to %.17g (%lld), interpreted to %.17g (%lld); first "
+                 "operand %.17g (%lld), last %.17g (%lld)",
+                 op_name(op), dtype_name(d), dtype_name(to), got.f, (long long)got.i, want.f,
+                 (long long)want.i, c[0]->arg.f, (long long)c[0]->arg.i, c[n - 1]->arg.f,
+                 (long long)c[n - 1]->arg.i);
     return true;
 }
 

@@ -1,9 +1,11 @@
 /* test_rules.c - every rewrite rule, fired from its own left side and compared by evaluation.
  *
- * rulegen writes the left sides as data (rules_table.inc). For each rule, instances are built from random operands: scalars or tensors,
- * of random dtypes of the rule's class, integers with bounds, floats with NaN, infinities and both zeros. Inner nodes are built as any
- * builder does, so a rule whose left side is never in normal form never fires, and that fails. Where the rule fires, both sides are
- * evaluated at random values: bit for bit, except under fast_math, which gets tame floats and a tolerance. */
+ * rulegen writes the left sides as data (rules_table.inc). For each rule, instances are built from
+ * random operands: scalars or tensors, of random dtypes of the rule's class, integers with bounds,
+ * floats with NaN, infinities and both zeros. Inner nodes are built as any builder does, so a rule
+ * whose left side is never in normal form never fires, and that fails. Where the rule fires, both
+ * sides are evaluated at random values: bit for bit, except under fast_math, which gets tame floats
+ * and a tolerance. */
 #include "passes/passes.h"
 #include "passes/rules.h"
 
@@ -31,9 +33,9 @@ struct rule_info {
 
 enum {
     NRULE = sizeof rule_infos / sizeof *rule_infos,
-    TRIES = 30000,   /* instances tried per rule at most */
-    WANTED = 60,     /* fired instances per rule */
-    SAMPLES = 12,    /* evaluations of each */
+    TRIES = 30000,    /* instances tried per rule at most */
+    WANTED = 60,      /* fired instances per rule */
+    SAMPLES = 12,     /* evaluations of each */
     PER_COMPILE = 100 /* instances built in one struct tgc */
 };
 
@@ -88,7 +90,8 @@ static union scalar memory(const struct env *e, const struct buffer *b, int64_t 
         return scalar_cast(b->dtype, DTYPE_F64, (union scalar){.f = f});
     }
     v.i = pick(&r, 3) ? between(&r, -9, 9) : (int64_t)mix(r.s);
-    return scalar_cast(b->dtype, DTYPE_I64, b->dtype == DTYPE_BOOL ? (union scalar){.i = v.i & 1} : v);
+    return scalar_cast(b->dtype, DTYPE_I64,
+                       b->dtype == DTYPE_BOOL ? (union scalar){.i = v.i & 1} : v);
 }
 
 static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar *r);
@@ -150,7 +153,8 @@ static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar 
     case OP_CONTIGUOUS: return value(e, u->src[0], at, r);
     case OP_GET: {
         struct uop *choice = u->src[0];
-        return value(e, choice->src[0], NULL, v) && value(e, choice->src[1 + u->arg.i + (v[0].i ? 0 : choice->arg.i)], at, r);
+        return value(e, choice->src[0], NULL, v) &&
+               value(e, choice->src[1 + u->arg.i + (v[0].i ? 0 : choice->arg.i)], at, r);
     }
     case OP_BUFFER: {
         int64_t offset = 0, n;
@@ -180,7 +184,7 @@ struct builder {
     struct random r;
     bool tensor, tame;
     struct uop *var[3], *range[4], *dim[2];
-    enum dtype dtype[64];   /* by the rule's dtype variables */
+    enum dtype dtype[64]; /* by the rule's dtype variables */
 };
 
 static void builder_symbols(struct builder *b)
@@ -202,7 +206,8 @@ static struct uop *small(struct builder *b) { return uop_int(b->t, between(&b->r
 
 static struct uop *index_leaf(struct builder *b, int depth)
 {
-    static const enum op ops[] = {OP_ADD, OP_ADD, OP_MUL, OP_MUL, OP_SUB, OP_FLOORDIV, OP_FLOORMOD, OP_MIN, OP_MAX};
+    static const enum op ops[] = {OP_ADD,      OP_ADD,      OP_MUL, OP_MUL, OP_SUB,
+                                  OP_FLOORDIV, OP_FLOORMOD, OP_MIN, OP_MAX};
     if (depth == 0 || pick(&b->r, 3) == 0)
         return pick(&b->r, 3) ? b->range[pick(&b->r, 4)] : b->var[pick(&b->r, 3)];
     struct uop *x = index_leaf(b, depth - 1);
@@ -222,10 +227,14 @@ static struct uop *constant(struct builder *b, enum dtype d)
         double f = floats[pick(&b->r, 10)];
         return uop_constf(b->t, d, b->tame && !(f > 0) ? 1.5 : f);
     }
-    return uop_consti(b->t, d, d == DTYPE_BOOL ? pick(&b->r, 2) : pick(&b->r, 8) ? between(&b->r, -4, 12) : (int64_t)1 << pick(&b->r, 62));
+    return uop_consti(b->t, d,
+                      d == DTYPE_BOOL  ? pick(&b->r, 2)
+                      : pick(&b->r, 8) ? between(&b->r, -4, 12)
+                                       : (int64_t)1 << pick(&b->r, 62));
 }
 
-/* Any uop of the dtype: unknown memory, or an integer with bounds; of the instance's shape if it is a tensor. */
+/* Any uop of the dtype: unknown memory, or an integer with bounds; of the instance's shape if it is
+ * a tensor. */
 static struct uop *operand(struct builder *b, enum dtype d)
 {
     struct tgc *t = b->t;
@@ -246,15 +255,20 @@ static struct uop *operand(struct builder *b, enum dtype d)
 
 static enum dtype choose_dtype(struct builder *b, const char *class)
 {
-    static const enum dtype all[] = {DTYPE_BOOL, DTYPE_I8, DTYPE_U8, DTYPE_I32, DTYPE_U32, DTYPE_I64, DTYPE_U64, DTYPE_BF16, DTYPE_F16, DTYPE_F32, DTYPE_F64};
+    static const enum dtype all[] = {DTYPE_BOOL, DTYPE_I8,  DTYPE_U8,  DTYPE_I32,
+                                     DTYPE_U32,  DTYPE_I64, DTYPE_U64, DTYPE_BF16,
+                                     DTYPE_F16,  DTYPE_F32, DTYPE_F64};
     if (b->tame)
         return !strcmp(class, "bool") ? DTYPE_BOOL : DTYPE_F64;
     for (;;) {
         enum dtype d = all[pick(&b->r, 11)];
         struct uop like = {.dtype = d};
-        if (!strcmp(class, "any") || (!strcmp(class, "bool") && rule_is_bool(&like)) || (!strcmp(class, "integer") && rule_is_integer(&like)) ||
-            (!strcmp(class, "int") && rule_is_int(&like)) || (!strcmp(class, "index") && rule_is_index(&like)) ||
-            (!strcmp(class, "float") && rule_is_float(&like)) || (!strcmp(class, "logic") && rule_is_logic(&like)))
+        if (!strcmp(class, "any") || (!strcmp(class, "bool") && rule_is_bool(&like)) ||
+            (!strcmp(class, "integer") && rule_is_integer(&like)) ||
+            (!strcmp(class, "int") && rule_is_int(&like)) ||
+            (!strcmp(class, "index") && rule_is_index(&like)) ||
+            (!strcmp(class, "float") && rule_is_float(&like)) ||
+            (!strcmp(class, "logic") && rule_is_logic(&like)))
             return d;
     }
 }
@@ -274,16 +288,19 @@ static struct uop *tensor_leaf(struct builder *b, enum dtype d)
 
 static int64_t extent(const struct uop *x, int a) { return x->dim[a]->arg.i; }
 
-static struct uop *random_move(struct builder *b, enum op op, struct uop *x, struct uop *value, bool raw);
+static struct uop *random_move(struct builder *b, enum op op, struct uop *x, struct uop *value,
+                               bool raw);
 
 static struct uop *moved(struct builder *b, struct uop *x)
 {
-    static const enum op ops[] = {OP_RESHAPE, OP_PERMUTE, OP_EXPAND, OP_SHRINK, OP_PAD, OP_FLIP, OP_CONCAT};
+    static const enum op ops[] = {OP_RESHAPE, OP_PERMUTE, OP_EXPAND, OP_SHRINK,
+                                  OP_PAD,     OP_FLIP,    OP_CONCAT};
     return pick(&b->r, 3) ? random_move(b, ops[pick(&b->r, 7)], x, NULL, false) : x;
 }
 
 /* Sources first, then one call; `raw`: interned without folding. */
-static struct uop *random_move(struct builder *b, enum op op, struct uop *x, struct uop *value, bool raw)
+static struct uop *random_move(struct builder *b, enum op op, struct uop *x, struct uop *value,
+                               bool raw)
 {
     struct tgc *t = b->t;
     struct uop *src[2 + 2 * MAX_RANK] = {x};
@@ -321,14 +338,16 @@ static struct uop *random_move(struct builder *b, enum op op, struct uop *x, str
         break;
     case OP_EXPAND:
         for (int a = 0; a < x->ndim; a++)
-            src[n++] = extent(x, a) == 1 && pick(&b->r, 2) ? uop_int(t, 1 + pick(&b->r, 3)) : x->dim[a];
+            src[n++] =
+                extent(x, a) == 1 && pick(&b->r, 2) ? uop_int(t, 1 + pick(&b->r, 3)) : x->dim[a];
         break;
     case OP_SHRINK:
         for (int a = 0; a < x->ndim; a++) {
             int64_t begin = between(&b->r, 0, extent(x, a) - 1);
             begin = pick(&b->r, 2) ? 0 : begin;
             src[n++] = uop_int(t, begin);
-            src[n++] = uop_int(t, pick(&b->r, 2) ? extent(x, a) - begin : between(&b->r, 1, extent(x, a) - begin));
+            src[n++] = uop_int(t, pick(&b->r, 2) ? extent(x, a) - begin
+                                                 : between(&b->r, 1, extent(x, a) - begin));
         }
         break;
     case OP_PAD:
@@ -350,7 +369,10 @@ static struct uop *random_move(struct builder *b, enum op op, struct uop *x, str
                 src[part] = uop_shrink(t, x, begin, size);
             }
         } else {
-            src[1] = pick(&b->r, 2) ? x : uop_buffer(t, buffer_new(t, BUFFER_INPUT, x->dtype, x->dim, x->ndim, "y"));
+            src[1] =
+                pick(&b->r, 2)
+                    ? x
+                    : uop_buffer(t, buffer_new(t, BUFFER_INPUT, x->dtype, x->dim, x->ndim, "y"));
         }
         n = 2;
         break;
@@ -389,9 +411,11 @@ static struct uop *named(struct names *names, const struct rule_node *n, struct 
     return fresh;
 }
 
-static struct uop *instance(struct builder *b, struct names *names, int node, bool raw, enum op parent);
+static struct uop *instance(struct builder *b, struct names *names, int node, bool raw,
+                            enum op parent);
 
-static struct uop *instance_leaf(struct builder *b, struct names *names, const struct rule_node *n, enum op parent)
+static struct uop *instance_leaf(struct builder *b, struct names *names, const struct rule_node *n,
+                                 enum op parent)
 {
     enum dtype d = b->dtype[n->type];
     struct uop *u = named(names, n, NULL);
@@ -402,7 +426,9 @@ static struct uop *instance_leaf(struct builder *b, struct names *names, const s
     else if (parent == OP_LOAD)
         u = uop_buffer(b->t, buffer_new(b->t, BUFFER_INPUT, d, b->dim, 2, "x"));
     else if (op_class(parent) == CLASS_MOVE && parent != OP_IOTA)
-        u = parent == OP_CONCAT || parent == OP_SHRINK || pick(&b->r, 2) ? moved(b, tensor_leaf(b, d)) : random_move(b, parent, tensor_leaf(b, d), constant(b, d), false);
+        u = parent == OP_CONCAT || parent == OP_SHRINK || pick(&b->r, 2)
+                ? moved(b, tensor_leaf(b, d))
+                : random_move(b, parent, tensor_leaf(b, d), constant(b, d), false);
     else if (parent == OP_IOTA)
         u = uop_int(b->t, 1 + pick(&b->r, 2));
     else
@@ -410,20 +436,26 @@ static struct uop *instance_leaf(struct builder *b, struct names *names, const s
     return named(names, n, u);
 }
 
-static struct uop *instance(struct builder *b, struct names *names, int node, bool raw, enum op parent)
+static struct uop *instance(struct builder *b, struct names *names, int node, bool raw,
+                            enum op parent)
 {
     const struct rule_node *n = &rule_nodes[node];
     struct uop *src[6];
     switch (n->kind) {
-    case NODE_VAR: case NODE_CONST: return instance_leaf(b, names, n, parent);
-    case NODE_INT: case NODE_FLOAT: return rule_number(b->t, b->dtype[n->type], n->i, n->f);
+    case NODE_VAR:
+    case NODE_CONST: return instance_leaf(b, names, n, parent);
+    case NODE_INT:
+    case NODE_FLOAT: return rule_number(b->t, b->dtype[n->type], n->i, n->f);
     default: break;
     }
     enum op op = (enum op)n->op;
-    bool commute = op_is_commutative(op) && pick(&b->r, 2) && rule_nodes[n->child[1]].kind == NODE_VAR;
+    bool commute =
+        op_is_commutative(op) && pick(&b->r, 2) && rule_nodes[n->child[1]].kind == NODE_VAR;
     for (int i = 0; i < n->nchild; i++) {
         int k = commute ? 1 - i : i;
-        enum op role = op == OP_LOAD && k > 0 ? OP_SINK : (op == OP_PAD || op == OP_WINDOW) && k > 0 ? OP_SINK : op;
+        enum op role = op == OP_LOAD && k > 0                       ? OP_SINK
+                       : (op == OP_PAD || op == OP_WINDOW) && k > 0 ? OP_SINK
+                                                                    : op;
         src[k] = instance(b, names, n->child[k], false, role);
         if (!src[k])
             return NULL;
@@ -445,7 +477,8 @@ static struct uop *instance(struct builder *b, struct names *names, int node, bo
         return uop_new(b->t, op, DTYPE_VOID, src, 5, (union arg){.i = 2});
     }
     if (op == OP_GET)
-        return uop_intern(b->t, op, src[0]->src[1]->dtype, src, 1, (union arg){.i = pick(&b->r, 2)});
+        return uop_intern(b->t, op, src[0]->src[1]->dtype, src, 1,
+                          (union arg){.i = pick(&b->r, 2)});
     return raw ? uop_intern(b->t, op, b->dtype[n->type], src, n->nchild, (union arg){0})
                : uop_new(b->t, op, b->dtype[n->type], src, n->nchild, (union arg){0});
 }
@@ -494,13 +527,15 @@ static void sample(struct env *e, struct builder *b)
     }
 }
 
-static void check_equal(struct builder *b, const struct rule_info *rule, struct uop *left, struct uop *right)
+static void check_equal(struct builder *b, const struct rule_info *rule, struct uop *left,
+                        struct uop *right)
 {
     struct env e = {.t = b->t, .tame = b->tame};
     int64_t at[MAX_RANK], n;
     if (left->dtype != right->dtype || left->ndim != right->ndim)
-        fail_msg("%s (%s:%d): %s of rank %d became %s of rank %d", rule->name, rule->file, rule->line, dtype_name(left->dtype), left->ndim,
-                 dtype_name(right->dtype), right->ndim);
+        fail_msg("%s (%s:%d): %s of rank %d became %s of rank %d", rule->name, rule->file,
+                 rule->line, dtype_name(left->dtype), left->ndim, dtype_name(right->dtype),
+                 right->ndim);
     for (int s = 0; s < SAMPLES; s++) {
         union scalar x, y;
         sample(&e, b);
@@ -514,8 +549,8 @@ static void check_equal(struct builder *b, const struct rule_info *rule, struct 
         if (b->tame && dtype_is_float(left->dtype) && (!isfinite(x.f) || !isfinite(y.f)))
             continue;
         if (!same_value(left->dtype, x, y, b->tame))
-            fail_msg("%s (%s:%d), %s: %.17g became %.17g (%lld, %lld)", rule->name, rule->file, rule->line, dtype_name(left->dtype), x.f, y.f,
-                     (long long)x.i, (long long)y.i);
+            fail_msg("%s (%s:%d), %s: %.17g became %.17g (%lld, %lld)", rule->name, rule->file,
+                     rule->line, dtype_name(left->dtype), x.f, y.f, (long long)x.i, (long long)y.i);
     }
 }
 
@@ -541,7 +576,8 @@ static int fire_rule(struct tgc *t, int index, struct random *r, int wanted, int
         b.dtype[0] = DTYPE_BOOL;
         b.dtype[1] = DTYPE_INDEX;
         choose_dtypes(&b, rule->root);
-        b.tensor = pick(&b.r, 3) == 0 && !mentions(rule->root, OP_LOAD); /* LOADs are kernel scalars */
+        b.tensor =
+            pick(&b.r, 3) == 0 && !mentions(rule->root, OP_LOAD); /* LOADs are kernel scalars */
         struct uop *u = instance(&b, &names, rule->root, true, OP_SINK);
         if (!u || folds_before(u))
             continue;
@@ -561,7 +597,8 @@ static int fire_in_a_compile(int index, struct random *r, int wanted)
     struct tgc *t = tgc_new(0);
     assert_non_null(t);
     if (setjmp(t->stop))
-        fail_msg("%s: %s", rule_infos[index].name, t->ndiag ? t->diag[t->ndiag - 1].message : "stopped");
+        fail_msg("%s: %s", rule_infos[index].name,
+                 t->ndiag ? t->diag[t->ndiag - 1].message : "stopped");
     passes_init(t);
     t->fast_math = rule_infos[index].level == 2;
     int fired = fire_rule(t, index, r, wanted, PER_COMPILE);
@@ -579,7 +616,8 @@ static void every_rule_fires(void **state)
         for (int tries = 0; tries < TRIES && fired < WANTED; tries += PER_COMPILE)
             fired += fire_in_a_compile(i, &r, WANTED - fired);
         if (!fired)
-            print_error("%s (%s:%d) never fires\n", rule_infos[i].name, rule_infos[i].file, rule_infos[i].line);
+            print_error("%s (%s:%d) never fires\n", rule_infos[i].name, rule_infos[i].file,
+                        rule_infos[i].line);
         nfired += fired > 0;
     }
     print_message("%d rules, %d fired\n", NRULE, nfired);
