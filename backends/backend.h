@@ -96,6 +96,7 @@ struct program_vectors {
 
 struct program_options {
     const char *name;            /* C identifier: see program_name() */
+    const char *header;          /* the file name of the header that NAME.c includes; NULL: NAME.h */
     const char *model;           /* what the user compiled, for a comment: "resnet18.onnx"; a base name, never a path */
     const char *producer;        /* "tgc 0.1.0" */
     enum weights_mode weights;

@@ -549,9 +549,9 @@ static void write_title(struct program *p, struct text *out)
 static void write_prelude(struct program *p, struct text *out)
 {
     write_title(p, out);
-    text_puts(out, "#include \"");
-    text_puts(out, mem_printf(p->t, "%s.h", p->name));
-    text_puts(out, "\"\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include <stdbool.h>\n#include <string.h>\n\n");
+    bool odd = !p->o->header || strpbrk(p->o->header, "\"\\\n?");   /* an include has no escapes */
+    text_printf(out, "#include \"%s\"", odd ? mem_printf(p->t, "%s.h", p->name) : p->o->header);
+    text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include <stdbool.h>\n#include <string.h>\n\n");
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
     const char *rest = write_up_to(p, out, struct_text, "HEAD_BYTES");
     text_printf(out, "%zu", p->head_bytes);

@@ -338,7 +338,8 @@ static void choose_tensors(struct eval *e)
         if (is_memory(u->op) || is_control(u->op) || n->is_dim || u->op == OP_CONST)
             continue;
         n->shared = !n->pure && n->nreader > 1 && n->weight > 3 && u->ndim > 0;
-        bool must = always_materialized(u->op) || n->weight > WEIGHT_MAX || (n->stretched && !n->pure && !is_movement(u->op) && u->ndim > 0);
+        bool dear = u->op == OP_PAD || (!n->pure && !is_movement(u->op));       /* not to be computed again and again */
+        bool must = always_materialized(u->op) || n->weight > WEIGHT_MAX || (n->stretched && dear && u->ndim > 0);
         n->materialize = must || n->shared;
         n->shared &= !must;
         n->kept = u->op == OP_GET;
@@ -632,6 +633,15 @@ static void sink_reduce(void *ctx, int64_t first, int n, int64_t step, const str
 {
     const struct reduction *r = ctx;
     union scalar *out = r->by_step ? r->out + step : r->out + first;
+    if (r->op == OP_ADD && dtype_is_float(r->dtype) && !v->uniform) {
+        if (r->by_step)
+            for (int i = 0; i < n; i++)
+                out->f += v->v[i].f;
+        else
+            for (int i = 0; i < n; i++)
+                out[i].f += v->v[i].f;
+        return;
+    }
     for (int i = 0; i < n; i++) {
         union scalar x = v->v[v->uniform ? 0 : i], *acc = r->by_step ? out : out + i;
         *acc = reduce_one(r, *acc, x);

@@ -61,7 +61,7 @@ struct instr {
 
 /* How often a register changes: once, per batch of lanes, per step, or both. */
 enum { VARIES_LANE = 1, VARIES_STEP = 2 };
-struct reg { int varies; bool is_const, needed; union scalar value; int slot; };   /* value: where it does not vary by lane */
+struct reg { int varies, producer; bool is_const, needed; union scalar value; int slot; };   /* value: where it does not vary by lane */
 
 /* Elements are computed at points of two boxes: the lane axes are flattened into vectors, the step axes are loops around them. */
 struct program {

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { COLUMNS = 16, COLUMNS_MAX = 28, COLUMNS_STRIDED = 4, ROWS = 4, MAX_LOADS = 32 };
+enum { VECTOR = 4, COLUMNS_MAX = 32, COLUMNS_STRIDED = 4, ROWS = 4, TILE_MAX = 64, MAX_LOADS = 32 };
 
 struct nest {
     struct tgc *t;
@@ -106,14 +106,16 @@ static int64_t columns_along(const struct nest *m, struct uop *r)
     }
     if (strided)
         return largest_divisor(n, COLUMNS_STRIDED);
-    for (int64_t c = COLUMNS; c >= 4; c /= 2)
-        if (n % c == 0)
-            return contiguous ? c : COLUMNS_STRIDED;
-    return largest_divisor(n, COLUMNS_MAX);
+    if (!contiguous)
+        return largest_divisor(n, COLUMNS_STRIDED);
+    if (n % (4 * VECTOR) == 0)
+        return 4 * VECTOR;
+    int64_t vectors = n % VECTOR == 0 ? largest_divisor(n / VECTOR, COLUMNS_MAX / VECTOR) : 0;
+    return vectors ? vectors * VECTOR : largest_divisor(n, COLUMNS_MAX);   /* whole vectors, if the size has any */
 }
 
 /* How many rows along r: an operand that does not depend on r is used for all of them. */
-static int64_t rows_along(const struct nest *m, struct uop *r)
+static int64_t rows_along(const struct nest *m, struct uop *r, int64_t columns)
 {
     int64_t n;
     bool reuse = false;
@@ -124,7 +126,7 @@ static int64_t rows_along(const struct nest *m, struct uop *r)
             return 1;
         reuse |= !depends_on(m->t, m->load[i]->src[1], r);
     }
-    return reuse ? largest_divisor(n, ROWS) : 1;
+    return reuse ? largest_divisor(n, columns * ROWS <= TILE_MAX ? ROWS : TILE_MAX / columns) : 1;
 }
 
 /* UPCAST: the lane joins the store's ranges at the end, the quotient takes r's place. */
@@ -162,20 +164,19 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct uop *s
     for (int a = store->nsrc - 1; a >= m.first && columns.amount == 1; a--)
         columns = (struct opt){OPT_UPCAST, a, columns_along(&m, store->src[a])};
     for (int a = store->nsrc - 1; a >= m.first; a--) {
-        int64_t n = a == columns.axis ? 1 : rows_along(&m, store->src[a]);
+        int64_t n = a == columns.axis ? 1 : rows_along(&m, store->src[a], columns.amount);
         if (n > rows.amount)
             rows = (struct opt){OPT_UPCAST, a, n};
     }
-    k->opt = mem_array(t, 2, sizeof *k->opt);
     if (rows.amount > 1) {
-        k->opt[k->nopt++] = rows;
+        VEC_PUSH(t, k->opt, k->nopt, k->cap_opt, rows);
         int before = store->nsrc;
         store = apply_upcast(t, store, m.first, &rows, "row");
         if (columns.axis > rows.axis && store->nsrc == before)
             columns.axis--;                           /* the rows' range is gone whole, or its quotient stayed in place */
     }
     if (columns.amount > 1) {
-        k->opt[k->nopt++] = columns;
+        VEC_PUSH(t, k->opt, k->nopt, k->cap_opt, columns);
         store = apply_upcast(t, store, m.first, &columns, "column");
     }
     return store;
@@ -185,9 +186,10 @@ bool pass_optimize(struct tgc *t, struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
         struct kernel *k = s->kernel[i];
-        struct uop *store = k->ast->src[0];
-        if (k->ast->nsrc == 1 && (store = optimize_store(t, k, store)) != k->ast->src[0])
-            k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
+        struct uop **store = mem_copy(t, k->ast->src, (size_t)k->ast->nsrc * sizeof *store);
+        for (int j = 0; j < k->ast->nsrc; j++)
+            store[j] = optimize_store(t, k, store[j]);
+        k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, k->ast->nsrc, (union arg){0});
     }
     return true;
 }

@@ -17,7 +17,7 @@ struct kernel {
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     const char *title;           /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
-    struct opt *opt; int nopt;
+    struct opt *opt; int nopt; size_t cap_opt;
     struct uop **linear; int nlinear;
     struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
     int noutput;                 /* the first `noutput` of buffer[] are written */

@@ -37,7 +37,7 @@ struct lower {
     struct var **var; int nvar; size_t cap_var;
     struct told_input *told; int ntold; size_t cap_told;
     int depth, nnode;
-    bool hinted;
+    bool hinted, limit;
 };
 
 struct onnx_model *lower_model(const struct lower *l) { return l->model; }
@@ -58,6 +58,9 @@ const char *attempt_undo(const struct node *n, struct attempt a)
     n->lower->depth = a.depth;
     return message;
 }
+
+void lower_note_limit(struct lower *l) { l->limit = true; }
+bool lower_hit_limit(const struct lower *l) { return l->limit; }
 
 static size_t hash_name(const char *s)
 {

@@ -127,6 +127,9 @@ struct uop *lower_assume(struct lower *l, struct uop *x);
 struct attempt { int ndiag, nerror, depth; };
 struct attempt attempt_begin(const struct node *n);
 const char *attempt_undo(const struct node *n, struct attempt a);
+/* Something was refused that a run could do: values that only the run knows. It must not pass for a mistake of the model. */
+void lower_note_limit(struct lower *l);
+bool lower_hit_limit(const struct lower *l);
 
 /* --------------------------------------------------------------------------------------------- lower_FAMILY.c */
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);

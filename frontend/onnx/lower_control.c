@@ -62,7 +62,9 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
         return node_error(n, -1, "neither branch works with these dimensions: then_branch: %s; else_branch: %s", why[1], why[0]);
     }
     for (int i = 0; i < 2; i++)
-        if (why[i] && !impossible_branch(n, i, out[!i], out[i], why[i]))
+        if (why[i] && lower_hit_limit(n->lower))
+            return node_error(n, -1, "its %s is not supported: %s", i ? "then_branch" : "else_branch", why[i]);
+        else if (why[i] && !impossible_branch(n, i, out[!i], out[i], why[i]))
             return false;
     return true;
 }

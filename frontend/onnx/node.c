@@ -142,8 +142,11 @@ static bool read_elements(const struct node *n, int k, struct uop ***elem, int *
     *count = (int)total;
     if (try_elements(n->t, x, *elem, total) || try_elements(n->t, lower_assume(n->lower, x), *elem, total))
         return true;
-    return quiet ? false : node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data; "
-                                      "make it a constant or an initializer, or compute it from shapes only");
+    if (quiet)
+        return false;
+    lower_note_limit(n->lower);
+    return node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data; "
+                      "make it a constant or an initializer, or compute it from shapes only");
 }
 
 bool node_elements(const struct node *n, int k, struct uop ***elem, int *count)
