@@ -166,7 +166,7 @@ def hostile():
               b"1e999", b"input %x : f32[4294967296, 4294967296, 4294967296]\n", b"'"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.tg"
-        for n in range(400 if not suite.options.all else 20000):
+        for n in range(400 if not suite.options.all else 5000):
             data = bytearray(choose.choice(sources))
             for _ in range(choose.randint(1, 4)):
                 at = choose.randrange(len(data) + 1)
