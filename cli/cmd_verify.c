@@ -16,6 +16,9 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
     for (int i = 0; i < f->n; i++) {
         const char *path = data_file(t, o, "input", i);
+        if (f->input[i].dtype == DTYPE_VOID)
+            return diag_error(t, &(struct place){.file = o->model}, "the input '%.100s' is no tensor of a type that verify can read "
+                              "(sequences and optionals are not in this version)", f->input[i].name);
         if (!pb_read(t, path, &f->value[i]))
             return false;
         f->source[i] = path;

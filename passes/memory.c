@@ -485,7 +485,7 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
     for (; table[i].weight; i = (i + 1) & (size - 1)) {
         const struct buffer *other = table[i].weight;
         if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
-            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
+            other->storage == w->storage && (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
             break;
     }
     return &table[i];
