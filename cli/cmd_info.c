@@ -59,10 +59,10 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-struct names { struct tally *v; size_t n, cap; };
+struct op_names { struct tally *v; size_t n, cap; };
 
 /* Operators of the model as it is written, subgraphs and functions included. */
-static void name_operators(struct tgc *t, const struct onnx_model *m, struct names *all)
+static void name_operators(struct tgc *t, const struct onnx_model *m, struct op_names *all)
 {
     for (size_t i = 0; i < m->nbody; i++) {
         for (size_t k = 0; k < m->body[i].n_node; k++) {
@@ -75,7 +75,7 @@ static void name_operators(struct tgc *t, const struct onnx_model *m, struct nam
 }
 
 /* The ops that a text graph's functions have become. */
-static void name_ops(struct tgc *t, const struct graph *g, struct names *all)
+static void name_ops(struct tgc *t, const struct graph *g, struct op_names *all)
 {
     struct uop **root = mem_array(t, (size_t)g->noutput, sizeof *root);
     int n;
@@ -89,7 +89,7 @@ static void name_ops(struct tgc *t, const struct graph *g, struct names *all)
     }
 }
 
-static void count_operators(struct tgc *t, struct names all, struct report *r)
+static void count_operators(struct tgc *t, struct op_names all, struct report *r)
 {
     if (all.n)
         qsort(all.v, all.n, sizeof *all.v, compare_names);
@@ -104,7 +104,7 @@ static void count_operators(struct tgc *t, struct names all, struct report *r)
 static bool report_model(struct tgc *t, const struct options *o, struct report *r)
 {
     struct model m;
-    struct names all = {0};
+    struct op_names all = {0};
     if (!model_load(t, o, &m))
         return false;
     if (m.onnx)
