@@ -368,9 +368,13 @@ static void write_steps(struct program *p, struct text *out)
         case STEP_IF: text_printf(&line, "if (%s) {\n", program_scalar(p, step->cond)); break;
         case STEP_ELSE: text_puts(&line, "} else {\n"); break;
         case STEP_LOOP: {
-            const char *n = program_var(p, step->counter), *trip = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
-            text_printf(&line, "const int64_t %s = %s;\nfor (int64_t %s = 0; %s < %s; %s++) {\n", trip, program_scalar(p, step->trip), n, n,
-                        trip, n);
+            const char *n = program_var(p, step->counter), *trip = program_scalar(p, step->trip);
+            if (step->trip->op != OP_CONST) {                     /* the run may change what the number was read from */
+                const char *end = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
+                text_printf(&line, "const int64_t %s = %s;\n", end, trip);
+                trip = end;
+            }
+            text_printf(&line, "for (int64_t %s = 0; %s < %s; %s++) {\n", n, n, trip, n);
             break;
         }
         case STEP_BREAK_UNLESS: text_printf(&line, "if (!(%s))\n    break;\n", program_scalar(p, step->cond)); break;
