@@ -7,6 +7,7 @@
  */
 #include "backends/program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINE_BYTES = 100 };
@@ -33,6 +34,16 @@ static const struct buffer *weight_holder(const struct schedule *s, const struct
     return b;
 }
 
+static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **packed)
+{
+    const void *bytes = view_stored_bytes(b, packed);
+    if (!bytes) {
+        diag_error(t, NULL, "out of memory while packing a weight of %zu bytes", b->nbytes);
+        tgc_stop(t);
+    }
+    return bytes;
+}
+
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink)
 {
     static const unsigned char zeros[4096] = {0};
@@ -49,7 +60,10 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
                 return false;
             at += n;
         }
-        if (b->nbytes > 0 && !sink->write(sink->context, b->data, b->nbytes))
+        void *packed = NULL;
+        bool written = b->nbytes == 0 || sink->write(sink->context, stored_bytes(t, b, &packed), b->nbytes);
+        free(packed);
+        if (!written)
             return false;
         at += b->nbytes;
     }
@@ -91,13 +105,15 @@ static void write_as_string(struct program *p, struct text *out, const struct bu
     size_t n = weight_nelem(b) > 0 ? weight_nelem(b) : 1;
     text_printf(out, "alignas(64) static const union { unsigned char bytes[%zu]; %s value[%zu]; } %s_data = {", b->nbytes + 1,
                 dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
-    text_literal(out, b->data, b->nbytes);
+    void *packed;
+    text_literal(out, stored_bytes(p->t, b, &packed), b->nbytes);
+    free(packed);
     text_puts(out, "};\n");
 }
 
-static void write_number(struct text *out, const struct buffer *b, size_t i)
+static void write_number(struct text *out, const struct buffer *b, const unsigned char *bytes, size_t i)
 {
-    const unsigned char *at = (const unsigned char *)b->data + i * dtype_nbytes(b->dtype);
+    const unsigned char *at = bytes + i * dtype_nbytes(b->dtype);
     uint16_t half;
     if (b->dtype == DTYPE_F32) {
         text_float(out, (float)scalar_load(b->dtype, at).f);
@@ -120,6 +136,8 @@ static void write_number(struct text *out, const struct buffer *b, size_t i)
 static void write_as_array(struct program *p, struct text *out, const struct buffer *b)
 {
     size_t n = weight_nelem(b);
+    void *packed;
+    const unsigned char *bytes = stored_bytes(p->t, b, &packed);
     text_printf(out, "alignas(64) static const %s %s_data[%zu] = {", dtype_ctype(b->dtype), p->buffer_name[b->id], n > 0 ? n : 1);
     size_t start = out->n;
     for (size_t i = 0; i < n || i == 0; i++) {
@@ -130,11 +148,12 @@ static void write_as_array(struct program *p, struct text *out, const struct buf
         if (n == 0)
             text_puts(out, "0");
         else
-            write_number(out, b, i);
+            write_number(out, b, bytes, i);
         if (i + 1 < n)
             text_puts(out, ", ");
     }
     text_puts(out, "};\n");
+    free(packed);
 }
 
 static void write_strings(struct program *p, struct text *out, const struct buffer *b)

@@ -11,6 +11,7 @@
 
 #include "backends/backend.h"
 #include "frontend/onnx/onnx.h"
+#include "frontend/text/text.h"
 #include "ir/ir.h"
 #include "passes/passes.h"
 
@@ -117,8 +118,19 @@ void outputs_abandon(void);
 
 /* ------------------------------------------------------------------------------------------------------ model.c */
 
+/* An input that the caller gives, as the model declares it. */
+struct model_input {
+    const char *name;
+    enum dtype dtype;               /* VOID: no tensor */
+    bool has_shape;
+    int ndim;
+    int64_t dim[MAX_RANK];          /* -1: not fixed */
+    const char *symbol[MAX_RANK];   /* its name then; NULL: none */
+};
 struct model {
-    struct onnx_model *onnx;
+    struct onnx_model *onnx;        /* NULL: a text graph */
+    const char *text;               /* the text graph's bytes */
+    size_t text_nbytes;
     struct graph *graph;
     struct schedule *schedule;
     const char *base;               /* the file's name without directories; "stdin" */
@@ -126,7 +138,11 @@ struct model {
 };
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
-/* Lowers and schedules it, with o's dimensions and shapes. */
+/* The inputs that a caller gives: those that no initializer fills. */
+struct model_input *model_inputs(struct tgc *t, const struct model *m, int *n);
+/* Makes m->graph, with o's dimensions and shapes. */
+bool model_lower(struct tgc *t, const struct options *o, struct model *m);
+/* Lowers and schedules it. */
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
 void model_close(struct model *m);
 double seconds_now(void);
@@ -198,11 +214,9 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
 /* ------------------------------------------------------------------------------------------------------- feed.c */
 
 /* Values for the model's inputs; source[i] NULL: none is given for input i. */
-struct feed { const ValueInfoProto **input; struct array *value; const char **source; int n; };
-const ValueInfoProto **feed_model_inputs(struct tgc *t, const struct model *m, int *n);
-enum dtype feed_dtype(const ValueInfoProto *v);                   /* VOID: no tensor */
+struct feed { struct model_input *input; struct array *value; const char **source; int n; };
 /* Checks a value against what the model declares, and adds its shape to o's. false: a diagnostic names `source`. */
-bool feed_settle_shape(struct tgc *t, struct options *o, const ValueInfoProto *input, const struct array *v, const char *source);
+bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input, const struct array *v, const char *source);
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);

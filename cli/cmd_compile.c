@@ -30,8 +30,8 @@ static const char *depfile_path(struct tgc *t, const struct options *o)
 
 static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files)
 {
-    int nexternal;
-    const char *const *external = onnx_external_files(m->onnx, &nexternal);
+    int nexternal = 0;
+    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : NULL;
     const char **need = mem_array(t, (size_t)nexternal + 1, sizeof *need);
     int n = 0;
     if (strcmp(o->model, "-") != 0)
@@ -160,6 +160,33 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
     return put_text(t, files, o->output, &x);
 }
 
+static size_t weight_nbytes(struct tgc *t, const struct graph *g)
+{
+    struct uop **root = mem_array(t, (size_t)g->noutput, sizeof *root);
+    size_t total = 0;
+    int n;
+    for (int i = 0; i < g->noutput; i++)
+        root[i] = g->output[i].value;
+    struct uop **u = uop_toposort(t, root, g->noutput, &n);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = uop_buffer_of(u[i]);
+        total += b && b->kind == BUFFER_WEIGHT ? b->nbytes : 0;
+    }
+    return total;
+}
+
+/* The graph as it was read, in primitive ops. Weights beyond 1 MB in all go into NAME.safetensors beside it, unless --weights says. */
+static bool write_graph(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files)
+{
+    enum { INLINE_NBYTES = 1 << 20 };
+    struct text x = {.t = t}, side = {.t = t};
+    bool to_stdout = strcmp(o->output, "-") == 0;
+    bool beside = o->weights == WEIGHTS_FILE || (o->weights == WEIGHTS_AUTO && weight_nbytes(t, m->graph) > INLINE_NBYTES);
+    const char *path = sibling(t, o->output, "safetensors"), *slash = strrchr(path, '/');
+    struct tg_write_options write = {.side_file = beside && !to_stdout ? slash ? slash + 1 : path : NULL};
+    return tg_write(t, m->graph, &write, &x, &side) && put_text(t, files, o->output, &x) && (!side.n || put_text(t, files, path, &side));
+}
+
 static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
 {
     switch (o->emit) {
@@ -173,6 +200,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_DOT:
     case EMIT_JSON:
         return write_view(t, o, m, files, name);
+    case EMIT_TG:
+        return write_graph(t, o, m, files);
     default:
         TGC_BUG(t, "no writer for .%s", emit_extension(o->emit));
     }
@@ -198,7 +227,8 @@ enum exit_status cmd_compile(struct tgc *t, const struct options *o)
         return EXIT_FAILED;
     const char *name = name_of(t, o, &m);
     struct outputs *files = outputs_new(t);
-    bool ok = model_schedule(t, o, name, &m) && write_outputs(t, o, &m, files, name) &&
+    bool made = o->emit == EMIT_TG ? model_lower(t, o, &m) : model_schedule(t, o, name, &m);
+    bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
     outputs_discard(files);
     model_close(&m);

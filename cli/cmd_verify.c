@@ -11,18 +11,21 @@ static const char *data_file(struct tgc *t, const struct options *o, const char 
 
 static bool read_inputs(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
-    f->input = feed_model_inputs(t, m, &f->n);
+    f->input = model_inputs(t, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
     for (int i = 0; i < f->n; i++) {
         const char *path = data_file(t, o, "input", i);
+        if (f->input[i].dtype == DTYPE_VOID)
+            return diag_error(t, &(struct place){.file = o->model}, "the input '%.100s' is no tensor of a type that verify can read "
+                              "(sequences and optionals are not in this version)", f->input[i].name);
         if (!pb_read(t, path, &f->value[i]))
             return false;
         f->source[i] = path;
-        if (f->value[i].dtype != feed_dtype(f->input[i]))
+        if (f->value[i].dtype != f->input[i].dtype)
             return diag_error(t, &(struct place){.file = path}, "holds %s; the input '%.100s' is of %s",
-                              array_type_text(t, &f->value[i]), f->input[i]->name, dtype_name(feed_dtype(f->input[i])));
-        if (!feed_settle_shape(t, o, f->input[i], &f->value[i], path))
+                              array_type_text(t, &f->value[i]), f->input[i].name, dtype_name(f->input[i].dtype));
+        if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], path))
             return false;
     }
     const char *more = data_file(t, o, "input", f->n);

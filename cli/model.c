@@ -38,6 +38,65 @@ static enum model_format format_of(const struct options *o, const char *base)
     return dot && strcmp(dot, ".tg") == 0 ? FORMAT_TG : FORMAT_ONNX;
 }
 
+static bool read_text(struct tgc *t, const struct options *o, struct model *m, const struct tg_dimension *dim, int ndim)
+{
+    struct tg_read_options read = {.dim = dim, .ndim = ndim, .external_data_dir = o->load.external_data_dir,
+                                   .no_external_data = o->load.no_external_data};
+    passes_init(t);
+    m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text, m->text_nbytes, &read);
+    return m->graph != NULL;
+}
+
+static bool shape_mismatch(struct tgc *t, const struct options *o, const struct onnx_shape_option *s, const char *why)
+{
+    return diag_error(t, &(struct place){.file = o->model}, "--shape %.100s=...: %s", s->input, why);
+}
+
+/* What a --shape says about the dimensions of its input, in the terms of --dim. */
+static bool shape_to_dims(struct tgc *t, const struct options *o, const struct onnx_shape_option *s, const struct model_input *input,
+                          struct tg_dimension *dim, int *n)
+{
+    if (s->ndim != input->ndim)
+        return shape_mismatch(t, o, s, mem_printf(t, "the input has rank %d, not %d", input->ndim, s->ndim));
+    for (int a = 0; a < s->ndim; a++) {
+        if (s->dim[a] < 0 || s->dim[a] == input->dim[a])
+            continue;
+        if (!input->symbol[a])
+            return shape_mismatch(t, o, s, mem_printf(t, "axis %d cannot be %lld", a, (long long)s->dim[a]));
+        int k = 0;
+        while (k < *n && strcmp(dim[k].name, input->symbol[a]) != 0)
+            k++;
+        if (k < *n && (dim[k].min > s->dim[a] || dim[k].max < s->dim[a]))
+            return shape_mismatch(t, o, s, mem_printf(t, "dimension '%.100s' would have two sizes", input->symbol[a]));
+        dim[k] = (struct tg_dimension){input->symbol[a], s->dim[a], s->dim[a]};
+        *n += k == *n;
+    }
+    return true;
+}
+
+/* Reads the text again where options say more about its dimensions. */
+static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
+{
+    int ninput, n = 0;
+    struct model_input *input = model_inputs(t, m, &ninput);
+    size_t most = (size_t)o->ndim;
+    for (int i = 0; i < o->nshape; i++)
+        most += (size_t)o->shape[i].ndim;
+    struct tg_dimension *dim = mem_array(t, most + 1, sizeof *dim);
+    for (int i = 0; i < o->ndim; i++)
+        dim[n++] = (struct tg_dimension){o->dim[i].name, o->dim[i].min, o->dim[i].max};
+    for (int i = 0; i < o->nshape; i++) {
+        int k = 0;
+        while (k < ninput && strcmp(input[k].name, o->shape[i].input) != 0)
+            k++;
+        if (k == ninput)
+            return shape_mismatch(t, o, &o->shape[i], "the graph has no such input");
+        if (!shape_to_dims(t, o, &o->shape[i], &input[k], dim, &n))
+            return false;
+    }
+    return n == 0 || read_text(t, o, m, dim, n);
+}
+
 bool model_load(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = seconds_now();
@@ -46,12 +105,60 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->debug = o->debug;
     t->noopt = o->level == 0;
     t->fast_math = o->fast_math;
-    if (format_of(o, m->base) == FORMAT_TG)
-        return diag_error(t, &(struct place){.file = o->model}, "text graphs cannot be read by this version of tgc; it reads ONNX");
-    m->onnx = onnx_load(t, o->model, &o->load);
-    if (m->onnx)
-        report_time(t, o, "load", start);
-    return m->onnx;
+    if (format_of(o, m->base) == FORMAT_TG) {
+        m->text = tg_load(t, o->model, &m->text_nbytes);
+        if (!m->text || !read_text(t, o, m, NULL, 0))
+            return false;
+    } else if (!(m->onnx = onnx_load(t, o->model, &o->load))) {
+        return false;
+    }
+    report_time(t, o, "load", start);
+    return true;
+}
+
+static struct model_input input_of_graph(const struct uop *u)
+{
+    struct model_input v = {.name = ((const struct buffer *)u->arg.p)->name, .dtype = u->dtype, .has_shape = true, .ndim = u->ndim};
+    for (int a = 0; a < u->ndim; a++) {
+        if (!uop_const_int(u->dim[a], &v.dim[a]))
+            v.dim[a] = -1;
+        v.symbol[a] = u->dim[a]->op == OP_VAR ? ((const struct var *)u->dim[a]->arg.p)->name : NULL;
+    }
+    return v;
+}
+
+static struct model_input input_of_onnx(const ValueInfoProto *p)
+{
+    struct model_input v = {.name = p->name};
+    const TypeProto__Tensor *type = p->type && p->type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE ? p->type->tensor_type : NULL;
+    const TensorShapeProto *shape = type ? type->shape : NULL;
+    v.dtype = type ? dtype_from_onnx(type->elem_type) : DTYPE_VOID;
+    v.has_shape = shape != NULL;
+    v.ndim = shape ? (int)shape->n_dim : 0;
+    for (int a = 0; a < v.ndim; a++) {
+        const TensorShapeProto__Dimension *d = shape->dim[a];
+        bool sized = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0;
+        bool named = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && *d->dim_param;
+        v.dim[a] = sized ? d->dim_value : -1;
+        v.symbol[a] = named ? d->dim_param : NULL;
+    }
+    return v;
+}
+
+struct model_input *model_inputs(struct tgc *t, const struct model *m, int *n)
+{
+    const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
+    size_t most = g ? g->n_input : (size_t)m->graph->ninput;
+    struct model_input *input = mem_array(t, most + 1, sizeof *input);
+    *n = 0;
+    for (size_t i = 0; i < most; i++) {
+        bool filled = false;
+        for (size_t k = 0; g && k < g->n_initializer && !filled; k++)
+            filled = strcmp(g->initializer[k]->name, g->input[i]->name) == 0;
+        if (!filled)
+            input[(*n)++] = g ? input_of_onnx(g->input[i]) : input_of_graph(m->graph->input[i]);
+    }
+    return input;
 }
 
 static void report_kernels(const struct tgc *t, const struct schedule *s)
@@ -66,18 +173,28 @@ static void report_kernels(const struct tgc *t, const struct schedule *s)
     }
 }
 
-bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
+bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = seconds_now();
     struct onnx_graph_options graph_options = {.dim = o->dim, .ndim = o->ndim, .shape = o->shape, .nshape = o->nshape,
                                                 .value = o->value, .nvalue = o->nvalue};
-    struct compile_options compile_options = {.noopt = o->level == 0, .level = o->level, .threads = o->threads, .name = name};
     passes_init(t);
-    m->graph = onnx_lower(t, m->onnx, &graph_options);
+    if (m->onnx)
+        m->graph = onnx_lower(t, m->onnx, &graph_options);
+    else if (!settle_text(t, o, m))
+        return false;
     if (!m->graph || t->nerror)
         return false;
     report_time(t, o, "lower to UOps", start);
-    start = seconds_now();
+    return true;
+}
+
+bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
+{
+    struct compile_options compile_options = {.noopt = o->level == 0, .level = o->level, .threads = o->threads, .name = name};
+    if (!model_lower(t, o, m))
+        return false;
+    double start = seconds_now();
     m->schedule = passes_run(t, m->graph, &compile_options);
     if (!m->schedule || t->nerror)
         return false;

@@ -2,7 +2,11 @@
  *
  * eval_alu.c       elementwise ops on scalars and on short vectors of them
  * eval_program.c   the value of a graph uop at many coordinates, as a vector program; no control flow
- * eval.c           what is materialized, in which order; reduce, scatter, concat, if, loop, host
+ * eval_plan.c      what gets a tensor; loops and their scopes
+ * eval_tensor.c    one tensor: plain, reduce, scatter, concat
+ * eval_control.c   if, loop, calls of host functions
+ * eval_host.c      the host functions
+ * eval.c           what is computed when; the exported functions
  * eval_linear.c    linear programs
  */
 #ifndef TGC_EVAL_H
@@ -26,7 +30,7 @@ union scalar alu_identity(enum op op, enum dtype dtype);
 
 /* -------------------------------------------------------------------------------------------- eval_program.c */
 
-/* What is known of a uop during an evaluation. Filled in by eval.c. */
+/* What is known of a uop during an evaluation. Filled in by eval_plan.c. */
 struct node {
     struct uop *u;
     int weight;                  /* uops in its tree down to what is materialized */
@@ -61,7 +65,7 @@ struct instr {
 
 /* How often a register changes: once, per batch of lanes, per step, or both. */
 enum { VARIES_LANE = 1, VARIES_STEP = 2 };
-struct reg { int varies; bool is_const, needed; union scalar value; int slot; };   /* value: where it does not vary by lane */
+struct reg { int varies, producer; bool is_const, needed; union scalar value; int slot; };   /* value: where it does not vary by lane */
 
 /* Elements are computed at points of two boxes: the lane axes are flattened into vectors, the step axes are loops around them. */
 struct program {
@@ -80,10 +84,6 @@ struct program {
 };
 
 struct eval;
-struct node *eval_node(struct eval *e, const struct uop *u);
-bool eval_is_inline(struct eval *e, const struct node *n);        /* to be compiled in place */
-const struct buffer *eval_raw_weight(const struct node *n);       /* a weight that is read from its bytes; NULL: use value */
-
 void eval_program_reset(struct program *p);
 void eval_program_free(struct program *p);
 /* Registers of the coordinates of a box. */
@@ -96,5 +96,83 @@ int eval_program_body(struct program *p, struct eval *e, struct uop *u, const in
 /* Runs; after each step hands over the lanes first .. first+n of step number `step`. value[i] are operands for root[i]. */
 typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step, const struct operand *value);
 bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx);
+
+/* -------------------------------------------------------------------------------------------------- evaluation */
+
+enum { WEIGHT_MAX = 64 };        /* uops in one program's tree */
+
+struct loop_state {
+    struct loop *loop;
+    struct node *node;           /* its LOOP */
+    int depth;
+    int first_in_scope;          /* list of nodes, -1: end */
+    int phase;
+    int64_t iteration, trip, scan_length;
+    bool cond, done, fixed_length;
+    struct tensor **param, **scan;   /* [ncarried], [nscan] */
+    struct node **param_node;
+};
+
+/* A HOST: its results wait here for the GETs that take them. */
+struct host_state { struct node *node; struct host_call *call; bool done; struct tensor **out; };
+
+struct eval {
+    struct tgc *t;
+    const struct eval_env *env;
+    int64_t budget;
+    size_t live, live_limit;     /* bytes of tensors */
+    struct node *node; int nnode; size_t cap_node;
+    int *table; size_t table_size;       /* uop id -> node index + 1 */
+    struct loop_state *loop; int nloop; size_t cap_loop;
+    struct host_state *host; int nhost; size_t cap_host;
+    uint64_t *free_loops; size_t nword;  /* per node: the loops that it depends on and is not itself */
+    int64_t *var; bool *var_set; int *var_from; int nvar;    /* var_from: node whose evaluation sets it, -1 */
+    struct node **task; int ntask; size_t cap_task;
+    struct node **walk; int nwalk; size_t cap_walk;
+    struct node **read; int nread; size_t cap_read;
+    uint32_t mark;
+    struct program program;
+    bool failed;
+};
+
+/* WAIT: tasks were pushed that must run first; ask again after them. */
+enum status { STATUS_FAIL, STATUS_WAIT, STATUS_READY };
+
+/* eval_plan.c */
+bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t size);      /* grows a heap array; sets failed if it cannot */
+struct node *eval_node(struct eval *e, const struct uop *u);
+bool eval_is_memory(enum op op);
+bool eval_is_value_source(const struct uop *u, int k);            /* false: a size that is known from the dims */
+struct loop_state *eval_find_loop(struct eval *e, const struct loop *l);
+struct host_state *eval_find_host(struct eval *e, const struct uop *u);
+bool eval_plan(struct eval *e, struct uop *const *root, int nroot);
+
+/* eval.c: finding out what is missing. eval_need() asks for all that a program for u reads; eval_need_more() adds to an earlier question,
+ * and with `body` u itself is to be computed. */
+enum status eval_find_dims(struct eval *e, struct node *n);
+enum status eval_dim_value(struct eval *e, struct node *root);
+void eval_need_begin(struct eval *e);
+enum status eval_need_more(struct eval *e, struct uop *u, bool body);
+enum status eval_need(struct eval *e, struct uop *u);
+bool eval_push_task(struct eval *e, struct node *n);
+bool eval_walk_push(struct eval *e, struct node *n);              /* puts it on the walk unless it was there since the last mark */
+bool eval_is_inline(struct eval *e, const struct node *n);        /* to be compiled in place */
+const struct buffer *eval_raw_weight(const struct node *n);       /* a weight that is read from its bytes; NULL: use value */
+
+/* eval_tensor.c; NULL: out of memory or budget, or sizes that do not fit. needs: all that is read is there. */
+struct tensor *eval_tensor_new(struct eval *e, enum dtype d, const int64_t *dim, int ndim);
+void eval_tensor_free(struct eval *e, struct tensor *x);
+void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim);  /* to fewer elements, the first ones */
+struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body); /* u over its shape; body: u itself is computed */
+struct tensor *eval_compute(struct eval *e, struct uop *u);       /* u itself, whatever op it is */
+
+/* eval_control.c */
+enum status eval_run_loop(struct eval *e, struct loop_state *s);
+enum status eval_run_host(struct eval *e, struct host_state *s);
+enum status eval_compute_get(struct eval *e, struct node *n);     /* a result of control */
+
+/* eval_host.c: out[] have room for the largest results; result[] receives the data-dependent dimensions. false: no such function here. */
+bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out, int nout, const int64_t *param, int nparam,
+               int64_t *result);
 
 #endif

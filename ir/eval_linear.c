@@ -22,7 +22,7 @@ struct linstr {
 };
 
 /* A buffer's elements: as wide scalars, or a weight's bytes. */
-struct memory { const struct buffer *buffer; union scalar *data; const char *raw; int64_t nelem; bool own; };
+struct memory { const struct buffer *buffer; union scalar *data; const char *raw; void *packed; int64_t nelem; bool own; };
 
 /* An accumulator with lanes: one element per combination of them, row-major. */
 enum { LANES_RANK = 4 };
@@ -144,8 +144,8 @@ static bool find_memory(struct linear_eval *e, struct memory *m)
     if (!buffer_nelem(e, b, &m->nelem))
         return false;
     if (b->kind == BUFFER_WEIGHT) {
-        m->raw = b->data;
-        return b->data && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) && nbytes <= b->nbytes;
+        m->raw = b->data ? view_stored_bytes(b, &m->packed) : NULL;
+        return m->raw && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) && nbytes <= b->nbytes;
     }
     if (b->kind != BUFFER_SCRATCH || !size_mul((size_t)m->nelem + 1, sizeof *m->data, &nbytes))
         return false;
@@ -383,9 +383,11 @@ static bool run(struct linear_eval *e)
 
 static void linear_free(struct linear_eval *e)
 {
-    for (int i = 0; i < e->nmemory; i++)
+    for (int i = 0; i < e->nmemory; i++) {
+        free(e->memory[i].packed);
         if (e->memory[i].own)
             free(e->memory[i].data);
+    }
     for (int i = 0; i < e->nlanes; i++)
         free(e->lanes[i].data);
     free(e->lanes);

@@ -56,7 +56,7 @@ static int reg_new(struct program *p, int varies)
 {
     if (p->failed || !reserve(p, &p->reg, &p->cap_reg, (size_t)p->nreg + 1, sizeof *p->reg))
         return -1;
-    p->reg[p->nreg] = (struct reg){.varies = varies};
+    p->reg[p->nreg] = (struct reg){.varies = varies, .producer = -1};
     return p->nreg++;
 }
 
@@ -83,6 +83,8 @@ static int emit(struct program *p, struct instr in)
     if (!reserve(p, &p->instr, &p->cap_instr, (size_t)p->ninstr + 1, sizeof *p->instr))
         return -1;
     in.dst = reg_new(p, varies);
+    if (in.dst >= 0)
+        p->reg[in.dst].producer = p->ninstr;
     p->instr[p->ninstr++] = in;
     return in.dst;
 }
@@ -128,20 +130,44 @@ static int and_in_range(struct program *p, int valid, int r, int64_t n)
 
 static int clamp(struct program *p, int r, int64_t n) { return emit(p, (struct instr){.kind = INSTR_CLAMP, .src = {r}, .nsrc = 1, .n = n}); }
 
-/* The flat offset of coordinates, summed in the order of how rarely they change. */
+/* Adds r * k to the sum of those terms that change as often. A sum of what changes by lane and what changes by step is taken apart, so
+ * that each half is computed when it changes: the window o * stride + k of a convolution costs nothing in its innermost loop. */
+static void add_term(struct program *p, int *part, int r, int64_t k)
+{
+    if (p->failed || r < 0)
+        return;
+    const struct instr *in = p->reg[r].producer < 0 ? NULL : &p->instr[p->reg[r].producer];
+    bool mixed = in && in->kind == INSTR_ALU && in->dtype == DTYPE_INDEX && p->reg[r].varies == (VARIES_LANE | VARIES_STEP);
+    if (mixed && (in->op == OP_ADD || in->op == OP_SUB)) {
+        int a = in->src[0], b = in->src[1];
+        int64_t second = in->op == OP_ADD ? k : (int64_t)(0 - (uint64_t)k);
+        add_term(p, part, a, k);
+        add_term(p, part, b, second);
+        return;
+    }
+    if (mixed && in->op == OP_MUL && p->reg[in->src[1]].is_const) {
+        int64_t by = (int64_t)((uint64_t)k * (uint64_t)p->reg[in->src[1]].value.i);
+        add_term(p, part, in->src[0], by);
+        return;
+    }
+    int term = index_mul(p, r, k);
+    if (term < 0)
+        return;
+    int *sum = &part[p->reg[term].varies];
+    *sum = *sum < 0 ? term : index_add(p, *sum, term);
+}
+
+/* The flat offset of coordinates: what changes by lane, and a base that does not. */
 static int load(struct program *p, struct node *n, const int *at)
 {
     int part[4] = {-1, -1, -1, -1};
     int64_t stride = 1;
     if (n->nelem == 0)
         return reg_int(p, 0);                                    /* never looked at: the box that asks is empty */
-    for (int a = n->u->ndim - 1; a >= 0; stride *= n->dim[a--]) {
-        int term = index_mul(p, at[a], stride);
-        if (term < 0)
-            return -1;
-        int *sum = &part[p->reg[term].varies];
-        *sum = *sum < 0 ? term : index_add(p, *sum, term);
-    }
+    for (int a = n->u->ndim - 1; a >= 0; stride *= n->dim[a--])
+        add_term(p, part, at[a], stride);
+    if (p->failed)
+        return -1;
     int zero = reg_int(p, 0), base = zero, offset = zero;
     for (int v = 0; v < 4; v++)
         if (part[v] >= 0) {
@@ -395,26 +421,37 @@ static struct operand operand_of(const struct program *p, int r)
     return (struct operand){&g->value, true};
 }
 
+static void load_one(const struct instr *in, uint64_t at, union scalar *r)
+{
+    float f;
+    if (!in->raw) {
+        *r = ((const union scalar *)in->data)[at];
+    } else if (in->dtype == DTYPE_F32) {
+        memcpy(&f, (const char *)in->data + at * sizeof f, sizeof f);
+        r->f = (double)f;
+    } else {
+        *r = scalar_load(in->dtype, (const char *)in->data + at * dtype_nbytes(in->dtype));
+    }
+}
+
 static void run_load(struct program *p, const struct instr *in, int n, union scalar *r)
 {
     struct operand offset = operand_of(p, in->src[0]);
-    uint64_t base = (uint64_t)p->reg[in->src[1]].value.i, limit = (uint64_t)in->n, bad = 0;
-    size_t size = dtype_nbytes(in->dtype);
+    uint64_t base = (uint64_t)p->reg[in->src[1]].value.i, limit = (uint64_t)in->n, top = 0;
+    int step = offset.uniform ? 0 : 1;
     for (int i = 0; i < n; i++) {
-        uint64_t at = (uint64_t)offset.v[offset.uniform ? 0 : i].i + base;
-        bad |= at >= limit;
-        at = at < limit ? at : 0;
-        if (!in->raw) {
-            r[i] = ((const union scalar *)in->data)[at];
-        } else if (in->dtype == DTYPE_F32) {
-            float f;
-            memcpy(&f, (const char *)in->data + at * sizeof f, sizeof f);
-            r[i].f = (double)f;
-        } else {
-            r[i] = scalar_load(in->dtype, (const char *)in->data + at * size);
-        }
+        uint64_t at = (uint64_t)offset.v[i * step].i + base;
+        top = at > top ? at : top;
     }
-    p->failed |= bad != 0;
+    if (top >= limit) {
+        p->failed = true;
+        return;
+    }
+    const union scalar *wide = in->raw ? NULL : in->data;
+    for (int i = 0; i < n && wide; i++)
+        r[i] = wide[(uint64_t)offset.v[i * step].i + base];
+    for (int i = 0; i < n && !wide; i++)
+        load_one(in, (uint64_t)offset.v[i * step].i + base, &r[i]);
 }
 
 static void run_instr(struct program *p, const struct instr *in, int lanes)

@@ -148,6 +148,7 @@ struct buffer {
     const void *data;            /* BUFFER_WEIGHT: nbytes of little-endian elements, row-major in the storage order */
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
+    const struct view *storage;  /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order */
     struct buffer *base;         /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
     struct uop *base_offset;
 };
@@ -331,6 +332,9 @@ struct view {
     bool has_mask;
     bool row_major;                                              /* derived: strides proved row-major; an axis of size 1 has any */
 };
+/* A weight's bytes in stored order: b->data itself where storage is NULL, else packed into memory that the caller frees through
+ * *packed (set to NULL otherwise). NULL: no memory. needs: storage's dims and strides are constants. */
+const void *view_stored_bytes(const struct buffer *b, void **packed);
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
 /* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views.

@@ -186,7 +186,10 @@ static void derive_shape(struct tgc *t, struct uop *u)
     }
 }
 
-/* ---- bounds of integers, saturating */
+/* ---- bounds of integers
+ *
+ * Words wrap, so bounds that leave the dtype mean nothing: every value of the dtype is possible then. Computed in 64 bits, a bound that
+ * leaves those is lost itself; it is never cut to the edge, where it would look like knowledge. */
 
 static void set_bounds(struct uop *u, int64_t lo, int64_t hi)
 {
@@ -194,24 +197,47 @@ static void set_bounds(struct uop *u, int64_t lo, int64_t hi)
     u->vmax = hi;
 }
 
-/* Bounds that leave the dtype mean that it may wrap: all values are possible then. */
+static void set_all(struct uop *u) { set_bounds(u, dtype_min(u->dtype), dtype_max(u->dtype)); }
+
 static void clip_bounds(struct uop *u)
 {
-    int64_t lo = dtype_min(u->dtype), hi = dtype_max(u->dtype);
-    if (u->vmin < lo || u->vmax > hi || u->vmin > u->vmax)
-        set_bounds(u, lo, hi);
+    if (u->vmin < dtype_min(u->dtype) || u->vmax > dtype_max(u->dtype) || u->vmin > u->vmax)
+        set_all(u);
+}
+
+static void add_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    if (__builtin_add_overflow(a->vmin, b->vmin, &u->vmin) || __builtin_add_overflow(a->vmax, b->vmax, &u->vmax))
+        set_all(u);
+}
+
+static void sub_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    if (__builtin_sub_overflow(a->vmin, b->vmax, &u->vmin) || __builtin_sub_overflow(a->vmax, b->vmin, &u->vmax))
+        set_all(u);
+}
+
+static void neg_bounds(struct uop *u, const struct uop *a)
+{
+    if (a->vmin == INT64_MIN)                         /* -INT64_MIN is INT64_MIN */
+        set_all(u);
+    else
+        set_bounds(u, -a->vmax, -a->vmin);
 }
 
 static void mul_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
-    int64_t p[4] = {sat_mul(a->vmin, b->vmin), sat_mul(a->vmin, b->vmax), sat_mul(a->vmax, b->vmin), sat_mul(a->vmax, b->vmax)};
-    set_bounds(u, p[0], p[0]);
-    for (int i = 1; i < 4; i++) {
-        if (p[i] < u->vmin)
-            u->vmin = p[i];
-        if (p[i] > u->vmax)
-            u->vmax = p[i];
+    const int64_t x[2] = {a->vmin, a->vmax}, y[2] = {b->vmin, b->vmax};
+    int64_t lo = INT64_MAX, hi = INT64_MIN, p;
+    for (int i = 0; i < 4; i++) {
+        if (__builtin_mul_overflow(x[i / 2], y[i % 2], &p)) {
+            set_all(u);
+            return;
+        }
+        lo = p < lo ? p : lo;
+        hi = p > hi ? p : hi;
     }
+    set_bounds(u, lo, hi);
 }
 
 static int64_t floordiv(int64_t a, int64_t b)
@@ -291,7 +317,7 @@ static void derive_bounds(struct uop *u)
 {
     if (!dtype_is_int(u->dtype) && u->dtype != DTYPE_BOOL)
         return;
-    set_bounds(u, dtype_min(u->dtype), dtype_max(u->dtype));
+    set_all(u);
     if (u->dtype == DTYPE_U64)
         u->vmin = INT64_MIN;                          /* as its bits */
     const struct uop *a = u->nsrc > 0 ? u->src[0] : NULL, *b = u->nsrc > 1 ? u->src[1] : NULL;
@@ -305,12 +331,9 @@ static void derive_bounds(struct uop *u)
     if (u->dtype == DTYPE_U64)
         return;
     switch (u->op) {
-    case OP_ADD: set_bounds(u, sat_add(a->vmin, b->vmin), sat_add(a->vmax, b->vmax)); break;
-    case OP_SUB:
-        set_bounds(u, sat_add(a->vmin, b->vmax == INT64_MIN ? INT64_MAX : -b->vmax),
-                   sat_add(a->vmax, b->vmin == INT64_MIN ? INT64_MAX : -b->vmin));
-        break;
-    case OP_NEG: set_bounds(u, a->vmax == INT64_MIN ? INT64_MAX : -a->vmax, a->vmin == INT64_MIN ? INT64_MAX : -a->vmin); break;
+    case OP_ADD: add_bounds(u, a, b); break;
+    case OP_SUB: sub_bounds(u, a, b); break;
+    case OP_NEG: neg_bounds(u, a); break;
     case OP_NOT:
         if (u->dtype == DTYPE_BOOL)
             set_bounds(u, !a->vmax, !a->vmin);

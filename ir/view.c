@@ -21,6 +21,7 @@
  * can prove to be correct. */
 #include "ir/ir.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* -------------------------------------------------------------------------------------- reshape */
@@ -717,4 +718,29 @@ bool tracker_is_contiguous(const struct tracker *tr)
 {
     struct uop *offset;
     return tracker_is_alias(tr, &offset) && uop_is_int(offset, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------- storage */
+
+const void *view_stored_bytes(const struct buffer *b, void **packed)
+{
+    const struct view *v = b->storage;
+    size_t width = dtype_nbytes(b->dtype), at = 0;
+    *packed = NULL;
+    if (!v)
+        return b->data;
+    unsigned char *to = *packed = malloc(b->nbytes ? b->nbytes : 1);
+    const unsigned char *from = b->data;
+    int64_t i[MAX_RANK] = {0}, offset = v->offset->arg.i;
+    for (int a = 0; to && at < b->nbytes; at += width) {
+        memcpy(to + at, from + (size_t)offset * width, width);
+        for (a = v->ndim - 1; a >= 0; a--) {           /* the next coordinates, like an odometer */
+            offset += v->stride[a]->arg.i;
+            if (++i[a] < v->dim[a]->arg.i)
+                break;
+            offset -= i[a] * v->stride[a]->arg.i;
+            i[a] = 0;
+        }
+    }
+    return to;
 }

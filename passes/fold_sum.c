@@ -238,8 +238,7 @@ struct uop *sum_build(struct tgc *t, struct sum *s)
 
 /* ---- what is known of a sum */
 
-/* A base is a product whose machine value may have wrapped: its bounds are then saturated and mean
- * nothing. */
+/* A base whose machine value may have wrapped has the bounds of the dtype, which mean nothing. */
 static bool add_bounds(int64_t *lo, int64_t *hi, const struct term *x)
 {
     int64_t a = x->base->vmin, b = x->base->vmax;

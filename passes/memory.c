@@ -411,12 +411,13 @@ static bool lay_out(struct memory *m, bool in_place, struct layout *l)
     return arena_pack(m->t, l->place, l->n, s->nstep, &l->total);
 }
 
-/* Offsets of parts follow from their base's. */
+/* Offsets of parts follow from their base's. What has no place lies behind the arena, so that its
+ * offset overlaps with no other. */
 static void place_buffers(struct memory *m, const struct layout *l)
 {
     for (int i = 0; i < m->s->nbuffer; i++) {
         int p = l->place_of[i];
-        m->s->buffer[i]->offset = p < 0 ? 0 : l->place[p].offset;
+        m->s->buffer[i]->offset = p < 0 ? l->total : l->place[p].offset;
     }
     for (int i = 0; i < m->s->nbuffer; i++) {
         struct buffer *b = m->s->buffer[i];
@@ -484,7 +485,7 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
     for (; table[i].weight; i = (i + 1) & (size - 1)) {
         const struct buffer *other = table[i].weight;
         if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
-            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
+            other->storage == w->storage && (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
             break;
     }
     return &table[i];

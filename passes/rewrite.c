@@ -203,7 +203,7 @@ static struct uop *fold_constants(struct tgc *t, struct uop *u)
 static struct uop *fold_bounds(struct tgc *t, struct uop *u)
 {
     bool counted = rule_is_int(u) || u->dtype == DTYPE_BOOL;
-    if (!counted || u->vmin != u->vmax || u->vmin == INT64_MIN || u->vmin == INT64_MAX)
+    if (!counted || u->vmin != u->vmax)
         return NULL;
     return rule_result(t, u, uop_consti(t, u->dtype, u->vmin));
 }

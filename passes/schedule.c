@@ -459,8 +459,9 @@ static void emit_block(struct emission *e, struct block *b)
 
 /* ---- buffers of the program */
 
-static void collect_buffers(struct tgc *t, struct schedule *s)
+void schedule_collect_buffers(struct tgc *t, struct schedule *s)
 {
+    s->nbuffer = s->nweight = 0;
     size_t cap_buffer = 0, cap_weight = 0;
     bool *seen = mem_array(t, (size_t)t->next_buffer, sizeof *seen);
     for (int i = 0; i < s->nstep; i++) {
@@ -496,6 +497,6 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     plan_items(p);
     struct emission e = {.p = p, .s = s};
     emit_block(&e, p->top);
-    collect_buffers(t, s);
+    schedule_collect_buffers(t, s);
     return s;
 }

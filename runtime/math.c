@@ -12,6 +12,13 @@ static inline float float_bits(uint32_t u) { float v; memcpy(&v, &u, sizeof v); 
 static inline uint64_t bits_f64(double v) { uint64_t u; memcpy(&u, &v, sizeof u); return u; }
 static inline double double_bits(uint64_t u) { double v; memcpy(&v, &u, sizeof v); return v; }
 
+//@ is_nan_f32
+/* bool, where isnan() is an int of any value: it may be stored as a byte. */
+static inline bool is_nan_f32(float x) { return x != x; }
+
+//@ is_nan_f64
+static inline bool is_nan_f64(double x) { return x != x; }
+
 //@ floor_f32
 static inline float floor_f32(float x)
 {

@@ -19,8 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
     ("library", "tests/ir/library_test.py", 600, 600),
+    ("text", "tests/ir/text_test.py", 600, 1800),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("demo", "tests/demo/demo_test.py", 600, 600),
+    ("lowering", "tests/onnx/lower_test.py", 600, 600),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]

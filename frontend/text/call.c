@@ -157,7 +157,7 @@ static const char *nearest_function(const char *name)
 {
     const struct function *const table[] = {primitive_functions, nn_functions, shape_functions};
     const char *best = NULL;
-    int distance = 3;
+    int distance = (int)strlen(name) / 3 + 1;         /* closer than this is meant */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (const struct function *f = table[i]; f->name; f++)
             if (edit_distance(name, f->name) < distance) {

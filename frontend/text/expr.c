@@ -11,29 +11,42 @@
 
 static bool read_sum(struct reader *r, struct uop *first, struct uop **e);
 
-struct uop *read_symbol(struct reader *r, const struct token *name)
+static const struct symbol *find_symbol(const struct reader *r, const char *name)
 {
-    for (int i = 0; i < r->nvar; i++)
-        if (!strcmp(r->var[i]->name, name->text))
-            return uop_var(r->t, r->var[i]);
+    for (int i = 0; i < r->nsymbol; i++)
+        if (!strcmp(r->symbol[i].name, name))
+            return &r->symbol[i];
     return NULL;
 }
 
-/* Declares lo <= name <= hi, or finds that it is so already. */
+struct uop *read_symbol(struct reader *r, const struct token *name)
+{
+    const struct symbol *s = find_symbol(r, name->text);
+    return s ? s->value : NULL;
+}
+
+/* Declares lo <= name <= hi, or finds that it is so already. What the caller knows of it wins over the text. */
 static bool declare(struct reader *r, const struct token *name, int64_t lo, int64_t hi, struct uop **e)
 {
     if (lo < 0 || hi < lo)
         return read_error(r, name, "dimension '%.100s' has bounds %lld..%lld; they must be 0 <= least <= greatest", name->text, (long long)lo,
                           (long long)hi);
-    struct uop *known = read_symbol(r, name);
-    if (known && (known->vmin != lo || known->vmax != hi))
-        return read_error(r, name, "dimension '%.100s' has bounds %lld..%lld already; write its name alone", name->text,
-                          (long long)known->vmin, (long long)known->vmax);
+    const struct symbol *known = find_symbol(r, name->text);
+    if (known && (known->min != lo || known->max != hi))
+        return read_error(r, name, "dimension '%.100s' has bounds %lld..%lld already; write its name alone", name->text, (long long)known->min,
+                          (long long)known->max);
     if (!known) {
-        VEC_PUSH(r->t, r->var, r->nvar, r->cap_var, var_new(r->t, name->text, lo, hi));
-        known = uop_var(r->t, r->var[r->nvar - 1]);
+        struct symbol s = {.name = name->text, .min = lo, .max = hi};
+        for (int i = 0; i < r->options.ndim; i++)
+            if (!strcmp(r->options.dim[i].name, name->text)) {
+                lo = r->options.dim[i].min;
+                hi = r->options.dim[i].max;
+            }
+        s.value = lo == hi ? uop_int(r->t, lo) : uop_var(r->t, var_new(r->t, name->text, lo, hi));
+        VEC_PUSH(r->t, r->symbol, r->nsymbol, r->cap_symbol, s);
+        known = &r->symbol[r->nsymbol - 1];
     }
-    *e = known;
+    *e = known->value;
     return true;
 }
 
@@ -177,9 +190,10 @@ bool read_dimension_decl(struct reader *r)
 {
     struct uop *e;
     struct token at = r->token;
+    int before = r->nsymbol;
     if (!read_dimension(r, &e))
         return false;
-    return e->op == OP_VAR ? true : read_error(r, &at, "expected a dimension with its bound, as in N<=8");
+    return e->op == OP_VAR || r->nsymbol > before ? true : read_error(r, &at, "expected a dimension with its bound, as in N<=8");
 }
 
 bool read_type(struct reader *r, struct type *type)

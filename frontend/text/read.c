@@ -542,7 +542,7 @@ static bool read_input(struct reader *r)
     struct type type;
     const char *name;
     if (!read_named_type(r, "input", &at, &type, &name))
-        return false;
+        return at.kind == TOKEN_REF && define(r, &at, NULL) && false;
     if (r->region)
         return read_error(r, &at, "an input inside a region");
     struct buffer *b = buffer_new(r->t, BUFFER_INPUT, type.dtype, type.dim, type.ndim, name);
@@ -558,7 +558,7 @@ static bool read_weight_statement(struct reader *r)
     const char *name;
     struct uop *w = NULL;
     if (!read_named_type(r, "weight", &at, &type, &name))
-        return false;
+        return at.kind == TOKEN_REF && define(r, &at, NULL) && false;
     bool ok = expect(r, '=', "and the values") && read_weight(r, &type, name, &w);
     return define(r, &at, w) && ok;
 }
@@ -644,14 +644,25 @@ static bool read_statements(struct reader *r, const char *until, const char *or_
     return ok;
 }
 
+/* Every dimension that the caller speaks of must exist. */
+static void check_dimensions(struct reader *r)
+{
+    for (int i = 0; i < r->options.ndim; i++) {
+        struct token name = {.text = r->options.dim[i].name};
+        if (!read_symbol(r, &name))
+            diag_error(r->t, &(struct place){.file = r->path}, "the graph has no dimension '%.100s'", name.text);
+    }
+}
+
 static struct graph *finish(struct reader *r)
 {
     struct graph *g = MEM_NEW(r->t, struct graph);
     *g = (struct graph){.name = r->graph_name ? r->graph_name : "", .producer = r->producer, .ninput = r->ninput, .input = r->input,
                         .noutput = r->noutput, .output = r->output};
-    g->var = mem_array(r->t, (size_t)r->nvar + 1, sizeof *g->var);
-    for (int i = 0; i < r->nvar; i++)
-        g->var[g->nvar++] = r->var[i];
+    g->var = mem_array(r->t, (size_t)r->nsymbol + 1, sizeof *g->var);
+    for (int i = 0; i < r->nsymbol; i++)
+        if (r->symbol[i].value->op == OP_VAR)
+            g->var[g->nvar++] = (struct var *)r->symbol[i].value->arg.p;
     return g;
 }
 
@@ -677,6 +688,7 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
     }
     lex_next(r);
     read_statements(r, NULL, NULL);
+    check_dimensions(r);
     if (t->nerror == before && r->noutput == 0)
         read_error(r, &r->token, "the graph has no output; add a line such as: output %%y");
     return t->nerror == before ? finish(r) : NULL;
@@ -708,19 +720,23 @@ static char *slurp(struct tgc *t, const char *path, FILE *f, size_t *nbytes)
     return s;
 }
 
-struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_options *options)
+const char *tg_load(struct tgc *t, const char *path, size_t *nbytes)
 {
     bool standard = !strcmp(path, "-");
-    size_t nbytes;
     FILE *f = standard ? stdin : fopen(path, "rb");
-    if (standard)
-        path = "<stdin>";
     if (!f) {
         diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", strerror(errno));
         return NULL;
     }
-    char *s = slurp(t, path, f, &nbytes);
+    char *s = slurp(t, standard ? "<stdin>" : path, f, nbytes);
     if (!standard)
         fclose(f);
-    return s ? tg_read_bytes(t, path, s, nbytes, options) : NULL;
+    return s;
+}
+
+struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_options *options)
+{
+    size_t nbytes;
+    const char *s = tg_load(t, path, &nbytes);
+    return s ? tg_read_bytes(t, strcmp(path, "-") ? path : "<stdin>", s, nbytes, options) : NULL;
 }

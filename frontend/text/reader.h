@@ -46,9 +46,9 @@ struct reader {
     int nlocal;
     size_t cap_local;
 
-    struct var **var;
-    int nvar;
-    size_t cap_var;
+    struct symbol { const char *name; struct uop *value; int64_t min, max; } *symbol;   /* value: a VAR, or a CONST where it is fixed */
+    int nsymbol;
+    size_t cap_symbol;
     struct origin_slot *origin;          /* loc(...)s seen */
     int norigin;
     size_t cap_origin;

@@ -8,7 +8,11 @@
 
 #include "ir/ir.h"
 
+/* What the caller knows of a dimension: fixed if min == max, otherwise other bounds than the text's. */
+struct tg_dimension { const char *name; int64_t min, max; };
 struct tg_read_options {
+    const struct tg_dimension *dim;
+    int ndim;
     const char *external_data_dir;       /* where file("...") looks; NULL: the directory of `path` */
     bool no_external_data;
 };
@@ -17,6 +21,8 @@ struct tg_read_options {
 struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes, const struct tg_read_options *options);
 /* The same from a file; path "-": standard input. */
 struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_options *options);
+/* Its first part: the bytes, in the arena. NULL: a diagnostic. */
+const char *tg_load(struct tgc *t, const char *path, size_t *nbytes);
 
 struct tg_write_options {
     size_t inline_nelem;                 /* weights of at most so many elements are written as numbers; 0: 64 */

@@ -49,6 +49,7 @@ digits() {
 printf '%s\n' '-- fetch the model magika from PyPI (kept in .cache/)'
 start=$(now)
 if [ -z "${TGC_DEMO_OFFLINE:-}" ] && package=$($python tests/lib/packages.py magika==1.0.3 2>"$out/fetch.log"); then
+    package=${package#"$PWD"/}
     echo "$start $(now)" | awk '{ printf "   %.2f s\n", ($2 - $1) / 1e9 }'
     file_types
 else

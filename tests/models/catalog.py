@@ -238,7 +238,8 @@ MODELS = [
     Model("rapidocr_det", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}PP-OCRv4_det_infer.onnx"),
           lambda size, step, previous: {"x": page(*size, "det")},
-          sizes=[(96, 128), (64, 64), (160, 96)]),
+          sizes=[(96, 128), (64, 64), (160, 96)],
+          dynamic=False),  # it holds together for multiples of 32 only, which no bound can say
     Model("ddddocr_common", from_package("ddddocr", "ddddocr/common.onnx"),
           lambda size, step, previous: {"input1": page(64, size, "common", line=56)[:, :1]},
           sizes=[160, 96, 224], heavy=True),

@@ -14,6 +14,7 @@ The bar is rtol 1e-3, atol 1e-4 of the largest magnitude; integers are exact.
 """
 
 import functools
+import re
 import shutil
 import sys
 import threading
@@ -98,16 +99,18 @@ def fixed_shapes(model, ref, size):
 
 
 def bounded_dimensions(model, ref, tgc):
-    """--dim options that bound every symbol by its largest value among the sizes."""
-    bounds = {}
-    for entry in T.info(tgc, ref.path)["inputs"]:
-        for size in model.sizes:
-            shape = model.feed(size, 0, None)[entry["name"]].shape
-            for dim, value in zip(entry["shape"], shape):
-                if isinstance(dim, str):
-                    bounds[dim] = max(bounds.get(dim, 0), value)
-    expect(bounds, "tgc info shows no symbolic dimension")
-    return [word for name, value in bounds.items() for word in ("--dim", f"{name}<={value}")]
+    """--dim options that bound every open dimension by its largest value among the sizes, or
+    fix it where the sizes agree.
+    Their names are taken from tgc's own message, which has to say what to paste."""
+    done = T.must(T.run([tgc, "info", ref.path]), 1)
+    open_dimensions = re.findall(r"'([^']+)' \(axis (\d+) of input '([^']+)'\)", done.err)
+    expect(open_dimensions, f"the message names no open dimension: {done.err}")
+    options = []
+    for name, axis, tensor in open_dimensions:
+        values = {model.feed(size, 0, None)[tensor].shape[int(axis)] for size in model.sizes}
+        expect(f"--dim '{name}<=" in done.err, f"no option to paste for {name}: {done.err}")
+        options += ["--dim", f"{name}{'=' if len(values) == 1 else '<='}{max(values)}"]
+    return options
 
 
 def run_steps(model, ref, size, run):

@@ -884,6 +884,71 @@ static void test_nested_loops(void **state)
     assert_false(try_eval(f, endless, &got));
 }
 
+/* The 3 largest along the middle axis, alone and inside a loop that rotates its operand. */
+static struct uop *call_topk(struct fixture *f, struct uop *x, struct uop **indices, int64_t largest)
+{
+    struct tgc *t = f->t;
+    struct host_call *h = MEM_NEW(t, struct host_call);
+    struct uop *dim[3], *param[6];
+    dims_of(f, (int64_t[]){2, 3, 4}, 3, dim);
+    dims_of(f, (int64_t[]){2, 7, 4, 3, largest, 1}, 6, param);
+    *h = (struct host_call){.function = "topk_f64", .nout = 2, .nparam = 6, .param = mem_copy(t, param, sizeof param)};
+    h->out = mem_array(t, 2, sizeof *h->out);
+    h->out[0] = (struct host_output){DTYPE_F64, 3, {dim[0], dim[1], dim[2]}};
+    h->out[1] = (struct host_output){DTYPE_I64, 3, {dim[0], dim[1], dim[2]}};
+    struct uop *call = uop_host(t, h, &x, 1);
+    *indices = uop_get(t, call, 1);
+    return uop_get(t, call, 0);
+}
+
+static void naive_topk(const struct array *a, struct array *value, struct array *index, bool largest)
+{
+    for (int64_t o = 0; o < 8; o++) {
+        bool used[7] = {false};
+        for (int k = 0; k < 3; k++) {
+            int best = -1;
+            for (int i = 0; i < 7; i++) {
+                double v = a->v[(o / 4 * 7 + i) * 4 + o % 4].f, b = best < 0 ? 0 : a->v[(o / 4 * 7 + best) * 4 + o % 4].f;
+                if (!used[i] && (best < 0 || (largest ? v > b : v < b)))
+                    best = i;
+            }
+            used[best] = true;
+            value->v[(o / 4 * 3 + k) * 4 + o % 4] = a->v[(o / 4 * 7 + best) * 4 + o % 4];
+            index->v[(o / 4 * 3 + k) * 4 + o % 4].i = best;
+        }
+    }
+}
+
+static void test_host(void **state)
+{
+    struct fixture *f = *state;
+    struct tgc *t = f->t;
+    struct array a, value = array_new(f, 3, (int64_t[]){2, 3, 4}), index = array_new(f, 3, (int64_t[]){2, 3, 4});
+    struct uop *x = input(f, DTYPE_F64, &a, DIMS(2, 7, 4)), *indices;
+    for (int largest = 0; largest < 2; largest++) {
+        struct uop *values = call_topk(f, x, &indices, largest);
+        naive_topk(&a, &value, &index, largest);
+        check_array(f, values, &value);
+        check_array(f, indices, &index);
+    }
+    struct loop *l = new_loop(f, 1, 1, uop_int(t, 3), (int64_t[]){2, 7, 4}, 3);
+    struct uop *p = uop_param(t, &l->param[0]), *next = uop_unary(t, OP_NEG, p), *scan = call_topk(f, p, &indices, 1), *on = uop_bool(t, true);
+    struct uop *node = uop_loop(t, l, uop_int(t, 3), on, &x, on, &next, &scan);
+    struct array stack = array_new(f, 4, (int64_t[]){3, 2, 3, 4}), now = array_new(f, 3, a.dim);
+    for (int k = 0; k < 3; k++) {
+        for (int64_t i = 0; i < a.n; i++)
+            now.v[i].f = k % 2 ? -a.v[i].f : a.v[i].f;
+        naive_topk(&now, &value, &index, true);
+        memcpy(stack.v + k * value.n, value.v, (size_t)value.n * sizeof *value.v);
+    }
+    check_array(f, uop_get(t, node, 1), &stack);
+    struct host_call *unknown = MEM_NEW(t, struct host_call);
+    struct tensor *got;
+    *unknown = (struct host_call){.function = "no_such_function", .nout = 1, .out = mem_array(t, 1, sizeof *unknown->out)};
+    unknown->out[0].dtype = DTYPE_F64;
+    assert_false(try_eval(f, uop_get(t, uop_host(t, unknown, &x, 1), 0), &got));
+}
+
 /* ------------------------------------------------------------------------------------------- linear programs */
 
 struct program_text { struct tgc *t; struct uop *u[64]; int n; };
@@ -1120,7 +1185,7 @@ int main(void)
         TEST(test_scalars), TEST(test_scalar_facts), TEST(test_elementwise_tensors), TEST(test_movement), TEST(test_concat_iota),
         TEST(test_reduce), TEST(test_reduce_order), TEST(test_matmul), TEST(test_convolution), TEST(test_index_scatter), TEST(test_long_chain),
         TEST(test_shared_values), TEST(test_symbols), TEST(test_refusals), TEST(test_weights), TEST(test_if), TEST(test_loop),
-        TEST(test_loop_ends_early), TEST(test_nested_loops), TEST(test_linear_sums), TEST(test_linear_guards), TEST(test_linear_refused),
+        TEST(test_loop_ends_early), TEST(test_nested_loops), TEST(test_host), TEST(test_linear_sums), TEST(test_linear_guards), TEST(test_linear_refused),
         TEST(test_graph_verify), TEST(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,19 @@ static struct uop *make_inputi(struct fixture *f, enum dtype d, int n, const int
 }
 #define INPUT(f, ...) make_inputi((f), DTYPE_F32, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
 
+/* A weight of random f32 bytes, so that PACK has something to rewrite. */
+static struct uop *make_weight(struct fixture *f, int n, const int *size)
+{
+    int64_t dim[MAX_RANK], nelem = 1;
+    for (int a = 0; a < n; a++)
+        nelem *= dim[a] = size[a];
+    float *data = mem_array(f->t, (size_t)nelem, sizeof *data);
+    for (int64_t i = 0; i < nelem; i++)
+        data[i] = (float)(pick(f, 401) - 200) / 64.0f;
+    return tensor_from_data(f->t, DTYPE_F32, dim, n, data, (size_t)nelem * sizeof *data, "w");
+}
+#define WEIGHT(f, ...) make_weight((f), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+
 static void add_output(struct fixture *f, struct uop *u)
 {
     for (int i = 0; i < f->t->ndiag; i++)
@@ -137,7 +150,8 @@ static int skip_region(const struct schedule *s, int i)
 static void run_kernel(struct fixture *f, const struct kernel *k)
 {
     for (int i = 0; i < k->nbuffer; i++)
-        value_of(f, k->buffer[i]);
+        if (k->buffer[i]->kind != BUFFER_WEIGHT)
+            value_of(f, k->buffer[i]);
     for (int i = 0; i < k->nscratch; i++)
         value_of(f, k->scratch[i]);
     assert_true(linear_verify(f->t, k->linear, k->nlinear, "test"));
@@ -234,6 +248,17 @@ static struct uop *case_matmul_bias_gelu(struct fixture *f)
     return lib_mul(&f->l, y, lib_binaryf(&f->l, OP_ADD, lib_unary(&f->l, OP_ERF, lib_binaryf(&f->l, OP_MUL, y, 0.70710678)), 1.0));
 }
 
+static struct uop *case_linear(struct fixture *f)       /* the weight is transposed: packed, so that its columns are contiguous */
+{
+    return lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 32, 10), INPUT(f, 32));
+}
+
+static struct uop *case_grouped(struct fixture *f)
+{
+    struct window_attr a = {.group = 2};
+    return lib_conv(&f->l, INPUT(f, 1, 6, 7, 9), WEIGHT(f, 16, 3, 3, 3), NULL, &a);
+}
+
 static struct uop *case_softmax(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 5, 9), 2); }
 static struct uop *case_softmax_rows(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2); }
 
@@ -258,7 +283,7 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
 {
     struct uop *one = uop_int(f->t, 1);
     struct window_attr a = {.lo = {one, one}, .hi = {one, one}};
-    return lib_binaryf(&f->l, OP_MAX, lib_conv(&f->l, x, INPUT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
+    return lib_binaryf(&f->l, OP_MAX, lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
 }
 
 static struct uop *case_conv_relu_pool(struct fixture *f)
@@ -332,7 +357,7 @@ static struct uop *case_dynamic(struct fixture *f)
 }
 
 static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
-    {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
+    {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"linear", case_linear, 1}, {"grouped convolution", case_grouped, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
     {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3}, {"concat", case_concat, 1}, {"argmax", case_argmax, 1}, {"if", case_if, 6},
     {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},

@@ -1,0 +1,207 @@
+"""The text format: golden files, print(parse(print(g))) == print(g), files of weights, hostile bytes, and the models of models/.
+
+Beside each golden/NAME.tg stands NAME.expected: the graph as tgtool prints it, then the diagnostics. --bless rewrites them; the
+difference is to be reviewed like code.
+"""
+
+import json
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+from suite import Suite, expect  # noqa: E402
+
+suite = Suite("text")
+GOLDEN = ROOT / "tests/ir/golden"
+
+
+def tgtool(*arguments, timeout=60):
+    return subprocess.run([Path(suite.options.build) / "tests/ir/tgtool", *arguments], capture_output=True, timeout=timeout)
+
+
+def golden(path):
+    done = tgtool("-l", "print", path)
+    expect(done.returncode in (0, 1), f"exit status {done.returncode}")
+    text = done.stdout.decode() + ("---- diagnostics\n" + done.stderr.decode(errors="replace") if done.stderr else "")
+    expected = path.with_suffix(".expected")
+    if suite.options.bless:
+        expected.write_text(text)
+        return
+    expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
+    want = expected.read_text()
+    if text != want:
+        for n, (a, b) in enumerate(zip(text.splitlines(), want.splitlines()), 1):
+            expect(a == b, f"line {n}:\n  have {a}\n  want {b}")
+        expect(False, f"{len(text)} characters, expected {len(want)}:\n{text}")
+    expect(tgtool("-O0", "print", path).returncode == done.returncode, "differs without folding")
+
+
+def numbers(path):
+    done = tgtool("eval", path, timeout=300)
+    expect(done.returncode == 0, done.stderr.decode())
+    result = {}
+    for line in done.stdout.decode().splitlines():
+        head, _, values = line.partition(" =")
+        result[head.split(" : ")[0]] = np.array([float(v) for v in values.split()])
+    return result
+
+
+def model_identity(path):
+    for flags in ([], ["-O0"]):
+        done = tgtool(*flags, "print", path)
+        expect(done.returncode == 0, done.stderr.decode())
+
+
+def input_shapes(path):
+    """Inputs of a model with every symbol 2, as tgtool's eval has it."""
+    shapes = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("input"):
+            kind = line.split(":", 1)[1].split(" as ")[0].strip()
+            name = line.split('"')[1] if " as " in line else line.split("%")[1].split()[0]
+            dims = kind.partition("[")[2].rstrip("]")
+            shapes[name] = [int(d) if d.strip().isdigit() else 2 for d in dims.split(",")] if dims else []
+    return shapes
+
+
+def model_runs(path):
+    """The emitted program against the interpreter."""
+    want = numbers(path)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [Path(suite.options.build) / "cli/tgc", "run", path, "--out-dir", folder]
+        for name, shape in input_shapes(path).items():
+            n = int(np.prod(shape))
+            np.save(Path(folder) / f"in_{name}.npy", (0.1 * (np.arange(n) % 7) - 0.2).astype(np.float32).reshape(shape))
+            command += ["-i", f"{name}={folder}/in_{name}.npy"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        expect(done.returncode == 0, done.stderr)
+        for name, value in want.items():
+            have = np.load(Path(folder) / f"{name}.npy").astype(np.float64).ravel()
+            scale = np.abs(value).max() if value.size else 1
+            expect(have.shape == value.shape and np.allclose(have, value, rtol=1e-4, atol=max(1e-5 * scale, 1e-7)),
+                   f"output {name}: largest difference {np.abs(have - value).max()}")
+
+
+SIDE = """tg 1
+weight %a : f32[8] = normal(seed=1)
+weight %b : i32[2, 3] = [1, 2, 3, 4, 5, 6]
+%c = reduce_sum(%a) {axes=[0]}
+output %c
+output %b
+"""
+
+
+def side_file():
+    with tempfile.TemporaryDirectory() as folder:
+        path, again = Path(folder) / "x.tg", Path(folder) / "y.tg"
+        path.write_text(SIDE)
+        done = tgtool("-O0", "-s", "x.safetensors", "print", path)
+        expect(done.returncode == 0, done.stderr.decode())
+        text = done.stdout.decode()
+        expect('weight %a : f32[8] = file("x.safetensors", "a")' in text, text)
+        again.write_text(text)
+        done = tgtool("-O0", "-s", "x.safetensors", "print", again)
+        expect(done.stdout.decode() == text and done.returncode == 0, "differs when it is read again")
+        expect(all(np.array_equal(numbers(path)[k], numbers(again)[k]) for k in numbers(path)), "other values")
+        raw = (Path(folder) / "x.safetensors").read_bytes()
+        header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+        expect(header["b"]["dtype"] == "I32" and header["b"]["shape"] == [2, 3], str(header))
+
+
+def refused(line, message, files=()):
+    def run():
+        with tempfile.TemporaryDirectory() as folder:
+            base = Path(folder) / "models"
+            base.mkdir()
+            (Path(folder) / "secret").write_bytes(bytes(64))
+            (base / "link").symlink_to(Path(folder) / "secret")
+            (base / "raw").write_bytes(bytes(range(64)))
+            for name, content in files:
+                (base / name).write_bytes(content)
+            path = base / "x.tg"
+            path.write_text(f"tg 1\nweight %w : f32[4] = {line}\noutput %w\n")
+            done = tgtool("print", path)
+            if message is None:
+                expect(done.returncode == 0, done.stderr.decode())
+            else:
+                expect(done.returncode == 1 and message in done.stderr.decode(), done.stderr.decode())
+    return run
+
+
+def safetensors(header, data=bytes(16)):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+GOOD = {"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, "__metadata__": {"a": "{[\"]}"}}
+FILES = [
+    ("good", safetensors({"__metadata__": {"a": "}{"}, "v": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}, "w": GOOD["w"]}), None),
+    ("escaped", safetensors(b'{"\\u0077":{"dtype":"F32","shape":[4],"data_offsets":[0,16],"more":[{"x":[1,-2.5e3,null]}]}}'), None),
+    ("short", safetensors({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 32]}}), "beyond its end"),
+    ("backwards", safetensors({"w": {"dtype": "F32", "shape": [4], "data_offsets": [16, 0]}}), "beyond its end"),
+    ("overflow", safetensors(b'{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,99999999999999999999999]}}'), "describes it"),
+    ("dtype", safetensors({"w": {"dtype": "F99", "shape": [4], "data_offsets": [0, 16]}}), "describes it"),
+    ("other", safetensors({"w": {"dtype": "I32", "shape": [4], "data_offsets": [0, 16]}}), "not what is declared"),
+    ("missing", safetensors({"x": GOOD["w"]}), "no tensor of this name"),
+    ("deep", safetensors(b'{"x":' + b"[" * 100000 + b"]" * 100000 + b"}"), "no tensor of this name"),
+    ("open", safetensors(b'{"w":{"dtype":"F32"'), "describes it"),
+    ("header", struct.pack("<Q", 1 << 60) + b"{}", "no safetensors file"),
+    ("empty", b"", "no safetensors file"),
+    ("garbage", b"\xff" * 40, "no safetensors file"),
+]
+
+
+def hostile():
+    """Mutations of the golden files: read or refused, never a crash, and quickly."""
+    choose = random.Random(7)
+    sources = [p.read_bytes() for p in sorted(GOLDEN.glob("*.tg"))]
+    pieces = [b"%", b'"', b"(", b")", b"{", b"[", b"]", b"loop", b"999999999999999999999", b"-", b"\0", b"\xff", b"f32[", b"as", b"<=", b"\n", b"N*N*N",
+              b"1e999", b"input %x : f32[4294967296, 4294967296, 4294967296]\n", b"'"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.tg"
+        for n in range(400 if not suite.options.all else 5000):
+            data = bytearray(choose.choice(sources))
+            for _ in range(choose.randint(1, 4)):
+                at = choose.randrange(len(data) + 1)
+                kind = choose.randrange(4)
+                if kind == 0:
+                    data[at:at + choose.randint(1, 20)] = b""
+                elif kind == 1:
+                    data[at:at] = choose.choice(pieces)
+                elif kind == 2 and at < len(data):
+                    data[at] = choose.randrange(256)
+                else:
+                    other = choose.choice(sources)
+                    start = choose.randrange(len(other))
+                    data[at:at] = other[start:start + choose.randint(1, 60)]
+            path.write_bytes(data)
+            done = tgtool("print", path, timeout=20)
+            expect(done.returncode in (0, 1) and b"bug" not in done.stderr.lower(), f"mutation {n}: status {done.returncode}\n{done.stderr[-800:]!r}\n{bytes(data)!r}")
+
+
+for source in sorted(GOLDEN.glob("*.tg")):
+    suite.add(f"golden {source.stem}", golden, source)
+for source in sorted((ROOT / "models").glob("*.tg")):
+    suite.add(f"identity of {source.stem}", model_identity, source)
+    suite.add(f"emitted C of {source.stem}", model_runs, source)
+suite.add("weights in a side file", side_file)
+suite.add("raw file", refused('file("raw", offset=16)', None))
+suite.add("unaligned raw file", refused('file("raw", offset=17)', None))
+for line, message in [('file("raw", offset=49)', "go beyond its end"), ('file("../secret")', "plain path"), ('file("/etc/passwd")', "plain path"),
+                      ('file("link")', "symbolic link"), ('file("nothing")', "cannot be opened"), ('file("raw", offset=99999999999999999999)', "number of bytes"),
+                      ('base64("AAAA")', "holds 3 bytes"), ('base64("AAAAAAAAAAAAAAAAAAAAA!")', "not of base64"), ('[[1, 2], [3]]', "found 3 values"),
+                      ('[1, 2, 3, 4, 5]', "more values"), ('orthogonal(seed=1)', "no initializer"), ('uniform(scale=2)', "no parameter 'scale'")]:
+    suite.add(f"refused: {line}", refused(line, message))
+for name, content, message in FILES:
+    suite.add(f"safetensors {name}", refused('file("x.safetensors", "w")', message, [("x.safetensors", content)]))
+suite.add("hostile bytes", hostile)
+
+suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite the golden files"))
+suite.main()

@@ -1,0 +1,317 @@
+"""How ONNX models are read: versions, functions, subgraphs, dimensions, and what is said of
+models that cannot be.
+
+Operators themselves are node_test.py's. Each case here makes one small model and runs it
+through `tgc run`, against NumPy; or reads the message of a refusal.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("lowering")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "lowering"
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def case(name):
+    def register(function):
+        def inside():
+            folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
+            try:
+                function(folder)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        suite.add(name, inside)
+        return function
+    return register
+
+
+def run(folder, model, inputs, *options):
+    """The outputs of `tgc run`, by name."""
+    onnx.save(model, folder / "m.onnx")
+    words = []
+    for name, array in inputs.items():
+        np.save(folder / f"{name}.npy", array)
+        words += ["-i", f"{name}={name}.npy"]
+    T.must(T.run([TGC, "run", "m.onnx", *words, "--out-dir", "out", *options], cwd=folder))
+    return {path.stem: np.load(path) for path in (folder / "out").glob("*.npy")}
+
+
+def refusal(folder, model, *options):
+    onnx.save(model, folder / "m.onnx")
+    done = T.must(T.run([TGC, "m.onnx", "-o", "m.c", *options], cwd=folder), 1)
+    expect(not (folder / "m.c").exists(), "a refused model left an output")
+    return done.err
+
+
+def check(actual, wanted):
+    expect(actual.shape == wanted.shape, f"shape {actual.shape}, expected {wanted.shape}")
+    expect(np.allclose(actual, wanted, rtol=1e-5, atol=1e-6), f"{actual}\nexpected\n{wanted}")
+
+
+def says(text, *parts):
+    for part in parts:
+        expect(part in text, f"{part!r} is not in the message:\n{text}")
+
+
+def ints(name, *values):
+    return G.weight(name, np.array(values, np.int64))
+
+
+def draw(*shape):
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+# ------------------------------------------------------------------------------------- versions
+
+
+@case("Softmax of opset 11 sees a matrix, of opset 13 one axis")
+def _(folder):
+    x = draw(2, 3, 4)
+    for opset, axes in ((11, (1, 2)), (13, (1,))):
+        m = G.model([G.node("Softmax", ["x"], ["y"], axis=1)], [G.value("x", [2, 3, 4])],
+                    [G.value("y", [2, 3, 4])], opset=opset)
+        e = np.exp(x - x.max(axis=axes, keepdims=True))
+        check(run(folder, m, {"x": x})["y"], e / e.sum(axis=axes, keepdims=True))
+
+
+@case("axes are an attribute in opset 11 and an input in opset 13")
+def _(folder):
+    x = draw(1, 3, 1)
+    old = G.model([G.node("Squeeze", ["x"], ["y"], axes=[0])], [G.value("x", [1, 3, 1])],
+                  [G.value("y", [3, 1])], opset=11)
+    new = G.model([G.node("Squeeze", ["x", "a"], ["y"])], [G.value("x", [1, 3, 1])],
+                  [G.value("y", [3, 1])], [ints("a", 0)], opset=13)
+    for m in (old, new):
+        check(run(folder, m, {"x": x})["y"], x[0])
+
+
+@case("Add of opset 6 broadcasts from its axis on")
+def _(folder):
+    x, b = draw(2, 3, 4), draw(3)
+    m = G.model([G.node("Add", ["x", "b"], ["y"], broadcast=1, axis=1)], [G.value("x", [2, 3, 4])],
+                [G.value("y", [2, 3, 4])], [G.weight("b", b)], opset=6)
+    check(run(folder, m, {"x": x})["y"], x + b.reshape(1, 3, 1))
+
+
+@case("every unsupported operator is named at once, with version and nodes")
+def _(folder):
+    m = G.model([G.node("Frob", ["x"], ["a"], name="first"), G.node("Relu", ["a"], ["b"]),
+                 G.node("Frob", ["b"], ["c"], name="second"),
+                 G.node("Nicate", ["c"], ["y"], name="third", domain="some.where")],
+                [G.value("x", [2])], [G.value("y", [2])], domains=["some.where"])
+    says(refusal(folder, m), "Frob of opset 17", "0 'first', 2 'second'", "some.where.Nicate of opset 1",
+         "3 'third'")
+
+
+@case("an operator that this version does not have yet is refused")
+def _(folder):
+    m = G.model([G.node("Gelu", ["x"], ["y"])], [G.value("x", [2])], [G.value("y", [2])], opset=13)
+    says(refusal(folder, m), "Gelu of opset 13", "at this version")
+
+
+# ----------------------------------------------------------------------------------- dimensions
+
+
+@case("open dimensions are named all at once, with the options to paste")
+def _(folder):
+    m = G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["batch", 3, None])], [G.value("y", None)])
+    text = refusal(folder, m)
+    says(text, "'batch' (axis 0 of input 'x')", "'x_dim2' (axis 2 of input 'x')",
+         "--dim 'batch=1' --dim 'x_dim2=1'", "--dim 'batch<=8' --dim 'x_dim2<=8'")
+    done = T.run([TGC, "m.onnx", "-o", "m.c", "--dim", "batch=1", "--dim", "x_dim2<=8"], cwd=folder)
+    T.must(done)
+
+
+@case("one dim_param is one symbol: both inputs follow it")
+def _(folder):
+    m = G.model([G.node("Add", ["a", "b"], ["y"])], [G.value("a", ["n", 3]), G.value("b", ["n", 3])],
+                [G.value("y", ["n", 3])])
+    a, b = draw(5, 3), draw(5, 3)
+    check(run(folder, m, {"a": a, "b": b}, "--dim", "n<=9")["y"], a + b)
+    says(refusal(folder, m, "--shape", "a=2x3", "--shape", "b=4x3"), "'n' is 2 in input 'a'")
+
+
+@case("a dimension that does not exist is an error that lists those that do")
+def _(folder):
+    m = G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["n"])], [G.value("y", ["n"])])
+    says(refusal(folder, m, "--dim", "m=3"), "'m'", "'n'")
+
+
+@case("sizes computed in i32 and in floats stay dimensions")
+def _(folder):
+    """Half of n, by way of Cast, Mul and Floor, as exporters write it."""
+    m = G.model([G.node("Shape", ["x"], ["s"]), G.node("Gather", ["s", "zero"], ["n"], axis=0),
+                 G.node("Cast", ["n"], ["f"], to=FLOAT), G.node("Mul", ["f", "half"], ["h"]),
+                 G.node("Floor", ["h"], ["g"]), G.node("Cast", ["g"], ["i"], to=TensorProto.INT32),
+                 G.node("Cast", ["i"], ["end"], to=INT64), G.node("Slice", ["x", "zero", "end"], ["y"])],
+                [G.value("x", ["n", 2])], [G.value("y", None)],
+                [ints("zero", 0), G.weight("half", np.float32(0.5))])
+    for n in (1, 4, 7):
+        x = draw(n, 2)
+        check(run(folder, m, {"x": x}, "--dim", "n<=9")["y"], x[:n // 2])
+
+
+@case("Reshape with symbols: copies, infers and multiplies them")
+def _(folder):
+    m = G.model([G.node("Shape", ["x"], ["s"]), G.node("Gather", ["s", "zero"], ["n"], axis=0),
+                 G.node("Mul", ["n", "three"], ["m"]), G.node("Concat", ["m", "minus"], ["to"], axis=0),
+                 G.node("Reshape", ["x", "to"], ["y"])],
+                [G.value("x", ["n", 3, 4])], [G.value("y", None)],
+                [ints("zero", 0), ints("three", 3), ints("minus", -1)])
+    x = draw(5, 3, 4)
+    check(run(folder, m, {"x": x}, "--dim", "n<=6")["y"], x.reshape(15, 4))
+
+
+@case("a shape that is run-time data is refused, and told by run")
+def _(folder):
+    m = G.model([G.node("Reshape", ["x", "to"], ["y"], name="turn")],
+                [G.value("x", [6]), G.value("to", [2], INT64)], [G.value("y", None)])
+    says(refusal(folder, m), "node 0 'turn' (Reshape)", "input 1 'to'", "known when the model is compiled")
+    x = draw(6)
+    check(run(folder, m, {"x": x, "to": np.array([2, 3])})["y"], x.reshape(2, 3))
+
+
+# ------------------------------------------------------------------------ functions, subgraphs
+
+
+def function_model():
+    """twice(x; alpha = 0.5) = outer(x) + LeakyRelu(x, alpha), outer(x) = -x, in nested functions
+    with opset imports of their own."""
+    outer = helper.make_function("own", "outer", ["x"], ["y"], [G.node("Neg", ["x"], ["y"])],
+                                 [helper.make_opsetid("", 13)])
+    leaky = G.node("LeakyRelu", ["x"], ["r"])
+    reference = onnx.AttributeProto(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="alpha")
+    leaky.attribute.append(reference)
+    twice = helper.make_function(
+        "own", "twice", ["x"], ["y"],
+        [G.node("outer", ["x"], ["o"], domain="own"), leaky, G.node("Add", ["o", "r"], ["y"])],
+        [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
+        attribute_protos=[helper.make_attribute("alpha", 0.5)])
+    return G.model([G.node("twice", ["x"], ["t"], domain="own"),
+                    G.node("twice", ["t"], ["y"], domain="own", alpha=2.0)],
+                   [G.value("x", [4])], [G.value("y", [4])], domains=["own"], functions=[outer, twice])
+
+
+@case("local functions: nested, with attribute references and defaults")
+def _(folder):
+    x = draw(4)
+    t = -x + np.where(x < 0, 0.5 * x, x)
+    check(run(folder, function_model(), {"x": x})["y"], -t + np.where(t < 0, 2 * t, t))
+
+
+def branch(name, nodes, outputs, weights=()):
+    return helper.make_graph(list(nodes), name, [], list(outputs), list(weights))
+
+
+def if_model(then, other, cond_nodes=(), inputs=(), weights=()):
+    node = G.node("If", ["c"], ["y"], name="choose", then_branch=then, else_branch=other)
+    return G.model([*cond_nodes, G.node("Relu", ["x"], ["r"]), node],
+                   [G.value("x", [3]), *inputs], [G.value("y", None)], weights)
+
+
+@case("If: branches see the outer values; a run-time condition picks one")
+def _(folder):
+    then = branch("then", [G.node("Add", ["r", "x"], ["t"])], [G.value("t", [3])])
+    other = branch("other", [G.node("Neg", ["r"], ["e"])], [G.value("e", [3])])
+    m = if_model(then, other, inputs=[G.value("c", [], BOOL)])
+    x = draw(3)
+    r = np.maximum(x, 0)
+    check(run(folder, m, {"x": x, "c": np.array(True)})["y"], r + x)
+    check(run(folder, m, {"x": x, "c": np.array(False)})["y"], -r)
+
+
+@case("If: a condition that is known leaves one branch, whatever the other's shape")
+def _(folder):
+    then = branch("then", [G.node("Add", ["r", "x"], ["t"])], [G.value("t", [3])])
+    other = branch("other", [G.node("ReduceSum", ["r"], ["e"], keepdims=0)], [G.value("e", [])])
+    cond = [G.node("Size", ["x"], ["s"]), G.node("Equal", ["s", "three"], ["c"])]
+    x = draw(3)
+    m = if_model(then, other, cond, weights=[G.weight("three", np.array(3, np.int64))])
+    check(run(folder, m, {"x": x})["y"], np.maximum(x, 0) + x)
+
+
+@case("If: branches of two shapes under a run-time condition are refused by both shapes")
+def _(folder):
+    then = branch("then", [G.node("Add", ["r", "x"], ["t"])], [G.value("t", [3])])
+    other = branch("other", [G.node("ReduceSum", ["r"], ["e"], keepdims=0)], [G.value("e", [])])
+    says(refusal(folder, if_model(then, other, inputs=[G.value("c", [], BOOL)])),
+         "'choose'", "f32[3] in one branch and f32 in the other")
+
+
+@case("If: a branch that cannot work with the sizes at hand gives NaN, with a warning")
+def _(folder):
+    then = branch("then", [G.node("Add", ["r", "x"], ["t"])], [G.value("t", [3])])
+    other = branch("other", [G.node("Add", ["r", "w"], ["e"])], [G.value("e", [3])], [G.weight("w", draw(5))])
+    m = if_model(then, other, inputs=[G.value("c", [], BOOL)])
+    x = draw(3)
+    check(run(folder, m, {"x": x, "c": np.array(True)})["y"], np.maximum(x, 0) + x)
+    expect(np.isnan(run(folder, m, {"x": x, "c": np.array(False)})["y"]).all(), "no NaN")
+
+
+def loop_model(body_nodes, body_outputs, inits, outputs, inputs, trip):
+    """Loop over `trip`; the body sees i, go and the values named in inits."""
+    body = helper.make_graph(
+        list(body_nodes), "body",
+        [G.value("i", [], INT64), G.value("go", [], BOOL)] + [G.value(f"{name}_in", None) for name in inits],
+        [G.value("go_on", [], BOOL)] + [G.value(name, None) for name in body_outputs])
+    node = G.node("Loop", ["trip", "", *inits], [value.name for value in outputs], name="again", body=body)
+    return G.model([node], inputs, outputs, [G.weight("trip", np.array(trip, np.int64))])
+
+
+@case("Loop: carried and stacked values")
+def _(folder):
+    nodes = [G.node("Identity", ["go"], ["go_on"]), G.node("Add", ["s_in", "x"], ["s"]),
+             G.node("Neg", ["s"], ["row"])]
+    m = loop_model(nodes, ["s", "row"], ["s0"], [G.value("total", None), G.value("rows", None)],
+                   [G.value("x", [3]), G.value("s0", [3])], 4)
+    m.graph.node[0].attribute[0].g.input[2].name = "s_in"
+    x, s = draw(3), draw(3)
+    out = run(folder, m, {"x": x, "s0": s})
+    check(out["total"], s + 4 * x)
+    check(out["rows"], np.stack([-(s + k * x) for k in range(1, 5)]))
+
+
+@case("Loop: values that grow are unrolled")
+def _(folder):
+    nodes = [G.node("Identity", ["go"], ["go_on"]), G.node("Concat", ["s_in", "x"], ["s"], axis=0)]
+    m = loop_model(nodes, ["s"], ["s0"], [G.value("total", None)], [G.value("x", [3]), G.value("s0", [1])], 3)
+    m.graph.node[0].attribute[0].g.input[2].name = "s_in"
+    x, s = draw(3), draw(1)
+    check(run(folder, m, {"x": x, "s0": s})["total"], np.concatenate([s, x, x, x]))
+
+
+@case("Scan: two states, axes and directions")
+def _(folder):
+    body = helper.make_graph(
+        [G.node("Add", ["s_in", "x_at"], ["s"]), G.node("Mul", ["s", "x_at"], ["row"])], "body",
+        [G.value("s_in", [2]), G.value("x_at", [2])], [G.value("s", [2]), G.value("row", [2])])
+    m = G.model([G.node("Scan", ["s0", "x"], ["last", "rows"], body=body, num_scan_inputs=1,
+                        scan_input_axes=[1], scan_input_directions=[1], scan_output_axes=[1])],
+                [G.value("s0", [2]), G.value("x", [2, 5])], [G.value("last", None), G.value("rows", None)])
+    s, x = draw(2), draw(2, 5)
+    rows, state = [], s
+    for k in range(4, -1, -1):
+        state = state + x[:, k]
+        rows.append(state * x[:, k])
+    out = run(folder, m, {"s0": s, "x": x})
+    check(out["last"], state)
+    check(out["rows"], np.stack(rows, axis=1))
+
+
+suite.main()
