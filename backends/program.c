@@ -117,13 +117,16 @@ void program_write_text(const struct program *p, struct text *out, const char *s
 {
     while (*s) {
         size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-        if (n == 0) {
+        if (*s == '\\' && s[1]) {                                 /* an escape's letter is no part of a word */
+            text_write(out, s, 2);
+            n = 2;
+        } else if (n == 0) {
             text_putc(out, *s++);
         } else if (n == 10 && !strncmp(s, "model_self", n)) {
             text_puts(out, p->name);
         } else if (!strncmp(s, "model_", 6) || !strncmp(s, "MODEL_", 6)) {
             text_puts(out, *s == 'm' ? p->name : p->upper);
-            text_write(out, s + 5, n - 5);
+            text_write(out, s + 5, n == 6 ? 0 : n - 5);
         } else {
             text_write(out, s, n);
         }
@@ -225,7 +228,7 @@ static void name_buffers(struct program *p)
 static void name_everything(struct program *p)
 {
     static const char *const file_words[] = {"weights", "get_weights", "place_weights", "kernel_info", "input_info", "output_info", "symbol_info",
-                                             "step", "main", "in", "out", "self", "w", "arena", "status", "SECTION_OF_CODE", "SECTION_OF_WEIGHTS"};
+                                             "step", "main", "in", "out", "self", "w", "arena", "status"};
     static const char *const own[] = {"init", "run", "close", "strerror", "describe", "inputs", "outputs", "options", "info", "tensor", "dim",
                                       "symbol", "kernel", "status", "weights_data"};
     const struct schedule *s = p->s;
@@ -368,9 +371,13 @@ static void write_steps(struct program *p, struct text *out)
         case STEP_IF: text_printf(&line, "if (%s) {\n", program_scalar(p, step->cond)); break;
         case STEP_ELSE: text_puts(&line, "} else {\n"); break;
         case STEP_LOOP: {
-            const char *n = program_var(p, step->counter), *trip = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
-            text_printf(&line, "const int64_t %s = %s;\nfor (int64_t %s = 0; %s < %s; %s++) {\n", trip, program_scalar(p, step->trip), n, n,
-                        trip, n);
+            const char *n = program_var(p, step->counter), *trip = program_scalar(p, step->trip);
+            if (step->trip->op != OP_CONST) {                     /* the run may change what the number was read from */
+                const char *end = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
+                text_printf(&line, "const int64_t %s = %s;\n", end, trip);
+                trip = end;
+            }
+            text_printf(&line, "for (int64_t %s = 0; %s < %s; %s++) {\n", n, n, trip, n);
             break;
         }
         case STEP_BREAK_UNLESS: text_printf(&line, "if (!(%s))\n    break;\n", program_scalar(p, step->cond)); break;

@@ -169,24 +169,6 @@ static void write_strings(struct program *p, struct text *out, const struct buff
     text_puts(out, n > 0 ? "\n};\n" : "\"\"};\n");
 }
 
-/* Old compilers have no #embed. The assembler looks for the file where the compiler was started, so its path can be given. */
-static void write_incbin(struct program *p, struct text *out)
-{
-    const char *n = p->name, *u = p->upper;
-    text_printf(out, "/* %s.weights lies beside this file. Compilers without #embed look for it in the directory they run in; from elsewhere,\n"
-                     " * compile with -D%s_WEIGHTS='\"path/%s.weights\"'. */\n", n, u, n);
-    text_puts(out, "#if defined __has_embed\n#if __has_embed(");
-    text_string(out, mem_printf(p->t, "%s.weights", n));
-    text_printf(out, ")\n#define %s_EMBED\n#endif\n#endif\n", u);
-    text_printf(out, "#ifdef %s_EMBED\nalignas(64) static const unsigned char %s_weights_data[] = {\n#embed \"%s.weights\"\n};\n", u, n, n);
-    text_printf(out, "#else\n#ifndef %s_WEIGHTS\n#define %s_WEIGHTS \"%s.weights\"\n#endif\n", u, u, n);
-    text_printf(out, "extern const unsigned char %s_weights_data[] __asm__(\"%s_weights_data\") __attribute__((visibility(\"hidden\")));\n", n, n);
-    text_puts(out, "#ifdef __APPLE__\n#define SECTION_OF_WEIGHTS \".const_data\\n\"\n#define SECTION_OF_CODE \".text\\n\"\n#else\n"
-                   "#define SECTION_OF_WEIGHTS \".pushsection .rodata,\\\"a\\\"\\n\"\n#define SECTION_OF_CODE \".popsection\\n\"\n#endif\n");
-    text_printf(out, "__asm__(SECTION_OF_WEIGHTS \".balign 64\\n%s_weights_data:\\n.incbin \\\"\" %s_WEIGHTS \"\\\"\\n\" SECTION_OF_CODE);\n", n, u);
-    text_puts(out, "#endif\n");
-}
-
 static const char *weight_address(struct program *p, const struct buffer *b, const char *base)
 {
     const char *data = p->buffer_name[weight_holder(p->s, b, true)->id];
@@ -211,7 +193,7 @@ void weights_write_data(struct program *p, struct text *out)
     if (p->weights == WEIGHTS_STRING)
         text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     if (p->weights == WEIGHTS_INCBIN)
-        write_incbin(p, out);
+        program_write_text(p, out, snippet_find("incbin")->text);
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
         if (weight_holder(p->s, b, true) != b)
