@@ -615,6 +615,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     describe_write(p, c);
     write_step_hook(p, c);
     text_puts(c, lifetime.s);
+    if ((s->nweight && p->weights == WEIGHTS_STRING) || !o->no_main)    /* weights and reference vectors are string literals */
+        text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     weights_write_data(p, c);
     if (!o->no_main)
         selftest_write(p, o->vectors, c);

@@ -190,8 +190,6 @@ void weights_write_data(struct program *p, struct text *out)
     if (p->s->nweight == 0)
         return;
     text_puts(out, "/* ---------------------------------------------------------------------- weights */\n\n");
-    if (p->weights == WEIGHTS_STRING)
-        text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     if (p->weights == WEIGHTS_INCBIN)
         program_write_text(p, out, snippet_find("incbin")->text);
     for (int i = 0; i < p->s->nweight; i++) {
