@@ -154,30 +154,42 @@ bool lower_clip(struct node *n)
 
 /* -------------------------------------------------------------------------------------- casts */
 
+static struct uop *bits_as(struct tgc *t, enum dtype d, struct uop *x)
+{
+    return x ? uop_new(t, OP_BITCAST, d, &x, 1, (union arg){0}) : NULL;
+}
+
 /* To the 8-bit floats without saturation: what is beyond the largest number becomes infinity, or
- * NaN where the format has none. */
+ * NaN where the format has none. Chosen as bits: a value of these formats saturates. */
 static struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)
 {
-    double largest = to == DTYPE_F8E4M3FN ? 448 : to == DTYPE_F8E4M3FNUZ ? 240 : 57344;
-    double half = to == DTYPE_F8E4M3FN ? 16
-                  : to == DTYPE_F8E4M3FNUZ
-                      ? 8
-                      : 4096; /* half of the last step: a tie goes to the even one below */
-    bool has_infinity = to == DTYPE_F8E5M2, tie_rounds_up = to != DTYPE_F8E4M3FN;
+    static const struct {
+        enum dtype to;
+        double limit; /* the largest number and half a step; a tie goes to the even side */
+        bool tie_fits;
+        int infinity, nan;
+    } formats[] = {
+        {DTYPE_F8E4M3FN, 448 + 16, true, 0x7f, 0x7f},
+        {DTYPE_F8E4M3FNUZ, 240 + 8, false, 0x80, 0x80},
+        {DTYPE_F8E5M2, 57344 + 4096, false, 0x7c, 0x7f},
+        {DTYPE_F8E5M2FNUZ, 57344 + 4096, false, 0x80, 0x80},
+    };
+    const struct lib *l = &n->lib;
+    int f = 0;
+    while (formats[f].to != to)
+        f++;
     enum dtype d = lib_acc_dtype(x->dtype);
-    struct uop *wide = lib_cast(&n->lib, d, x), *size = lib_unary(&n->lib, OP_ABS, wide);
-    struct uop *limit = uop_constf(n->t, d, largest + half);
-    struct uop *fits = lib_binary(&n->lib, OP_LT, size, limit);
-    if (!tie_rounds_up)
-        fits = lib_binary(&n->lib, OP_OR, fits, lib_binary(&n->lib, OP_EQ, size, limit));
-    struct uop *beyond = uop_constf(n->t, to, (double)NAN);
-    if (has_infinity)
-        beyond = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, wide, uop_constf(n->t, d, 0)),
-                           uop_constf(n->t, to, -(double)INFINITY),
-                           uop_constf(n->t, to, (double)INFINITY));
-    beyond = lib_where(&n->lib, uop_unary(n->t, OP_ISNAN, wide), uop_constf(n->t, to, (double)NAN),
-                       beyond);
-    return lib_where(&n->lib, fits, lib_cast(&n->lib, to, x), beyond);
+    struct uop *wide = lib_cast(l, d, x), *size = lib_unary(l, OP_ABS, wide);
+    struct uop *fits = lib_binaryf(l, OP_LT, size, formats[f].limit);
+    if (formats[f].tie_fits)
+        fits = lib_binary(l, OP_OR, fits, lib_binaryf(l, OP_EQ, size, formats[f].limit));
+    struct uop *beyond = uop_consti(n->t, DTYPE_U8, formats[f].infinity);
+    struct uop *negative = uop_consti(n->t, DTYPE_U8, formats[f].infinity | 0x80);
+    beyond = lib_where(l, lib_binaryf(l, OP_LT, wide, 0), negative, beyond);
+    struct uop *nan = uop_consti(n->t, DTYPE_U8, formats[f].nan);
+    beyond = lib_where(l, lib_unary(l, OP_ISNAN, wide), nan, beyond);
+    struct uop *within = bits_as(n->t, DTYPE_U8, lib_cast(l, to, x));
+    return bits_as(n->t, to, lib_where(l, fits, within, beyond));
 }
 
 static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
@@ -192,9 +204,7 @@ static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
     if (f8 && dtype_is_float(x->dtype) && !node_int(n, "saturate", 1))
         return cast_without_saturation(n, to, x);
     if (dtype_is_int(to) && dtype_bits(to) < 8 && dtype_is_float(x->dtype))
-        x = lib_cast(
-            &n->lib, DTYPE_I32,
-            x); /* what is beyond the range wraps, as in the specification's own reference */
+        x = lib_cast(&n->lib, DTYPE_I32, x); /* wraps, as in the specification's own reference */
     if (to == DTYPE_F8E8M0 && strcmp(node_string(n, "round_mode", "up"), "up")) {
         node_error(n, -1, "round_mode '%s' is not supported; 'up' is",
                    node_string(n, "round_mode", ""));
