@@ -100,9 +100,10 @@ static void write_statuses(struct program *p, struct text *out)
 static const char options_text[] =
     "typedef struct {\n"
     "    int threads;                    /* 0: as compiled */\n"
-    "    const void *weights;            /* only for --weights=file: the contents of MODEL.weights, 64-byte aligned */\n"
+    "    const void *weights;            /* only for --weights=file: the contents of model_.weights, 64-byte aligned */\n"
     "    size_t weights_bytes;\n"
-    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in any order, and returns when all are done. */\n"
+    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in any order, and returns when all\n"
+    "     * are done. A model compiled for one thread does not call it. */\n"
     "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index), void *context);\n"
     "    /* Called before each kernel, and once with index == kernel_count and NULL when a run ends. */\n"
     "    void (*on_kernel)(void *user, int index, const char *kernel);\n"
