@@ -353,11 +353,29 @@ static void write_places(struct program *p, struct text *out)
     }
 }
 
+/* The call's shape must be the function's: the C compiler would see too many arguments, but not the wrong ones. */
+static void check_host_call(struct program *p, const struct step *step)
+{
+    static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
+#define HOST(function, inputs, outputs, params, results) {#function, inputs, outputs, params, results},
+#include "runtime/host/host.def"
+#undef HOST
+    };
+    const struct host_call *h = step->host;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, h->function) == 0) {
+            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout || h->nparam != table[i].nparam ||
+                h->nresult != table[i].nresult)
+                TGC_BUG(p->t, "the call of '%s' does not match runtime/host/host.def", h->function);
+            return;
+        }
+    TGC_BUG(p->t, "runtime/host/host.def has no function '%s'", h->function);
+}
+
 static void write_host_call(struct program *p, struct text *out, const struct step *step)
 {
     const struct host_call *h = step->host;
-    if (!snippet_find(h->function))
-        TGC_BUG(p->t, "runtime/host/ has no function '%s'", h->function);
+    check_host_call(p, step);
     snippet_use(&p->snippets, h->function);
     struct text call = {.t = p->t};
     text_printf(&call, "status = %s(", h->function);
