@@ -158,6 +158,7 @@ struct buffer {
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
     const struct view *storage;  /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order */
+    const struct buffer *same;   /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     struct buffer *base;         /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
     struct uop *base_offset;
 };

@@ -522,6 +522,7 @@ static bool plan_weights(struct tgc *t, struct schedule *s)
         struct weight_entry *found = find_weight(table, size, w, hash);
         if (found->weight) {
             w->offset = found->weight->offset;
+            w->same = found->weight;
             continue;
         }
         *found = (struct weight_entry){w, hash};

@@ -219,7 +219,7 @@ static void try_rows(const struct nest *m, struct tile *best, int column_axis, i
 {
     for (int a = m->first; a < m->store->nsrc; a++) {
         int64_t n = fixed_size(m->store->src[a]);
-        if (n < 1 || a == column_axis || !rows_fit(m, m->store->src[a]))
+        if (n < 1 || a == column_axis || !rows_fit(m, m->store->src[a]))  /* a size known only at run time divides by nothing */
             continue;
         for (int64_t rows = 1; rows <= ROWS_MAX && rows * columns <= TILE_MAX; rows++)
             if (n % rows == 0 && gain_of(rows, columns) > best->gain)

@@ -363,6 +363,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
     k->title = kernel_title(t, k);
+    k->index = number;
     k->name = kernel_name(t, k, number);
     scratch_release(t, mark);
     return k;

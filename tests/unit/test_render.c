@@ -103,8 +103,10 @@ static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkerne
     s->kernel = mem_copy(t, k, (size_t)nkernel * sizeof *k);
     s->nkernel = s->nstep = nkernel;
     s->step = mem_array(t, (size_t)nkernel, sizeof *s->step);
-    for (int i = 0; i < nkernel; i++)
+    for (int i = 0; i < nkernel; i++) {
+        k[i]->index = i;
         s->step[i] = (struct step){.kind = STEP_KERNEL, .kernel = k[i]};
+    }
     for (int i = 0; i < nbuf; i++) {
         struct buffer *b = buf[i];
         if (b->kind == BUFFER_INPUT) {
