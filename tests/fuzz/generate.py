@@ -338,6 +338,8 @@ def binary(g):
         if g.edgy:
             raise Rejected("INT_MIN / -1")
     if kind == "Mod":
+        if not all(np.array_equal(sizes[0], other) for sizes in v.tracks for other in sizes[1:]):
+            raise Rejected("jumps where it is not exact")
         attributes["fmod"] = 1 if not integer or g.chance(0.3) else 0
     if kind == "Pow":
         if g.chance(0.5):
