@@ -169,6 +169,16 @@ struct model_input *model_inputs(struct tgc *t, const struct model *m, int *n)
     return input;
 }
 
+struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n)
+{
+    const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
+    struct model_input *output = mem_array(t, (g ? g->n_output : 0) + 1, sizeof *output);
+    *n = g ? (int)g->n_output : 0;
+    for (int i = 0; i < *n; i++)
+        output[i] = input_of_onnx(g->output[i]);
+    return output;
+}
+
 static void report_kernels(const struct tgc *t, const struct schedule *s)
 {
     if (t->debug >= 1)
