@@ -219,7 +219,7 @@ static void try_rows(const struct nest *m, struct tile *best, int column_axis, i
 {
     for (int a = m->first; a < m->store->nsrc; a++) {
         int64_t n = fixed_size(m->store->src[a]);
-        if (n < 2 || a == column_axis || !rows_fit(m, m->store->src[a]))     /* n 0: not known now */
+        if (n < 1 || a == column_axis || !rows_fit(m, m->store->src[a]))  /* a size known only at run time divides by nothing */
             continue;
         for (int64_t rows = 1; rows <= ROWS_MAX && rows * columns <= TILE_MAX; rows++)
             if (n % rows == 0 && gain_of(rows, columns) > best->gain)
@@ -311,9 +311,11 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct uop *s
 bool pass_optimize(struct tgc *t, struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
+        struct mem_mark mark = scratch_mark(t);
         struct kernel *k = s->kernel[i];
         int n = k->ast->nsrc;
-        struct uop **store = mem_copy(t, k->ast->src, (size_t)n * sizeof *store);
+        struct uop **store = scratch_array(t, (size_t)n, sizeof *store);
+        memcpy(store, k->ast->src, (size_t)n * sizeof *store);
         for (int j = 0; j < n; j++)
             store[j] = optimize_store(t, k, store[j]);
         k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
@@ -321,6 +323,7 @@ bool pass_optimize(struct tgc *t, struct schedule *s)
             if (store[j]->src[store[j]->nsrc - 1]->op == OP_RANGE && RANGE_IS_LANE(store[j]->src[store[j]->nsrc - 1]->arg.i))
                 store[j] = pack_weights(t, k, store[j]);
         k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
+        scratch_release(t, mark);
     }
     schedule_collect_buffers(t, s);                   /* packed weights are buffers of their own */
     return true;

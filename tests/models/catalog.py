@@ -231,7 +231,7 @@ MODELS = [
     Model("rapidocr_cls", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}ppocr_mobile_v2.0_cls_infer.onnx"),
           lambda size, step, previous: {"x": page(*size, "cls", line=36)},
-          sizes=[(48, 192), (32, 128), (64, 224)]),
+          sizes=[(48, 192), (40, 100), (64, 224)]),
     Model("rapidocr_rec", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}PP-OCRv4_rec_infer.onnx"),
           lambda size, step, previous: {"x": page(48, size, "rec", line=45)}, sizes=[160, 96, 320]),

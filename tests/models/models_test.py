@@ -10,6 +10,9 @@ Variants of the same:
     dynamic    one program for all sizes, the dimensions bounded at compile time
     tgc run    the same by tgc alone, at the first size
 
+Our own text graphs have no counterpart there: their programs check themselves against the
+values that tgc's interpreter computed.
+
 The bar is rtol 1e-3, atol 1e-4 of the largest magnitude; integers are exact.
 """
 
@@ -188,6 +191,29 @@ def add_model(suite, tgc, scratch, model):
               slow=model.name not in ("magika", "silero_vad"))
 
 
+def check_own(tgc, scratch, path, tgc_options, compiler, flags):
+    """Our own text graphs: the program checks itself against tgc's interpreter."""
+    folder = T.scratch(scratch)
+    try:
+        T.emit(tgc, path, folder / "model.c", *tgc_options)
+        T.build(folder / "model.c", folder / "model", compiler, flags)
+        done = T.must(T.run([folder / "model", "--selftest"]))
+        expect(done.out.strip(), "the self-test says nothing")
+        expect(b"no reference" not in done.out, done.out.decode())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_own(suite, tgc, scratch):
+    for path in sorted((catalog.ROOT / "models").glob("*.tg")):
+        for label, tgc_options, compiler, flags in (
+                ("gcc", (), "gcc", ("-O2",)), ("-O0", ("-O0",), "gcc", ("-O1",)),
+                ("sanitized", (), "clang", T.SANITIZE)):
+            name = f"{path.name} {label}"
+            suite.add(name, check_own, tgc, scratch / name.replace(" ", "_"), path, tgc_options,
+                      compiler, flags)
+
+
 def main():
     suite = Suite("models")
     options = suite.parse()
@@ -195,6 +221,7 @@ def main():
     scratch = Path(options.build).resolve() / "test-scratch" / "models"
     for model in catalog.MODELS:
         add_model(suite, tgc, scratch, model)
+    add_own(suite, tgc, scratch)
     suite.main()
 
 
