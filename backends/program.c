@@ -112,15 +112,37 @@ const char *program_scalar(struct program *p, struct uop *root)
     return r.s;
 }
 
+/* Blanks before a comment: as many as keep its column, where the names before it are longer or shorter than their placeholders. */
+static size_t write_gap(struct text *out, const char *s, size_t column, size_t line_start)
+{
+    size_t n = strspn(s, " ");
+    if (n < 2 || strncmp(s + n, "/*", 2) != 0 || out->n == line_start) {
+        text_write(out, s, n);
+        return n;
+    }
+    text_putc(out, ' ');
+    while (out->n - line_start < column + n)
+        text_putc(out, ' ');
+    return n;
+}
+
 void program_write_text(const struct program *p, struct text *out, const char *s)
 {
+    const char *line = s;
+    size_t line_start = out->n;
     while (*s) {
         size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-        if (*s == '\\' && s[1]) {                                 /* an escape's letter is no part of a word */
-            text_write(out, s, 2);
-            n = 2;
+        if (*s == ' ') {
+            n = write_gap(out, s, (size_t)(s - line), line_start);
+        } else if (*s == '\n') {
+            text_putc(out, *s);
+            n = 1;
+            line = s + 1;
+            line_start = out->n;
+        } else if (*s == '\\' && s[1] && s[1] != '\n') {                          /* an escape's letter is no part of a word */
+            text_write(out, s, n = 2);
         } else if (n == 0) {
-            text_putc(out, *s++);
+            text_write(out, s, n = 1);
         } else if (n == 10 && !strncmp(s, "model_self", n)) {
             text_puts(out, p->name);
         } else if (!strncmp(s, "model_", 6) || !strncmp(s, "MODEL_", 6)) {
@@ -338,11 +360,29 @@ static void write_places(struct program *p, struct text *out)
     }
 }
 
+/* The call's shape must be the function's: the C compiler would see too many arguments, but not the wrong ones. */
+static void check_host_call(struct program *p, const struct step *step)
+{
+    static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
+#define HOST(function, inputs, outputs, params, results) {#function, inputs, outputs, params, results},
+#include "runtime/host/host.def"
+#undef HOST
+    };
+    const struct host_call *h = step->host;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, h->function) == 0) {
+            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout || h->nparam != table[i].nparam ||
+                h->nresult != table[i].nresult)
+                TGC_BUG(p->t, "the call of '%s' does not match runtime/host/host.def", h->function);
+            return;
+        }
+    TGC_BUG(p->t, "runtime/host/host.def has no function '%s'", h->function);
+}
+
 static void write_host_call(struct program *p, struct text *out, const struct step *step)
 {
     const struct host_call *h = step->host;
-    if (!snippet_find(h->function))
-        TGC_BUG(p->t, "runtime/host/ has no function '%s'", h->function);
+    check_host_call(p, step);
     snippet_use(&p->snippets, h->function);
     struct text call = {.t = p->t};
     text_printf(&call, "status = %s(", h->function);
@@ -603,6 +643,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->weights = program_weights_mode(s, o->weights);
     p->snippets.t = t;
     p->head_bytes = PROGRAM_HEAD_BYTES;
+    if (o->threads > 1)
+        diag_warn(t, NULL, "the C target runs in one thread for now; --threads=%d changes nothing", o->threads);
     *weights_beside = s->nweight > 0 && (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
     name_everything(p);
 

@@ -1,7 +1,8 @@
 //@ incbin
-/* model_.weights lies beside this file. Compilers with #embed find it there. For the others the assembler spells out the folder of
- * this file from __FILE__, character by character: it looks for files only where the compiler was started. If that
- * fails (a path that was remapped, say), give the path: -DMODEL_WEIGHTS='"path/model_.weights"'. */
+/* model_.weights lies beside this file. Compilers with #embed find it there. For the others the
+ * assembler, which looks for files only where the compiler was started, spells out the folder of
+ * this file from __FILE__, character by character. If that fails (a path that was remapped, say),
+ * define MODEL_WEIGHTS as the path, a string. */
 #if defined __has_embed
 #if __has_embed("model_.weights")
 #define MODEL_EMBED
@@ -13,7 +14,8 @@ alignas(64) static const unsigned char model_weights_data[] = {
 #embed "model_.weights"
 };
 #else
-extern const unsigned char model_weights_data[] __asm__("model_weights_data") __attribute__((visibility("hidden")));
+extern const unsigned char model_weights_data[] __asm__("model_weights_data")
+    __attribute__((visibility("hidden")));
 #ifdef MODEL_WEIGHTS
 #define MODEL_INCBIN ".incbin \"" MODEL_WEIGHTS "\"\n"
 #define MODEL_INCBIN_MACROS ""
@@ -46,5 +48,6 @@ extern const unsigned char model_weights_data[] __asm__("model_weights_data") __
 #define MODEL_SECTION ".pushsection .rodata,\"a\"\n"
 #define MODEL_SECTION_END ".popsection\n"
 #endif
-__asm__(MODEL_INCBIN_MACROS MODEL_SECTION ".balign 64\nmodel_weights_data:\n" MODEL_INCBIN MODEL_SECTION_END);
+__asm__(MODEL_INCBIN_MACROS MODEL_SECTION
+        ".balign 64\nmodel_weights_data:\n" MODEL_INCBIN MODEL_SECTION_END);
 #endif
