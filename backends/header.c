@@ -19,7 +19,7 @@ static void write_inputs(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     int nfield = s->ninput;
-    text_puts(out, "/* In the order of the model. Run-time dimensions stand behind the tensors; each holds the bound in its macro. */\ntypedef struct {\n");
+    text_puts(out, "/* In the order of the model. Run-time dimensions stand behind the tensors. */\ntypedef struct {\n");
     for (int i = 0; i < s->ninput; i++) {
         const struct buffer *b = s->input[i];
         size_t start = out->n;
@@ -45,8 +45,9 @@ static void write_inputs(struct program *p, struct text *out)
 static void write_outputs(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the memory must hold the bound, and the run writes\n"
-                   " * the shape beside the pointer. Inputs and outputs must not overlap. */\ntypedef struct {\n");
+    text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the memory must hold the\n"
+                   " * bound, and the run writes the shape beside the pointer. Inputs and outputs must not overlap. */\n"
+                   "typedef struct {\n");
     for (int i = 0; i < s->noutput; i++) {
         const struct buffer *b = s->output[i];
         const char *field = p->buffer_name[b->id], *type = dtype_ctype(b->dtype);
@@ -100,18 +101,21 @@ static void write_statuses(struct program *p, struct text *out)
 static const char options_text[] =
     "typedef struct {\n"
     "    int threads;                    /* 0: as compiled */\n"
-    "    const void *weights;            /* only for --weights=file: the contents of MODEL.weights, 64-byte aligned */\n"
+    "    const void *weights;            /* --weights=file: what model_.weights holds, 64-byte aligned */\n"
     "    size_t weights_bytes;\n"
-    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in any order, and returns when all are done. */\n"
-    "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index), void *context);\n"
+    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in any\n"
+    "     * order, and returns when all are done. A model compiled for one thread does not call it. */\n"
+    "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index),\n"
+    "                         void *context);\n"
     "    /* Called before each kernel, and once with index == kernel_count and NULL when a run ends. */\n"
     "    void (*on_kernel)(void *user, int index, const char *kernel);\n"
     "    void *user;                     /* handed to the two functions above */\n"
     "} model_options;\n\n";
 
 static const char functions_text[] =
-    "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of MODEL_ARENA_ALIGN, untouched until\n"
-    " * model_close. options may be NULL. Several models may run at once, each in its own arena. */\n"
+    "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of\n"
+    " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may run at\n"
+    " * once, each in its own arena. */\n"
     "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options *options);\n"
     "int model_run(model_self *self, const model_inputs *in, model_outputs *out);\n"
     "void model_close(model_self *self);\n"

@@ -44,10 +44,9 @@ size_t program_arena_bytes(const struct program *p)
 
 const char *program_kernel_name(const struct program *p, const struct kernel *k)
 {
-    for (int i = 0; i < p->s->nkernel; i++)
-        if (p->s->kernel[i] == k)
-            return p->kernel_name[i];
-    TGC_BUG(p->t, "kernel %s is not in the schedule", k->name);
+    if (k->index >= p->s->nkernel || p->s->kernel[k->index] != k)
+        TGC_BUG(p->t, "kernel %s is not in the schedule", k->name);
+    return p->kernel_name[k->index];
 }
 
 const char *program_var(const struct program *p, const struct var *v)
@@ -113,17 +112,42 @@ const char *program_scalar(struct program *p, struct uop *root)
     return r.s;
 }
 
+/* Blanks before a comment: as many as keep its column, where the names before it are longer or shorter than their placeholders. */
+static size_t write_gap(struct text *out, const char *s, size_t column, size_t line_start)
+{
+    size_t n = strspn(s, " ");
+    if (n < 2 || strncmp(s + n, "/*", 2) != 0 || out->n == line_start) {
+        text_write(out, s, n);
+        return n;
+    }
+    text_putc(out, ' ');
+    while (out->n - line_start < column + n)
+        text_putc(out, ' ');
+    return n;
+}
+
 void program_write_text(const struct program *p, struct text *out, const char *s)
 {
+    const char *line = s;
+    size_t line_start = out->n;
     while (*s) {
         size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-        if (n == 0) {
-            text_putc(out, *s++);
+        if (*s == ' ') {
+            n = write_gap(out, s, (size_t)(s - line), line_start);
+        } else if (*s == '\n') {
+            text_putc(out, *s);
+            n = 1;
+            line = s + 1;
+            line_start = out->n;
+        } else if (*s == '\\' && s[1] && s[1] != '\n') {                          /* an escape's letter is no part of a word */
+            text_write(out, s, n = 2);
+        } else if (n == 0) {
+            text_write(out, s, n = 1);
         } else if (n == 10 && !strncmp(s, "model_self", n)) {
             text_puts(out, p->name);
         } else if (!strncmp(s, "model_", 6) || !strncmp(s, "MODEL_", 6)) {
             text_puts(out, *s == 'm' ? p->name : p->upper);
-            text_write(out, s + 5, n - 5);
+            text_write(out, s + 5, n == 6 ? 0 : n - 5);
         } else {
             text_write(out, s, n);
         }
@@ -164,24 +188,34 @@ static void note_buffers(struct program *p, struct buffer *const *b, int n)
             p->nbuffer_id = c->id >= p->nbuffer_id ? c->id + 1 : p->nbuffer_id;
 }
 
-/* The local of NAME_run that points to an intermediate is called after the kernel that makes it. */
-static void name_intermediate(struct program *p, const struct buffer *b)
+/* The locals of NAME_run that point to intermediates are called after what makes them first: stem[] by buffer id. */
+static void note_stem(const char **stem, const struct buffer *b, const char *s)
+{
+    b = buffer_root(b);
+    if (!stem[b->id])
+        stem[b->id] = s;
+}
+
+static void name_intermediates(struct program *p)
 {
     const struct schedule *s = p->s;
-    const char *stem = b->name;
-    for (int i = 0; i < s->nkernel && !stem; i++) {
+    const char **stem = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *stem);
+    for (int i = 0; i < s->nkernel; i++) {
         for (int j = 0; j < s->kernel[i]->noutput; j++)
-            if (buffer_root(s->kernel[i]->buffer[j]) == b)
-                stem = mem_printf(p->t, "%s_out", p->kernel_name[i]);
+            note_stem(stem, s->kernel[i]->buffer[j], mem_printf(p->t, "%s_out", p->kernel_name[i]));
         for (int j = 0; j < s->kernel[i]->nscratch; j++)
-            if (s->kernel[i]->scratch[j] == b)
-                stem = mem_printf(p->t, "%s_scratch", p->kernel_name[i]);
+            note_stem(stem, s->kernel[i]->scratch[j], mem_printf(p->t, "%s_scratch", p->kernel_name[i]));
     }
-    for (int i = 0; i < s->nstep && !stem; i++)
-        for (int j = 0; j < s->step[i].narg; j++)
-            if (s->step[i].kind == STEP_HOST && j >= s->step[i].narg - s->step[i].host->nout && buffer_root(s->step[i].arg[j]) == b)
-                stem = mem_printf(p->t, "%s_out", s->step[i].host->function);
-    p->buffer_name[b->id] = names_unique(p->run, stem ? stem : "buffer", "buffer");
+    for (int i = 0; i < s->nstep; i++)
+        for (int j = 0; s->step[i].kind == STEP_HOST && j < s->step[i].narg; j++)
+            if (j >= s->step[i].narg - s->step[i].host->nout)
+                note_stem(stem, s->step[i].arg[j], mem_printf(p->t, "%s_out", s->step[i].host->function));
+    for (int i = 0; i < s->nbuffer; i++) {
+        const struct buffer *b = s->buffer[i];
+        const char *name = b->name ? b->name : stem[b->id];
+        if (!b->base && !p->buffer_name[b->id])
+            p->buffer_name[b->id] = names_unique(p->run, name ? name : "buffer", "buffer");
+    }
 }
 
 static void name_buffers(struct program *p)
@@ -217,15 +251,13 @@ static void name_buffers(struct program *p)
         names_add(p->file, mem_printf(p->t, "%s_data", name));
         p->buffer_name[s->weight[i]->id] = name;
     }
-    for (int i = 0; i < s->nbuffer; i++)
-        if (!s->buffer[i]->base && !p->buffer_name[s->buffer[i]->id])
-            name_intermediate(p, s->buffer[i]);
+    name_intermediates(p);
 }
 
 static void name_everything(struct program *p)
 {
     static const char *const file_words[] = {"weights", "get_weights", "place_weights", "kernel_info", "input_info", "output_info", "symbol_info",
-                                             "step", "main", "in", "out", "self", "w", "arena", "status", "SECTION_OF_CODE", "SECTION_OF_WEIGHTS"};
+                                             "step", "main", "in", "out", "self", "w", "arena", "status"};
     static const char *const own[] = {"init", "run", "close", "strerror", "describe", "inputs", "outputs", "options", "info", "tensor", "dim",
                                       "symbol", "kernel", "status", "weights_data"};
     const struct schedule *s = p->s;
@@ -328,11 +360,29 @@ static void write_places(struct program *p, struct text *out)
     }
 }
 
+/* The call's shape must be the function's: the C compiler would see too many arguments, but not the wrong ones. */
+static void check_host_call(struct program *p, const struct step *step)
+{
+    static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
+#define HOST(function, inputs, outputs, params, results) {#function, inputs, outputs, params, results},
+#include "runtime/host/host.def"
+#undef HOST
+    };
+    const struct host_call *h = step->host;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, h->function) == 0) {
+            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout || h->nparam != table[i].nparam ||
+                h->nresult != table[i].nresult)
+                TGC_BUG(p->t, "the call of '%s' does not match runtime/host/host.def", h->function);
+            return;
+        }
+    TGC_BUG(p->t, "runtime/host/host.def has no function '%s'", h->function);
+}
+
 static void write_host_call(struct program *p, struct text *out, const struct step *step)
 {
     const struct host_call *h = step->host;
-    if (!snippet_find(h->function))
-        TGC_BUG(p->t, "runtime/host/ has no function '%s'", h->function);
+    check_host_call(p, step);
     snippet_use(&p->snippets, h->function);
     struct text call = {.t = p->t};
     text_printf(&call, "status = %s(", h->function);
@@ -359,18 +409,20 @@ static void write_steps(struct program *p, struct text *out)
         struct text line = {.t = p->t};
         switch (step->kind) {
         case STEP_KERNEL:
-            for (int k = 0; k < s->nkernel; k++)
-                if (s->kernel[k] == step->kernel)
-                    text_printf(&line, "step(self, %d);\n", k);
+            text_printf(&line, "step(self, %d);\n", step->kernel->index);
             p->backend->call(p, step->kernel, &line);
             break;
         case STEP_HOST: write_host_call(p, &line, step); break;
         case STEP_IF: text_printf(&line, "if (%s) {\n", program_scalar(p, step->cond)); break;
         case STEP_ELSE: text_puts(&line, "} else {\n"); break;
         case STEP_LOOP: {
-            const char *n = program_var(p, step->counter), *trip = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
-            text_printf(&line, "const int64_t %s = %s;\nfor (int64_t %s = 0; %s < %s; %s++) {\n", trip, program_scalar(p, step->trip), n, n,
-                        trip, n);
+            const char *n = program_var(p, step->counter), *trip = program_scalar(p, step->trip);
+            if (step->trip->op != OP_CONST) {                     /* the run may change what the number was read from */
+                const char *end = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
+                text_printf(&line, "const int64_t %s = %s;\n", end, trip);
+                trip = end;
+            }
+            text_printf(&line, "for (int64_t %s = 0; %s < %s; %s++) {\n", n, n, trip, n);
             break;
         }
         case STEP_BREAK_UNLESS: text_printf(&line, "if (!(%s))\n    break;\n", program_scalar(p, step->cond)); break;
@@ -591,6 +643,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->weights = program_weights_mode(s, o->weights);
     p->snippets.t = t;
     p->head_bytes = PROGRAM_HEAD_BYTES;
+    if (o->threads > 1)
+        diag_warn(t, NULL, "the C target runs in one thread for now; --threads=%d changes nothing", o->threads);
     *weights_beside = s->nweight > 0 && (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
     name_everything(p);
 
@@ -608,6 +662,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     describe_write(p, c);
     write_step_hook(p, c);
     text_puts(c, lifetime.s);
+    if ((s->nweight && p->weights == WEIGHTS_STRING) || !o->no_main)    /* weights and reference vectors are string literals */
+        text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     weights_write_data(p, c);
     if (!o->no_main)
         selftest_write(p, o->vectors, c);

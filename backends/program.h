@@ -83,7 +83,8 @@ void weights_write_data(struct program *p, struct text *out);          /* the da
 void describe_write(struct program *p, struct text *out);              /* tables and NAME_describe() */
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
-/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and NAME_X, and model_self for NAME. */
+/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and NAME_X, and model_self and model_ alone for
+ * NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);
 bool program_is_field(const struct program *p, const struct var *v);           /* the caller gives it, in NAME_inputs */
 bool program_has_shape_field(const struct buffer *b);             /* an output with a dimension that is not constant */

@@ -23,16 +23,8 @@ static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING;
 
 static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
 
-/* Equal weights lie at one place: the first of them holds the numbers, in C text the first of that type. */
-static const struct buffer *weight_holder(const struct schedule *s, const struct buffer *b, bool same_type)
-{
-    for (int i = 0; i < s->nweight && b->nbytes > 0 && !is_string(b); i++) {
-        const struct buffer *first = s->weight[i];
-        if (first->offset == b->offset && first->nbytes == b->nbytes && !is_string(first) && (!same_type || first->dtype == b->dtype))
-            return first;
-    }
-    return b;
-}
+/* Equal weights lie at one place: the first of them holds the numbers. */
+static const struct buffer *weight_holder(const struct buffer *b) { return b->same ? b->same : b; }
 
 static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **packed)
 {
@@ -50,7 +42,7 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
     size_t at = 0;
     for (int i = 0; i < s->nweight; i++) {
         const struct buffer *b = s->weight[i];
-        if (is_string(b) || weight_holder(s, b, false) != b)
+        if (is_string(b) || weight_holder(b) != b)
             continue;
         if (b->offset < at)
             TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i, b->offset);
@@ -169,27 +161,9 @@ static void write_strings(struct program *p, struct text *out, const struct buff
     text_puts(out, n > 0 ? "\n};\n" : "\"\"};\n");
 }
 
-/* Old compilers have no #embed. The assembler looks for the file where the compiler was started, so its path can be given. */
-static void write_incbin(struct program *p, struct text *out)
-{
-    const char *n = p->name, *u = p->upper;
-    text_printf(out, "/* %s.weights lies beside this file. Compilers without #embed look for it in the directory they run in; from elsewhere,\n"
-                     " * compile with -D%s_WEIGHTS='\"path/%s.weights\"'. */\n", n, u, n);
-    text_puts(out, "#if defined __has_embed\n#if __has_embed(");
-    text_string(out, mem_printf(p->t, "%s.weights", n));
-    text_printf(out, ")\n#define %s_EMBED\n#endif\n#endif\n", u);
-    text_printf(out, "#ifdef %s_EMBED\nalignas(64) static const unsigned char %s_weights_data[] = {\n#embed \"%s.weights\"\n};\n", u, n, n);
-    text_printf(out, "#else\n#ifndef %s_WEIGHTS\n#define %s_WEIGHTS \"%s.weights\"\n#endif\n", u, u, n);
-    text_printf(out, "extern const unsigned char %s_weights_data[] __asm__(\"%s_weights_data\") __attribute__((visibility(\"hidden\")));\n", n, n);
-    text_puts(out, "#ifdef __APPLE__\n#define SECTION_OF_WEIGHTS \".const_data\\n\"\n#define SECTION_OF_CODE \".text\\n\"\n#else\n"
-                   "#define SECTION_OF_WEIGHTS \".pushsection .rodata,\\\"a\\\"\\n\"\n#define SECTION_OF_CODE \".popsection\\n\"\n#endif\n");
-    text_printf(out, "__asm__(SECTION_OF_WEIGHTS \".balign 64\\n%s_weights_data:\\n.incbin \\\"\" %s_WEIGHTS \"\\\"\\n\" SECTION_OF_CODE);\n", n, u);
-    text_puts(out, "#endif\n");
-}
-
 static const char *weight_address(struct program *p, const struct buffer *b, const char *base)
 {
-    const char *data = p->buffer_name[weight_holder(p->s, b, true)->id];
+    const char *data = p->buffer_name[weight_holder(b)->id];
     if (is_string(b) || p->weights == WEIGHTS_ARRAY)
         return mem_printf(p->t, "%s_data", data);
     if (p->weights == WEIGHTS_STRING)
@@ -208,13 +182,11 @@ void weights_write_data(struct program *p, struct text *out)
     if (p->s->nweight == 0)
         return;
     text_puts(out, "/* ---------------------------------------------------------------------- weights */\n\n");
-    if (p->weights == WEIGHTS_STRING)
-        text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     if (p->weights == WEIGHTS_INCBIN)
-        write_incbin(p, out);
+        program_write_text(p, out, snippet_find("incbin")->text);
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
-        if (weight_holder(p->s, b, true) != b)
+        if (weight_holder(b) != b)
             continue;
         if (is_string(b))
             write_strings(p, out, b);

@@ -131,6 +131,10 @@ struct model {
     struct onnx_model *onnx;        /* NULL: a text graph */
     const char *text;               /* the text graph's bytes */
     size_t text_nbytes;
+    const char **text_file;         /* the files with its weights */
+    int ntext_file;
+    size_t cap_text_file;
+    struct tgc *tgc;
     struct graph *graph;
     struct schedule *schedule;
     const char *base;               /* the file's name without directories; "stdin" */

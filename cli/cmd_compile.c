@@ -30,8 +30,8 @@ static const char *depfile_path(struct tgc *t, const struct options *o)
 
 static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files)
 {
-    int nexternal = 0;
-    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : NULL;
+    int nexternal = m->ntext_file;
+    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
     const char **need = mem_array(t, (size_t)nexternal + 1, sizeof *need);
     int n = 0;
     if (strcmp(o->model, "-") != 0)

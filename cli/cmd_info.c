@@ -59,34 +59,59 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+struct op_names { struct tally *v; size_t n, cap; };
+
 /* Operators of the model as it is written, subgraphs and functions included. */
-static void count_operators(struct tgc *t, const struct onnx_model *m, struct report *r)
+static void name_operators(struct tgc *t, const struct onnx_model *m, struct op_names *all)
 {
-    struct tally *all = NULL;
-    size_t n = 0, cap = 0;
     for (size_t i = 0; i < m->nbody; i++) {
         for (size_t k = 0; k < m->body[i].n_node; k++) {
             const NodeProto *node = m->body[i].node[k];
             bool plain = !*node->domain || strcmp(node->domain, "ai.onnx") == 0;
             struct tally one = {plain ? node->op_type : mem_printf(t, "%s.%s", node->domain, node->op_type), 1};
-            VEC_PUSH(t, all, n, cap, one);
+            VEC_PUSH(t, all->v, all->n, all->cap, one);
         }
     }
-    if (n)
-        qsort(all, n, sizeof *all, compare_names);
-    for (size_t i = 0; i < n; i++) {
-        if (r->ntally && strcmp(r->tally[r->ntally - 1].name, all[i].name) == 0)
+}
+
+/* The ops that a text graph's functions have become. */
+static void name_ops(struct tgc *t, const struct graph *g, struct op_names *all)
+{
+    struct uop **root = mem_array(t, (size_t)g->noutput, sizeof *root);
+    int n;
+    for (int i = 0; i < g->noutput; i++)
+        root[i] = g->output[i].value;
+    struct uop **u = uop_toposort(t, root, g->noutput, &n);
+    for (int i = 0; i < n; i++) {
+        struct tally one = {op_name(u[i]->op), 1};
+        if (op_class(u[i]->op) != CLASS_LEAF)
+            VEC_PUSH(t, all->v, all->n, all->cap, one);
+    }
+}
+
+static void count_operators(struct tgc *t, struct op_names all, struct report *r)
+{
+    if (all.n)
+        qsort(all.v, all.n, sizeof *all.v, compare_names);
+    for (size_t i = 0; i < all.n; i++) {
+        if (r->ntally && strcmp(r->tally[r->ntally - 1].name, all.v[i].name) == 0)
             r->tally[r->ntally - 1].n++;
         else
-            VEC_PUSH(t, r->tally, r->ntally, r->cap_tally, all[i]);
+            VEC_PUSH(t, r->tally, r->ntally, r->cap_tally, all.v[i]);
     }
 }
 
 static bool report_model(struct tgc *t, const struct options *o, struct report *r)
 {
     struct model m;
+    struct op_names all = {0};
     if (!model_load(t, o, &m))
         return false;
+    if (m.onnx)
+        name_operators(t, m.onnx, &all);
+    else
+        name_ops(t, m.graph, &all);
+    count_operators(t, all, r);
     r->name = o->name ? o->name : program_name(t, m.stem);
     if (!model_schedule(t, o, r->name, &m))
         return false;
@@ -94,7 +119,6 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
         put_value(&r->inputs, o->json, i == 0, ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
     for (int i = 0; i < m.graph->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
-    count_operators(t, m.onnx, r);
     r->arena_bytes = m.schedule->arena_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;

@@ -38,10 +38,18 @@ static enum model_format format_of(const struct options *o, const char *base)
     return dot && strcmp(dot, ".tg") == 0 ? FORMAT_TG : FORMAT_ONNX;
 }
 
+static void note_file(void *user, const char *path)
+{
+    struct model *m = user;
+    VEC_PUSH(m->tgc, m->text_file, m->ntext_file, m->cap_text_file, path);
+}
+
 static bool read_text(struct tgc *t, const struct options *o, struct model *m, const struct tg_dimension *dim, int ndim)
 {
     struct tg_read_options read = {.dim = dim, .ndim = ndim, .external_data_dir = o->load.external_data_dir,
-                                   .no_external_data = o->load.no_external_data};
+                                   .no_external_data = o->load.no_external_data, .on_file = note_file, .user = m};
+    m->tgc = t;
+    m->ntext_file = 0;
     passes_init(t);
     m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text, m->text_nbytes, &read);
     return m->graph != NULL;

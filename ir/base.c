@@ -65,14 +65,21 @@ struct tgc *tgc_new(size_t mem_limit)
     return t;
 }
 
+static void blocks_free(struct mem_block *b)
+{
+    for (struct mem_block *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+}
+
 void tgc_free(struct tgc *t)
 {
     if (!t)
         return;
-    for (struct mem_block *b = t->mem, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
+    blocks_free(t->mem);
+    blocks_free(t->scratch);
+    blocks_free(t->spare);
     free(t);
 }
 
@@ -128,6 +135,51 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
     return p;
 }
 
+/* ---- scratch */
+
+struct mem_mark scratch_mark(struct tgc *t) { return (struct mem_mark){t->scratch, t->scratch ? t->scratch->used : 0}; }
+
+void scratch_release(struct tgc *t, struct mem_mark mark)
+{
+    while (t->scratch != mark.block) {
+        struct mem_block *b = t->scratch;
+        t->scratch = b->next;
+        b->next = t->spare;
+        t->spare = b;
+    }
+    if (t->scratch)
+        t->scratch->used = mark.used;
+}
+
+/* A spare block that is large enough, else a new one. */
+static struct mem_block *scratch_block(struct tgc *t, size_t need)
+{
+    for (struct mem_block **at = &t->spare; *at; at = &(*at)->next)
+        if ((*at)->size >= need) {
+            struct mem_block *b = *at;
+            *at = b->next;
+            return b;
+        }
+    size_t room = t->mem_limit - t->mem_used;
+    return block_new(t, need < MEM_BLOCK_NBYTES && room > 2 * (size_t)MEM_BLOCK_NBYTES ? MEM_BLOCK_NBYTES : need);
+}
+
+void *scratch_array(struct tgc *t, size_t n, size_t size)
+{
+    size_t nbytes, need;
+    if (!size_mul(n, size, &nbytes) || !size_align(nbytes ? nbytes : 1, 16, &need))
+        mem_exhausted(t);
+    if (!t->scratch || t->scratch->size - t->scratch->used < need) {
+        struct mem_block *b = scratch_block(t, need);
+        b->used = 0;
+        b->next = t->scratch;
+        t->scratch = b;
+    }
+    void *p = t->scratch->data + t->scratch->used;
+    t->scratch->used += need;
+    return memset(p, 0, need);
+}
+
 void *mem_array(struct tgc *t, size_t n, size_t size)
 {
     size_t nbytes;
@@ -167,15 +219,33 @@ char *mem_printf(struct tgc *t, const char *format, ...)
     return s;
 }
 
+static size_t grown_capacity(struct tgc *t, size_t capacity, size_t need)
+{
+    size_t cap = capacity ? capacity : 8;
+    while (cap < need)
+        if (!size_mul(cap, 2, &cap))
+            mem_exhausted(t);
+    return cap;
+}
+
 void *mem_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size)
 {
     if (need <= *capacity)
         return old;
-    size_t cap = *capacity ? *capacity : 8;
-    while (cap < need)
-        if (!size_mul(cap, 2, &cap))
-            mem_exhausted(t);
+    size_t cap = grown_capacity(t, *capacity, need);
     void *p = mem_array(t, cap, size);
+    if (*capacity)
+        memcpy(p, old, *capacity * size);
+    *capacity = cap;
+    return p;
+}
+
+void *scratch_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity)
+        return old;
+    size_t cap = grown_capacity(t, *capacity, need);
+    void *p = scratch_array(t, cap, size);
     if (*capacity)
         memcpy(p, old, *capacity * size);
     *capacity = cap;

@@ -26,8 +26,17 @@ char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(p
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
+/* Scratch: a stack beside the arena, for what a function needs while it runs. Everything taken since a mark goes at its release. */
+struct mem_mark { struct mem_block *block; size_t used; };
+struct mem_mark scratch_mark(struct tgc *t);
+void scratch_release(struct tgc *t, struct mem_mark mark);
+void *scratch_array(struct tgc *t, size_t n, size_t size);        /* zeroed, like mem_array() */
+
 /* Growth of a vector in the arena: returns storage for at least `need` elements, old contents copied. */
 void *mem_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);
+void *scratch_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);      /* the same on the scratch stack */
+#define SCRATCH_PUSH(t, v, n, cap, item) \
+    ((v) = scratch_grow((t), (v), &(cap), (size_t)(n) + 1, sizeof *(v)), (v)[(n)++] = (item))
 #define VEC_PUSH(t, v, n, cap, item) \
     ((v) = mem_grow((t), (v), &(cap), (size_t)(n) + 1, sizeof *(v)), (v)[(n)++] = (item))
 
@@ -149,6 +158,7 @@ struct buffer {
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
     const struct view *storage;  /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order */
+    const struct buffer *same;   /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     struct buffer *base;         /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
     struct uop *base_offset;
 };
@@ -195,6 +205,7 @@ int64_t perm_pack(const int *perm, int n);
 struct tgc {
     jmp_buf stop;                /* set by whoever starts a compile */
     struct mem_block *mem;
+    struct mem_block *scratch, *spare;                   /* the stack's blocks, top first; empty blocks */
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
@@ -246,13 +257,13 @@ struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->
 struct uop *uop_lane(struct tgc *t, struct uop *size, int id);            /* a RANGE that is a lane */
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 
-/* Topological order (sources first) of everything reachable from roots; array in the arena. Deterministic. Iterative. */
+/* Topological order (sources first) of everything reachable from roots; the array is scratch. Deterministic. Iterative. */
 struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n);
 /* Rewrites bottom-up with memo: each node gets new sources, then fn(ctx, node) may return a replacement (NULL: keep). Iterative. */
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
-/* A map from uops to pointers, by id. */
-struct uop_map { struct tgc *t; struct uop_slot { uint32_t key; void *value; } *slot; size_t size, used; };
+/* A map from uops to pointers, by id. `scratch`: it lives on the scratch stack, and must be filled within one mark. */
+struct uop_map { struct tgc *t; bool scratch; struct uop_slot { uint32_t key; void *value; } *slot; size_t size, used; };
 void *map_get(const struct uop_map *m, const struct uop *u);
 void map_set(struct uop_map *m, const struct uop *u, void *value);
 

@@ -572,7 +572,7 @@ void map_set(struct uop_map *m, const struct uop *u, void *value)
     if (2 * (m->used + 1) > m->size) {
         struct uop_map old = *m;
         m->size = m->size ? 2 * m->size : 64;
-        m->slot = mem_array(m->t, m->size, sizeof *m->slot);
+        m->slot = m->scratch ? scratch_array(m->t, m->size, sizeof *m->slot) : mem_array(m->t, m->size, sizeof *m->slot);
         for (size_t i = 0; i < old.size; i++)
             if (old.slot[i].key)
                 *map_slot(m, old.slot[i].key) = old.slot[i];
@@ -598,7 +598,7 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
         while (depth) {
             struct uop_frame *f = &t->visit[depth - 1];
             if (f->next == f->u->nsrc) {
-                VEC_PUSH(t, order, norder, cap_order, f->u);
+                SCRATCH_PUSH(t, order, norder, cap_order, f->u);
                 depth--;
                 continue;
             }
@@ -615,14 +615,15 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
 
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx)
 {
-    int n;
+    struct mem_mark mark = scratch_mark(t);
+    int n, most = 0;
     struct uop **order = uop_toposort(t, root, nroot, &n);
-    struct uop_map done = {.t = t};
-    size_t cap_src = 0;
-    struct uop **src = NULL;
+    struct uop_map done = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++)
+        most = order[i]->nsrc > most ? order[i]->nsrc : most;
+    struct uop **src = scratch_array(t, (size_t)most, sizeof *src);
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i], *r = u;
-        src = mem_grow(t, src, &cap_src, (size_t)u->nsrc, sizeof *src);
         bool changed = false;
         for (int k = 0; k < u->nsrc; k++) {
             src[k] = map_get(&done, u->src[k]);
@@ -639,6 +640,7 @@ void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, v
     }
     for (int i = 0; i < nroot; i++)
         root[i] = map_get(&done, root[i]);
+    scratch_release(t, mark);
 }
 
 /* ---- provenance */

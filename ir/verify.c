@@ -431,7 +431,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
 {
     struct defined *d = find_def(l, u);
     if (!d) {
-        VEC_PUSH(l->v.t, l->def, l->ndef, l->cap_def, ((struct defined){0, false}));
+        SCRATCH_PUSH(l->v.t, l->def, l->ndef, l->cap_def, ((struct defined){0, false}));
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
@@ -476,7 +476,7 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
 
 static void open_region(struct linear_verifier *l, const struct uop *u)
 {
-    VEC_PUSH(l->v.t, l->region, l->nregion, l->cap_region, ((struct region){u, l->current, true}));
+    SCRATCH_PUSH(l->v.t, l->region, l->nregion, l->cap_region, ((struct region){u, l->current, true}));
     l->current = l->nregion - 1;
 }
 
@@ -501,7 +501,7 @@ static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
                 for (int k = 0; k < l->nupdate && !known; k++)
                     known = l->update[k].acc == u[i]->src[0] && l->update[k].region == r;
                 if (!known)
-                    VEC_PUSH(l->v.t, l->update, l->nupdate, l->cap_update, ((struct update){u[i]->src[0], r}));
+                    SCRATCH_PUSH(l->v.t, l->update, l->nupdate, l->cap_update, ((struct update){u[i]->src[0], r}));
             }
     }
     if (l->current)
@@ -531,7 +531,7 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     for (int k = 0; k < l->nstored; k++)
         if (l->stored[k] == b)
             return;
-    VEC_PUSH(l->v.t, l->stored, l->nstored, l->cap_stored, b);
+    SCRATCH_PUSH(l->v.t, l->stored, l->nstored, l->cap_stored, b);
 }
 
 static void check_acc_init(struct linear_verifier *l, const struct uop *u)
@@ -601,10 +601,12 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 
 bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass)
 {
-    struct linear_verifier l = {.v = {t, after_pass}, .where = {.t = t}};
+    struct mem_mark mark = scratch_mark(t);
+    struct linear_verifier l = {.v = {t, after_pass}, .where = {.t = t, .scratch = true}};
     open_region(&l, NULL);
     find_updates(&l, u, n);
     for (int i = 0; i < n; i++)
         check_linear_uop(&l, u[i]);
+    scratch_release(t, mark);
     return true;
 }

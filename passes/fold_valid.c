@@ -187,7 +187,7 @@ static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct u
     return false;
 }
 
-static struct uop *given_bound(struct tgc *t, const struct bound *b, struct uop *e)
+static struct uop *given_bound_on_scratch(struct tgc *t, const struct bound *b, struct uop *e)
 {
     int n, m;
     struct uop *atom, *value, **order = uop_toposort(t, &e, 1, &n);
@@ -208,6 +208,14 @@ static struct uop *given_bound(struct tgc *t, const struct bound *b, struct uop 
     struct uop *r = substitute(t, substitute(t, e, atom, value), p, b->a);
     uop_toposort(t, &r, 1, &m);
     return m < n ? r : e;
+}
+
+static struct uop *given_bound(struct tgc *t, const struct bound *b, struct uop *e)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop *r = given_bound_on_scratch(t, b, e);
+    scratch_release(t, mark);
+    return r;
 }
 
 /* e, simplified by what u says. */

@@ -39,6 +39,7 @@ range_set plan_mask(struct plan *p, const struct uop *index)
     uintptr_t memo = (uintptr_t)map_get(&p->mask, index);
     if (memo)
         return memo - 1;
+    struct mem_mark mark = scratch_mark(p->t);
     int n;
     struct uop *root = (struct uop *)(uintptr_t)index;
     struct uop **order = uop_toposort(p->t, &root, 1, &n);
@@ -49,6 +50,7 @@ range_set plan_mask(struct plan *p, const struct uop *index)
             m |= op_class(order[i]->src[k]->op) == CLASS_LEAF ? 0 : (uintptr_t)map_get(&p->mask, order[i]->src[k]) - 1;
         map_set(&p->mask, order[i], (void *)(uintptr_t)(m + 1));
     }
+    scratch_release(p->t, mark);
     return (uintptr_t)map_get(&p->mask, index) - 1;
 }
 

@@ -17,7 +17,7 @@
 struct linear {
     struct tgc *t;
     struct kernel *k;
-    size_t cap;
+    struct uop **program; size_t cap;            /* grows here, then becomes k->linear */
     struct uop_map bit;          /* RANGE -> bit number + 1 */
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
@@ -31,7 +31,7 @@ struct linear {
     struct uop *store;
 };
 
-static void push(struct linear *l, struct uop *u) { VEC_PUSH(l->t, l->k->linear, l->k->nlinear, l->cap, u); }
+static void push(struct linear *l, struct uop *u) { SCRATCH_PUSH(l->t, l->program, l->k->nlinear, l->cap, u); }
 
 static uint64_t bit_of(struct linear *l, const struct uop *range)
 {
@@ -82,9 +82,9 @@ static void emit_opened(struct linear *l, uint64_t newly, const struct part *par
 static struct part part_outside(struct linear *l, struct uop *const *root, int nroot)
 {
     struct part all = {0}, p = {0};
-    size_t cap = 0;
     all.u = uop_toposort(l->t, root, nroot, &all.n);
-    bool *needed = mem_array(l->t, (size_t)l->n, sizeof *needed);
+    p.u = scratch_array(l->t, (size_t)all.n, sizeof *p.u);
+    bool *needed = scratch_array(l->t, (size_t)l->n, sizeof *needed);
     for (int k = 0; k < nroot; k++)
         needed[(uintptr_t)map_get(&l->place, root[k]) - 1] = true;
     for (int i = all.n - 1; i >= 0; i--) {
@@ -97,7 +97,7 @@ static struct part part_outside(struct linear *l, struct uop *const *root, int n
     }
     for (int i = 0; i < all.n; i++)
         if (needed[(uintptr_t)map_get(&l->place, all.u[i]) - 1])
-            VEC_PUSH(l->t, p.u, p.n, cap, all.u[i]);
+            p.u[p.n++] = all.u[i];
     return p;
 }
 
@@ -284,8 +284,8 @@ static void emit_store(struct linear *l, struct uop *store)
         nvalue = 4;
     l->store = store;
     l->order = uop_toposort(t, store->src, store->nsrc, &l->n);
-    l->deps = mem_array(t, (size_t)l->n, sizeof *l->deps);
-    l->wait = mem_array(t, (size_t)l->n, sizeof *l->wait);
+    l->deps = scratch_array(t, (size_t)l->n, sizeof *l->deps);
+    l->wait = scratch_array(t, (size_t)l->n, sizeof *l->wait);
     struct part all = {l->order, l->n};
     find_deps(l);
     l->open = 0;
@@ -310,11 +310,14 @@ static void emit_store(struct linear *l, struct uop *store)
 
 static void linearize_kernel(struct tgc *t, struct kernel *k)
 {
-    struct linear l = {.t = t, .k = k, .made = {.t = t}};
+    struct mem_mark mark = scratch_mark(t);
+    struct linear l = {.t = t, .k = k, .made = {.t = t, .scratch = true}};
     for (int i = 0; i < k->ast->nsrc; i++) {
-        l.bit = l.place = (struct uop_map){.t = t};
+        l.bit = l.place = (struct uop_map){.t = t, .scratch = true};
         emit_store(&l, k->ast->src[i]);
     }
+    k->linear = mem_copy(t, l.program, (size_t)k->nlinear * sizeof *l.program);
+    scratch_release(t, mark);
     for (int i = 0; i < k->nbuffer; i++) {
         double n = (double)dtype_nbytes(k->buffer[i]->dtype);
         for (int a = 0; a < k->buffer[i]->ndim; a++)

@@ -125,12 +125,14 @@ static void add_access(struct memory *m, struct buffer *b, int step, bool read, 
 /* Buffers that the expression loads from. */
 static void add_reads(struct memory *m, struct uop *u, int step)
 {
+    struct mem_mark mark = scratch_mark(m->t);
     int n;
     struct uop **order = uop_toposort(m->t, &u, 1, &n);
     for (int i = 0; i < n; i++) {
         if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER)
             add_access(m, (struct buffer *)(uintptr_t)order[i]->src[0]->arg.p, step, true, false);
     }
+    scratch_release(m->t, mark);
 }
 
 static void add_kernel(struct memory *m, const struct kernel *k, int step)
@@ -308,6 +310,14 @@ static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struc
     return true;
 }
 
+static bool is_elementwise(struct tgc *t, const struct kernel *k, const struct buffer *in)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool yes = is_elementwise_in(t, k, in);
+    scratch_release(t, mark);
+    return yes;
+}
+
 static bool may_move_in(struct memory *m, const struct kernel *k, int step,
                         const struct slot *place, const struct tenant *out, const struct tenant *in)
 {
@@ -316,7 +326,7 @@ static bool may_move_in(struct memory *m, const struct kernel *k, int step,
     const struct slot *to = &place[in->place];
     return to->nbytes == place[out->place].nbytes && to->span[to->nspan - 1].end == step &&
            dtype_nbytes(in->buffer->dtype) == dtype_nbytes(out->buffer->dtype) &&
-           is_elementwise_in(m->t, k, in->buffer);
+           is_elementwise(m->t, k, in->buffer);
 }
 
 /* The place of `from`, which begins in the step where the place `to` ends, becomes the end of that
@@ -512,6 +522,7 @@ static bool plan_weights(struct tgc *t, struct schedule *s)
         struct weight_entry *found = find_weight(table, size, w, hash);
         if (found->weight) {
             w->offset = found->weight->offset;
+            w->same = found->weight;
             continue;
         }
         *found = (struct weight_entry){w, hash};

@@ -311,9 +311,11 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct uop *s
 bool pass_optimize(struct tgc *t, struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
+        struct mem_mark mark = scratch_mark(t);
         struct kernel *k = s->kernel[i];
         int n = k->ast->nsrc;
-        struct uop **store = mem_copy(t, k->ast->src, (size_t)n * sizeof *store);
+        struct uop **store = scratch_array(t, (size_t)n, sizeof *store);
+        memcpy(store, k->ast->src, (size_t)n * sizeof *store);
         for (int j = 0; j < n; j++)
             store[j] = optimize_store(t, k, store[j]);
         k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
@@ -321,6 +323,7 @@ bool pass_optimize(struct tgc *t, struct schedule *s)
             if (store[j]->src[store[j]->nsrc - 1]->op == OP_RANGE && RANGE_IS_LANE(store[j]->src[store[j]->nsrc - 1]->arg.i))
                 store[j] = pack_weights(t, k, store[j]);
         k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
+        scratch_release(t, mark);
     }
     schedule_collect_buffers(t, s);                   /* packed weights are buffers of their own */
     return true;

@@ -17,6 +17,7 @@ struct opt { enum opt_op op; int axis; int64_t amount; };
 
 /* A kernel: one loop nest (or several in sequence) with its buffers. */
 struct kernel {
+    int index;                   /* its place in schedule.kernel */
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     const char *title;           /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */

@@ -345,6 +345,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     struct tgc *t = p->t;
     struct kernel *k = MEM_NEW(t, struct kernel);
     size_t cap_buffer = 0, cap_var = 0, cap_scratch = 0;
+    struct mem_mark mark = scratch_mark(t);
     k->ast = lower_kernel(p, s);
     int n;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
@@ -362,7 +363,9 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
     k->title = kernel_title(t, k);
+    k->index = number;
     k->name = kernel_name(t, k, number);
+    scratch_release(t, mark);
     return k;
 }
 

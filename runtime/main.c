@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A program around the library: reads .npy files, runs, writes .npy files; checks itself; measures itself. */
+/* A program around the library: reads .npy files, runs, writes .npy files; checks itself; measures
+ * itself. */
 
 static void fail(const char *what, const char *detail)
 {
@@ -13,7 +14,9 @@ static void fail(const char *what, const char *detail)
 }
 
 /* All memory lives as long as the program: a list of blocks. */
-struct block { struct block *next; };
+struct block {
+    struct block *next;
+};
 static struct block *blocks;
 
 static void *get_memory(size_t nbytes)
@@ -61,8 +64,9 @@ static void *read_file(const char *path, size_t *nbytes)
 static const char *npy_descr(const char *dtype)
 {
     static const char *const table[][2] = {
-        {"f32", "<f4"}, {"f64", "<f8"}, {"f16", "<f2"}, {"bf16", "<u2"}, {"bool", "|b1"}, {"i8", "|i1"}, {"i16", "<i2"}, {"i32", "<i4"},
-        {"i64", "<i8"}, {"u8", "|u1"},  {"u16", "<u2"}, {"u32", "<u4"},  {"u64", "<u8"},  {"i4", "|i1"}, {"i2", "|i1"},
+        {"f32", "<f4"}, {"f64", "<f8"}, {"f16", "<f2"}, {"bf16", "<u2"}, {"bool", "|b1"},
+        {"i8", "|i1"},  {"i16", "<i2"}, {"i32", "<i4"}, {"i64", "<i8"},  {"u8", "|u1"},
+        {"u16", "<u2"}, {"u32", "<u4"}, {"u64", "<u8"}, {"i4", "|i1"},   {"i2", "|i1"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(table[i][0], dtype) == 0)
@@ -98,7 +102,8 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
     for (int a = 0; a < t->rank; a++) {
         char *end;
         shape[a] = strtoll(dims, &end, 10);
-        if (end == dims || shape[a] < 0 || shape[a] > t->dim[a].size || (!t->dim[a].symbol && shape[a] != t->dim[a].size))
+        if (end == dims || shape[a] < 0 || shape[a] > t->dim[a].size ||
+            (!t->dim[a].symbol && shape[a] != t->dim[a].size))
             fail(path, "the array's shape is not the input's");
         nbytes *= (size_t)shape[a];
         dims = end + strspn(end, ", ");
@@ -112,38 +117,49 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
     return data;
 }
 
-static void write_npy(const char *folder, const struct model_tensor *t, const int64_t *shape, const void *data)
+static void write_npy(const char *folder, const struct model_tensor *t, const int64_t *shape,
+                      const void *data)
 {
     char path[4096], name[256], header[512];
     size_t i, n = 0, nbytes = t->element_bytes;
     for (i = 0; t->name[i] && i + 1 < sizeof name; i++) {
         char c = t->name[i];
-        int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    c == '.' || c == '_' || c == '-';
         name[i] = plain ? c : '_';
     }
     name[i] = 0;
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path)
         fail(folder, "the path is too long");
-    n += (size_t)snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_descr(t->dtype));
+    n +=
+        (size_t)snprintf(header, sizeof header,
+                         "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_descr(t->dtype));
     for (int a = 0; a < t->rank; a++) {
-        n += (size_t)snprintf(header + n, sizeof header - n, a + 1 < t->rank ? "%lld, " : "%lld,", (long long)shape[a]);
+        n += (size_t)snprintf(header + n, sizeof header - n, a + 1 < t->rank ? "%lld, " : "%lld,",
+                              (long long)shape[a]);
         nbytes *= (size_t)shape[a];
     }
     n += (size_t)snprintf(header + n, sizeof header - n, "), }");
     while ((n + 11) % 64 != 0)
         header[n++] = ' ';
     header[n++] = '\n';
-    const unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8)};
+    const unsigned char magic[10] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8)};
     FILE *f = fopen(path, "wb");
     if (!f)
         fail(path, strerror(errno));
-    if (fwrite(magic, 1, 10, f) != 10 || fwrite(header, 1, n, f) != n || fwrite(data, 1, nbytes, f) != nbytes || fclose(f) != 0)
+    if (fwrite(magic, 1, 10, f) != 10 || fwrite(header, 1, n, f) != n ||
+        fwrite(data, 1, nbytes, f) != nbytes || fclose(f) != 0)
         fail(path, strerror(errno));
 }
 
 /* ---- a run on any inputs */
 
-struct session { model_self *self; model_inputs in; model_outputs out; };
+struct session {
+    model_self *self;
+    model_inputs in;
+    model_outputs out;
+};
 
 static void check(int status, const char *what)
 {
@@ -220,7 +236,8 @@ static void fill_session(struct session *s, const int64_t *symbol)
     const struct model_info *info = model_describe();
     for (int i = 0; i < info->symbol_count; i++)
         if (info->symbols[i].offset != (size_t)-1)
-            set_symbol(s, info->symbols[i].name, symbol ? symbol[i] : info->symbols[i].max, "symbol");
+            set_symbol(s, info->symbols[i].name, symbol ? symbol[i] : info->symbols[i].max,
+                       "symbol");
     for (int i = 0; i < info->input_count; i++) {
         const struct model_tensor *t = &info->inputs[i];
         size_t nbytes = bound_bytes(t);
@@ -279,14 +296,17 @@ static double element(const char *dtype, size_t nbytes, const void *p)
         double unit = 0x1p-24;
         for (int k = 1; k < e; k++)
             unit *= 2;
-        return e == 31 ? (mantissa > 0 ? (double)NAN : sign * (double)INFINITY) : sign * unit * (mantissa + (e > 0 ? 1024 : 0));
+        return e == 31 ? (mantissa > 0 ? (double)NAN : sign * (double)INFINITY)
+                       : sign * unit * (mantissa + (e > 0 ? 1024 : 0));
     }
     if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0) {
         uint32_t bits = (uint32_t)(dtype[0] == 'b' ? u << 16 : u);
         memcpy(&f32, &bits, sizeof f32);
         return (double)f32;
     }
-    return (double)(int64_t)(dtype[0] == 'i' && nbytes < 8 ? (u ^ (uint64_t)1 << (8 * nbytes - 1)) - ((uint64_t)1 << (8 * nbytes - 1)) : u);
+    return (double)(int64_t)(dtype[0] == 'i' && nbytes < 8 ? (u ^ (uint64_t)1 << (8 * nbytes - 1)) -
+                                                                 ((uint64_t)1 << (8 * nbytes - 1))
+                                                           : u);
 }
 
 /* Elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. */
@@ -349,7 +369,10 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-struct profile { double *seconds, since; int kernel, runs; };
+struct profile {
+    double *seconds, since;
+    int kernel, runs;
+};
 
 static void on_kernel(void *user, int index, const char *kernel)
 {
@@ -378,11 +401,12 @@ static int bench(const char *weights_path, double seconds)
         total += t;
         runs++;
     }
-    printf("%s: best %.4g ms, mean %.4g ms of %d runs; %.3g GFLOP, %.3g GFLOP/s\n", info->name, 1e3 * best, 1e3 * total / runs, runs,
-           1e-9 * info->flop, 1e-9 * info->flop / best);
+    printf("%s: best %.4g ms, mean %.4g ms of %d runs; %.3g GFLOP, %.3g GFLOP/s\n", info->name,
+           1e3 * best, 1e3 * total / runs, runs, 1e-9 * info->flop, 1e-9 * info->flop / best);
     model_close(s.self);
 
-    struct profile p = {(double *)get_memory(sizeof(double) * ((size_t)info->kernel_count + 1)), 0, -1, 3};
+    struct profile p = {(double *)get_memory(sizeof(double) * ((size_t)info->kernel_count + 1)), 0,
+                        -1, 3};
     for (int i = 0; i < info->kernel_count; i++)
         p.seconds[i] = 0;
     model_options hooks;
@@ -396,7 +420,8 @@ static int bench(const char *weights_path, double seconds)
     printf("%10s %10s  kernel\n", "ms", "GFLOP/s");
     for (int i = 0; i < info->kernel_count; i++) {
         double t = p.seconds[i] / p.runs;
-        printf("%10.4f %10.2f  %s\n", 1e3 * t, t > 0 ? 1e-9 * info->kernels[i].flop / t : 0.0, info->kernels[i].name);
+        printf("%10.4f %10.2f  %s\n", 1e3 * t, t > 0 ? 1e-9 * info->kernels[i].flop / t : 0.0,
+               info->kernels[i].name);
     }
     model_close(s.self);
     return 0;
@@ -405,8 +430,10 @@ static int bench(const char *weights_path, double seconds)
 static int usage(FILE *out, int status)
 {
     const struct model_info *info = model_describe();
-    fprintf(out, "usage: %s IN.npy... -o DIR     run; writes DIR/NAME.npy for each output\n", info->name);
-    fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n", info->name);
+    fprintf(out, "usage: %s IN.npy... -o DIR     run; writes DIR/NAME.npy for each output\n",
+            info->name);
+    fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n",
+            info->name);
     fprintf(out, "       %s --bench [SECONDS]    measure a run, and each kernel\n", info->name);
     if (info->weights_external)
         fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);
@@ -416,7 +443,8 @@ static int usage(FILE *out, int status)
             fprintf(out, "  %s %s: %s[", k ? "output" : "input ", t->name, t->dtype);
             for (int a = 0; a < t->rank; a++) {
                 if (t->dim[a].symbol)
-                    fprintf(out, "%s%s<=%lld", a ? "," : "", t->dim[a].symbol, (long long)t->dim[a].size);
+                    fprintf(out, "%s%s<=%lld", a ? "," : "", t->dim[a].symbol,
+                            (long long)t->dim[a].size);
                 else
                     fprintf(out, "%s%lld", a ? "," : "", (long long)t->dim[a].size);
             }
@@ -437,7 +465,8 @@ int main(int argc, char **argv)
             folder = argv[++i];
         else if (strcmp(argv[i], "--weights") == 0 && i + 1 < argc)
             weights_path = argv[++i];
-        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 || strcmp(argv[i], "--bench") == 0)
+        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
+                 strcmp(argv[i], "--bench") == 0)
             command = argv[i];
         else if (command && strcmp(command, "--bench") == 0)
             seconds = atof(argv[i]);

@@ -1,16 +1,38 @@
-/* math.c - elementary functions, so that an emitted file needs no libm and gives the same bits everywhere.
+/* math.c - elementary functions, so that an emitted file needs no libm and gives the same bits
+ * everywhere.
  *
- * f64: argument reduction and Taylor or rational series, within a few units in the last place (pow: within 1e-13 relative). f32: exp, tanh
- * and erf in float for speed, within 2 units; the rest through f64. Straight-line code where loops over arrays should vectorize.
+ * f64: argument reduction and Taylor or rational series, within a few units in the last place (pow:
+ * within 1e-13 relative). f32: exp, tanh and erf in float for speed, within 2 units; the rest
+ * through f64. Straight-line code where loops over arrays should vectorize.
  */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t bits_f32(float v) { uint32_t u; memcpy(&u, &v, sizeof u); return u; }
-static inline float float_bits(uint32_t u) { float v; memcpy(&v, &u, sizeof v); return v; }
-static inline uint64_t bits_f64(double v) { uint64_t u; memcpy(&u, &v, sizeof u); return u; }
-static inline double double_bits(uint64_t u) { double v; memcpy(&v, &u, sizeof v); return v; }
+static inline uint32_t bits_f32(float v)
+{
+    uint32_t u;
+    memcpy(&u, &v, sizeof u);
+    return u;
+}
+static inline float float_bits(uint32_t u)
+{
+    float v;
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
+static inline uint64_t bits_f64(double v)
+{
+    uint64_t u;
+    memcpy(&u, &v, sizeof u);
+    return u;
+}
+static inline double double_bits(uint64_t u)
+{
+    double v;
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
 
 //@ is_nan_f32
 /* bool, where isnan() is an int of any value: it may be stored as a byte. */
@@ -38,7 +60,10 @@ static inline float ceil_f32(float x)
 }
 
 //@ trunc_f32
-static inline float trunc_f32(float x) { return fabsf(x) < 0x1p23f ? copysignf((float)(int32_t)x, x) : x; }
+static inline float trunc_f32(float x)
+{
+    return fabsf(x) < 0x1p23f ? copysignf((float)(int32_t)x, x) : x;
+}
 
 //@ round_f32
 /* Half to even: adding 2^23 leaves no room for a fraction. */
@@ -66,7 +91,10 @@ static inline double ceil_f64(double x)
 }
 
 //@ trunc_f64
-static inline double trunc_f64(double x) { return fabs(x) < 0x1p52 ? copysign((double)(int64_t)x, x) : x; }
+static inline double trunc_f64(double x)
+{
+    return fabs(x) < 0x1p52 ? copysign((double)(int64_t)x, x) : x;
+}
 
 //@ round_f64
 /* Half to even. */
@@ -97,7 +125,7 @@ static inline double sqrt_f64(double x)
         scale *= 2;
     for (; x < 1; x *= 4)
         scale *= 0.5;
-    for (int i = 0; i < 7; i++)              /* Newton: each step doubles the digits */
+    for (int i = 0; i < 7; i++) /* Newton: each step doubles the digits */
         y = 0.5 * (y + x / y);
     return y * scale;
 #endif
@@ -125,7 +153,8 @@ static inline float sqrt_f32(float x)
         scale *= 2;
     for (; v < 1; v *= 4)
         scale *= 0.5;
-    for (int i = 0; i < 6; i++)              /* Newton: each step doubles the digits; double has enough for one rounding */
+    for (int i = 0; i < 6;
+         i++) /* Newton: each step doubles the digits; double has enough for one rounding */
         y = 0.5 * (y + v / y);
     return (float)(y * scale);
 #endif
@@ -138,10 +167,15 @@ static inline float exp_f32(float x)
     float v = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
     float shifted = v * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
     float r = v - k * 0.693359375f + k * 2.12194440e-4f;
-    float p = ((((1.98756915e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f) * r +
-              5.0000001201e-1f;
+    float p =
+        ((((1.98756915e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) *
+             r +
+         1.6666665459e-1f) *
+            r +
+        5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    uint32_t n = bits_f32(shifted) - 0x4b400000u + 254u, half = n >> 1;       /* 2^k in two factors: k may be beyond the range of one */
+    uint32_t n = bits_f32(shifted) - 0x4b400000u + 254u,
+             half = n >> 1; /* 2^k in two factors: k may be beyond the range of one */
     return p * float_bits(half << 23) * float_bits((n - half) << 23);
 }
 
@@ -152,8 +186,9 @@ static inline double exp_f64(double x)
     double shifted = v * 1.4426950408889634 + 0x1.8p52, k = shifted - 0x1.8p52;
     double r = v - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10;
     double p = 1.0 / 6227020800.0;
-    static const double c[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
-                               1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5};
+    static const double c[] = {
+        1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+        1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5};
     for (int i = 0; i < 11; i++)
         p = p * r + c[i];
     p = p * r * r + r + 1.0;
@@ -178,8 +213,9 @@ static double log_f64(double x)
     double f = m - 1, s = f / (m + 1), z = s * s, t = 1.0 / 23;
     for (int n = 21; n >= 3; n -= 2)
         t = t * z + 1.0 / n;
-    double half = 0.5 * f * f;               /* log m = f - (f^2/2 - s*(f^2/2 + 2 z t)) */
-    return k * 6.93147180369123816490e-01 - ((half - (s * (half + 2 * z * t) + k * 1.90821492927058770002e-10)) - f);
+    double half = 0.5 * f * f; /* log m = f - (f^2/2 - s*(f^2/2 + 2 z t)) */
+    return k * 6.93147180369123816490e-01 -
+           ((half - (s * (half + 2 * z * t) + k * 1.90821492927058770002e-10)) - f);
 }
 
 //@ log_f32 log_f64
@@ -189,7 +225,8 @@ static inline float log_f32(float x) { return (float)log_f64((double)x); }
 static double log1p_f64(double x)
 {
     double u = 1 + x;
-    return u == 1 || u > 0x1p1023 ? (u == 1 ? x : log_f64(u)) : log_f64(u) * (x / (u - 1));   /* repairs what 1 + x lost */
+    return u == 1 || u > 0x1p1023 ? (u == 1 ? x : log_f64(u))
+                                  : log_f64(u) * (x / (u - 1)); /* repairs what 1 + x lost */
 }
 
 //@ expm1_f64 exp_f64 log_f64
@@ -205,8 +242,12 @@ static double expm1_f64(double x)
 static inline float tanh_f32(float x)
 {
     float z = x * x;
-    float small = ((((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z -
-                   3.33332819422e-1f) * z * x + x;
+    float small = ((((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z +
+                    1.33314422036e-1f) *
+                       z -
+                   3.33332819422e-1f) *
+                      z * x +
+                  x;
     float large = copysignf(1.0f - 2.0f / (exp_f32(2.0f * fabsf(x)) + 1.0f), x);
     return fabsf(x) < 0.625f ? small : x != x ? x : large;
 }
@@ -236,7 +277,8 @@ static double cosh_f64(double x)
 static double asinh_f64(double x)
 {
     double a = fabs(x);
-    double r = a > 0x1p28 ? log_f64(a) + 0.6931471805599453 : log1p_f64(a + a * a / (1 + sqrt_f64(1 + a * a)));
+    double r = a > 0x1p28 ? log_f64(a) + 0.6931471805599453
+                          : log1p_f64(a + a * a / (1 + sqrt_f64(1 + a * a)));
     return copysign(r, x);
 }
 
@@ -244,18 +286,22 @@ static double asinh_f64(double x)
 static double acosh_f64(double x)
 {
     double t = x - 1;
-    return x > 0x1p28 ? log_f64(x) + 0.6931471805599453 : t < 0 ? (double)NAN : log1p_f64(t + sqrt_f64(2 * t + t * t));
+    return x > 0x1p28 ? log_f64(x) + 0.6931471805599453
+           : t < 0    ? (double)NAN
+                      : log1p_f64(t + sqrt_f64(2 * t + t * t));
 }
 
 //@ atanh_f64 log1p_f64
 static double atanh_f64(double x)
 {
     double a = fabs(x);
-    return a > 1 ? (double)NAN : copysign(a == 1 ? (double)INFINITY : 0.5 * log1p_f64(2 * a / (1 - a)), x);
+    return a > 1 ? (double)NAN
+                 : copysign(a == 1 ? (double)INFINITY : 0.5 * log1p_f64(2 * a / (1 - a)), x);
 }
 
 //@ reduce_f64 bits_f64
-/* x = (quadrant + r / (pi/2)) * pi/2, r in +-pi/4. Returns r. Large x: Payne and Hanek, with as many digits of 2/pi as it takes. */
+/* x = (quadrant + r / (pi/2)) * pi/2, r in +-pi/4. Returns r. Large x: Payne and Hanek, with as
+ * many digits of 2/pi as it takes. */
 static double reduce_f64(double x, int *quadrant)
 {
     static const uint32_t two_over_pi[42] = {
@@ -269,18 +315,21 @@ static double reduce_f64(double x, int *quadrant)
     if (fabs(x) < 0x1p20) {
         double k = x * 0.6366197723675814 + 0x1.8p52 - 0x1.8p52;
         *quadrant = (int)((int64_t)k & 3);
-        return x - k * 1.57079632673412561417e+00 - k * 6.07710050630396597660e-11 - k * 2.02226624879595063154e-21;
+        return x - k * 1.57079632673412561417e+00 - k * 6.07710050630396597660e-11 -
+               k * 2.02226624879595063154e-21;
     }
-    /* |x| = m * 2^e. Digits of 2/pi above the first one kept only add multiples of 4; six words times m give what remains. */
+    /* |x| = m * 2^e. Digits of 2/pi above the first one kept only add multiples of 4; six words
+     * times m give what remains. */
     uint64_t u = bits_f64(fabs(x)), m = (u & 0xfffffffffffffu) | 0x10000000000000u, carry = 0;
     int e = (int)(u >> 52) - 1075, first = e - 2;
     uint32_t word[6], product[6];
     for (int i = 0; i < 6; i++) {
         int bit = first + 32 * i, at = (bit + 64) / 32 - 2, shift = (bit + 64) % 32;
-        uint64_t pair = (uint64_t)(at < 0 ? 0 : two_over_pi[at]) << 32 | (at + 1 < 0 ? 0 : two_over_pi[at + 1]);
+        uint64_t pair =
+            (uint64_t)(at < 0 ? 0 : two_over_pi[at]) << 32 | (at + 1 < 0 ? 0 : two_over_pi[at + 1]);
         word[i] = (uint32_t)(pair >> (32 - shift));
     }
-    for (int i = 5; i >= 0; i--) {           /* the low half of m, then the high half */
+    for (int i = 5; i >= 0; i--) { /* the low half of m, then the high half */
         carry += (uint64_t)word[i] * (m & 0xffffffffu);
         product[i] = (uint32_t)carry;
         carry >>= 32;
@@ -291,12 +340,13 @@ static double reduce_f64(double x, int *quadrant)
         product[i - 1] = (uint32_t)carry;
         carry >>= 32;
     }
-    uint64_t high = (uint64_t)product[0] << 32 | product[1], low = (uint64_t)product[2] << 32 | product[3];
+    uint64_t high = (uint64_t)product[0] << 32 | product[1],
+             low = (uint64_t)product[2] << 32 | product[3];
     int q = (int)(high >> 62);
     high = high << 2 | low >> 62;
     low <<= 2;
     int negative = high >> 63 != 0;
-    if (negative) {                          /* nearer to the next quadrant */
+    if (negative) { /* nearer to the next quadrant */
         q++;
         low = ~low + 1;
         high = ~high + (low == 0);
@@ -314,13 +364,26 @@ static double sin_quadrant_f64(double r, int quadrant)
     double z = r * r, p;
     if (quadrant & 1) {
         p = 1.0 / 6402373705728000.0;
-        static const double c[] = {1.0 / 20922789888000.0, 1.0 / 87178291200.0, 1.0 / 479001600, 1.0 / 3628800, 1.0 / 40320, 1.0 / 720, 1.0 / 24, 0.5};
+        static const double c[] = {1.0 / 20922789888000.0,
+                                   1.0 / 87178291200.0,
+                                   1.0 / 479001600,
+                                   1.0 / 3628800,
+                                   1.0 / 40320,
+                                   1.0 / 720,
+                                   1.0 / 24,
+                                   0.5};
         for (int i = 0; i < 8; i++)
             p = c[i] - p * z;
         p = 1 - p * z;
     } else {
         p = 1.0 / 355687428096000.0;
-        static const double c[] = {1.0 / 1307674368000.0, 1.0 / 6227020800.0, 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6};
+        static const double c[] = {1.0 / 1307674368000.0,
+                                   1.0 / 6227020800.0,
+                                   1.0 / 39916800,
+                                   1.0 / 362880,
+                                   1.0 / 5040,
+                                   1.0 / 120,
+                                   1.0 / 6};
         for (int i = 0; i < 7; i++)
             p = c[i] - p * z;
         p = r - p * z * r;
@@ -365,7 +428,7 @@ static double atan_f64(double x)
     int inverse = a > 1;
     if (inverse)
         a = 1 / a;
-    if (a > 0.41421356237309503) {           /* tan(pi/8) */
+    if (a > 0.41421356237309503) { /* tan(pi/8) */
         a = (a - 1) / (a + 1);
         base = 0.78539816339744828;
     }
@@ -390,10 +453,16 @@ static double atan2_f64(double y, double x)
 }
 
 //@ asin_f64 atan2_f64 sqrt_f64
-static double asin_f64(double x) { return fabs(x) > 1 ? (double)NAN : atan2_f64(x, sqrt_f64((1 - x) * (1 + x))); }
+static double asin_f64(double x)
+{
+    return fabs(x) > 1 ? (double)NAN : atan2_f64(x, sqrt_f64((1 - x) * (1 + x)));
+}
 
 //@ acos_f64 atan2_f64 sqrt_f64
-static double acos_f64(double x) { return fabs(x) > 1 ? (double)NAN : atan2_f64(sqrt_f64((1 - x) * (1 + x)), x); }
+static double acos_f64(double x)
+{
+    return fabs(x) > 1 ? (double)NAN : atan2_f64(sqrt_f64((1 - x) * (1 + x)), x);
+}
 
 //@ erf_f32 exp_f32
 /* |x| < 1: the Taylor series. Beyond: 1 - erfc, by a Chebyshev fit. */
@@ -432,7 +501,7 @@ static double erf_f64(double x)
     double a = fabs(x), z = x * x;
     if (a > 6 || x != x)
         return x != x ? x : copysign(1.0, x);
-    if (a < 3) {                             /* 2/sqrt(pi) e^-x^2 sum of 2^n x^(2n+1) / (2n+1)!!: all terms of one sign */
+    if (a < 3) { /* 2/sqrt(pi) e^-x^2 sum of 2^n x^(2n+1) / (2n+1)!!: all terms of one sign */
         double term = x, sum = x;
         for (int n = 1; n < 80; n++) {
             term *= 2 * z / (2 * n + 1);
@@ -440,7 +509,7 @@ static double erf_f64(double x)
         }
         return sum * exp_f64(-z) * 1.1283791670955126;
     }
-    double f = a;                            /* a continued fraction, from its far end */
+    double f = a; /* a continued fraction, from its far end */
     for (int n = 60; n >= 1; n--)
         f = a + 0.5 * n / f;
     return copysign(1 - exp_f64(-z) / (f * 1.7724538509055161), x);
@@ -540,4 +609,7 @@ static inline float pow_f32(float a, float b) { return (float)pow_f64((double)a,
 static inline float mod_f32(float a, float b) { return (float)mod_f64((double)a, (double)b); }
 
 //@ floormod_f32 floormod_f64
-static inline float floormod_f32(float a, float b) { return (float)floormod_f64((double)a, (double)b); }
+static inline float floormod_f32(float a, float b)
+{
+    return (float)floormod_f64((double)a, (double)b);
+}

@@ -1,6 +1,8 @@
-/* number.c - what C lacks in numbers: integers that wrap, divisions that never trap, and the narrow float formats.
+/* number.c - what C lacks in numbers: integers that wrap, divisions that never trap, and the narrow
+ * float formats.
  *
- * Values of f16, bf16 and the 8- and 4-bit floats are computed in float and rounded to their format after each operation.
+ * Values of f16, bf16 and the 8- and 4-bit floats are computed in float and rounded to their format
+ * after each operation.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -201,24 +203,36 @@ static inline int wrap_i4(int64_t a) { return (int)((a & 15) ^ 8) - 8; }
 static inline int wrap_i2(int64_t a) { return (int)((a & 3) ^ 2) - 2; }
 
 //@ to_i32
-/* Float to integer: towards zero, and to the nearest representable number where it does not fit; NaN becomes 0. */
+/* Float to integer: towards zero, and to the nearest representable number where it does not fit;
+ * NaN becomes 0. */
 static inline int32_t to_i32(double v)
 {
-    return v >= 2147483647.0 ? INT32_MAX : v > -2147483648.0 ? (int32_t)v : v <= -2147483648.0 ? INT32_MIN : 0;
+    return v >= 2147483647.0    ? INT32_MAX
+           : v > -2147483648.0  ? (int32_t)v
+           : v <= -2147483648.0 ? INT32_MIN
+                                : 0;
 }
 
 //@ to_i64
 static inline int64_t to_i64(double v)
 {
-    return v >= 9223372036854775808.0 ? INT64_MAX : v > -9223372036854775808.0 ? (int64_t)v
-         : v <= -9223372036854775808.0 ? INT64_MIN : 0;
+    return v >= 9223372036854775808.0    ? INT64_MAX
+           : v > -9223372036854775808.0  ? (int64_t)v
+           : v <= -9223372036854775808.0 ? INT64_MIN
+                                         : 0;
 }
 
 //@ to_u32
-static inline uint32_t to_u32(double v) { return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0; }
+static inline uint32_t to_u32(double v)
+{
+    return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
+}
 
 //@ to_u64
-static inline uint64_t to_u64(double v) { return v >= 18446744073709551616.0 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0; }
+static inline uint64_t to_u64(double v)
+{
+    return v >= 18446744073709551616.0 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0;
+}
 
 //@ to_int
 static inline int to_int(double v, int low, int high)
@@ -276,9 +290,9 @@ static inline uint16_t f32_to_f16(float v)
     uint32_t u = bits_f32(v), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
     if (rest > 0x7f800000)
         return 0x7e00;
-    if (rest >= 0x477ff000)                 /* 65520: rounds to infinity */
+    if (rest >= 0x477ff000) /* 65520: rounds to infinity */
         return (uint16_t)(sign | 0x7c00);
-    if (rest < 0x38800000)                  /* below 2^-14: adding 0.5 rounds at 2^-24 */
+    if (rest < 0x38800000) /* below 2^-14: adding 0.5 rounds at 2^-24 */
         return (uint16_t)(sign | (bits_f32(float_bits(rest) + 0.5f) - 0x3f000000));
     return (uint16_t)(sign | ((rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13));
 }
@@ -308,13 +322,14 @@ static inline float f32_odd(double v)
     if (f != f || (double)f == v)
         return f;
     uint32_t u = bits_f32(f);
-    bool up = v > 0 ? (double)f > v : (double)f < v;   /* magnitude was rounded up */
+    bool up = v > 0 ? (double)f > v : (double)f < v; /* magnitude was rounded up */
     u = up ? u - 1 : u;
     return float_bits(u | 1);
 }
 
 //@ minifloat_to_f32
-/* The 8- and 4-bit floats, which saturate: sign, exponent and mantissa without special values; `mantissa` bits, exponent bias `bias`. */
+/* The 8- and 4-bit floats, which saturate: sign, exponent and mantissa without special values;
+ * `mantissa` bits, exponent bias `bias`. */
 static float minifloat_to_f32(unsigned bits, int mantissa, int bias)
 {
     unsigned exponent = bits >> mantissa, fraction = bits & ((1u << mantissa) - 1);
@@ -340,7 +355,7 @@ static unsigned f32_to_minifloat(float v, int mantissa, int bias)
         a *= 2;
         e--;
     }
-    float scaled = a * (float)(1 << mantissa);         /* exact: a power of two */
+    float scaled = a * (float)(1 << mantissa); /* exact: a power of two */
     unsigned n = (unsigned)scaled;
     float rest = scaled - (float)n;
     n += rest > 0.5f || (rest == 0.5f && (n & 1)) ? 1 : 0;
@@ -456,7 +471,7 @@ static uint8_t f32_to_f8e8m0(float v)
     uint32_t u = bits_f32(v) & 0x7fffffff, e = u >> 23, fraction = u & 0x7fffff;
     if (e == 255)
         return 255;
-    e += e == 0 ? fraction > 0x400000 : fraction > 0;   /* rounds up */
+    e += e == 0 ? fraction > 0x400000 : fraction > 0; /* rounds up */
     return (uint8_t)(e > 254 ? 254 : e);
 }
 

@@ -42,8 +42,7 @@ struct writer {
     struct uop_map nuse;         /* uop -> int, uses behind where the count stands */
     int *use;                    /* by position: uses of the value that is computed there, until it is computed again */
     const struct uop **tile; int ntile; size_t cap_tile;          /* accumulators with lanes */
-    const char **buffer_name;    /* by buffer->id */
-    int nbuffer_id;
+    const char **buffer_name;    /* as the kernel's buffers, then its scratch */
     struct block *block; int depth; size_t cap_block;
     int next_block;
     int position;
@@ -108,12 +107,14 @@ static struct value *value_of(struct writer *w, const struct uop *u)
     return v;
 }
 
+static const char *place_name(const struct writer *w, const struct buffer *b);
+
 /* A name for a value, by what it is. */
 static const char *temporary_stem(const struct writer *w, const struct uop *u)
 {
     if (u->op == OP_LOAD) {
         const struct buffer *b = uop_buffer_of(u->src[0]);
-        return mem_printf(w->t, "%sv", w->buffer_name[b->id]);
+        return mem_printf(w->t, "%sv", place_name(w, b));
     }
     if (u->dtype == DTYPE_BOOL)
         return "inside";
@@ -284,9 +285,11 @@ static bool is_written_here(const struct writer *w, const struct buffer *b)
 
 static const char *place_name(const struct writer *w, const struct buffer *b)
 {
-    if (b->id >= w->nbuffer_id || !w->buffer_name[b->id])
-        TGC_BUG(w->t, "kernel %s uses buffer %d, which is not among its parameters", w->k->name, b->id);
-    return w->buffer_name[b->id];
+    const struct kernel *k = w->k;
+    for (int i = 0; i < k->nbuffer + k->nscratch; i++)
+        if (b == (i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer]))
+            return w->buffer_name[i];
+    TGC_BUG(w->t, "kernel %s uses buffer %d, which is not among its parameters", k->name, b->id);
 }
 
 static void write_load(struct writer *w, const struct uop *u)
@@ -572,29 +575,17 @@ static void count_uses(struct writer *w)
 
 static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES; }
 
-static void name_buffer(struct writer *w, const struct buffer *b, const char *stem)
-{
-    while (b->id >= w->nbuffer_id) {
-        int n = w->nbuffer_id ? 2 * w->nbuffer_id : 64;
-        const char **grown = mem_array(w->t, (size_t)n, sizeof *grown);
-        for (int i = 0; i < w->nbuffer_id; i++)
-            grown[i] = w->buffer_name[i];
-        w->buffer_name = grown;
-        w->nbuffer_id = n;
-    }
-    w->buffer_name[b->id] = local_name(w, stem);
-}
-
 static void name_buffers(struct writer *w)
 {
     const struct kernel *k = w->k;
+    w->buffer_name = mem_array(w->t, (size_t)(k->nbuffer + k->nscratch), sizeof *w->buffer_name);
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];
         bool weight = b->kind == BUFFER_WEIGHT;
-        name_buffer(w, b, i < k->noutput ? "y" : !weight ? "x" : b->ndim > 1 ? "w" : "b");
+        w->buffer_name[i] = local_name(w, i < k->noutput ? "y" : !weight ? "x" : b->ndim > 1 ? "w" : "b");
     }
     for (int i = 0; i < k->nscratch; i++)
-        name_buffer(w, k->scratch[i], "tile");
+        w->buffer_name[k->nbuffer + i] = local_name(w, "tile");
 }
 
 static bool is_restrict(const struct kernel *k, int i)
@@ -625,15 +616,15 @@ static void write_signature(struct writer *w, struct text *out)
         const char *s;
         if (i < k->nbuffer) {
             const struct buffer *b = k->buffer[i];
-            s = pointer_to(w, b->dtype, is_restrict(k, i) ? "restrict " : "", w->buffer_name[b->id]);
+            s = pointer_to(w, b->dtype, is_restrict(k, i) ? "restrict " : "", place_name(w, b));
             bool is_string = b->dtype == DTYPE_STRING;
             if (i >= k->noutput)
-                s = is_string ? pointer_to(w, b->dtype, "const ", w->buffer_name[b->id]) : mem_printf(w->t, "const %s", s);
+                s = is_string ? pointer_to(w, b->dtype, "const ", place_name(w, b)) : mem_printf(w->t, "const %s", s);
         } else if (i < k->nbuffer + k->nscratch) {
             const struct buffer *b = k->scratch[i - k->nbuffer];
             if (on_stack(b))
                 continue;
-            s = pointer_to(w, b->dtype, "restrict ", w->buffer_name[b->id]);
+            s = pointer_to(w, b->dtype, "restrict ", place_name(w, b));
         } else {
             const struct var *v = k->var[i - k->nbuffer - k->nscratch];
             s = mem_printf(w->t, "%s %s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t", program_var(w->p, v));
@@ -661,7 +652,7 @@ static void write_comment(struct writer *w, struct text *out)
         const struct buffer *b = k->buffer[i];
         text_puts(out, "\n *   ");
         size_t start = out->n;
-        text_puts(out, w->buffer_name[b->id]);
+        text_puts(out, place_name(w, b));
         text_pad(out, start, 3);
         text_printf(out, " %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");
@@ -699,7 +690,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
         if (on_stack(k->scratch[i])) {
             const struct buffer *b = k->scratch[i];
             const char *type = dtype_ctype(b->dtype);
-            statement(w, mem_printf(w->t, "%s %s[%zu];", type, w->buffer_name[b->id], b->nbytes / dtype_nbytes(b->dtype)), true);
+            statement(w, mem_printf(w->t, "%s %s[%zu];", type, place_name(w, b), b->nbytes / dtype_nbytes(b->dtype)), true);
         }
     for (w->position = 0; w->position < k->nlinear; w->position++)
         write_uop(w, k->linear[w->position]);

@@ -1,17 +1,26 @@
-/* known.c - integers that a model computes in narrow or floating types, as expressions of dimensions.
+/* known.c - integers that a model computes in narrow or floating types, as expressions of
+ * dimensions.
  *
- * Exporters compute sizes as i32, or as floats: Cast(Shape(x)) * 0.5, Floor, Cast back. Where the bounds prove that nothing wraps, the
- * same expression over INDEX scalars is what other dimensions can be compared with. A float expression is kept as a fraction
- * num / den of an INDEX scalar; FLOOR, CEIL and a cast to an integer turn it back. What does not fit is left as it was.
+ * Exporters compute sizes as i32, or as floats: Cast(Shape(x)) * 0.5, Floor, Cast back. Where the
+ * bounds prove that nothing wraps, the same expression over INDEX scalars is what other dimensions
+ * can be compared with. A float expression is kept as a fraction num / den of an INDEX scalar;
+ * FLOOR, CEIL and a cast to an integer turn it back. What does not fit is left as it was.
  */
 #include <math.h>
 
 #include "frontend/onnx/lower.h"
 
-struct fraction { struct uop *num; int64_t den; };
+struct fraction {
+    struct uop *num;
+    int64_t den;
+};
 enum { MAX_DEPTH = 64, MAX_DEN = 1 << 16 };
 
-struct widening { struct tgc *t; struct uop_map done; int depth; };
+struct widening {
+    struct tgc *t;
+    struct uop_map done;
+    int depth;
+};
 
 static struct uop *widen(struct widening *w, struct uop *e);
 
@@ -57,12 +66,19 @@ static struct fraction fraction_of(struct widening *w, struct uop *e)
         else if (dtype_is_int(e->src[0]->dtype) && (r.num = widen(w, e->src[0])))
             r.den = 1;
         break;
-    case OP_FLOOR: case OP_TRUNC: case OP_CEIL:
+    case OP_FLOOR:
+    case OP_TRUNC:
+    case OP_CEIL:
         a = fraction_of(w, e->src[0]);
         if (a.num && (e->op != OP_TRUNC || a.num->vmin >= 0))
-            r = (struct fraction){e->op == OP_CEIL ? sym_ceildiv(t, a.num, a.den) : sym_div(t, a.num, uop_int(t, a.den)), 1};
+            r = (struct fraction){e->op == OP_CEIL ? sym_ceildiv(t, a.num, a.den)
+                                                   : sym_div(t, a.num, uop_int(t, a.den)),
+                                  1};
         break;
-    case OP_MUL: case OP_ADD: case OP_SUB: case OP_DIV:
+    case OP_MUL:
+    case OP_ADD:
+    case OP_SUB:
+    case OP_DIV:
         a = fraction_of(w, e->src[0]);
         b = fraction_of(w, e->src[1]);
         if (!a.num || !b.num || a.den > MAX_DEN || b.den > MAX_DEN)
@@ -73,12 +89,14 @@ static struct fraction fraction_of(struct widening *w, struct uop *e)
             r = (struct fraction){sym_muli(t, a.num, b.den), a.den * p};
         else if (e->op != OP_DIV) {
             struct uop *x = sym_muli(t, a.num, b.den), *y = sym_muli(t, b.num, a.den);
-            r = (struct fraction){e->op == OP_ADD ? sym_add(t, x, y) : sym_sub(t, x, y), a.den * b.den};
+            r = (struct fraction){e->op == OP_ADD ? sym_add(t, x, y) : sym_sub(t, x, y),
+                                  a.den * b.den};
         }
         if (r.num && r.den > 1 && uop_const_int(r.num, &p) && p % r.den == 0)
             r = (struct fraction){uop_int(t, p / r.den), 1};
         break;
-    default: break;
+    default:
+        break;
     }
     w->depth--;
     return r.den > 0 && r.den <= (int64_t)MAX_DEN * MAX_DEN ? r : none;
@@ -90,17 +108,31 @@ static struct uop *widen_new(struct widening *w, struct uop *e)
     struct tgc *t = w->t;
     struct uop *a, *b;
     switch (e->op) {
-    case OP_CONST: return uop_int(t, e->arg.i);
-    case OP_VAR: return e->dtype == DTYPE_INDEX ? e : NULL;
+    case OP_CONST:
+        return uop_int(t, e->arg.i);
+    case OP_VAR:
+        return e->dtype == DTYPE_INDEX ? e : NULL;
     case OP_CAST:
         if (dtype_is_float(e->src[0]->dtype)) {
             struct fraction f = fraction_of(w, e->src[0]);
-            a = f.num && (f.den == 1 || f.num->vmin >= 0) ? f.den == 1 ? f.num : sym_div(t, f.num, uop_int(t, f.den)) : NULL;
+            a = f.num && (f.den == 1 || f.num->vmin >= 0)
+                    ? f.den == 1 ? f.num : sym_div(t, f.num, uop_int(t, f.den))
+                    : NULL;
         } else {
-            a = dtype_is_int(e->src[0]->dtype) ? widen(w, e->src[0]) : e->src[0]->dtype == DTYPE_BOOL ? uop_cast(t, DTYPE_INDEX, e->src[0]) : NULL;
+            a = dtype_is_int(e->src[0]->dtype)   ? widen(w, e->src[0])
+                : e->src[0]->dtype == DTYPE_BOOL ? uop_cast(t, DTYPE_INDEX, e->src[0])
+                                                 : NULL;
         }
         return fits(a, e) ? a : NULL;
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_MIN: case OP_MAX: case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD:
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_DIV:
+    case OP_MOD:
+    case OP_FLOORDIV:
+    case OP_FLOORMOD:
         a = widen(w, e->src[0]);
         b = widen(w, e->src[1]);
         if (!a || !b)
@@ -109,9 +141,13 @@ static struct uop *widen_new(struct widening *w, struct uop *e)
             return e->dtype == DTYPE_INDEX ? uop_binary(t, e->op, a, b) : NULL;
         if ((e->op == OP_FLOORDIV || e->op == OP_FLOORMOD) && b->vmin < 1)
             return e->dtype == DTYPE_INDEX ? uop_binary(t, e->op, a, b) : NULL;
-        a = e->op == OP_ADD ? sym_add(t, a, b) : e->op == OP_SUB ? sym_sub(t, a, b) : e->op == OP_MUL ? sym_mul(t, a, b)
-          : e->op == OP_MIN ? sym_min(t, a, b) : e->op == OP_MAX ? sym_max(t, a, b)
-          : e->op == OP_DIV || e->op == OP_FLOORDIV ? sym_div(t, a, b) : sym_mod(t, a, b);
+        a = e->op == OP_ADD                           ? sym_add(t, a, b)
+            : e->op == OP_SUB                         ? sym_sub(t, a, b)
+            : e->op == OP_MUL                         ? sym_mul(t, a, b)
+            : e->op == OP_MIN                         ? sym_min(t, a, b)
+            : e->op == OP_MAX                         ? sym_max(t, a, b)
+            : e->op == OP_DIV || e->op == OP_FLOORDIV ? sym_div(t, a, b)
+                                                      : sym_mod(t, a, b);
         return e->dtype == DTYPE_INDEX || fits(a, e) ? a : NULL;
     case OP_NEG:
         a = widen(w, e->src[0]);
@@ -121,7 +157,8 @@ static struct uop *widen_new(struct widening *w, struct uop *e)
         a = widen(w, e->src[1]);
         b = widen(w, e->src[2]);
         return a && b ? uop_where(t, e->src[0], a, b) : NULL;
-    default: return NULL;
+    default:
+        return NULL;
     }
 }
 

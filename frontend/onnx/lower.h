@@ -1,6 +1,6 @@
 /* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and what it may call.
  *
- *      graph.c            walks nodes, subgraphs and functions; names -> values; symbols of dimensions; the options
+ *      graph.c, inputs.c  walks nodes, subgraphs and functions; names -> values; symbols of dimensions; the options
  *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile time
  *      operators.def      one row an operator and opset range, with its lowering function
  *      lower_FAMILY.c     the lowering functions
@@ -130,6 +130,41 @@ const char *attempt_undo(const struct node *n, struct attempt a);
 /* Something was refused that a run could do: values that only the run knows. It must not pass for a mistake of the model. */
 void lower_note_limit(struct lower *l);
 bool lower_hit_limit(const struct lower *l);
+
+/* ------------------------------------------------------------------ shared by graph.c, inputs.c and operators.c only */
+struct scope_entry { const char *name; struct value *value; };
+struct scope {
+    const struct scope *parent;
+    struct scope_entry *entry;   /* open addressing; power of two */
+    size_t cap, n;
+};
+
+/* A dimension that the model leaves open; dim NULL: nothing bounds it yet. */
+struct symbol { const char *name; struct uop *dim; const char *input; int axis; };
+
+struct told_input { struct uop *input, *value; bool used; };
+
+struct lower {
+    struct tgc *t;
+    struct onnx_model *model;
+    const struct onnx_graph_options *options;
+    struct symbol *symbol; int nsymbol; size_t cap_symbol;
+    struct var **var; int nvar; size_t cap_var;
+    struct told_input *told; int ntold; size_t cap_told;
+    int depth, nnode;
+    bool hinted, limit;
+};
+
+void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v);
+/* NULL for "" and for a function's parameter that its caller left out. */
+struct value *scope_get(const struct scope *s, const char *name);
+bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g);
+bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out);
+void lower_report_assumptions(struct lower *l);
+/* Every node of the model, subgraphs and called functions included: reports all operators that no row serves. */
+bool lower_check_operators(struct lower *l);
+const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
+void shell_quote(struct text *x, const char *s);                 /* opens the quote; the caller closes it */
 
 /* --------------------------------------------------------------------------------------------- lower_FAMILY.c */
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);

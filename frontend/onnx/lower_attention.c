@@ -1,7 +1,9 @@
-/* lower_attention.c - attention, rotary embeddings, and the recurrences that stand in for attention.
+/* lower_attention.c - attention, rotary embeddings, and the recurrences that stand in for
+ * attention.
  *
- * What a query may see is one bool tensor (causal, windows, the number of real keys, a bool mask) and one float tensor (a float mask);
- * lib_attention() does the rest. The scores themselves are computed apart, only where a model asks for them as an output.
+ * What a query may see is one bool tensor (causal, windows, the number of real keys, a bool mask)
+ * and one float tensor (a float mask); lib_attention() does the rest. The scores themselves are
+ * computed apart, only where a model asks for them as an output.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +19,8 @@ static struct uop *unpack_heads(const struct node *n, int k, int64_t heads)
         node_error(n, k, "%s does not split into %lld heads", shape_text(n, x), (long long)heads);
         return NULL;
     }
-    struct uop *count = uop_int(n->t, heads), *dim[4] = {x->dim[0], x->dim[1], count, sym_div(n->t, x->dim[2], count)};
+    struct uop *count = uop_int(n->t, heads),
+               *dim[4] = {x->dim[0], x->dim[1], count, sym_div(n->t, x->dim[2], count)};
     return uop_permute(n->t, uop_reshape(n->t, x, dim, 4), (int[]){0, 2, 1, 3});
 }
 
@@ -35,7 +38,8 @@ static struct uop *repeat_heads(const struct node *n, struct uop *x, const struc
 {
     int64_t h, hk;
     if (!uop_const_int(q->dim[1], &h) || !uop_const_int(x->dim[1], &hk) || hk < 1 || h % hk) {
-        node_error(n, -1, "%s and %s: the heads of one must be a multiple of those of the other", shape_text(n, q), shape_text(n, x));
+        node_error(n, -1, "%s and %s: the heads of one must be a multiple of those of the other",
+                   shape_text(n, q), shape_text(n, x));
         return NULL;
     }
     struct uop *wide[5] = {x->dim[0], x->dim[1], uop_int(n->t, h / hk), x->dim[2], x->dim[3]};
@@ -44,9 +48,9 @@ static struct uop *repeat_heads(const struct node *n, struct uop *x, const struc
 }
 
 struct attention {
-    struct uop *q, *k, *v;       /* [b, h, l, e], [b, hk, s, e], [b, hk, s, ev] */
-    struct uop *allowed;         /* bool, NULL: all */
-    struct uop *bias;            /* float, NULL: none */
+    struct uop *q, *k, *v; /* [b, h, l, e], [b, hk, s, e], [b, hk, s, ev] */
+    struct uop *allowed;   /* bool, NULL: all */
+    struct uop *bias;      /* float, NULL: none */
     double scale, softcap;
     struct attention_attr attr;
 };
@@ -56,12 +60,15 @@ static struct uop *pad_mask(const struct node *n, struct uop *mask, struct uop *
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK];
     int last = mask->ndim - 1;
-    if (mask->ndim == 0 || sym_equal(n->t, mask->dim[last], nkeys) || uop_is_int(mask->dim[last], 1))
+    if (mask->ndim == 0 || sym_equal(n->t, mask->dim[last], nkeys) ||
+        uop_is_int(mask->dim[last], 1))
         return mask;
     for (int a = 0; a <= last; a++)
         lo[a] = hi[a] = uop_int(n->t, 0);
     hi[last] = sym_sub(n->t, nkeys, mask->dim[last]);
-    struct uop *hidden = mask->dtype == DTYPE_BOOL ? uop_bool(n->t, false) : uop_constf(n->t, mask->dtype, -(double)INFINITY);
+    struct uop *hidden = mask->dtype == DTYPE_BOOL
+                             ? uop_bool(n->t, false)
+                             : uop_constf(n->t, mask->dtype, -(double)INFINITY);
     return lib_pad(&n->lib, mask, PAD_MODE_CONSTANT, hidden, lo, hi);
 }
 
@@ -70,14 +77,17 @@ static struct uop *both(const struct node *n, struct uop *a, struct uop *b)
     return a && b ? lib_binary(&n->lib, OP_AND, a, b) : a ? a : b;
 }
 
-/* Which keys a query sees by position. offset: [b, 1, 1, 1] or a scalar, added to the query's number. */
-static bool see_by_position(const struct node *n, struct attention *a, struct uop *offset, bool per_batch)
+/* Which keys a query sees by position. offset: [b, 1, 1, 1] or a scalar, added to the query's
+ * number. */
+static bool see_by_position(const struct node *n, struct attention *a, struct uop *offset,
+                            bool per_batch)
 {
-    int64_t left = node_int(n, "left_window_size", -1), right = node_int(n, "right_window_size", -1);
+    int64_t left = node_int(n, "left_window_size", -1),
+            right = node_int(n, "right_window_size", -1);
     bool causal = node_int(n, "is_causal", 0) != 0;
     if (left < -1 || right < -1)
         return node_error(n, -1, "window sizes must be -1 or more");
-    if (!per_batch && left < 0 && right < 0) {           /* what the library says itself */
+    if (!per_batch && left < 0 && right < 0) { /* what the library says itself */
         a->attr.causal = causal;
         a->attr.offset = offset;
         return true;
@@ -90,9 +100,11 @@ static bool see_by_position(const struct node *n, struct attention *a, struct uo
     if (causal)
         right = 0;
     if (right >= 0)
-        a->allowed = both(n, a->allowed, uop_not(n->t, lib_binary(&n->lib, OP_LT, uop_int(n->t, right), ahead)));
+        a->allowed = both(n, a->allowed,
+                          uop_not(n->t, lib_binary(&n->lib, OP_LT, uop_int(n->t, right), ahead)));
     if (left >= 0)
-        a->allowed = both(n, a->allowed, uop_not(n->t, lib_binary(&n->lib, OP_LT, ahead, uop_int(n->t, -left))));
+        a->allowed = both(n, a->allowed,
+                          uop_not(n->t, lib_binary(&n->lib, OP_LT, ahead, uop_int(n->t, -left))));
     return true;
 }
 
@@ -124,15 +136,18 @@ static bool attention_masks(const struct node *n, struct attention *a)
 }
 
 /* What is added to the scores: 0, a float mask, or -inf; NULL: nothing. */
-static struct uop *whole_bias(const struct node *n, const struct attention *a, struct uop *allowed, enum dtype d)
+static struct uop *whole_bias(const struct node *n, const struct attention *a, struct uop *allowed,
+                              enum dtype d)
 {
-    struct uop *bias = a->bias ? lib_cast(&n->lib, d, a->bias) : NULL, *hidden = uop_constf(n->t, d, -(double)INFINITY);
+    struct uop *bias = a->bias ? lib_cast(&n->lib, d, a->bias) : NULL,
+               *hidden = uop_constf(n->t, d, -(double)INFINITY);
     if (!allowed)
         return bias;
     return lib_where(&n->lib, allowed, bias ? bias : uop_constf(n->t, d, 0), hidden);
 }
 
-/* source: ONNX Attention, qk_matmul_output_mode: 0 the products, 1 after softcap, 2 after the masks, 3 after softmax */
+/* source: ONNX Attention, qk_matmul_output_mode: 0 the products, 1 after softcap, 2 after the
+ * masks, 3 after softmax */
 static struct uop *attention_scores(const struct node *n, const struct attention *a, int64_t mode)
 {
     const struct lib *l = &n->lib;
@@ -140,21 +155,25 @@ static struct uop *attention_scores(const struct node *n, const struct attention
     struct uop *k = repeat_heads(n, a->k, a->q);
     if (!k)
         return NULL;
-    struct uop *s = lib_matmul(l, lib_cast(l, acc, a->q), uop_permute(n->t, lib_cast(l, acc, k), (int[]){0, 1, 3, 2}));
+    struct uop *s = lib_matmul(l, lib_cast(l, acc, a->q),
+                               uop_permute(n->t, lib_cast(l, acc, k), (int[]){0, 1, 3, 2}));
     s = lib_binaryf(l, OP_MUL, s, a->scale);
     if (mode >= 1 && a->softcap != 0 && s)
-        s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, a->softcap)), a->softcap);
+        s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, a->softcap)),
+                        a->softcap);
     struct uop *allowed = a->allowed;
     if (a->attr.causal) {
         struct uop *dim[2] = {a->q->dim[2], a->k->dim[2]};
         struct uop *at = lib_add(l, tensor_iota(n->t, dim, 2, 0), a->attr.offset);
-        allowed = both(n, allowed, uop_not(n->t, lib_binary(l, OP_LT, at, tensor_iota(n->t, dim, 2, 1))));
+        allowed =
+            both(n, allowed, uop_not(n->t, lib_binary(l, OP_LT, at, tensor_iota(n->t, dim, 2, 1))));
     }
     struct uop *bias = whole_bias(n, a, allowed, acc);
     if (mode >= 2 && bias)
         s = lib_add(l, s, bias);
     if (mode >= 3 && s) {
-        struct uop *top = lib_reduce(l, REDUCE_MAX, bias ? bias : s, 1u << ((bias ? bias : s)->ndim - 1), true);
+        struct uop *top =
+            lib_reduce(l, REDUCE_MAX, bias ? bias : s, 1u << ((bias ? bias : s)->ndim - 1), true);
         struct uop *nothing = lib_binaryf(l, OP_EQ, top, -(double)INFINITY);
         s = lib_softmax(l, s, 1u << 3);
         s = bias ? lib_where(l, nothing, lib_scalar(l, s, 0), s) : s;
@@ -200,17 +219,19 @@ bool lower_attention(struct node *n)
     struct uop *y = lib_attention(&n->lib, a.q, a.k, a.v, mask, &a.attr);
     n->out[1] = a.k;
     n->out[2] = a.v;
-    if (n->nout > 3 && *n->proto->output[3] && !node_set(n, 3, attention_scores(n, &a, node_int(n, "qk_matmul_output_mode", 0))))
+    if (n->nout > 3 && *n->proto->output[3] &&
+        !node_set(n, 3, attention_scores(n, &a, node_int(n, "qk_matmul_output_mode", 0))))
         return false;
     return node_set(n, 0, n->in[0]->ndim == 3 ? pack_heads(n, y) : y);
 }
 
-/* ---------------------------------------------------------------------------------------------- FlexAttention */
+/* ------------------------------------------------------------------------------ FlexAttention */
 
 /* The scores or probabilities through a subgraph of one input and one output. */
 static struct uop *modify(const struct node *n, const char *name, struct uop *x)
 {
-    const GraphProto *g = node_has(n, name) ? onnx_attr_graph(lower_model(n->lower), n->proto, name) : NULL;
+    const GraphProto *g =
+        node_has(n, name) ? onnx_attr_graph(lower_model(n->lower), n->proto, name) : NULL;
     if (!g || !x)
         return x;
     struct value *in = value_tensor(n->t, x), *out;
@@ -237,15 +258,17 @@ bool lower_flex_attention(struct node *n)
     enum dtype d = node_dtype(n, "softmax_precision", lib_acc_dtype(q->dtype));
     if (!dtype_is_float(d))
         return node_error(n, -1, "softmax_precision names no float type");
-    struct uop *s = lib_matmul(l, lib_cast(l, d, q), uop_permute(n->t, lib_cast(l, d, k), (int[]){0, 1, 3, 2}));
-    s = modify(n, "score_mod", lib_binaryf(l, OP_MUL, s, node_float(n, "scale", 1 / sqrt((double)width))));
+    struct uop *s =
+        lib_matmul(l, lib_cast(l, d, q), uop_permute(n->t, lib_cast(l, d, k), (int[]){0, 1, 3, 2}));
+    s = modify(n, "score_mod",
+               lib_binaryf(l, OP_MUL, s, node_float(n, "scale", 1 / sqrt((double)width))));
     if (!s || s->ndim != 4)
         return s ? node_error(n, -1, "the graph 'score_mod' must keep the shape") : false;
     struct uop *p = modify(n, "prob_mod", lib_softmax(l, s, 1u << 3));
     return node_set(n, 0, lib_cast(l, n->in[2]->dtype, lib_matmul(l, p, lib_cast(l, d, v))));
 }
 
-/* -------------------------------------------------------------------------------------------- rotary embedding */
+/* --------------------------------------------------------------------------- rotary embedding */
 
 bool lower_rotary_embedding(struct node *n)
 {
@@ -261,17 +284,20 @@ bool lower_rotary_embedding(struct node *n)
         if (!table[i])
             return false;
         if (table[i]->ndim != 3)
-            return node_error(n, 1 + i, "one row for each position of each batch is expected, found %s", shape_text(n, table[i]));
+            return node_error(n, 1 + i,
+                              "one row for each position of each batch is expected, found %s",
+                              shape_text(n, table[i]));
         table[i] = tensor_insert_axis(n->t, table[i], 1);
     }
     int64_t rotary = node_int(n, "rotary_embedding_dim", 0), half;
     if (rotary > 0 && uop_const_int(table[0]->dim[3], &half) && half != rotary / 2)
-        return node_error(n, 1, "rotary_embedding_dim is %lld, but the table has rows of %lld", (long long)rotary, (long long)half);
+        return node_error(n, 1, "rotary_embedding_dim is %lld, but the table has rows of %lld",
+                          (long long)rotary, (long long)half);
     struct uop *y = lib_rope(&n->lib, x, table[0], table[1], node_int(n, "interleaved", 0) != 0);
     return node_set(n, 0, packed ? pack_heads(n, y) : y);
 }
 
-/* -------------------------------------------------------------------------------------------- linear attention */
+/* --------------------------------------------------------------------------- linear attention */
 
 /* [b, t, h] or [b, t, h * d] as [b, h, t, 1 or d] in f32 */
 static struct uop *gate_operand(const struct node *n, int k, int64_t heads)
@@ -286,7 +312,8 @@ static struct uop *gate_operand(const struct node *n, int k, int64_t heads)
     return lib_cast(&n->lib, DTYPE_F32, unpack_heads(n, k, width < heads ? width : heads));
 }
 
-/* State S [b, h, dk, dv], for each position: S = exp(g) S; v = beta (v - S^T k); S += k v^T; o = scale q^T S. */
+/* State S [b, h, dk, dv], for each position: S = exp(g) S; v = beta (v - S^T k); S += k v^T; o =
+ * scale q^T S. */
 bool lower_linear_attention(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -301,25 +328,30 @@ bool lower_linear_attention(struct node *n)
     for (int k = 0; k < 3; k++)
         if (!node_rank(n, k, 3, 3))
             return false;
-    struct uop *q = lib_cast(l, DTYPE_F32, unpack_heads(n, 0, q_heads)), *k = lib_cast(l, DTYPE_F32, unpack_heads(n, 1, heads));
+    struct uop *q = lib_cast(l, DTYPE_F32, unpack_heads(n, 0, q_heads)),
+               *k = lib_cast(l, DTYPE_F32, unpack_heads(n, 1, heads));
     struct uop *v = lib_cast(l, DTYPE_F32, unpack_heads(n, 2, heads)), *g = NULL, *beta = NULL;
-    if (!q || !k || !v || (gated && !(g = gate_operand(n, 4, heads))) || (delta && !(beta = gate_operand(n, 5, heads))))
+    if (!q || !k || !v || (gated && !(g = gate_operand(n, 4, heads))) ||
+        (delta && !(beta = gate_operand(n, 5, heads))))
         return false;
     if (!uop_const_int(q->dim[3], &width) || width < 1)
         return node_error(n, 0, "the size of a head must be fixed, found %s", shape_text(n, q));
     double scale = node_float(n, "scale", 0);
     scale = scale == 0 ? 1 / sqrt((double)width) : scale;
     struct uop *dim[4] = {q->dim[0], uop_int(t, heads), k->dim[3], v->dim[3]};
-    struct uop *init = n->in[3] ? lib_broadcast_to(l, lib_cast(l, DTYPE_F32, n->in[3]), dim, 4) : lib_full(l, DTYPE_F32, 0, dim, 4);
+    struct uop *init = n->in[3] ? lib_broadcast_to(l, lib_cast(l, DTYPE_F32, n->in[3]), dim, 4)
+                                : lib_full(l, DTYPE_F32, 0, dim, 4);
     if (!init)
         return false;
     struct lib_loop *loop = lib_loop_begin(l, q->dim[2], NULL, &init, 1);
     if (!loop)
         return false;
     struct uop *s = loop->param[0], *at = loop->counter;
-    struct uop *qt = node_slice_at(n, q, 2, at), *kt = node_slice_at(n, k, 2, at), *vt = node_slice_at(n, v, 2, at);
-    if (gated)                                                           /* [b, h, 1 or dk] -> [b, h, ., 1] */
-        s = lib_mul(l, s, tensor_insert_axis(t, lib_unary(l, OP_EXP, node_slice_at(n, g, 2, at)), 3));
+    struct uop *qt = node_slice_at(n, q, 2, at), *kt = node_slice_at(n, k, 2, at),
+               *vt = node_slice_at(n, v, 2, at);
+    if (gated) /* [b, h, 1 or dk] -> [b, h, ., 1] */
+        s = lib_mul(l, s,
+                    tensor_insert_axis(t, lib_unary(l, OP_EXP, node_slice_at(n, g, 2, at)), 3));
     if (delta) {
         struct uop *retrieved = lib_einsum(l, "bhdm,bhd->bhm", (struct uop *[]){s, kt}, 2);
         vt = lib_mul(l, node_slice_at(n, beta, 2, at), lib_sub(l, vt, retrieved));
@@ -327,13 +359,15 @@ bool lower_linear_attention(struct node *n)
     if (!s || !vt)
         return false;
     s = lib_add(l, s, lib_mul(l, tensor_insert_axis(t, kt, 3), tensor_insert_axis(t, vt, 2)));
-    struct uop *o = s ? lib_einsum(l, "bhd,bhdm->bhm", (struct uop *[]){qt, repeat_heads(n, s, q)}, 2) : NULL;
+    struct uop *o =
+        s ? lib_einsum(l, "bhd,bhdm->bhm", (struct uop *[]){qt, repeat_heads(n, s, q)}, 2) : NULL;
     if (!(o = lib_binaryf(l, OP_MUL, o, scale)))
         return false;
     struct uop *all = lib_loop_end(l, loop, NULL, &s, &o, 1, q->dim[2]);
     if (!all)
         return false;
-    struct uop *y = lib_permute(l, lib_get(l, all, 1), (int64_t[]){1, 2, 0, 3}, 4);      /* [t, b, h, m] -> [b, h, t, m] */
+    struct uop *y = lib_permute(l, lib_get(l, all, 1), (int64_t[]){1, 2, 0, 3},
+                                4); /* [t, b, h, m] -> [b, h, t, m] */
     enum dtype state = n->in[3] ? n->in[3]->dtype : n->in[0]->dtype;
     n->out[1] = lib_cast(l, state, lib_get(l, all, 0));
     return node_set(n, 0, lib_cast(l, n->in[0]->dtype, pack_heads(n, y)));
@@ -354,7 +388,8 @@ bool lower_causal_conv(struct node *n)
     if (!uop_const_int(x->dim[1], &channels))
         return node_error(n, 0, "the number of channels must be fixed, found %s", shape_text(n, x));
     struct uop *state = sym_addi(n->t, w->dim[2], -1), *dim[3] = {x->dim[0], x->dim[1], state};
-    past = past ? lib_broadcast_to(l, past, dim, 3) : tensor_full(n->t, uop_consti(n->t, x->dtype, 0), dim, 3);
+    past = past ? lib_broadcast_to(l, past, dim, 3)
+                : tensor_full(n->t, uop_consti(n->t, x->dtype, 0), dim, 3);
     struct uop *padded = lib_concat(l, (struct uop *[]){past, x}, 2, 2);
     if (!past || !padded)
         return false;

@@ -1,8 +1,9 @@
 /* lower_control.c - If, Loop, Scan.
  *
- * Subgraphs are lowered into the same graph of uops, in a scope that looks into the enclosing one; laziness is the scheduler's: what
- * only one branch uses runs only there. A condition that is known now leaves one branch. A loop whose values change shape, or are
- * sequences, is unrolled where its trip count is known.
+ * Subgraphs are lowered into the same graph of uops, in a scope that looks into the enclosing one;
+ * laziness is the scheduler's: what only one branch uses runs only there. A condition that is known
+ * now leaves one branch. A loop whose values change shape, or are sequences, is unrolled where its
+ * trip count is known.
  */
 #include <math.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static const GraphProto *graph_attr(const struct node *n, const char *name)
     return g;
 }
 
-/* --------------------------------------------------------------------------------------------------------- If */
+/* ----------------------------------------------------------------------------------------- If */
 
 static bool same_shape(struct tgc *t, const struct uop *a, const struct uop *b)
 {
@@ -31,23 +32,30 @@ static bool same_shape(struct tgc *t, const struct uop *a, const struct uop *b)
     return true;
 }
 
-/* What stands for a branch that cannot work with the dimensions at hand: NaN in the shape of the other branch. */
-static bool impossible_branch(const struct node *n, int which, struct value *const *other, struct value **out, const char *why)
+/* What stands for a branch that cannot work with the dimensions at hand: NaN in the shape of the
+ * other branch. */
+static bool impossible_branch(const struct node *n, int which, struct value *const *other,
+                              struct value **out, const char *why)
 {
     for (int k = 0; k < n->nout; k++) {
         struct uop *u = other[k]->tensor;
         if (!u || !dtype_is_float(u->dtype))
-            return node_error(n, -1, "its %s does not work with these dimensions (%s)", which ? "then_branch" : "else_branch", why);
-        out[k] = value_tensor(n->t, tensor_full(n->t, uop_constf(n->t, u->dtype, (double)NAN), u->dim, u->ndim));
+            return node_error(n, -1, "its %s does not work with these dimensions (%s)",
+                              which ? "then_branch" : "else_branch", why);
+        out[k] = value_tensor(
+            n->t, tensor_full(n->t, uop_constf(n->t, u->dtype, (double)NAN), u->dim, u->ndim));
     }
-    diag_warn(n->t, &n->at, "its %s does not work with these dimensions; where the condition picks it, the outputs are NaN (%s)",
+    diag_warn(n->t, &n->at,
+              "its %s does not work with these dimensions; where the condition picks it, the "
+              "outputs are NaN (%s)",
               which ? "then_branch" : "else_branch", why);
     return true;
 }
 
-/* Both, if the condition is only known at run time. A model may have branches for different sizes of its inputs, so that with the sizes
- * at hand only one of them makes sense. */
-static bool lower_branches(const struct node *n, const GraphProto *const *branch, struct value **out[2])
+/* Both, if the condition is only known at run time. A model may have branches for different sizes
+ * of its inputs, so that with the sizes at hand only one of them makes sense. */
+static bool lower_branches(const struct node *n, const GraphProto *const *branch,
+                           struct value **out[2])
 {
     const char *why[2] = {NULL, NULL};
     struct attempt start = attempt_begin(n);
@@ -59,11 +67,14 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
     }
     if (why[0] && why[1]) {
         attempt_undo(n, start);
-        return node_error(n, -1, "neither branch works with these dimensions: then_branch: %s; else_branch: %s", why[1], why[0]);
+        return node_error(
+            n, -1, "neither branch works with these dimensions: then_branch: %s; else_branch: %s",
+            why[1], why[0]);
     }
     for (int i = 0; i < 2; i++)
         if (why[i] && lower_hit_limit(n->lower))
-            return node_error(n, -1, "its %s is not supported: %s", i ? "then_branch" : "else_branch", why[i]);
+            return node_error(n, -1, "its %s is not supported: %s",
+                              i ? "then_branch" : "else_branch", why[i]);
         else if (why[i] && !impossible_branch(n, i, out[!i], out[i], why[i]))
             return false;
     return true;
@@ -73,11 +84,18 @@ static bool same_outputs(const struct node *n, struct value **const *out)
 {
     for (int k = 0; k < n->nout; k++) {
         if (out[0][k]->kind != VALUE_TENSOR || out[1][k]->kind != VALUE_TENSOR)
-            return node_error(n, -1, "output %d is no tensor, so the condition must be known when the model is compiled", k);
+            return node_error(
+                n, -1,
+                "output %d is no tensor, so the condition must be known when the model is compiled",
+                k);
         struct uop *a = out[1][k]->tensor, *b = out[0][k]->tensor;
         if (!same_shape(n->t, a, b))
-            return node_error(n, -1, "output %d is %s in one branch and %s in the other; both must have one shape where the condition depends on "
-                              "run-time data (fix dimensions with --dim if it only depends on those)", k, shape_text(n, a), shape_text(n, b));
+            return node_error(
+                n, -1,
+                "output %d is %s in one branch and %s in the other; both must have one shape where "
+                "the condition depends on "
+                "run-time data (fix dimensions with --dim if it only depends on those)",
+                k, shape_text(n, a), shape_text(n, b));
     }
     return true;
 }
@@ -94,19 +112,22 @@ bool lower_if(struct node *n)
         return node_error(n, 0, "a bool is expected, found %s", shape_text(n, n->in[0]));
     for (int i = 0; i < 2; i++)
         if ((int)branch[i]->n_output != n->nout)
-            return node_error(n, -1, "the %s has %zu outputs, but the node has %d", i ? "then_branch" : "else_branch", branch[i]->n_output, n->nout);
+            return node_error(n, -1, "the %s has %zu outputs, but the node has %d",
+                              i ? "then_branch" : "else_branch", branch[i]->n_output, n->nout);
     if (uop_const_int(cond, &known))
         return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
     struct attempt start = attempt_begin(n);
     if (!lower_branches(n, branch, out) || !same_outputs(n, out)) {
         struct uop **told;
         int count;
-        if (!node_is_known(n, 0) || !node_elements(n, 0, &told, &count) || count != 1 || !uop_const_int(told[0], &known))
+        if (!node_is_known(n, 0) || !node_elements(n, 0, &told, &count) || count != 1 ||
+            !uop_const_int(told[0], &known))
             return false;
         attempt_undo(n, start);
         return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
     }
-    struct uop **a = mem_array(n->t, (size_t)n->nout + 1, sizeof *a), **b = mem_array(n->t, (size_t)n->nout + 1, sizeof *b);
+    struct uop **a = mem_array(n->t, (size_t)n->nout + 1, sizeof *a),
+               **b = mem_array(n->t, (size_t)n->nout + 1, sizeof *b);
     for (int k = 0; k < n->nout; k++) {
         a[k] = out[1][k]->tensor;
         b[k] = out[0][k]->tensor;
@@ -117,22 +138,23 @@ bool lower_if(struct node *n)
     return true;
 }
 
-/* -------------------------------------------------------------------------------------------------------- Loop */
+/* --------------------------------------------------------------------------------------- Loop */
 
 /* What a loop starts from. */
 struct loop_start {
     const GraphProto *body;
-    struct uop *trip;            /* i64 scalar; NULL: no limit */
-    struct uop *cond;            /* bool scalar; NULL: true */
+    struct uop *trip; /* i64 scalar; NULL: no limit */
+    struct uop *cond; /* bool scalar; NULL: true */
     struct value **init;
     int ncarried, nscan;
-    int64_t known_trip;          /* -1: not known now */
+    int64_t known_trip; /* -1: not known now */
 };
 
 static bool stack_scan(struct node *n, int k, struct uop *const *part, int count)
 {
     if (!count)
-        return node_error(n, -1, "the shape of output %d is not known, for the loop has no iteration", k);
+        return node_error(n, -1,
+                          "the shape of output %d is not known, for the loop has no iteration", k);
     struct uop **row = mem_array(n->t, (size_t)count, sizeof *row);
     for (int i = 0; i < count; i++) {
         if (part[i]->ndim >= MAX_RANK)
@@ -147,7 +169,8 @@ static bool unroll_loop(struct node *n, const struct loop_start *s)
 {
     struct tgc *t = n->t;
     int nout = 1 + s->ncarried + s->nscan;
-    struct value **args = mem_array(t, (size_t)s->ncarried + 2, sizeof *args), **out = mem_array(t, (size_t)nout, sizeof *out);
+    struct value **args = mem_array(t, (size_t)s->ncarried + 2, sizeof *args),
+                 **out = mem_array(t, (size_t)nout, sizeof *out);
     struct uop **part = mem_array(t, (size_t)s->known_trip * (size_t)s->nscan + 1, sizeof *part);
     int done = 0;
     memcpy(args + 2, s->init, (size_t)s->ncarried * sizeof *args);
@@ -164,9 +187,12 @@ static bool unroll_loop(struct node *n, const struct loop_start *s)
         }
         done++;
         int64_t zero[MAX_RANK] = {0}, go_on;
-        struct uop *cond = out[0]->kind == VALUE_TENSOR ? tensor_element(t, out[0]->tensor, zero) : NULL;
+        struct uop *cond =
+            out[0]->kind == VALUE_TENSOR ? tensor_element(t, out[0]->tensor, zero) : NULL;
         if (!cond || !uop_const_int(cond, &go_on))
-            return node_error(n, -1, "its values change shape and its end depends on run-time data; such a loop is not supported");
+            return node_error(n, -1,
+                              "its values change shape and its end depends on run-time data; such "
+                              "a loop is not supported");
         if (!go_on)
             break;
     }
@@ -178,19 +204,24 @@ static bool unroll_loop(struct node *n, const struct loop_start *s)
     return true;
 }
 
-/* As a loop in the program. *unfit: its values change shape or are no tensors, which only unrolling can do. */
+/* As a loop in the program. *unfit: its values change shape or are no tensors, which only unrolling
+ * can do. */
 static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
 {
     struct tgc *t = n->t;
     int nout = 1 + s->ncarried + s->nscan;
-    struct value **args = mem_array(t, (size_t)s->ncarried + 2, sizeof *args), **out = mem_array(t, (size_t)nout, sizeof *out);
-    struct uop **init = mem_array(t, (size_t)nout, sizeof *init), **next = mem_array(t, (size_t)nout, sizeof *next);
+    struct value **args = mem_array(t, (size_t)s->ncarried + 2, sizeof *args),
+                 **out = mem_array(t, (size_t)nout, sizeof *out);
+    struct uop **init = mem_array(t, (size_t)nout, sizeof *init),
+               **next = mem_array(t, (size_t)nout, sizeof *next);
     for (int k = 0; k < s->ncarried; k++) {
         *unfit |= s->init[k]->kind != VALUE_TENSOR;
         init[k] = s->init[k]->tensor;
     }
     if (*unfit)
-        return node_error(n, -1, "it carries sequences or optionals, and its trip count is not known when the model is compiled");
+        return node_error(n, -1,
+                          "it carries sequences or optionals, and its trip count is not known when "
+                          "the model is compiled");
     struct uop *trip = s->trip ? s->trip : uop_int(t, INT64_MAX);
     struct lib_loop *loop = lib_loop_begin(&n->lib, trip, s->cond, init, s->ncarried);
     if (!loop)
@@ -208,12 +239,15 @@ static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
         next[k] = out[k]->tensor;
     }
     if (*unfit)
-        return node_error(n, -1, "its body makes sequences or optionals, and its trip count is not known when the model is compiled");
+        return node_error(n, -1,
+                          "its body makes sequences or optionals, and its trip count is not known "
+                          "when the model is compiled");
     for (int k = 0; k < s->ncarried; k++)
         if (!same_shape(t, init[k], next[1 + k])) {
             *unfit = true;
-            return node_error(n, -1, "carried value %d starts as %s and becomes %s; it must keep its shape", k, shape_text(n, init[k]),
-                              shape_text(n, next[1 + k]));
+            return node_error(
+                n, -1, "carried value %d starts as %s and becomes %s; it must keep its shape", k,
+                shape_text(n, init[k]), shape_text(n, next[1 + k]));
         }
     struct uop *cond = uop_reshape(t, next[0], NULL, 0);
     struct uop *known = tensor_element(t, cond, NULL);
@@ -221,8 +255,10 @@ static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
     struct uop *length = tensor_element(t, trip, NULL);
     *unfit = s->nscan && (ends_early || !length || !s->trip);
     if (*unfit)
-        return node_error(n, -1, "it stacks outputs, but how often it runs is not known before the run");
-    struct uop *all = lib_loop_end(&n->lib, loop, ends_early ? cond : NULL, next + 1, next + 1 + s->ncarried, s->nscan, length);
+        return node_error(n, -1,
+                          "it stacks outputs, but how often it runs is not known before the run");
+    struct uop *all = lib_loop_end(&n->lib, loop, ends_early ? cond : NULL, next + 1,
+                                   next + 1 + s->ncarried, s->nscan, length);
     for (int k = 0; all && k < s->ncarried + s->nscan; k++)
         n->out[k] = lib_get(&n->lib, all, k);
     return all != NULL;
@@ -260,9 +296,12 @@ static bool loop_operands(struct node *n, struct loop_start *s)
     s->ncarried = n->nin > 2 ? n->nin - 2 : 0;
     s->nscan = (int)s->body->n_output - 1 - s->ncarried;
     s->init = n->value_in + 2;
-    if (s->nscan < 0 || n->nout > s->ncarried + s->nscan || (int)s->body->n_input != s->ncarried + 2)
-        return node_error(n, -1, "its body has %zu inputs and %zu outputs, which does not go with %d carried values", s->body->n_input,
-                          s->body->n_output, s->ncarried);
+    if (s->nscan < 0 || n->nout > s->ncarried + s->nscan ||
+        (int)s->body->n_input != s->ncarried + 2)
+        return node_error(
+            n, -1,
+            "its body has %zu inputs and %zu outputs, which does not go with %d carried values",
+            s->body->n_input, s->body->n_output, s->ncarried);
     for (int k = 0; k < s->ncarried; k++)
         if (!s->init[k])
             return node_error(n, k + 2, "input %d is missing", k + 2);
@@ -284,11 +323,13 @@ static bool know_loop(const struct node *n, struct loop_start *s)
     struct uop **elem;
     int count;
     int64_t v;
-    if (s->known_trip < 0 && n->in[0] && node_is_known(n, 0) && node_elements(n, 0, &elem, &count) && count == 1 && uop_const_int(elem[0], &v)) {
+    if (s->known_trip < 0 && n->in[0] && node_is_known(n, 0) &&
+        node_elements(n, 0, &elem, &count) && count == 1 && uop_const_int(elem[0], &v)) {
         s->known_trip = v < 0 ? 0 : v;
         s->trip = uop_int(n->t, s->known_trip);
     }
-    if (s->cond && node_is_known(n, 1) && node_elements(n, 1, &elem, &count) && count == 1 && uop_const_int(elem[0], &v)) {
+    if (s->cond && node_is_known(n, 1) && node_elements(n, 1, &elem, &count) && count == 1 &&
+        uop_const_int(elem[0], &v)) {
         s->cond = NULL;
         if (!v) {
             s->known_trip = 0;
@@ -310,7 +351,8 @@ bool lower_loop(struct node *n)
         return true;
     if (!unfit)
         return false;
-    if ((s.known_trip < 0 || s.cond) && know_loop(n, &s)) {     /* again with what the caller told of the inputs */
+    if ((s.known_trip < 0 || s.cond) &&
+        know_loop(n, &s)) { /* again with what the caller told of the inputs */
         attempt_undo(n, start);
         unfit = false;
         if (build_loop(n, &s, &unfit))
@@ -322,7 +364,7 @@ bool lower_loop(struct node *n)
     return unroll_loop(n, &s);
 }
 
-/* -------------------------------------------------------------------------------------------------------- Scan */
+/* --------------------------------------------------------------------------------------- Scan */
 
 static bool scan_ints(const struct node *n, const char *name, int count, int64_t *v)
 {
@@ -330,7 +372,8 @@ static bool scan_ints(const struct node *n, const char *name, int count, int64_t
     int have = node_ints(n, name, &list);
     for (int i = 0; i < count; i++)
         v[i] = have > i ? list[i] : 0;
-    return have < 0 || have == count || node_error(n, -1, "attribute '%s' has %d values; %d are expected", name, have, count);
+    return have < 0 || have == count ||
+           node_error(n, -1, "attribute '%s' has %d values; %d are expected", name, have, count);
 }
 
 /* Axis 0, along which results were stacked, to where it belongs. */
@@ -350,15 +393,23 @@ bool lower_scan(struct node *n)
     if (!body)
         return false;
     int nscan = (int)body->n_output - nstate;
-    if (nscan_in < 1 || nstate < 0 || nscan < 0 || n->nout > (int)body->n_output || (int)body->n_input != n->nin)
-        return node_error(n, -1, "num_scan_inputs %d does not go with %d inputs and a body of %zu inputs and %zu outputs", nscan_in, n->nin,
-                          body->n_input, body->n_output);
-    int64_t *in_axis = mem_array(t, (size_t)nscan_in, 8), *in_reverse = mem_array(t, (size_t)nscan_in, 8);
-    int64_t *out_axis = mem_array(t, (size_t)nscan + 1, 8), *out_reverse = mem_array(t, (size_t)nscan + 1, 8);
-    if (!scan_ints(n, "scan_input_axes", nscan_in, in_axis) || !scan_ints(n, "scan_input_directions", nscan_in, in_reverse) ||
-        !scan_ints(n, "scan_output_axes", nscan, out_axis) || !scan_ints(n, "scan_output_directions", nscan, out_reverse))
+    if (nscan_in < 1 || nstate < 0 || nscan < 0 || n->nout > (int)body->n_output ||
+        (int)body->n_input != n->nin)
+        return node_error(n, -1,
+                          "num_scan_inputs %d does not go with %d inputs and a body of %zu inputs "
+                          "and %zu outputs",
+                          nscan_in, n->nin, body->n_input, body->n_output);
+    int64_t *in_axis = mem_array(t, (size_t)nscan_in, 8),
+            *in_reverse = mem_array(t, (size_t)nscan_in, 8);
+    int64_t *out_axis = mem_array(t, (size_t)nscan + 1, 8),
+            *out_reverse = mem_array(t, (size_t)nscan + 1, 8);
+    if (!scan_ints(n, "scan_input_axes", nscan_in, in_axis) ||
+        !scan_ints(n, "scan_input_directions", nscan_in, in_reverse) ||
+        !scan_ints(n, "scan_output_axes", nscan, out_axis) ||
+        !scan_ints(n, "scan_output_directions", nscan, out_reverse))
         return false;
-    struct value **args = mem_array(t, (size_t)n->nin + 1, sizeof *args), **out = mem_array(t, body->n_output + 1, sizeof *out);
+    struct value **args = mem_array(t, (size_t)n->nin + 1, sizeof *args),
+                 **out = mem_array(t, body->n_output + 1, sizeof *out);
     struct uop *trip = NULL, **next = mem_array(t, body->n_output + 1, sizeof *next);
     int axis[64];
     for (int k = 0; k < n->nin; k++)
@@ -371,7 +422,8 @@ bool lower_scan(struct node *n)
         if (!node_axis(n, in_axis[k], x->ndim, &axis[k]))
             return false;
         if (trip && !sym_equal(t, trip, x->dim[axis[k]]))
-            return node_error(n, nstate + k, "its scanned axis has another length than that of input %d", nstate);
+            return node_error(n, nstate + k,
+                              "its scanned axis has another length than that of input %d", nstate);
         trip = trip ? trip : x->dim[axis[k]];
     }
     struct lib_loop *loop = lib_loop_begin(&n->lib, trip, NULL, n->in, nstate);
@@ -380,7 +432,8 @@ bool lower_scan(struct node *n)
     for (int k = 0; k < nstate; k++)
         args[k] = value_tensor(t, loop->param[k]);
     for (int k = 0; k < nscan_in; k++) {
-        struct uop *at = in_reverse[k] ? sym_sub(t, sym_addi(t, trip, -1), loop->counter) : loop->counter;
+        struct uop *at =
+            in_reverse[k] ? sym_sub(t, sym_addi(t, trip, -1), loop->counter) : loop->counter;
         struct uop *x = node_slice_at(n, n->in[nstate + k], axis[k], at);
         if (!x)
             return false;
@@ -393,7 +446,8 @@ bool lower_scan(struct node *n)
             return node_error(n, -1, "output %d of its body is no tensor", k);
         next[k] = out[k]->tensor;
         if (k < nstate && !same_shape(t, n->in[k], next[k]))
-            return node_error(n, k, "state %d starts as %s and becomes %s; it must keep its shape", k, shape_text(n, n->in[k]), shape_text(n, next[k]));
+            return node_error(n, k, "state %d starts as %s and becomes %s; it must keep its shape",
+                              k, shape_text(n, n->in[k]), shape_text(n, next[k]));
     }
     struct uop *all = lib_loop_end(&n->lib, loop, NULL, next, next + nstate, nscan, trip);
     if (!all)

@@ -1,10 +1,11 @@
-/* lower_create.c - operators that make tensors from little: constants, ranges, identity matrices, windows, random numbers. */
+/* lower_create.c - operators that make tensors from little: constants, ranges, identity matrices,
+ * windows, random numbers. */
 #include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
 
-/* ---------------------------------------------------------------------------------------------------- constants */
+/* ---------------------------------------------------------------------------------- constants */
 
 static struct uop *constant_floats(const struct node *n)
 {
@@ -43,7 +44,9 @@ bool lower_constant(struct node *n)
         return node_set(n, 0, constant_floats(n));
     if (node_has(n, "value_ints"))
         return node_set(n, 0, constant_ints(n));
-    return node_error(n, -1, "one of the attributes value, sparse_value, value_float(s) and value_int(s) is expected; strings are not supported");
+    return node_error(n, -1,
+                      "one of the attributes value, sparse_value, value_float(s) and value_int(s) "
+                      "is expected; strings are not supported");
 }
 
 bool lower_constant_of_shape(struct node *n)
@@ -53,7 +56,8 @@ bool lower_constant_of_shape(struct node *n)
     if (!node_known(n, 0, &dim, &rank))
         return false;
     if (rank > MAX_RANK)
-        return node_error(n, 0, "the result would have rank %d; at most %d is supported", rank, MAX_RANK);
+        return node_error(n, 0, "the result would have rank %d; at most %d is supported", rank,
+                          MAX_RANK);
     for (int a = 0; a < rank; a++)
         if (dim[a]->vmax < 0)
             return node_error(n, 0, "element %d is negative", a);
@@ -65,7 +69,8 @@ bool lower_constant_of_shape(struct node *n)
             return false;
         for (int a = 0; a < value->ndim; a++)
             if (!uop_is_int(value->dim[a], 1))
-                return node_error(n, -1, "attribute 'value' must have one element, found %s", shape_text(n, value));
+                return node_error(n, -1, "attribute 'value' must have one element, found %s",
+                                  shape_text(n, value));
         if (!(value = tensor_element(n->t, value, zero)))
             return node_error(n, -1, "attribute 'value' is no number");
     }
@@ -84,7 +89,8 @@ bool lower_range(struct node *n)
             return false;
         if (n_elem != 1)
             return node_error(n, k, "one element is expected, found %d", n_elem);
-        v[k] = lib_cast(&n->lib, wide, dtype_is_int(d) ? uop_cast(n->t, d, known_index(n->t, elem[0])) : elem[0]);
+        v[k] = lib_cast(&n->lib, wide,
+                        dtype_is_int(d) ? uop_cast(n->t, d, known_index(n->t, elem[0])) : elem[0]);
     }
     struct uop *count = lib_arange_count(&n->lib, v[0], v[1], v[2]);
     return node_set(n, 0, lib_cast(&n->lib, d, lib_arange(&n->lib, v[0], v[2], count)));
@@ -119,15 +125,18 @@ bool lower_one_hot(struct node *n)
             return false;
         d = depth[0];
     }
-    return node_set(n, 0, lib_one_hot(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, indices), d, n->in[2], node_int(n, "axis", -1)));
+    return node_set(n, 0,
+                    lib_one_hot(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, indices), d, n->in[2],
+                                node_int(n, "axis", -1)));
 }
 
-/* ------------------------------------------------------------------------------------------------------ windows */
+/* ------------------------------------------------------------------------------------ windows */
 
 /* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N), N the size or, for symmetric windows, one less. */
 bool lower_cosine_window(struct node *n)
 {
-    static const double coefficient[3][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
+    static const double coefficient[3][3] = {
+        {0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
     const double *a = coefficient[n->operator->param];
     struct uop **size;
     int count;
@@ -141,22 +150,26 @@ bool lower_cosine_window(struct node *n)
     enum dtype wide = d == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
     struct uop *period = node_int(n, "periodic", 1) ? size[0] : sym_addi(n->t, size[0], -1);
     struct uop *i = lib_cast(&n->lib, wide, uop_iota(n->t, size[0]));
-    struct uop *turn = lib_div(&n->lib, lib_binaryf(&n->lib, OP_MUL, i, 2 * 3.14159265358979323846), lib_float_of(&n->lib, wide, period));
+    struct uop *turn = lib_div(&n->lib, lib_binaryf(&n->lib, OP_MUL, i, 2 * 3.14159265358979323846),
+                               lib_float_of(&n->lib, wide, period));
     struct uop *once = lib_binaryf(&n->lib, OP_MUL, lib_unary(&n->lib, OP_COS, turn), -a[1]);
-    struct uop *twice = lib_binaryf(&n->lib, OP_MUL, lib_unary(&n->lib, OP_COS, lib_binaryf(&n->lib, OP_MUL, turn, 2)), a[2]);
+    struct uop *twice = lib_binaryf(
+        &n->lib, OP_MUL, lib_unary(&n->lib, OP_COS, lib_binaryf(&n->lib, OP_MUL, turn, 2)), a[2]);
     struct uop *sum = lib_binaryf(&n->lib, OP_ADD, lib_add(&n->lib, once, twice), a[0]);
     return node_set(n, 0, lib_cast(&n->lib, d, sum));
 }
 
-/* ------------------------------------------------------------------------------------------------ random numbers */
+/* ----------------------------------------------------------------------------- random numbers */
 
-/* The seed of the node, or one that depends on its number alone: the same model gives the same numbers in every compile. */
+/* The seed of the node, or one that depends on its number alone: the same model gives the same
+ * numbers in every compile. */
 static uint64_t node_seed(const struct node *n)
 {
     double seed = node_float(n, "seed", 0);
     uint64_t bits;
     memcpy(&bits, &seed, sizeof bits);
-    return node_has(n, "seed") ? bits : (uint64_t)onnx_node_index(lower_model(n->lower), n->proto) + 1;
+    return node_has(n, "seed") ? bits
+                               : (uint64_t)onnx_node_index(lower_model(n->lower), n->proto) + 1;
 }
 
 static bool random_shape(const struct node *n, struct uop **dim, int *ndim, enum dtype *d)
@@ -189,7 +202,9 @@ bool lower_random_uniform(struct node *n)
     int ndim;
     enum dtype d;
     return random_shape(n, dim, &ndim, &d) &&
-           node_set(n, 0, lib_random_uniform(&n->lib, d, node_seed(n), node_float(n, "low", 0), node_float(n, "high", 1), dim, ndim));
+           node_set(n, 0,
+                    lib_random_uniform(&n->lib, d, node_seed(n), node_float(n, "low", 0),
+                                       node_float(n, "high", 1), dim, ndim));
 }
 
 bool lower_random_normal(struct node *n)
@@ -198,7 +213,9 @@ bool lower_random_normal(struct node *n)
     int ndim;
     enum dtype d;
     return random_shape(n, dim, &ndim, &d) &&
-           node_set(n, 0, lib_random_normal(&n->lib, d, node_seed(n), node_float(n, "mean", 0), node_float(n, "scale", 1), dim, ndim));
+           node_set(n, 0,
+                    lib_random_normal(&n->lib, d, node_seed(n), node_float(n, "mean", 0),
+                                      node_float(n, "scale", 1), dim, ndim));
 }
 
 bool lower_bernoulli(struct node *n)
@@ -208,5 +225,6 @@ bool lower_bernoulli(struct node *n)
     if (d == DTYPE_VOID || d == DTYPE_STRING)
         return node_error(n, -1, "attribute 'dtype' names no type that is supported");
     struct uop *draw = lib_random_uniform(&n->lib, wide, node_seed(n), 0, 1, x->dim, x->ndim);
-    return node_set(n, 0, lib_cast(&n->lib, d, lib_binary(&n->lib, OP_LT, draw, lib_cast(&n->lib, wide, x))));
+    return node_set(
+        n, 0, lib_cast(&n->lib, d, lib_binary(&n->lib, OP_LT, draw, lib_cast(&n->lib, wide, x))));
 }

@@ -1,7 +1,9 @@
-/* lower_elementwise.c - operators that work element by element: arithmetic, comparison, logic, casts, activations.
+/* lower_elementwise.c - operators that work element by element: arithmetic, comparison, logic,
+ * casts, activations.
  *
- * Most rows of operators.def name the uop or the activation as their parameter and share a function here. Before opset 7 the second
- * operand of a binary operator broadcast only on request (`broadcast`), and then from `axis` on instead of from the last axis.
+ * Most rows of operators.def name the uop or the activation as their parameter and share a function
+ * here. Before opset 7 the second operand of a binary operator broadcast only on request
+ * (`broadcast`), and then from `axis` on instead of from the last axis.
  */
 #include <math.h>
 #include <string.h>
@@ -23,7 +25,8 @@ static struct uop *legacy_operand(const struct node *n)
     if (!node_axis(n, node_int(n, "axis", 0), a->ndim, &axis))
         return NULL;
     if (axis + b->ndim > a->ndim) {
-        node_error(n, 1, "%s does not fit into %s from axis %d on", shape_text(n, b), shape_text(n, a), axis);
+        node_error(n, 1, "%s does not fit into %s from axis %d on", shape_text(n, b),
+                   shape_text(n, a), axis);
         return NULL;
     }
     for (int i = 0; i < a->ndim - axis; i++)
@@ -33,10 +36,12 @@ static struct uop *legacy_operand(const struct node *n)
 
 bool lower_binary(struct node *n)
 {
-    return node_set(n, 0, lib_binary(&n->lib, (enum op)n->operator->param, n->in[0], legacy_operand(n)));
+    return node_set(n, 0,
+                    lib_binary(&n->lib, (enum op)n->operator->param, n->in[0], legacy_operand(n)));
 }
 
-/* Greater, GreaterOrEqual, LessOrEqual: a > b is b < a; a >= b is (b < a) | (a == b), so that NaN makes it false. */
+/* Greater, GreaterOrEqual, LessOrEqual: a > b is b < a; a >= b is (b < a) | (a == b), so that NaN
+ * makes it false. */
 bool lower_compare(struct node *n)
 {
     struct uop *a = n->in[0], *b = legacy_operand(n);
@@ -63,7 +68,8 @@ bool lower_variadic(struct node *n)
     return node_set(n, 0, r);
 }
 
-/* The exponent may be of another type; the result has the base's. Integer powers of integers stay integers. */
+/* The exponent may be of another type; the result has the base's. Integer powers of integers stay
+ * integers. */
 bool lower_pow(struct node *n)
 {
     struct uop *a = n->in[0], *b = legacy_operand(n);
@@ -72,7 +78,8 @@ bool lower_pow(struct node *n)
         return false;
     if (dtype_is_int(d) && dtype_is_float(b->dtype))
         wide = b->dtype == DTYPE_F64 || dtype_bits(d) > 16 ? DTYPE_F64 : DTYPE_F32;
-    struct uop *r = lib_binary(&n->lib, OP_POW, lib_cast(&n->lib, wide, a), lib_cast(&n->lib, wide, b));
+    struct uop *r =
+        lib_binary(&n->lib, OP_POW, lib_cast(&n->lib, wide, a), lib_cast(&n->lib, wide, b));
     return node_set(n, 0, lib_cast(&n->lib, d, r));
 }
 
@@ -89,14 +96,17 @@ bool lower_bitshift(struct node *n)
     const char *direction = node_string(n, "direction", "");
     bool left = !strcmp(direction, "LEFT");
     if (!left && strcmp(direction, "RIGHT"))
-        return node_error(n, -1, "attribute 'direction' must be LEFT or RIGHT, found '%s'", direction);
+        return node_error(n, -1, "attribute 'direction' must be LEFT or RIGHT, found '%s'",
+                          direction);
     struct uop *x = n->in[0], *by = n->in[1];
     struct uop *r = lib_binary(&n->lib, left ? OP_SHL : OP_SHR, x, by);
-    if (r && by->vmin < 0) {             /* a negative amount is one beyond every width */
+    if (r && by->vmin < 0) { /* a negative amount is one beyond every width */
         struct uop *zero = uop_consti(n->t, x->dtype, 0), *gone = zero;
         if (!left && dtype_kind(x->dtype) == 'I')
-            gone = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero), uop_consti(n->t, x->dtype, -1), zero);
-        r = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, by, uop_consti(n->t, by->dtype, 0)), gone, r);
+            gone = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero),
+                             uop_consti(n->t, x->dtype, -1), zero);
+        r = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, by, uop_consti(n->t, by->dtype, 0)), gone,
+                      r);
     }
     return node_set(n, 0, r);
 }
@@ -108,10 +118,12 @@ bool lower_where(struct node *n)
 
 bool lower_sign(struct node *n)
 {
-    struct uop *x = n->in[0], *zero = uop_consti(n->t, x->dtype, 0), *one = uop_consti(n->t, x->dtype, 1);
+    struct uop *x = n->in[0], *zero = uop_consti(n->t, x->dtype, 0),
+               *one = uop_consti(n->t, x->dtype, 1);
     if (dtype_kind(x->dtype) == 'U')
         return node_set(n, 0, lib_binary(&n->lib, OP_MIN, x, one));
-    struct uop *negative = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero), uop_consti(n->t, x->dtype, -1), x);
+    struct uop *negative =
+        lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero), uop_consti(n->t, x->dtype, -1), x);
     return node_set(n, 0, lib_where(&n->lib, lib_binary(&n->lib, OP_LT, zero, x), one, negative));
 }
 
@@ -123,7 +135,8 @@ bool lower_isinf(struct node *n)
     if (node_int(n, "detect_positive", 1))
         r = lib_binary(&n->lib, OP_EQ, x, uop_constf(n->t, d, (double)INFINITY));
     if (node_int(n, "detect_negative", 1)) {
-        struct uop *negative = lib_binary(&n->lib, OP_EQ, x, uop_constf(n->t, d, -(double)INFINITY));
+        struct uop *negative =
+            lib_binary(&n->lib, OP_EQ, x, uop_constf(n->t, d, -(double)INFINITY));
         r = r ? lib_binary(&n->lib, OP_OR, r, negative) : negative;
     }
     return node_set(n, 0, r ? r : tensor_full(n->t, uop_bool(n->t, false), x->dim, x->ndim));
@@ -139,41 +152,62 @@ bool lower_clip(struct node *n)
     return node_set(n, 0, lib_clip(&n->lib, x, lo, hi));
 }
 
-/* ------------------------------------------------------------------------------------------------------- casts */
+/* -------------------------------------------------------------------------------------- casts */
 
-/* To the 8-bit floats without saturation: what is beyond the largest number becomes infinity, or NaN where the format has none. */
+static struct uop *bits_as(struct tgc *t, enum dtype d, struct uop *x)
+{
+    return x ? uop_new(t, OP_BITCAST, d, &x, 1, (union arg){0}) : NULL;
+}
+
+/* To the 8-bit floats without saturation: what is beyond the largest number becomes infinity, or
+ * NaN where the format has none. Chosen as bits: a value of these formats saturates. */
 static struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)
 {
-    double largest = to == DTYPE_F8E4M3FN ? 448 : to == DTYPE_F8E4M3FNUZ ? 240 : 57344;
-    double half = to == DTYPE_F8E4M3FN ? 16 : to == DTYPE_F8E4M3FNUZ ? 8 : 4096;   /* half of the last step: a tie goes to the even one below */
-    bool has_infinity = to == DTYPE_F8E5M2, tie_rounds_up = to != DTYPE_F8E4M3FN;
+    static const struct {
+        enum dtype to;
+        double limit; /* the largest number and half a step; a tie goes to the even side */
+        bool tie_fits;
+        int infinity, nan;
+    } formats[] = {
+        {DTYPE_F8E4M3FN, 448 + 16, true, 0x7f, 0x7f},
+        {DTYPE_F8E4M3FNUZ, 240 + 8, false, 0x80, 0x80},
+        {DTYPE_F8E5M2, 57344 + 4096, false, 0x7c, 0x7f},
+        {DTYPE_F8E5M2FNUZ, 57344 + 4096, false, 0x80, 0x80},
+    };
+    const struct lib *l = &n->lib;
+    int f = 0;
+    while (formats[f].to != to)
+        f++;
     enum dtype d = lib_acc_dtype(x->dtype);
-    struct uop *wide = lib_cast(&n->lib, d, x), *size = lib_unary(&n->lib, OP_ABS, wide);
-    struct uop *limit = uop_constf(n->t, d, largest + half);
-    struct uop *fits = lib_binary(&n->lib, OP_LT, size, limit);
-    if (!tie_rounds_up)
-        fits = lib_binary(&n->lib, OP_OR, fits, lib_binary(&n->lib, OP_EQ, size, limit));
-    struct uop *beyond = uop_constf(n->t, to, (double)NAN);
-    if (has_infinity)
-        beyond = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, wide, uop_constf(n->t, d, 0)), uop_constf(n->t, to, -(double)INFINITY),
-                           uop_constf(n->t, to, (double)INFINITY));
-    beyond = lib_where(&n->lib, uop_unary(n->t, OP_ISNAN, wide), uop_constf(n->t, to, (double)NAN), beyond);
-    return lib_where(&n->lib, fits, lib_cast(&n->lib, to, x), beyond);
+    struct uop *wide = lib_cast(l, d, x), *size = lib_unary(l, OP_ABS, wide);
+    struct uop *fits = lib_binaryf(l, OP_LT, size, formats[f].limit);
+    if (formats[f].tie_fits)
+        fits = lib_binary(l, OP_OR, fits, lib_binaryf(l, OP_EQ, size, formats[f].limit));
+    struct uop *beyond = uop_consti(n->t, DTYPE_U8, formats[f].infinity);
+    struct uop *negative = uop_consti(n->t, DTYPE_U8, formats[f].infinity | 0x80);
+    beyond = lib_where(l, lib_binaryf(l, OP_LT, wide, 0), negative, beyond);
+    struct uop *nan = uop_consti(n->t, DTYPE_U8, formats[f].nan);
+    beyond = lib_where(l, lib_unary(l, OP_ISNAN, wide), nan, beyond);
+    struct uop *within = bits_as(n->t, DTYPE_U8, lib_cast(l, to, x));
+    return bits_as(n->t, to, lib_where(l, fits, within, beyond));
 }
 
 static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
 {
-    bool f8 = to == DTYPE_F8E4M3FN || to == DTYPE_F8E4M3FNUZ || to == DTYPE_F8E5M2 || to == DTYPE_F8E5M2FNUZ;
+    bool f8 = to == DTYPE_F8E4M3FN || to == DTYPE_F8E4M3FNUZ || to == DTYPE_F8E5M2 ||
+              to == DTYPE_F8E5M2FNUZ;
     if (to == DTYPE_VOID || to == DTYPE_STRING) {
-        node_error(n, -1, "a cast to this type is not supported%s", to == DTYPE_STRING ? ": strings" : "");
+        node_error(n, -1, "a cast to this type is not supported%s",
+                   to == DTYPE_STRING ? ": strings" : "");
         return NULL;
     }
     if (f8 && dtype_is_float(x->dtype) && !node_int(n, "saturate", 1))
         return cast_without_saturation(n, to, x);
     if (dtype_is_int(to) && dtype_bits(to) < 8 && dtype_is_float(x->dtype))
-        x = lib_cast(&n->lib, DTYPE_I32, x);         /* what is beyond the range wraps, as in the specification's own reference */
+        x = lib_cast(&n->lib, DTYPE_I32, x); /* wraps, as in the specification's own reference */
     if (to == DTYPE_F8E8M0 && strcmp(node_string(n, "round_mode", "up"), "up")) {
-        node_error(n, -1, "round_mode '%s' is not supported; 'up' is", node_string(n, "round_mode", ""));
+        node_error(n, -1, "round_mode '%s' is not supported; 'up' is",
+                   node_string(n, "round_mode", ""));
         return NULL;
     }
     return lib_cast(&n->lib, to, x);
@@ -184,10 +218,13 @@ bool lower_cast(struct node *n)
 {
     if (n->opset >= 6)
         return node_set(n, 0, cast_to(n, node_dtype(n, "to", DTYPE_VOID), n->in[0]));
-    static const struct { const char *name; enum dtype d; } names[] = {
-        {"FLOAT", DTYPE_F32}, {"UINT8", DTYPE_U8}, {"INT8", DTYPE_I8}, {"UINT16", DTYPE_U16}, {"INT16", DTYPE_I16}, {"INT32", DTYPE_I32},
-        {"INT64", DTYPE_I64}, {"BOOL", DTYPE_BOOL}, {"FLOAT16", DTYPE_F16}, {"DOUBLE", DTYPE_F64}, {"UINT32", DTYPE_U32},
-        {"UINT64", DTYPE_U64},
+    static const struct {
+        const char *name;
+        enum dtype d;
+    } names[] = {
+        {"FLOAT", DTYPE_F32},   {"UINT8", DTYPE_U8},   {"INT8", DTYPE_I8},    {"UINT16", DTYPE_U16},
+        {"INT16", DTYPE_I16},   {"INT32", DTYPE_I32},  {"INT64", DTYPE_I64},  {"BOOL", DTYPE_BOOL},
+        {"FLOAT16", DTYPE_F16}, {"DOUBLE", DTYPE_F64}, {"UINT32", DTYPE_U32}, {"UINT64", DTYPE_U64},
     };
     const char *to = node_string(n, "to", "");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -196,19 +233,24 @@ bool lower_cast(struct node *n)
     return node_error(n, -1, "a cast to '%s' is not supported", to);
 }
 
-bool lower_cast_like(struct node *n) { return node_set(n, 0, cast_to(n, n->in[1]->dtype, n->in[0])); }
+bool lower_cast_like(struct node *n)
+{
+    return node_set(n, 0, cast_to(n, n->in[1]->dtype, n->in[0]));
+}
 
 bool lower_bitcast(struct node *n)
 {
     enum dtype to = node_dtype(n, "to", DTYPE_VOID), from = n->in[0]->dtype;
     if (to == DTYPE_VOID || to == DTYPE_STRING || dtype_bits(to) != dtype_bits(from))
         return node_error(n, -1, "attribute 'to' must name a type of %d bits", dtype_bits(from));
-    return node_set(n, 0, to == from ? n->in[0] : uop_new(n->t, OP_BITCAST, to, &n->in[0], 1, (union arg){0}));
+    return node_set(
+        n, 0, to == from ? n->in[0] : uop_new(n->t, OP_BITCAST, to, &n->in[0], 1, (union arg){0}));
 }
 
-/* ------------------------------------------------------------------------------------------------- activations */
+/* -------------------------------------------------------------------------------- activations */
 
-/* alpha and beta where the operator has them; the defaults are the operator's, which activations.def shares but for two. */
+/* alpha and beta where the operator has them; the defaults are the operator's, which
+ * activations.def shares but for two. */
 bool lower_activation(struct node *n)
 {
     enum activation a = (enum activation)n->operator->param;
@@ -230,7 +272,8 @@ bool lower_shrink(struct node *n)
 {
     struct uop *x = n->in[0];
     enum dtype d = x->dtype, wide = dtype_is_float(d) ? d : DTYPE_F64;
-    struct uop *r = lib_activate(&n->lib, ACTIVATION_SHRINK, lib_cast(&n->lib, wide, x), node_float(n, "lambd", 0.5), node_float(n, "bias", 0));
+    struct uop *r = lib_activate(&n->lib, ACTIVATION_SHRINK, lib_cast(&n->lib, wide, x),
+                                 node_float(n, "lambd", 0.5), node_float(n, "bias", 0));
     return node_set(n, 0, lib_cast(&n->lib, d, r));
 }
 
@@ -239,8 +282,11 @@ bool lower_gelu(struct node *n)
     const char *approximate = node_string(n, "approximate", "none");
     bool tanh = !strcmp(approximate, "tanh");
     if (!tanh && strcmp(approximate, "none"))
-        return node_error(n, -1, "attribute 'approximate' must be 'none' or 'tanh', found '%s'", approximate);
-    return node_set(n, 0, lib_activate_default(&n->lib, tanh ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, n->in[0]));
+        return node_error(n, -1, "attribute 'approximate' must be 'none' or 'tanh', found '%s'",
+                          approximate);
+    return node_set(
+        n, 0,
+        lib_activate_default(&n->lib, tanh ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, n->in[0]));
 }
 
 /* Before opset 7 a slope of one axis belongs to the channels. */
@@ -257,10 +303,15 @@ bool lower_prelu(struct node *n)
 
 bool lower_swiglu(struct node *n)
 {
-    return node_set(n, 0, lib_mul(&n->lib, lib_activate(&n->lib, ACTIVATION_SILU, n->in[0], node_float(n, "alpha", 1), 0), n->in[1]));
+    return node_set(
+        n, 0,
+        lib_mul(&n->lib,
+                lib_activate(&n->lib, ACTIVATION_SILU, n->in[0], node_float(n, "alpha", 1), 0),
+                n->in[1]));
 }
 
-/* y = x, mask all true, at inference; with training_mode and a ratio above 0 the random numbers would have to be named. */
+/* y = x, mask all true, at inference; with training_mode and a ratio above 0 the random numbers
+ * would have to be named. */
 bool lower_dropout(struct node *n)
 {
     struct uop *x = n->in[0];
@@ -275,12 +326,16 @@ bool lower_dropout(struct node *n)
         if (count != 1 || !uop_const_int(mode[0], &v))
             return node_error(n, 2, "training_mode must be one constant");
         training = v != 0;
-        if (training && n->in[1] && node_is_known(n, 1) && node_known_floats(n, 1, &ratio, &count) && count == 1 && ratio[0] == 0)
+        if (training && n->in[1] && node_is_known(n, 1) &&
+            node_known_floats(n, 1, &ratio, &count) && count == 1 && ratio[0] == 0)
             training = false;
     }
     if (training)
-        return node_error(n, -1, "dropout in training mode is not supported; export the model for inference");
+        return node_error(
+            n, -1, "dropout in training mode is not supported; export the model for inference");
     n->out[0] = x;
-    n->out[1] = tensor_full(n->t, n->opset < 10 ? uop_consti(n->t, x->dtype, 1) : uop_bool(n->t, true), x->dim, x->ndim);
+    n->out[1] =
+        tensor_full(n->t, n->opset < 10 ? uop_consti(n->t, x->dtype, 1) : uop_bool(n->t, true),
+                    x->dim, x->ndim);
     return true;
 }

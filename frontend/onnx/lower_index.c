@@ -1,9 +1,13 @@
-/* lower_index.c - operators that read or write at indices which are data: gather, scatter, top-k, resize. */
+/* lower_index.c - operators that read or write at indices which are data: gather, scatter, top-k,
+ * resize. */
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
 
-bool lower_gather(struct node *n) { return node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0))); }
+bool lower_gather(struct node *n)
+{
+    return node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
+}
 
 bool lower_gather_elements(struct node *n)
 {
@@ -18,7 +22,10 @@ bool lower_gather_nd(struct node *n)
 /* The combining op of a scatter; CONST overwrites. OP_COUNT: an error was reported. */
 static enum op scatter_op(const struct node *n)
 {
-    static const struct { const char *name; enum op op; } names[] = {
+    static const struct {
+        const char *name;
+        enum op op;
+    } names[] = {
         {"none", OP_CONST}, {"add", OP_ADD}, {"mul", OP_MUL}, {"max", OP_MAX}, {"min", OP_MIN}};
     const char *s = node_string(n, "reduction", "none");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -31,13 +38,16 @@ static enum op scatter_op(const struct node *n)
 bool lower_scatter_elements(struct node *n)
 {
     enum op op = scatter_op(n);
-    return op != OP_COUNT && node_set(n, 0, lib_scatter_elements(&n->lib, op, n->in[0], n->in[1], n->in[2], node_int(n, "axis", 0)));
+    return op != OP_COUNT && node_set(n, 0,
+                                      lib_scatter_elements(&n->lib, op, n->in[0], n->in[1],
+                                                           n->in[2], node_int(n, "axis", 0)));
 }
 
 bool lower_scatter_nd(struct node *n)
 {
     enum op op = scatter_op(n);
-    return op != OP_COUNT && node_set(n, 0, lib_scatter_nd(&n->lib, op, n->in[0], n->in[1], n->in[2]));
+    return op != OP_COUNT &&
+           node_set(n, 0, lib_scatter_nd(&n->lib, op, n->in[0], n->in[1], n->in[2]));
 }
 
 /* present = past, with update written at write_indices[batch] .. along `axis`. */
@@ -46,18 +56,21 @@ bool lower_tensor_scatter(struct node *n)
     struct uop *past = n->in[0], *update = n->in[1], *index[MAX_RANK], *dim[MAX_RANK];
     int axis;
     const char *mode = node_string(n, "mode", "linear");
-    if (!node_axis(n, node_int(n, "axis", -2), past->ndim, &axis) || !node_rank(n, 1, past->ndim, past->ndim) || !node_same_dtype(n, 0, 1))
+    if (!node_axis(n, node_int(n, "axis", -2), past->ndim, &axis) ||
+        !node_rank(n, 1, past->ndim, past->ndim) || !node_same_dtype(n, 0, 1))
         return false;
     if (axis == 0)
         return node_error(n, -1, "axis 0 is the batch; it cannot be the sequence");
     for (int a = 0; a < past->ndim; a++) {
         if (a != axis && !sym_equal(n->t, past->dim[a], update->dim[a]))
-            return node_error(n, 1, "%s does not fit into %s", shape_text(n, update), shape_text(n, past));
+            return node_error(n, 1, "%s does not fit into %s", shape_text(n, update),
+                              shape_text(n, past));
         index[a] = tensor_iota(n->t, update->dim, update->ndim, a);
         dim[a] = a ? uop_int(n->t, 1) : update->dim[0];
     }
     if (n->in[2]) {
-        struct uop *start = lib_reshape(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, n->in[2]), dim, past->ndim);
+        struct uop *start =
+            lib_reshape(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, n->in[2]), dim, past->ndim);
         index[axis] = lib_add(&n->lib, index[axis], start);
     }
     if (!strcmp(mode, "circular") && index[axis])
@@ -67,7 +80,7 @@ bool lower_tensor_scatter(struct node *n)
     return index[axis] && node_set(n, 0, uop_scatter(n->t, OP_CONST, past, update, index));
 }
 
-/* ------------------------------------------------------------------------------------------------- selections */
+/* --------------------------------------------------------------------------------- selections */
 
 /* k: an attribute before opset 10, then an input of one element. */
 bool lower_topk(struct node *n)
@@ -82,7 +95,8 @@ bool lower_topk(struct node *n)
     }
     if (count != 1)
         return node_error(n, 1, "one element is expected, found %d", count);
-    return lib_topk(&n->lib, n->in[0], k[0], node_int(n, "axis", -1), node_int(n, "largest", 1) != 0, node_int(n, "sorted", 1) != 0, &n->out[0],
+    return lib_topk(&n->lib, n->in[0], k[0], node_int(n, "axis", -1),
+                    node_int(n, "largest", 1) != 0, node_int(n, "sorted", 1) != 0, &n->out[0],
                     &n->out[1]);
 }
 
@@ -98,7 +112,10 @@ bool lower_nonzero(struct node *n)
     int64_t *where = mem_array(n->t, (size_t)count + 1, sizeof *where);
     for (int i = 0; i < count; i++) {
         if (elem[i]->op != OP_CONST)
-            return node_error(n, 0, "element %d must not depend on a dimension that is not fixed; fix it with --dim", i);
+            return node_error(
+                n, 0,
+                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
+                i);
         bool zero = dtype_is_float(x->dtype) ? elem[i]->arg.f == 0 : elem[i]->arg.i == 0;
         if (!zero)
             where[found++] = i;
@@ -113,8 +130,9 @@ bool lower_nonzero(struct node *n)
             rest /= dim[a];
         }
     }
-    return node_set(n, 0, tensor_from_data(n->t, DTYPE_I64, (int64_t[]){x->ndim, found}, 2, v,
-                                           (size_t)x->ndim * (size_t)found * sizeof *v, NULL));
+    return node_set(n, 0,
+                    tensor_from_data(n->t, DTYPE_I64, (int64_t[]){x->ndim, found}, 2, v,
+                                     (size_t)x->ndim * (size_t)found * sizeof *v, NULL));
 }
 
 /* A condition that is known now is a gather of the selected slices. */
@@ -128,30 +146,48 @@ bool lower_compress(struct node *n)
     for (int i = 0; i < count; i++) {
         int64_t v;
         if (!uop_const_int(elem[i], &v))
-            return node_error(n, 1, "element %d must not depend on a dimension that is not fixed; fix it with --dim", i);
+            return node_error(
+                n, 1,
+                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
+                i);
         if (v)
             index[selected++] = uop_int(n->t, i);
     }
     if (!node_has(n, "axis"))
         x = lib_reshape(&n->lib, x, (struct uop *[]){NULL}, 1);
-    return node_set(n, 0, lib_gather(&n->lib, x, index_vector(n->t, index, selected), node_has(n, "axis") ? node_int(n, "axis", 0) : 0));
+    return node_set(n, 0,
+                    lib_gather(&n->lib, x, index_vector(n->t, index, selected),
+                               node_has(n, "axis") ? node_int(n, "axis", 0) : 0));
 }
 
-/* ------------------------------------------------------------------------------------------------------ resize */
+/* ------------------------------------------------------------------------------------- resize */
 
 static bool resize_modes(const struct node *n, struct resize_attr *a)
 {
-    static const struct { const char *name; enum resize_coordinates v; } coordinates[] = {
-        {"half_pixel", RESIZE_HALF_PIXEL}, {"half_pixel_symmetric", RESIZE_HALF_PIXEL_SYMMETRIC}, {"pytorch_half_pixel", RESIZE_PYTORCH_HALF_PIXEL},
-        {"align_corners", RESIZE_ALIGN_CORNERS}, {"asymmetric", RESIZE_ASYMMETRIC}, {"tf_crop_and_resize", RESIZE_TF_CROP},
+    static const struct {
+        const char *name;
+        enum resize_coordinates v;
+    } coordinates[] = {
+        {"half_pixel", RESIZE_HALF_PIXEL},
+        {"half_pixel_symmetric", RESIZE_HALF_PIXEL_SYMMETRIC},
+        {"pytorch_half_pixel", RESIZE_PYTORCH_HALF_PIXEL},
+        {"align_corners", RESIZE_ALIGN_CORNERS},
+        {"asymmetric", RESIZE_ASYMMETRIC},
+        {"tf_crop_and_resize", RESIZE_TF_CROP},
     };
-    static const struct { const char *name; enum resize_rounding v; } rounding[] = {
-        {"round_prefer_floor", RESIZE_ROUND_PREFER_FLOOR}, {"round_prefer_ceil", RESIZE_ROUND_PREFER_CEIL}, {"floor", RESIZE_FLOOR},
+    static const struct {
+        const char *name;
+        enum resize_rounding v;
+    } rounding[] = {
+        {"round_prefer_floor", RESIZE_ROUND_PREFER_FLOOR},
+        {"round_prefer_ceil", RESIZE_ROUND_PREFER_CEIL},
+        {"floor", RESIZE_FLOOR},
         {"ceil", RESIZE_CEIL},
     };
     bool old = n->opset < 11;
     const char *mode = node_string(n, "mode", "nearest");
-    const char *c = node_string(n, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
+    const char *c =
+        node_string(n, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
     const char *r = node_string(n, "nearest_mode", old ? "floor" : "round_prefer_floor");
     bool found_c = false, found_r = false;
     if (!strcmp(mode, "nearest"))
@@ -173,7 +209,9 @@ static bool resize_modes(const struct node *n, struct resize_attr *a)
             found_r = true;
         }
     if (!found_c || !found_r)
-        return node_error(n, -1, "%s '%s' is not supported", found_c ? "nearest_mode" : "coordinate_transformation_mode", found_c ? r : c);
+        return node_error(n, -1, "%s '%s' is not supported",
+                          found_c ? "nearest_mode" : "coordinate_transformation_mode",
+                          found_c ? r : c);
     a->cubic_a = node_float(n, "cubic_coeff_a", -0.75);
     a->exclude_outside = node_int(n, "exclude_outside", 0) != 0;
     a->antialias = node_int(n, "antialias", 0) != 0;
@@ -200,7 +238,8 @@ static bool resize_axes(const struct node *n, int rank, int *axis, int *naxis)
     return true;
 }
 
-static bool resize_by_scales(const struct node *n, struct resize_attr *a, const int *axis, int naxis, const double *scale, int count)
+static bool resize_by_scales(const struct node *n, struct resize_attr *a, const int *axis,
+                             int naxis, const double *scale, int count)
 {
     if (count != naxis)
         return node_error(n, -1, "%d scales are expected, found %d", naxis, count);
@@ -212,8 +251,10 @@ static bool resize_by_scales(const struct node *n, struct resize_attr *a, const 
         if (a->coordinates == RESIZE_TF_CROP) {
             int64_t size;
             if (!uop_const_int(in, &size))
-                return node_error(n, 0, "tf_crop_and_resize needs fixed dimensions; fix them with --dim");
-            in = uop_int(n->t, (int64_t)((double)size * (a->roi_hi[axis[i]] - a->roi_lo[axis[i]]) * scale[i]));
+                return node_error(n, 0,
+                                  "tf_crop_and_resize needs fixed dimensions; fix them with --dim");
+            in = uop_int(n->t, (int64_t)((double)size * (a->roi_hi[axis[i]] - a->roi_lo[axis[i]]) *
+                                         scale[i]));
         } else if (!(in = lib_scaled_dim(&n->lib, in, scale[i]))) {
             return false;
         }
@@ -223,7 +264,8 @@ static bool resize_by_scales(const struct node *n, struct resize_attr *a, const 
 }
 
 /* keep_aspect_ratio_policy: one scale for all, the smaller or the larger one. */
-static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const int *axis, int naxis, struct uop *const *size, int count)
+static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
+                            struct uop *const *size, int count)
 {
     const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
     bool stretch = !strcmp(policy, "stretch"), larger = !strcmp(policy, "not_smaller");
@@ -238,7 +280,9 @@ static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const i
         if (stretch)
             continue;
         if (!uop_const_int(n->in[0]->dim[axis[i]], &in) || !uop_const_int(size[i], &out) || in < 1)
-            return node_error(n, 0, "keep_aspect_ratio_policy '%s' needs fixed dimensions; fix them with --dim", policy);
+            return node_error(
+                n, 0, "keep_aspect_ratio_policy '%s' needs fixed dimensions; fix them with --dim",
+                policy);
         double s = (double)out / (double)in;
         scale = i == 0 || (larger ? s > scale : s < scale) ? s : scale;
     }
@@ -282,7 +326,7 @@ bool lower_resize(struct node *n)
     if (is_given(n, 3)) {
         if (!node_known(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;
-    } else if (n->opset < 9 && node_has(n, "scales")) {          /* Upsample 7: an attribute */
+    } else if (n->opset < 9 && node_has(n, "scales")) { /* Upsample 7: an attribute */
         const float *f;
         count = node_floats(n, "scales", &f);
         v = mem_array(n->t, (size_t)count + 1, sizeof *v);
@@ -292,7 +336,8 @@ bool lower_resize(struct node *n)
             return false;
     } else if (!is_given(n, scales_input)) {
         return node_error(n, -1, "needs scales or sizes");
-    } else if (!node_known_floats(n, scales_input, &v, &count) || !resize_by_scales(n, &a, axis, naxis, v, count)) {
+    } else if (!node_known_floats(n, scales_input, &v, &count) ||
+               !resize_by_scales(n, &a, axis, naxis, v, count)) {
         return false;
     }
     return node_set(n, 0, lib_resize(&n->lib, x, &a));

@@ -3,7 +3,8 @@
 
 #include "frontend/onnx/lower.h"
 
-/* Axes are an attribute before opset 13 (ReduceSum) or 18 (the others), an input then. Without any: all, or none if asked for. */
+/* Axes are an attribute before opset 13 (ReduceSum) or 18 (the others), an input then. Without any:
+ * all, or none if asked for. */
 bool lower_reduce(struct node *n)
 {
     struct uop *x = n->in[0];
@@ -13,12 +14,16 @@ bool lower_reduce(struct node *n)
     if (!node_axes(n, attribute ? "axes" : NULL, attribute ? -1 : 1, x->ndim, &axes, &given))
         return false;
     bool noop = node_int(n, "noop_with_empty_axes", 0) != 0;
-    if (!axes && noop && !attribute) {       /* elementwise part only: what a reduction over nothing leaves */
-        if (r == REDUCE_SUM || r == REDUCE_MEAN || r == REDUCE_PROD || r == REDUCE_MAX || r == REDUCE_MIN)
+    if (!axes && noop &&
+        !attribute) { /* elementwise part only: what a reduction over nothing leaves */
+        if (r == REDUCE_SUM || r == REDUCE_MEAN || r == REDUCE_PROD || r == REDUCE_MAX ||
+            r == REDUCE_MIN)
             return node_set(n, 0, x);
         return node_set(n, 0, lib_reduce(&n->lib, r, x, 0, true));
     }
-    return node_set(n, 0, lib_reduce(&n->lib, r, x, axes ? axes : lib_all_axes(x), node_int(n, "keepdims", 1) != 0));
+    return node_set(
+        n, 0,
+        lib_reduce(&n->lib, r, x, axes ? axes : lib_all_axes(x), node_int(n, "keepdims", 1) != 0));
 }
 
 bool lower_arg_extreme(struct node *n)
@@ -26,18 +31,23 @@ bool lower_arg_extreme(struct node *n)
     struct uop *x = n->in[0];
     bool keep = node_int(n, "keepdims", 1) != 0, last = node_int(n, "select_last_index", 0) != 0;
     int64_t axis = node_int(n, "axis", 0);
-    return node_set(n, 0, n->operator->param ? lib_argmin(&n->lib, x, axis, keep, last) : lib_argmax(&n->lib, x, axis, keep, last));
+    return node_set(n, 0,
+                    n->operator->param ? lib_argmin(&n->lib, x, axis, keep, last)
+                                       : lib_argmax(&n->lib, x, axis, keep, last));
 }
 
 bool lower_cumulative(struct node *n)
 {
     int64_t axis;
     return node_known_int(n, 1, &axis) &&
-           node_set(n, 0, lib_cumulative(&n->lib, (enum op)n->operator->param, n->in[0], axis, node_int(n, "exclusive", 0) != 0,
-                                         node_int(n, "reverse", 0) != 0));
+           node_set(n, 0,
+                    lib_cumulative(&n->lib, (enum op)n->operator->param, n->in[0], axis,
+                                   node_int(n, "exclusive", 0) != 0,
+                                   node_int(n, "reverse", 0) != 0));
 }
 
-/* Softmax, LogSoftmax, Hardmax. Before opset 13 the input is seen as a matrix, split before `axis` (1 by default). */
+/* Softmax, LogSoftmax, Hardmax. Before opset 13 the input is seen as a matrix, split before `axis`
+ * (1 by default). */
 bool lower_softmax(struct node *n)
 {
     struct uop *x = n->in[0];
@@ -55,27 +65,33 @@ bool lower_softmax(struct node *n)
     return node_set(n, 0, r ? uop_reshape(n->t, r, x->dim, rank) : NULL);
 }
 
-/* -------------------------------------------------------------------------------------------------- normalization */
+/* ------------------------------------------------------------------------------ normalization */
 
-
-/* Training: normalizes with the batch's own mean and (biased) variance, and mixes them into the running ones. */
+/* Training: normalizes with the batch's own mean and (biased) variance, and mixes them into the
+ * running ones. */
 static bool batch_norm_training(struct node *n, struct uop *x, double eps)
 {
     double momentum = node_float(n, "momentum", 0.9);
     uint32_t axes = lib_all_axes(x) & ~2u;
     enum dtype wide = lib_acc_dtype(x->dtype), d = n->in[3]->dtype;
-    struct uop *w = lib_cast(&n->lib, wide, x), *mean = lib_reduce(&n->lib, REDUCE_MEAN, w, axes, true);
-    struct uop *off = lib_sub(&n->lib, w, mean), *var = lib_reduce(&n->lib, REDUCE_MEAN, lib_mul(&n->lib, off, off), axes, true);
+    struct uop *w = lib_cast(&n->lib, wide, x),
+               *mean = lib_reduce(&n->lib, REDUCE_MEAN, w, axes, true);
+    struct uop *off = lib_sub(&n->lib, w, mean),
+               *var = lib_reduce(&n->lib, REDUCE_MEAN, lib_mul(&n->lib, off, off), axes, true);
     if (!var)
         return false;
     mean = uop_reshape(n->t, mean, n->in[3]->dim, 1);
     var = uop_reshape(n->t, var, n->in[3]->dim, 1);
     struct uop *batch[2] = {mean, var};
-    if (!node_set(n, 0, lib_batch_norm(&n->lib, x, n->in[1], n->in[2], lib_cast(&n->lib, d, mean), lib_cast(&n->lib, d, var), eps)))
+    if (!node_set(n, 0,
+                  lib_batch_norm(&n->lib, x, n->in[1], n->in[2], lib_cast(&n->lib, d, mean),
+                                 lib_cast(&n->lib, d, var), eps)))
         return false;
     for (int k = 0; k < 2; k++) {
-        struct uop *old = lib_binaryf(&n->lib, OP_MUL, lib_cast(&n->lib, wide, n->in[3 + k]), momentum);
-        struct uop *mixed = lib_add(&n->lib, old, lib_binaryf(&n->lib, OP_MUL, batch[k], 1 - momentum));
+        struct uop *old =
+            lib_binaryf(&n->lib, OP_MUL, lib_cast(&n->lib, wide, n->in[3 + k]), momentum);
+        struct uop *mixed =
+            lib_add(&n->lib, old, lib_binaryf(&n->lib, OP_MUL, batch[k], 1 - momentum));
         if (!node_set(n, 1 + k, lib_cast(&n->lib, d, mixed)))
             return false;
     }
@@ -92,11 +108,14 @@ bool lower_batch_norm(struct node *n)
         if (!node_rank(n, k, 1, 1))
             return false;
         if (!sym_equal(n->t, n->in[k]->dim[0], x->dim[1]))
-            return node_error(n, k, "one value for each channel of %s is expected, found %s", shape_text(n, x), shape_text(n, n->in[k]));
+            return node_error(n, k, "one value for each channel of %s is expected, found %s",
+                              shape_text(n, x), shape_text(n, n->in[k]));
     }
     if (n->opset < 9 && node_int(n, "spatial", 1) == 0)
         return node_error(n, -1, "spatial=0 is not supported");
-    bool training = n->opset >= 14 ? node_int(n, "training_mode", 0) != 0 : n->opset < 7 ? node_int(n, "is_test", 0) == 0 && n->nout > 1 : false;
+    bool training = n->opset >= 14 ? node_int(n, "training_mode", 0) != 0
+                    : n->opset < 7 ? node_int(n, "is_test", 0) == 0 && n->nout > 1
+                                   : false;
     if (training)
         return batch_norm_training(n, x, eps);
     return node_set(n, 0, lib_batch_norm(&n->lib, x, n->in[1], n->in[2], n->in[3], n->in[4], eps));
@@ -105,7 +124,9 @@ bool lower_batch_norm(struct node *n)
 bool lower_instance_norm(struct node *n)
 {
     return node_rank(n, 0, 3, MAX_RANK) &&
-           node_set(n, 0, lib_instance_norm(&n->lib, n->in[0], n->in[1], n->in[2], node_float(n, "epsilon", 1e-5)));
+           node_set(n, 0,
+                    lib_instance_norm(&n->lib, n->in[0], n->in[1], n->in[2],
+                                      node_float(n, "epsilon", 1e-5)));
 }
 
 /* Opset 18 has scale and bias per group, 21 per channel. */
@@ -118,18 +139,25 @@ bool lower_group_norm(struct node *n)
     if (groups < 1)
         return node_error(n, -1, "num_groups is %lld; it must be positive", (long long)groups);
     if (n->opset < 21) {
-        struct uop *each = sym_div(n->t, x->dim[1], uop_int(n->t, groups)), *wide[2] = {scale->dim[0], each}, *column[2] = {scale->dim[0], uop_int(n->t, 1)};
-        scale = uop_reshape(n->t, uop_expand(n->t, uop_reshape(n->t, scale, column, 2), wide), &x->dim[1], 1);
-        bias = lib_reshape(&n->lib, lib_broadcast_to(&n->lib, lib_reshape(&n->lib, bias, column, 2), wide, 2), &x->dim[1], 1);
+        struct uop *each = sym_div(n->t, x->dim[1], uop_int(n->t, groups)),
+                   *wide[2] = {scale->dim[0], each}, *column[2] = {scale->dim[0], uop_int(n->t, 1)};
+        scale = uop_reshape(n->t, uop_expand(n->t, uop_reshape(n->t, scale, column, 2), wide),
+                            &x->dim[1], 1);
+        bias = lib_reshape(
+            &n->lib, lib_broadcast_to(&n->lib, lib_reshape(&n->lib, bias, column, 2), wide, 2),
+            &x->dim[1], 1);
     }
-    return node_set(n, 0, lib_group_norm(&n->lib, x, scale, bias, groups, node_float(n, "epsilon", 1e-5)));
+    return node_set(
+        n, 0, lib_group_norm(&n->lib, x, scale, bias, groups, node_float(n, "epsilon", 1e-5)));
 }
 
 bool lower_layer_norm(struct node *n)
 {
     struct uop *mean = NULL, *inv_std = NULL;
-    enum dtype stash = node_int(n, "stash_type", 1) == 1 ? DTYPE_F32 : node_dtype(n, "stash_type", DTYPE_F32);
-    n->out[0] = lib_layer_norm(&n->lib, n->in[0], n->in[1], n->in[2], node_int(n, "axis", -1), node_float(n, "epsilon", 1e-5), &mean, &inv_std);
+    enum dtype stash =
+        node_int(n, "stash_type", 1) == 1 ? DTYPE_F32 : node_dtype(n, "stash_type", DTYPE_F32);
+    n->out[0] = lib_layer_norm(&n->lib, n->in[0], n->in[1], n->in[2], node_int(n, "axis", -1),
+                               node_float(n, "epsilon", 1e-5), &mean, &inv_std);
     if (!n->out[0])
         return false;
     n->out[1] = n->nout > 1 ? lib_cast(&n->lib, stash, mean) : NULL;
@@ -139,12 +167,16 @@ bool lower_layer_norm(struct node *n)
 
 bool lower_rms_norm(struct node *n)
 {
-    return node_set(n, 0, lib_rms_norm(&n->lib, n->in[0], n->in[1], node_int(n, "axis", -1), node_float(n, "epsilon", 1e-5)));
+    return node_set(n, 0,
+                    lib_rms_norm(&n->lib, n->in[0], n->in[1], node_int(n, "axis", -1),
+                                 node_float(n, "epsilon", 1e-5)));
 }
 
 bool lower_lp_norm(struct node *n)
 {
-    return node_set(n, 0, lib_lp_normalize(&n->lib, n->in[0], node_int(n, "axis", -1), (int)node_int(n, "p", 2)));
+    return node_set(
+        n, 0,
+        lib_lp_normalize(&n->lib, n->in[0], node_int(n, "axis", -1), (int)node_int(n, "p", 2)));
 }
 
 bool lower_lrn(struct node *n)
@@ -152,8 +184,10 @@ bool lower_lrn(struct node *n)
     int64_t size = node_int(n, "size", 0);
     if (size < 1 || size > INT32_MAX)
         return node_error(n, -1, "attribute 'size' must be positive");
-    return node_rank(n, 0, 2, MAX_RANK) && node_set(n, 0, lib_lrn(&n->lib, n->in[0], size, node_float(n, "alpha", 1e-4), node_float(n, "beta", 0.75),
-                                                         node_float(n, "bias", 1)));
+    return node_rank(n, 0, 2, MAX_RANK) &&
+           node_set(n, 0,
+                    lib_lrn(&n->lib, n->in[0], size, node_float(n, "alpha", 1e-4),
+                            node_float(n, "beta", 0.75), node_float(n, "bias", 1)));
 }
 
 /* (x - E[x]) / (sqrt(E[x^2] - E[x]^2) + 1e-9) */
@@ -170,21 +204,24 @@ bool lower_mean_variance(struct node *n)
     }
     if (!lib_axes(&n->lib, list, count, x->ndim, &axes))
         return false;
-    struct uop *wide = lib_cast(&n->lib, lib_acc_dtype(x->dtype), x), *off = lib_sub(&n->lib, wide, lib_reduce(&n->lib, REDUCE_MEAN, wide, axes, true));
+    struct uop *wide = lib_cast(&n->lib, lib_acc_dtype(x->dtype), x),
+               *off = lib_sub(&n->lib, wide, lib_reduce(&n->lib, REDUCE_MEAN, wide, axes, true));
     struct uop *var = lib_reduce(&n->lib, REDUCE_MEAN, lib_mul(&n->lib, off, off), axes, true);
     struct uop *std = lib_binaryf(&n->lib, OP_ADD, lib_unary(&n->lib, OP_SQRT, var), 1e-9);
     return node_set(n, 0, lib_cast(&n->lib, x->dtype, lib_div(&n->lib, off, std)));
 }
 
-/* ------------------------------------------------------------------------------------------------------ losses */
+/* ------------------------------------------------------------------------------------- losses */
 
 /* log_prob [n, c, ...], target [n, ...]: -weight[target] log_prob[target], then reduced. */
-static struct uop *negative_log_likelihood(const struct node *n, struct uop *log_prob, int target_input, int weight_input)
+static struct uop *negative_log_likelihood(const struct node *n, struct uop *log_prob,
+                                           int target_input, int weight_input)
 {
     const struct lib *l = &n->lib;
     struct uop *target = n->in[target_input], *weight = n->in[weight_input];
     if (log_prob->ndim < 2 || target->ndim != log_prob->ndim - 1) {
-        node_error(n, target_input, "one class for each prediction of %s is expected, found %s", shape_text(n, log_prob), shape_text(n, target));
+        node_error(n, target_input, "one class for each prediction of %s is expected, found %s",
+                   shape_text(n, log_prob), shape_text(n, target));
         return NULL;
     }
     enum dtype d = log_prob->dtype;
@@ -198,7 +235,8 @@ static struct uop *negative_log_likelihood(const struct node *n, struct uop *log
     if (!picked)
         return NULL;
     struct uop *loss = uop_unary(n->t, OP_NEG, tensor_drop_axes(n->t, picked, 2u));
-    struct uop *w = weight ? lib_gather(l, weight, target, 0) : tensor_full(n->t, uop_consti(n->t, d, 1), target->dim, target->ndim);
+    struct uop *w = weight ? lib_gather(l, weight, target, 0)
+                           : tensor_full(n->t, uop_consti(n->t, d, 1), target->dim, target->ndim);
     if (ignored)
         w = lib_where(l, ignored, zero, w);
     if (weight || ignored)

@@ -1,9 +1,11 @@
-/* lower_quantize.c - quantized operators: to and from integers, and products of integers that are accumulated in i32.
+/* lower_quantize.c - quantized operators: to and from integers, and products of integers that are
+ * accumulated in i32.
  *
  *      quantize    y = saturate(round(x / scale) + zero)          round half to even
  *      dequantize  x = (y - zero) * scale
  *
- * Scales and zero points are one for all, one for each position of an axis, or one for each block of positions of it.
+ * Scales and zero points are one for all, one for each position of an axis, or one for each block
+ * of positions of it.
  */
 #include <string.h>
 
@@ -21,12 +23,15 @@ static struct uop *spread(const struct node *n, int k, const struct uop *x, int 
             dim[a] = a ? uop_int(n->t, 1) : v->dim[0];
         return uop_reshape(n->t, v, dim, x->ndim - axis);
     }
-    if (v->ndim != x->ndim || block < 1 || !uop_const_int(v->dim[axis], &count) || v->ndim == MAX_RANK) {
-        node_error(n, k, "one value, one for each position of axis %d, or one for each block of them is expected for %s, found %s", axis,
-                   shape_text(n, x), shape_text(n, v));
+    if (v->ndim != x->ndim || block < 1 || !uop_const_int(v->dim[axis], &count) ||
+        v->ndim == MAX_RANK) {
+        node_error(n, k,
+                   "one value, one for each position of axis %d, or one for each block of them is "
+                   "expected for %s, found %s",
+                   axis, shape_text(n, x), shape_text(n, v));
         return NULL;
     }
-    for (int a = 0, i = 0; a < v->ndim; a++) {               /* each value `block` times */
+    for (int a = 0, i = 0; a < v->ndim; a++) { /* each value `block` times */
         dim[i] = wide[i] = v->dim[a];
         i++;
         if (a == axis) {
@@ -34,13 +39,16 @@ static struct uop *spread(const struct node *n, int k, const struct uop *x, int 
             wide[i++] = uop_int(n->t, block);
         }
     }
-    struct uop *r = uop_expand(n->t, uop_reshape(n->t, v, dim, v->ndim + 1), wide), *whole[MAX_RANK];
+    struct uop *r = uop_expand(n->t, uop_reshape(n->t, v, dim, v->ndim + 1), wide),
+               *whole[MAX_RANK];
     for (int a = 0; a < v->ndim; a++)
         whole[a] = a == axis ? uop_int(n->t, count * block) : v->dim[a];
-    return lib_narrow(&n->lib, uop_reshape(n->t, r, whole, v->ndim), axis, uop_int(n->t, 0), x->dim[axis]);
+    return lib_narrow(&n->lib, uop_reshape(n->t, r, whole, v->ndim), axis, uop_int(n->t, 0),
+                      x->dim[axis]);
 }
 
-/* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide float. */
+/* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide float.
+ */
 static struct uop *to_integer(const struct node *n, struct uop *x, struct uop *zero, enum dtype d)
 {
     const struct lib *l = &n->lib;
@@ -49,11 +57,13 @@ static struct uop *to_integer(const struct node *n, struct uop *x, struct uop *z
         x = lib_add(l, x, lib_cast(l, x->dtype, zero));
     if (!x)
         return NULL;
-    struct uop *lo = uop_consti(n->t, x->dtype, dtype_min(d)), *hi = uop_consti(n->t, x->dtype, dtype_max(d));
+    struct uop *lo = uop_consti(n->t, x->dtype, dtype_min(d)),
+               *hi = uop_consti(n->t, x->dtype, dtype_max(d));
     return lib_cast(l, d, lib_binary(l, OP_MIN, lib_binary(l, OP_MAX, x, lo), hi));
 }
 
-/* axis only matters where there is one value for each position; its default 1 need not exist otherwise. */
+/* axis only matters where there is one value for each position; its default 1 need not exist
+ * otherwise. */
 static bool needs_axis(const struct uop *scale)
 {
     return !(scale->ndim == 0 || (scale->ndim == 1 && uop_is_int(scale->dim[0], 1)));
@@ -64,22 +74,26 @@ bool lower_quantize(struct node *n)
     struct uop *x = n->in[0], *zero = NULL;
     int axis = 0;
     int64_t block = node_int(n, "block_size", 0);
-    if (needs_axis(n->in[1]) && !node_axis(n, node_int(n, "axis", x->ndim > 1 ? 1 : 0), x->ndim, &axis))
+    if (needs_axis(n->in[1]) &&
+        !node_axis(n, node_int(n, "axis", x->ndim > 1 ? 1 : 0), x->ndim, &axis))
         return false;
     enum dtype to = n->in[2] ? n->in[2]->dtype : node_dtype(n, "output_dtype", DTYPE_U8);
-    enum dtype precision = node_int(n, "precision", 0) ? node_dtype(n, "precision", DTYPE_F32) : n->in[1]->dtype;
+    enum dtype precision =
+        node_int(n, "precision", 0) ? node_dtype(n, "precision", DTYPE_F32) : n->in[1]->dtype;
     struct uop *scale = spread(n, 1, x, axis, block);
     if (!scale || (n->in[2] && !(zero = spread(n, 2, x, axis, block))))
         return false;
     if (!dtype_is_float(precision) || to == DTYPE_VOID || to == DTYPE_STRING)
         return node_error(n, -1, "these types are not supported");
-    struct uop *ratio = lib_div(&n->lib, lib_cast(&n->lib, precision, x), lib_cast(&n->lib, precision, scale));
+    struct uop *ratio =
+        lib_div(&n->lib, lib_cast(&n->lib, precision, x), lib_cast(&n->lib, precision, scale));
     if (dtype_is_float(to)) {
         if (!node_int(n, "saturate", 1))
             return node_error(n, -1, "saturate=0 is not supported");
         return node_set(n, 0, lib_cast(&n->lib, to, ratio));
     }
-    return node_set(n, 0, to_integer(n, lib_cast(&n->lib, lib_acc_dtype(precision), ratio), zero, to));
+    return node_set(n, 0,
+                    to_integer(n, lib_cast(&n->lib, lib_acc_dtype(precision), ratio), zero, to));
 }
 
 bool lower_dequantize(struct node *n)
@@ -87,9 +101,12 @@ bool lower_dequantize(struct node *n)
     struct uop *x = n->in[0], *zero = NULL;
     int axis = 0;
     int64_t block = node_int(n, "block_size", 0);
-    if (needs_axis(n->in[1]) && !node_axis(n, node_int(n, "axis", x->ndim > 1 ? 1 : 0), x->ndim, &axis))
+    if (needs_axis(n->in[1]) &&
+        !node_axis(n, node_int(n, "axis", x->ndim > 1 ? 1 : 0), x->ndim, &axis))
         return false;
-    enum dtype d = node_int(n, "output_dtype", 0) ? node_dtype(n, "output_dtype", DTYPE_F32) : n->in[1]->dtype, wide = lib_acc_dtype(d);
+    enum dtype d = node_int(n, "output_dtype", 0) ? node_dtype(n, "output_dtype", DTYPE_F32)
+                                                  : n->in[1]->dtype,
+               wide = lib_acc_dtype(d);
     struct uop *scale = spread(n, 1, x, axis, block);
     if (!scale || (n->in[2] && !(zero = spread(n, 2, x, axis, block))))
         return false;
@@ -101,8 +118,10 @@ bool lower_dequantize(struct node *n)
     return node_set(n, 0, lib_cast(&n->lib, d, r));
 }
 
-/* scale and zero (u8) that map the range of x, widened to hold 0, to 0 .. 255; y = x quantized so. */
-bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale, struct uop **zero)
+/* scale and zero (u8) that map the range of x, widened to hold 0, to 0 .. 255; y = x quantized so.
+ */
+bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,
+                          struct uop **zero)
 {
     const struct lib *l = &n->lib;
     uint32_t all = lib_all_axes(x);
@@ -110,11 +129,14 @@ bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, s
     struct uop *hi = lib_binaryf(l, OP_MAX, lib_reduce(l, REDUCE_MAX, x, all, false), 0);
     struct uop *range = lib_sub(l, hi, lo);
     struct uop *empty = range ? lib_binary(l, OP_EQ, range, lib_scalar(l, range, 0)) : NULL;
-    *scale = range ? lib_where(l, empty, lib_scalar(l, range, 1), lib_binaryf(l, OP_DIV, range, 255)) : NULL;
+    *scale = range
+                 ? lib_where(l, empty, lib_scalar(l, range, 1), lib_binaryf(l, OP_DIV, range, 255))
+                 : NULL;
     if (!*scale)
         return false;
     struct uop *at = lib_unary(l, OP_NEG, lib_div(l, lo, *scale));
-    *zero = to_integer(n, lib_clip(l, at, lib_scalar(l, at, 0), lib_scalar(l, at, 255)), NULL, DTYPE_U8);
+    *zero = to_integer(n, lib_clip(l, at, lib_scalar(l, at, 0), lib_scalar(l, at, 255)), NULL,
+                       DTYPE_U8);
     *y = to_integer(n, lib_div(l, x, *scale), *zero, DTYPE_U8);
     return *y != NULL;
 }
@@ -124,7 +146,7 @@ bool lower_dynamic_quantize(struct node *n)
     return quantize_dynamically(n, n->in[0], &n->out[0], &n->out[1], &n->out[2]);
 }
 
-/* --------------------------------------------------------------------------------------------- integer products */
+/* --------------------------------------------------------------------------- integer products */
 
 /* x - zero in i32; zero is a scalar, or of as many values as `axis` of x has. */
 static struct uop *centered(const struct node *n, struct uop *x, int k, int axis)
@@ -148,7 +170,8 @@ static bool integers(const struct node *n, int a, int b)
 {
     if (dtype_is_int(n->in[a]->dtype) && dtype_is_int(n->in[b]->dtype))
         return true;
-    return node_error(n, a, "integers are expected, found %s and %s", shape_text(n, n->in[a]), shape_text(n, n->in[b]));
+    return node_error(n, a, "integers are expected, found %s and %s", shape_text(n, n->in[a]),
+                      shape_text(n, n->in[b]));
 }
 
 bool lower_matmul_integer(struct node *n)
@@ -163,17 +186,22 @@ bool lower_matmul_integer(struct node *n)
 bool lower_conv_integer(struct node *n)
 {
     struct window_attr a;
-    if (!integers(n, 0, 1) || !window_attributes(n, n->in[0], &a) || !node_rank(n, 1, n->in[0]->ndim, n->in[0]->ndim))
+    if (!integers(n, 0, 1) || !window_attributes(n, n->in[0], &a) ||
+        !node_rank(n, 1, n->in[0]->ndim, n->in[0]->ndim))
         return false;
-    return node_set(n, 0, lib_conv(&n->lib, centered(n, n->in[0], 2, 1), centered(n, n->in[1], 3, 0), NULL, &a));
+    return node_set(
+        n, 0,
+        lib_conv(&n->lib, centered(n, n->in[0], 2, 1), centered(n, n->in[1], 3, 0), NULL, &a));
 }
 
-/* Inputs x, scale, zero, w, scale, zero, y scale, y zero: the i32 product p -> saturate(round(p * xs * ws / ys) + yz). */
+/* Inputs x, scale, zero, w, scale, zero, y scale, y zero: the i32 product p -> saturate(round(p *
+ * xs * ws / ys) + yz). */
 static bool requantize(struct node *n, struct uop *product, struct uop *w_scale)
 {
     const struct lib *l = &n->lib;
     enum dtype to = n->in[7]->dtype;
-    struct uop *xs = lib_cast(l, DTYPE_F32, node_scalar(n, 1)), *ys = lib_cast(l, DTYPE_F32, node_scalar(n, 6)), *zero = node_scalar(n, 7);
+    struct uop *xs = lib_cast(l, DTYPE_F32, node_scalar(n, 1)),
+               *ys = lib_cast(l, DTYPE_F32, node_scalar(n, 6)), *zero = node_scalar(n, 7);
     if (!product || !w_scale || !xs || !ys || !zero)
         return false;
     struct uop *scale = lib_div(l, lib_mul(l, xs, lib_cast(l, DTYPE_F32, w_scale)), ys);
@@ -187,11 +215,13 @@ bool lower_qlinear_matmul(struct node *n)
 {
     struct uop *a = n->in[0], *b = n->in[3], *bs = n->in[4], *product;
     if (dtype_is_float(a->dtype)) {
-        product = lib_matmul(&n->lib, lib_cast(&n->lib, DTYPE_F32, a), lib_cast(&n->lib, DTYPE_F32, b));
+        product =
+            lib_matmul(&n->lib, lib_cast(&n->lib, DTYPE_F32, a), lib_cast(&n->lib, DTYPE_F32, b));
     } else {
         if (!integers(n, 0, 3) || !node_rank(n, 0, 1, MAX_RANK) || !node_rank(n, 3, 1, MAX_RANK))
             return false;
-        product = lib_matmul(&n->lib, centered(n, a, 2, a->ndim > 1 ? a->ndim - 2 : 0), centered(n, b, 5, b->ndim - 1));
+        product = lib_matmul(&n->lib, centered(n, a, 2, a->ndim > 1 ? a->ndim - 2 : 0),
+                             centered(n, b, 5, b->ndim - 1));
     }
     return requantize(n, product, bs);
 }
@@ -202,7 +232,8 @@ bool lower_qlinear_conv(struct node *n)
     struct uop *x = n->in[0], *w = n->in[3], *ws = n->in[4], *dim[MAX_RANK];
     if (!integers(n, 0, 3) || !window_attributes(n, x, &a) || !node_rank(n, 3, x->ndim, x->ndim))
         return false;
-    struct uop *product = lib_conv(&n->lib, centered(n, x, 2, 1), centered(n, w, 5, 0), n->in[8], &a);
+    struct uop *product =
+        lib_conv(&n->lib, centered(n, x, 2, 1), centered(n, w, 5, 0), n->in[8], &a);
     if (ws->ndim == 1 && !uop_is_int(ws->dim[0], 1)) {
         for (int k = 0; k < x->ndim - 1; k++)
             dim[k] = k ? uop_int(n->t, 1) : ws->dim[0];

@@ -1,7 +1,9 @@
-/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, DeformConv; AffineGrid, which makes the points; Col2Im.
+/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, DeformConv; AffineGrid,
+ * which makes the points; Col2Im.
  *
- * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap is one INDEX, which reads 0 outside
- * of the tensor: that is the padding mode "zeros". The other modes bend the coordinates, of the sample and of each tap, back inside.
+ * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
+ * is one INDEX, which reads 0 outside of the tensor: that is the padding mode "zeros". The other
+ * modes bend the coordinates, of the sample and of each tap, back inside.
  */
 #include <string.h>
 
@@ -15,18 +17,20 @@ struct sampler {
     const struct node *n;
     struct uop *x;               /* [batch, channel, spatial...] */
     struct uop *batch, *channel; /* i64, broadcast to dim */
-    struct uop **dim; int ndim;  /* of the result */
+    struct uop **dim;
+    int ndim; /* of the result */
     enum sample_mode mode;
     enum sample_padding padding;
-    bool largest_tap;            /* the largest weighted tap instead of their sum */
-    bool align_corners;          /* where reflection turns: at the outer points, or half a step beyond */
+    bool largest_tap;   /* the largest weighted tap instead of their sum */
+    bool align_corners; /* where reflection turns: at the outer points, or half a step beyond */
 };
 
 /* Back and forth between lo and hi. */
 static struct uop *reflect(const struct lib *l, struct uop *v, double half, struct uop *size)
 {
     struct uop *range = lib_binaryf(l, OP_SUB, lib_float_of(l, v->dtype, size), half == 0 ? 1 : 0);
-    struct uop *period = lib_binaryf(l, OP_MUL, range, 2), *safe = lib_where(l, lib_binaryf(l, OP_EQ, range, 0), lib_scalar(l, v, 1), period);
+    struct uop *period = lib_binaryf(l, OP_MUL, range, 2),
+               *safe = lib_where(l, lib_binaryf(l, OP_EQ, range, 0), lib_scalar(l, v, 1), period);
     struct uop *d = lib_binary(l, OP_FLOORMOD, lib_binaryf(l, OP_ADD, v, half), safe);
     d = lib_sub(l, range, lib_unary(l, OP_ABS, lib_sub(l, d, range)));
     return lib_binaryf(l, OP_SUB, lib_binaryf(l, OP_MAX, d, 0), half);
@@ -40,7 +44,8 @@ static struct uop *bend(const struct sampler *s, struct uop *v, struct uop *size
     if (s->padding == SAMPLE_REFLECTION)
         v = reflect(l, v, s->align_corners ? 0 : 0.5, size);
     else
-        v = lib_binary(l, OP_MIN, lib_binaryf(l, OP_MAX, v, 0), lib_float_of(l, v->dtype, sym_addi(s->n->t, size, -1)));
+        v = lib_binary(l, OP_MIN, lib_binaryf(l, OP_MAX, v, 0),
+                       lib_float_of(l, v->dtype, sym_addi(s->n->t, size, -1)));
     return v;
 }
 
@@ -49,16 +54,21 @@ static void cubic_weights(const struct lib *l, struct uop *w, struct uop **weigh
 {
     const double a = -0.75;
     for (int k = 0; k < 4; k++) {
-        struct uop *d = k < 2 ? lib_binaryf(l, OP_ADD, w, 1 - k) : lib_binaryf(l, OP_SUB, lib_unary(l, OP_NEG, w), -(k - 1));
+        struct uop *d = k < 2 ? lib_binaryf(l, OP_ADD, w, 1 - k)
+                              : lib_binaryf(l, OP_SUB, lib_unary(l, OP_NEG, w), -(k - 1));
         bool inner = k == 1 || k == 2;
-        double c3 = inner ? a + 2 : a, c2 = inner ? -(a + 3) : -5 * a, c1 = inner ? 0 : 8 * a, c0 = inner ? 1 : -4 * a;
+        double c3 = inner ? a + 2 : a, c2 = inner ? -(a + 3) : -5 * a, c1 = inner ? 0 : 8 * a,
+               c0 = inner ? 1 : -4 * a;
         struct uop *r = lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, d, c3), c2);
         r = lib_binaryf(l, OP_ADD, lib_mul(l, r, d), c1);
         weight[k] = lib_binaryf(l, OP_ADD, lib_mul(l, r, d), c0);
     }
 }
 
-struct taps { int n; struct uop *index[MAX_TAPS], *weight[MAX_TAPS]; };
+struct taps {
+    int n;
+    struct uop *index[MAX_TAPS], *weight[MAX_TAPS];
+};
 
 static bool make_taps(const struct sampler *s, struct uop *v, struct uop *size, struct taps *t)
 {
@@ -68,7 +78,8 @@ static bool make_taps(const struct sampler *s, struct uop *v, struct uop *size, 
     if (!v || !(v = bend(s, v, size)))
         return false;
     t->n = s->mode == SAMPLE_NEAREST ? 1 : s->mode == SAMPLE_LINEAR ? 2 : 4;
-    struct uop *base = s->mode == SAMPLE_NEAREST ? v : lib_unary(l, OP_FLOOR, v), *w = lib_sub(l, v, base);
+    struct uop *base = s->mode == SAMPLE_NEAREST ? v : lib_unary(l, OP_FLOOR, v),
+               *w = lib_sub(l, v, base);
     if (s->mode == SAMPLE_LINEAR) {
         t->weight[0] = lib_binaryf(l, OP_ADD, lib_unary(l, OP_NEG, w), 1);
         t->weight[1] = w;
@@ -97,7 +108,8 @@ static struct uop *sample(const struct sampler *s, struct uop *const *coord)
             return NULL;
         count *= taps[a].n;
     }
-    if (!(index[0] = lib_broadcast_to(l, s->batch, s->dim, s->ndim)) || !(index[1] = lib_broadcast_to(l, s->channel, s->dim, s->ndim)))
+    if (!(index[0] = lib_broadcast_to(l, s->batch, s->dim, s->ndim)) ||
+        !(index[1] = lib_broadcast_to(l, s->channel, s->dim, s->ndim)))
         return NULL;
     for (int i = 0; i < count; i++) {
         struct uop *weight = NULL;
@@ -123,11 +135,12 @@ static struct uop *along(const struct node *n, struct uop *const *dim, int ndim,
     return tensor_iota(n->t, one, ndim, axis);
 }
 
-/* -------------------------------------------------------------------------------------------------- GridSample */
+/* --------------------------------------------------------------------------------- GridSample */
 
 static bool grid_attributes(const struct node *n, struct sampler *s)
 {
-    const char *mode = node_string(n, "mode", "linear"), *padding = node_string(n, "padding_mode", "zeros");
+    const char *mode = node_string(n, "mode", "linear"),
+               *padding = node_string(n, "padding_mode", "zeros");
     if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear"))
         s->mode = SAMPLE_LINEAR;
     else if (!strcmp(mode, "cubic") || !strcmp(mode, "bicubic"))
@@ -154,22 +167,25 @@ bool lower_grid_sample(struct node *n)
     const struct lib *l = &n->lib;
     struct sampler s = {.n = n, .x = x, .dim = dim, .ndim = x->ndim};
     int naxis = x->ndim - 2;
-    if (!grid_attributes(n, &s) || !node_rank(n, 0, 3, 2 + MAX_SAMPLE_AXES) || !node_rank(n, 1, x->ndim, x->ndim))
+    if (!grid_attributes(n, &s) || !node_rank(n, 0, 3, 2 + MAX_SAMPLE_AXES) ||
+        !node_rank(n, 1, x->ndim, x->ndim))
         return false;
     if (!uop_is_int(grid->dim[x->ndim - 1], naxis) || !dtype_is_float(grid->dtype))
-        return node_error(n, 1, "%d coordinates for each point are expected, found %s", naxis, shape_text(n, grid));
+        return node_error(n, 1, "%d coordinates for each point are expected, found %s", naxis,
+                          shape_text(n, grid));
     dim[0] = x->dim[0];
     dim[1] = x->dim[1];
     for (int a = 0; a < naxis; a++)
         dim[2 + a] = grid->dim[1 + a];
     s.batch = along(n, dim, s.ndim, 0);
     s.channel = along(n, dim, s.ndim, 1);
-    for (int a = 0; a < naxis; a++) {                    /* the last coordinate belongs to the first spatial axis */
+    for (int a = 0; a < naxis; a++) { /* the last coordinate belongs to the first spatial axis */
         struct uop *g = node_slice_at(n, grid, x->ndim - 1, uop_int(n->t, naxis - 1 - a));
         if (!g)
             return false;
         g = lib_cast(l, lib_acc_dtype(x->dtype), tensor_insert_axis(n->t, g, 1));
-        struct uop *size = lib_float_of(l, g->dtype, s.align_corners ? sym_addi(n->t, x->dim[2 + a], -1) : x->dim[2 + a]);
+        struct uop *size = lib_float_of(
+            l, g->dtype, s.align_corners ? sym_addi(n->t, x->dim[2 + a], -1) : x->dim[2 + a]);
         g = lib_mul(l, lib_binaryf(l, OP_ADD, g, 1), size);
         coord[a] = lib_binaryf(l, OP_MUL, s.align_corners ? g : lib_binaryf(l, OP_SUB, g, 1), 0.5);
         if (!coord[a])
@@ -189,13 +205,14 @@ bool lower_affine_grid(struct node *n)
         return false;
     int r = count - 2;
     if (r < 2 || r > 3 || !uop_is_int(theta->dim[1], r) || !uop_is_int(theta->dim[2], r + 1))
-        return node_error(n, 0, "theta is %s, which does not go with a size of %d elements", shape_text(n, theta), count);
+        return node_error(n, 0, "theta is %s, which does not go with a size of %d elements",
+                          shape_text(n, theta), count);
     struct uop *shape[5], *column[3], *sum = NULL, *at = NULL;
     shape[0] = uop_int(n->t, 1);
     for (int a = 0; a < r; a++)
         shape[1 + a] = size[2 + a];
-    for (int k = 0; k <= r; k++) {                       /* x, y, z: the last spatial axis first; then 1 */
-        struct uop *w = node_slice_at(n, theta, 2, uop_int(n->t, k)), *wide[5];           /* [n, r] */
+    for (int k = 0; k <= r; k++) { /* x, y, z: the last spatial axis first; then 1 */
+        struct uop *w = node_slice_at(n, theta, 2, uop_int(n->t, k)), *wide[5]; /* [n, r] */
         if (!w)
             return false;
         for (int a = 0; a < r + 2; a++)
@@ -204,8 +221,10 @@ bool lower_affine_grid(struct node *n)
         if (k < r) {
             int axis = r - 1 - k;
             struct uop *i = lib_cast(l, theta->dtype, along(n, shape, r + 1, 1 + axis));
-            struct uop *steps = lib_float_of(l, theta->dtype, align ? sym_addi(n->t, shape[1 + axis], -1) : shape[1 + axis]);
-            i = align ? lib_div(l, lib_binaryf(l, OP_MUL, i, 2), steps) : lib_div(l, lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, i, 2), 1), steps);
+            struct uop *steps = lib_float_of(
+                l, theta->dtype, align ? sym_addi(n->t, shape[1 + axis], -1) : shape[1 + axis]);
+            i = align ? lib_div(l, lib_binaryf(l, OP_MUL, i, 2), steps)
+                      : lib_div(l, lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, i, 2), 1), steps);
             column[k] = lib_binaryf(l, OP_SUB, i, 1);
             at = column[k] ? tensor_insert_axis(n->t, column[k], r + 1) : NULL;
         }
@@ -215,13 +234,16 @@ bool lower_affine_grid(struct node *n)
     return node_set(n, 0, sum);
 }
 
-/* ---------------------------------------------------------------------------------------------------- RoiAlign */
+/* ----------------------------------------------------------------------------------- RoiAlign */
 
-/* Samples of one spatial axis: start + (i + (k + 1/2) / ratio) * step, as [roi, 1, .., i, .., k, ..] of rank 6. */
-static struct uop *roi_points(const struct node *n, struct uop *start, struct uop *step, struct uop *const *dim, int axis, int64_t ratio)
+/* Samples of one spatial axis: start + (i + (k + 1/2) / ratio) * step, as [roi, 1, .., i, .., k,
+ * ..] of rank 6. */
+static struct uop *roi_points(const struct node *n, struct uop *start, struct uop *step,
+                              struct uop *const *dim, int axis, int64_t ratio)
 {
     const struct lib *l = &n->lib;
-    struct uop *i = lib_cast(l, start->dtype, along(n, dim, 6, axis)), *k = lib_cast(l, start->dtype, along(n, dim, 6, axis + 2));
+    struct uop *i = lib_cast(l, start->dtype, along(n, dim, 6, axis)),
+               *k = lib_cast(l, start->dtype, along(n, dim, 6, axis + 2));
     k = lib_binaryf(l, OP_MUL, lib_binaryf(l, OP_ADD, k, 0.5), 1.0 / (double)ratio);
     return lib_add(l, start, lib_mul(l, lib_add(l, i, k), step));
 }
@@ -231,35 +253,53 @@ bool lower_roi_align(struct node *n)
     const struct lib *l = &n->lib;
     struct tgc *t = n->t;
     struct uop *x = n->in[0], *rois = n->in[1], *coord[2], *inside = NULL;
-    int64_t out[2] = {node_int(n, "output_height", 1), node_int(n, "output_width", 1)}, ratio = node_int(n, "sampling_ratio", 0);
+    int64_t out[2] = {node_int(n, "output_height", 1), node_int(n, "output_width", 1)},
+            ratio = node_int(n, "sampling_ratio", 0);
     double scale = node_float(n, "spatial_scale", 1);
     const char *mode = node_string(n, "mode", "avg");
-    const char *transform = node_string(n, "coordinate_transformation_mode", n->opset < 16 ? "output_half_pixel" : "half_pixel");
+    const char *transform = node_string(n, "coordinate_transformation_mode",
+                                        n->opset < 16 ? "output_half_pixel" : "half_pixel");
     bool half = !strcmp(transform, "half_pixel");
-    if (!node_rank(n, 0, 4, 4) || !node_rank(n, 1, 2, 2) || !node_rank(n, 2, 1, 1) || !uop_is_int(rois->dim[1], 4))
-        return n->t->nerror ? false : node_error(n, 1, "four corners for each region are expected, found %s", shape_text(n, rois));
-    if (out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 || out[1] > 1 << 20 || ratio < 0 || ratio > 1 << 10)
+    if (!node_rank(n, 0, 4, 4) || !node_rank(n, 1, 2, 2) || !node_rank(n, 2, 1, 1) ||
+        !uop_is_int(rois->dim[1], 4))
+        return n->t->nerror
+                   ? false
+                   : node_error(n, 1, "four corners for each region are expected, found %s",
+                                shape_text(n, rois));
+    if (out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 || out[1] > 1 << 20 || ratio < 0 ||
+        ratio > 1 << 10)
         return node_error(n, -1, "output_height, output_width and sampling_ratio must be positive");
     if (ratio == 0)
-        return node_error(n, -1, "sampling_ratio 0 is not supported: the number of samples would depend on run-time data");
-    struct uop *dim[6] = {rois->dim[0], x->dim[1], uop_int(t, out[0]), uop_int(t, out[1]), uop_int(t, ratio), uop_int(t, ratio)};
-    struct uop *one[6] = {rois->dim[0], uop_int(t, 1), uop_int(t, 1), uop_int(t, 1), uop_int(t, 1), uop_int(t, 1)};
-    struct sampler s = {.n = n, .x = x, .dim = dim, .ndim = 6, .mode = SAMPLE_LINEAR, .padding = SAMPLE_BORDER};
+        return node_error(n, -1,
+                          "sampling_ratio 0 is not supported: the number of samples would depend "
+                          "on run-time data");
+    struct uop *dim[6] = {rois->dim[0],       x->dim[1],         uop_int(t, out[0]),
+                          uop_int(t, out[1]), uop_int(t, ratio), uop_int(t, ratio)};
+    struct uop *one[6] = {rois->dim[0],  uop_int(t, 1), uop_int(t, 1),
+                          uop_int(t, 1), uop_int(t, 1), uop_int(t, 1)};
+    struct sampler s = {
+        .n = n, .x = x, .dim = dim, .ndim = 6, .mode = SAMPLE_LINEAR, .padding = SAMPLE_BORDER};
     s.channel = along(n, dim, 6, 1);
     if (!(s.batch = lib_reshape(l, lib_cast(l, DTYPE_INDEX, n->in[2]), one, 6)))
         return false;
-    for (int a = 0; a < 2; a++) {                        /* a region is x1 y1 x2 y2 */
-        struct uop *lo = node_slice_at(n, rois, 1, uop_int(t, 1 - a)), *hi = node_slice_at(n, rois, 1, uop_int(t, 3 - a));
+    for (int a = 0; a < 2; a++) { /* a region is x1 y1 x2 y2 */
+        struct uop *lo = node_slice_at(n, rois, 1, uop_int(t, 1 - a)),
+                   *hi = node_slice_at(n, rois, 1, uop_int(t, 3 - a));
         enum dtype d = lib_acc_dtype(rois->dtype);
-        lo = lib_binaryf(l, OP_SUB, lib_binaryf(l, OP_MUL, lib_cast(l, d, lo), scale), half ? 0.5 : 0);
-        hi = lib_binaryf(l, OP_SUB, lib_binaryf(l, OP_MUL, lib_cast(l, d, hi), scale), half ? 0.5 : 0);
+        lo = lib_binaryf(l, OP_SUB, lib_binaryf(l, OP_MUL, lib_cast(l, d, lo), scale),
+                         half ? 0.5 : 0);
+        hi = lib_binaryf(l, OP_SUB, lib_binaryf(l, OP_MUL, lib_cast(l, d, hi), scale),
+                         half ? 0.5 : 0);
         struct uop *extent = lib_sub(l, hi, lo);
         extent = half ? extent : lib_binaryf(l, OP_MAX, extent, 1);
-        struct uop *step = lib_reshape(l, lib_binaryf(l, OP_MUL, extent, 1.0 / (double)out[a]), one, 6);
-        if (!step || !(coord[a] = roi_points(n, lib_reshape(l, lo, one, 6), step, dim, 2 + a, ratio)))
+        struct uop *step =
+            lib_reshape(l, lib_binaryf(l, OP_MUL, extent, 1.0 / (double)out[a]), one, 6);
+        if (!step ||
+            !(coord[a] = roi_points(n, lib_reshape(l, lo, one, 6), step, dim, 2 + a, ratio)))
             return false;
         struct uop *far = lib_float_of(l, d, x->dim[2 + a]);
-        struct uop *ok = uop_not(t, lib_binary(l, OP_OR, lib_binaryf(l, OP_LT, coord[a], -1), lib_binary(l, OP_LT, far, coord[a])));
+        struct uop *ok = uop_not(t, lib_binary(l, OP_OR, lib_binaryf(l, OP_LT, coord[a], -1),
+                                               lib_binary(l, OP_LT, far, coord[a])));
         inside = inside ? lib_binary(l, OP_AND, inside, ok) : ok;
     }
     bool max = !strcmp(mode, "max");
@@ -268,18 +308,22 @@ bool lower_roi_align(struct node *n)
     s.largest_tap = max;
     struct uop *v = sample(&s, coord);
     v = v ? lib_where(l, inside, v, lib_scalar(l, v, 0)) : NULL;
-    return node_set(n, 0, lib_cast(l, x->dtype, lib_reduce(l, max ? REDUCE_MAX : REDUCE_MEAN, v, 3u << 4, false)));
+    return node_set(
+        n, 0,
+        lib_cast(l, x->dtype, lib_reduce(l, max ? REDUCE_MAX : REDUCE_MEAN, v, 3u << 4, false)));
 }
 
-/* -------------------------------------------------------------------------------------------------- DeformConv */
+/* --------------------------------------------------------------------------------- DeformConv */
 
 /* [n, g * rest, oh, ow] as [n, channels, kh, kw, oh, ow]; part k of `parts` interleaved ones. */
-static struct uop *per_offset_channel(const struct node *n, int input, struct uop *const *dim, int64_t groups, int64_t parts, int64_t k)
+static struct uop *per_offset_channel(const struct node *n, int input, struct uop *const *dim,
+                                      int64_t groups, int64_t parts, int64_t k)
 {
     struct tgc *t = n->t;
     struct uop *each = sym_div(t, dim[1], uop_int(t, groups)), *g = uop_int(t, groups);
     struct uop *split[7] = {dim[0], g, dim[2], dim[3], uop_int(t, parts), dim[4], dim[5]};
-    struct uop *v = node_slice_at(n, lib_reshape(&n->lib, n->in[input], split, 7), 4, uop_int(t, k));
+    struct uop *v =
+        node_slice_at(n, lib_reshape(&n->lib, n->in[input], split, 7), 4, uop_int(t, k));
     if (!v)
         return NULL;
     struct uop *wide[7] = {dim[0], g, each, dim[2], dim[3], dim[4], dim[5]};
@@ -293,19 +337,27 @@ bool lower_deform_conv(struct node *n)
     struct uop *x = n->in[0], *w = n->in[1], *offset = n->in[2], *coord[2];
     struct window_attr a;
     int64_t groups = node_int(n, "offset_group", 1), channels, outputs;
-    if (!node_rank(n, 0, 4, 4) || !node_rank(n, 1, 4, 4) || !node_rank(n, 2, 4, 4) || !window_attributes(n, x, &a))
+    if (!node_rank(n, 0, 4, 4) || !node_rank(n, 1, 4, 4) || !node_rank(n, 2, 4, 4) ||
+        !window_attributes(n, x, &a))
         return false;
-    if (!uop_const_int(x->dim[1], &channels) || !uop_const_int(w->dim[0], &outputs) || groups < 1 || channels % groups || channels % a.group ||
-        outputs % a.group || !uop_is_int(w->dim[1], channels / a.group))
-        return node_error(n, 1, "group %lld and offset_group %lld do not go with %s and %s", (long long)a.group, (long long)groups,
-                          shape_text(n, x), shape_text(n, w));
-    struct uop *dim[6] = {x->dim[0], x->dim[1], w->dim[2], w->dim[3], offset->dim[2], offset->dim[3]};
-    struct sampler s = {.n = n, .x = x, .dim = dim, .ndim = 6, .mode = SAMPLE_LINEAR, .padding = SAMPLE_ZEROS};
+    if (!uop_const_int(x->dim[1], &channels) || !uop_const_int(w->dim[0], &outputs) || groups < 1 ||
+        channels % groups || channels % a.group || outputs % a.group ||
+        !uop_is_int(w->dim[1], channels / a.group))
+        return node_error(n, 1, "group %lld and offset_group %lld do not go with %s and %s",
+                          (long long)a.group, (long long)groups, shape_text(n, x),
+                          shape_text(n, w));
+    struct uop *dim[6] = {x->dim[0], x->dim[1],      w->dim[2],
+                          w->dim[3], offset->dim[2], offset->dim[3]};
+    struct sampler s = {
+        .n = n, .x = x, .dim = dim, .ndim = 6, .mode = SAMPLE_LINEAR, .padding = SAMPLE_ZEROS};
     s.batch = along(n, dim, 6, 0);
     s.channel = along(n, dim, 6, 1);
     for (int i = 0; i < 2; i++) {
-        struct uop *base = lib_add(l, lib_binaryf(l, OP_MUL, along(n, dim, 6, 4 + i), (double)(a.stride[i] ? a.stride[i] : 1)),
-                                   lib_binaryf(l, OP_MUL, along(n, dim, 6, 2 + i), (double)(a.dilation[i] ? a.dilation[i] : 1)));
+        struct uop *base = lib_add(l,
+                                   lib_binaryf(l, OP_MUL, along(n, dim, 6, 4 + i),
+                                               (double)(a.stride[i] ? a.stride[i] : 1)),
+                                   lib_binaryf(l, OP_MUL, along(n, dim, 6, 2 + i),
+                                               (double)(a.dilation[i] ? a.dilation[i] : 1)));
         if (a.lo[i] && base)
             base = lib_sub(l, base, a.lo[i]);
         struct uop *shift = per_offset_channel(n, 2, dim, groups, 2, i);
@@ -318,9 +370,14 @@ bool lower_deform_conv(struct node *n)
         v = lib_mul(l, v, lib_cast(l, v->dtype, per_offset_channel(n, 4, dim, groups, 1, 0)));
     if (!v)
         return false;
-    struct uop *g = uop_int(t, a.group), *split[7] = {dim[0], g, w->dim[1], dim[2], dim[3], dim[4], dim[5]};
-    struct uop *rows[5] = {g, uop_int(t, outputs / a.group), w->dim[1], w->dim[2], w->dim[3]}, *out[4] = {dim[0], w->dim[0], dim[4], dim[5]};
-    v = lib_einsum(l, "ngcklxy,gmckl->ngmxy", (struct uop *[]){uop_reshape(t, v, split, 7), lib_cast(l, v->dtype, uop_reshape(t, w, rows, 5))}, 2);
+    struct uop *g = uop_int(t, a.group),
+               *split[7] = {dim[0], g, w->dim[1], dim[2], dim[3], dim[4], dim[5]};
+    struct uop *rows[5] = {g, uop_int(t, outputs / a.group), w->dim[1], w->dim[2], w->dim[3]},
+               *out[4] = {dim[0], w->dim[0], dim[4], dim[5]};
+    v = lib_einsum(l, "ngcklxy,gmckl->ngmxy",
+                   (struct uop *[]){uop_reshape(t, v, split, 7),
+                                    lib_cast(l, v->dtype, uop_reshape(t, w, rows, 5))},
+                   2);
     v = lib_reshape(l, v, out, 4);
     if (n->in[3] && v) {
         struct uop *bias[3] = {w->dim[0], uop_int(t, 1), uop_int(t, 1)};
@@ -329,7 +386,7 @@ bool lower_deform_conv(struct node *n)
     return node_set(n, 0, lib_cast(l, x->dtype, v));
 }
 
-/* ------------------------------------------------------------------------------------------------------ Col2Im */
+/* ------------------------------------------------------------------------------------- Col2Im */
 
 /* x [n, c * block, places]: each block's elements are added where the block lay in the image. */
 bool lower_col2im(struct node *n)
@@ -339,19 +396,25 @@ bool lower_col2im(struct node *n)
     struct uop *x = n->in[0], **image, *dim[MAX_RANK], *out[MAX_RANK], *index[MAX_RANK];
     int64_t *block;
     int r, nblock;
-    if (!node_rank(n, 0, 3, 3) || !node_known(n, 1, &image, &r) || !node_known_ints(n, 2, &block, &nblock))
+    if (!node_rank(n, 0, 3, 3) || !node_known(n, 1, &image, &r) ||
+        !node_known_ints(n, 2, &block, &nblock))
         return false;
     if (r != nblock || r < 1 || 2 + 2 * r > MAX_RANK)
         return node_error(n, 2, "image_shape has %d elements, block_shape %d", r, nblock);
     const int64_t *stride, *dilation, *pad;
-    int nstride = node_ints(n, "strides", &stride), ndilation = node_ints(n, "dilations", &dilation), npad = node_ints(n, "pads", &pad);
-    if ((nstride >= 0 && nstride != r) || (ndilation >= 0 && ndilation != r) || (npad >= 0 && npad != 2 * r))
+    int nstride = node_ints(n, "strides", &stride),
+        ndilation = node_ints(n, "dilations", &dilation), npad = node_ints(n, "pads", &pad);
+    if ((nstride >= 0 && nstride != r) || (ndilation >= 0 && ndilation != r) ||
+        (npad >= 0 && npad != 2 * r))
         return node_error(n, -1, "strides, dilations and pads must go with %d axes", r);
     int64_t elements = 1;
     for (int a = 0; a < r; a++) {
-        int64_t s = nstride < 0 ? 1 : stride[a], d = ndilation < 0 ? 1 : dilation[a], lo = npad < 0 ? 0 : pad[a], hi = npad < 0 ? 0 : pad[r + a];
-        if (s < 1 || d < 1 || s > INT32_MAX || d > INT32_MAX || block[a] < 1 || block[a] > INT32_MAX || lo < 0 || hi < 0 || lo > INT32_MAX || hi > INT32_MAX)
-            return node_error(n, -1, "strides, dilations and block_shape must be positive, pads not negative");
+        int64_t s = nstride < 0 ? 1 : stride[a], d = ndilation < 0 ? 1 : dilation[a],
+                lo = npad < 0 ? 0 : pad[a], hi = npad < 0 ? 0 : pad[r + a];
+        if (s < 1 || d < 1 || s > INT32_MAX || d > INT32_MAX || block[a] < 1 ||
+            block[a] > INT32_MAX || lo < 0 || hi < 0 || lo > INT32_MAX || hi > INT32_MAX)
+            return node_error(
+                n, -1, "strides, dilations and block_shape must be positive, pads not negative");
         elements = sat_mul(elements, block[a]);
         out[2 + a] = image[a];
         dim[2 + a] = uop_int(t, block[a]);
@@ -366,9 +429,12 @@ bool lower_col2im(struct node *n)
     index[0] = tensor_iota(t, dim, v->ndim, 0);
     index[1] = tensor_iota(t, dim, v->ndim, 1);
     for (int a = 0; a < r; a++) {
-        struct uop *place = lib_binaryf(l, OP_MUL, tensor_iota(t, dim, v->ndim, 2 + r + a), (double)(nstride < 0 ? 1 : stride[a]));
-        struct uop *within = lib_binaryf(l, OP_MUL, tensor_iota(t, dim, v->ndim, 2 + a), (double)(ndilation < 0 ? 1 : dilation[a]));
-        index[2 + a] = lib_binaryf(l, OP_SUB, lib_add(l, place, within), (double)(npad < 0 ? 0 : pad[a]));
+        struct uop *place = lib_binaryf(l, OP_MUL, tensor_iota(t, dim, v->ndim, 2 + r + a),
+                                        (double)(nstride < 0 ? 1 : stride[a]));
+        struct uop *within = lib_binaryf(l, OP_MUL, tensor_iota(t, dim, v->ndim, 2 + a),
+                                         (double)(ndilation < 0 ? 1 : dilation[a]));
+        index[2 + a] =
+            lib_binaryf(l, OP_SUB, lib_add(l, place, within), (double)(npad < 0 ? 0 : pad[a]));
         if (!index[2 + a])
             return false;
     }

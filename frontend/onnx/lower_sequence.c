@@ -1,4 +1,5 @@
-/* lower_sequence.c - sequences and optionals: lists of values whose length is known when the model is compiled. */
+/* lower_sequence.c - sequences and optionals: lists of values whose length is known when the model
+ * is compiled. */
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
@@ -6,10 +7,12 @@
 static bool is_sequence(const struct node *n, int k)
 {
     const struct value *v = n->value_in[k];
-    return (v && v->kind == VALUE_SEQUENCE) || node_error(n, k, "a sequence is expected, found a tensor or an optional");
+    return (v && v->kind == VALUE_SEQUENCE) ||
+           node_error(n, k, "a sequence is expected, found a tensor or an optional");
 }
 
-/* Position in a sequence of `count`, negative ones from the end; last: where an absent input points. */
+/* Position in a sequence of `count`, negative ones from the end; last: where an absent input
+ * points. */
 static bool position(const struct node *n, int k, int count, int last, int *at)
 {
     int64_t v;
@@ -109,7 +112,8 @@ bool lower_concat_from_sequence(struct node *n)
     return node_set(n, 0, lib_concat(&n->lib, x, s->nitem, axis));
 }
 
-/* Parts of the given sizes, or of one size (the last may be smaller), or of one element each whose axis may go. */
+/* Parts of the given sizes, or of one size (the last may be smaller), or of one element each whose
+ * axis may go. */
 bool lower_split_to_sequence(struct node *n)
 {
     struct uop *x = n->in[0];
@@ -130,7 +134,8 @@ bool lower_split_to_sequence(struct node *n)
     }
     if (!given) {
         if (each < 1)
-            return node_error(n, 1, "a part has %lld elements; it must be positive", (long long)each);
+            return node_error(n, 1, "a part has %lld elements; it must be positive",
+                              (long long)each);
         if ((total + each - 1) / each > 1 << 20)
             return node_error(n, 0, "more than a million parts");
         count = (int)((total + each - 1) / each);
@@ -148,7 +153,8 @@ bool lower_split_to_sequence(struct node *n)
         begin += size;
     }
     if (begin != total)
-        return node_error(n, 1, "the sizes add up to %lld, but the axis has %lld elements", (long long)begin, (long long)total);
+        return node_error(n, 1, "the sizes add up to %lld, but the axis has %lld elements",
+                          (long long)begin, (long long)total);
     n->value_out[0] = value_sequence(n->t, item, count, x->dtype);
     return true;
 }
@@ -162,9 +168,11 @@ bool lower_sequence_map(struct node *n)
     if (!is_sequence(n, 0))
         return false;
     if ((int)body->n_output != n->nout)
-        return node_error(n, -1, "its body has %zu outputs, but the node has %d", body->n_output, n->nout);
+        return node_error(n, -1, "its body has %zu outputs, but the node has %d", body->n_output,
+                          n->nout);
     int count = n->value_in[0]->nitem;
-    struct value ***out = mem_array(n->t, (size_t)count + 1, sizeof *out), **args = mem_array(n->t, (size_t)n->nin, sizeof *args);
+    struct value ***out = mem_array(n->t, (size_t)count + 1, sizeof *out),
+                 **args = mem_array(n->t, (size_t)n->nin, sizeof *args);
     for (int i = 0; i < count; i++) {
         out[i] = mem_array(n->t, (size_t)n->nout + 1, sizeof **out);
         for (int k = 0; k < n->nin; k++) {
@@ -180,12 +188,13 @@ bool lower_sequence_map(struct node *n)
     for (int k = 0; k < n->nout; k++) {
         for (int i = 0; i < count; i++)
             item[i] = out[i][k];
-        n->value_out[k] = value_sequence(n->t, item, count, count && item[0]->tensor ? item[0]->tensor->dtype : DTYPE_VOID);
+        n->value_out[k] = value_sequence(
+            n->t, item, count, count && item[0]->tensor ? item[0]->tensor->dtype : DTYPE_VOID);
     }
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------- optionals */
+/* ---------------------------------------------------------------------------------- optionals */
 
 bool lower_optional(struct node *n)
 {

@@ -1,12 +1,15 @@
-/* lower_shape.c - operators that only say which element goes where: reshaping, cutting, joining, padding, repeating.
+/* lower_shape.c - operators that only say which element goes where: reshaping, cutting, joining,
+ * padding, repeating.
  *
- * What they need as integers they read with node_known(): constants, or expressions of the model's dimensions.
+ * What they need as integers they read with node_known(): constants, or expressions of the model's
+ * dimensions.
  */
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
 
-/* A list of integers from an attribute (old opsets) or from input k, as INDEX scalars. false: absent (*count -1) or reported (*count 0). */
+/* A list of integers from an attribute (old opsets) or from input k, as INDEX scalars. false:
+ * absent (*count -1) or reported (*count 0). */
 static bool ints_from(const struct node *n, const char *name, int k, struct uop ***v, int *count)
 {
     const int64_t *list;
@@ -31,13 +34,16 @@ static bool require_ints(const struct node *n, const char *name, int k, struct u
     if (ints_from(n, name, k, v, count))
         return true;
     if (*count == 0)
-        return false;                    /* reported */
-    return name ? node_error(n, -1, "needs the attribute '%s'", name) : node_error(n, -1, "needs input %d", k);
+        return false; /* reported */
+    return name ? node_error(n, -1, "needs the attribute '%s'", name)
+                : node_error(n, -1, "needs input %d", k);
 }
 
 static bool check_rank(const struct node *n, int rank)
 {
-    return rank <= MAX_RANK || node_error(n, -1, "the result would have rank %d; at most %d is supported", rank, MAX_RANK);
+    return rank <= MAX_RANK ||
+           node_error(n, -1, "the result would have rank %d; at most %d is supported", rank,
+                      MAX_RANK);
 }
 
 bool lower_reshape(struct node *n)
@@ -45,7 +51,8 @@ bool lower_reshape(struct node *n)
     struct uop *x = n->in[0], **want, *dim[MAX_RANK];
     int rank, inferred = -1;
     bool allow_zero = node_int(n, "allowzero", 0) != 0;
-    if (!require_ints(n, n->opset < 5 ? "shape" : NULL, n->opset < 5 ? -1 : 1, &want, &rank) || !check_rank(n, rank))
+    if (!require_ints(n, n->opset < 5 ? "shape" : NULL, n->opset < 5 ? -1 : 1, &want, &rank) ||
+        !check_rank(n, rank))
         return false;
     for (int a = 0; a < rank; a++) {
         dim[a] = want[a];
@@ -56,7 +63,9 @@ bool lower_reshape(struct node *n)
             dim[a] = NULL;
         } else if (uop_is_int(want[a], 0) && !allow_zero) {
             if (a >= x->ndim)
-                return node_error(n, 1, "element %d is 0, which copies a dimension that %s does not have", a, shape_text(n, x));
+                return node_error(n, 1,
+                                  "element %d is 0, which copies a dimension that %s does not have",
+                                  a, shape_text(n, x));
             dim[a] = x->dim[a];
         } else if (want[a]->vmin < 0 && want[a]->op == OP_CONST) {
             return node_error(n, 1, "element %d is negative", a);
@@ -70,7 +79,8 @@ bool lower_flatten(struct node *n)
     int64_t axis = node_int(n, "axis", 1);
     int rank = n->in[0]->ndim;
     if (axis < -rank || axis > rank || (axis < 0 && n->opset < 11))
-        return node_error(n, -1, "axis is %lld, but must be in %d .. %d", (long long)axis, n->opset < 11 ? 0 : -rank, rank);
+        return node_error(n, -1, "axis is %lld, but must be in %d .. %d", (long long)axis,
+                          n->opset < 11 ? 0 : -rank, rank);
     return node_set(n, 0, lib_flatten(&n->lib, n->in[0], axis < 0 ? axis + rank : axis));
 }
 
@@ -79,7 +89,8 @@ bool lower_squeeze(struct node *n)
     struct uop *x = n->in[0];
     uint32_t axes;
     bool given;
-    if (!node_axes(n, n->opset < 13 ? "axes" : NULL, n->opset < 13 ? -1 : 1, x->ndim, &axes, &given))
+    if (!node_axes(n, n->opset < 13 ? "axes" : NULL, n->opset < 13 ? -1 : 1, x->ndim, &axes,
+                   &given))
         return false;
     if (!given)
         for (int a = 0; a < x->ndim; a++)
@@ -101,14 +112,16 @@ bool lower_unsqueeze(struct node *n)
             return false;
         axis = known;
     }
-    return check_rank(n, n->in[0]->ndim + count) && node_set(n, 0, lib_unsqueeze(&n->lib, n->in[0], axis, count));
+    return check_rank(n, n->in[0]->ndim + count) &&
+           node_set(n, 0, lib_unsqueeze(&n->lib, n->in[0], axis, count));
 }
 
 bool lower_transpose(struct node *n)
 {
     const int64_t *perm;
     int count = node_ints(n, "perm", &perm);
-    return node_set(n, 0, lib_permute(&n->lib, n->in[0], count < 0 ? NULL : perm, count < 0 ? 0 : count));
+    return node_set(n, 0,
+                    lib_permute(&n->lib, n->in[0], count < 0 ? NULL : perm, count < 0 ? 0 : count));
 }
 
 /* The shape and the input broadcast against each other. */
@@ -141,9 +154,10 @@ bool lower_concat(struct node *n)
     return node_set(n, 0, lib_concat(&n->lib, n->in, n->nin, node_int(n, "axis", 1)));
 }
 
-/* ------------------------------------------------------------------------------------------------ split, slice */
+/* ------------------------------------------------------------------------------- split, slice */
 
-/* The sizes of the parts: given, or the axis in equal parts of which the last may be smaller (opset 18 on). */
+/* The sizes of the parts: given, or the axis in equal parts of which the last may be smaller (opset
+ * 18 on). */
 static bool split_sizes(const struct node *n, struct uop *dim, struct uop ***size, int *count)
 {
     bool attribute = n->opset < 13;
@@ -156,9 +170,12 @@ static bool split_sizes(const struct node *n, struct uop *dim, struct uop ***siz
     if (*count < 1 || *count > n->nout)
         return node_error(n, -1, "num_outputs is %d, but the node has %d outputs", *count, n->nout);
     if (!uop_const_int(dim, &total))
-        return node_error(n, -1, "the axis to split must have a fixed length here; fix it with --dim, or give the sizes");
+        return node_error(n, -1,
+                          "the axis to split must have a fixed length here; fix it with --dim, or "
+                          "give the sizes");
     if (n->opset < 18 && total % *count)
-        return node_error(n, -1, "%lld elements do not split into %d equal parts", (long long)total, *count);
+        return node_error(n, -1, "%lld elements do not split into %d equal parts", (long long)total,
+                          *count);
     int64_t part = (total + *count - 1) / *count;
     *size = mem_array(n->t, (size_t)*count, sizeof **size);
     for (int i = 0; i < *count; i++) {
@@ -172,7 +189,8 @@ bool lower_split(struct node *n)
 {
     struct uop *x = n->in[0], **size, *begin = uop_int(n->t, 0);
     int axis, count;
-    if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis) || !split_sizes(n, x->dim[axis], &size, &count))
+    if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis) ||
+        !split_sizes(n, x->dim[axis], &size, &count))
         return false;
     if (count < n->nout)
         return node_error(n, -1, "has %d sizes for %d outputs", count, n->nout);
@@ -183,7 +201,8 @@ bool lower_split(struct node *n)
     }
     int64_t end, total;
     if (uop_const_int(begin, &end) && uop_const_int(x->dim[axis], &total) && end != total)
-        return node_error(n, -1, "the sizes add up to %lld, but the axis has %lld elements", (long long)end, (long long)total);
+        return node_error(n, -1, "the sizes add up to %lld, but the axis has %lld elements",
+                          (long long)end, (long long)total);
     return true;
 }
 
@@ -200,12 +219,14 @@ bool lower_slice(struct node *n)
         const int64_t *list;
         naxis = node_ints(n, "axes", &list);
         axis = naxis < 0 ? NULL : mem_copy(n->t, list, (size_t)naxis * sizeof *list);
-    } else if ((n->in[3] && !node_known_ints(n, 3, &axis, &naxis)) || (n->in[4] && !node_known_ints(n, 4, &step, &nstep))) {
+    } else if ((n->in[3] && !node_known_ints(n, 3, &axis, &naxis)) ||
+               (n->in[4] && !node_known_ints(n, 4, &step, &nstep))) {
         return false;
     }
     if (nend != count || (axis && naxis != count) || (step && nstep != count))
-        return node_error(n, -1, "starts, ends, axes and steps must be of one length, found %d, %d, %d and %d", count, nend,
-                          axis ? naxis : count, step ? nstep : count);
+        return node_error(
+            n, -1, "starts, ends, axes and steps must be of one length, found %d, %d, %d and %d",
+            count, nend, axis ? naxis : count, step ? nstep : count);
     if (!axis && count > x->ndim)
         return node_error(n, 1, "%d starts for an input of rank %d", count, x->ndim);
     uint32_t seen = 0;
@@ -224,11 +245,13 @@ bool lower_slice(struct node *n)
     return node_set(n, 0, x);
 }
 
-/* --------------------------------------------------------------------------------------------------- pad, tile */
+/* ---------------------------------------------------------------------------------- pad, tile */
 
 static bool pad_mode(const struct node *n, enum pad_mode *mode)
 {
-    static const char *const names[] = {[PAD_MODE_CONSTANT] = "constant", [PAD_MODE_REFLECT] = "reflect", [PAD_MODE_EDGE] = "edge",
+    static const char *const names[] = {[PAD_MODE_CONSTANT] = "constant",
+                                        [PAD_MODE_REFLECT] = "reflect",
+                                        [PAD_MODE_EDGE] = "edge",
                                         [PAD_MODE_WRAP] = "wrap"};
     const char *s = node_string(n, "mode", "constant");
     for (int i = 0; i < 4; i++)
@@ -245,8 +268,11 @@ bool lower_pad(struct node *n)
     int count, naxis = x->ndim;
     int64_t *axis = NULL;
     enum pad_mode mode = PAD_MODE_CONSTANT;
-    if (!pad_mode(n, &mode) ||
-        !require_ints(n, n->opset < 2 ? "paddings" : n->opset < 11 ? "pads" : NULL, n->opset < 11 ? -1 : 1, &pads, &count))
+    if (!pad_mode(n, &mode) || !require_ints(n,
+                                             n->opset < 2    ? "paddings"
+                                             : n->opset < 11 ? "pads"
+                                                             : NULL,
+                                             n->opset < 11 ? -1 : 1, &pads, &count))
         return false;
     if (n->opset < 11)
         value = uop_constf(n->t, x->dtype, node_float(n, "value", 0));
@@ -255,7 +281,8 @@ bool lower_pad(struct node *n)
     if (n->opset >= 18 && n->in[3] && !node_known_ints(n, 3, &axis, &naxis))
         return false;
     if (count != 2 * naxis)
-        return node_error(n, 1, "%d pads are expected, two for each axis; found %d", 2 * naxis, count);
+        return node_error(n, 1, "%d pads are expected, two for each axis; found %d", 2 * naxis,
+                          count);
     for (int a = 0; a < x->ndim; a++)
         lo[a] = hi[a] = uop_int(n->t, 0);
     for (int i = 0; i < naxis; i++) {
@@ -298,7 +325,8 @@ bool lower_center_crop_pad(struct node *n)
     if (!require_ints(n, NULL, 1, &size, &count))
         return false;
     if (count != (naxis < 0 ? x->ndim : naxis))
-        return node_error(n, 1, "%d sizes are expected, found %d", naxis < 0 ? x->ndim : naxis, count);
+        return node_error(n, 1, "%d sizes are expected, found %d", naxis < 0 ? x->ndim : naxis,
+                          count);
     for (int a = 0; a < x->ndim; a++)
         lo[a] = hi[a] = uop_int(n->t, 0);
     for (int i = 0; i < count; i++) {
@@ -324,7 +352,8 @@ bool lower_depth_to_space(struct node *n)
     return node_set(n, 0, lib_depth_to_space(&n->lib, n->in[0], node_int(n, "blocksize", 0), crd));
 }
 
-/* The blocks go in front of the channels (DCR) or, from opset 28 on if asked for, behind them (CRD). */
+/* The blocks go in front of the channels (DCR) or, from opset 28 on if asked for, behind them
+ * (CRD). */
 bool lower_space_to_depth(struct node *n)
 {
     const char *mode = node_string(n, "mode", "DCR");
@@ -334,9 +363,14 @@ bool lower_space_to_depth(struct node *n)
         return node_set(n, 0, r);
     if (strcmp(mode, "CRD"))
         return node_error(n, -1, "mode '%s' is not supported; DCR and CRD are", mode);
-    struct uop *b = uop_int(n->t, block), *blocks[6] = {r->dim[0], b, b, x->dim[1], r->dim[2], r->dim[3]};
+    struct uop *b = uop_int(n->t, block),
+               *blocks[6] = {r->dim[0], b, b, x->dim[1], r->dim[2], r->dim[3]};
     struct uop *flat[4] = {r->dim[0], r->dim[1], r->dim[2], r->dim[3]};
-    return node_set(n, 0, uop_reshape(n->t, uop_permute(n->t, uop_reshape(n->t, r, blocks, 6), (int[]){0, 3, 1, 2, 4, 5}), flat, 4));
+    return node_set(
+        n, 0,
+        uop_reshape(n->t,
+                    uop_permute(n->t, uop_reshape(n->t, r, blocks, 6), (int[]){0, 3, 1, 2, 4, 5}),
+                    flat, 4));
 }
 
 bool lower_trilu(struct node *n)
@@ -347,12 +381,13 @@ bool lower_trilu(struct node *n)
     return node_set(n, 0, lib_trilu(&n->lib, n->in[0], k, node_int(n, "upper", 1) != 0));
 }
 
-/* ----------------------------------------------------------------------------------------------- shapes, copies */
+/* ----------------------------------------------------------------------------- shapes, copies */
 
 bool lower_shape(struct node *n)
 {
     struct uop *x = n->in[0];
-    int64_t start = n->opset >= 15 ? node_int(n, "start", 0) : 0, end = n->opset >= 15 ? node_int(n, "end", x->ndim) : x->ndim;
+    int64_t start = n->opset >= 15 ? node_int(n, "start", 0) : 0,
+            end = n->opset >= 15 ? node_int(n, "end", x->ndim) : x->ndim;
     start += start < 0 ? x->ndim : 0;
     end += end < 0 ? x->ndim : 0;
     start = start < 0 ? 0 : start > x->ndim ? x->ndim : start;
@@ -376,19 +411,24 @@ bool lower_reverse_sequence(struct node *n)
     struct uop *x = n->in[0], *dim[MAX_RANK], *index[MAX_RANK], *shape[MAX_RANK];
     int batch = (int)node_int(n, "batch_axis", 1), time = (int)node_int(n, "time_axis", 0);
     if (x->ndim < 2 || batch == time || batch < 0 || batch > 1 || time < 0 || time > 1)
-        return node_error(n, -1, "batch_axis and time_axis must be 0 and 1 in either order, and the input of rank 2 or more");
+        return node_error(n, -1,
+                          "batch_axis and time_axis must be 0 and 1 in either order, and the input "
+                          "of rank 2 or more");
     if (!node_rank(n, 1, 1, 1))
         return false;
     for (int a = 0; a < x->ndim; a++) {
         dim[a] = x->dim[a];
         shape[a] = a == batch ? n->in[1]->dim[0] : uop_int(n->t, 1);
     }
-    struct uop *length = lib_broadcast_to(&n->lib, uop_reshape(n->t, lib_cast(&n->lib, DTYPE_INDEX, n->in[1]), shape, x->ndim), dim, x->ndim);
+    struct uop *length = lib_broadcast_to(
+        &n->lib, uop_reshape(n->t, lib_cast(&n->lib, DTYPE_INDEX, n->in[1]), shape, x->ndim), dim,
+        x->ndim);
     if (!length)
         return false;
     for (int a = 0; a < x->ndim; a++)
         index[a] = tensor_iota(n->t, dim, x->ndim, a);
-    struct uop *at = index[time], *turned = lib_sub(&n->lib, lib_binaryf(&n->lib, OP_SUB, length, 1), at);
+    struct uop *at = index[time],
+               *turned = lib_sub(&n->lib, lib_binaryf(&n->lib, OP_SUB, length, 1), at);
     index[time] = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, at, length), turned, at);
     return node_set(n, 0, uop_index(n->t, x, index));
 }

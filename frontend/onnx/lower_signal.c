@@ -1,7 +1,8 @@
 /* lower_signal.c - Fourier transforms, mel weights, determinants.
  *
- * A transform of length N is a product with a table of cos and sin of 2 pi (j k mod N) / N, reduced modulo N as integers first, so that
- * the angles are exact; O(N^2), but one contraction like any other. In f64: a sum of N products in f32 would lose what an FFT keeps.
+ * A transform of length N is a product with a table of cos and sin of 2 pi (j k mod N) / N, reduced
+ * modulo N as integers first, so that the angles are exact; O(N^2), but one contraction like any
+ * other. In f64: a sum of N products in f32 would lose what an FFT keeps.
  */
 #include <math.h>
 #include <string.h>
@@ -11,12 +12,16 @@
 static const double two_pi = 6.283185307179586476925;
 
 /* f(2 pi j k / period) for j < rows, k < cols. */
-static struct uop *trig_table(const struct node *n, enum op f, enum dtype d, struct uop *rows, struct uop *cols, struct uop *period)
+static struct uop *trig_table(const struct node *n, enum op f, enum dtype d, struct uop *rows,
+                              struct uop *cols, struct uop *period)
 {
     const struct lib *l = &n->lib;
     struct uop *dim[2] = {rows, cols};
-    struct uop *turn = lib_binary(l, OP_FLOORMOD, lib_mul(l, tensor_iota(n->t, dim, 2, 0), tensor_iota(n->t, dim, 2, 1)), period);
-    struct uop *angle = lib_div(l, lib_binaryf(l, OP_MUL, lib_cast(l, d, turn), two_pi), lib_float_of(l, d, period));
+    struct uop *turn =
+        lib_binary(l, OP_FLOORMOD,
+                   lib_mul(l, tensor_iota(n->t, dim, 2, 0), tensor_iota(n->t, dim, 2, 1)), period);
+    struct uop *angle = lib_div(l, lib_binaryf(l, OP_MUL, lib_cast(l, d, turn), two_pi),
+                                lib_float_of(l, d, period));
     return lib_unary(l, f, angle);
 }
 
@@ -31,7 +36,10 @@ static struct uop *fit_length(const struct node *n, struct uop *x, struct uop *l
     return lib_pad(&n->lib, x, PAD_MODE_CONSTANT, NULL, lo, hi);
 }
 
-struct transform { struct uop *length; bool inverse, onesided; };
+struct transform {
+    struct uop *length;
+    bool inverse, onesided;
+};
 
 /* x [..., j, 1 or 2] -> [..., k, 1 or 2] */
 static struct uop *transform(const struct node *n, struct uop *x, const struct transform *f)
@@ -41,23 +49,28 @@ static struct uop *transform(const struct node *n, struct uop *x, const struct t
     bool complex = uop_is_int(x->dim[x->ndim - 1], 2), to_real = f->inverse && f->onesided;
     enum dtype d = x->dtype, acc = DTYPE_F64;
     struct uop *half = sym_addi(t, sym_div(t, f->length, uop_int(t, 2)), 1);
-    struct uop *in = to_real ? half : f->length, *out = f->onesided && !f->inverse ? half : f->length;
+    struct uop *in = to_real ? half : f->length,
+               *out = f->onesided && !f->inverse ? half : f->length;
     if (!(x = fit_length(n, lib_cast(l, acc, x), in)))
         return NULL;
-    struct uop *cosine = trig_table(n, OP_COS, acc, in, out, f->length), *sine = trig_table(n, OP_SIN, acc, in, out, f->length);
-    if (to_real) {                       /* every frequency but the first and, of even lengths, the last stands for two */
+    struct uop *cosine = trig_table(n, OP_COS, acc, in, out, f->length),
+               *sine = trig_table(n, OP_SIN, acc, in, out, f->length);
+    if (to_real) { /* every frequency but the first and, of even lengths, the last stands for two */
         struct uop *k = uop_iota(t, in), *mirrored = sym_sub(t, f->length, uop_int(t, 0));
-        struct uop *single = lib_binary(l, OP_OR, lib_binaryf(l, OP_EQ, k, 0), lib_binary(l, OP_EQ, lib_binaryf(l, OP_MUL, k, 2), mirrored));
+        struct uop *single =
+            lib_binary(l, OP_OR, lib_binaryf(l, OP_EQ, k, 0),
+                       lib_binary(l, OP_EQ, lib_binaryf(l, OP_MUL, k, 2), mirrored));
         struct uop *weight = lib_where(l, single, uop_constf(t, acc, 1), uop_constf(t, acc, 2));
         weight = weight ? tensor_insert_axis(t, weight, 1) : NULL;
         cosine = lib_mul(l, cosine, weight);
         sine = lib_mul(l, sine, weight);
     }
     int last = x->ndim - 1;
-    struct uop *re = node_slice_at(n, x, last, uop_int(t, 0)), *im = complex ? node_slice_at(n, x, last, uop_int(t, 1)) : NULL;
+    struct uop *re = node_slice_at(n, x, last, uop_int(t, 0)),
+               *im = complex ? node_slice_at(n, x, last, uop_int(t, 1)) : NULL;
     struct uop *y_re = lib_matmul(l, re, cosine), *y_im = lib_matmul(l, re, sine);
     y_im = f->inverse ? y_im : lib_unary(l, OP_NEG, y_im);
-    if (im) {                            /* (re + i im)(cos -+ i sin) */
+    if (im) { /* (re + i im)(cos -+ i sin) */
         struct uop *s = lib_matmul(l, im, sine);
         y_re = f->inverse ? lib_sub(l, y_re, s) : lib_add(l, y_re, s);
         y_im = lib_add(l, y_im, lib_matmul(l, im, cosine));
@@ -75,7 +88,8 @@ static bool is_signal(const struct node *n, int k)
     const struct uop *x = n->in[k];
     if (x->ndim >= 2 && (uop_is_int(x->dim[x->ndim - 1], 1) || uop_is_int(x->dim[x->ndim - 1], 2)))
         return true;
-    return node_error(n, k, "the last axis must be 1 (real) or 2 (complex), found %s", shape_text(n, x));
+    return node_error(n, k, "the last axis must be 1 (real) or 2 (complex), found %s",
+                      shape_text(n, x));
 }
 
 /* Axis `from` to the place `to`, the others in order. */
@@ -94,7 +108,8 @@ static struct uop *move_axis(const struct node *n, struct uop *x, int from, int 
 bool lower_dft(struct node *n)
 {
     struct uop *x = n->in[0], **length;
-    struct transform f = {.inverse = node_int(n, "inverse", 0) != 0, .onesided = node_int(n, "onesided", 0) != 0};
+    struct transform f = {.inverse = node_int(n, "inverse", 0) != 0,
+                          .onesided = node_int(n, "onesided", 0) != 0};
     int axis, count;
     int64_t at = node_int(n, "axis", 1);
     if (!is_signal(n, 0))
@@ -108,7 +123,8 @@ bool lower_dft(struct node *n)
         return false;
     if (axis == x->ndim - 1)
         return node_error(n, -1, "the axis must not be the last one, of real and imaginary parts");
-    f.length = f.inverse && f.onesided ? sym_muli(n->t, sym_addi(n->t, x->dim[axis], -1), 2) : x->dim[axis];
+    f.length = f.inverse && f.onesided ? sym_muli(n->t, sym_addi(n->t, x->dim[axis], -1), 2)
+                                       : x->dim[axis];
     if (n->in[1]) {
         if (!node_known(n, 1, &length, &count))
             return false;
@@ -129,7 +145,8 @@ bool lower_stft(struct node *n)
     struct uop *x = n->in[0], *window = n->in[2], **v, *length;
     int64_t step;
     int count;
-    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || !node_known_int(n, 1, &step) || (window && !node_rank(n, 2, 1, 1)))
+    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || !node_known_int(n, 1, &step) ||
+        (window && !node_rank(n, 2, 1, 1)))
         return false;
     length = window ? window->dim[0] : x->dim[1];
     if (n->in[3]) {
@@ -139,11 +156,14 @@ bool lower_stft(struct node *n)
             return node_error(n, 3, "one length is expected");
         length = v[0];
     }
-    if (step < 1 || step > INT32_MAX >> 4 || length->vmin < 1 || sym_sub(n->t, x->dim[1], length)->vmin < 0)
-        return node_error(n, -1, "frames of the given length and step do not fit into %s", shape_text(n, x));
+    if (step < 1 || step > INT32_MAX >> 4 || length->vmin < 1 ||
+        sym_sub(n->t, x->dim[1], length)->vmin < 0)
+        return node_error(n, -1, "frames of the given length and step do not fit into %s",
+                          shape_text(n, x));
     if (window && !sym_equal(n->t, window->dim[0], length))
         return node_error(n, 2, "the window must be as long as a frame");
-    struct uop *frames = sym_addi(n->t, sym_div(n->t, sym_sub(n->t, x->dim[1], length), uop_int(n->t, step)), 1);
+    struct uop *frames =
+        sym_addi(n->t, sym_div(n->t, sym_sub(n->t, x->dim[1], length), uop_int(n->t, step)), 1);
     struct uop *y = uop_window(n->t, x, 1, frames, length, step, 1);
     if (window)
         y = lib_mul(&n->lib, y, tensor_insert_axis(n->t, lib_cast(&n->lib, x->dtype, window), 1));
@@ -152,13 +172,16 @@ bool lower_stft(struct node *n)
 }
 
 /* Triangles over the bins of a spectrum, evenly spaced in mel = 2595 log10(1 + hz / 700). */
-static void mel_weights(double *w, int64_t nbin, int64_t nmel, int64_t dft, double rate, double lower, double upper)
+static void mel_weights(double *w, int64_t nbin, int64_t nmel, int64_t dft, double rate,
+                        double lower, double upper)
 {
-    double low = 2595 * log10(1 + lower / 700), high = 2595 * log10(1 + upper / 700), step = (high - low) / (double)(nmel + 2);
+    double low = 2595 * log10(1 + lower / 700), high = 2595 * log10(1 + upper / 700),
+           step = (high - low) / (double)(nmel + 2);
     for (int64_t m = 0; m < nmel; m++) {
         int64_t edge[3];
         for (int k = 0; k < 3; k++) {
-            double hz = 700 * (pow(10, ((double)(m + k) * step + low) / 2595) - 1), bin = floor((double)(dft + 1) * hz / rate);
+            double hz = 700 * (pow(10, ((double)(m + k) * step + low) / 2595) - 1),
+                   bin = floor((double)(dft + 1) * hz / rate);
             edge[k] = bin < 0 ? 0 : bin > (double)nbin ? nbin : (int64_t)bin;
         }
         if (edge[0] == edge[1] && edge[1] < nbin)
@@ -185,19 +208,23 @@ bool lower_mel_weights(struct node *n)
         if (count != 1 || !(edge[k][0] >= 0))
             return node_error(n, 3 + k, "one frequency is expected");
     }
-    if (v[0] < 1 || v[0] > 1 << 16 || v[1] < 1 || v[1] > 1 << 24 || v[2] < 1 || d == DTYPE_VOID || d == DTYPE_STRING)
+    if (v[0] < 1 || v[0] > 1 << 16 || v[1] < 1 || v[1] > 1 << 24 || v[2] < 1 || d == DTYPE_VOID ||
+        d == DTYPE_STRING)
         return node_error(n, -1, "num_mel_bins, dft_length and sample_rate must be positive");
     int64_t nbin = v[1] / 2 + 1;
     size_t nelem;
     if (!size_mul((size_t)nbin, (size_t)v[0], &nelem) || nelem > 1 << 26)
-        return node_error(n, -1, "a table of %lld times %lld is too large", (long long)nbin, (long long)v[0]);
+        return node_error(n, -1, "a table of %lld times %lld is too large", (long long)nbin,
+                          (long long)v[0]);
     double *w = mem_array(n->t, nelem, sizeof *w);
     mel_weights(w, nbin, v[0], v[1], (double)v[2], edge[0][0], edge[1][0]);
-    struct uop *table = tensor_from_data(n->t, DTYPE_F64, (int64_t[]){nbin, v[0]}, 2, w, nelem * sizeof *w, NULL);
+    struct uop *table =
+        tensor_from_data(n->t, DTYPE_F64, (int64_t[]){nbin, v[0]}, 2, w, nelem * sizeof *w, NULL);
     return node_set(n, 0, lib_cast(&n->lib, d, table));
 }
 
-/* Gaussian elimination with partial pivoting, one column after the other; the sign flips with each exchange of rows. */
+/* Gaussian elimination with partial pivoting, one column after the other; the sign flips with each
+ * exchange of rows. */
 bool lower_det(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -208,30 +235,42 @@ bool lower_det(struct node *n)
     if (!node_rank(n, 0, 2, MAX_RANK - 1))
         return false;
     if (!uop_const_int(a->dim[r - 1], &size) || !uop_is_int(a->dim[r - 2], size) || size > 64)
-        return node_error(n, 0, "square matrices of a fixed size up to 64 are expected, found %s", shape_text(n, a));
-    struct uop *one = uop_constf(t, a->dtype, 1), *zero = uop_constf(t, a->dtype, 0), *count = uop_int(t, size);
-    struct uop *row = tensor_insert_axis(t, uop_iota(t, count), 1);                       /* [size, 1] */
+        return node_error(n, 0, "square matrices of a fixed size up to 64 are expected, found %s",
+                          shape_text(n, a));
+    struct uop *one = uop_constf(t, a->dtype, 1), *zero = uop_constf(t, a->dtype, 0),
+               *count = uop_int(t, size);
+    struct uop *row = tensor_insert_axis(t, uop_iota(t, count), 1); /* [size, 1] */
     for (int64_t k = 0; k < size; k++) {
-        struct uop *column = lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1));       /* [.., size, 1] */
+        struct uop *column =
+            lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1)); /* [.., size, 1] */
         struct uop *open = uop_not(t, lib_binaryf(l, OP_LT, row, (double)k));
-        struct uop *p = lib_argmax(l, lib_where(l, open, lib_unary(l, OP_ABS, column), lib_scalar(l, a, -1)), r - 2, true, false);
-        struct uop *is_p = lib_binary(l, OP_EQ, row, p), *is_k = lib_binaryf(l, OP_EQ, row, (double)k);
+        struct uop *p =
+            lib_argmax(l, lib_where(l, open, lib_unary(l, OP_ABS, column), lib_scalar(l, a, -1)),
+                       r - 2, true, false);
+        struct uop *is_p = lib_binary(l, OP_EQ, row, p),
+                   *is_k = lib_binaryf(l, OP_EQ, row, (double)k);
         struct uop *row_k = lib_narrow(l, a, r - 2, uop_int(t, k), uop_int(t, 1));
-        struct uop *row_p = lib_reduce(l, REDUCE_SUM, lib_where(l, is_p, a, zero), 1u << (r - 2), true);
+        struct uop *row_p =
+            lib_reduce(l, REDUCE_SUM, lib_where(l, is_p, a, zero), 1u << (r - 2), true);
         a = lib_where(l, is_k, row_p, lib_where(l, is_p, row_k, a));
         if (!a)
             return false;
-        struct uop *pivot = lib_narrow(l, row_p, r - 1, uop_int(t, k), uop_int(t, 1));    /* [.., 1, 1] */
-        struct uop *sign = lib_where(l, lib_binaryf(l, OP_EQ, p, (double)k), one, lib_unary(l, OP_NEG, one));
+        struct uop *pivot =
+            lib_narrow(l, row_p, r - 1, uop_int(t, k), uop_int(t, 1)); /* [.., 1, 1] */
+        struct uop *sign =
+            lib_where(l, lib_binaryf(l, OP_EQ, p, (double)k), one, lib_unary(l, OP_NEG, one));
         struct uop *factor = lib_mul(l, pivot, sign);
         det = det ? lib_mul(l, det, factor) : factor;
         struct uop *safe = lib_where(l, lib_binaryf(l, OP_EQ, pivot, 0), one, pivot);
         struct uop *below = lib_binary(l, OP_LT, uop_int(t, k), row);
-        struct uop *scale = lib_where(l, below, lib_div(l, lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1)), safe), zero);
+        struct uop *scale = lib_where(
+            l, below, lib_div(l, lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1)), safe),
+            zero);
         a = lib_sub(l, a, lib_mul(l, scale, row_p));
         if (!a || !det)
             return false;
-        a = uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1, (union arg){0});                  /* each step reads the last one many times */
+        a = uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1,
+                    (union arg){0}); /* each step reads the last one many times */
     }
     if (!det)
         det = tensor_full(t, one, (struct uop *[]){uop_int(t, 1), uop_int(t, 1)}, 2);

@@ -1,18 +1,21 @@
-/* node.c - what lowering functions ask of a node: attributes, inputs, values known at compile time; and builders that check first.
+/* node.c - what lowering functions ask of a node: attributes, inputs, values known at compile time;
+ * and builders that check first.
  *
- * Known values come from tensor_element(), which follows Shape -> Gather -> Concat chains through the graph built so far; a
- * dimension that stays a symbol is a known value too, as an expression. So there is no separate shape inference: an operator
- * that needs integers asks for them here, and the one message about run-time data stands here.
+ * Known values come from tensor_element(), which follows Shape -> Gather -> Concat chains through
+ * the graph built so far; a dimension that stays a symbol is a known value too, as an expression.
+ * So there is no separate shape inference: an operator that needs integers asks for them here, and
+ * the one message about run-time data stands here.
  */
 #include "frontend/onnx/lower.h"
 
-/* ------------------------------------------------------------------------------------------------ diagnostics */
+/* -------------------------------------------------------------------------------- diagnostics */
 
 bool node_error(const struct node *n, int input, const char *format, ...)
 {
     const struct onnx_model *m = lower_model(n->lower);
     struct place at = input >= 0 && (size_t)input < n->proto->n_input
-                          ? onnx_place_input(m, n->proto, (size_t)input) : onnx_place_node(m, n->proto);
+                          ? onnx_place_input(m, n->proto, (size_t)input)
+                          : onnx_place_node(m, n->proto);
     va_list ap;
     va_start(ap, format);
     char buffer[2048];
@@ -21,19 +24,21 @@ bool node_error(const struct node *n, int input, const char *format, ...)
     return diag_error(n->t, &at, "%s", buffer);
 }
 
-const char *shape_text(const struct node *n, const struct uop *x) { return lib_describe(&n->lib, x); }
-
-/* ------------------------------------------------------------------------------------------------- attributes */
-
-bool node_has(const struct node *n, const char *name)
+const char *shape_text(const struct node *n, const struct uop *x)
 {
-    return onnx_attr(n->proto, name) != NULL;
+    return lib_describe(&n->lib, x);
 }
+
+/* --------------------------------------------------------------------------------- attributes */
+
+bool node_has(const struct node *n, const char *name) { return onnx_attr(n->proto, name) != NULL; }
 
 enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise)
 {
     int64_t v = node_int(n, name, -1);
-    return !node_has(n, name) ? otherwise : v > 0 && v < 1 << 16 ? dtype_from_onnx((int)v) : DTYPE_VOID;
+    return !node_has(n, name)     ? otherwise
+           : v > 0 && v < 1 << 16 ? dtype_from_onnx((int)v)
+                                  : DTYPE_VOID;
 }
 
 int64_t node_int(const struct node *n, const char *name, int64_t otherwise)
@@ -64,7 +69,8 @@ int node_floats(const struct node *n, const char *name, const float **v)
 bool node_axis(const struct node *n, int64_t axis, int rank, int *result)
 {
     if (axis < -rank || axis >= rank)
-        return node_error(n, -1, "axis is %lld, but must be in %d .. %d for an input of rank %d", (long long)axis, -rank, rank - 1, rank);
+        return node_error(n, -1, "axis is %lld, but must be in %d .. %d for an input of rank %d",
+                          (long long)axis, -rank, rank - 1, rank);
     *result = (int)(axis < 0 ? axis + rank : axis);
     return true;
 }
@@ -83,7 +89,7 @@ bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t
         *given = true;
     }
     for (int i = 0; i < count; i++) {
-        int axis;
+        int axis = 0;
         if (!node_axis(n, v[i], rank, &axis))
             return false;
         if (*mask >> axis & 1)
@@ -93,7 +99,7 @@ bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ known values */
+/* ------------------------------------------------------------------------------- known values */
 
 /* Element i of the row-major elements of x, whose dimensions must be constants. */
 static struct uop *element_at(struct tgc *t, struct uop *x, int64_t i)
@@ -108,13 +114,14 @@ static struct uop *element_at(struct tgc *t, struct uop *x, int64_t i)
     return tensor_element(t, x, index);
 }
 
-/* Number of elements if it is a constant of a sane size for something that is read at compile time. */
+/* Number of elements if it is a constant of a sane size for something that is read at compile time.
+ */
 static bool count_elements(const struct uop *x, int64_t *count)
 {
     *count = 1;
     for (int a = 0; a < x->ndim; a++) {
         int64_t n;
-        if (!uop_const_int(x->dim[a], &n) || (n > 0 && *count> INT64_C(1) << 40))
+        if (!uop_const_int(x->dim[a], &n) || (n > 0 && *count > INT64_C(1) << 40))
             return false;
         *count = sat_mul(*count, n);
     }
@@ -137,16 +144,24 @@ static bool read_elements(const struct node *n, int k, struct uop ***elem, int *
         return quiet ? false : node_error(n, k, "input %d is missing", k);
     int64_t total;
     if (!count_elements(x, &total))
-        return quiet ? false : node_error(n, k, "its length must be known when the model is compiled, but its shape is %s", shape_text(n, x));
+        return quiet
+                   ? false
+                   : node_error(
+                         n, k,
+                         "its length must be known when the model is compiled, but its shape is %s",
+                         shape_text(n, x));
     *elem = mem_array(n->t, (size_t)total + 1, sizeof **elem);
     *count = (int)total;
-    if (try_elements(n->t, x, *elem, total) || try_elements(n->t, lower_assume(n->lower, x), *elem, total))
+    if (try_elements(n->t, x, *elem, total) ||
+        try_elements(n->t, lower_assume(n->lower, x), *elem, total))
         return true;
     if (quiet)
         return false;
     lower_note_limit(n->lower);
-    return node_error(n, k, "its value must be known when the model is compiled, but depends on run-time data; "
-                      "make it a constant or an initializer, or compute it from shapes only");
+    return node_error(
+        n, k,
+        "its value must be known when the model is compiled, but depends on run-time data; "
+        "make it a constant or an initializer, or compute it from shapes only");
 }
 
 bool node_elements(const struct node *n, int k, struct uop ***elem, int *count)
@@ -175,7 +190,10 @@ bool node_known_ints(const struct node *n, int k, int64_t **v, int *count)
     *v = mem_array(n->t, (size_t)*count + 1, sizeof **v);
     for (int i = 0; i < *count; i++)
         if (!uop_const_int(elem[i], &(*v)[i]))
-            return node_error(n, k, "element %d must not depend on a dimension that is not fixed; fix it with --dim", i);
+            return node_error(
+                n, k,
+                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
+                i);
     return true;
 }
 
@@ -200,7 +218,10 @@ bool node_known_floats(const struct node *n, int k, double **v, int *count)
     for (int i = 0; i < *count; i++) {
         struct uop *e = uop_cast(n->t, DTYPE_F64, elem[i]);
         if (e->op != OP_CONST)
-            return node_error(n, k, "element %d must not depend on a dimension that is not fixed; fix it with --dim", i);
+            return node_error(
+                n, k,
+                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
+                i);
         (*v)[i] = e->arg.f;
     }
     return true;
@@ -226,13 +247,14 @@ struct uop *node_scalar(const struct node *n, int k)
     return e ? e : uop_reshape(n->t, x, NULL, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------ checks */
+/* ------------------------------------------------------------------------------------- checks */
 
 bool node_same_dtype(const struct node *n, int a, int b)
 {
     if (n->in[a]->dtype == n->in[b]->dtype)
         return true;
-    return node_error(n, b, "dtype %s is expected, as of input %d; found %s", dtype_name(n->in[a]->dtype), a, dtype_name(n->in[b]->dtype));
+    return node_error(n, b, "dtype %s is expected, as of input %d; found %s",
+                      dtype_name(n->in[a]->dtype), a, dtype_name(n->in[b]->dtype));
 }
 
 bool node_rank(const struct node *n, int k, int min, int max)
@@ -242,7 +264,8 @@ bool node_rank(const struct node *n, int k, int min, int max)
         return true;
     if (min == max)
         return node_error(n, k, "rank %d is expected, found %s", min, shape_text(n, n->in[k]));
-    return node_error(n, k, "rank %d .. %d is expected, found %s", min, max, shape_text(n, n->in[k]));
+    return node_error(n, k, "rank %d .. %d is expected, found %s", min, max,
+                      shape_text(n, n->in[k]));
 }
 
 bool node_set(struct node *n, int k, struct uop *u)

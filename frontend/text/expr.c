@@ -105,7 +105,8 @@ static bool read_factor(struct reader *r, struct uop **e)
         if (at.kind == TOKEN_NAME && r->token.kind == TOKEN_PUNCT && r->token.punct == '(')
             return read_function(r, &at, e);
         *e = read_symbol(r, &at);
-        return *e ? true : read_error(r, &at, "dimension '%.100s' is not known; declare it in an input's type, as in %.100s<=8", at.text, at.text);
+        return *e ? true : read_error(r, &at, "dimension '%.100s' is not known; declare it in an input's type, as in %.100s<=8", at.text,
+                                      at.text);
     }
     if (!accept(r, '('))
         return r->token.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected an integer, a dimension or '('", token_describe(r, &at));

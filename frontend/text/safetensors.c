@@ -248,6 +248,10 @@ void safetensors_write(struct text *out, struct buffer *const *w, const char *co
     text_putc(&header, '}');
     while (header.n % 8)
         text_putc(&header, ' ');
+    size_t total = 0;
+    if (!size_add(at, header.n + 9, &total) || !size_add(total, out->n, &total))
+        tgc_stop(out->t);
+    out->s = mem_grow(out->t, out->s, &out->cap, total, 1);      /* at once: weights are large */
     for (int i = 0; i < 8; i++)
         text_putc(out, (char)(header.n >> (8 * i)));
     text_write(out, header.s, header.n);

@@ -15,6 +15,8 @@ struct tg_read_options {
     int ndim;
     const char *external_data_dir;       /* where file("...") looks; NULL: the directory of `path` */
     bool no_external_data;
+    void (*on_file)(void *user, const char *path);   /* NULL, or told each file that weights were read from, as found from here */
+    void *user;
 };
 /* Reads a graph. path: for messages and for external data ("<stdin>": none without external_data_dir). options may be NULL.
  * NULL: diagnostics with line and column were recorded. External data stays mapped until the process ends. */

@@ -173,6 +173,8 @@ static bool map_file(struct reader *r, const struct token *at, const char *locat
     f->location = location;
     if (!confine_map(r->t, &place, dir, location, &f->base, &f->nbytes))
         return false;
+    if (r->options.on_file)
+        r->options.on_file(r->options.user, strcmp(dir, ".") ? mem_printf(r->t, "%s/%s", dir, location) : location);
     f->next = r->side;
     *file = r->side = f;
     return true;

@@ -394,6 +394,35 @@ against_numpy("nested loops", {"x": np.array([1.0], np.float32)},
               "%y = loop %i < 3 carry(%a = %x) {\n  %n = loop %k < %i + 1 carry(%b = %a) {\n    %c = add(%b, %x)\n    next(%c)\n  }\n  next(%n)\n}", np.array([7.0]))
 against_numpy("if", {"x": rand(3), "c": np.array([True])}, "%y = if (%c) then { %a = add(%x, 1) yield(%a) } else (%x)", rand(3) + 1)
 
+# ---- symbolic dimensions: the same as with fixed ones
+
+SYMBOLIC = [("[N*4, 3]", "[8, 3]", op) for op in
+            ["cumsum(%x) {axis=0}", "cumsum(%x) {axis=0, reverse=true, exclusive=true}", "softmax(%x) {axis=0}", "reduce_mean(%x) {axes=[0]}",
+             "slice(%x) {axis=0, start=-3, end=-1}", "slice(%x) {axis=0, start=1, step=3}", "slice(%x) {axis=0, step=-2}", "slice(%x) {axis=0, start=2, end=99}",
+             "tile(%x) {repeats=[3, 1]}", "pad_reflect(%x) {lo=[5, 0], hi=[9, 1]}", "flatten(%x)", "argmax(%x) {axis=0}", "layer_norm(%x) {axis=0}",
+             "topk(%x) {k=2, axis=0}", "resize(%x) {size=[5, 7], mode=linear}", "resize(%x) {size=[5, 7], mode=cubic}", "reshape(%x) {shape=[-1, 4]}",
+             "resize(%x) {size=[5, 7], coordinates=align_corners}", "tril(%x)", "linear(%x, %x)", "einsum(%x, %x) {equation=\"ia,ib->ab\"}"]]
+SYMBOLIC += [("[1, 2, N*4, N*3]", "[1, 2, 8, 6]", op) for op in
+             ["max_pool(%x) {kernel=3, stride=2, ceil_mode=true}", "avg_pool(%x) {kernel=3, stride=2, ceil_mode=true, padding=1}", "depth_to_space(%x) {block=1}",
+              "avg_pool(%x) {kernel=3, stride=2, auto_pad=same_upper}", "conv(%x, %x)", "global_avg_pool(%x)", "attention(%x, %x, %x) {causal=true, scale=1}",
+              "conv_transpose(%w, %x) {stride=3, padding=1}", "group_norm(%x) {groups=2}", "space_to_depth(%x) {block=1}"]]
+
+
+def symbolic(dims, fixed, op):
+    results = []
+    for shape in (dims.replace("N", "N<=1000", 1) if dims.startswith("[N,") else dims, fixed):
+        declare = "dim N<=1000\n" if "N" in shape else ""
+        text = f"tg 1\n{declare}input %x : f32{shape}\nweight %w : f32[1, 1, 3, 2] = normal(seed=1)\n%y = {op}\noutput %y\n"
+        if "conv_transpose" in op:
+            text = text.replace("f32[1, 1, 3, 2]", "f32[1, 1, 9, 9]")
+        results += [evaluate(text), evaluate(text, "-O0")]
+    for other in results[1:]:
+        compare(results[0]["y"], other["y"], 1e-6, 1e-7)
+
+
+for dims, fixed, op in SYMBOLIC:
+    suite.add(f"symbolic {op.split(' ')[0]} {op}", symbolic, dims, fixed, op)
+
 # ---- random numbers: the uops and the C of initializers agree, and they are random
 
 

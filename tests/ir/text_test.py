@@ -89,6 +89,36 @@ def model_runs(path):
                    f"output {name}: largest difference {np.abs(have - value).max()}")
 
 
+def command_line():
+    """Text graphs through tgc itself: information, dimensions, standard input, writing, dependencies, mistakes."""
+    def tgc(*arguments, status=0, **more):
+        done = subprocess.run([Path(suite.options.build).resolve() / "cli/tgc", *arguments], capture_output=True, text=True, timeout=120, **more)
+        expect(done.returncode == status, f"{arguments}: status {done.returncode}\n{done.stderr}")
+        return done
+
+    model = ROOT / "models/transformer_block.tg"
+    with tempfile.TemporaryDirectory() as folder:
+        info = json.loads(tgc("info", model, "--json").stdout)
+        expect(info["inputs"][0]["shape"] == ["B", "T", 128], str(info["inputs"]))
+        info = json.loads(tgc("info", model, "--json", "--dim", "B=1", "--shape", "x=1x5x128").stdout)
+        expect(info["inputs"][0]["shape"] == [1, 5, 128], str(info["inputs"]))
+        expect("no dimension 'Q'" in tgc("info", model, "--dim", "Q=1", status=1).stderr, "an unknown dimension")
+        expect("rank 3" in tgc("info", model, "--shape", "x=1x5", status=1).stderr, "a wrong rank")
+        expect("cannot be 7" in tgc("info", model, "--shape", "x=1x5x7", status=1).stderr, "a fixed axis")
+        tgc(model, "-o", "a.tg", "--weights=file", cwd=folder)
+        tgc("a.tg", "-o", "b.tg", "--weights=file", cwd=folder)
+        expect((Path(folder) / "a.tg").read_text().replace("a.safe", "b.safe") == (Path(folder) / "b.tg").read_text(), "not the identity")
+        expect((Path(folder) / "a.safetensors").read_bytes() == (Path(folder) / "b.safetensors").read_bytes(), "other weights")
+        tgc("a.tg", "-o", "a.c", "-MD", cwd=folder)
+        expect((Path(folder) / "a.d").read_text() == "a.c: a.tg a.safetensors\n", (Path(folder) / "a.d").read_text())
+        text = (Path(folder) / "a.tg").read_text()
+        expect("--external-data-dir" in tgc("-x", "tg", "-", "-o", "c.c", cwd=folder, input=text, status=1).stderr, "a side file from nowhere")
+        tgc("-x", "tg", "-", "-o", "c.c", "--external-data-dir", folder, cwd=folder, input=text)
+        error = tgc(GOLDEN / "errors.tg", "-o", "e.c", cwd=folder, status=1).stderr
+        expect("errors.tg:8:6: error: there is no operation 'mathmul'" in error and "\n         ^" in error, error)
+        expect(not (Path(folder) / "e.c").exists(), "a failed compile left a file")
+
+
 SIDE = """tg 1
 weight %a : f32[8] = normal(seed=1)
 weight %b : i32[2, 3] = [1, 2, 3, 4, 5, 6]
@@ -166,7 +196,7 @@ def hostile():
               b"1e999", b"input %x : f32[4294967296, 4294967296, 4294967296]\n", b"'"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.tg"
-        for n in range(400 if not suite.options.all else 20000):
+        for n in range(400 if not suite.options.all else 5000):
             data = bytearray(choose.choice(sources))
             for _ in range(choose.randint(1, 4)):
                 at = choose.randrange(len(data) + 1)
@@ -191,6 +221,7 @@ for source in sorted(GOLDEN.glob("*.tg")):
 for source in sorted((ROOT / "models").glob("*.tg")):
     suite.add(f"identity of {source.stem}", model_identity, source)
     suite.add(f"emitted C of {source.stem}", model_runs, source)
+suite.add("the command line", command_line)
 suite.add("weights in a side file", side_file)
 suite.add("raw file", refused('file("raw", offset=16)', None))
 suite.add("unaligned raw file", refused('file("raw", offset=17)', None))

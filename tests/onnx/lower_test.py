@@ -178,6 +178,18 @@ def _(folder):
     check(run(folder, m, {"x": x}, "--dim", "n<=6")["y"], x.reshape(15, 4))
 
 
+@case("matrix products over two open dimensions, of which neither fills a tile")
+def _(folder):
+    m = G.model([G.node("MatMul", ["x", "w"], ["h"]), G.node("Relu", ["h"], ["r"]), G.node("MatMul", ["r", "v"], ["y"])],
+                [G.value("x", ["b", "s", 48])], [G.value("y", None)],
+                [G.weight("w", draw(48, 64) / 8), G.weight("v", draw(64, 48) / 8)])
+    for b, s in ((1, 1), (3, 9), (8, 32)):
+        x = draw(b, s, 48)
+        wanted = np.maximum(x @ (draw(48, 64) / 8), 0) @ (draw(64, 48) / 8)
+        got = run(folder, m, {"x": x}, "--dim", "b<=8", "--dim", "s<=32")["y"]
+        expect(np.abs(got - wanted).max() < 1e-4, f"off by {np.abs(got - wanted).max()} at {b}, {s}")
+
+
 @case("a shape that is run-time data is refused, and told by run")
 def _(folder):
     m = G.model([G.node("Reshape", ["x", "to"], ["y"], name="turn")],

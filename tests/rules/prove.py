@@ -222,15 +222,21 @@ def prove(rule):
 def main():
     spec = runpy.run_path(sys.argv[1])
     count = {"proved": 0, "helper": 0, "other": 0}
-    failed = 0
+    failed = tested = 0
     for rule in spec["rules"]:
         result = prove(rule)
         if result in count:
             count[result] += 1
+        if result in ("helper", "other"):
+            continue
+        tested += 1
+        if result == "proved":
+            print(f"ok {tested} - {rule['name']}")
         else:
             failed += 1
-            print(f"{rule['at']} {rule['name']}: {result}")
-    print(f"{len(spec['rules'])} rules, {count['proved']} proved for words of {WIDTH} bits, {count['helper']} with C helpers (brute force), "
+            print(f"not ok {tested} - {rule['name']}\n# {rule['at']}: {result}")
+    print(f"1..{tested}")
+    print(f"# {len(spec['rules'])} rules, {count['proved']} proved for words of {WIDTH} bits, {count['helper']} with C helpers (brute force), "
           f"{count['other']} over floats, casts, movement or memory (evaluated), {failed} wrong")
     return 1 if failed or not count["proved"] else 0
 

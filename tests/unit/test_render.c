@@ -103,8 +103,10 @@ static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkerne
     s->kernel = mem_copy(t, k, (size_t)nkernel * sizeof *k);
     s->nkernel = s->nstep = nkernel;
     s->step = mem_array(t, (size_t)nkernel, sizeof *s->step);
-    for (int i = 0; i < nkernel; i++)
+    for (int i = 0; i < nkernel; i++) {
+        k[i]->index = i;
         s->step[i] = (struct step){.kind = STEP_KERNEL, .kernel = k[i]};
+    }
     for (int i = 0; i < nbuf; i++) {
         struct buffer *b = buf[i];
         if (b->kind == BUFFER_INPUT) {
@@ -266,10 +268,149 @@ static void test_convolution(void **state)
     }
 }
 
+/* Integer arithmetic at its edges: what C leaves undefined is defined, and what bounds prove stays plain. */
+static struct schedule *integers(struct tgc *t)
+{
+    struct buffer *a = buffer(t, BUFFER_INPUT, DTYPE_I32, DIMS(8), "a"), *b8 = buffer(t, BUFFER_INPUT, DTYPE_U8, DIMS(8), "b");
+    struct buffer *y = buffer(t, BUFFER_OUTPUT, DTYPE_I32, DIMS(8), "y"), *z = buffer(t, BUFFER_OUTPUT, DTYPE_U8, DIMS(8), "z");
+    struct buffer *f = buffer(t, BUFFER_OUTPUT, DTYPE_F16, DIMS(8), "f");
+    struct build b = kernel_new(t, "int", NULL);
+    kernel_buffers(&b, 3, (struct buffer *[]){y, z, f, a, b8}, 5);
+    struct uop *i = range(&b, integer(&b, 8), NULL), *x = load(&b, a, i), *u = load(&b, b8, i);
+    struct uop *wide = cast(&b, DTYPE_I32, u), *zero = op2(&b, OP_EQ, wide, uop_consti(t, DTYPE_I32, 0));
+    struct uop *sum = op2(&b, OP_ADD, op2(&b, OP_MUL, x, x), op2(&b, OP_DIV, x, wide));
+    store(&b, y, i, where(&b, zero, op1(&b, OP_NEG, x), sum));
+    store(&b, z, i, op2(&b, OP_SUB, op2(&b, OP_ADD, u, u), uop_consti(t, DTYPE_U8, 7)));
+    struct uop *h = cast(&b, DTYPE_F16, wide);
+    store(&b, f, i, op2(&b, OP_DIV, op2(&b, OP_MUL, h, h), uop_constf(t, DTYPE_F16, 3)));
+    end(&b, i);
+    return schedule_of(t, &b.k, 1, (struct buffer *[]){a, b8, y, z, f}, 5);
+}
+
+static const char integers_check[] =
+    "#include \"net.h\"\n#include <stdalign.h>\n#include <stdio.h>\n#include <limits.h>\n"
+    "int main(void)\n{\n    alignas(64) static unsigned char arena[NET_ARENA_BYTES];\n"
+    "    int32_t a[8] = {0, 5, -5, INT_MIN, INT_MIN, INT_MAX, 7, 100000}, y[8];\n    uint8_t b[8] = {0, 0, 2, 0, 1, 255, 3, 200}, z[8];\n    uint16_t f[8];\n"
+    "    const int32_t want[8] = {0, -5, 23, INT_MIN, INT_MIN, 8421505, 51, 1410065908};\n    const uint16_t half[8] = {0, 0, 0x3d55, 0, 0x3555, 0x754b, 0x4200, 0x7283};\n"
+    "    net *m; net_inputs in = {a, b}; net_outputs out = {y, z, f};\n"
+    "    if (net_init(&m, arena, sizeof arena, NULL) != 0 || net_run(m, &in, &out) != 0) return 1;\n"
+    "    for (int i = 0; i < 8; i++) if (y[i] != want[i] || z[i] != (uint8_t)(2 * b[i] - 7) || f[i] != half[i]) { printf(\"%d: %d %d %x\\n\", i, y[i], z[i], f[i]); return 2 + i; }\n"
+    "    return 0;\n}\n";
+
+static void test_integers(void **state)
+{
+    (void)state;
+    struct tgc *t = compile_new();
+    struct text c = {.t = t};
+    emit_and_run(t, integers(t), WEIGHTS_STRING, integers_check, &c);
+    assert_non_null(strstr(c.s, "add_i32"));
+    assert_non_null(strstr(c.s, "(uint8_t)("));
+    tgc_free(t);
+}
+
+/* An accumulator is read, then assigned: a value of before must not move behind. Prefix sums of x * n, n a run-time dimension, in place. */
+static struct schedule *prefix_sums(struct tgc *t)
+{
+    struct var *n = var_new(t, "N*", 1, 16);
+    struct uop *dim = uop_var(t, n);
+    struct buffer *x = buffer_new(t, BUFFER_INPUT, DTYPE_F32, &dim, 1, "x"), *y = buffer_new(t, BUFFER_OUTPUT, DTYPE_F32, &dim, 1, "y");
+    struct buffer *s = buffer_new(t, BUFFER_TEMP, DTYPE_F32, &dim, 1, NULL);
+    s->nbytes = 64;
+    struct build b = kernel_new(t, "prefix", "CumSum"), c = kernel_new(t, "double", "Mul, in place");
+    kernel_buffers(&b, 1, (struct buffer *[]){s, x}, 2);
+    kernel_buffers(&c, 1, (struct buffer *[]){y, s}, 2);
+    struct uop *sum = acc(&b, uop_constf(t, DTYPE_F32, 0), 0), *i = range(&b, dim, NULL), *v = load(&b, x, i);
+    struct uop *before = op2(&b, OP_MUL, sum, uop_constf(t, DTYPE_F32, 2));
+    assign(&b, sum, op2(&b, OP_ADD, sum, v));
+    store(&b, s, i, op2(&b, OP_ADD, before, cast(&b, DTYPE_F32, dim)));
+    end(&b, i);
+    b.k->var = mem_copy(t, &n, sizeof n);
+    b.k->nvar = 1;
+    struct uop *j = range(&c, dim, NULL), *last = op2(&c, OP_SUB, addi(&c, dim, -1), j);
+    store(&c, y, j, load(&c, s, last));
+    end(&c, j);
+    c.k->var = b.k->var;
+    c.k->nvar = 1;
+    struct schedule *r = schedule_of(t, (struct kernel *[]){b.k, c.k}, 2, (struct buffer *[]){x, s, y}, 3);
+    r->var = b.k->var;
+    r->nvar = 1;
+    /* run the second kernel only if x[0] > 0, three times at most */
+    struct uop *first = uop_intern(t, OP_LOAD, DTYPE_F32, (struct uop *[]){uop_buffer(t, x), uop_int(t, 0)}, 2, (union arg){.i = 0});
+    struct uop *positive = uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, 0), first);
+    struct var *counter = var_new(t, "iteration", 0, 3);
+    counter->is_counter = true;
+    struct step steps[] = {
+        {.kind = STEP_KERNEL, .kernel = b.k}, {.kind = STEP_LOOP, .counter = counter, .trip = uop_int(t, 3)}, {.kind = STEP_BREAK_UNLESS, .cond = positive},
+        {.kind = STEP_KERNEL, .kernel = c.k}, {.kind = STEP_ENDLOOP},
+    };
+    r->step = mem_copy(t, steps, sizeof steps);
+    r->nstep = 5;
+    return r;
+}
+
+static const char prefix_check[] =
+    "#include \"net.h\"\n#include <stdalign.h>\n#include <stdio.h>\n"
+    "int main(void)\n{\n    alignas(64) static unsigned char arena[NET_ARENA_BYTES];\n"
+    "    float x[16] = {1, 2, 3, 4}, y[16] = {0};\n    net *m; net_inputs in = {x, 4}; net_outputs out = {y};\n"
+    "    if (net_init(&m, arena, sizeof arena, NULL) != 0 || net_run(m, &in, &out) != 0) return 1;\n"
+    "    if (y[3] != 4 || y[2] != 6 || y[1] != 10 || y[0] != 16 || out.y_shape[0] != 4) { printf(\"%g %g %g %g\\n\", y[0], y[1], y[2], y[3]); return 2; }\n"
+    "    x[0] = -1; y[0] = 77;\n    if (net_run(m, &in, &out) != 0 || y[0] != 77) return 3;\n"
+    "    in.dim_N = 17; if (net_run(m, &in, &out) != NET_DIM_OUT_OF_RANGE) return 4;\n"
+    "    in.dim_N = NET_MAX_N; return net_run(m, &in, &out) != 0;\n}\n";
+
+static void test_order_and_control(void **state)
+{
+    (void)state;
+    struct tgc *t = compile_new();
+    struct text c = {.t = t};
+    emit_and_run(t, prefix_sums(t), WEIGHTS_STRING, prefix_check, &c);
+    tgc_free(t);
+}
+
+/* Names of models are hostile; none may end a comment, a string or a line, or make two names one. */
+static void test_names(void **state)
+{
+    (void)state;
+    struct tgc *t = compile_new();
+    static const struct { const char *name, *comment, *string; } table[] = {
+        {"conv1.weight", "conv1.weight", "\"conv1.weight\""},
+        {"a*/b/*c", "a* /b/ *c", "\"a*/b/*c\""},
+        {"line\nbreak", "line<U+000A>break", "\"line\\012break\""},
+        {"ends in \\", "ends in <U+005C>", "\"ends in \\\\\""},
+        {"tri\077\077/graph", "tri? ?/graph", "\"tri\\?\\?/graph\""},
+        {"\"quoted\"", "\"quoted\"", "\"\\\"quoted\\\"\""},
+        {"%s%n$1", "%s%n$1", "\"%s%n$1\""},
+        {"bidi\342\200\256x", "bidi<U+202E>x", "\"bidi\\342\\200\\256x\""},
+        {"bad\377utf", "bad<0xFF>utf", "\"bad\\377utf\""},
+        {"\303\274ber", "\303\274ber", "\"\303\274ber\""},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct text comment = {.t = t}, string = {.t = t};
+        text_comment(&comment, table[i].name);
+        text_string(&string, table[i].name);
+        assert_string_equal(comment.s, table[i].comment);
+        assert_string_equal(string.s, table[i].string);
+    }
+    struct names *n = names_new(t, names_reserved(t));
+    assert_string_equal(names_unique(n, "a.b", "x"), "a_b");
+    assert_string_equal(names_unique(n, "a_b", "x"), "a_b_2");
+    assert_string_equal(names_unique(n, "a_b_2", "x"), "a_b_2_2");
+    assert_string_equal(names_unique(n, "int", "x"), "int_2");
+    assert_string_equal(names_unique(n, "7up", "x"), "n7up");
+    assert_string_equal(names_unique(n, "", "x"), "x");
+    assert_string_equal(names_unique(n, "\342\202\254", "x"), "x_2");
+    assert_string_equal(names_unique(n, "__init__", "x"), "init");
+    assert_string_equal(program_name(t, "while"), "while_model");
+    tgc_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolution),
+        cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_order_and_control),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,369 @@
+/* inputs.c - what a graph starts from: its initializers, its inputs, and the symbols of their
+ * dimensions.
+ *
+ *      initializers   -> BUFFER_WEIGHT     of one element: constants
+ *      inputs         -> BUFFER_INPUT      those that no initializer gives, in the model's order
+ *      dim_params     -> symbols           the same name the same symbol; --shape fixes them, --dim
+ * fixes or bounds them; a dimension without a name is INPUT_dimK; what nothing bounds is reported
+ * all at once
+ */
+#include "frontend/onnx/lower.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ symbols */
+
+static bool is_named(const TensorShapeProto__Dimension *d)
+{
+    return d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && *d->dim_param &&
+           strcmp(d->dim_param, "?");
+}
+
+static bool is_fixed(const TensorShapeProto__Dimension *d)
+{
+    return d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0;
+}
+
+static const char *symbol_name(struct tgc *t, const char *input,
+                               const TensorShapeProto__Dimension *d, int axis)
+{
+    return is_named(d) ? d->dim_param : mem_printf(t, "%s_dim%d", input, axis);
+}
+
+static struct symbol *symbol_find(struct lower *l, const char *name)
+{
+    for (int i = 0; i < l->nsymbol; i++)
+        if (!strcmp(l->symbol[i].name, name))
+            return &l->symbol[i];
+    return NULL;
+}
+
+static struct symbol *symbol_get(struct lower *l, const char *name, const char *input, int axis)
+{
+    struct symbol *s = symbol_find(l, name);
+    if (s)
+        return s;
+    VEC_PUSH(l->t, l->symbol, l->nsymbol, l->cap_symbol,
+             ((struct symbol){.name = name, .input = input, .axis = axis}));
+    return &l->symbol[l->nsymbol - 1];
+}
+
+static const struct onnx_shape_option *shape_option(const struct lower *l, const char *input)
+{
+    for (int i = 0; l->options && i < l->options->nshape; i++)
+        if (!strcmp(l->options->shape[i].input, input))
+            return &l->options->shape[i];
+    return NULL;
+}
+
+/* --shape fixes the symbols of one input; what it says of fixed dimensions must agree. */
+static bool apply_shape(struct lower *l, const ValueInfoProto *in, const TensorShapeProto *shape)
+{
+    struct tgc *t = l->t;
+    const struct onnx_shape_option *o = shape_option(l, in->name);
+    struct place at = onnx_place_value(l->model, "graph input", in->name);
+    if (!o || !shape)
+        return true;
+    if (o->ndim != (int)shape->n_dim)
+        return diag_error(t, &at, "--shape gives rank %d, but the model says rank %d", o->ndim,
+                          (int)shape->n_dim);
+    for (int a = 0; a < o->ndim; a++) {
+        const TensorShapeProto__Dimension *d = shape->dim[a];
+        if (o->dim[a] < 0)
+            continue;
+        if (is_fixed(d)) {
+            if (d->dim_value != o->dim[a])
+                return diag_error(
+                    t, &at, "--shape gives %" PRId64 " for axis %d, but the model says %" PRId64,
+                    o->dim[a], a, d->dim_value);
+            continue;
+        }
+        struct symbol *s = symbol_get(l, symbol_name(t, in->name, d, a), in->name, a);
+        int64_t have;
+        if (s->dim && uop_const_int(s->dim, &have) && have != o->dim[a])
+            return diag_error(t, &at,
+                              "--shape gives %" PRId64
+                              " for axis %d, but dimension '%s' is %" PRId64 " in input '%s'",
+                              o->dim[a], a, s->name, have, s->input);
+        s->dim = uop_int(t, o->dim[a]);
+    }
+    return true;
+}
+
+static bool apply_dim_options(struct lower *l)
+{
+    bool ok = true;
+    for (int i = 0; l->options && i < l->options->ndim; i++) {
+        const struct onnx_dim_option *o = &l->options->dim[i];
+        struct symbol *s = symbol_find(l, o->name);
+        if (!s) {
+            struct text x = {.t = l->t};
+            for (int k = 0; k < l->nsymbol; k++)
+                text_printf(&x, "%s'%s'", k ? ", " : "", l->symbol[k].name);
+            struct place at = onnx_place_model(l->model);
+            ok = diag_error(l->t, &at, "--dim names '%s', but %s%s", o->name,
+                            l->nsymbol ? "the dimensions that can be chosen are "
+                                       : "every dimension of the model is fixed",
+                            x.s ? x.s : "");
+        } else if (o->min == o->max) {
+            s->dim = uop_int(l->t, o->max);
+        } else {
+            struct var *v = var_new(l->t, s->name, o->min, o->max);
+            VEC_PUSH(l->t, l->var, l->nvar, l->cap_var, v);
+            s->dim = uop_var(l->t, v);
+        }
+    }
+    return ok;
+}
+
+/* For a shell: quotes where needed. */
+void shell_quote(struct text *x, const char *s)
+{
+    text_putc(x, '\'');
+    for (; *s; s++)
+        if (*s == '\'')
+            text_puts(x, "'\\''");
+        else
+            text_putc(x, *s);
+}
+
+static bool close_symbols(struct lower *l)
+{
+    struct text what = {.t = l->t}, fix = {.t = l->t}, bound = {.t = l->t};
+    int missing = 0;
+    for (int i = 0; i < l->nsymbol; i++) {
+        struct symbol *s = &l->symbol[i];
+        if (s->dim)
+            continue;
+        if (l->options && l->options->default_max > 0) {
+            struct var *v = var_new(l->t, s->name, 1, l->options->default_max);
+            VEC_PUSH(l->t, l->var, l->nvar, l->cap_var, v);
+            s->dim = uop_var(l->t, v);
+            continue;
+        }
+        text_printf(&what, "%s'%s' (axis %d of input '%s')", missing++ ? ", " : "", s->name,
+                    s->axis, s->input);
+        text_puts(&fix, " --dim ");
+        shell_quote(&fix, s->name);
+        text_puts(&fix, "=1'");
+        text_puts(&bound, " --dim ");
+        shell_quote(&bound, s->name);
+        text_puts(&bound, "<=8'");
+    }
+    if (!missing)
+        return true;
+    struct place at = onnx_place_model(l->model);
+    return diag_error(
+        l->t, &at, "%s unknown: %s; fix %s with\n   %s\nor keep %s open up to a bound with\n   %s",
+        missing == 1 ? "this dimension is" : "these dimensions are", what.s,
+        missing == 1 ? "it" : "them", fix.s, missing == 1 ? "it" : "them", bound.s);
+}
+
+/* -------------------------------------------------------------------- inputs and initializers */
+
+static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
+{
+    struct tgc *t = l->t;
+    if (x->nelem != 1 || x->dtype == DTYPE_STRING)
+        return tensor_from_data(t, x->dtype, x->dim, x->ndim, x->data, x->nbytes, x->name);
+    struct uop *one[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++)
+        one[a] = uop_int(t, 1);
+    return uop_reshape(t, uop_const(t, x->dtype, scalar_load(x->dtype, x->data)), one, x->ndim);
+}
+
+struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p)
+{
+    struct onnx_tensor x;
+    struct place at = onnx_place_attr(n->lower->model, n->proto, attribute);
+    return onnx_decode_tensor(n->lower->model, &at, p, &x) ? constant_from(n->lower, &x) : NULL;
+}
+
+struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
+                                const SparseTensorProto *p)
+{
+    struct onnx_tensor x;
+    struct place at = onnx_place_attr(n->lower->model, n->proto, attribute);
+    return onnx_decode_sparse_tensor(n->lower->model, &at, p, &x) ? constant_from(n->lower, &x)
+                                                                  : NULL;
+}
+
+bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
+{
+    bool ok = true;
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        struct onnx_tensor x;
+        const TensorProto *p = g->initializer[i];
+        struct place at = onnx_place_value(l->model, "initializer", p->name);
+        if (onnx_decode_tensor(l->model, &at, p, &x))
+            scope_set(l->t, s, p->name, value_tensor(l->t, constant_from(l, &x)));
+        else
+            ok = false;
+    }
+    for (size_t i = 0; i < g->n_sparse_initializer; i++) {
+        struct onnx_tensor x;
+        const SparseTensorProto *p = g->sparse_initializer[i];
+        const char *name = p->values ? p->values->name : "";
+        struct place at = onnx_place_value(l->model, "sparse initializer", name);
+        if (onnx_decode_sparse_tensor(l->model, &at, p, &x))
+            scope_set(l->t, s, name, value_tensor(l->t, constant_from(l, &x)));
+        else
+            ok = false;
+    }
+    return ok;
+}
+
+/* The model's inputs that no initializer gives. */
+static ValueInfoProto **open_inputs(struct lower *l, const struct scope *s, const GraphProto *g,
+                                    int *n)
+{
+    ValueInfoProto **v = mem_array(l->t, g->n_input + 1, sizeof(ValueInfoProto *));
+    *n = 0;
+    for (size_t i = 0; i < g->n_input; i++)
+        if (!scope_get(s, g->input[i]->name))
+            v[(*n)++] = g->input[i];
+    return v;
+}
+
+static bool check_input(struct lower *l, const ValueInfoProto *in)
+{
+    struct place at = onnx_place_value(l->model, "graph input", in->name);
+    const TypeProto *type = in->type;
+    if (!type || type->value_case != TYPE_PROTO__VALUE_TENSOR_TYPE)
+        return diag_error(l->t, &at, "is %s, but only tensors can be inputs",
+                          !type                                                 ? "without a type"
+                          : type->value_case == TYPE_PROTO__VALUE_SEQUENCE_TYPE ? "a sequence"
+                          : type->value_case == TYPE_PROTO__VALUE_OPTIONAL_TYPE ? "an optional"
+                          : type->value_case == TYPE_PROTO__VALUE_MAP_TYPE      ? "a map"
+                                                                                : "no tensor");
+    enum dtype d = dtype_from_onnx(type->tensor_type->elem_type);
+    if (d == DTYPE_VOID || d == DTYPE_STRING)
+        return diag_error(l->t, &at, "has element type %d%s, which is not supported",
+                          type->tensor_type->elem_type, d == DTYPE_STRING ? " (string)" : "");
+    if (!type->tensor_type->shape && !shape_option(l, in->name))
+        return diag_error(l->t, &at,
+                          "has no shape; give it with --shape '%s=1x2x3', with its own dimensions",
+                          in->name);
+    return true;
+}
+
+/* One dimension of an input, once symbols are closed. */
+static struct uop *input_dim(struct lower *l, const char *input, const TensorShapeProto *shape,
+                             int axis)
+{
+    if (!shape)
+        return uop_int(l->t, shape_option(l, input)->dim[axis]);
+    const TensorShapeProto__Dimension *d = shape->dim[axis];
+    return is_fixed(d) ? uop_int(l->t, d->dim_value)
+                       : symbol_find(l, symbol_name(l->t, input, d, axis))->dim;
+}
+
+static bool check_shape_options(struct lower *l, ValueInfoProto *const *in, int nin)
+{
+    bool ok = true;
+    for (int i = 0; l->options && i < l->options->nshape; i++) {
+        bool found = false;
+        for (int k = 0; k < nin; k++)
+            found |= !strcmp(in[k]->name, l->options->shape[i].input);
+        struct place at = onnx_place_model(l->model);
+        if (!found)
+            ok = diag_error(l->t, &at, "--shape names '%s', but the model has no such input",
+                            l->options->shape[i].input);
+    }
+    return ok;
+}
+
+static void tell_input(struct lower *l, struct uop *input)
+{
+    const struct buffer *b = input->arg.p;
+    for (int i = 0; l->options && i < l->options->nvalue; i++) {
+        const struct onnx_value_option *o = &l->options->value[i];
+        if (strcmp(o->input, b->name))
+            continue;
+        bool fits = o->dtype == input->dtype && o->ndim == input->ndim;
+        for (int a = 0; fits && a < o->ndim; a++)
+            fits = uop_is_int(input->dim[a], o->dim[a]);
+        if (!fits) /* another shape than the program will have: nothing is known then */
+            continue;
+        struct onnx_tensor x = {
+            .dtype = o->dtype, .ndim = o->ndim, .nelem = 1, .data = o->data, .nbytes = o->nbytes};
+        for (int a = 0; a < o->ndim; a++) {
+            x.dim[a] = o->dim[a];
+            x.nelem *= (size_t)o->dim[a];
+        }
+        VEC_PUSH(l->t, l->told, l->ntold, l->cap_told,
+                 ((struct told_input){.input = input, .value = constant_from(l, &x)}));
+    }
+}
+
+static struct uop *assume_input(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct lower *l = ctx;
+    (void)t;
+    for (int i = 0; i < l->ntold && u->op == OP_BUFFER; i++)
+        if (l->told[i].input == u) {
+            l->told[i].used = true;
+            return l->told[i].value;
+        }
+    return NULL;
+}
+
+struct uop *lower_assume(struct lower *l, struct uop *x)
+{
+    if (l->ntold)
+        uop_rewrite(l->t, &x, 1, assume_input, l);
+    return x;
+}
+
+void lower_report_assumptions(struct lower *l)
+{
+    for (int i = 0; i < l->ntold; i++) {
+        const struct buffer *b = l->told[i].input->arg.p;
+        struct place at = onnx_place_value(l->model, "graph input", b->name);
+        if (l->told[i].used)
+            diag_warn(
+                l->t, &at,
+                "shapes depend on its value; the program holds for the value that was given alone");
+    }
+}
+
+bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out)
+{
+    struct tgc *t = l->t;
+    int nin;
+    ValueInfoProto **in = open_inputs(l, s, g, &nin);
+    bool ok = check_shape_options(l, in, nin);
+    for (int i = 0; i < nin; i++) {
+        if (!check_input(l, in[i])) {
+            ok = false;
+            continue;
+        }
+        const TensorShapeProto *shape = in[i]->type->tensor_type->shape;
+        for (size_t a = 0; shape && a < shape->n_dim; a++)
+            if (!is_fixed(shape->dim[a]))
+                symbol_get(l, symbol_name(t, in[i]->name, shape->dim[a], (int)a), in[i]->name,
+                           (int)a);
+        ok = apply_shape(l, in[i], shape) && ok;
+    }
+    if (!ok || !apply_dim_options(l) || !close_symbols(l))
+        return false;
+    out->input = mem_array(t, (size_t)nin + 1, sizeof(struct uop *));
+    for (int i = 0; i < nin; i++) {
+        const TypeProto__Tensor *type = in[i]->type->tensor_type;
+        struct uop *dim[MAX_RANK];
+        int ndim = type->shape ? (int)type->shape->n_dim : shape_option(l, in[i]->name)->ndim;
+        for (int a = 0; a < ndim; a++) {
+            dim[a] = input_dim(l, in[i]->name, type->shape, a);
+            struct place at = onnx_place_value(l->model, "graph input", in[i]->name);
+            if (dim[a]->vmin < 0)
+                return diag_error(t, &at, "axis %d has no size; --shape must give it", a);
+        }
+        struct buffer *b =
+            buffer_new(t, BUFFER_INPUT, dtype_from_onnx(type->elem_type), dim, ndim, in[i]->name);
+        out->input[out->ninput++] = uop_buffer(t, b);
+        scope_set(t, s, in[i]->name, value_tensor(t, out->input[i]));
+        tell_input(l, out->input[i]);
+    }
+    return true;
+}

@@ -1,0 +1,53 @@
+//@ incbin
+/* model_.weights lies beside this file. Compilers with #embed find it there. For the others the
+ * assembler, which looks for files only where the compiler was started, spells out the folder of
+ * this file from __FILE__, character by character. If that fails (a path that was remapped, say),
+ * define MODEL_WEIGHTS as the path, a string. */
+#if defined __has_embed
+#if __has_embed("model_.weights")
+#define MODEL_EMBED
+#endif
+#endif
+
+#ifdef MODEL_EMBED
+alignas(64) static const unsigned char model_weights_data[] = {
+#embed "model_.weights"
+};
+#else
+extern const unsigned char model_weights_data[] __asm__("model_weights_data")
+    __attribute__((visibility("hidden")));
+#ifdef MODEL_WEIGHTS
+#define MODEL_INCBIN ".incbin \"" MODEL_WEIGHTS "\"\n"
+#define MODEL_INCBIN_MACROS ""
+#else
+#define MODEL_INCBIN "model_folder model_take\n"
+#define MODEL_INCBIN_MACROS \
+    /* model_text passes on the characters so far, model_folder those up to the last slash */ \
+    ".macro model_text next, c\n\\next \"\", \"\\c\"\n.endm\n" \
+    ".macro model_folder next\n\\next \"\"\n.endm\n" \
+    ".macro model_push text, last\n" \
+    ".purgem model_text\n" \
+    ".macro model_text next, c\n\\next \"\\text\\last\", \"\\c\"\n.endm\n" \
+    ".ifeqs \"\\last\", \"/\"\n" \
+    ".purgem model_folder\n" \
+    ".macro model_folder next\n\\next \"\\text\\last\"\n.endm\n" \
+    ".endif\n" \
+    ".endm\n" \
+    ".macro model_take folder\n.incbin \"\\folder\\()model_.weights\"\n.endm\n" \
+    ".irpc c, \"" __FILE__ "\"\n" \
+    ".if '\\c' - 34\n" /* clang takes the quotes along */ \
+    "model_text model_push, \"\\c\"\n" \
+    "/* \" */\n" \
+    ".endif\n" \
+    ".endr\n"
+#endif
+#ifdef __APPLE__
+#define MODEL_SECTION ".section __DATA,__const\n"
+#define MODEL_SECTION_END ".text\n"
+#else
+#define MODEL_SECTION ".pushsection .rodata,\"a\"\n"
+#define MODEL_SECTION_END ".popsection\n"
+#endif
+__asm__(MODEL_INCBIN_MACROS MODEL_SECTION
+        ".balign 64\nmodel_weights_data:\n" MODEL_INCBIN MODEL_SECTION_END);
+#endif
