@@ -120,7 +120,7 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
 static void write_npy(const char *folder, const struct model_tensor *t, const int64_t *shape,
                       const void *data)
 {
-    char path[4096], name[256], header[512];
+    char path[4096], name[240], header[512];        /* file systems end names at 255 bytes */
     size_t i, n = 0, nbytes = t->element_bytes;
     for (i = 0; t->name[i] && i + 1 < sizeof name; i++) {
         char c = t->name[i];
