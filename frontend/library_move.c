@@ -203,7 +203,7 @@ struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct u
         end = end ? slice_bound(l, end, n, zero, n) : n;
         size = sym_sub(t, end, start);
     } else {
-        start = start ? slice_bound(l, start, n, minus, last) : last;
+        start = start ? slice_bound(l, start, n, sym_min(t, zero, last), last) : last;
         end = end ? slice_bound(l, end, n, minus, last) : minus;
         size = sym_sub(t, start, end);
         start = sym_sub(t, last, start);

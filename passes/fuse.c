@@ -413,12 +413,28 @@ static struct buffer *new_temp(struct plan *p, const struct uop *v)
     return buffer_new(p->t, BUFFER_TEMP, v->dtype, dim, n, NULL);
 }
 
+static bool one_segment(const struct node *n)
+{
+    for (const struct use *u = n->use; u; u = u->next)
+        if (u->seg != n->use->seg)
+            return false;
+    return true;
+}
+
+/* Whether the segment that stores n's value to some place makes that place the value's buffer, for whoever else reads it. A loop's state
+ * holds the first value only until the first iteration ends. */
+static bool may_own(const struct node *n, const struct use *u)
+{
+    return u->root && is_plain(u->seg) && u->seg->block == n->block &&
+           (u->seg->dest->kind != BUFFER_STATE || (one_segment(n) && !n->must));
+}
+
 static void realize(struct plan *p, struct node *n)
 {
     struct uop *v = n->u;
     struct segment *own = NULL;
     for (struct use *u = n->use; u && !own; u = u->next)
-        if (u->root && is_plain(u->seg) && u->seg->block == n->block)
+        if (may_own(n, u))
             own = u->seg;
     bool halo = v->op == OP_PAD && v->src[1]->op == OP_CONST, parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
     struct buffer *dest = own ? own->dest : new_temp(p, v);
@@ -509,14 +525,6 @@ static bool try_stage(struct plan *p, struct node *n)
 }
 
 /* ---- deciding */
-
-static bool one_segment(const struct node *n)
-{
-    for (const struct use *u = n->use; u; u = u->next)
-        if (u->seg != n->use->seg)
-            return false;
-    return true;
-}
 
 static double evaluations_of(struct plan *p, const struct node *n)
 {
