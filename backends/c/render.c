@@ -422,6 +422,8 @@ static const char *acc_stem(enum op op, enum dtype d)
     }
 }
 
+static void write_leaf_operands(struct writer *w, const struct uop *u);
+
 static void write_tile(struct writer *w, const struct uop *u, struct value *v, const char *init)
 {
     struct text declaration = {.t = w->t};
@@ -436,8 +438,10 @@ static void write_tile(struct writer *w, const struct uop *u, struct value *v, c
     }
     text_putc(&declaration, ';');
     statement(w, declaration.s, true);
-    for (int k = 1; k < u->nsrc && !zero; k++)
+    for (int k = 1; k < u->nsrc && !zero; k++) {
+        write_leaf_operands(w, u->src[k]);
         write_range(w, u->src[k]);
+    }
     if (!zero) {
         set_tile_element(w, u);
         statement(w, mem_printf(w->t, "%s = %s;", v->e.s, init), false);

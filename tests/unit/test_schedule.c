@@ -262,6 +262,11 @@ static struct uop *case_grouped(struct fixture *f)
 static struct uop *case_softmax(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 5, 9), 2); }
 static struct uop *case_softmax_rows(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2); }
 
+static struct uop *case_linear_softmax(struct fixture *f)
+{
+    return lib_softmax(&f->l, lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 12, 10), INPUT(f, 12)), 2);
+}
+
 static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 {
     uint32_t last = 1u << (x->ndim - 1);
@@ -289,7 +294,7 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
 static struct uop *case_conv_relu_pool(struct fixture *f)
 {
     struct window_attr pool = {.kernel = {2, 2}, .stride = {2, 2}};
-    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 6, 6), 4, 3), &pool);
+    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 8, 8), 16, 3), &pool);
 }
 
 static struct uop *case_two_convs(struct fixture *f) { return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4); }
@@ -358,7 +363,7 @@ static struct uop *case_dynamic(struct fixture *f)
 
 static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"linear", case_linear, 1}, {"grouped convolution", case_grouped, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
-    {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
+    {"linear+softmax", case_linear_softmax, 2}, {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3}, {"concat", case_concat, 1}, {"argmax", case_argmax, 1}, {"if", case_if, 6},
     {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
 };
