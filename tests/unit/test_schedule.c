@@ -368,18 +368,24 @@ static const struct { const char *name; struct uop *(*build)(struct fixture *); 
     {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
 };
 
+static int run_case(struct fixture *f, size_t i, bool noopt)
+{
+    if (setjmp(f->t->stop)) {
+        print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
+        fail();
+    }
+    f->g.name = cases[i].name;
+    add_output(f, cases[i].build(f));
+    return check(f, noopt);
+}
+
 static void test_cases(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int noopt = 0; noopt < 2; noopt++) {
             struct fixture *f = fixture_new(i + 1);
-            if (setjmp(f->t->stop)) {
-                print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
-                fail();
-            }
-            add_output(f, cases[i].build(f));
-            int n = check(f, noopt);
+            int n = run_case(f, i, noopt);
             print_message("%-24s %s: %d kernels\n", cases[i].name, noopt ? "-O0" : "   ", n);
             if (!noopt)
                 assert_int_equal(n, cases[i].kernels);
@@ -473,6 +479,32 @@ static struct uop *random_op(struct fixture *f, struct uop **have, int n)
     }
 }
 
+static int run_random(struct fixture *f, int seed)
+{
+    static const int sizes[] = {1, 2, 3, 4, 6};
+    struct uop *have[POOL];
+    int n = 0;
+    if (setjmp(f->t->stop)) {
+        print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
+        fail();
+    }
+    f->g.name = mem_printf(f->t, "seed %d", seed);
+    for (int i = 0; i < 3; i++) {
+        int size[4], rank = pick(f, 4);
+        for (int a = 0; a < rank; a++)
+            size[a] = sizes[pick(f, 5)];
+        have[n++] = make_inputi(f, DTYPE_F32, rank, size);
+    }
+    for (int i = 0; i < 14; i++) {
+        struct uop *u = random_op(f, have, n);
+        if (u)
+            have[n++] = u;
+    }
+    add_output(f, have[n - 1]);
+    add_output(f, have[n - 2]);
+    return check(f, seed % 4 == 0);
+}
+
 static void test_random(void **state)
 {
     (void)state;
@@ -480,28 +512,7 @@ static void test_random(void **state)
     int total = count ? atoi(count) : 400, kernels = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
-        static const int sizes[] = {1, 2, 3, 4, 6};
-        struct uop *have[POOL];
-        int n = 0;
-        if (setjmp(f->t->stop)) {
-            print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
-            fail();
-        }
-        for (int i = 0; i < 3; i++) {
-            int size[4], rank = pick(f, 4);
-            for (int a = 0; a < rank; a++)
-                size[a] = sizes[pick(f, 5)];
-            have[n++] = make_inputi(f, DTYPE_F32, rank, size);
-        }
-        for (int i = 0; i < 14; i++) {
-            struct uop *u = random_op(f, have, n);
-            if (u)
-                have[n++] = u;
-        }
-        add_output(f, have[n - 1]);
-        add_output(f, have[n - 2]);
-        f->g.name = mem_printf(f->t, "seed %d", seed);
-        kernels += check(f, seed % 4 == 0);
+        kernels += run_random(f, seed);
         fixture_free(f);
     }
     print_message("schedule: %d random graphs, %d kernels\n", total, kernels);
