@@ -73,7 +73,7 @@ static struct uop *new_range(struct plan *p, struct segment *s, struct uop *size
     struct uop *r = uop_range(p->t, size, p->t->next_range++);
     map_set(&p->bit, r, (void *)(uintptr_t)(s->nrange + 1));
     range_set bit = (range_set)1 << s->nrange;
-    s->range[s->nrange++] = r;
+    VEC_PUSH(p->t, s->range, s->nrange, s->cap_range, r);
     if (inner)
         s->inner |= bit;
     else
@@ -211,6 +211,7 @@ static void push_sources(struct plan *p, struct uop *v, struct segment *s, struc
         return;
     case CLASS_REDUCE: {
         range_set deps = mask_of(p, index, v->ndim), inside = placed_in(s, deps, open);
+        u->range = mem_array(p->t, (size_t)v->ndim, sizeof *u->range);
         for (int a = 0; a < v->ndim; a++) {
             at[a] = index[a];
             if (REDUCE_AXES(v->arg.i) >> a & 1) {
