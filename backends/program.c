@@ -655,15 +655,17 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
 
     header_write(p, h);
     write_prelude(p, c);
+    if (snippets_mention(p->name))      /* the model's type is called like a local below, which C allows */
+        text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
     text_puts(c, kernels.s ? kernels.s : "");
     put_section(c, "the model");
+    /* names, weights and reference vectors are string literals, and any of them can be long */
+    text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);
     write_step_hook(p, c);
     text_puts(c, lifetime.s);
-    if ((s->nweight && p->weights == WEIGHTS_STRING) || !o->no_main)    /* weights and reference vectors are string literals */
-        text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     weights_write_data(p, c);
     if (!o->no_main)
         selftest_write(p, o->vectors, c);

@@ -39,6 +39,7 @@ void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *o
 struct snippet { const char *file, *name, *needs, *text; };
 const struct snippet *snippet_find(const char *name);
 void snippets_reserve(struct names *n);                           /* all names of pieces */
+bool snippets_mention(const char *word);                          /* whether some piece uses the word as an identifier */
 /* The set of pieces that a program uses, closed under needs. */
 struct snippet_set { struct tgc *t; bool *used; };
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */

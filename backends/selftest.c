@@ -116,7 +116,7 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     if (!v)
         v = compute_vectors(p);
     text_printf(out, "/* ---------------------------------------------------------------------- the program: -D%s_MAIN */\n\n", p->upper);
-    text_printf(out, "#ifdef %s_MAIN\n\n#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n", p->upper);
+    text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
     text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). */\nstruct vector { const void *data; size_t nbytes; };\n");
     text_printf(out, "enum { selftest_count = %d };\n", v != NULL);
     text_puts(out, "static const double SELFTEST_RTOL = ");

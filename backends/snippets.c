@@ -31,6 +31,22 @@ void snippets_reserve(struct names *n)
         names_add(n, table[i].name);
 }
 
+bool snippets_mention(const char *word)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    size_t n = strlen(word);
+    for (int i = 0; i < NSNIPPET; i++)
+        for (const char *s = table[i].text; *s; s += strcspn(s, letters)) {
+            size_t length = strspn(s, letters);
+            if (length == n && memcmp(s, word, n) == 0)
+                return true;
+            s += length;
+            if (!*s)
+                break;
+        }
+    return false;
+}
+
 /* Closed by repeated sweeps instead of recursion: the table is small and needs are shallow. */
 void snippet_use(struct snippet_set *s, const char *name)
 {

@@ -144,6 +144,8 @@ struct model {
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The inputs that a caller gives: those that no initializer fills. */
 struct model_input *model_inputs(struct tgc *t, const struct model *m, int *n);
+/* What an ONNX file says about its outputs, as model_inputs() does of its inputs. */
+struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
 /* Makes m->graph, with o's dimensions and shapes. */
 bool model_lower(struct tgc *t, const struct options *o, struct model *m);
 /* Lowers and schedules it. */

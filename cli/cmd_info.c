@@ -10,6 +10,7 @@ struct report {
     const char *name;
     struct text inputs, outputs;    /* JSON lists, or lines */
     struct tally *tally; size_t ntally, cap_tally;
+    struct text open;               /* dimensions that nobody has bounded: what depends on them is not known */
     size_t arena_bytes, weight_bytes;
     int kernels;
     double flop;
@@ -101,6 +102,49 @@ static void count_operators(struct tgc *t, struct op_names all, struct report *r
     }
 }
 
+static void put_declared(struct report *r, struct text *x, bool json, bool first, const struct model_input *v)
+{
+    struct text shape = {.t = x->t};
+    for (int a = 0; a < v->ndim; a++) {
+        const char *symbol = v->symbol[a] ? v->symbol[a] : mem_printf(x->t, "%s_dim%d", v->name, a);
+        put_dim(&shape, json, v->dim[a] < 0 ? symbol : NULL, v->dim[a]);
+        if (v->dim[a] < 0 && x == &r->inputs)
+            text_printf(&r->open, "%s%s", r->open.n ? ", " : "", symbol);
+    }
+    put_tensor(x, json, first, v->name, dtype_name(v->dtype), &shape);
+}
+
+static bool is_open(const struct model_input *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int a = 0; a < v[i].ndim; a++)
+            if (v[i].dim[a] < 0)
+                return true;
+    return false;
+}
+
+/* A model as its file declares it, where dimensions are open and no option bounds them: what it takes and gives, and its weights. */
+static bool report_declared(struct tgc *t, const struct options *o, const struct model *m, struct report *r)
+{
+    int nin, nout;
+    struct model_input *in = model_inputs(t, m, &nin), *out = model_declared_outputs(t, m, &nout);
+    if (!m->onnx || o->ndim || o->nshape || !is_open(in, nin))
+        return false;
+    for (int i = 0; i < nin; i++)
+        put_declared(r, &r->inputs, o->json, i == 0, &in[i]);
+    for (int i = 0; i < nout; i++)
+        put_declared(r, &r->outputs, o->json, i == 0, &out[i]);
+    const GraphProto *g = m->onnx->proto->graph;
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        size_t nbytes = dtype_nbytes(dtype_from_onnx(g->initializer[i]->data_type));
+        for (size_t a = 0; a < g->initializer[i]->n_dims; a++)
+            if (!size_mul(nbytes, (size_t)g->initializer[i]->dims[a], &nbytes))
+                nbytes = 0;
+        r->weight_bytes += nbytes;
+    }
+    return true;
+}
+
 static bool report_model(struct tgc *t, const struct options *o, struct report *r)
 {
     struct model m;
@@ -113,6 +157,10 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
         name_ops(t, m.graph, &all);
     count_operators(t, all, r);
     r->name = o->name ? o->name : program_name(t, m.stem);
+    if (report_declared(t, o, &m, r)) {
+        model_close(&m);
+        return true;
+    }
     if (!model_schedule(t, o, r->name, &m))
         return false;
     for (int i = 0; i < m.graph->ninput; i++)
@@ -159,8 +207,12 @@ static void print_json(struct tgc *t, const struct report *r)
     struct text x = {.t = t};
     text_puts(&x, "{\"name\":");
     text_json(&x, r->name);
-    text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"arena_bytes\":%zu,\"weight_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{",
-                r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->arena_bytes, r->weight_bytes, r->kernels, r->flop);
+    text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu", r->inputs.s ? r->inputs.s : "",
+                r->outputs.s ? r->outputs.s : "", r->weight_bytes);
+    if (r->open.n)                                    /* known once --dim or --shape bound the dimensions */
+        text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null,\"operators\":{");
+    else
+        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{", r->arena_bytes, r->kernels, r->flop);
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
         text_json(&x, r->tally[i].name);
@@ -196,12 +248,19 @@ static void print_text(struct tgc *t, const struct report *r)
         print_escaped(stdout, x.s);
         putchar('\n');
     }
-    printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\nweights: %zu bytes\n", r->kernels, r->flop, r->arena_bytes, r->weight_bytes);
+    printf("weights: %zu bytes\n", r->weight_bytes);
+    if (!r->open.n) {
+        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\n", r->kernels, r->flop, r->arena_bytes);
+        return;
+    }
+    fputs("kernels and arena: depend on ", stdout);
+    print_escaped(stdout, r->open.s);
+    puts("; bound them with --dim or --shape");
 }
 
 enum exit_status cmd_info(struct tgc *t, const struct options *o)
 {
-    struct report r = {.inputs = {.t = t}, .outputs = {.t = t}};
+    struct report r = {.open = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
     if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {

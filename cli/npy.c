@@ -235,10 +235,12 @@ bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
     return ok ? true : diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
 }
 
+enum { FILE_NAME_MAX_NBYTES = 239 };                   /* file systems end names at 255 bytes; so does the emitted program */
+
 const char *file_name_of(struct tgc *t, const char *tensor)
 {
     struct text x = {.t = t};
-    for (const unsigned char *p = (const unsigned char *)tensor; *p; p++)
+    for (const unsigned char *p = (const unsigned char *)tensor; *p && x.n < FILE_NAME_MAX_NBYTES; p++)
         if (*p >> 6 != 2) /* a character of several bytes becomes one _ */
             text_putc(&x, isalnum(*p) || strchr("._-", *p) ? (char)*p : '_');
     return x.n ? x.s : "_";

@@ -297,6 +297,12 @@ static struct uop *pad_by_index(const struct lib *l, struct uop *x, enum pad_mod
     return uop_index(t, x, index);
 }
 
+static bool pad_fits(const struct uop *amount)
+{
+    const int64_t most = (int64_t)1 << 40;
+    return amount->op != OP_CONST || (amount->arg.i >= -most && amount->arg.i <= most);
+}
+
 struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value, struct uop *const *lo, struct uop *const *hi)
 {
     if (!x)
@@ -306,6 +312,9 @@ struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, stru
         none &= uop_is_int(lo[a], 0) && uop_is_int(hi[a], 0);
     if (none)
         return x;
+    for (int a = 0; a < x->ndim; a++)
+        if (!pad_fits(lo[a]) || !pad_fits(hi[a]))
+            return lib_error(l, "pad: axis %d would grow or shrink by more than 2^40 elements; no such tensor fits into memory", a);
     if (mode != PAD_MODE_CONSTANT)
         return pad_by_index(l, x, mode, lo, hi);
     if (value && value->dtype != x->dtype)

@@ -120,15 +120,17 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
 static void write_npy(const char *folder, const struct model_tensor *t, const int64_t *shape,
                       const void *data)
 {
-    char path[4096], name[256], header[512];
-    size_t i, n = 0, nbytes = t->element_bytes;
-    for (i = 0; t->name[i] && i + 1 < sizeof name; i++) {
-        char c = t->name[i];
+    char path[4096], name[240], header[512];        /* file systems end names at 255 bytes */
+    size_t length = 0, n = 0, nbytes = t->element_bytes;
+    for (const char *s = t->name; *s && length + 1 < sizeof name; s++) {
+        char c = *s;
+        if (((unsigned char)c & 0xc0) == 0x80)      /* a character of several bytes becomes one _ */
+            continue;
         int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                     c == '.' || c == '_' || c == '-';
-        name[i] = plain ? c : '_';
+        name[length++] = plain ? c : '_';
     }
-    name[i] = 0;
+    name[length] = 0;
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path)
         fail(folder, "the path is too long");
     n +=

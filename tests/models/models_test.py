@@ -182,7 +182,7 @@ def add_model(suite, tgc, scratch, model):
         add(f"gcc{where}", rare or not first, [size], (), "gcc", ("-O2",))
         add(f"-O0{where}", model.heavy or not first, [size], ("-O0",), "gcc", ("-O1",))
         add(f"clang{where}", True, [size], (), "clang", ("-O2",))
-        add(f"sanitized{where}", model.heavy or not first, [size], (), "clang", T.SANITIZE)
+        add(f"sanitized{where}", model.heavy or model.slow_sanitized or not first, [size], (), "clang", T.SANITIZE)
         add(f"sanitized -O0{where}", True, [size], ("-O0",), "gcc", T.SANITIZE)
     if model.dynamic:
         add("dynamic", model.heavy, model.sizes, (), "gcc", ("-O2",), dynamic=True)

@@ -285,6 +285,11 @@ static struct uop *case_grouped(struct fixture *f)
 static struct uop *case_softmax(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 5, 9), 2); }
 static struct uop *case_softmax_rows(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2); }
 
+static struct uop *case_linear_softmax(struct fixture *f)
+{
+    return lib_softmax(&f->l, lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 12, 10), INPUT(f, 12)), 2);
+}
+
 static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 {
     uint32_t last = 1u << (x->ndim - 1);
@@ -312,7 +317,7 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
 static struct uop *case_conv_relu_pool(struct fixture *f)
 {
     struct window_attr pool = {.kernel = {2, 2}, .stride = {2, 2}};
-    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 6, 6), 4, 3), &pool);
+    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 8, 8), 16, 3), &pool);
 }
 
 static struct uop *case_two_convs(struct fixture *f) { return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4); }
@@ -416,12 +421,23 @@ static struct uop *case_dynamic(struct fixture *f)
 
 static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"linear", case_linear, 1}, {"grouped convolution", case_grouped, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
-    {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
+    {"linear+softmax", case_linear_softmax, 2}, {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3}, {"concat", case_concat, 1}, {"argmax", case_argmax, 1}, {"if", case_if, 6},
     {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
     {"gather of padding", case_gather_padding, 1}, {"padding of integers", case_integer_padding, 1}, {"empty scan", case_empty_scan, 5},
     {"start of a loop", case_loop_start, 6},
 };
+
+static int run_case(struct fixture *f, size_t i, bool noopt)
+{
+    if (setjmp(f->t->stop)) {
+        print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
+        fail();
+    }
+    f->g.name = cases[i].name;
+    add_output(f, cases[i].build(f));
+    return check(f, noopt);
+}
 
 static void test_cases(void **state)
 {
@@ -429,12 +445,7 @@ static void test_cases(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int noopt = 0; noopt < 2; noopt++) {
             struct fixture *f = fixture_new(i + 1);
-            if (setjmp(f->t->stop)) {
-                print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
-                fail();
-            }
-            add_output(f, cases[i].build(f));
-            int n = check(f, noopt);
+            int n = run_case(f, i, noopt);
             print_message("%-24s %s: %d kernels\n", cases[i].name, noopt ? "-O0" : "   ", n);
             if (!noopt)
                 assert_int_equal(n, cases[i].kernels);
@@ -647,6 +658,38 @@ static struct uop *random_input(struct fixture *f, struct uop *symbol)
     return make_input(f, dtypes[pick(f, 6)], dim, rank);
 }
 
+static void build_random(struct fixture *f, int seed)
+{
+    struct uop *have[POOL], *symbol = NULL;
+    int n = 0;
+    f->g.name = mem_printf(f->t, "seed %d", seed);
+    f->t->noopt = seed % 8 == 0;
+    if (seed % 3 == 0) {
+        struct var *v = var_new(f->t, "n", 1, 6);
+        f->var[v->id] = 1 + pick(f, 6);
+        symbol = uop_var(f->t, v);
+    }
+    for (int i = 0; i < 4; i++)
+        have[n++] = random_input(f, symbol);
+    for (int i = 0; i < 14; i++) {
+        struct uop *u = random_op(f, have, n, 0);
+        if (u)
+            have[n++] = u;
+    }
+    add_output(f, have[n - 1]);
+    add_output(f, have[n - 2]);
+}
+
+static int run_random(struct fixture *f, int seed)
+{
+    if (setjmp(f->t->stop)) {
+        print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
+        fail();
+    }
+    build_random(f, seed);
+    return check(f, seed % 4 == 0);
+}
+
 static void test_random(void **state)
 {
     (void)state;
@@ -654,29 +697,7 @@ static void test_random(void **state)
     int total = count ? atoi(count) : 400, kernels = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
-        struct uop *have[POOL], *symbol = NULL;
-        int n = 0;
-        if (setjmp(f->t->stop)) {
-            print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
-            fail();
-        }
-        f->t->noopt = seed % 8 == 0;
-        if (seed % 3 == 0) {
-            struct var *v = var_new(f->t, "n", 1, 6);
-            f->var[v->id] = 1 + pick(f, 6);
-            symbol = uop_var(f->t, v);
-        }
-        for (int i = 0; i < 4; i++)
-            have[n++] = random_input(f, symbol);
-        for (int i = 0; i < 14; i++) {
-            struct uop *u = random_op(f, have, n, 0);
-            if (u)
-                have[n++] = u;
-        }
-        add_output(f, have[n - 1]);
-        add_output(f, have[n - 2]);
-        f->g.name = mem_printf(f->t, "seed %d", seed);
-        kernels += check(f, seed % 4 == 0);
+        kernels += run_random(f, seed);
         fixture_free(f);
     }
     print_message("schedule: %d random graphs, %d kernels\n", total, kernels);
