@@ -101,10 +101,10 @@ static struct part part_outside(struct linear *l, struct uop *const *root, int n
     return p;
 }
 
-static struct part part_under(struct linear *l, struct uop *root)
+static struct part part_under(struct linear *l, struct uop *const *root, int nroot)
 {
     struct part p = {0};
-    p.u = uop_toposort(l->t, &root, 1, &p.n);
+    p.u = uop_toposort(l->t, root, nroot, &p.n);
     return p;
 }
 
@@ -187,7 +187,7 @@ static void emit_reduce(struct linear *l, struct uop *u)
     int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
     struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane, (union arg){.i = l->next_acc++});
     push(l, acc);
-    struct part body = part_under(l, u->src[0]);
+    struct part body = part_under(l, u->src, 1);
     double trips = l->trips;
     for (int k = 1; k < u->nsrc; k++)
         open_range(l, u->src[k], &body);
@@ -211,27 +211,14 @@ static void emit_reduce(struct linear *l, struct uop *u)
 static void emit_stage(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
-    const struct buffer *b = u->arg.p;
-    struct uop *buffer = uop_buffer(t, (struct buffer *)(uintptr_t)b);
+    struct uop *buffer = uop_buffer(t, (struct buffer *)(uintptr_t)u->arg.p);
     double trips = l->trips;
-    struct uop *offset = uop_int(t, 0);
-    for (int k = 1, a = 0; k < u->nsrc; k++, a++) {
-        while (uop_is_int(b->dim[a], 1))
-            a++;
-        struct uop *stride = sym_prod(t, b->dim + a + 1, b->ndim - a - 1);
-        offset = sym_add(t, offset, sym_mul(t, u->src[k], stride));
-    }
-    struct part body = part_under(l, u->src[0]);
-    for (int k = 1; k < u->nsrc; k++)
+    struct part body = part_under(l, u->src, 2);
+    for (int k = 2; k < u->nsrc; k++)
         open_range(l, u->src[k], &body);
-    struct uop *src[3] = {buffer, offset, made(l, u->src[0])};
-    int n;
-    struct uop **order = uop_toposort(t, &offset, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op != OP_RANGE && op_class(order[i]->op) != CLASS_LEAF)
-            push(l, order[i]);
+    struct uop *src[3] = {buffer, made(l, u->src[1]), made(l, u->src[0])};
     push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
-    for (int k = u->nsrc - 1; k >= 1; k--)
+    for (int k = u->nsrc - 1; k >= 2; k--)
         close_range(l, u->src[k]);
     l->trips = trips;
     map_set(&l->made, u, buffer);

@@ -109,15 +109,17 @@ static struct uop *load_stage(struct lowering *l, struct uop *v, const struct us
 {
     struct tgc *t = l->p->t;
     struct stage *st = u->stage;
-    struct uop *src[MAX_RANK + 1], *at[MAX_RANK];
-    int n = 1, na = 0;
+    struct uop *src[MAX_RANK + 2], *at[MAX_RANK], *own[MAX_RANK];
+    int n = 2, na = 0;
     for (int a = 0; a < v->ndim; a++)
         if (st->range[a]) {
+            own[na] = st->range[a];
             at[na++] = index[a];
             if (st->range[a]->op == OP_RANGE)
                 src[n++] = st->range[a];
         }
     if (!st->value) {
+        src[1] = flat_offset(t, own, st->scratch->dim, na);
         const struct use *self = plan_find_use(plan_node(l->p, v), l->s, st->index);
         src[0] = compute(l, v, self, st->index, uop_bool(t, true));
         st->value = uop_new(t, OP_STAGE, v->dtype, src, n, (union arg){.p = st->scratch});
