@@ -27,7 +27,7 @@ static void split_path(struct tgc *t, const char *path, struct model *m)
 static void report_time(const struct tgc *t, const struct options *o, const char *what, double since)
 {
     if (o->verbose || t->debug >= 1)
-        fprintf(stderr, "%-28s %8.1f ms\n", what, 1e3 * (seconds_now() - since));
+        fprintf(stderr, "%-28s %8.1f ms %8.1f MB\n", what, 1e3 * (seconds_now() - since), (double)t->mem_used / 1e6);
 }
 
 static enum model_format format_of(const struct options *o, const char *base)
@@ -105,6 +105,15 @@ static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
     return n == 0 || read_text(t, o, m, dim, n);
 }
 
+/* Large graphs need memory for what they have become: so much for each node that was read, and checked, is above the default limit. */
+static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode)
+{
+    const size_t each = 48 << 10, most = (size_t)2 << 30;
+    size_t more = nnode > most / each ? most : nnode * each;
+    if (!o->max_memory && t->mem_limit < SIZE_MAX - more)
+        t->mem_limit += more;
+}
+
 bool model_load(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = seconds_now();
@@ -119,6 +128,8 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
             return false;
     } else if (!(m->onnx = onnx_load(t, o->model, &o->load))) {
         return false;
+    } else {
+        allow_for_nodes(t, o, m->onnx->nsite);
     }
     report_time(t, o, "load", start);
     return true;

@@ -313,6 +313,14 @@ static void cast_bounds(struct uop *u, const struct uop *a)
         set_bounds(u, a->vmin, a->vmax);
 }
 
+/* A loop that may run no time has no single value, not even 0: what depends on it must not be computed before it, as loads of an empty
+ * buffer. */
+static void range_bounds(struct uop *u, const struct uop *size)
+{
+    int64_t last = size->vmax > 0 ? size->vmax - 1 : 0;
+    set_bounds(u, 0, last == 0 && size->vmin < 1 ? 1 : last);
+}
+
 static void derive_bounds(struct uop *u)
 {
     if (!dtype_is_int(u->dtype) && u->dtype != DTYPE_BOOL)
@@ -324,7 +332,8 @@ static void derive_bounds(struct uop *u)
     switch (u->op) {
     case OP_CONST: set_bounds(u, u->arg.i, u->arg.i); return;
     case OP_VAR: set_bounds(u, ((const struct var *)u->arg.p)->min, ((const struct var *)u->arg.p)->max); return;
-    case OP_IOTA: case OP_RANGE: set_bounds(u, 0, a->vmax > 0 ? a->vmax - 1 : 0); return;
+    case OP_IOTA: set_bounds(u, 0, a->vmax > 0 ? a->vmax - 1 : 0); return;
+    case OP_RANGE: range_bounds(u, a); return;
     case OP_LT: case OP_EQ: case OP_NE: compare_bounds(u, a, b); return;
     default: break;
     }

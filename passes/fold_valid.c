@@ -187,6 +187,24 @@ static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct u
     return false;
 }
 
+/* Whether a load's place depends on the atom. Nobody looks at the value where the condition does not hold, but the load happens there, too: it
+ * must keep to its buffer by itself. */
+static bool moves_a_load(struct tgc *t, struct uop *const *order, int n, const struct uop *atom)
+{
+    struct uop **root = mem_array(t, 4 * (size_t)n + 1, sizeof *root);
+    int nroot = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; order[i]->op == OP_LOAD && order[i] != atom && k < order[i]->nsrc && k < 4; k++)
+            root[nroot++] = order[i]->src[k];
+    if (nroot == 0)
+        return false;
+    order = uop_toposort(t, root, nroot, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i] == atom)
+            return true;
+    return false;
+}
+
 static struct uop *given_bound_on_scratch(struct tgc *t, const struct bound *b, struct uop *e)
 {
     int n, m;
@@ -203,7 +221,7 @@ static struct uop *given_bound_on_scratch(struct tgc *t, const struct bound *b, 
     bool present = false;
     for (int i = 0; i < n; i++)
         present |= order[i] == atom;
-    if (!present)
+    if (!present || moves_a_load(t, order, n, atom))
         return e;
     struct uop *r = substitute(t, substitute(t, e, atom, value), p, b->a);
     uop_toposort(t, &r, 1, &m);

@@ -73,7 +73,7 @@ static struct uop *new_range(struct plan *p, struct segment *s, struct uop *size
     struct uop *r = uop_range(p->t, size, p->t->next_range++);
     map_set(&p->bit, r, (void *)(uintptr_t)(s->nrange + 1));
     range_set bit = (range_set)1 << s->nrange;
-    s->range[s->nrange++] = r;
+    VEC_PUSH(p->t, s->range, s->nrange, s->cap_range, r);
     if (inner)
         s->inner |= bit;
     else
@@ -211,6 +211,7 @@ static void push_sources(struct plan *p, struct uop *v, struct segment *s, struc
         return;
     case CLASS_REDUCE: {
         range_set deps = mask_of(p, index, v->ndim), inside = placed_in(s, deps, open);
+        u->range = mem_array(p->t, (size_t)v->ndim, sizeof *u->range);
         for (int a = 0; a < v->ndim; a++) {
             at[a] = index[a];
             if (REDUCE_AXES(v->arg.i) >> a & 1) {
@@ -497,7 +498,9 @@ static bool try_stage(struct plan *p, struct node *n)
     double evaluations = extent_of(s, st.prefix) * nlocal;
     if (nlocal > STAGE_NELEM || evaluations > 1.01 * plan_nelem(v) || !chain_accepts(s, st.prefix))
         return false;
-    if (!stage_suits(s, leads_to_contraction(p, v), st.prefix) || (v->op == OP_REDUCE && st.prefix == 0))
+    /* under a value that is normalized by its row, whatever makes the row is needed more than once and decides for itself */
+    const struct uop *c = has_row_stat(p, v) ? NULL : leads_to_contraction(p, v);
+    if (!stage_suits(s, c, st.prefix) || (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     struct uop *dim[MAX_RANK];
     range_set open = st.prefix;
@@ -560,13 +563,16 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
 }
 
-/* Rows of a softmax that feeds a contraction are worth keeping; a prologue of a layer's matmul belongs to whoever produced it. */
+/* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to whoever produced it: the layer is then
+ * one contraction over buffers, which can be tiled. */
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (n->use->seg->weighted)
+        return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;
-    return repeats > 1.01 && !n->use->seg->weighted && has_row_stat(p, n->u);
+    return repeats > 1.01 && has_row_stat(p, n->u);
 }
 
 static bool inline_reduce(struct plan *p, struct node *n)

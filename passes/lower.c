@@ -80,7 +80,10 @@ static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *co
         inside = sym_and(t, inside, uop_not(t, sym_lt(t, at[a], uop_int(t, 0))));
         inside = sym_and(t, inside, sym_lt(t, at[a], v->src[0]->dim[a]));
     }
-    return lower(l, v->src[0], at, inside);
+    struct uop *x = lower(l, v->src[0], at, inside), *zero = uop_consti(t, v->dtype, 0);
+    bool gated = x->op == OP_LOAD && x->nsrc == 4 && x->src[2] == inside && x->src[3] == zero;
+    /* a load gives 0 by itself; the value of padding, a constant or an IOTA does not */
+    return gated || uop_is_int(inside, 1) ? x : uop_where(t, inside, x, zero);
 }
 
 static struct uop *compute(struct lowering *l, struct uop *v, const struct use *u, struct uop *const *index, struct uop *valid)

@@ -60,7 +60,8 @@ static bool depends_on(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
-/* The one contraction of a store, directly under its ranges; false if there is none, or anything that lanes do not go through. */
+/* The one contraction of a store, under its ranges or inside a pooling of its results; false if there is none, or anything that lanes do
+ * not go through. */
 static bool find_contraction(struct nest *m)
 {
     int n;
@@ -70,9 +71,10 @@ static bool find_contraction(struct nest *m)
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
-        if (m->reduce)
+        if (m->reduce && !depends_on(m->t, order[i], m->reduce))
             return false;
-        m->reduce = order[i];
+        if (!m->reduce)
+            m->reduce = order[i];
     }
     if (!m->reduce || REDUCE_OP(m->reduce->arg.i) != OP_ADD)
         return false;

@@ -36,7 +36,7 @@ struct segment {
     struct segment *next;        /* further segments of the same kernel */
     bool absorbed;               /* it is the `next` of another */
     struct uop *axis[MAX_RANK];  /* coordinates of value: RANGEs, or 0 where the size is 1 */
-    struct uop *range[MAX_RANGES]; int nrange;
+    struct uop **range; int nrange; size_t cap_range;   /* at most MAX_RANGES */
     range_set out, inner;        /* ranges of the output; of reductions and stages */
     range_set chain[MAX_RANK + 1]; int nchain;   /* sets that must be prefixes of the loop order, by size */
     int nnode, ncontraction;
@@ -59,7 +59,7 @@ struct use {
     struct uop **index;          /* [ndim] */
     range_set open;              /* ranges open where it is needed */
     bool root;                   /* the segment's own value */
-    struct uop *range[MAX_RANK]; /* REDUCE, where inlined: the ranges of its axes */
+    struct uop **range;          /* [ndim] REDUCE, where inlined: the ranges of its axes, NULL elsewhere */
     struct stage *stage;
     struct lowered *lowered;
     struct use *next;

@@ -295,7 +295,7 @@ static const char *place_name(const struct writer *w, const struct buffer *b)
 static void write_load(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
-    struct value *v = MEM_NEW(w->t, struct value);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
     struct expr src[4] = {{0}, {0}, {0}, {0}};
     const char *name = place_name(w, b);
     take_operands(w, u, u->nsrc, src);
@@ -376,7 +376,7 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
 static void write_range(struct writer *w, const struct uop *u)
 {
     struct expr size;
-    struct value *v = MEM_NEW(w->t, struct value);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &size);
     bool narrow = size.kind == 'I' && u->src[0]->vmax <= INT32_MAX;
     const char *name = loop_name(w, loop_stem(w, u));
@@ -422,6 +422,8 @@ static const char *acc_stem(enum op op, enum dtype d)
     }
 }
 
+static void write_leaf_operands(struct writer *w, const struct uop *u);
+
 static void write_tile(struct writer *w, const struct uop *u, struct value *v, const char *init)
 {
     struct text declaration = {.t = w->t};
@@ -436,8 +438,10 @@ static void write_tile(struct writer *w, const struct uop *u, struct value *v, c
     }
     text_putc(&declaration, ';');
     statement(w, declaration.s, true);
-    for (int k = 1; k < u->nsrc && !zero; k++)
+    for (int k = 1; k < u->nsrc && !zero; k++) {
+        write_leaf_operands(w, u->src[k]);
         write_range(w, u->src[k]);
+    }
     if (!zero) {
         set_tile_element(w, u);
         statement(w, mem_printf(w->t, "%s = %s;", v->e.s, init), false);
@@ -449,7 +453,7 @@ static void write_tile(struct writer *w, const struct uop *u, struct value *v, c
 static void write_acc(struct writer *w, const struct uop *u)
 {
     struct expr init;
-    struct value *v = MEM_NEW(w->t, struct value);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &init);
     init = expr_resolve(w->p, init);
     char kind = expr_kind(u->dtype);
@@ -501,7 +505,7 @@ static void write_assign(struct writer *w, const struct uop *u)
 
 static void write_leaf(struct writer *w, const struct uop *u)
 {
-    struct value *v = MEM_NEW(w->t, struct value);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
     v->leaf = true;
     if (u->op == OP_CONST) {
         v->e = expr_const(w->p, u->dtype, u->arg);
@@ -525,7 +529,7 @@ static void write_leaf_operands(struct writer *w, const struct uop *u)
 static void write_elementwise(struct writer *w, const struct uop *u)
 {
     struct expr src[3];
-    struct value *v = MEM_NEW(w->t, struct value);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, u->nsrc, src);
     v->e = expr_apply(w->p, u, src);
     v->nuse = w->use[w->position];
@@ -675,12 +679,13 @@ static void write_comment(struct writer *w, struct text *out)
 
 static void render_kernel(struct program *p, const struct kernel *k, struct text *out)
 {
-    struct writer *w = MEM_NEW(p->t, struct writer);
+    struct mem_mark mark = scratch_mark(p->t);
+    struct writer *w = scratch_array(p->t, 1, sizeof *w);
     w->p = p;
     w->t = p->t;
     w->k = k;
     w->names = names_new(p->t, p->visible);
-    w->value.t = w->nuse.t = p->t;
+    w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
     for (int i = 0; i < k->nvar; i++)
         names_add(w->names, program_var(p, k->var[i]));
     name_buffers(w);
@@ -701,6 +706,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
     text_puts(out, "{\n");
     put_indented(out, top(w)->body.s);
     text_puts(out, "}\n\n");
+    scratch_release(p->t, mark);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- the call */

@@ -24,6 +24,7 @@ struct fixture {
     const struct uop *leaf[MAX_LEAF]; struct tensor *value[MAX_LEAF]; int nleaf;
     int64_t var[64];
     uint64_t seed;
+    const struct schedule *schedule; /* shown if it is wrong */
 };
 
 static uint64_t next_random(struct fixture *f)
@@ -93,7 +94,7 @@ static struct uop *make_input(struct fixture *f, enum dtype d, struct uop *const
         if (dtype_is_float(d))
             ((double *)x->data)[i] = (double)(pick(f, 401) - 200) / 64.0;
         else
-            ((int64_t *)x->data)[i] = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4;
+            ((int64_t *)x->data)[i] = scalar_cast(d, DTYPE_I64, (union scalar){.i = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4}).i;
     return f->input[f->g.ninput++] = uop_buffer(f->t, b);
 }
 
@@ -198,20 +199,37 @@ static void run_schedule(struct fixture *f, const struct schedule *s)
     }
 }
 
-static void compare(const struct tensor *want, const struct tensor *got, const char *what)
+static void show(struct fixture *f, bool noopt)
+{
+    struct text text = {.t = f->t};
+    graph_print(&text, f->t, &f->g);
+    for (int i = 0; f->schedule && i < f->schedule->nstep; i++) {
+        const struct step *st = &f->schedule->step[i];
+        text_printf(&text, "---- step %d, kind %d\n", i, (int)st->kind);
+        if (st->kernel)
+            linear_print(&text, f->t, st->kernel->linear, st->kernel->nlinear);
+    }
+    fprintf(stderr, "%s%s:\n%s", f->g.name, noopt ? ", -O0" : "", text.s);    /* print_message() cuts long texts */
+}
+
+static bool equal(const struct tensor *want, const struct tensor *got)
 {
     assert_int_equal(want->nelem, got->nelem);
     for (int64_t i = 0; i < want->nelem; i++) {
         if (!dtype_is_float(want->dtype)) {
-            if (((int64_t *)want->data)[i] != ((int64_t *)got->data)[i])
-                fail_msg("%s: element %lld is %lld, expected %lld", what, (long long)i, (long long)((int64_t *)got->data)[i],
-                         (long long)((int64_t *)want->data)[i]);
-            continue;
+            if (((int64_t *)want->data)[i] == ((int64_t *)got->data)[i])
+                continue;
+            print_message("element %lld is %lld, expected %lld\n", (long long)i, (long long)((int64_t *)got->data)[i],
+                          (long long)((int64_t *)want->data)[i]);
+            return false;
         }
         double a = ((double *)want->data)[i], b = ((double *)got->data)[i];
-        if (!(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-9 * (1 + fabs(a))))
-            fail_msg("%s: element %lld is %.17g, expected %.17g", what, (long long)i, b, a);
+        if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-9 * (1 + fabs(a)))
+            continue;
+        print_message("element %lld is %.17g, expected %.17g\n", (long long)i, b, a);
+        return false;
     }
+    return true;
 }
 
 /* Runs the graph both ways; returns the number of kernels. */
@@ -223,6 +241,7 @@ static int check(struct fixture *f, bool noopt)
         root[i] = f->output[i].value;
     struct eval_env env = {.leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
     if (setjmp(f->t->stop)) {
+        show(f, noopt);
         for (int i = 0; i < f->t->ndiag; i++)
             print_message("%s\n", f->t->diag[i].message);
         fail();
@@ -234,9 +253,13 @@ static int check(struct fixture *f, bool noopt)
     if (!noopt)
         assert_true(pass_optimize(f->t, s));
     assert_true(pass_linearize(f->t, s));
+    f->schedule = s;
     run_schedule(f, s);
     for (int i = 0; i < f->g.noutput; i++)
-        compare(want[i], value_of(f, s->output[i]), mem_printf(f->t, "%s%s", f->g.name, noopt ? ", -O0" : ""));
+        if (!equal(want[i], value_of(f, s->output[i]))) {
+            show(f, noopt);
+            fail_msg("%s: output %d", f->g.name, i);
+        }
     return s->nkernel;
 }
 
@@ -261,6 +284,11 @@ static struct uop *case_grouped(struct fixture *f)
 
 static struct uop *case_softmax(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 5, 9), 2); }
 static struct uop *case_softmax_rows(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2); }
+
+static struct uop *case_linear_softmax(struct fixture *f)
+{
+    return lib_softmax(&f->l, lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 12, 10), INPUT(f, 12)), 2);
+}
 
 static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 {
@@ -289,7 +317,7 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
 static struct uop *case_conv_relu_pool(struct fixture *f)
 {
     struct window_attr pool = {.kernel = {2, 2}, .stride = {2, 2}};
-    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 6, 6), 4, 3), &pool);
+    return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 8, 8), 16, 3), &pool);
 }
 
 static struct uop *case_two_convs(struct fixture *f) { return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4); }
@@ -347,6 +375,41 @@ static struct uop *case_gather(struct fixture *f)
     return uop_index(f->t, x, &i);
 }
 
+/* Where an index lies outside, there is 0, not the padding. */
+static struct uop *case_gather_padding(struct fixture *f)
+{
+    struct uop *two = uop_int(f->t, 2), *zero = uop_int(f->t, 0), *i = make_inputi(f, DTYPE_I64, 1, (int[]){20});
+    struct uop *lo[2] = {two, zero}, *hi[2] = {zero, zero}, *at[2] = {i, uop_binary(f->t, OP_AND, i, uop_int(f->t, 3))};
+    return uop_index(f->t, uop_pad(f->t, INPUT(f, 1, 3), uop_constf(f->t, DTYPE_F32, 2), lo, hi), at);
+}
+
+/* The load under the padding stays within its buffer whatever is known about the value. */
+static struct uop *case_integer_padding(struct fixture *f)
+{
+    struct var *n = var_new(f->t, "n", 1, 6);
+    f->var[n->id] = 4;
+    struct uop *dim[2] = {uop_var(f->t, n), uop_var(f->t, n)}, *zero = uop_int(f->t, 0), *lo[2] = {zero, uop_int(f->t, 2)}, *hi[2] = {zero, zero};
+    return uop_cast(f->t, DTYPE_F32, uop_pad(f->t, make_input(f, DTYPE_I64, dim, 2), zero, lo, hi));
+}
+
+/* A loop of no iteration: its stacked results are empty, and nothing is loaded from them. */
+static struct uop *case_empty_scan(struct fixture *f)
+{
+    struct uop *x = INPUT(f, 2);
+    struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, 0), NULL, &x, 1);
+    struct uop *next = lib_unary(&f->l, OP_EXP, l->param[0]), *sum = tensor_sum(f->t, l->param[0], 1, false);
+    return uop_get(f->t, lib_loop_end(&f->l, l, NULL, &next, &sum, 1, NULL), 1);
+}
+
+/* The value that a loop starts with is needed once more, inside and after it. */
+static struct uop *case_loop_start(struct fixture *f)
+{
+    struct uop *x = lib_unary(&f->l, OP_EXP, INPUT(f, 3));
+    struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, 3), NULL, &x, 1);
+    struct uop *next = lib_sub(&f->l, lib_add(&f->l, l->param[0], l->param[0]), lib_binaryf(&f->l, OP_MUL, x, 0.5));
+    return lib_mul(&f->l, x, uop_get(f->t, lib_loop_end(&f->l, l, NULL, &next, NULL, 0, NULL), 0));
+}
+
 static struct uop *case_dynamic(struct fixture *f)
 {
     struct var *n = var_new(f->t, "n", 1, 8);
@@ -358,10 +421,23 @@ static struct uop *case_dynamic(struct fixture *f)
 
 static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"linear", case_linear, 1}, {"grouped convolution", case_grouped, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
-    {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
+    {"linear+softmax", case_linear_softmax, 2}, {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3}, {"concat", case_concat, 1}, {"argmax", case_argmax, 1}, {"if", case_if, 6},
     {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
+    {"gather of padding", case_gather_padding, 1}, {"padding of integers", case_integer_padding, 1}, {"empty scan", case_empty_scan, 5},
+    {"start of a loop", case_loop_start, 6},
 };
+
+static int run_case(struct fixture *f, size_t i, bool noopt)
+{
+    if (setjmp(f->t->stop)) {
+        print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
+        fail();
+    }
+    f->g.name = cases[i].name;
+    add_output(f, cases[i].build(f));
+    return check(f, noopt);
+}
 
 static void test_cases(void **state)
 {
@@ -369,12 +445,7 @@ static void test_cases(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int noopt = 0; noopt < 2; noopt++) {
             struct fixture *f = fixture_new(i + 1);
-            if (setjmp(f->t->stop)) {
-                print_message("%s: %s\n", cases[i].name, f->t->ndiag ? f->t->diag[0].message : "stopped");
-                fail();
-            }
-            add_output(f, cases[i].build(f));
-            int n = check(f, noopt);
+            int n = run_case(f, i, noopt);
             print_message("%-24s %s: %d kernels\n", cases[i].name, noopt ? "-O0" : "   ", n);
             if (!noopt)
                 assert_int_equal(n, cases[i].kernels);
@@ -397,7 +468,8 @@ static struct uop *random_view(struct fixture *f, struct uop *x)
         a[i] = b[i] = uop_int(t, 0);
         perm[i] = i;
     }
-    int64_t n = extent(f, x->dim[axis]);
+    int64_t n = 1;                                    /* a symbol's size is not known: its axis is not cut */
+    uop_const_int(x->dim[axis], &n);
     switch (pick(f, 8)) {
     case 0:
         for (int i = x->ndim - 1; i > 0; i--) {
@@ -443,29 +515,179 @@ static struct uop *random_view(struct fixture *f, struct uop *x)
     }
 }
 
-static struct uop *random_op(struct fixture *f, struct uop **have, int n)
+static bool same_dims(const struct uop *x, const struct uop *y, int from)
 {
-    static const enum op unary[] = {OP_EXP, OP_NEG, OP_ABS, OP_TANH, OP_FLOOR}, binary[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
-    static const enum op folds[] = {OP_ADD, OP_MAX, OP_MIN};
-    struct uop *x = have[pick(f, n)], *y = have[pick(f, n)];
+    bool same = x->ndim == y->ndim && x->ndim >= from;
+    for (int a = from; same && a < x->ndim; a++)
+        same = x->dim[a] == y->dim[a];
+    return same;
+}
+
+static int64_t size_of(struct fixture *f, const struct uop *x)
+{
     int64_t size = 1;
     for (int a = 0; a < x->ndim; a++)
         size *= extent(f, x->dim[a]);
-    switch (size > 4000 ? 5 : pick(f, 9)) {
-    case 0: return uop_unary(f->t, unary[pick(f, 5)], x);
-    case 1: case 2: return tensor_binary(f->t, binary[pick(f, 5)], x, y);
+    return size;
+}
+
+static struct uop *random_cast(struct fixture *f, struct uop *x)
+{
+    static const enum dtype ints[] = {DTYPE_I64, DTYPE_I32, DTYPE_U8, DTYPE_I8, DTYPE_U32, DTYPE_F32};
+    if (x->dtype == DTYPE_F32)                        /* rounded, so that sums in another order still agree */
+        return uop_cast(f->t, DTYPE_F32, uop_unary(f->t, OP_NEG, uop_cast(f->t, DTYPE_F16, x)));
+    return uop_cast(f->t, ints[pick(f, 6)], x);
+}
+
+static struct uop *random_arithmetic(struct fixture *f, struct uop *x, struct uop *y)
+{
+    static const enum op unary[] = {OP_EXP, OP_NEG, OP_ABS, OP_TANH, OP_FLOOR}, binary[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
+    static const enum op words[] = {OP_DIV, OP_MOD, OP_FLOORDIV, OP_FLOORMOD, OP_AND, OP_OR, OP_XOR, OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
+    bool real = dtype_is_float(x->dtype);
+    if (pick(f, 4) == 0)
+        return uop_unary(f->t, unary[real ? pick(f, 5) : 1 + pick(f, 2)], x);
+    if (x->dtype == y->dtype && pick(f, 3))
+        return tensor_binary(f->t, real ? binary[pick(f, 5)] : words[pick(f, 12)], x, y);
+    if (!real)
+        return uop_binary(f->t, words[pick(f, 12)], x, uop_consti(f->t, x->dtype, pick(f, 9) - 4));
+    return dtype_is_float(y->dtype) ? tensor_binary(f->t, OP_ADD, x, y) : tensor_binary(f->t, OP_MUL, x, uop_cast(f->t, x->dtype, y));
+}
+
+/* Elements at places that depend on data, in the array or not. */
+static struct uop *random_index(struct fixture *f, struct uop *x, struct uop *y)
+{
+    struct uop *index[MAX_RANK];
+    if (x->ndim == 0 || x->ndim > 3 || dtype_is_float(y->dtype) || y->dtype == DTYPE_U64)
+        return x;
+    for (int a = 0; a < x->ndim; a++) {
+        struct uop *i = uop_cast(f->t, DTYPE_I64, y);
+        index[a] = pick(f, 2) ? i : uop_binary(f->t, OP_AND, i, uop_int(f->t, 3));
+    }
+    return uop_index(f->t, x, index);
+}
+
+static struct uop *random_scatter(struct fixture *f, struct uop *x, struct uop *y)
+{
+    static const enum op how[] = {OP_CONST, OP_ADD, OP_MUL, OP_MAX, OP_MIN};
+    struct uop *index[MAX_RANK];
+    if (x->ndim == 0 || x->ndim > 2 || dtype_is_float(y->dtype))
+        return x;
+    for (int a = 0; a < x->ndim; a++)
+        index[a] = uop_binary(f->t, OP_AND, uop_cast(f->t, DTYPE_I64, y), uop_int(f->t, 3));
+    return uop_scatter(f->t, how[pick(f, 5)], x, uop_cast(f->t, x->dtype, y), index);
+}
+
+enum { DEPTH = 2 };
+static struct uop *random_op(struct fixture *f, struct uop **have, int n, int depth);
+
+/* A few operations on what the pool holds; the last one with x's dtype and shape, kept small. */
+static struct uop *random_chain(struct fixture *f, struct uop *const *have, int n, struct uop *x, int depth)
+{
+    struct uop *pool[8], *r = x;
+    int m = 0;
+    pool[m++] = x;
+    for (int i = 0; i < 2; i++)
+        pool[m++] = have[pick(f, n)];
+    for (int i = 0; i < 4; i++) {
+        struct uop *u = random_op(f, pool, m, depth);
+        if (!u)
+            continue;
+        pool[m++] = u;
+        if (u->dtype == x->dtype && same_dims(u, x, 0))
+            r = u;
+    }
+    return dtype_is_float(r->dtype) ? uop_unary(f->t, OP_TANH, r) : r;
+}
+
+static struct uop *random_condition(struct fixture *f)
+{
+    return make_inputi(f, DTYPE_BOOL, 0, NULL);
+}
+
+static struct uop *random_if(struct fixture *f, struct uop *const *have, int n, struct uop *x, int depth)
+{
+    struct uop *then[2] = {random_chain(f, have, n, x, depth), x}, *other[2] = {random_chain(f, have, n, x, depth), random_chain(f, have, n, x, depth)};
+    struct uop *node = lib_if(&f->l, random_condition(f), then, other, 2);
+    return node->op == OP_IF ? uop_get(f->t, node, pick(f, 2)) : node;
+}
+
+static struct uop *random_loop(struct fixture *f, struct uop *const *have, int n, struct uop *x, int depth)
+{
+    struct uop *init[2] = {x, have[pick(f, n)]}, *next[2], *scan;
+    struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, pick(f, 4)), pick(f, 3) ? NULL : random_condition(f), init, 2);
+    struct uop *inside[4] = {l->param[0], l->param[1], have[pick(f, n)], uop_cast(f->t, pick(f, 2) ? DTYPE_F32 : DTYPE_I64, l->counter)};
+    for (int k = 0; k < 2; k++)
+        next[k] = pick(f, 4) ? random_chain(f, inside, 4, l->param[k], depth) : l->param[1 - k];
+    for (int k = 0; k < 2; k++)
+        if (next[k]->dtype != init[k]->dtype || !same_dims(next[k], init[k], 0))
+            next[k] = l->param[k];
+    scan = random_chain(f, inside, 4, l->param[0], depth);
+    return uop_get(f->t, lib_loop_end(&f->l, l, NULL, next, &scan, x->ndim < 4, NULL), pick(f, x->ndim < 4 ? 3 : 2));
+}
+
+static struct uop *random_op(struct fixture *f, struct uop **have, int n, int depth)
+{
+    static const enum op folds[] = {OP_ADD, OP_MAX, OP_MIN};
+    struct uop *x = have[pick(f, n)], *y = have[pick(f, n)];
+    if (size_of(f, y) > 4000)
+        y = x;
+    switch (size_of(f, x) > 4000 ? 5 : pick(f, depth < DEPTH && f->g.ninput < 12 ? 16 : 14)) {
+    case 0: case 1: case 2: return random_arithmetic(f, x, y);
     case 3: case 4: return random_view(f, x);
     case 5: return x->ndim ? uop_reduce(f->t, folds[pick(f, 3)], x, 1u + (uint32_t)pick(f, (1 << x->ndim) - 1)) : x;
-    case 6: return x->ndim ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim)) : x;
-    case 7: {
-        bool same = x->ndim == y->ndim && x->ndim > 0;
-        for (int a = 1; same && a < x->ndim; a++)
-            same = x->dim[a] == y->dim[a];
-        return same ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0) : x;
+    case 6: return x->ndim && dtype_is_float(x->dtype) ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim)) : x;
+    case 7: case 8: return x->dtype == y->dtype && x->ndim > 0 && same_dims(x, y, 1) ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0) : x;
+    case 9: return x->dtype != y->dtype ? NULL : tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_consti(f->t, x->dtype, 1)), y, x);
+    case 10: return random_cast(f, x);
+    case 11: case 12: return random_index(f, x, y);
+    case 13: return random_scatter(f, x, y);
+    case 14: return random_if(f, have, n, x, depth + 1);
+    default: return random_loop(f, have, n, x, depth + 1);
     }
-    default:
-        return tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_constf(f->t, DTYPE_F32, 0.5)), y, x);
+}
+
+/* Mostly floats; sizes are constants, and in one graph of three a symbol. */
+static struct uop *random_input(struct fixture *f, struct uop *symbol)
+{
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F32, DTYPE_F32, DTYPE_I64, DTYPE_I32, DTYPE_U8};
+    static const int sizes[] = {1, 2, 3, 4, 6};
+    struct uop *dim[4];
+    int rank = pick(f, 4);
+    for (int a = 0; a < rank; a++)
+        dim[a] = symbol && !pick(f, 3) ? symbol : uop_int(f->t, sizes[pick(f, 5)]);
+    return make_input(f, dtypes[pick(f, 6)], dim, rank);
+}
+
+static void build_random(struct fixture *f, int seed)
+{
+    struct uop *have[POOL], *symbol = NULL;
+    int n = 0;
+    f->g.name = mem_printf(f->t, "seed %d", seed);
+    f->t->noopt = seed % 8 == 0;
+    if (seed % 3 == 0) {
+        struct var *v = var_new(f->t, "n", 1, 6);
+        f->var[v->id] = 1 + pick(f, 6);
+        symbol = uop_var(f->t, v);
     }
+    for (int i = 0; i < 4; i++)
+        have[n++] = random_input(f, symbol);
+    for (int i = 0; i < 14; i++) {
+        struct uop *u = random_op(f, have, n, 0);
+        if (u)
+            have[n++] = u;
+    }
+    add_output(f, have[n - 1]);
+    add_output(f, have[n - 2]);
+}
+
+static int run_random(struct fixture *f, int seed)
+{
+    if (setjmp(f->t->stop)) {
+        print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
+        fail();
+    }
+    build_random(f, seed);
+    return check(f, seed % 4 == 0);
 }
 
 static void test_random(void **state)
@@ -475,28 +697,7 @@ static void test_random(void **state)
     int total = count ? atoi(count) : 400, kernels = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
-        static const int sizes[] = {1, 2, 3, 4, 6};
-        struct uop *have[POOL];
-        int n = 0;
-        if (setjmp(f->t->stop)) {
-            print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
-            fail();
-        }
-        for (int i = 0; i < 3; i++) {
-            int size[4], rank = pick(f, 4);
-            for (int a = 0; a < rank; a++)
-                size[a] = sizes[pick(f, 5)];
-            have[n++] = make_inputi(f, DTYPE_F32, rank, size);
-        }
-        for (int i = 0; i < 14; i++) {
-            struct uop *u = random_op(f, have, n);
-            if (u)
-                have[n++] = u;
-        }
-        add_output(f, have[n - 1]);
-        add_output(f, have[n - 2]);
-        f->g.name = mem_printf(f->t, "seed %d", seed);
-        kernels += check(f, seed % 4 == 0);
+        kernels += run_random(f, seed);
         fixture_free(f);
     }
     print_message("schedule: %d random graphs, %d kernels\n", total, kernels);

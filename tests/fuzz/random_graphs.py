@@ -1,0 +1,270 @@
+"""Random graphs: what tgc's C computes against ONNX Runtime, node by node.
+
+    random_graphs.py                              the fixed seeds of the quick run; --all: more of them
+    random_graphs.py --seed 1000 --count 500
+    random_graphs.py --seed 1234 --keep           leaves the model and its C in the scratch folder
+
+Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the same inputs, at each size of a
+run-time dimension. A graph that tgc refuses with a message loses the node in question; a crash, a
+bug report, a wrong value or a C warning is a failure, which is then shrunk: fewer outputs, and
+every value that can be an input becomes one.
+"""
+
+import collections
+import re
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE)]
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+import generate
+import oracle
+import tgc as T
+from suite import Failure, Suite
+
+GROUP = 4  # graphs a case
+QUICK, LONG = 24, 1500
+RTOL, ATOL = 1e-3, 1e-5
+LEVELS = ((), ("-O0",))
+# A third way to compile, another for each graph; its C is built with sanitizers, and as C++ too.
+OTHERS = (("--threads=2",), ("--weights=array",), ("--weights=incbin",), ("-O3",), ("--cpu=generic",),
+          ("--threads=3", "--weights=array"))
+TALLY = collections.Counter()
+LOCK = threading.Lock()
+
+
+class Refused(Exception):
+    pass
+
+
+class Trial:
+    """A part of a graph as a model: these nodes, these outputs, whatever else they need as inputs."""
+
+    def __init__(self, graph, nodes, outputs, weights=True):
+        self.graph, self.nodes, self.outputs, self.weights = graph, nodes, outputs, weights
+        made = {name for node in nodes for name in node.output}
+        needed = list(dict.fromkeys(name for node in nodes for name in oracle.node_inputs(node)
+                                    if name not in made))
+        needed += [name for name in outputs if name not in made and name not in needed]
+        values = graph.values
+        self.consts = [n for n in needed if values[n].kind == "weight"]
+        self.inputs = [n for n in needed if values[n].kind != "weight"]
+
+    def type_of(self, name, symbolic=True):
+        value = self.graph.values[name]
+        dims = list(value.shape)
+        for axis in range(value.rank):
+            if value.moves(axis) or axis in getattr(value, "dynamic", ()):
+                dims[axis] = "n" if axis in getattr(value, "dynamic", ()) else None
+        return helper.make_tensor_value_info(name, oracle.proto_type(value.array), dims)
+
+    def model(self):
+        values = self.graph.values
+        graph = helper.make_graph(
+            self.nodes, "random", [self.type_of(n) for n in self.inputs],
+            [self.type_of(n) for n in self.outputs],
+            [numpy_helper.from_array(np.asarray(values[n].array), n) for n in self.consts])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.graph.opset)],
+                                 ir_version=8)
+
+    def without(self, node):
+        """The trial less a node and all that needs it."""
+        lost, nodes = set(node.output), []
+        for other in self.nodes:
+            if other is node or lost & set(oracle.node_inputs(other)):
+                lost.update(other.output)
+            else:
+                nodes.append(other)
+        outputs = [o for o in self.outputs if o not in lost]
+        return Trial(self.graph, nodes, outputs)
+
+
+class Tester:
+    def __init__(self, tgc, folder):
+        self.tgc, self.folder = tgc, folder
+
+    def build(self, level, seed):
+        source, exe = self.folder / "net.c", self.folder / "net"
+        if level in LEVELS:
+            T.build(source, exe, ("gcc", "clang")[seed % 5 == 0], ("-O1",))
+            return
+        T.build(source, exe, ("gcc", "clang")[seed % 2], T.SANITIZE)
+        T.must(T.run([("g++", "clang++")[seed // 2 % 2], "-std=c++17", "-Wall", "-Wextra", "-Werror",
+                      "-Wno-deprecated", "-fsyntax-only", "-x", "c++", source.name],
+                     cwd=self.folder))
+
+    def check(self, trial):
+        """None if all is well, else what is wrong. Raises Refused."""
+        model = self.folder / "model.onnx"
+        onnx.save(trial.model(), model)
+        graph = trial.graph
+        moving = any(getattr(graph.values[n], "dynamic", ()) for n in trial.inputs)
+        dims = ("--dim", f"n<={graph.sizes[0]}") if moving else ()
+        for level in (*LEVELS, OTHERS[graph.seed % len(OTHERS)]):
+            done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=60)
+            if done.status == 1 and not done.timed_out and done.err.strip():
+                raise Refused(done.err.strip())
+            if done.status != 0 or done.timed_out:
+                return f"tgc {' '.join(level)}: {done.describe()}"
+            try:
+                self.build(level, graph.seed)
+            except Failure as why:
+                return f"cc of {' '.join(level) or 'default'}: {why}"
+            program = T.Program(self.folder / "net", trial.outputs)
+            for s, size in enumerate(graph.sizes):
+                try:
+                    got = program.run([graph.values[n].tracks[s][0] for n in trial.inputs],
+                                      timeout=30)
+                except Failure as why:
+                    return f"run of {' '.join(level) or 'default'} at n={size}: {why}"
+                for name in trial.outputs:
+                    wrong = oracle.mismatch(got[name], graph.values[name].tracks[s], RTOL, ATOL)
+                    if wrong:
+                        return f"{' '.join(level) or 'default'}, n={size}: {name} {wrong}"
+        return None
+
+    def settle(self, trial):
+        """Drops what tgc refuses; what remains and the verdict on it."""
+        while trial.outputs:
+            try:
+                return trial, self.check(trial)
+            except Refused as why:
+                found = re.search(r"node (\d+)", str(why))
+                node = trial.nodes[int(found.group(1))] if found and int(found.group(1)) < len(trial.nodes) else None
+                with LOCK:
+                    TALLY[(node.op_type if node else "?") + ": " + re.sub(
+                        r"'[^']*'|\d+", "_", str(why).splitlines()[0])[:150]] += 1
+                if node is None:
+                    return trial, None
+                trial = trial.without(node)
+        return trial, None
+
+    def still_wrong(self, trial):
+        try:
+            return self.check(trial)
+        except Refused:
+            return None
+
+    def shrink(self, trial, verdict):
+        for name in list(trial.outputs):      # one output, if one is enough
+            one = Trial(trial.graph, live(trial.nodes, [name]), [name])
+            wrong = self.still_wrong(one)
+            if wrong:
+                trial, verdict = one, wrong
+                break
+        changed = True
+        while changed:
+            changed = False
+            for node in list(trial.nodes):    # a node's results become inputs
+                rest = [n for n in trial.nodes if n is not node]
+                outputs = [o for o in trial.outputs if o not in node.output]
+                if not outputs:
+                    continue
+                smaller = Trial(trial.graph, live(rest, outputs), outputs)
+                wrong = self.still_wrong(smaller)
+                if wrong:
+                    trial, verdict, changed = smaller, wrong, True
+                    break
+            for name in list(trial.outputs) if len(trial.outputs) > 1 else []:
+                outputs = [o for o in trial.outputs if o != name]
+                smaller = Trial(trial.graph, live(trial.nodes, outputs), outputs)
+                wrong = self.still_wrong(smaller)
+                if wrong:
+                    trial, verdict, changed = smaller, wrong, True
+                    break
+        return trial, verdict
+
+
+def live(nodes, outputs):
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if wanted & set(node.output):
+            kept.append(node)
+            wanted.update(oracle.node_inputs(node))
+    return kept[::-1]
+
+
+def choose_outputs(graph):
+    """What nothing reads, some of the rest, now and then an input or a weight."""
+    outputs = []
+    for value in graph.values.values():
+        unread = value.name not in graph.read
+        if value.kind == "node" and (unread or graph.chance(0.25)):
+            outputs.append(value.name)
+        elif value.kind != "node" and value.name in graph.read and graph.chance(0.03):
+            outputs.append(value.name)
+    return outputs
+
+
+def describe(trial, verdict):
+    lines = [verdict]
+    for name in trial.inputs + trial.consts:
+        value = trial.graph.values[name]
+        shown = np.array2string(value.array.ravel()[:12], separator=",")
+        lines.append(f"{value.kind} {name}: {value.dtype}{list(value.shape)} {shown}")
+    lines.append(f"opset {trial.graph.opset}, sizes {trial.graph.sizes}")
+    for node in trial.nodes:
+        lines.append(onnx.printer.to_text(node))
+    lines.append(f"outputs {', '.join(trial.outputs)}")
+    return "\n".join(lines)
+
+
+def one_graph(seed, keep=False):
+    graph = generate.make(seed)
+    outputs = choose_outputs(graph)
+    if not outputs:
+        return 0
+    folder = T.scratch(SCRATCH / str(seed))
+    tester = Tester(TGC, folder)
+    trial, verdict = tester.settle(Trial(graph, graph.nodes, outputs))
+    if verdict:
+        trial, verdict = tester.shrink(trial, verdict)
+        tester.still_wrong(trial)
+        raise Failure(f"seed {seed}: {describe(trial, verdict)}\nsee {folder}")
+    if not keep:
+        shutil.rmtree(folder)
+    return len(trial.nodes)
+
+
+def graphs(first, count, keep=False):
+    failures = []
+    for seed in range(first, first + count):
+        try:
+            one_graph(seed, keep)
+        except Failure as why:
+            failures.append(str(why))
+    if failures:
+        raise Failure("\n\n".join(failures))
+
+
+def options(parser):
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--tally", action="store_true", help="print what was refused")
+
+
+suite = Suite("fuzz")
+OPTIONS = suite.parse(options)
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "fuzz"
+if OPTIONS.seed is not None:
+    for seed in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count):
+        suite.add(f"seed {seed}", graphs, seed, 1, OPTIONS.keep)
+else:
+    for first in range(0, LONG, GROUP):
+        suite.add(f"seeds {first}-{first + GROUP - 1}", graphs, first, GROUP, slow=first >= QUICK)
+
+try:
+    suite.main()
+finally:
+    if OPTIONS.tally:
+        for words, count in TALLY.most_common():
+            print(f"# refused {count:4d}  {words}")

@@ -1,0 +1,99 @@
+"""What random graphs found, each as small as it gets: the model, its inputs, the answer.
+
+Every case runs by default and with -O0.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import graphs as G
+import tgc as T
+from suite import Suite
+
+suite = Suite("regressions")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "regressions"
+
+TYPES = {np.dtype(d): t for d, t in (("float32", TensorProto.FLOAT), ("float64", TensorProto.DOUBLE),
+                                     ("float16", TensorProto.FLOAT16), ("int64", TensorProto.INT64),
+                                     ("int32", TensorProto.INT32), ("bool", TensorProto.BOOL))}
+
+
+def value(name, array):
+    return G.value(name, list(array.shape), TYPES[array.dtype])
+
+
+def check(name, nodes, inputs, outputs, weights=(), opset=G.OPSET):
+    """Inputs and outputs map names to arrays."""
+    folder = T.scratch(SCRATCH / name)
+    onnx.save(G.model(nodes, [value(n, a) for n, a in inputs.items()],
+                      [value(n, a) for n, a in outputs.items()], weights, opset),
+              folder / "model.onnx")
+    for level in ((), ("-O0",)):
+        T.emit(TGC, folder / "model.onnx", folder / "net.c", *level)
+        T.build(folder / "net.c", folder / "net", flags=("-O1",))
+        got = T.Program(folder / "net", list(outputs)).run(list(inputs.values()))
+        for output, want in outputs.items():
+            T.compare(output, got[output], want, 1e-5, 1e-6)
+
+
+def ints(name, *values):
+    return G.weight(name, np.array(values, np.int64))
+
+
+def scalar(name, dtype, shape=()):
+    return G.value(name, list(shape), dtype)
+
+
+def doubling(trips, more=()):
+    """A Loop that doubles what it carries; `more` are nodes of its body."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["h", "h"], ["h2"]), helper.make_node("Identity", ["c"], ["c2"]), *more],
+        "body", [scalar("i", TensorProto.INT64), scalar("c", TensorProto.BOOL),
+                 scalar("h", TensorProto.FLOAT, [2])],
+        [scalar("c2", TensorProto.BOOL), scalar("h2" if not more else "h3", TensorProto.FLOAT, [2])])
+    return [helper.make_node("Loop", ["trips", "", "start"], ["end"], body=body)], [ints("trips", trips)]
+
+
+@suite.case("an output of the value that a loop starts with")
+def loop_start():
+    nodes, weights = doubling(3)
+    x = np.array([1, -2], np.float32)
+    check("loop_start", [helper.make_node("Abs", ["x"], ["start"]),
+                         helper.make_node("Neg", ["start"], ["again"]), *nodes],
+          {"x": x}, {"start": abs(x), "again": -abs(x), "end": 8 * abs(x)}, weights)
+
+
+@suite.case("a loop's body that reads the value that the loop starts with")
+def loop_start_inside():
+    nodes, weights = doubling(3, [helper.make_node("Sub", ["h2", "start"], ["h3"])])
+    x = np.array([1, -2], np.float32)
+    check("loop_start_inside", [helper.make_node("Exp", ["x"], ["start"]), *nodes],
+          {"x": x}, {"end": np.exp(x)}, weights)
+
+
+@suite.case("backward slices that start before the first element")
+def slice_clamp():
+    x = np.arange(5, dtype=np.float32)
+    for start, end, want in ((-6, -7, [0]), (-9, -99, [0]), (-5, -99, [0]), (9, -99, [4, 3, 2, 1, 0]),
+                             (-6, 1, [])):
+        check("slice_clamp", [helper.make_node("Slice", ["x", "start", "end", "axes", "steps"], ["y"])],
+              {"x": x}, {"y": np.array(want, np.float32)},
+              [ints("start", start), ints("end", end), ints("axes", 0), ints("steps", -1)])
+
+
+@suite.case("reference vectors of more than 4095 bytes without weights")
+def long_vectors():
+    x = np.zeros((40, 40), np.float32)
+    check("long_vectors", [helper.make_node("Neg", ["x"], ["y"])], {"x": x}, {"y": -x})
+
+
+suite.main()
