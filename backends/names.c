@@ -128,10 +128,19 @@ struct names *names_reserved(struct tgc *t)
 
 const char *program_name(struct tgc *t, const char *stem)
 {
+    static const char *const word[] = {
+#define WORD(name) #name,
+#include "backends/words.def"
+#undef WORD
+    };
+    struct names *taken = names_reserved(t);
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        names_add(taken, word[i]);
+    snippets_reserve(taken);
     const char *s = name_mangle(t, stem);
     if (!*s)
         s = "model";
-    if (names_has(names_reserved(t), s))
+    if (names_has(taken, s))
         s = mem_printf(t, "%s_model", s);
     return s;
 }

@@ -126,12 +126,56 @@ static size_t write_gap(struct text *out, const char *s, size_t column, size_t l
     return n;
 }
 
-void program_write_text(const struct program *p, struct text *out, const char *s)
+static size_t word_length(const char *s)
 {
-    const char *line = s;
-    size_t line_start = out->n;
+    return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+}
+
+/* Length of the comment, literal or #include that begins at s, or 0. */
+static size_t literal_length(const char *s)
+{
+    if (!strncmp(s, "#include", 8))
+        return strcspn(s, "\n");
+    if (s[0] == '/' && s[1] == '*') {
+        const char *end = strstr(s + 2, "*/");
+        return end ? (size_t)(end + 2 - s) : strlen(s);
+    }
+    if (*s != '"' && *s != '\'')
+        return 0;
+    size_t n = 1;
+    while (s[n] && s[n] != *s)
+        n += s[n] == '\\' && s[n + 1] ? 2 : 1;
+    return n + (s[n] != 0);
+}
+
+/* Is the word at s, in a text of ours, one that would hide the program's own name or be hidden by it? Fields are not: they stand behind
+ * a point or an arrow, or in a struct's body, where only the tags of other structs count. */
+static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n, bool in_struct)
+{
+    if (n != strlen(p->name) || strncmp(s, p->name, n) != 0)
+        return false;
+    if (in_struct)
+        return s - text >= 7 && !strncmp(s - 7, "struct ", 7);
+    return !(s > text && s[-1] == '.') && !(s - text >= 2 && s[-2] == '-' && s[-1] == '>');
+}
+
+/* The text with the program's name for model_, and its own words out of that name's way. */
+void program_write_text(const struct program *p, struct text *out, const char *text)
+{
+    const char *s = text, *line = s;
+    size_t line_start = out->n, inside = 0;
+    bool in_struct = false, in_body = false;
     while (*s) {
-        size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+        size_t n = word_length(s);
+        if (inside == 0)
+            inside = literal_length(s);
+        bool code = inside == 0;
+        if (code && n == 6 && !strncmp(s, "struct", n))
+            in_struct = !strncmp(s + n + strcspn(s + n, ";{(),=*"), "{", 1);
+        else if (code && *s == '{')
+            in_body = in_struct;
+        else if (code && *s == '}')
+            in_struct = in_body = false;
         if (*s == ' ') {
             n = write_gap(out, s, (size_t)(s - line), line_start);
         } else if (*s == '\n') {
@@ -150,8 +194,11 @@ void program_write_text(const struct program *p, struct text *out, const char *s
             text_write(out, s + 5, n == 6 ? 0 : n - 5);
         } else {
             text_write(out, s, n);
+            if (code && is_name_of_ours(p, text, s, n, in_body))
+                text_putc(out, '_');
         }
         s += n;
+        inside = inside > n ? inside - n : 0;
     }
 }
 
@@ -256,8 +303,11 @@ static void name_buffers(struct program *p)
 
 static void name_everything(struct program *p)
 {
-    static const char *const file_words[] = {"weights", "get_weights", "place_weights", "kernel_info", "input_info", "output_info", "symbol_info",
-                                             "step", "main", "in", "out", "self", "w", "arena", "status"};
+    static const char *const file_words[] = {
+#define WORD(name) #name,
+#include "backends/words.def"
+#undef WORD
+    };
     static const char *const own[] = {"init", "run", "close", "strerror", "describe", "inputs", "outputs", "options", "info", "tensor", "dim",
                                       "symbol", "kernel", "status", "weights_data"};
     const struct schedule *s = p->s;
@@ -269,6 +319,7 @@ static void name_everything(struct program *p)
         names_add(p->file, file_words[i]);
     snippets_reserve(p->file);
     p->visible = names_new(p->t, names_reserved(p->t));
+    names_add(p->visible, p->name);
     snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
     for (int i = 0; i < s->nkernel; i++)
@@ -598,6 +649,24 @@ static void write_title(struct program *p, struct text *out)
     text_puts(out, " */\n");
 }
 
+static const char long_strings[] = "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n";
+
+/* Does describe() hold a name longer than the string that every C compiler has to take? */
+static bool has_long_names(const struct schedule *s)
+{
+    enum { C99_STRING_MAX = 4095 };
+    bool is_long = false;
+    for (int i = 0; i < s->ninput; i++)
+        is_long |= s->input[i]->name && strlen(s->input[i]->name) > C99_STRING_MAX;
+    for (int i = 0; i < s->noutput; i++)
+        is_long |= s->output[i]->name && strlen(s->output[i]->name) > C99_STRING_MAX;
+    for (int i = 0; i < s->nvar; i++)
+        is_long |= s->var[i]->name && strlen(s->var[i]->name) > C99_STRING_MAX;
+    for (int i = 0; i < s->nkernel; i++)
+        is_long |= s->kernel[i]->title && strlen(s->kernel[i]->title) > C99_STRING_MAX;
+    return is_long;
+}
+
 static void write_prelude(struct program *p, struct text *out)
 {
     write_title(p, out);
@@ -605,6 +674,8 @@ static void write_prelude(struct program *p, struct text *out)
     text_printf(out, "#include \"%s\"", odd ? mem_printf(p->t, "%s.h", p->name) : p->o->header);
     text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include <stdbool.h>\n#include <string.h>\n\n");
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
+    if (has_long_names(p->s))
+        text_puts(out, long_strings);
     const char *rest = write_up_to(p, out, struct_text, "HEAD_BYTES");
     text_printf(out, "%zu", p->head_bytes);
     program_write_text(p, out, rest);
@@ -621,12 +692,12 @@ static void write_pieces(struct program *p, struct text *out)
 {
     if (snippets_any(&p->snippets, "number") || snippets_any(&p->snippets, "math")) {
         put_section(out, "arithmetic");
-        snippets_write(out, &p->snippets, "number");
-        snippets_write(out, &p->snippets, "math");
+        snippets_write(p, out, "number");
+        snippets_write(p, out, "math");
     }
     if (snippets_any(&p->snippets, "host")) {
         put_section(out, "what is not tensor algebra");
-        snippets_write(out, &p->snippets, "host");
+        snippets_write(p, out, "host");
     }
 }
 

@@ -43,7 +43,8 @@ bool snippets_mention(const char *word);                          /* whether som
 /* The set of pieces that a program uses, closed under needs. */
 struct snippet_set { struct tgc *t; bool *used; };
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
-void snippets_write(struct text *out, const struct snippet_set *s, const char *file); /* those of one file, in its order */
+struct program;
+void snippets_write(const struct program *p, struct text *out, const char *file); /* those in use of one file, in its order */
 bool snippets_any(const struct snippet_set *s, const char *file);
 
 /* ------------------------------------------------------------------------------------------------ program.c et al. */

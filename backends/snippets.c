@@ -90,9 +90,13 @@ bool snippets_any(const struct snippet_set *s, const char *file)
     return false;
 }
 
-void snippets_write(struct text *out, const struct snippet_set *s, const char *file)
+void snippets_write(const struct program *p, struct text *out, const char *file)
 {
-    for (int i = 0; s->used && i < NSNIPPET; i++)
-        if (s->used[i] && strcmp(table[i].file, file) == 0)
-            text_printf(out, "%s\n", table[i].text);
+    const struct snippet_set *s = &p->snippets;
+    for (int i = 0; s->used && i < NSNIPPET; i++) {
+        if (s->used[i] && strcmp(table[i].file, file) == 0) {
+            program_write_text(p, out, table[i].text);
+            text_putc(out, '\n');
+        }
+    }
 }

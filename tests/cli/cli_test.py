@@ -379,6 +379,47 @@ int main(void)
     T.must(T.run(["./example"], cwd=folder))
 
 
+# The emitted file's own words; a model may be called so.
+OWN_WORDS = ("step", "shape", "plain", "block", "x", "self", "fail", "data", "weights", "vector",
+             "name", "in", "next", "session", "main", "printf", "int")
+
+
+def check_called(word, folder):
+    T.scratch(folder)
+    model = perceptron(folder)
+    x = np.linspace(-2, 2, 8, dtype=np.float32)[None]
+    T.emit(TGC, folder / "model.onnx", folder / f"{word}.c")
+    prefix = re.search(r"define (\w+)_ARENA_BYTES", (folder / f"{word}.h").read_text()).group(1)
+    T.must(T.run(["clang", *T.WARNINGS, "-fsyntax-only", f"-D{prefix}_MAIN", f"{word}.c"], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", f"-D{prefix}_MAIN", f"{word}.c", "-o", "program", "-lm"],
+                 cwd=folder))
+    y = T.Program(folder / "program", ["y"]).run([x])["y"]
+    T.compare("y", y, G.perceptron_reference(model, x), 1e-5, 1e-6)
+    shutil.rmtree(folder)
+
+
+for word in OWN_WORDS:
+    suite.add(f"a model called {word}", check_called, word, SCRATCH / f"called_{word}")
+
+
+@case("a model may be called like any word of an emitted file", slow=True)
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c")
+    code = re.sub(r'"(\\.|[^"\\])*"', "", (folder / "net.c").read_text())
+    words = sorted(set(re.findall(r"\b[A-Za-z_]\w*", code)))
+    wrong = []
+    for word in words:
+        if word.lower().startswith("net") or re.search(r"_(dim|output|input)_\d+$", word):
+            continue
+        tgc(folder, "model.onnx", "-o", f"{word}.c")
+        prefix = re.search(r"define (\w+)_ARENA_BYTES", (folder / f"{word}.h").read_text()).group(1)
+        done = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", f"-D{prefix}_MAIN", f"{word}.c"], cwd=folder)
+        if done.status != 0:
+            wrong.append(done.describe()[:300])
+    expect(not wrong, f"{len(wrong)} of {len(words)} words; " + "\n".join(wrong[:5]))
+
+
 # ---------------------------------------------------------------------------- bad inputs
 
 
