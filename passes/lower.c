@@ -105,6 +105,19 @@ static struct uop *compute(struct lowering *l, struct uop *v, const struct use *
     TGC_BUG(l->p->t, "%s in a kernel", op_name(v->op));
 }
 
+/* Under padding the coordinates that a stage is computed for may lie outside of v: nobody looks at it then, but it is computed. */
+static struct uop *stage_inside(struct lowering *l, const struct uop *v, const struct stage *st)
+{
+    struct tgc *t = l->p->t;
+    struct uop *inside = uop_bool(t, true);
+    for (int a = 0; a < v->ndim; a++)
+        if (!st->range[a]) {
+            inside = sym_and(t, inside, uop_not(t, sym_lt(t, st->index[a], uop_int(t, 0))));
+            inside = sym_and(t, inside, sym_lt(t, st->index[a], v->dim[a]));
+        }
+    return inside;
+}
+
 static struct uop *load_stage(struct lowering *l, struct uop *v, const struct use *u, struct uop *const *index, struct uop *valid)
 {
     struct tgc *t = l->p->t;
@@ -121,7 +134,7 @@ static struct uop *load_stage(struct lowering *l, struct uop *v, const struct us
     if (!st->value) {
         src[1] = flat_offset(t, own, st->scratch->dim, na);
         const struct use *self = plan_find_use(plan_node(l->p, v), l->s, st->index);
-        src[0] = compute(l, v, self, st->index, uop_bool(t, true));
+        src[0] = compute(l, v, self, st->index, stage_inside(l, v, st));
         st->value = uop_new(t, OP_STAGE, v->dtype, src, n, (union arg){.p = st->scratch});
     }
     return make_load(t, st->value, flat_offset(t, at, st->scratch->dim, na), valid);

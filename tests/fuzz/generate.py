@@ -760,6 +760,7 @@ def layer_norm(g):
 
 @operator(2)
 def channel_norm(g):
+    not_edgy(g)
     v = g.have(("float32", "float64"), range(3, 5), lambda v: not v.moves(1) and v.array.size > 0)
     c = [v.shape[1]]
     kind = g.pick(["BatchNormalization", "InstanceNormalization", "LRN", "LpNormalization",

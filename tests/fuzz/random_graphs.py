@@ -95,7 +95,8 @@ class Tester:
         if level in LEVELS:
             T.build(source, exe, ("gcc", "clang")[seed % 5 == 0], ("-O1",))
             return
-        T.build(source, exe, ("gcc", "clang")[seed % 2], T.SANITIZE)
+        T.build(source, exe, ("gcc", "clang")[seed % 2],
+                [*T.SANITIZE, "-include", HERE / "exact.h"])
         T.must(T.run([("g++", "clang++")[seed // 2 % 2], "-std=c++17", "-Wall", "-Wextra", "-Werror",
                       "-Wno-deprecated", "-fsyntax-only", "-x", "c++", source.name],
                      cwd=self.folder))
