@@ -225,7 +225,8 @@ MODELS = [
     Model("silero_vad_openvino_16k", from_package("silero-vad", f"{SILERO}_openvino_16k.onnx"),
           silero(with_rate=False), steps=6, dynamic=False),
     Model("swift_f0", from_package("swift-f0", "swift_f0/model.onnx"), swift_f0,
-          sizes=[4000, 2048, 7777]),
+          sizes=[4000, 2048, 7777],
+          dynamic=False),  # its lengths agree by identities of min and max that are not proved yet
     Model("basic_pitch", from_package("basic-pitch",
                                       "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
           basic_pitch, sizes=[1, 2, 3], slow_sanitized=True),
