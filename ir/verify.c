@@ -435,7 +435,9 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        d->unfinished = unfinished;                   /* computed again, further inside: known outside as well */
+        if (op_is_elementwise(u->op) || u->op == OP_LOAD)
+            violation(&l->v, u, "is computed again where it is known");
+        d->unfinished = unfinished;
         return;
     }
     *d = (struct defined){l->current, unfinished};
