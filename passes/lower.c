@@ -140,9 +140,19 @@ static struct uop *load_stage(struct lowering *l, struct uop *v, const struct us
     return make_load(t, st->value, flat_offset(t, at, st->scratch->dim, na), valid);
 }
 
+static bool is_empty(const struct uop *v)
+{
+    for (int a = 0; a < v->ndim; a++)
+        if (v->dim[a]->vmax <= 0)
+            return true;
+    return false;
+}
+
 static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *index, struct uop *valid)
 {
     struct tgc *t = l->p->t;
+    if (is_empty(v) && v->dtype != DTYPE_STRING)
+        return uop_consti(t, v->dtype, 0);            /* nobody asks: its coordinates are of no element, nor are those of its sources */
     if (v->op == OP_CONST || v->op == OP_VAR)
         return v;
     struct node *n = plan_node(l->p, v);
