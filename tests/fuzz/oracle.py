@@ -128,7 +128,7 @@ def mismatch(actual, tracks, rtol, atol):
         if want.dtype == np.float16:
             rtol, atol = 4 * rtol, max(atol, 1e-3)
         with np.errstate(invalid="ignore"):
-            room = rtol * np.abs(e) + atol * scale + 1e-37
+            room = rtol * np.abs(e) + atol * scale + 1e-9
             undecided = np.zeros(e.shape, bool)
             for other in tracks[1:]:
                 o = other.astype(np.float64)

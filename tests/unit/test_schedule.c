@@ -426,6 +426,22 @@ static struct uop *case_dynamic(struct fixture *f)
     return lib_softmax(&f->l, lib_permute(&f->l, y, NULL, 0), 2);
 }
 
+/* Stages whose ranges have a computed size. */
+static struct uop *case_dynamic_stages(struct fixture *f)
+{
+    struct var *n = var_new(f->t, "n", 1, 8);
+    f->var[n->id] = 5;
+    struct uop *x = make_input(f, DTYPE_F32, (struct uop *[]){uop_var(f->t, n), uop_int(f->t, 6)}, 2), *whole = sym_prod(f->t, x->dim, 2);
+    return lib_softmax(&f->l, lib_softmax(&f->l, uop_reshape(f->t, x, &whole, 1), 1), 1);
+}
+
+/* Nothing is computed for elements that are not there, and nothing is read. */
+static struct uop *case_empty_rows(struct fixture *f)
+{
+    struct uop *x = INPUT(f, 0, 0, 3, 4), *dim[2] = {uop_int(f->t, 0), uop_int(f->t, 12)};
+    return uop_reshape(f->t, lib_softmax(&f->l, uop_reshape(f->t, x, dim, 2), 2), x->dim, 4);
+}
+
 static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"linear", case_linear, 1}, {"grouped convolution", case_grouped, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
     {"linear+softmax", case_linear_softmax, 2}, {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
@@ -433,6 +449,7 @@ static const struct { const char *name; struct uop *(*build)(struct fixture *); 
     {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
     {"gather of padding", case_gather_padding, 1}, {"padding of integers", case_integer_padding, 1}, {"empty scan", case_empty_scan, 5},
     {"start of a loop", case_loop_start, 6}, {"softmax under padding", case_softmax_padding, 1},
+    {"stages of computed size", case_dynamic_stages, 1}, {"empty rows", case_empty_rows, 1},
 };
 
 static int run_case(struct fixture *f, size_t i, bool noopt)
