@@ -1,9 +1,13 @@
-/* backend.h - from a schedule to a program: naming, escaping, the public header, weights, kernels, launch code.
+/* backend.h - from a schedule to a program: naming, escaping, the public header, weights, kernels,
+ * launch code.
  *
- *      schedule ──program.c──> NAME.h (header.c) + NAME.c: weights (weights.c), runtime snippets (snippets.c),
- *                              kernels and their calls (a renderer, e.g. c/render.c), init/run/close, main
+ *      schedule ──program.c──> NAME.h (header.c) + NAME.c: weights (weights.c), runtime snippets
+ *      (snippets.c),
+ *                              kernels and their calls (a renderer, e.g. c/render.c),
+ *                              init/run/close, main
  *
- * A target is a struct backend: how a kernel becomes text, how text becomes a binary, which launcher the program carries.
+ * A target is a struct backend: how a kernel becomes text, how text becomes a binary, which
+ * launcher the program carries.
  */
 #ifndef TGC_BACKEND_H
 #define TGC_BACKEND_H
@@ -11,16 +15,18 @@
 #include "ir/ir.h"
 #include "passes/passes.h"
 
-/* ------------------------------------------------------------------------------------- what NAME_describe() returns */
-/* A mirror of the structs in every emitted header, for who opens a model as a shared object. The layout is the same for every model;
- * it changes only together with PROGRAM_INFO_VERSION. Offsets are of fields in NAME_inputs and NAME_outputs, which hold nothing but
- * object pointers and int64_t. */
+/* ----------------------------------------------------------------- what NAME_describe() returns */
+/* A mirror of the structs in every emitted header, for who opens a model as a shared object. The
+ * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
+ * are of fields in NAME_inputs and NAME_outputs, which hold nothing but object pointers and
+ * int64_t. */
 enum { PROGRAM_INFO_VERSION = 1 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
 struct program_dim {
     int64_t size;                /* the size, or the upper bound of a run-time dimension */
-    const char *symbol;          /* NULL: fixed; else the symbol ("batch") or an expression of symbols ("2*batch") */
+    /* NULL: fixed; else the symbol ("batch") or an expression of symbols ("2*batch") */
+    const char *symbol;
 };
 struct program_tensor {
     const char *name;            /* the model's own name, UTF-8, as it stood in the model */
@@ -29,12 +35,14 @@ struct program_tensor {
     int rank;
     const struct program_dim *dim;         /* [rank]; NULL for rank 0 */
     size_t offset;               /* of the pointer field */
-    size_t shape_offset;         /* outputs with run-time dimensions: of int64_t NAME_shape[rank]; else PROGRAM_NO_OFFSET */
+    /* outputs with run-time dimensions: of int64_t NAME_shape[rank]; else PROGRAM_NO_OFFSET */
+    size_t shape_offset;
 };
 struct program_symbol {
     const char *name;
     int64_t min, max;
-    size_t offset;               /* of int64_t dim_NAME in NAME_inputs; PROGRAM_NO_OFFSET: the run computes it */
+    /* of int64_t dim_NAME in NAME_inputs; PROGRAM_NO_OFFSET: the run computes it */
+    size_t offset;
 };
 struct program_kernel {
     const char *name;            /* the C function */
@@ -52,7 +60,8 @@ struct program_info {
     const struct program_kernel *kernels;
     size_t arena_bytes, arena_align;
     size_t weights_bytes;
-    int weights_external;        /* 1: NAME_options.weights must point to the contents of NAME.weights */
+    /* 1: NAME_options.weights must point to the contents of NAME.weights */
+    int weights_external;
     double flop;                 /* of one run */
     size_t inputs_bytes, outputs_bytes;    /* sizeof NAME_inputs, NAME_outputs */
 };
@@ -67,7 +76,8 @@ struct program_run_options {
     void *user;
 };
 
-/* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is made from this table too. */
+/* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is made from this
+ * table too. */
 enum program_status {
 #define STATUS(name, value, text) PROGRAM_##name = value,
 #include "backends/statuses.def"
@@ -75,7 +85,7 @@ enum program_status {
     PROGRAM_STATUS_END
 };
 
-/* -------------------------------------------------------------------------------------------------------- program.c */
+/* ------------------------------------------------------------------------------------ program.c */
 
 enum weights_mode {
     WEIGHTS_AUTO,                /* STRING, from WEIGHTS_INCBIN_FROM bytes on INCBIN */
@@ -88,7 +98,8 @@ enum weights_mode {
 
 /* Reference values for --selftest, in the storage format, row-major. */
 struct program_vectors {
-    const void **input, **output;          /* [ninput], [noutput]; input NULL, or one of them: the inputs of runtime/fill.c */
+    /* [ninput], [noutput]; input NULL, or one of them: the inputs of runtime/fill.c */
+    const void **input, **output;
     size_t *input_nbytes, *output_nbytes;
     const int64_t *var;                    /* by position in schedule->var */
     double rtol, atol;
@@ -96,23 +107,28 @@ struct program_vectors {
 
 struct program_options {
     const char *name;            /* C identifier: see program_name() */
-    const char *header;          /* the file name of the header that NAME.c includes; NULL: NAME.h */
-    const char *model;           /* what the user compiled, for a comment: "resnet18.onnx"; a base name, never a path */
+    /* the file name of the header that NAME.c includes; NULL: NAME.h */
+    const char *header;
+    /* what the user compiled, for a comment: "resnet18.onnx"; a base name, never a path */
+    const char *model;
     const char *producer;        /* "tgc 0.1.0" */
     enum weights_mode weights;
     int threads;                 /* 1: no threads */
     bool no_main;                /* leave the -DNAME_MAIN program out */
-    const struct program_vectors *vectors; /* NULL: computed with the interpreter if that is quick, else no reference vectors */
+    /* NULL: computed with the interpreter if that is quick, else no reference vectors */
+    const struct program_vectors *vectors;
 };
 
 /* Receives bytes in order; false stops the writing. */
 struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); void *context; };
 
-/* Writes NAME.c and NAME.h. *weights_beside says whether NAME.weights has to stand beside them: program_write_weights().
- * needs: a planned schedule (buffer offsets, arena_nbytes). false: diagnostics were recorded. */
+/* Writes NAME.c and NAME.h. *weights_beside says whether NAME.weights has to stand beside them:
+ * program_write_weights(). needs: a planned schedule (buffer offsets, arena_nbytes). false:
+ * diagnostics were recorded. */
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o, struct text *c, struct text *h,
                      bool *weights_beside);
-/* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink refused. */
+/* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
+ * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted);
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */
@@ -121,9 +137,10 @@ const char *program_name(struct tgc *t, const char *stem);
 /* Other views of a schedule, for people and for tools. */
 void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s);
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s);
-void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s, const char *name);
+void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
+                         const char *name);
 
-/* -------------------------------------------------------------------------------------------------------- compile.c */
+/* ------------------------------------------------------------------------------------ compile.c */
 
 enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM };
 struct compile_request {
@@ -134,7 +151,8 @@ struct compile_request {
     const char *const *flags; int nflag;   /* added to the defaults (-O2 -std=c11) */
     const char *define;          /* "LENET_MAIN" or NULL */
 };
-/* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's first error. */
+/* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's
+ * first error. */
 bool compile_c(struct tgc *t, const struct compile_request *r);
 
 #endif

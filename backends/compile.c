@@ -1,6 +1,7 @@
 /* compile.c - the system's C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN program.
  *
- * The compiler is $CC or cc. It runs in the folder of the emitted file, so that it finds the header and the weights; no shell is involved.
+ * The compiler is $CC or cc. It runs in the folder of the emitted file, so that it finds the header
+ * and the weights; no shell is involved.
  */
 #include "backends/backend.h"
 
@@ -16,7 +17,10 @@ extern char **environ;
 
 struct command { struct tgc *t; const char **word; int n; size_t cap; };
 
-static void add(struct command *c, const char *word) { VEC_PUSH(c->t, c->word, c->n, c->cap, word); }
+static void add(struct command *c, const char *word)
+{
+    VEC_PUSH(c->t, c->word, c->n, c->cap, word);
+}
 
 /* $CC may hold options, split at blanks. */
 static void add_compiler(struct command *c, const char *compiler)
@@ -52,7 +56,8 @@ static const char *absolute(struct tgc *t, const char *path)
     return mem_printf(t, "%s/%s", cwd, path);
 }
 
-/* Runs a command in a folder, its stderr into `errors`. Returns the exit status, or -errno if it could not be started. */
+/* Runs a command in a folder, its stderr into `errors`. Returns the exit status, or -errno if it
+ * could not be started. */
 static int run_in(struct command *c, const char *folder, FILE *errors)
 {
     posix_spawn_file_actions_t actions;
@@ -63,7 +68,8 @@ static int run_in(struct command *c, const char *folder, FILE *errors)
         return -ENOMEM;
     posix_spawn_file_actions_addchdir_np(&actions, folder);
     posix_spawn_file_actions_adddup2(&actions, fileno(errors), STDERR_FILENO);
-    failed = posix_spawnp(&pid, c->word[0], &actions, NULL, (char *const *)(uintptr_t)c->word, environ);
+    failed = posix_spawnp(&pid, c->word[0], &actions, NULL, (char *const *)(uintptr_t)c->word,
+                          environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed)
         return -failed;
@@ -78,7 +84,8 @@ static bool run(struct tgc *t, struct command *c, const char *folder, const char
     struct place at = {.file = what};
     FILE *errors = tmpfile();
     if (!errors)
-        return diag_error(t, &at, "no temporary file for the compiler's messages: %s", strerror(errno));
+        return diag_error(t, &at, "no temporary file for the compiler's messages: %s",
+                          strerror(errno));
     int status = run_in(c, folder, errors);
     char text[2048];
     rewind(errors);
@@ -88,8 +95,10 @@ static bool run(struct tgc *t, struct command *c, const char *folder, const char
     if (status == 0)
         return true;
     if (status < 0)
-        return diag_error(t, &at, "cannot run '%s': %s; install a C compiler (Debian: apt-get install gcc) or set CC", c->word[0],
-                          strerror(-status));
+        return diag_error(
+            t, &at,
+            "cannot run '%s': %s; install a C compiler (Debian: apt-get install gcc) or set CC",
+            c->word[0], strerror(-status));
     return diag_error(t, &at, "'%s' failed with status %d:\n%s", c->word[0], status, text);
 }
 

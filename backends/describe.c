@@ -1,9 +1,11 @@
-/* describe.c - the tables behind NAME_describe(), and the -DNAME_MAIN program with its reference vectors. */
+/* describe.c - the tables behind NAME_describe(), and the -DNAME_MAIN program with its reference
+ * vectors. */
 #include "backends/program.h"
 
 #include <string.h>
 
-static void write_dims(struct program *p, struct text *out, const char *table, const struct buffer *b, int index)
+static void write_dims(struct program *p, struct text *out, const char *table,
+                       const struct buffer *b, int index)
 {
     if (b->ndim == 0)
         return;
@@ -24,7 +26,8 @@ static void write_dims(struct program *p, struct text *out, const char *table, c
     text_puts(out, "};\n");
 }
 
-static void write_tensors(struct program *p, struct text *out, const char *table, struct buffer *const *b, int n, bool is_output)
+static void write_tensors(struct program *p, struct text *out, const char *table,
+                          struct buffer *const *b, int n, bool is_output)
 {
     for (int i = 0; i < n; i++)
         write_dims(p, out, table, b[i], i);
@@ -35,7 +38,8 @@ static void write_tensors(struct program *p, struct text *out, const char *table
         const char *field = p->buffer_name[b[i]->id];
         text_puts(out, "    {");
         text_string(out, b[i]->name ? b[i]->name : "");
-        text_printf(out, ", \"%s\", %zu, %d, ", dtype_name(b[i]->dtype), dtype_nbytes(b[i]->dtype), b[i]->ndim);
+        text_printf(out, ", \"%s\", %zu, %d, ", dtype_name(b[i]->dtype), dtype_nbytes(b[i]->dtype),
+                    b[i]->ndim);
         text_puts(out, b[i]->ndim ? mem_printf(p->t, "%s_dim_%d", table, i) : "NULL");
         text_printf(out, ", offsetof(%s_%ss, %s), ", p->name, table, field);
         if (is_output && program_has_shape_field(b[i]))
@@ -94,12 +98,20 @@ void describe_write(struct program *p, struct text *out)
     double flop = 0;
     for (int i = 0; i < s->nstep; i++)
         flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
-    text_printf(out, "\nconst struct %s_info *%s_describe(void)\n{\n    static const struct %s_info info = {\n", p->name, p->name, p->name);
+    text_printf(
+        out,
+        "\nconst struct %s_info *%s_describe(void)\n{\n    static const struct %s_info info = {\n",
+        p->name, p->name, p->name);
     text_printf(out, "        %d, \"%s\", ", PROGRAM_INFO_VERSION, p->name);
     text_string(out, p->o->producer);
-    text_printf(out, ", \"%s\",\n        %d, %d, %d, %d, %s, %s, %s, kernel_info,\n", p->backend->name, s->ninput, s->noutput, nsymbol, s->nkernel,
-                s->ninput ? "input_info" : "NULL", s->noutput ? "output_info" : "NULL", nsymbol ? "symbol_info" : "NULL");
-    text_printf(out, "        %s_ARENA_BYTES, %s_ARENA_ALIGN, %zu, %d, %.0f,\n        sizeof(%s_inputs), sizeof(%s_outputs),\n", p->upper, p->upper,
-                s->weight_nbytes, p->weights == WEIGHTS_FILE && s->nweight > 0, flop, p->name, p->name);
+    text_printf(out, ", \"%s\",\n        %d, %d, %d, %d, %s, %s, %s, kernel_info,\n",
+                p->backend->name, s->ninput, s->noutput, nsymbol, s->nkernel,
+                s->ninput ? "input_info" : "NULL", s->noutput ? "output_info" : "NULL",
+                nsymbol ? "symbol_info" : "NULL");
+    text_printf(out,
+                "        %s_ARENA_BYTES, %s_ARENA_ALIGN, %zu, %d, %.0f,\n        "
+                "sizeof(%s_inputs), sizeof(%s_outputs),\n",
+                p->upper, p->upper, s->weight_nbytes, p->weights == WEIGHTS_FILE && s->nweight > 0,
+                flop, p->name, p->name);
     text_puts(out, "    };\n    return &info;\n}\n\n");
 }

@@ -31,7 +31,8 @@ void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule 
         text_comment(out, k->title ? k->title : "");
         text_putc(out, '\n');
         for (int j = 0; j < k->nbuffer; j++) {
-            text_printf(out, "  %s %s ", j < k->noutput ? "out" : "in ", dtype_name(k->buffer[j]->dtype));
+            text_printf(out, "  %s %s ", j < k->noutput ? "out" : "in ",
+                        dtype_name(k->buffer[j]->dtype));
             text_dims(out, k->buffer[j]->dim, k->buffer[j]->ndim, "[", "] ");
             text_comment(out, buffer_label(t, k->buffer[j]));
             text_putc(out, '\n');
@@ -54,10 +55,17 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
         for (int j = 0; j < k->nbuffer; j++) {
             const struct buffer *b = buffer_root(k->buffer[j]);
             bool written = j < k->noutput;
-            text_printf(out, written ? "  k%d -> b%d;\n" : "  b%d -> k%d;\n", written ? i : b->id, written ? b->id : i);
+            text_printf(out, written ? "  k%d -> b%d;\n" : "  b%d -> k%d;\n", written ? i : b->id,
+                        written ? b->id : i);
         }
     }
-    struct { struct buffer *const *b; int n; } group[] = {{s->input, s->ninput}, {s->output, s->noutput}, {s->weight, s->nweight}, {s->buffer, s->nbuffer}};
+    struct {
+        struct buffer *const *b;
+        int n;
+    } group[] = {{s->input, s->ninput},
+                 {s->output, s->noutput},
+                 {s->weight, s->nweight},
+                 {s->buffer, s->nbuffer}};
     for (size_t g = 0; g < sizeof group / sizeof *group; g++)
         for (int i = 0; i < group[g].n; i++) {
             const struct buffer *b = group[g].b[i];
@@ -70,7 +78,8 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
     text_puts(out, "}\n");
 }
 
-static void json_tensors(struct text *out, struct tgc *t, const char *key, struct buffer *const *b, int n)
+static void json_tensors(struct text *out, struct tgc *t, const char *key, struct buffer *const *b,
+                         int n)
 {
     text_printf(out, "  \"%s\": [", key);
     for (int i = 0; i < n; i++) {
@@ -96,7 +105,8 @@ static void json_tensors(struct text *out, struct tgc *t, const char *key, struc
     text_puts(out, n > 0 ? "\n  ],\n" : "],\n");
 }
 
-void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s, const char *name)
+void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
+                         const char *name)
 {
     double flop = 0;
     text_puts(out, "{\n  \"name\": ");
@@ -108,7 +118,8 @@ void schedule_write_json(struct text *out, struct tgc *t, const struct schedule 
     for (int i = 0; i < s->nvar; i++) {
         text_puts(out, i > 0 ? ", {\"name\": " : "{\"name\": ");
         text_json(out, s->var[i]->name);
-        text_printf(out, ", \"min\": %lld, \"max\": %lld}", (long long)s->var[i]->min, (long long)s->var[i]->max);
+        text_printf(out, ", \"min\": %lld, \"max\": %lld}", (long long)s->var[i]->min,
+                    (long long)s->var[i]->max);
     }
     text_puts(out, "],\n  \"kernel_list\": [");
     for (int i = 0; i < s->nkernel; i++) {
@@ -118,6 +129,9 @@ void schedule_write_json(struct text *out, struct tgc *t, const struct schedule 
         text_json(out, k->title ? k->title : "");
         text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f}", k->flop, k->nbytes);
     }
-    text_printf(out, "%s],\n  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  \"weight_bytes\": %zu\n}\n", s->nkernel ? "\n  " : "",
-                s->nkernel, flop, s->arena_nbytes + PROGRAM_HEAD_BYTES, s->weight_nbytes);
+    text_printf(out,
+                "%s],\n  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
+                "\"weight_bytes\": %zu\n}\n",
+                s->nkernel ? "\n  " : "", s->nkernel, flop, s->arena_nbytes + PROGRAM_HEAD_BYTES,
+                s->weight_nbytes);
 }

@@ -19,11 +19,13 @@ static void write_inputs(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     int nfield = s->ninput;
-    text_puts(out, "/* In the order of the model. Run-time dimensions stand behind the tensors. */\ntypedef struct {\n");
+    text_puts(out, "/* In the order of the model. Run-time dimensions stand behind the tensors. "
+                   "*/\ntypedef struct {\n");
     for (int i = 0; i < s->ninput; i++) {
         const struct buffer *b = s->input[i];
         size_t start = out->n;
-        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype), b->dtype == DTYPE_STRING ? "const " : " ", p->buffer_name[b->id]);
+        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype),
+                    b->dtype == DTYPE_STRING ? "const " : " ", p->buffer_name[b->id]);
         text_pad(out, start, 32);
         write_tensor_comment(out, b, p->buffer_name[b->id]);
     }
@@ -45,8 +47,10 @@ static void write_inputs(struct program *p, struct text *out)
 static void write_outputs(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the memory must hold the\n"
-                   " * bound, and the run writes the shape beside the pointer. Inputs and outputs must not overlap. */\n"
+    text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the "
+                   "memory must hold the\n"
+                   " * bound, and the run writes the shape beside the pointer. Inputs and outputs "
+                   "must not overlap. */\n"
                    "typedef struct {\n");
     for (int i = 0; i < s->noutput; i++) {
         const struct buffer *b = s->output[i];
@@ -66,17 +70,23 @@ static void write_outputs(struct program *p, struct text *out)
 static void write_macros(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_printf(out, "#define %s_ARENA_BYTES %zu      /* scratch and state, which the caller provides */\n", p->upper, program_arena_bytes(p));
+    text_printf(
+        out, "#define %s_ARENA_BYTES %zu      /* scratch and state, which the caller provides */\n",
+        p->upper, program_arena_bytes(p));
     text_printf(out, "#define %s_ARENA_ALIGN 64\n", p->upper);
     for (int i = 0; i < s->nvar; i++)
         if (!s->var[i]->is_counter) {
-            text_printf(out, "#define %s_MAX_%s %lld", p->upper, name_upper(p->t, p->var_name[s->var[i]->id]), (long long)s->var[i]->max);
-            text_puts(out, program_is_field(p, s->var[i]) ? "      /* bound of a run-time dimension: \"" : "      /* bound of what the run finds: \"");
+            text_printf(out, "#define %s_MAX_%s %lld", p->upper,
+                        name_upper(p->t, p->var_name[s->var[i]->id]), (long long)s->var[i]->max);
+            text_puts(out, program_is_field(p, s->var[i])
+                               ? "      /* bound of a run-time dimension: \""
+                               : "      /* bound of what the run finds: \"");
             text_comment(out, s->var[i]->name);
             text_puts(out, "\" */\n");
         }
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
-        text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper, s->weight_nbytes, p->name);
+        text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
+                    s->weight_nbytes, p->name);
     text_putc(out, '\n');
 }
 
@@ -88,10 +98,12 @@ static void write_statuses(struct program *p, struct text *out)
 #undef STATUS
     };
     int n = (int)(sizeof table / sizeof *table);
-    text_printf(out, "/* What %s_init and %s_run return. */\nenum %s_status {\n", p->name, p->name, p->name);
+    text_printf(out, "/* What %s_init and %s_run return. */\nenum %s_status {\n", p->name, p->name,
+                p->name);
     for (int i = 0; i < n; i++) {
         size_t start = out->n;
-        text_printf(out, "    %s_%s = %d%s", p->upper, table[i].name, table[i].value, i + 1 < n ? "," : "");
+        text_printf(out, "    %s_%s = %d%s", p->upper, table[i].name, table[i].value,
+                    i + 1 < n ? "," : "");
         text_pad(out, start, 32 + strlen(p->upper));
         text_printf(out, " /* %s */\n", table[i].text);
     }
@@ -101,22 +113,28 @@ static void write_statuses(struct program *p, struct text *out)
 static const char options_text[] =
     "typedef struct {\n"
     "    int threads;                    /* 0: as compiled */\n"
-    "    const void *weights;            /* --weights=file: what model_.weights holds, 64-byte aligned */\n"
+    "    const void *weights;            /* --weights=file: what model_.weights holds, 64-byte "
+    "aligned */\n"
     "    size_t weights_bytes;\n"
-    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in any\n"
-    "     * order, and returns when all are done. A model compiled for one thread does not call it. */\n"
+    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in "
+    "any\n"
+    "     * order, and returns when all are done. A model compiled for one thread does not call "
+    "it. */\n"
     "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index),\n"
     "                         void *context);\n"
-    "    /* Called before each kernel, and once with index == kernel_count and NULL when a run ends. */\n"
+    "    /* Called before each kernel, and once with index == kernel_count and NULL when a run "
+    "ends. */\n"
     "    void (*on_kernel)(void *user, int index, const char *kernel);\n"
     "    void *user;                     /* handed to the two functions above */\n"
     "} model_options;\n\n";
 
 static const char functions_text[] =
     "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of\n"
-    " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may run at\n"
+    " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may "
+    "run at\n"
     " * once, each in its own arena. */\n"
-    "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options *options);\n"
+    "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options "
+    "*options);\n"
     "int model_run(model_self *self, const model_inputs *in, model_outputs *out);\n"
     "void model_close(model_self *self);\n"
     "const char *model_strerror(int status);\n"
@@ -125,8 +143,10 @@ static const char functions_text[] =
 static const char info_text[] =
     "/* What model_describe() returns, for tools. The layout is the same for every model. */\n"
     "struct model_dim {\n"
-    "    int64_t size;                   /* the size, or the upper bound of a run-time dimension */\n"
-    "    const char *symbol;             /* NULL: fixed; else a symbol or an expression of symbols */\n"
+    "    int64_t size;                   /* the size, or the upper bound of a run-time dimension "
+    "*/\n"
+    "    const char *symbol;             /* NULL: fixed; else a symbol or an expression of symbols "
+    "*/\n"
     "};\n"
     "struct model_tensor {\n"
     "    const char *name, *dtype;       /* as in the model; \"f32\" */\n"
@@ -134,12 +154,14 @@ static const char info_text[] =
     "    int rank;\n"
     "    const struct model_dim *dim;    /* [rank] */\n"
     "    size_t offset;                  /* of the pointer in model_inputs or model_outputs */\n"
-    "    size_t shape_offset;            /* of int64_t NAME_shape[rank] in model_outputs; (size_t)-1: none */\n"
+    "    size_t shape_offset;            /* of int64_t NAME_shape[rank] in model_outputs; "
+    "(size_t)-1: none */\n"
     "};\n"
     "struct model_symbol {\n"
     "    const char *name;\n"
     "    int64_t min, max;\n"
-    "    size_t offset;                  /* of int64_t dim_NAME in model_inputs; (size_t)-1: the run finds it */\n"
+    "    size_t offset;                  /* of int64_t dim_NAME in model_inputs; (size_t)-1: the "
+    "run finds it */\n"
     "};\n"
     "struct model_kernel {\n"
     "    const char *name, *title;       /* the C function; the model's nodes */\n"
@@ -162,14 +184,17 @@ static const char info_text[] =
 static void write_example(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_printf(out, " *     %s *model;\n *     %s_init(&model, arena, sizeof arena, NULL);\n", p->name, p->name);
+    text_printf(out, " *     %s *model;\n *     %s_init(&model, arena, sizeof arena, NULL);\n",
+                p->name, p->name);
     text_printf(out, " *     %s_inputs in = {", p->name);
     for (int i = 0; i < s->ninput && i < 3; i++)
         text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->input[i]->id]);
     text_printf(out, "%s};\n *     %s_outputs out = {", s->ninput > 3 ? ", ..." : "", p->name);
     for (int i = 0; i < s->noutput && i < 3; i++)
         text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->output[i]->id]);
-    text_printf(out, "%s};\n *     int status = %s_run(model, &in, &out);     0 is success; %s_strerror(status)\n *     %s_close(model);\n",
+    text_printf(out,
+                "%s};\n *     int status = %s_run(model, &in, &out);     0 is success; "
+                "%s_strerror(status)\n *     %s_close(model);\n",
                 s->noutput > 3 ? ", ..." : "", p->name, p->name, p->name);
 }
 
@@ -183,10 +208,12 @@ void header_write(struct program *p, struct text *out)
     text_printf(out, ".\n *\n *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n", p->upper, p->upper);
     write_example(p, out);
     text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that changes. */\n");
-    text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n", p->upper, p->upper);
+    text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
+                p->upper, p->upper);
     text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     write_macros(p, out);
-    text_printf(out, "typedef struct %s %s;           /* lives at the start of the arena */\n\n", n, n);
+    text_printf(out, "typedef struct %s %s;           /* lives at the start of the arena */\n\n", n,
+                n);
     write_inputs(p, out);
     write_outputs(p, out);
     program_write_text(p, out, options_text);

@@ -1,7 +1,9 @@
-/* names.c - identifiers without collisions, and one escaping function for each language that model names are written into.
+/* names.c - identifiers without collisions, and one escaping function for each language that model
+ * names are written into.
  *
- * Names come from models and are hostile: they may hold comment ends, line splices, trigraphs, bidirectional controls, or a megabyte of
- * blanks. Nothing else in backends/ writes a name; these functions decide what reaches the output.
+ * Names come from models and are hostile: they may hold comment ends, line splices, trigraphs,
+ * bidirectional controls, or a megabyte of blanks. Nothing else in backends/ writes a name; these
+ * functions decide what reaches the output.
  */
 #include "backends/program.h"
 
@@ -11,7 +13,7 @@
 
 enum { NAME_MAX_LENGTH = 48, COMMENT_MAX_LENGTH = 160, LITERAL_LINE = 100 };
 
-/* ------------------------------------------------------------------------------------------------------- scopes */
+/* --------------------------------------------------------------------------------------- scopes */
 
 static size_t hash_string(const char *s)
 {
@@ -70,7 +72,8 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* Runs of other characters become one underscore; none at the ends, so that nothing like __x or _X arises. */
+/* Runs of other characters become one underscore; none at the ends, so that nothing like __x or _X
+ * arises. */
 const char *name_mangle(struct tgc *t, const char *s)
 {
     char out[NAME_MAX_LENGTH + 1];
@@ -145,13 +148,18 @@ const char *program_name(struct tgc *t, const char *stem)
     return s;
 }
 
-/* ------------------------------------------------------------------------------------------------------- escaping */
+/* ------------------------------------------------------------------------------------- escaping */
 
-/* Reads one UTF-8 character at s. Returns its length, or 0 where the bytes are not UTF-8 (overlong forms and surrogates included). */
+/* Reads one UTF-8 character at s. Returns its length, or 0 where the bytes are not UTF-8 (overlong
+ * forms and surrogates included). */
 static int utf8_read(const char *s, uint32_t *code)
 {
     const unsigned char *p = (const unsigned char *)s;
-    int n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    int n = p[0] < 0x80                   ? 1
+            : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+            : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+            : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                          : 0;
     if (n < 2) {
         *code = p[0];
         return n;
@@ -167,14 +175,17 @@ static int utf8_read(const char *s, uint32_t *code)
     return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
-/* A character that shows as itself and changes nothing around it: no controls, no bidirectional or invisible formatting. */
+/* A character that shows as itself and changes nothing around it: no controls, no bidirectional or
+ * invisible formatting. */
 static bool is_plain(uint32_t c)
 {
     if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad)
         return false;
-    if (c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f))
+    if (c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+        (c >= 0x2060 && c <= 0x206f))
         return false;
-    return c != 0xfeff && !(c >= 0xfff0 && c <= 0xfffb) && !(c >= 0xe000 && c <= 0xf8ff) && c < 0xe0000;
+    return c != 0xfeff && !(c >= 0xfff0 && c <= 0xfffb) && !(c >= 0xe000 && c <= 0xf8ff) &&
+           c < 0xe0000;
 }
 
 void text_comment(struct text *out, const char *s)
@@ -194,7 +205,8 @@ void text_comment(struct text *out, const char *s)
         } else if (!is_plain(code) || (code == '\\' && s[1] == 0)) {
             text_printf(out, "<U+%04X>", code);
         } else {
-            if ((before == '*' && code == '/') || (before == '/' && code == '*') || (before == '?' && code == '?'))
+            if ((before == '*' && code == '/') || (before == '/' && code == '*') ||
+                (before == '?' && code == '?'))
                 text_putc(out, ' ');
             text_write(out, s, (size_t)n);
         }
@@ -259,7 +271,8 @@ void text_dot(struct text *out, const char *s)
     }
 }
 
-/* Bytes as a string literal, several lines of it. An octal escape is as short as what follows allows. */
+/* Bytes as a string literal, several lines of it. An octal escape is as short as what follows
+ * allows. */
 void text_literal(struct text *out, const void *p, size_t n)
 {
     const unsigned char *s = p;
@@ -275,7 +288,8 @@ void text_literal(struct text *out, const void *p, size_t n)
                 text_putc(out, (char)c);
             } else {
                 bool digit_follows = i + 1 < n && s[i + 1] >= '0' && s[i + 1] <= '9';
-                char octal[5] = {'\\', (char)('0' + (c >> 6)), (char)('0' + (c >> 3 & 7)), (char)('0' + (c & 7)), 0};
+                char octal[5] = {'\\', (char)('0' + (c >> 6)), (char)('0' + (c >> 3 & 7)),
+                                 (char)('0' + (c & 7)), 0};
                 int skip = digit_follows ? 0 : c < 8 ? 2 : c < 64 ? 1 : 0;
                 text_putc(out, '\\');
                 text_puts(out, octal + 1 + skip);
@@ -287,7 +301,7 @@ void text_literal(struct text *out, const void *p, size_t n)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------- numbers */
+/* -------------------------------------------------------------------------------------- numbers */
 
 void text_pad(struct text *out, size_t column_start, size_t width)
 {
@@ -341,7 +355,8 @@ const char *text_si(struct tgc *t, double v, const char *unit)
         v /= 1000;
         k++;
     }
-    return k == 0 ? mem_printf(t, "%.3g %s", v, unit) : mem_printf(t, "%.3g %c%s", v, prefix[k], unit);
+    return k == 0 ? mem_printf(t, "%.3g %s", v, unit)
+                  : mem_printf(t, "%.3g %c%s", v, prefix[k], unit);
 }
 
 void text_bytes(struct text *out, double nbytes)
@@ -349,7 +364,8 @@ void text_bytes(struct text *out, double nbytes)
     text_puts(out, text_si(out->t, nbytes, nbytes >= 999.5 ? "B" : "bytes"));
 }
 
-void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open, const char *close)
+void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open,
+               const char *close)
 {
     text_puts(out, open);
     for (int a = 0; a < ndim; a++) {

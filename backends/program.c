@@ -1,8 +1,10 @@
 /* program.c - the whole of NAME.c: what stands in it, in which order, and NAME_run().
  *
- *      comment · includes · struct NAME · pieces of runtime/ · kernels · tables · init, run, close · weights · main
+ *      comment · includes · struct NAME · pieces of runtime/ · kernels · tables · init, run, close
+ *      · weights · main
  *
- * Kernels are rendered first, into a text of their own, since they decide which pieces of runtime/ the program carries.
+ * Kernels are rendered first, into a text of their own, since they decide which pieces of runtime/
+ * the program carries.
  */
 #include "backends/program.h"
 #include "backends/c/exprs.h"
@@ -11,7 +13,7 @@
 
 enum { LINE_WIDTH = 100 };
 
-/* --------------------------------------------------------------------------------------------------------- questions */
+/* ------------------------------------------------------------------------------------ questions */
 
 bool program_is_field(const struct program *p, const struct var *v)
 {
@@ -99,7 +101,9 @@ const char *program_scalar(struct program *p, struct uop *root)
             e[i] = expr_name("", 'I');
         } else if (u->op == OP_LOAD) {
             const struct buffer *b = uop_buffer_of(u->src[0]);
-            e[i] = expr_load(p, u->dtype, mem_printf(p->t, "%s[%s]", program_buffer(p, b), src[1].s), b->kind != BUFFER_INPUT);
+            e[i] = expr_load(p, u->dtype,
+                             mem_printf(p->t, "%s[%s]", program_buffer(p, b), src[1].s),
+                             b->kind != BUFFER_INPUT);
             if (u->nsrc > 3)
                 e[i] = expr_choose(p, &src[2], &e[i], &src[3]);
         } else if (op_is_elementwise(u->op)) {
@@ -112,7 +116,8 @@ const char *program_scalar(struct program *p, struct uop *root)
     return r.s;
 }
 
-/* Blanks before a comment: as many as keep its column, where the names before it are longer or shorter than their placeholders. */
+/* Blanks before a comment: as many as keep its column, where the names before it are longer or
+ * shorter than their placeholders. */
 static size_t write_gap(struct text *out, const char *s, size_t column, size_t line_start)
 {
     size_t n = strspn(s, " ");
@@ -148,9 +153,11 @@ static size_t literal_length(const char *s)
     return n + (s[n] != 0);
 }
 
-/* Is the word at s, in a text of ours, one that would hide the program's own name or be hidden by it? Fields are not: they stand behind
- * a point or an arrow, or in a struct's body, where only the tags of other structs count. */
-static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n, bool in_struct)
+/* Is the word at s, in a text of ours, one that would hide the program's own name or be hidden by
+ * it? Fields are not: they stand behind a point or an arrow, or in a struct's body, where only the
+ * tags of other structs count. */
+static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n,
+                            bool in_struct)
 {
     if (n != strlen(p->name) || strncmp(s, p->name, n) != 0)
         return false;
@@ -202,7 +209,7 @@ void program_write_text(const struct program *p, struct text *out, const char *t
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------ names */
+/* ---------------------------------------------------------------------------------------- names */
 
 static void name_vars(struct program *p)
 {
@@ -222,7 +229,8 @@ static void name_vars(struct program *p)
     for (int i = 0; i < s->nstep; i++) {
         const struct var *v = s->step[i].counter;
         if (v && !p->var_name[v->id]) {
-            p->var_name[v->id] = names_unique(names, v->name ? v->name : "step_number", "step_number");
+            p->var_name[v->id] = names_unique(names, v->name ? v->name : "step_number",
+                                              "step_number");
             names_add(p->run, p->var_name[v->id]);
         }
     }
@@ -235,7 +243,8 @@ static void note_buffers(struct program *p, struct buffer *const *b, int n)
             p->nbuffer_id = c->id >= p->nbuffer_id ? c->id + 1 : p->nbuffer_id;
 }
 
-/* The locals of NAME_run that point to intermediates are called after what makes them first: stem[] by buffer id. */
+/* The locals of NAME_run that point to intermediates are called after what makes them first: stem[]
+ * by buffer id. */
 static void note_stem(const char **stem, const struct buffer *b, const char *s)
 {
     b = buffer_root(b);
@@ -251,12 +260,14 @@ static void name_intermediates(struct program *p)
         for (int j = 0; j < s->kernel[i]->noutput; j++)
             note_stem(stem, s->kernel[i]->buffer[j], mem_printf(p->t, "%s_out", p->kernel_name[i]));
         for (int j = 0; j < s->kernel[i]->nscratch; j++)
-            note_stem(stem, s->kernel[i]->scratch[j], mem_printf(p->t, "%s_scratch", p->kernel_name[i]));
+            note_stem(stem, s->kernel[i]->scratch[j],
+                      mem_printf(p->t, "%s_scratch", p->kernel_name[i]));
     }
     for (int i = 0; i < s->nstep; i++)
         for (int j = 0; s->step[i].kind == STEP_HOST && j < s->step[i].narg; j++)
             if (j >= s->step[i].narg - s->step[i].host->nout)
-                note_stem(stem, s->step[i].arg[j], mem_printf(p->t, "%s_out", s->step[i].host->function));
+                note_stem(stem, s->step[i].arg[j],
+                          mem_printf(p->t, "%s_out", s->step[i].host->function));
     for (int i = 0; i < s->nbuffer; i++) {
         const struct buffer *b = s->buffer[i];
         const char *name = b->name ? b->name : stem[b->id];
@@ -308,8 +319,9 @@ static void name_everything(struct program *p)
 #include "backends/words.def"
 #undef WORD
     };
-    static const char *const own[] = {"init", "run", "close", "strerror", "describe", "inputs", "outputs", "options", "info", "tensor", "dim",
-                                      "symbol", "kernel", "status", "weights_data"};
+    static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
+                                      "inputs", "outputs", "options", "info",     "tensor",
+                                      "dim",    "symbol",  "kernel",  "status",   "weights_data"};
     const struct schedule *s = p->s;
     p->file = names_new(p->t, names_reserved(p->t));
     names_add(p->file, p->name);
@@ -323,13 +335,14 @@ static void name_everything(struct program *p)
     snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
     for (int i = 0; i < s->nkernel; i++)
-        names_add(p->visible, p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
+        names_add(p->visible,
+                  p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
     p->run = names_new(p->t, p->file);
     name_vars(p);
     name_buffers(p);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- run */
+/* ------------------------------------------------------------------------------------------ run */
 
 static void put_lines_indented(struct text *out, const char *lines, int indent)
 {
@@ -345,7 +358,8 @@ static void put_lines_indented(struct text *out, const char *lines, int indent)
 }
 
 /* "if (!in->a || !in->b)", wrapped */
-static void write_missing(struct program *p, struct text *out, struct buffer *const *b, int n, const char *side, const char *status)
+static void write_missing(struct program *p, struct text *out, struct buffer *const *b, int n,
+                          const char *side, const char *status)
 {
     if (n == 0)
         return;
@@ -368,14 +382,18 @@ static void write_checks(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     text_printf(out, "    if (!self || !in || !out)\n        return %s_NULL_ARGUMENT;\n", p->upper);
-    text_printf(out, "    if (self->opened != self)\n        return %s_NOT_INITIALIZED;\n", p->upper);
+    text_printf(out, "    if (self->opened != self)\n        return %s_NOT_INITIALIZED;\n",
+                p->upper);
     write_missing(p, out, s->input, s->ninput, "in", "MISSING_INPUT");
     write_missing(p, out, s->output, s->noutput, "out", "MISSING_OUTPUT");
     for (int i = 0; i < s->nvar; i++) {
         const struct var *v = s->var[i];
         if (program_is_field(p, v))
-            text_printf(out, "    if (in->dim_%s < %lld || in->dim_%s > %s_MAX_%s)\n        return %s_DIM_OUT_OF_RANGE;\n", p->var_name[v->id],
-                        (long long)v->min, p->var_name[v->id], p->upper, name_upper(p->t, p->var_name[v->id]), p->upper);
+            text_printf(out,
+                        "    if (in->dim_%s < %lld || in->dim_%s > %s_MAX_%s)\n        return "
+                        "%s_DIM_OUT_OF_RANGE;\n",
+                        p->var_name[v->id], (long long)v->min, p->var_name[v->id], p->upper,
+                        name_upper(p->t, p->var_name[v->id]), p->upper);
     }
 }
 
@@ -397,13 +415,15 @@ static void write_places(struct program *p, struct text *out)
         if (b->base || !p->buffer_used[b->id])
             continue;
         if (!any)
-            text_puts(out, "\n    /* the arena; what is not needed at the same time may share a place */\n"
-                           "    unsigned char *const arena = (unsigned char *)(void *)self;\n");
+            text_puts(
+                out,
+                "\n    /* the arena; what is not needed at the same time may share a place */\n"
+                "    unsigned char *const arena = (unsigned char *)(void *)self;\n");
         any = true;
         size_t start = out->n;
         const char *type = dtype_ctype(b->dtype), *blank = b->dtype == DTYPE_STRING ? "" : " ";
-        text_printf(out, "    %s%s*const %s = (%s%s*)(void *)(arena + %zu);", type, blank, p->buffer_name[b->id], type, blank,
-                    p->head_bytes + b->offset);
+        text_printf(out, "    %s%s*const %s = (%s%s*)(void *)(arena + %zu);", type, blank,
+                    p->buffer_name[b->id], type, blank, p->head_bytes + b->offset);
         text_pad(out, start, 72);
         text_printf(out, " /* %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");
@@ -411,19 +431,21 @@ static void write_places(struct program *p, struct text *out)
     }
 }
 
-/* The call's shape must be the function's: the C compiler would see too many arguments, but not the wrong ones. */
+/* The call's shape must be the function's: the C compiler would see too many arguments, but not the
+ * wrong ones. */
 static void check_host_call(struct program *p, const struct step *step)
 {
     static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
-#define HOST(function, inputs, outputs, params, results) {#function, inputs, outputs, params, results},
+#define HOST(function, inputs, outputs, params, results)                                           \
+    {#function, inputs, outputs, params, results},
 #include "runtime/host/host.def"
 #undef HOST
     };
     const struct host_call *h = step->host;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(table[i].name, h->function) == 0) {
-            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout || h->nparam != table[i].nparam ||
-                h->nresult != table[i].nresult)
+            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout ||
+                h->nparam != table[i].nparam || h->nresult != table[i].nresult)
                 TGC_BUG(p->t, "the call of '%s' does not match runtime/host/host.def", h->function);
             return;
         }
@@ -447,7 +469,8 @@ static void write_host_call(struct program *p, struct text *out, const struct st
     text_printf(out, "%s);\nif (status != %s_OK)\n    return status;\n", call.s, p->upper);
     for (int i = 0; i < h->nresult; i++) {
         const char *name = program_var(p, h->result[i]);
-        text_printf(out, "if (%s < 0 || %s > %s_MAX_%s)\n    return %s_TOO_MANY_RESULTS;\n", name, name, p->upper, name_upper(p->t, name), p->upper);
+        text_printf(out, "if (%s < 0 || %s > %s_MAX_%s)\n    return %s_TOO_MANY_RESULTS;\n", name,
+                    name, p->upper, name_upper(p->t, name), p->upper);
     }
 }
 
@@ -468,7 +491,8 @@ static void write_steps(struct program *p, struct text *out)
         case STEP_ELSE: text_puts(&line, "} else {\n"); break;
         case STEP_LOOP: {
             const char *n = program_var(p, step->counter), *trip = program_scalar(p, step->trip);
-            if (step->trip->op != OP_CONST) {                     /* the run may change what the number was read from */
+            /* the run may change what the number was read from */
+            if (step->trip->op != OP_CONST) {
                 const char *end = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
                 text_printf(&line, "const int64_t %s = %s;\n", end, trip);
                 trip = end;
@@ -493,7 +517,8 @@ static void write_shapes(struct program *p, struct text *out)
         const struct buffer *b = p->s->output[i];
         if (program_has_shape_field(b))
             for (int a = 0; a < b->ndim; a++)
-                text_printf(out, "    out->%s_shape[%d] = %s;\n", p->buffer_name[b->id], a, program_scalar(p, b->dim[a]));
+                text_printf(out, "    out->%s_shape[%d] = %s;\n", p->buffer_name[b->id], a,
+                            program_scalar(p, b->dim[a]));
     }
 }
 
@@ -503,10 +528,12 @@ static void write_run(struct program *p, struct text *out)
     struct text body = {.t = p->t};
     write_steps(p, &body);
     write_shapes(p, &body);
-    text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name, p->name, p->name, p->name);
+    text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name,
+                p->name, p->name, p->name);
     write_checks(p, out);
     if (s->nweight > 0 && p->weights == WEIGHTS_FILE)
-        text_puts(out, "\n    const struct weights table = place_weights((const unsigned char *)self->options.weights);\n"
+        text_puts(out, "\n    const struct weights table = place_weights((const unsigned char "
+                       "*)self->options.weights);\n"
                        "    const struct weights *const w = &table;\n");
     else if (s->nweight > 0)
         text_puts(out, "\n    const struct weights *const w = get_weights();\n");
@@ -525,14 +552,15 @@ static void write_run(struct program *p, struct text *out)
     text_printf(out, "%s_OK;\n}\n\n", p->upper);
 }
 
-/* ----------------------------------------------------------------------------------------------- init, close, strerror */
+/* ------------------------------------------------------------------------ init, close, strerror */
 
 static const char struct_text[] =
     "struct model_self {\n"
     "    const model_self *opened;       /* itself, from model_init to model_close */\n"
     "    model_options options;\n"
     "};\n"
-    "static_assert(sizeof(struct model_self) <= HEAD_BYTES, \"the intermediates begin behind the struct\");\n\n";
+    "static_assert(sizeof(struct model_self) <= HEAD_BYTES, \"the intermediates begin behind the "
+    "struct\");\n\n";
 
 static const char step_text[] =
     "/* Tells the caller's hook which kernel comes now; -1: the run ends. */\n"
@@ -543,28 +571,28 @@ static const char step_text[] =
     "                                index < 0 ? NULL : kernel_info[index].name);\n"
     "}\n\n";
 
-static const char init_text[] =
-    "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options *options)\n"
-    "{\n"
-    "    if (made)\n"
-    "        *made = NULL;\n"
-    "    if (!made || !arena)\n"
-    "        return MODEL_NULL_ARGUMENT;\n"
-    "    if ((uintptr_t)arena % MODEL_ARENA_ALIGN != 0)\n"
-    "        return MODEL_ARENA_MISALIGNED;\n"
-    "    if (arena_bytes < MODEL_ARENA_BYTES)\n"
-    "        return MODEL_ARENA_TOO_SMALL;\n"
-    "    if (options && options->threads < 0)\n"
-    "        return MODEL_BAD_OPTIONS;\n"
-    "CHECK_WEIGHTS"
-    "    model_self *self = (model_self *)arena;\n"
-    "    memset(self, 0, sizeof *self);\n"
-    "    if (options)\n"
-    "        self->options = *options;\n"
-    "    self->opened = self;\n"
-    "    *made = self;\n"
-    "    return MODEL_OK;\n"
-    "}\n\n";
+static const char init_text[] = "int model_init(model_self **made, void *arena, size_t "
+                                "arena_bytes, const model_options *options)\n"
+                                "{\n"
+                                "    if (made)\n"
+                                "        *made = NULL;\n"
+                                "    if (!made || !arena)\n"
+                                "        return MODEL_NULL_ARGUMENT;\n"
+                                "    if ((uintptr_t)arena % MODEL_ARENA_ALIGN != 0)\n"
+                                "        return MODEL_ARENA_MISALIGNED;\n"
+                                "    if (arena_bytes < MODEL_ARENA_BYTES)\n"
+                                "        return MODEL_ARENA_TOO_SMALL;\n"
+                                "    if (options && options->threads < 0)\n"
+                                "        return MODEL_BAD_OPTIONS;\n"
+                                "CHECK_WEIGHTS"
+                                "    model_self *self = (model_self *)arena;\n"
+                                "    memset(self, 0, sizeof *self);\n"
+                                "    if (options)\n"
+                                "        self->options = *options;\n"
+                                "    self->opened = self;\n"
+                                "    *made = self;\n"
+                                "    return MODEL_OK;\n"
+                                "}\n\n";
 
 static const char weights_check_text[] =
     "    if (!options || !options->weights || options->weights_bytes < MODEL_WEIGHTS_BYTES ||\n"
@@ -586,7 +614,8 @@ static const char close_text[] =
     "}\n\n";
 
 /* Writes text up to a marker, leaves the rest to the caller. */
-static const char *write_up_to(const struct program *p, struct text *out, const char *text, const char *marker)
+static const char *write_up_to(const struct program *p, struct text *out, const char *text,
+                               const char *marker)
 {
     const char *at = strstr(text, marker);
     program_write_text(p, out, mem_printf(p->t, "%.*s", (int)(at - text), text));
@@ -601,13 +630,14 @@ static void write_lifetime(struct program *p, struct text *out)
     program_write_text(p, out, rest);
     write_run(p, out);
     rest = write_up_to(p, out, close_text, "STATUS_CASES");
-#define STATUS(name, value, text) text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
+#define STATUS(name, value, text)                                                                  \
+    text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
 #include "backends/statuses.def"
 #undef STATUS
     program_write_text(p, out, rest);
 }
 
-/* --------------------------------------------------------------------------------------------------------- the file */
+/* ------------------------------------------------------------------------------------- the file */
 
 static double run_flop(const struct schedule *s)
 {
@@ -649,7 +679,8 @@ static void write_title(struct program *p, struct text *out)
     text_puts(out, " */\n");
 }
 
-static const char long_strings[] = "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n";
+static const char long_strings[] =
+    "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n";
 
 /* Does describe() hold a name longer than the string that every C compiler has to take? */
 static bool has_long_names(const struct schedule *s)
@@ -672,7 +703,8 @@ static void write_prelude(struct program *p, struct text *out)
     write_title(p, out);
     bool odd = !p->o->header || strpbrk(p->o->header, "\"\\\n?");   /* an include has no escapes */
     text_printf(out, "#include \"%s\"", odd ? mem_printf(p->t, "%s.h", p->name) : p->o->header);
-    text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include <stdbool.h>\n#include <string.h>\n\n");
+    text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
+                   "<stdbool.h>\n#include <string.h>\n\n");
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
     if (has_long_names(p->s))
         text_puts(out, long_strings);
@@ -685,7 +717,9 @@ static void write_prelude(struct program *p, struct text *out)
 static void write_step_hook(struct program *p, struct text *out)
 {
     const char *rest = step_text, *at = strstr(rest, "KERNEL_COUNT");
-    program_write_text(p, out, mem_printf(p->t, "%.*s%d%s", (int)(at - rest), rest, p->s->nkernel, at + strlen("KERNEL_COUNT")));
+    program_write_text(p, out,
+                       mem_printf(p->t, "%.*s%d%s", (int)(at - rest), rest, p->s->nkernel,
+                                  at + strlen("KERNEL_COUNT")));
 }
 
 static void write_pieces(struct program *p, struct text *out)
@@ -701,8 +735,8 @@ static void write_pieces(struct program *p, struct text *out)
     }
 }
 
-bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o, struct text *c, struct text *h,
-                     bool *weights_beside)
+bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                     struct text *c, struct text *h, bool *weights_beside)
 {
     struct program *p = MEM_NEW(t, struct program);
     p->t = t;
@@ -715,8 +749,10 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->snippets.t = t;
     p->head_bytes = PROGRAM_HEAD_BYTES;
     if (o->threads > 1)
-        diag_warn(t, NULL, "the C target runs in one thread for now; --threads=%d changes nothing", o->threads);
-    *weights_beside = s->nweight > 0 && (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
+        diag_warn(t, NULL, "the C target runs in one thread for now; --threads=%d changes nothing",
+                  o->threads);
+    *weights_beside = s->nweight > 0 &&
+                      (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
     name_everything(p);
 
     struct text kernels = {.t = t}, lifetime = {.t = t};
@@ -726,14 +762,16 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
 
     header_write(p, h);
     write_prelude(p, c);
-    if (snippets_mention(p->name))      /* the model's type is called like a local below, which C allows */
+    /* the model's type is called like a local below, which C allows */
+    if (snippets_mention(p->name))
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
     text_puts(c, kernels.s ? kernels.s : "");
     put_section(c, "the model");
     /* names, weights and reference vectors are string literals, and any of them can be long */
-    text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
+    text_puts(
+        c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);
     write_step_hook(p, c);
     text_puts(c, lifetime.s);

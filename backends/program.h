@@ -1,53 +1,67 @@
-/* program.h - what the files of backends/ share: names and escaping, runtime snippets, the program being written, renderers. */
+/* program.h - what the files of backends/ share: names and escaping, runtime snippets, the program
+ * being written, renderers. */
 #ifndef TGC_PROGRAM_H
 #define TGC_PROGRAM_H
 
 #include "backends/backend.h"
 
-/* -------------------------------------------------------------------------------------------------------- names.c */
+/* -------------------------------------------------------------------------------------- names.c */
 
 /* A set of identifiers in use. A name is free if neither this scope nor one above has it. */
 struct names { struct tgc *t; const struct names *parent; const char **slot; size_t nslot, n; };
 struct names *names_new(struct tgc *t, const struct names *parent);
 bool names_has(const struct names *n, const char *s);
 void names_add(struct names *n, const char *s);
-/* The identifier for `wanted`, whatever bytes that has: mangled readably, cut to a sane length, made unique with _2, _3 ...;
- * added to the scope. `fallback` is used where nothing readable is left. */
+/* The identifier for `wanted`, whatever bytes that has: mangled readably, cut to a sane length,
+ * made unique with _2, _3 ...; added to the scope. `fallback` is used where nothing readable is
+ * left. */
 const char *names_unique(struct names *n, const char *wanted, const char *fallback);
-/* Every word an emitted file must not define: keywords of C11, C++17 and OpenCL, and what the headers it includes may declare. */
+/* Every word an emitted file must not define: keywords of C11, C++17 and OpenCL, and what the
+ * headers it includes may declare. */
 struct names *names_reserved(struct tgc *t);
 /* [A-Za-z0-9_], not starting with a digit, at most 48 long; "" if nothing readable is left. */
 const char *name_mangle(struct tgc *t, const char *s);
 const char *name_upper(struct tgc *t, const char *s);
 
-/* Escaping. Model names are hostile: each language has one function, and nothing else may write a name into it. */
-void text_comment(struct text *out, const char *s);              /* inside a C comment; one line; cut after 160 characters */
-void text_string(struct text *out, const char *s);               /* a C string literal with its quotes */
+/* Escaping. Model names are hostile: each language has one function, and nothing else may write a
+ * name into it. */
+/* inside a C comment; one line; cut after 160 characters */
+void text_comment(struct text *out, const char *s);
+/* a C string literal with its quotes */
+void text_string(struct text *out, const char *s);
 void text_json(struct text *out, const char *s);                 /* a JSON string with its quotes */
 void text_dot(struct text *out, const char *s);                  /* inside a quoted DOT string */
-void text_literal(struct text *out, const void *p, size_t nbytes); /* bytes as a C string literal of several lines */
-void text_pad(struct text *out, size_t column_start, size_t width); /* blanks until out->n - column_start == width */
-void text_double(struct text *out, double v);                    /* shortest that reads back as v; "NAN", "INFINITY" */
-void text_float(struct text *out, float v);                      /* the same for float, with the suffix f */
+/* bytes as a C string literal of several lines */
+void text_literal(struct text *out, const void *p, size_t nbytes);
+/* blanks until out->n - column_start == width */
+void text_pad(struct text *out, size_t column_start, size_t width);
+/* shortest that reads back as v; "NAN", "INFINITY" */
+void text_double(struct text *out, double v);
+/* the same for float, with the suffix f */
+void text_float(struct text *out, float v);
 const char *text_si(struct tgc *t, double v, const char *unit);  /* "231 MFLOP" */
 void text_bytes(struct text *out, double nbytes);                /* "1.8 MB" */
-void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open, const char *close); /* "[1,64,56,56]"; comments */
+/* "[1,64,56,56]"; comments */
+void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open,
+               const char *close);
 
-/* ------------------------------------------------------------------------------------------------------ snippets.c */
+/* ----------------------------------------------------------------------------------- snippets.c */
 
 /* A piece of runtime/: C text under a name, with the names of the pieces it needs. */
 struct snippet { const char *file, *name, *needs, *text; };
 const struct snippet *snippet_find(const char *name);
 void snippets_reserve(struct names *n);                           /* all names of pieces */
-bool snippets_mention(const char *word);                          /* whether some piece uses the word as an identifier */
+/* whether some piece uses the word as an identifier */
+bool snippets_mention(const char *word);
 /* The set of pieces that a program uses, closed under needs. */
 struct snippet_set { struct tgc *t; bool *used; };
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
-void snippets_write(const struct program *p, struct text *out, const char *file); /* those in use of one file, in its order */
+/* those in use of one file, in its order */
+void snippets_write(const struct program *p, struct text *out, const char *file);
 bool snippets_any(const struct snippet_set *s, const char *file);
 
-/* ------------------------------------------------------------------------------------------------ program.c et al. */
+/* ----------------------------------------------------------------------------- program.c et al. */
 
 enum { PROGRAM_HEAD_BYTES = 128 };  /* the arena before the intermediates: struct NAME */
 
@@ -58,11 +72,14 @@ struct program {
     const struct backend *backend;
     const char *name, *upper;    /* "lenet", "LENET" */
     enum weights_mode weights;
-    struct names *file;          /* identifiers at file scope, and those of NAME_run that no kernel may be called by */
-    struct names *visible;       /* identifiers at file scope that a kernel may need: its locals have other names */
+    /* identifiers at file scope, and those of NAME_run that no kernel may be called by */
+    struct names *file;
+    /* identifiers at file scope that a kernel may need: its locals have other names */
+    struct names *visible;
     struct names *run;           /* identifiers inside NAME_run */
     const char **kernel_name;    /* by position in schedule->kernel */
-    const char **buffer_name;    /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
+    /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
+    const char **buffer_name;
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
     bool *buffer_used;           /* by buffer->id: NAME_run names it */
     int nbuffer_id, nvar_id;
@@ -80,22 +97,30 @@ struct backend {
 extern const struct backend backend_c;
 
 void header_write(struct program *p, struct text *out);
-void weights_write_declaration(struct program *p, struct text *out);   /* struct weights, before the kernels */
-void weights_write_data(struct program *p, struct text *out);          /* the data and weights(), at the end of the file */
-void describe_write(struct program *p, struct text *out);              /* tables and NAME_describe() */
+/* struct weights, before the kernels */
+void weights_write_declaration(struct program *p, struct text *out);
+/* the data and weights(), at the end of the file */
+void weights_write_data(struct program *p, struct text *out);
+/* tables and NAME_describe() */
+void describe_write(struct program *p, struct text *out);
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
-/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and NAME_X, and model_self and model_ alone for
- * NAME. */
+/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and
+ * NAME_X, and model_self and model_ alone for NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);
-bool program_is_field(const struct program *p, const struct var *v);           /* the caller gives it, in NAME_inputs */
-bool program_has_shape_field(const struct buffer *b);             /* an output with a dimension that is not constant */
+/* the caller gives it, in NAME_inputs */
+bool program_is_field(const struct program *p, const struct var *v);
+/* an output with a dimension that is not constant */
+bool program_has_shape_field(const struct buffer *b);
 size_t program_arena_bytes(const struct program *p);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
-const char *program_buffer(struct program *p, const struct buffer *b);   /* expression in NAME_run, typed pointer */
+/* expression in NAME_run, typed pointer */
+const char *program_buffer(struct program *p, const struct buffer *b);
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
-const char *program_var(const struct program *p, const struct var *v);         /* as a kernel's parameter */
-const char *program_var_in_run(const struct program *p, const struct var *v);  /* as an expression in NAME_run */
+/* as a kernel's parameter */
+const char *program_var(const struct program *p, const struct var *v);
+/* as an expression in NAME_run */
+const char *program_var_in_run(const struct program *p, const struct var *v);
 const struct buffer *buffer_root(const struct buffer *b);
 /* An integer or bool scalar expression over VARs and LOADs, as C in NAME_run. */
 const char *program_scalar(struct program *p, struct uop *u);

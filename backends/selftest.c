@@ -1,7 +1,8 @@
 /* selftest.c - the -DNAME_MAIN program and its reference vectors.
  *
- * The reference is the interpreter, on the model's graph and on the pseudo-random inputs that the program makes again by itself
- * (runtime/fill.c, which is compiled here too). Where the interpreter would take long, or the results are large, there is none.
+ * The reference is the interpreter, on the model's graph and on the pseudo-random inputs that the
+ * program makes again by itself (runtime/fill.c, which is compiled here too). Where the interpreter
+ * would take long, or the results are large, there is none.
  */
 #include "backends/program.h"
 
@@ -13,12 +14,16 @@ enum { MOST_VECTOR_BYTES = 1 << 18 };
 static const int64_t most_element_operations = 40000000;
 static const double default_rtol = 1e-3, default_atol = 1e-4;
 
-/* ------------------------------------------------------------------------------------------------- the interpreter */
+/* ------------------------------------------------------------------------------ the interpreter */
 
 /* A run-time dimension's value in the selftest: small, but not 1 where that is allowed. */
-static int64_t symbol_value(const struct var *v) { return v->min > 3 ? v->min : v->max < 3 ? v->max : 3; }
+static int64_t symbol_value(const struct var *v)
+{
+    return v->min > 3 ? v->min : v->max < 3 ? v->max : 3;
+}
 
-static struct tensor *random_tensor(struct program *p, const struct buffer *b, const int64_t *var, int nvar, int index)
+static struct tensor *random_tensor(struct program *p, const struct buffer *b, const int64_t *var,
+                                    int nvar, int index)
 {
     struct tensor *x = MEM_NEW(p->t, struct tensor);
     x->dtype = b->dtype;
@@ -26,7 +31,8 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
     x->nelem = 1;
     size_t bound = 1;
     for (int a = 0; a < b->ndim; a++) {
-        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) || !size_mul(bound, (size_t)dim_bound(b->dim[a]), &bound))
+        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) ||
+            !size_mul(bound, (size_t)dim_bound(b->dim[a]), &bound))
             return NULL;
         x->nelem *= x->dim[a];
     }
@@ -49,7 +55,8 @@ static const struct program_vectors *compute_vectors(struct program *p)
     if (!g || s->noutput == 0)
         return NULL;
     struct program_vectors *v = MEM_NEW(p->t, struct program_vectors);
-    int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id), *by_position = mem_array(p->t, (size_t)s->nvar + 1, sizeof *by_position);
+    int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id),
+            *by_position = mem_array(p->t, (size_t)s->nvar + 1, sizeof *by_position);
     for (int i = 0; i < s->nvar; i++)
         by_id[s->var[i]->id] = by_position[i] = symbol_value(s->var[i]);
     const struct uop **leaf = mem_array(p->t, (size_t)g->ninput + 1, sizeof *leaf);
@@ -63,7 +70,12 @@ static const struct program_vectors *compute_vectors(struct program *p)
     struct tensor **result = mem_array(p->t, (size_t)g->noutput, sizeof *result);
     for (int i = 0; i < g->noutput; i++)
         root[i] = g->output[i].value;
-    struct eval_env env = {.leaf = leaf, .value = value, .n = g->ninput, .var = by_id, .nvar = p->nvar_id, .budget = most_element_operations};
+    struct eval_env env = {.leaf = leaf,
+                           .value = value,
+                           .n = g->ninput,
+                           .var = by_id,
+                           .nvar = p->nvar_id,
+                           .budget = most_element_operations};
     if (!eval_graph(p->t, root, g->noutput, &env, result))
         return NULL;
     v->output = mem_array(p->t, (size_t)g->noutput, sizeof *v->output);
@@ -78,7 +90,8 @@ static const struct program_vectors *compute_vectors(struct program *p)
         if (result[i]->dtype == DTYPE_STRING)
             return NULL;
         for (int64_t k = 0; k < result[i]->nelem; k++)
-            scalar_store(result[i]->dtype, bytes + (size_t)k * size, ((const union scalar *)result[i]->data)[k]);
+            scalar_store(result[i]->dtype, bytes + (size_t)k * size,
+                         ((const union scalar *)result[i]->data)[k]);
         v->output[i] = bytes;
         v->output_nbytes[i] = (size_t)result[i]->nelem * size;
         total += v->output_nbytes[i];
@@ -86,16 +99,18 @@ static const struct program_vectors *compute_vectors(struct program *p)
     return total <= MOST_VECTOR_BYTES ? v : NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------------- the program */
+/* ---------------------------------------------------------------------------------- the program */
 
-static void write_vector(struct text *out, const char *table, int i, const void *data, size_t nbytes)
+static void write_vector(struct text *out, const char *table, int i, const void *data,
+                         size_t nbytes)
 {
     text_printf(out, "alignas(64) static const unsigned char %s_%d[%zu] =", table, i, nbytes + 1);
     text_literal(out, data, nbytes);
     text_puts(out, ";\n");
 }
 
-static void write_table(struct text *out, const char *table, const void *const *data, const size_t *nbytes, int n)
+static void write_table(struct text *out, const char *table, const void *const *data,
+                        const size_t *nbytes, int n)
 {
     for (int i = 0; i < n && data; i++)
         if (data[i])
@@ -115,9 +130,12 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     const struct schedule *s = p->s;
     if (!v)
         v = compute_vectors(p);
-    text_printf(out, "/* ---------------------------------------------------------------------- the program: -D%s_MAIN */\n\n", p->upper);
+    text_printf(out,
+                "/* -------------------------------------------------------------------- the " "program: -D%s_MAIN */\n\n",
+                p->upper);
     text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
-    text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). */\nstruct vector { const void *data; size_t nbytes; };\n");
+    text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "
+                   "*/\nstruct vector { const void *data; size_t nbytes; };\n");
     text_printf(out, "enum { selftest_count = %d };\n", v != NULL);
     text_puts(out, "static const double SELFTEST_RTOL = ");
     text_double(out, v ? v->rtol : default_rtol);
@@ -126,14 +144,18 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     text_puts(out, ";\nstatic const int64_t selftest_symbol[] = {");
     for (int i = 0; i < s->nvar; i++)
         if (!s->var[i]->is_counter)
-            text_printf(out, "%lld, ", (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
+            text_printf(out, "%lld, ",
+                        (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
     text_puts(out, "0};\n");
     write_table(out, "selftest_input", v ? v->input : NULL, v ? v->input_nbytes : NULL, s->ninput);
-    write_table(out, "selftest_output", v ? v->output : NULL, v ? v->output_nbytes : NULL, s->noutput);
+    write_table(out, "selftest_output", v ? v->output : NULL, v ? v->output_nbytes : NULL,
+                s->noutput);
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("fill_random")->text);
     text_putc(out, '\n');
     const char *text = snippet_find("main")->text, *at = strstr(text, "MODEL_FILE");
-    program_write_text(p, out, mem_printf(p->t, "%.*s%s%s", (int)(at - text), text, p->name, at + strlen("MODEL_FILE")));
+    program_write_text(
+        p, out,
+        mem_printf(p->t, "%.*s%s%s", (int)(at - text), text, p->name, at + strlen("MODEL_FILE")));
     text_puts(out, "\n#endif\n");
 }

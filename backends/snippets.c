@@ -1,6 +1,8 @@
-/* snippets.c - the pieces of runtime/ that emitted programs carry, and the set of them that one program uses.
+/* snippets.c - the pieces of runtime/ that emitted programs carry, and the set of them that one
+ * program uses.
  *
- * The table is made from runtime/ at build time by runtime/embed.c. A program carries a piece only if something in it calls it.
+ * The table is made from runtime/ at build time by runtime/embed.c. A program carries a piece only
+ * if something in it calls it.
  */
 #include "backends/program.h"
 

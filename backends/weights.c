@@ -1,6 +1,8 @@
-/* weights.c - the model's numbers, out of the reader's way: declared as one struct of pointers, defined at the end of the file.
+/* weights.c - the model's numbers, out of the reader's way: declared as one struct of pointers,
+ * defined at the end of the file.
  *
- * string  each weight a union of bytes and its type, initialized by an escaped string literal: the fastest text for a compiler to take
+ * string  each weight a union of bytes and its type, initialized by an escaped string literal: the
+ * fastest text for a compiler to take
  * array   typed arrays of numbers, for who wants to read them
  * incbin  NAME.weights, taken in whole by #embed where the compiler has it, else by the assembler
  * file    NAME.weights, mapped or read by the caller and given to NAME_init
@@ -53,7 +55,8 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
             at += n;
         }
         void *packed = NULL;
-        bool written = b->nbytes == 0 || sink->write(sink->context, stored_bytes(t, b, &packed), b->nbytes);
+        bool written = b->nbytes == 0 ||
+                       sink->write(sink->context, stored_bytes(t, b, &packed), b->nbytes);
         free(packed);
         if (!written)
             return false;
@@ -62,17 +65,19 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------------ the struct */
+/* ----------------------------------------------------------------------------------- the struct */
 
 void weights_write_declaration(struct program *p, struct text *out)
 {
     if (p->s->nweight == 0)
         return;
-    text_puts(out, "/* The model's weights; their numbers stand at the end of this file. */\nstruct weights {\n");
+    text_puts(out, "/* The model's weights; their numbers stand at the end of this file. "
+                   "*/\nstruct weights {\n");
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
         size_t start = out->n;
-        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype), is_string(b) ? "const " : " ", p->buffer_name[b->id]);
+        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype), is_string(b) ? "const " : " ",
+                    p->buffer_name[b->id]);
         text_pad(out, start, 40);
         text_printf(out, " /* %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");
@@ -90,20 +95,23 @@ void weights_write_declaration(struct program *p, struct text *out)
         text_puts(out, "static const struct weights *get_weights(void);\n\n");
 }
 
-/* --------------------------------------------------------------------------------------------------------- the data */
+/* ------------------------------------------------------------------------------------- the data */
 
 static void write_as_string(struct program *p, struct text *out, const struct buffer *b)
 {
     size_t n = weight_nelem(b) > 0 ? weight_nelem(b) : 1;
-    text_printf(out, "alignas(64) static const union { unsigned char bytes[%zu]; %s value[%zu]; } %s_data = {", b->nbytes + 1,
-                dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
+    text_printf(
+        out,
+        "alignas(64) static const union { unsigned char bytes[%zu]; %s value[%zu]; } %s_data = {",
+        b->nbytes + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
     void *packed;
     text_literal(out, stored_bytes(p->t, b, &packed), b->nbytes);
     free(packed);
     text_puts(out, "};\n");
 }
 
-static void write_number(struct text *out, const struct buffer *b, const unsigned char *bytes, size_t i)
+static void write_number(struct text *out, const struct buffer *b, const unsigned char *bytes,
+                         size_t i)
 {
     const unsigned char *at = bytes + i * dtype_nbytes(b->dtype);
     uint16_t half;
@@ -121,7 +129,11 @@ static void write_number(struct text *out, const struct buffer *b, const unsigne
     } else {
         int64_t v = scalar_load(b->dtype, at).i;
         bool narrow = v > INT32_MIN && v <= INT32_MAX;
-        text_printf(out, v == INT64_MIN ? "INT64_MIN" : narrow ? "%lld" : "INT64_C(%lld)", (long long)v);
+        text_printf(out,
+                    v == INT64_MIN ? "INT64_MIN"
+                    : narrow       ? "%lld"
+                                   : "INT64_C(%lld)",
+                    (long long)v);
     }
 }
 
@@ -130,7 +142,8 @@ static void write_as_array(struct program *p, struct text *out, const struct buf
     size_t n = weight_nelem(b);
     void *packed;
     const unsigned char *bytes = stored_bytes(p->t, b, &packed);
-    text_printf(out, "alignas(64) static const %s %s_data[%zu] = {", dtype_ctype(b->dtype), p->buffer_name[b->id], n > 0 ? n : 1);
+    text_printf(out, "alignas(64) static const %s %s_data[%zu] = {", dtype_ctype(b->dtype),
+                p->buffer_name[b->id], n > 0 ? n : 1);
     size_t start = out->n;
     for (size_t i = 0; i < n || i == 0; i++) {
         if (i == 0 || out->n - start > LINE_BYTES - 16) {
@@ -152,7 +165,8 @@ static void write_strings(struct program *p, struct text *out, const struct buff
 {
     const char *const *s = b->data;
     size_t n = weight_nelem(b);
-    text_printf(out, "static const char *const %s_data[%zu] = {", p->buffer_name[b->id], n > 0 ? n : 1);
+    text_printf(out, "static const char *const %s_data[%zu] = {", p->buffer_name[b->id],
+                n > 0 ? n : 1);
     for (size_t i = 0; i < n; i++) {
         text_puts(out, "\n    ");
         text_string(out, s[i]);
@@ -168,7 +182,8 @@ static const char *weight_address(struct program *p, const struct buffer *b, con
         return mem_printf(p->t, "%s_data", data);
     if (p->weights == WEIGHTS_STRING)
         return mem_printf(p->t, "%s_data.value", data);
-    return mem_printf(p->t, "(const %s *)(const void *)(%s + %zu)", dtype_ctype(b->dtype), base, b->offset);
+    return mem_printf(p->t, "(const %s *)(const void *)(%s + %zu)", dtype_ctype(b->dtype), base,
+                      b->offset);
 }
 
 static void write_pointers(struct program *p, struct text *out, const char *base)
@@ -181,7 +196,9 @@ void weights_write_data(struct program *p, struct text *out)
 {
     if (p->s->nweight == 0)
         return;
-    text_puts(out, "/* ---------------------------------------------------------------------- weights */\n\n");
+    text_puts(
+        out,
+        "/* -------------------------------------------------------------------------------------- weights */\n\n");
     if (p->weights == WEIGHTS_INCBIN)
         program_write_text(p, out, snippet_find("incbin")->text);
     for (int i = 0; i < p->s->nweight; i++) {
@@ -196,12 +213,14 @@ void weights_write_data(struct program *p, struct text *out)
             write_as_array(p, out, b);
     }
     if (p->weights == WEIGHTS_FILE) {
-        text_puts(out, "\nstatic struct weights place_weights(const unsigned char *base)\n{\n    const struct weights table = {\n");
+        text_puts(out, "\nstatic struct weights place_weights(const unsigned char *base)\n{\n    "
+                       "const struct weights table = {\n");
         write_pointers(p, out, "base");
         text_puts(out, "    };\n    return table;\n}\n\n");
         return;
     }
-    text_puts(out, "\nstatic const struct weights *get_weights(void)\n{\n    static const struct weights table = {\n");
+    text_puts(out, "\nstatic const struct weights *get_weights(void)\n{\n    static const struct "
+                   "weights table = {\n");
     write_pointers(p, out, mem_printf(p->t, "%s_weights_data", p->name));
     text_puts(out, "    };\n    return &table;\n}\n\n");
 }

@@ -8,7 +8,8 @@
 
 void *pages_allocate(struct tgc *t, size_t nbytes)
 {
-    void *p = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
     if (p != MAP_FAILED)
         return p;
     diag_error(t, NULL, "%zu bytes for a run's data cannot be allocated", nbytes);
@@ -22,7 +23,8 @@ bool array_allocate(struct tgc *t, struct array *v)
     for (int i = 0; i < v->ndim && ok; i++)
         ok = v->dim[i] >= 0 && size_mul(v->nelem, (size_t)v->dim[i], &v->nelem);
     if (!ok || !size_mul(v->nelem, dtype_nbytes(v->dtype), &v->nbytes) || v->nbytes > PTRDIFF_MAX)
-        return diag_error(t, NULL, "the tensor '%.100s' is too large to be held here", v->name ? v->name : "");
+        return diag_error(t, NULL, "the tensor '%.100s' is too large to be held here",
+                          v->name ? v->name : "");
     v->data = pages_allocate(t, v->nbytes);
     return v->data;
 }
@@ -45,7 +47,8 @@ void array_fill_random(struct array *v)
     for (size_t i = 0; i < v->nelem; i++) {
         uint64_t r = random_next(&state);
         char *at = (char *)v->data + i * width;
-        union scalar s = {.i = (int64_t)(r >> 63)};     /* 0 and 1 are valid as indices, tokens and masks of nearly any model */
+        /* 0 and 1 are valid as indices, tokens and masks of nearly any model */
+        union scalar s = {.i = (int64_t)(r >> 63)};
         if (v->dtype == DTYPE_STRING) {
             memcpy(at, &words[r >> 62], sizeof *words);
             continue;
@@ -68,7 +71,10 @@ const char *array_type_text(struct tgc *t, const struct array *v)
     return x.s;
 }
 
-static const void *element(const struct array *v, size_t i) { return (const char *)v->data + i * dtype_nbytes(v->dtype); }
+static const void *element(const struct array *v, size_t i)
+{
+    return (const char *)v->data + i * dtype_nbytes(v->dtype);
+}
 
 static void put_element(struct text *out, const struct array *v, size_t i)
 {
@@ -88,7 +94,9 @@ static void put_element(struct text *out, const struct array *v, size_t i)
 static double as_double(const struct array *v, size_t i)
 {
     union scalar s = scalar_load(v->dtype, element(v, i));
-    return dtype_is_float(v->dtype) ? s.f : v->dtype == DTYPE_U64 ? (double)(uint64_t)s.i : (double)s.i;
+    return dtype_is_float(v->dtype) ? s.f
+           : v->dtype == DTYPE_U64  ? (double)(uint64_t)s.i
+                                    : (double)s.i;
 }
 
 void array_summary(struct text *out, const struct array *v)
@@ -122,7 +130,8 @@ void array_summary(struct text *out, const struct array *v)
         text_printf(out, ", %zu NaN", nnan);
 }
 
-static bool elements_agree(const struct array *got, const struct array *want, size_t i, double rtol, double atol)
+static bool elements_agree(const struct array *got, const struct array *want, size_t i, double rtol,
+                           double atol)
 {
     if (want->dtype == DTYPE_STRING) {
         const char *a, *b;
@@ -130,19 +139,23 @@ static bool elements_agree(const struct array *got, const struct array *want, si
         memcpy(&b, element(want, i), sizeof b);
         return strcmp(a ? a : "", b ? b : "") == 0;
     }
-    union scalar a = scalar_load(got->dtype, element(got, i)), b = scalar_load(want->dtype, element(want, i));
+    union scalar a = scalar_load(got->dtype, element(got, i)),
+                 b = scalar_load(want->dtype, element(want, i));
     if (!dtype_is_float(want->dtype))
         return a.i == b.i;
-    return (isnan(a.f) && isnan(b.f)) || a.f == b.f || (isfinite(b.f) && fabs(a.f - b.f) <= atol + rtol * fabs(b.f));
+    return (isnan(a.f) && isnan(b.f)) || a.f == b.f ||
+           (isfinite(b.f) && fabs(a.f - b.f) <= atol + rtol * fabs(b.f));
 }
 
-bool array_compare(struct tgc *t, struct text *out, const struct array *got, const struct array *want, double rtol, double atol)
+bool array_compare(struct tgc *t, struct text *out, const struct array *got,
+                   const struct array *want, double rtol, double atol)
 {
     bool same_type = got->dtype == want->dtype && got->ndim == want->ndim;
     for (int i = 0; i < got->ndim && same_type; i++)
         same_type = got->dim[i] == want->dim[i];
     if (!same_type) {
-        text_printf(out, "is %s; %s is expected", array_type_text(t, got), array_type_text(t, want));
+        text_printf(out, "is %s; %s is expected", array_type_text(t, got),
+                    array_type_text(t, want));
         return false;
     }
     bool is_float = dtype_is_float(want->dtype);

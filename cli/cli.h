@@ -2,9 +2,11 @@
  *
  *      main.c     options.c ──> one of cmd_*.c ──> model.c: file -> graph -> schedule
  *                                              ├─> output.c: files that appear whole or not at all
- *                                              └─> instance.c: schedule -> shared object, opened and run; array.c, npy.c: its tensors
+ *                                              └─> instance.c: schedule -> shared object, opened
+ *                                              and run; array.c, npy.c: its tensors
  *
- * Diagnostics are recorded where they arise and printed by message.c when the command is over. Only main.c ends the process.
+ * Diagnostics are recorded where they arise and printed by message.c when the command is over. Only
+ * main.c ends the process.
  */
 #ifndef TGC_CLI_H
 #define TGC_CLI_H
@@ -15,7 +17,7 @@
 #include "ir/ir.h"
 #include "passes/passes.h"
 
-/* --------------------------------------------------------------------------------------------------- options.c */
+/* ------------------------------------------------------------------------------------ options.c */
 
 enum command {
 #define COMMAND(id, name, operands, text) COMMAND_##id,
@@ -50,7 +52,8 @@ struct options {
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
     struct onnx_shape_option *shape; int nshape; size_t cap_shape;
-    struct onnx_value_option *value; int nvalue; size_t cap_value;   /* of inputs that are read from files: shapes may depend on them */
+    /* of inputs that are read from files: shapes may depend on them */
+    struct onnx_value_option *value; int nvalue; size_t cap_value;
     struct onnx_load_options load;
     const char *output;             /* NULL: none; "-": standard output */
     enum emit emit;
@@ -67,20 +70,24 @@ struct options {
     size_t max_memory;              /* 0: by the model's size */
     bool diagnostics_json, color;
     int debug;                      /* DEBUG=n */
-    enum option_id print;           /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
+    /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
+    enum option_id print;
     const char *shell;
-    const char *subject;            /* the file that diagnostics without a place are about; NULL: tgc itself */
+    /* the file that diagnostics without a place are about; NULL: tgc itself */
+    const char *subject;
 };
 
-/* Reads the command line, files of options (@FILE) and the environment (getenv_ is getenv but for tests). false: it is wrong usage;
- * the diagnostics say how. What they allocate is t's. `o` says how to print diagnostics even then. */
-bool options_parse(struct tgc *t, int argc, const char *const *argv, const char *(*getenv_)(const char *), struct options *o);
+/* Reads the command line, files of options (@FILE) and the environment (getenv_ is getenv but for
+ * tests). false: it is wrong usage; the diagnostics say how. What they allocate is t's. `o` says
+ * how to print diagnostics even then. */
+bool options_parse(struct tgc *t, int argc, const char *const *argv,
+                   const char *(*getenv_)(const char *), struct options *o);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
 const char *command_name(enum command c);
 const char *emit_extension(enum emit e);
 
-/* ------------------------------------------------------------------------------------------------------ help.c */
+/* --------------------------------------------------------------------------------------- help.c */
 
 void help_write(struct text *out);
 void version_write(struct text *out);
@@ -88,35 +95,38 @@ void man_write(struct text *out);
 void completion_write(struct text *out, const char *shell);       /* bash, zsh or fish */
 #define TGC_VERSION "0.1.0"
 
-/* --------------------------------------------------------------------------------------------------- message.c */
+/* ------------------------------------------------------------------------------------ message.c */
 
-/* Prints all diagnostics of t to `to` in the form that o asks for. Control characters of names are escaped. */
+/* Prints all diagnostics of t to `to` in the form that o asks for. Control characters of names are
+ * escaped. */
 void messages_print(const struct tgc *t, const struct options *o, FILE *to);
 /* One name or text of unknown origin, escaped for a terminal. */
 void print_escaped(FILE *to, const char *s);
 
-/* ---------------------------------------------------------------------------------------------------- output.c */
+/* ------------------------------------------------------------------------------------- output.c */
 
-/* Files that appear whole or not at all: each is written under a temporary name in its own directory, and all are renamed together.
- * What is no regular file (/dev/null, a pipe) is written directly. "-" is standard output. A signal removes what is unfinished. */
+/* Files that appear whole or not at all: each is written under a temporary name in its own
+ * directory, and all are renamed together. What is no regular file (/dev/null, a pipe) is written
+ * directly. "-" is standard output. A signal removes what is unfinished. */
 struct outputs;
 struct outputs *outputs_new(struct tgc *t);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
 /* The temporary name under which another program shall write the file. NULL: a diagnostic. */
 const char *outputs_reserve(struct outputs *s, const char *path);
-/* Flushes and renames all. false: a diagnostic; nothing is left behind then, and older files are as they were (as far as no rename
- * had happened yet). */
+/* Flushes and renames all. false: a diagnostic; nothing is left behind then, and older files are as
+ * they were (as far as no rename had happened yet). */
 bool outputs_commit(struct outputs *s);
 /* Removes what is not committed. */
 void outputs_discard(struct outputs *s);
-/* A new private directory under $TMPDIR; removed with all that is in it by directory_remove() or by a signal. NULL: a diagnostic. */
+/* A new private directory under $TMPDIR; removed with all that is in it by directory_remove() or by
+ * a signal. NULL: a diagnostic. */
 const char *directory_make(struct tgc *t);
 void directory_remove(const char *path);
 /* Removes whatever is unfinished; for the ends of the process that no command sees. */
 void outputs_abandon(void);
 
-/* ------------------------------------------------------------------------------------------------------ model.c */
+/* -------------------------------------------------------------------------------------- model.c */
 
 /* An input that the caller gives, as the model declares it. */
 struct model_input {
@@ -153,9 +163,10 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 void model_close(struct model *m);
 double seconds_now(void);
 /* The options that the emitted program is written with. */
-struct program_options model_program_options(const struct options *o, const struct model *m, const char *name);
+struct program_options model_program_options(const struct options *o, const struct model *m,
+                                             const char *name);
 
-/* ------------------------------------------------------------------------------------------------ array.c, npy.c */
+/* ------------------------------------------------------------------------------- array.c, npy.c */
 
 /* A tensor of known shape with its elements in the storage format. */
 struct array {
@@ -166,21 +177,26 @@ struct array {
     size_t nelem, nbytes;
     void *data;                     /* 64-byte aligned where array_allocate() made it */
 };
-/* Zeroed, page-aligned, outside of the compile's budget: the data of a run. Lives as long as the process. NULL: a diagnostic. */
+/* Zeroed, page-aligned, outside of the compile's budget: the data of a run. Lives as long as the
+ * process. NULL: a diagnostic. */
 void *pages_allocate(struct tgc *t, size_t nbytes);
-/* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too large). */
+/* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
+ * large). */
 bool array_allocate(struct tgc *t, struct array *v);
-/* The same values each time, by name and position: floats in [-1, 1), integers small and >= 0, bool mixed. */
+/* The same values each time, by name and position: floats in [-1, 1), integers small and >= 0, bool
+ * mixed. */
 void array_fill_random(struct array *v);
-const char *array_type_text(struct tgc *t, const struct array *v);               /* "f32[1,28,28]" */
+/* "f32[1,28,28]" */
+const char *array_type_text(struct tgc *t, const struct array *v);
 /* One line for a person: first elements, least, greatest, mean. */
 void array_summary(struct text *out, const struct array *v);
-/* Compares with what is wanted: integers, bools and strings exactly, floats |got - want| <= atol + rtol * |want|, NaN equal to NaN.
- * Appends how they differ, or how closely they agree. */
-bool array_compare(struct tgc *t, struct text *out, const struct array *got, const struct array *want, double rtol, double atol);
+/* Compares with what is wanted: integers, bools and strings exactly, floats |got - want| <= atol +
+ * rtol * |want|, NaN equal to NaN. Appends how they differ, or how closely they agree. */
+bool array_compare(struct tgc *t, struct text *out, const struct array *got,
+                   const struct array *want, double rtol, double atol);
 
-/* .npy, versions 1 to 3, both orders and both byte orders; the dtype is `wanted`'s or a diagnostic says so (bf16 and fp8 are read from
- * the integers of their bits; VOID takes any). */
+/* .npy, versions 1 to 3, both orders and both byte orders; the dtype is `wanted`'s or a diagnostic
+ * says so (bf16 and fp8 are read from the integers of their bits; VOID takes any). */
 bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *v);
 bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v);
 /* A tensor's name as a file name: what is outside [A-Za-z0-9._-] becomes _. */
@@ -188,7 +204,7 @@ const char *file_name_of(struct tgc *t, const char *tensor);
 /* An ONNX TensorProto. */
 bool pb_read(struct tgc *t, const char *path, struct array *v);
 
-/* ---------------------------------------------------------------------------------------------------- instance.c */
+/* ----------------------------------------------------------------------------------- instance.c */
 
 /* A compiled model, opened in this process. */
 struct instance {
@@ -198,16 +214,21 @@ struct instance {
     int (*run)(void *model, const void *inputs, void *outputs);
     void (*close)(void *model);
     const char *(*strerror)(int status);
-    struct array *input, *output;   /* [input_count], [output_count]; data allocated at the bounds */
+    /* [input_count], [output_count]; data allocated at the bounds */
+    struct array *input, *output;
     int64_t *symbol;                /* [symbol_count] */
     void *inputs, *outputs;         /* the model's structs */
 };
-/* Emits m's schedule as C, compiles it with the system's compiler, and opens it. false: diagnostics. */
-bool instance_build(struct tgc *t, const struct options *o, const struct model *m, struct instance *p);
+/* Emits m's schedule as C, compiles it with the system's compiler, and opens it. false:
+ * diagnostics. */
+bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
+                    struct instance *p);
 /* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p);
-/* Sets input `index`; its dims bind the model's run-time dimensions. false: it does not fit; a diagnostic names `source`. */
-bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v, const char *source);
+/* Sets input `index`; its dims bind the model's run-time dimensions. false: it does not fit; a
+ * diagnostic names `source`. */
+bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
+                        const char *source);
 /* After all inputs are set or shall be filled: allocates and fills the rest, calls init. */
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
 /* One run; afterwards output[] has the true shapes. */
@@ -217,17 +238,20 @@ void instance_close(struct instance *p);
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
 
-/* ------------------------------------------------------------------------------------------------------- feed.c */
+/* --------------------------------------------------------------------------------------- feed.c */
 
 /* Values for the model's inputs; source[i] NULL: none is given for input i. */
 struct feed { struct model_input *input; struct array *value; const char **source; int n; };
-/* Checks a value against what the model declares, and adds its shape to o's. false: a diagnostic names `source`. */
-bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input, const struct array *v, const char *source);
+/* Checks a value against what the model declares, and adds its shape to o's. false: a diagnostic
+ * names `source`. */
+bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input,
+                       const struct array *v, const char *source);
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
 
-/* ----------------------------------------------------------------------------------------------------- cmd_*.c */
+/* -----------------------------------------------------------------------------------------------------
+ * cmd_*.c */
 
 enum exit_status cmd_compile(struct tgc *t, const struct options *o);
 enum exit_status cmd_run(struct tgc *t, const struct options *o);

@@ -1,7 +1,7 @@
 /* cmd_bench.c - tgc bench: the time of a run on this machine.
  *
- * Runs until both MIN_RUNS and MIN_SECONDS are reached after a warm-up; reports the least and the median, since a mean says more about
- * the machine's other work than about the model.
+ * Runs until both MIN_RUNS and MIN_SECONDS are reached after a warm-up; reports the least and the
+ * median, since a mean says more about the machine's other work than about the model.
  */
 #include "cli/cli.h"
 #include "backends/program.h"
@@ -26,7 +26,9 @@ static double *measure(struct tgc *t, struct instance *p, int *n)
         if (!instance_run(t, p))
             return NULL;
     double *seconds = mem_array(t, MAX_RUNS, sizeof *seconds), total = 0;
-    for (*n = 0; *n < MAX_RUNS && (*n < MIN_RUNS || total < min_seconds) && (total < max_seconds || *n < 1); ++*n) {
+    for (*n = 0;
+         *n < MAX_RUNS && (*n < MIN_RUNS || total < min_seconds) && (total < max_seconds || *n < 1);
+         ++*n) {
         double start = seconds_now();
         if (!instance_run(t, p))
             return NULL;
@@ -37,20 +39,26 @@ static double *measure(struct tgc *t, struct instance *p, int *n)
     return seconds;
 }
 
-static void print_result(struct tgc *t, const struct options *o, const struct program_info *info, const double *seconds, int n)
+static void print_result(struct tgc *t, const struct options *o, const struct program_info *info,
+                         const double *seconds, int n)
 {
     double least = seconds[0], median = seconds[n / 2], rate = least > 0 ? info->flop / least : 0;
     struct text x = {.t = t};
     if (o->json) {
         text_puts(&x, "{\"name\":");
         text_json(&x, info->name);
-        text_printf(&x, ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_seconds\":%.9g,\"flop\":%.17g,"
-                        "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu}\n",
-                    info->target, o->threads, n, least, median, info->flop, rate / 1e9, info->kernel_count, info->arena_bytes,
-                    info->weights_bytes);
+        text_printf(&x,
+                    ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
+                    "seconds\":%.9g,\"flop\":%.17g,"
+                    "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu}\n",
+                    info->target, o->threads, n, least, median, info->flop, rate / 1e9,
+                    info->kernel_count, info->arena_bytes, info->weights_bytes);
     } else {
-        text_printf(&x, "%s: min %.3f ms, median %.3f ms of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", info->name, 1e3 * least,
-                    1e3 * median, n, rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
+        text_printf(
+            &x,
+            "%s: min %.3f ms, median %.3f ms of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n",
+            info->name, 1e3 * least, 1e3 * median, n, rate / 1e9, info->kernel_count, o->threads,
+            o->threads == 1 ? "" : "s");
     }
     fputs(x.s, stdout);
 }
@@ -62,7 +70,8 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct feed f;
     struct instance p;
     int n;
-    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
+    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
+        !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
         !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
     const double *seconds = measure(t, &p, &n);

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* ----------------------------------------------------------------------------------------------------- depfiles */
+/* ------------------------------------------------------------------------------------- depfiles */
 
 static bool put_make_word(struct tgc *t, FILE *f, const char *s)
 {
     if (strpbrk(s, "\n\r"))
-        return diag_error(t, &(struct place){.file = s}, "a name with a line break cannot be written into a depfile");
+        return diag_error(t, &(struct place){.file = s},
+                          "a name with a line break cannot be written into a depfile");
     for (; *s; s++) {
         if (*s == '$')
             fputc('$', f);
@@ -25,10 +26,12 @@ static const char *depfile_path(struct tgc *t, const struct options *o)
     if (o->depfile_name)
         return o->depfile_name;
     const char *slash = strrchr(o->output, '/'), *dot = strrchr(slash ? slash : o->output, '.');
-    return mem_printf(t, "%.*s.d", (int)(dot ? dot - o->output : (ptrdiff_t)strlen(o->output)), o->output);
+    return mem_printf(t, "%.*s.d", (int)(dot ? dot - o->output : (ptrdiff_t)strlen(o->output)),
+                      o->output);
 }
 
-static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files)
+static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m,
+                          struct outputs *files)
 {
     int nexternal = m->ntext_file;
     const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
@@ -55,7 +58,7 @@ static bool write_depfile(struct tgc *t, const struct options *o, const struct m
     return ok;
 }
 
-/* ------------------------------------------------------------------------------------------------------ outputs */
+/* -------------------------------------------------------------------------------------- outputs */
 
 static bool put_text(struct tgc *t, struct outputs *files, const char *path, const struct text *x)
 {
@@ -71,7 +74,8 @@ static bool put_text(struct tgc *t, struct outputs *files, const char *path, con
 static const char *sibling(struct tgc *t, const char *path, const char *extension)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash + 1 : path, '.');
-    return mem_printf(t, "%.*s.%s", (int)(dot ? dot - path : (ptrdiff_t)strlen(path)), path, extension);
+    return mem_printf(t, "%.*s.%s", (int)(dot ? dot - path : (ptrdiff_t)strlen(path)), path,
+                      extension);
 }
 
 struct emission { const char *name, *header; struct text c, h; bool beside; };
@@ -88,7 +92,9 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     if (!program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside))
         return false;
     if (e->beside && to_stdout)
-        return diag_error(t, NULL, "-o - has no place for the weights' file; --weights=string or array puts them into the C");
+        return diag_error(t, NULL,
+                          "-o - has no place for the weights' file; --weights=string or array puts "
+                          "them into the C");
     if (t->debug >= 3)
         fprintf(stderr, "%s", e->c.s);
     if (o->verbose || t->debug >= 1)
@@ -96,23 +102,29 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     return true;
 }
 
-static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files, const char *path)
+static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files,
+                        const char *path)
 {
     FILE *f = outputs_open(files, path);
     return f && weights_write_file(t, m->schedule, f, path);
 }
 
-/* NAME.weights is found by the name that the C asks for, which is the C name, in the output's directory. */
+/* NAME.weights is found by the name that the C asks for, which is the C name, in the output's
+ * directory. */
 static const char *weights_path(struct tgc *t, const char *output, const char *name)
 {
     const char *slash = strrchr(output, '/');
     return mem_printf(t, "%.*s%s.weights", slash ? (int)(slash + 1 - output) : 0, output, name);
 }
 
-static bool write_c(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+static bool write_c(struct tgc *t, const struct options *o, const struct model *m,
+                    struct outputs *files, const char *name)
 {
     const char *header = sibling(t, o->output, "h"), *slash = strrchr(header, '/');
-    struct emission e = {.name = name, .header = strcmp(o->output, "-") == 0 ? NULL : slash ? slash + 1 : header};
+    struct emission e = {.name = name,
+                         .header = strcmp(o->output, "-") == 0 ? NULL
+                                   : slash                     ? slash + 1
+                                                               : header};
     if (!emit(t, o, m, &e) || !put_text(t, files, o->output, &e.c))
         return false;
     if (strcmp(o->output, "-") == 0)
@@ -122,9 +134,12 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
 }
 
 /* .o, .so and .a: the C lives in a private directory while the system's compiler works. */
-static bool write_binary(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+static bool write_binary(struct tgc *t, const struct options *o, const struct model *m,
+                         struct outputs *files, const char *name)
 {
-    static const enum binary_kind kinds[] = {[EMIT_OBJECT] = BINARY_OBJECT, [EMIT_SHARED] = BINARY_SHARED, [EMIT_ARCHIVE] = BINARY_ARCHIVE};
+    static const enum binary_kind kinds[] = {[EMIT_OBJECT] = BINARY_OBJECT,
+                                             [EMIT_SHARED] = BINARY_SHARED,
+                                             [EMIT_ARCHIVE] = BINARY_ARCHIVE};
     if (strcmp(o->output, "-") == 0)
         return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
     struct emission e = {.name = name};
@@ -137,10 +152,15 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
     struct outputs *inside = outputs_new(t);
     const char *flags[] = {"-fPIC", "-g"};
-    struct compile_request r = {.kind = kinds[o->emit], .c_path = c_path, .out_path = out, .flags = flags, .nflag = o->debug_info ? 2 : 1};
-    bool ok = put_text(t, inside, c_path, &e.c) && put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
-              (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) && outputs_commit(inside) &&
-              compile_c(t, &r);
+    struct compile_request r = {.kind = kinds[o->emit],
+                                .c_path = c_path,
+                                .out_path = out,
+                                .flags = flags,
+                                .nflag = o->debug_info ? 2 : 1};
+    bool ok = put_text(t, inside, c_path, &e.c) &&
+              put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
+              (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
+              outputs_commit(inside) && compile_c(t, &r);
     outputs_discard(inside);
     directory_remove(dir);
     if (ok && e.beside && o->weights == WEIGHTS_FILE)
@@ -148,7 +168,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     return ok;
 }
 
-static bool write_view(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+static bool write_view(struct tgc *t, const struct options *o, const struct model *m,
+                       struct outputs *files, const char *name)
 {
     struct text x = {.t = t};
     if (o->emit == EMIT_UOPS)
@@ -175,19 +196,25 @@ static size_t weight_nbytes(struct tgc *t, const struct graph *g)
     return total;
 }
 
-/* The graph as it was read, in primitive ops. Weights beyond 1 MB in all go into NAME.safetensors beside it, unless --weights says. */
-static bool write_graph(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files)
+/* The graph as it was read, in primitive ops. Weights beyond 1 MB in all go into NAME.safetensors
+ * beside it, unless --weights says. */
+static bool write_graph(struct tgc *t, const struct options *o, const struct model *m,
+                        struct outputs *files)
 {
     enum { INLINE_NBYTES = 1 << 20 };
     struct text x = {.t = t}, side = {.t = t};
     bool to_stdout = strcmp(o->output, "-") == 0;
-    bool beside = o->weights == WEIGHTS_FILE || (o->weights == WEIGHTS_AUTO && weight_nbytes(t, m->graph) > INLINE_NBYTES);
+    bool beside = o->weights == WEIGHTS_FILE ||
+                  (o->weights == WEIGHTS_AUTO && weight_nbytes(t, m->graph) > INLINE_NBYTES);
     const char *path = sibling(t, o->output, "safetensors"), *slash = strrchr(path, '/');
-    struct tg_write_options write = {.side_file = beside && !to_stdout ? slash ? slash + 1 : path : NULL};
-    return tg_write(t, m->graph, &write, &x, &side) && put_text(t, files, o->output, &x) && (!side.n || put_text(t, files, path, &side));
+    struct tg_write_options write = {.side_file = beside && !to_stdout ? slash ? slash + 1 : path
+                                                                       : NULL};
+    return tg_write(t, m->graph, &write, &x, &side) && put_text(t, files, o->output, &x) &&
+           (!side.n || put_text(t, files, path, &side));
 }
 
-static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m, struct outputs *files, const char *name)
+static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m,
+                          struct outputs *files, const char *name)
 {
     switch (o->emit) {
     case EMIT_C:

@@ -10,13 +10,15 @@ struct report {
     const char *name;
     struct text inputs, outputs;    /* JSON lists, or lines */
     struct tally *tally; size_t ntally, cap_tally;
-    struct text open;               /* dimensions that nobody has bounded: what depends on them is not known */
+    /* dimensions that nobody has bounded: what depends on them is not known */
+    struct text open;
     size_t arena_bytes, weight_bytes;
     int kernels;
     double flop;
 };
 
-static void put_tensor(struct text *x, bool json, bool first, const char *name, const char *dtype, const struct text *shape)
+static void put_tensor(struct text *x, bool json, bool first, const char *name, const char *dtype,
+                       const struct text *shape)
 {
     if (json) {
         text_puts(x, first ? "{\"name\":" : ",{\"name\":");
@@ -69,7 +71,8 @@ static void name_operators(struct tgc *t, const struct onnx_model *m, struct op_
         for (size_t k = 0; k < m->body[i].n_node; k++) {
             const NodeProto *node = m->body[i].node[k];
             bool plain = !*node->domain || strcmp(node->domain, "ai.onnx") == 0;
-            struct tally one = {plain ? node->op_type : mem_printf(t, "%s.%s", node->domain, node->op_type), 1};
+            struct tally one = {
+                plain ? node->op_type : mem_printf(t, "%s.%s", node->domain, node->op_type), 1};
             VEC_PUSH(t, all->v, all->n, all->cap, one);
         }
     }
@@ -102,7 +105,8 @@ static void count_operators(struct tgc *t, struct op_names all, struct report *r
     }
 }
 
-static void put_declared(struct report *r, struct text *x, bool json, bool first, const struct model_input *v)
+static void put_declared(struct report *r, struct text *x, bool json, bool first,
+                         const struct model_input *v)
 {
     struct text shape = {.t = x->t};
     for (int a = 0; a < v->ndim; a++) {
@@ -123,8 +127,10 @@ static bool is_open(const struct model_input *v, int n)
     return false;
 }
 
-/* A model as its file declares it, where dimensions are open and no option bounds them: what it takes and gives, and its weights. */
-static bool report_declared(struct tgc *t, const struct options *o, const struct model *m, struct report *r)
+/* A model as its file declares it, where dimensions are open and no option bounds them: what it
+ * takes and gives, and its weights. */
+static bool report_declared(struct tgc *t, const struct options *o, const struct model *m,
+                            struct report *r)
 {
     int nin, nout;
     struct model_input *in = model_inputs(t, m, &nin), *out = model_declared_outputs(t, m, &nout);
@@ -164,7 +170,8 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     if (!model_schedule(t, o, r->name, &m))
         return false;
     for (int i = 0; i < m.graph->ninput; i++)
-        put_value(&r->inputs, o->json, i == 0, ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
+        put_value(&r->inputs, o->json, i == 0,
+                  ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
     for (int i = 0; i < m.graph->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
     r->arena_bytes = m.schedule->arena_nbytes;
@@ -207,12 +214,14 @@ static void print_json(struct tgc *t, const struct report *r)
     struct text x = {.t = t};
     text_puts(&x, "{\"name\":");
     text_json(&x, r->name);
-    text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu", r->inputs.s ? r->inputs.s : "",
-                r->outputs.s ? r->outputs.s : "", r->weight_bytes);
-    if (r->open.n)                                    /* known once --dim or --shape bound the dimensions */
+    text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
+                r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
+    /* known once --dim or --shape bound the dimensions */
+    if (r->open.n)
         text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null,\"operators\":{");
     else
-        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{", r->arena_bytes, r->kernels, r->flop);
+        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{",
+                    r->arena_bytes, r->kernels, r->flop);
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
         text_json(&x, r->tally[i].name);
@@ -250,7 +259,8 @@ static void print_text(struct tgc *t, const struct report *r)
     }
     printf("weights: %zu bytes\n", r->weight_bytes);
     if (!r->open.n) {
-        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\n", r->kernels, r->flop, r->arena_bytes);
+        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\n", r->kernels, r->flop,
+               r->arena_bytes);
         return;
     }
     fputs("kernels and arena: depend on ", stdout);
@@ -264,7 +274,8 @@ enum exit_status cmd_info(struct tgc *t, const struct options *o)
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
     if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {
-        diag_error(t, &(struct place){.file = o->model}, "info reads models and .so artefacts; this one cannot be opened at run time");
+        diag_error(t, &(struct place){.file = o->model},
+                   "info reads models and .so artefacts; this one cannot be opened at run time");
         return EXIT_FAILED;
     }
     if (is_artefact ? !report_artefact(t, o, &r) : !report_model(t, o, &r))

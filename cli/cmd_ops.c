@@ -47,9 +47,11 @@ enum exit_status cmd_ops(struct tgc *t, const struct options *o)
             put_json(&x, op);
             continue;
         }
-        const char *opsets = op->until ? mem_printf(t, "%d-%d", op->since, op->until) : mem_printf(t, "%d-", op->since);
-        text_printf(&x, "%-32s %-12s opset %-7s %-24s %s\n", op->name, *op->domain ? op->domain : "ai.onnx", opsets,
-                    kinds_text(t, op->kinds), op->limits);
+        const char *opsets = op->until ? mem_printf(t, "%d-%d", op->since, op->until)
+                                       : mem_printf(t, "%d-", op->since);
+        text_printf(&x, "%-32s %-12s opset %-7s %-24s %s\n", op->name,
+                    *op->domain ? op->domain : "ai.onnx", opsets, kinds_text(t, op->kinds),
+                    op->limits);
     }
     text_puts(&x, o->json ? "]\n" : "");
     fputs(x.s, stdout);

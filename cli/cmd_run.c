@@ -8,10 +8,12 @@
 static bool write_outputs(struct tgc *t, const struct options *o, const struct instance *p)
 {
     if (mkdir(o->out_dir, 0777) != 0 && errno != EEXIST)
-        return diag_error(t, &(struct place){.file = o->out_dir}, "the directory cannot be made: %s", strerror(errno));
+        return diag_error(t, &(struct place){.file = o->out_dir},
+                          "the directory cannot be made: %s", strerror(errno));
     struct outputs *files = outputs_new(t);
     for (int i = 0; i < p->info->output_count; i++) {
-        const char *path = mem_printf(t, "%s/%s.npy", o->out_dir, file_name_of(t, p->output[i].name));
+        const char *path = mem_printf(t, "%s/%s.npy", o->out_dir,
+                                      file_name_of(t, p->output[i].name));
         FILE *f = outputs_open(files, path);
         if (!f || !npy_write(t, f, path, &p->output[i])) {
             outputs_discard(files);
@@ -39,8 +41,10 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
     struct model m;
     struct feed f;
     struct instance p;
-    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p) || !instance_run(t, &p))
+    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
+        !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) ||
+        !instance_prepare(t, &o, &p) || !instance_run(t, &p))
         return EXIT_FAILED;
     bool ok = true;
     if (o.out_dir)

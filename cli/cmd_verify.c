@@ -1,4 +1,5 @@
-/* cmd_verify.c - tgc verify: runs a model on recorded inputs and compares with recorded outputs, in the layout of ONNX's tests. */
+/* cmd_verify.c - tgc verify: runs a model on recorded inputs and compares with recorded outputs, in
+ * the layout of ONNX's tests. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -17,14 +18,17 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
     for (int i = 0; i < f->n; i++) {
         const char *path = data_file(t, o, "input", i);
         if (f->input[i].dtype == DTYPE_VOID)
-            return diag_error(t, &(struct place){.file = o->model}, "the input '%.100s' is no tensor of a type that verify can read "
-                              "(sequences and optionals are not in this version)", f->input[i].name);
+            return diag_error(t, &(struct place){.file = o->model},
+                              "the input '%.100s' is no tensor of a type that verify can read "
+                              "(sequences and optionals are not in this version)",
+                              f->input[i].name);
         if (!pb_read(t, path, &f->value[i]))
             return false;
         f->source[i] = path;
         if (f->value[i].dtype != f->input[i].dtype)
-            return diag_error(t, &(struct place){.file = path}, "holds %s; the input '%.100s' is of %s",
-                              array_type_text(t, &f->value[i]), f->input[i].name, dtype_name(f->input[i].dtype));
+            return diag_error(
+                t, &(struct place){.file = path}, "holds %s; the input '%.100s' is of %s",
+                array_type_text(t, &f->value[i]), f->input[i].name, dtype_name(f->input[i].dtype));
         if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], path))
             return false;
     }
@@ -35,7 +39,8 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
 }
 
 /* One line an output. *nbad counts those that differ. */
-static bool compare_outputs(struct tgc *t, const struct options *o, const struct instance *p, int *nbad)
+static bool compare_outputs(struct tgc *t, const struct options *o, const struct instance *p,
+                            int *nbad)
 {
     int ncompared = 0;
     *nbad = 0;
@@ -57,7 +62,8 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
         putchar('\n');
     }
     if (!ncompared)
-        return diag_error(t, &(struct place){.file = o->data}, "there is no output_0.pb to compare with");
+        return diag_error(t, &(struct place){.file = o->data},
+                          "there is no output_0.pb to compare with");
     return true;
 }
 
@@ -68,9 +74,10 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     struct feed f;
     struct instance p;
     int nbad;
-    if (!model_load(t, &o, &m) || !read_inputs(t, &o, &m, &f) || !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p) || !instance_run(t, &p) ||
-        !compare_outputs(t, &o, &p, &nbad))
+    if (!model_load(t, &o, &m) || !read_inputs(t, &o, &m, &f) ||
+        !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) ||
+        !instance_prepare(t, &o, &p) || !instance_run(t, &p) || !compare_outputs(t, &o, &p, &nbad))
         return EXIT_FAILED;
     instance_close(&p);
     model_close(&m);

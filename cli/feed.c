@@ -1,6 +1,8 @@
-/* feed.c - the inputs of run, verify and bench: read from files, matched with the model's, and used to settle its open dimensions.
+/* feed.c - the inputs of run, verify and bench: read from files, matched with the model's, and used
+ * to settle its open dimensions.
  *
- * Files are read before the model is lowered, since their shapes may be the only place where a dimension is known: they act as if
+ * Files are read before the model is lowered, since their shapes may be the only place where a
+ * dimension is known: they act as if
  * --shape had been given, but for dimensions that --dim leaves to run time.
  */
 #include "cli/cli.h"
@@ -32,17 +34,24 @@ static const char *declared_text(struct tgc *t, const struct model_input *v)
 
 enum { MAX_TOLD = 4096 };
 
-/* Small inputs may decide shapes (a list of axes, the length of a range): the frontend is told them. */
-static void tell_value(struct tgc *t, struct options *o, const struct model_input *input, const struct array *v)
+/* Small inputs may decide shapes (a list of axes, the length of a range): the frontend is told
+ * them. */
+static void tell_value(struct tgc *t, struct options *o, const struct model_input *input,
+                       const struct array *v)
 {
     if (v->nelem > MAX_TOLD || v->dtype == DTYPE_STRING)
         return;
-    struct onnx_value_option value = {.input = input->name, .dtype = v->dtype, .ndim = v->ndim, .data = v->data, .nbytes = v->nbytes};
+    struct onnx_value_option value = {.input = input->name,
+                                      .dtype = v->dtype,
+                                      .ndim = v->ndim,
+                                      .data = v->data,
+                                      .nbytes = v->nbytes};
     memcpy(value.dim, v->dim, sizeof value.dim);
     VEC_PUSH(t, o->value, o->nvalue, o->cap_value, value);
 }
 
-bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input, const struct array *v, const char *source)
+bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input,
+                       const struct array *v, const char *source)
 {
     tell_value(t, o, input, v);
     for (int i = 0; i < o->nshape; i++)
@@ -54,13 +63,14 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
     for (int i = 0; i < v->ndim && fits && input->has_shape; i++) {
         if (input->dim[i] >= 0)
             fits = input->dim[i] == v->dim[i];
-        const char *name = input->symbol[i] ? input->symbol[i] : mem_printf(t, "%s_dim%d", input->name, i);
+        const char *name = input->symbol[i] ? input->symbol[i]
+                                            : mem_printf(t, "%s_dim%d", input->name, i);
         if (is_bounded_by_option(o, name))
             s.dim[i] = -1;
     }
     if (!fits)
-        return diag_error(t, &(struct place){.file = source}, "holds %s; the input '%.100s' is %s", array_type_text(t, v), input->name,
-                          declared_text(t, input));
+        return diag_error(t, &(struct place){.file = source}, "holds %s; the input '%.100s' is %s",
+                          array_type_text(t, v), input->name, declared_text(t, input));
     VEC_PUSH(t, o->shape, o->nshape, o->cap_shape, s);
     return true;
 }
@@ -74,7 +84,8 @@ static const struct input_file *find_file(const struct options *o, const char *n
     return found;
 }
 
-static bool check_names(struct tgc *t, const struct options *o, const struct model_input *input, int n)
+static bool check_names(struct tgc *t, const struct options *o, const struct model_input *input,
+                        int n)
 {
     struct text names = {.t = t};
     for (int i = 0; i < n; i++)
@@ -84,8 +95,10 @@ static bool check_names(struct tgc *t, const struct options *o, const struct mod
         for (int k = 0; k < n && !known; k++)
             known = strcmp(o->input[i].name, input[k].name) == 0;
         if (!known)
-            return diag_error(t, &(struct place){.file = o->model}, "the model has no input '%.100s' (-i %.100s=%.200s); it has %s",
-                              o->input[i].name, o->input[i].name, o->input[i].path, n ? names.s : "none");
+            return diag_error(t, &(struct place){.file = o->model},
+                              "the model has no input '%.100s' (-i %.100s=%.200s); it has %s",
+                              o->input[i].name, o->input[i].name, o->input[i].path,
+                              n ? names.s : "none");
     }
     return true;
 }

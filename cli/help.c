@@ -36,7 +36,11 @@ static const char *option_form(struct tgc *t, size_t i)
     if (!lines[i].value)
         return lines[i].spelling;
     bool is_long = lines[i].spelling[1] == '-';
-    return mem_printf(t, "%s%s%s", lines[i].spelling, is_long ? "=" : strcmp(lines[i].spelling, "-O") ? " " : "", lines[i].value);
+    return mem_printf(t, "%s%s%s", lines[i].spelling,
+                      is_long                           ? "="
+                      : strcmp(lines[i].spelling, "-O") ? " "
+                                                        : "",
+                      lines[i].value);
 }
 
 /* A term, and its text wrapped beside it. */
@@ -63,7 +67,8 @@ void help_write(struct text *out)
     struct tgc *t = out->t;
     text_puts(out, "tgc compiles neural networks (ONNX) to self-contained C.\n\nUsage:\n");
     for (size_t i = 0; i < COUNT(commands); i++)
-        put_entry(out, mem_printf(t, "tgc %s %s", commands[i].name, commands[i].operands), commands[i].text);
+        put_entry(out, mem_printf(t, "tgc %s %s", commands[i].name, commands[i].operands),
+                  commands[i].text);
     for (size_t i = 0; i < COUNT(lines); i++) {
         if (lines[i].group)
             text_printf(out, "\n%s:\n", lines[i].group);
@@ -125,7 +130,9 @@ static void put_roff_entry(struct text *out, const char *term, const char *text)
 void man_write(struct text *out)
 {
     struct tgc *t = out->t;
-    text_puts(out, ".TH TGC 1 \"\" \"tgc " TGC_VERSION "\"\n.SH NAME\ntgc \\- compile neural networks to self-contained C\n.SH SYNOPSIS\n");
+    text_puts(out,
+              ".TH TGC 1 \"\" \"tgc " TGC_VERSION
+              "\"\n.SH NAME\ntgc \\- compile neural networks to self-contained C\n.SH SYNOPSIS\n");
     for (size_t i = 0; i < COUNT(commands); i++) {
         text_printf(out, ".B tgc %s\n", commands[i].name);
         put_roff(out, *commands[i].operands ? commands[i].operands : "[options]");
@@ -160,19 +167,24 @@ static void put_words(struct text *out)
         text_printf(out, "%s%s", i ? " " : "", commands[i].name);
     for (size_t i = 0; i < COUNT(lines); i++)
         if (lines[i].spelling)
-            text_printf(out, " %s%s", lines[i].spelling, lines[i].value && lines[i].spelling[1] == '-' ? "=" : "");
+            text_printf(out, " %s%s", lines[i].spelling,
+                        lines[i].value && lines[i].spelling[1] == '-' ? "=" : "");
 }
 
 static void put_fish(struct text *out)
 {
     for (size_t i = 0; i < COUNT(commands); i++)
-        text_printf(out, "complete -c tgc -n __fish_use_subcommand -a %s -d '%s'\n", commands[i].name, commands[i].text);
+        text_printf(out, "complete -c tgc -n __fish_use_subcommand -a %s -d '%s'\n",
+                    commands[i].name, commands[i].text);
     for (size_t i = 0; i < COUNT(lines); i++) {
         if (!lines[i].spelling)
             continue;
         const char *s = lines[i].spelling;
-        text_printf(out, "complete -c tgc %s %s%s -d '", s[1] == '-' ? "-l" : s[2] ? "-o" : "-s", s + (s[1] == '-' ? 2 : 1),
-                    lines[i].value ? " -r" : "");
+        text_printf(out, "complete -c tgc %s %s%s -d '",
+                    s[1] == '-' ? "-l"
+                    : s[2]      ? "-o"
+                                : "-s",
+                    s + (s[1] == '-' ? 2 : 1), lines[i].value ? " -r" : "");
         for (const char *d = lines[i].text; *d; d++)
             text_puts(out, *d == '\'' ? "\\'" : (char[]){*d, 0});
         text_puts(out, "'\n");
@@ -187,8 +199,10 @@ void completion_write(struct text *out, const char *shell)
     }
     if (strcmp(shell, "zsh") == 0)
         text_puts(out, "autoload -U +X bashcompinit && bashcompinit\n");
-    text_puts(out, "_tgc()\n{\n    local word=${COMP_WORDS[COMP_CWORD]}\n    COMPREPLY=($(compgen -W '");
+    text_puts(out,
+              "_tgc()\n{\n    local word=${COMP_WORDS[COMP_CWORD]}\n    COMPREPLY=($(compgen -W '");
     put_words(out);
-    text_puts(out, "' -- \"$word\") $(compgen -f -- \"$word\"))\n    [[ ${COMPREPLY-} == *= ]] && compopt -o nospace\n}\n"
+    text_puts(out, "' -- \"$word\") $(compgen -f -- \"$word\"))\n    [[ ${COMPREPLY-} == *= ]] && "
+                   "compopt -o nospace\n}\n"
                    "complete -o filenames -F _tgc tgc\n");
 }

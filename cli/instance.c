@@ -1,8 +1,10 @@
-/* instance.c - a compiled model in this process: emitted, compiled by the system's compiler, opened with dlopen and run.
+/* instance.c - a compiled model in this process: emitted, compiled by the system's compiler, opened
+ * with dlopen and run.
  *
- * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of its field in NAME_inputs and
- * NAME_outputs, so that the structs can be filled without their declarations. Every array is allocated at its bound; run-time
- * dimensions are bound by the shapes of the inputs that are given, and checked against every input that has them.
+ * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of
+ * its field in NAME_inputs and NAME_outputs, so that the structs can be filled without their
+ * declarations. Every array is allocated at its bound; run-time dimensions are bound by the shapes
+ * of the inputs that are given, and checked against every input that has them.
  */
 #include "cli/cli.h"
 
@@ -16,19 +18,27 @@ static bool write_text(struct tgc *t, const char *path, const struct text *x)
     FILE *f = fopen(path, "we");
     bool ok = f && fwrite(x->s ? x->s : "", 1, x->n, f) == x->n;
     ok = f && fclose(f) == 0 && ok;
-    return ok ? true : diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+    return ok ? true
+              : diag_error(t, &(struct place){.file = path}, "cannot be written: %s",
+                           strerror(errno));
 }
 
-static bool write_to_file(void *context, const void *p, size_t nbytes) { return fwrite(p, 1, nbytes, context) == nbytes; }
+static bool write_to_file(void *context, const void *p, size_t nbytes)
+{
+    return fwrite(p, 1, nbytes, context) == nbytes;
+}
 
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path)
 {
     struct byte_sink sink = {write_to_file, f};
-    return program_write_weights(t, s, &sink) ? true
-                                              : diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+    return program_write_weights(t, s, &sink)
+               ? true
+               : diag_error(t, &(struct place){.file = path}, "cannot be written: %s",
+                            strerror(errno));
 }
 
-static bool emit_files(struct tgc *t, const struct options *o, const struct model *m, const char *name, const char *dir)
+static bool emit_files(struct tgc *t, const struct options *o, const struct model *m,
+                       const char *name, const char *dir)
 {
     struct program_options po = model_program_options(o, m, name);
     struct text c = {.t = t}, h = {.t = t};
@@ -38,17 +48,20 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
         return false;
     if (t->debug >= 3)
         fprintf(stderr, "%s", c.s);
-    if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) || !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
+    if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
+        !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
         return false;
     if (!beside)
         return true;
     const char *path = mem_printf(t, "%s/%s.weights", dir, name);
     FILE *f = fopen(path, "we");
     bool ok = f && weights_write_file(t, m->schedule, f, path);
-    return (f && fclose(f) == 0 && ok) || diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+    return (f && fclose(f) == 0 && ok) ||
+           diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
 }
 
-static bool compile_shared(struct tgc *t, const struct options *o, const char *dir, const char *name)
+static bool compile_shared(struct tgc *t, const struct options *o, const char *dir,
+                           const char *name)
 {
     const char *flags[] = {"-fPIC", "-pthread", "-g"};
     struct compile_request r = {
@@ -61,14 +74,18 @@ static bool compile_shared(struct tgc *t, const struct options *o, const char *d
     return compile_c(t, &r);
 }
 
-/* ------------------------------------------------------------------------------------------------------ opening */
+/* -------------------------------------------------------------------------------------- opening */
 
 /* ISO C has no conversion from object to function pointers; POSIX promises this one. */
-static bool find_function(struct tgc *t, void *handle, const char *path, const char *name, const char *suffix, void *function)
+static bool find_function(struct tgc *t, void *handle, const char *path, const char *name,
+                          const char *suffix, void *function)
 {
     void *p = dlsym(handle, mem_printf(t, "%s_%s", name, suffix));
     memcpy(function, &p, sizeof p);
-    return p ? true : diag_error(t, &(struct place){.file = path}, "has no function %s_%s; is it a model that tgc has compiled? (--name)", name, suffix);
+    return p ? true
+             : diag_error(t, &(struct place){.file = path},
+                          "has no function %s_%s; is it a model that tgc has compiled? (--name)",
+                          name, suffix);
 }
 
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
@@ -84,13 +101,16 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
     if (!p->handle)
         return diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", dlerror());
     const struct program_info *(*describe)(void);
-    if (!find_function(t, p->handle, path, name, "describe", &describe) || !find_function(t, p->handle, path, name, "init", &p->init) ||
-        !find_function(t, p->handle, path, name, "run", &p->run) || !find_function(t, p->handle, path, name, "close", &p->close) ||
+    if (!find_function(t, p->handle, path, name, "describe", &describe) ||
+        !find_function(t, p->handle, path, name, "init", &p->init) ||
+        !find_function(t, p->handle, path, name, "run", &p->run) ||
+        !find_function(t, p->handle, path, name, "close", &p->close) ||
         !find_function(t, p->handle, path, name, "strerror", &p->strerror))
         return false;
     p->info = describe();
     if (!p->info || p->info->version != PROGRAM_INFO_VERSION)
-        return diag_error(t, &(struct place){.file = path}, "was made by another version of tgc; compile it anew");
+        return diag_error(t, &(struct place){.file = path},
+                          "was made by another version of tgc; compile it anew");
     p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
     p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
     p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
@@ -111,10 +131,12 @@ static bool load_weights(struct tgc *t, const char *path, struct instance *p)
     bool ok = f && fread(p->weights, 1, p->info->weights_bytes, f) == p->info->weights_bytes;
     if (f)
         fclose(f);
-    return ok ? true : diag_error(t, &(struct place){.file = path}, "the model's weights cannot be read");
+    return ok ? true
+              : diag_error(t, &(struct place){.file = path}, "the model's weights cannot be read");
 }
 
-bool instance_build(struct tgc *t, const struct options *o, const struct model *m, struct instance *p)
+bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
+                    struct instance *p)
 {
     double start = seconds_now();
     const char *name = o->name ? o->name : program_name(t, m->stem);
@@ -130,14 +152,17 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     return ok;
 }
 
-/* ------------------------------------------------------------------------------------------------------- tensors */
+/* -------------------------------------------------------------------------------------- tensors */
 
 static bool describe_array(struct tgc *t, const struct program_tensor *from, struct array *v)
 {
     *v = (struct array){.name = from->name, .ndim = from->rank};
-    if (!dtype_parse(from->dtype, &v->dtype) || from->rank > MAX_RANK || dtype_nbytes(v->dtype) != from->element_bytes)
-        return diag_error(t, NULL, "the compiled model describes '%.100s' as %.20s of rank %d, which is not known here", from->name,
-                          from->dtype, from->rank);
+    if (!dtype_parse(from->dtype, &v->dtype) || from->rank > MAX_RANK ||
+        dtype_nbytes(v->dtype) != from->element_bytes)
+        return diag_error(
+            t, NULL,
+            "the compiled model describes '%.100s' as %.20s of rank %d, which is not known here",
+            from->name, from->dtype, from->rank);
     for (int i = 0; i < from->rank; i++)
         v->dim[i] = from->dim[i].size;
     return true;
@@ -146,19 +171,22 @@ static bool describe_array(struct tgc *t, const struct program_tensor *from, str
 static int find_symbol(const struct program_info *info, const char *name)
 {
     for (int i = 0; name && i < info->symbol_count; i++)
-        if (strcmp(info->symbols[i].name, name) == 0 && info->symbols[i].offset != PROGRAM_NO_OFFSET)
+        if (strcmp(info->symbols[i].name, name) == 0 &&
+            info->symbols[i].offset != PROGRAM_NO_OFFSET)
             return i;
     return -1;
 }
 
-static bool misfit(struct tgc *t, const struct array *v, const struct array *want, const char *source, const char *why)
+static bool misfit(struct tgc *t, const struct array *v, const struct array *want,
+                   const char *source, const char *why)
 {
-    return diag_error(t, &(struct place){.file = source}, "holds %s; the input '%.100s' is %s%s", array_type_text(t, v), want->name,
-                      array_type_text(t, want), why);
+    return diag_error(t, &(struct place){.file = source}, "holds %s; the input '%.100s' is %s%s",
+                      array_type_text(t, v), want->name, array_type_text(t, want), why);
 }
 
 /* Arrays are at least as large as the bound, since the program may read them so. */
-static bool set_at_bound(struct tgc *t, struct instance *p, int index, const struct array *bound, const struct array *v)
+static bool set_at_bound(struct tgc *t, struct instance *p, int index, const struct array *bound,
+                         const struct array *v)
 {
     struct array *in = &p->input[index];
     *in = *bound;
@@ -171,7 +199,8 @@ static bool set_at_bound(struct tgc *t, struct instance *p, int index, const str
     return true;
 }
 
-bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v, const char *source)
+bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
+                        const char *source)
 {
     const struct program_tensor *tensor = &p->info->inputs[index];
     struct array want;
@@ -181,21 +210,26 @@ bool instance_set_input(struct tgc *t, struct instance *p, int index, const stru
         return misfit(t, v, &want, source, "");
     for (int i = 0; i < v->ndim; i++) {
         int s = find_symbol(p->info, tensor->dim[i].symbol);
-        if (!tensor->dim[i].symbol ? v->dim[i] != tensor->dim[i].size : v->dim[i] > tensor->dim[i].size)
+        if (!tensor->dim[i].symbol ? v->dim[i] != tensor->dim[i].size
+                                   : v->dim[i] > tensor->dim[i].size)
             return misfit(t, v, &want, source, tensor->dim[i].symbol ? " at most" : "");
         if (s < 0)
             continue;
         if (v->dim[i] < p->info->symbols[s].min)
             return misfit(t, v, &want, source, ", and no dimension is below its bound");
         if (p->symbol[s] >= 0 && p->symbol[s] != v->dim[i])
-            return diag_error(t, &(struct place){.file = source}, "dimension %d is %lld, but another input has %lld for '%.100s'", i,
+            return diag_error(t, &(struct place){.file = source},
+                              "dimension %d is %lld, but another input has %lld for '%.100s'", i,
                               (long long)v->dim[i], (long long)p->symbol[s], tensor->dim[i].symbol);
         p->symbol[s] = v->dim[i];
     }
     return set_at_bound(t, p, index, &want, v);
 }
 
-static void set_pointer(void *s, size_t offset, void *p) { memcpy((char *)s + offset, &p, sizeof p); }
+static void set_pointer(void *s, size_t offset, void *p)
+{
+    memcpy((char *)s + offset, &p, sizeof p);
+}
 
 /* An input that nobody gave: its true shape from the symbols, pseudo-random contents. */
 static bool fill_input(struct tgc *t, struct instance *p, int index)
@@ -229,16 +263,19 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
         set_pointer(p->inputs, info->inputs[i].offset, p->input[i].data);
     }
     for (int i = 0; i < info->output_count; i++) {
-        if (!describe_array(t, &info->outputs[i], &p->output[i]) || !array_allocate(t, &p->output[i]))
+        if (!describe_array(t, &info->outputs[i], &p->output[i]) ||
+            !array_allocate(t, &p->output[i]))
             return false;
         set_pointer(p->outputs, info->outputs[i].offset, p->output[i].data);
     }
     p->arena = pages_allocate(t, info->arena_bytes);
     if (!p->arena)
         return false;
-    struct program_run_options options = {.threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes};
+    struct program_run_options options = {
+        .threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes};
     int status = p->init(&p->model, p->arena, info->arena_bytes, &options);
-    return status == PROGRAM_OK || diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+    return status == PROGRAM_OK ||
+           diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
 }
 
 /* The true shape of an output, as the run has told it. */
@@ -250,7 +287,9 @@ static bool read_shape(struct tgc *t, struct instance *p, int index)
     for (int i = 0; i < out->ndim; i++) {
         out->dim[i] = tensor->dim[i].size;
         if (tensor->shape_offset != PROGRAM_NO_OFFSET)
-            memcpy(&out->dim[i], (const char *)p->outputs + tensor->shape_offset + (size_t)i * sizeof(int64_t), sizeof(int64_t));
+            memcpy(&out->dim[i],
+                   (const char *)p->outputs + tensor->shape_offset + (size_t)i * sizeof(int64_t),
+                   sizeof(int64_t));
         if (out->dim[i] < 0 || out->dim[i] > tensor->dim[i].size)
             TGC_BUG(t, "output %d says that dimension %d is %lld, its bound is %lld", index, i, (long long)out->dim[i],
                     (long long)tensor->dim[i].size);

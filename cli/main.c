@@ -1,14 +1,17 @@
-/* main.c - the process: one compile, its diagnostics, its exit status. The only place that ends the process. */
+/* main.c - the process: one compile, its diagnostics, its exit status. The only place that ends the
+ * process. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* What a hostile file of a few megabytes may use stays below half a gigabyte; a real model gets room for copies of its weights. */
+/* What a hostile file of a few megabytes may use stays below half a gigabyte; a real model gets
+ * room for copies of its weights. */
 static const size_t base_memory = (size_t)400 << 20;
 enum { MEMORY_PER_BYTE = 8 };
-static const size_t stream_memory = (size_t)4 << 30;              /* standard input that is no file: its size is not known */
+/* standard input that is no file: its size is not known */
+static const size_t stream_memory = (size_t)4 << 30;
 
 static const char *variable(const char *name) { return getenv(name); }
 
@@ -85,13 +88,16 @@ static void print_hints(const struct tgc *t, const struct options *o, enum exit_
     if (status == EXIT_USAGE)
         fputs("tgc --help lists commands and options\n", stderr);
     if (t->bug)
-        fputs("This is a bug in tgc " TGC_VERSION ", not in your model. Please report it with the line above, the command line and, if you can,\n"
-              "the model; -O0 may get you around it meanwhile.\n", stderr);
+        fputs("This is a bug in tgc " TGC_VERSION ", not in your model. Please report it with the "
+                                                  "line above, the command line and, if you can,\n"
+              "the model; -O0 may get you around it meanwhile.\n",
+              stderr);
 }
 
 int main(int argc, char **argv)
 {
-    static struct options o;        /* as options_parse() left it even if the compile is ended by tgc_stop() */
+    /* as options_parse() left it even if the compile is ended by tgc_stop() */
+    static struct options o;
     struct tgc *t = tgc_new(0);
     enum exit_status status;
     if (!t) {

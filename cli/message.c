@@ -1,11 +1,11 @@
 /* message.c - prints diagnostics, as text for people or one JSON object a line for tools.
  *
- *      model.onnx: node 17 'conv_3' (Conv), input 1 'w': error: what was found, what was expected, what to do
- *      net.tg:12:9: error: ...
+ *      model.onnx: node 17 'conv_3' (Conv), input 1 'w': error: what was found, what was expected,
+ *      what to do net.tg:12:9: error: ...
  *          %1 = relu(%x)
  *               ^
- * Names of the model reach the terminal here, so control characters, bytes that are no UTF-8 and characters that turn the direction of
- * writing are shown as \xNN.
+ * Names of the model reach the terminal here, so control characters, bytes that are no UTF-8 and
+ * characters that turn the direction of writing are shown as \xNN.
  */
 #include "cli/cli.h"
 #include "backends/program.h"
@@ -31,7 +31,8 @@ static size_t utf8_length(const unsigned char *s, uint32_t *code)
 static bool is_printable(uint32_t c)
 {
     bool is_control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
-    bool is_direction = c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
+    bool is_direction = c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+                        (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
     return !is_control && !is_direction;
 }
 
@@ -75,12 +76,14 @@ static void print_text(const struct diag *d, const char *subject, bool color, FI
         print_escaped(to, d->at.text);
         fputs(": ", to);
     }
-    fprintf(to, "%s%s:%s ", color ? severity_color[d->severity] : "", severity_name[d->severity], color ? "\033[0m" : "");
+    fprintf(to, "%s%s:%s ", color ? severity_color[d->severity] : "", severity_name[d->severity],
+            color ? "\033[0m" : "");
     for (const char *s = d->message; *s; s++) { /* our own line breaks are kept */
         const char *line_end = s + strcspn(s, "\n");
         char line[512];
         while (s < line_end) {
-            size_t n = (size_t)(line_end - s) < sizeof line - 1 ? (size_t)(line_end - s) : sizeof line - 1;
+            size_t n = (size_t)(line_end - s) < sizeof line - 1 ? (size_t)(line_end - s)
+                                                                : sizeof line - 1;
             while (n > 1 && s + n < line_end && ((unsigned char)s[n] >> 6) == 2)
                 n--; /* not inside a character */
             memcpy(line, s, n);
@@ -142,7 +145,8 @@ void messages_print(const struct tgc *t, const struct options *o, FILE *to)
             print_text(&t->diag[i], o->subject, o->color, to);
     }
     /* The one failure that may be unable to record itself. */
-    static const struct diag full = {SEVERITY_ERROR, {0}, "out of memory; --max-memory sets the limit"};
+    static const struct diag full = {
+        SEVERITY_ERROR, {0}, "out of memory; --max-memory sets the limit"};
     if (t->nerror && !has_error && o->diagnostics_json)
         print_json(&full, o->subject, to);
     else if (t->nerror && !has_error)

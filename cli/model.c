@@ -24,10 +24,12 @@ static void split_path(struct tgc *t, const char *path, struct model *m)
     m->stem = stem;
 }
 
-static void report_time(const struct tgc *t, const struct options *o, const char *what, double since)
+static void report_time(const struct tgc *t, const struct options *o, const char *what,
+                        double since)
 {
     if (o->verbose || t->debug >= 1)
-        fprintf(stderr, "%-28s %8.1f ms %8.1f MB\n", what, 1e3 * (seconds_now() - since), (double)t->mem_used / 1e6);
+        fprintf(stderr, "%-28s %8.1f ms %8.1f MB\n", what, 1e3 * (seconds_now() - since),
+                (double)t->mem_used / 1e6);
 }
 
 static enum model_format format_of(const struct options *o, const char *base)
@@ -44,38 +46,50 @@ static void note_file(void *user, const char *path)
     VEC_PUSH(m->tgc, m->text_file, m->ntext_file, m->cap_text_file, path);
 }
 
-static bool read_text(struct tgc *t, const struct options *o, struct model *m, const struct tg_dimension *dim, int ndim)
+static bool read_text(struct tgc *t, const struct options *o, struct model *m,
+                      const struct tg_dimension *dim, int ndim)
 {
-    struct tg_read_options read = {.dim = dim, .ndim = ndim, .external_data_dir = o->load.external_data_dir,
-                                   .no_external_data = o->load.no_external_data, .on_file = note_file, .user = m};
+    struct tg_read_options read = {.dim = dim,
+                                   .ndim = ndim,
+                                   .external_data_dir = o->load.external_data_dir,
+                                   .no_external_data = o->load.no_external_data,
+                                   .on_file = note_file,
+                                   .user = m};
     m->tgc = t;
     m->ntext_file = 0;
     passes_init(t);
-    m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text, m->text_nbytes, &read);
+    m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text,
+                             m->text_nbytes, &read);
     return m->graph != NULL;
 }
 
-static bool shape_mismatch(struct tgc *t, const struct options *o, const struct onnx_shape_option *s, const char *why)
+static bool shape_mismatch(struct tgc *t, const struct options *o,
+                           const struct onnx_shape_option *s, const char *why)
 {
-    return diag_error(t, &(struct place){.file = o->model}, "--shape %.100s=...: %s", s->input, why);
+    return diag_error(t, &(struct place){.file = o->model}, "--shape %.100s=...: %s", s->input,
+                      why);
 }
 
 /* What a --shape says about the dimensions of its input, in the terms of --dim. */
-static bool shape_to_dims(struct tgc *t, const struct options *o, const struct onnx_shape_option *s, const struct model_input *input,
-                          struct tg_dimension *dim, int *n)
+static bool shape_to_dims(struct tgc *t, const struct options *o, const struct onnx_shape_option *s,
+                          const struct model_input *input, struct tg_dimension *dim, int *n)
 {
     if (s->ndim != input->ndim)
-        return shape_mismatch(t, o, s, mem_printf(t, "the input has rank %d, not %d", input->ndim, s->ndim));
+        return shape_mismatch(t, o, s,
+                              mem_printf(t, "the input has rank %d, not %d", input->ndim, s->ndim));
     for (int a = 0; a < s->ndim; a++) {
         if (s->dim[a] < 0 || s->dim[a] == input->dim[a])
             continue;
         if (!input->symbol[a])
-            return shape_mismatch(t, o, s, mem_printf(t, "axis %d cannot be %lld", a, (long long)s->dim[a]));
+            return shape_mismatch(t, o, s,
+                                  mem_printf(t, "axis %d cannot be %lld", a, (long long)s->dim[a]));
         int k = 0;
         while (k < *n && strcmp(dim[k].name, input->symbol[a]) != 0)
             k++;
         if (k < *n && (dim[k].min > s->dim[a] || dim[k].max < s->dim[a]))
-            return shape_mismatch(t, o, s, mem_printf(t, "dimension '%.100s' would have two sizes", input->symbol[a]));
+            return shape_mismatch(
+                t, o, s,
+                mem_printf(t, "dimension '%.100s' would have two sizes", input->symbol[a]));
         dim[k] = (struct tg_dimension){input->symbol[a], s->dim[a], s->dim[a]};
         *n += k == *n;
     }
@@ -105,7 +119,8 @@ static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
     return n == 0 || read_text(t, o, m, dim, n);
 }
 
-/* Large graphs need memory for what they have become: so much for each node that was read, and checked, is above the default limit. */
+/* Large graphs need memory for what they have become: so much for each node that was read, and
+ * checked, is above the default limit. */
 static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode)
 {
     const size_t each = 48 << 10, most = (size_t)2 << 30;
@@ -137,7 +152,10 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
 
 static struct model_input input_of_graph(const struct uop *u)
 {
-    struct model_input v = {.name = ((const struct buffer *)u->arg.p)->name, .dtype = u->dtype, .has_shape = true, .ndim = u->ndim};
+    struct model_input v = {.name = ((const struct buffer *)u->arg.p)->name,
+                            .dtype = u->dtype,
+                            .has_shape = true,
+                            .ndim = u->ndim};
     for (int a = 0; a < u->ndim; a++) {
         if (!uop_const_int(u->dim[a], &v.dim[a]))
             v.dim[a] = -1;
@@ -149,15 +167,19 @@ static struct model_input input_of_graph(const struct uop *u)
 static struct model_input input_of_onnx(const ValueInfoProto *p)
 {
     struct model_input v = {.name = p->name};
-    const TypeProto__Tensor *type = p->type && p->type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE ? p->type->tensor_type : NULL;
+    const TypeProto__Tensor *type = p->type && p->type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE
+                                        ? p->type->tensor_type
+                                        : NULL;
     const TensorShapeProto *shape = type ? type->shape : NULL;
     v.dtype = type ? dtype_from_onnx(type->elem_type) : DTYPE_VOID;
     v.has_shape = shape != NULL;
     v.ndim = shape ? (int)shape->n_dim : 0;
     for (int a = 0; a < v.ndim; a++) {
         const TensorShapeProto__Dimension *d = shape->dim[a];
-        bool sized = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0;
-        bool named = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && *d->dim_param;
+        bool sized = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+                     d->dim_value >= 0;
+        bool named = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+                     *d->dim_param;
         v.dim[a] = sized ? d->dim_value : -1;
         v.symbol[a] = named ? d->dim_param : NULL;
     }
@@ -193,7 +215,8 @@ struct model_input *model_declared_outputs(struct tgc *t, const struct model *m,
 static void report_kernels(const struct tgc *t, const struct schedule *s)
 {
     if (t->debug >= 1)
-        fprintf(stderr, "%d kernels, arena %zu bytes, weights %zu bytes\n", s->nkernel, s->arena_nbytes, s->weight_nbytes);
+        fprintf(stderr, "%d kernels, arena %zu bytes, weights %zu bytes\n", s->nkernel,
+                s->arena_nbytes, s->weight_nbytes);
     for (int i = 0; i < s->nkernel && t->debug >= 2; i++) {
         const struct kernel *k = s->kernel[i];
         fprintf(stderr, "%4d %-32s %10.3g FLOP %10.3g bytes  ", i, k->name, k->flop, k->nbytes);
@@ -205,8 +228,12 @@ static void report_kernels(const struct tgc *t, const struct schedule *s)
 bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = seconds_now();
-    struct onnx_graph_options graph_options = {.dim = o->dim, .ndim = o->ndim, .shape = o->shape, .nshape = o->nshape,
-                                                .value = o->value, .nvalue = o->nvalue};
+    struct onnx_graph_options graph_options = {.dim = o->dim,
+                                               .ndim = o->ndim,
+                                               .shape = o->shape,
+                                               .nshape = o->nshape,
+                                               .value = o->value,
+                                               .nvalue = o->nvalue};
     passes_init(t);
     if (m->onnx)
         m->graph = onnx_lower(t, m->onnx, &graph_options);
@@ -220,7 +247,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
 {
-    struct compile_options compile_options = {.noopt = o->level == 0, .level = o->level, .threads = o->threads, .name = name};
+    struct compile_options compile_options = {
+        .noopt = o->level == 0, .level = o->level, .threads = o->threads, .name = name};
     if (!model_lower(t, o, m))
         return false;
     double start = seconds_now();
@@ -234,7 +262,8 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 
 void model_close(struct model *m) { onnx_close(m->onnx); }
 
-struct program_options model_program_options(const struct options *o, const struct model *m, const char *name)
+struct program_options model_program_options(const struct options *o, const struct model *m,
+                                             const char *name)
 {
     return (struct program_options){
         .name = name,

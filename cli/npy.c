@@ -1,10 +1,12 @@
 /* npy.c - tensors in files: NumPy's .npy, and ONNX's TensorProto.
  *
  *      \x93NUMPY major minor | length of header, 2 bytes (version 1) or 4 | header | elements
- *      header: {'descr': '<f4', 'fortran_order': False, 'shape': (1, 8), } padded with blanks, a newline last
+ *      header: {'descr': '<f4', 'fortran_order': False, 'shape': (1, 8), } padded with blanks, a
+ *      newline last
  *
- * A file is data of unknown origin: the header's length, the shape and the file's size must agree before anything is allocated.
- * source: numpy.lib.format. dtypes that NumPy lacks travel as the integers of their bits.
+ * A file is data of unknown origin: the header's length, the shape and the file's size must agree
+ * before anything is allocated. source: numpy.lib.format. dtypes that NumPy lacks travel as the
+ * integers of their bits.
  */
 #include "cli/cli.h"
 
@@ -36,8 +38,9 @@ static char npy_kind(enum dtype d)
 /* The dtype that a kind and size are on their own; VOID: none. */
 static enum dtype npy_dtype(char kind, int size)
 {
-    static const enum dtype natural[] = {DTYPE_BOOL, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64, DTYPE_U8,
-                                         DTYPE_U16,  DTYPE_U32, DTYPE_U64, DTYPE_F16, DTYPE_F32, DTYPE_F64};
+    static const enum dtype natural[] = {DTYPE_BOOL, DTYPE_I8,  DTYPE_I16, DTYPE_I32,
+                                         DTYPE_I64,  DTYPE_U8,  DTYPE_U16, DTYPE_U32,
+                                         DTYPE_U64,  DTYPE_F16, DTYPE_F32, DTYPE_F64};
     for (size_t i = 0; i < sizeof natural / sizeof *natural; i++)
         if (npy_kind(natural[i]) == kind && (int)dtype_nbytes(natural[i]) == size)
             return natural[i];
@@ -163,7 +166,8 @@ static bool reorder(struct tgc *t, struct array *v)
     return true;
 }
 
-static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const struct header *h, struct array *v)
+static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const struct header *h,
+                          struct array *v)
 {
     struct stat st;
     size_t need = dtype_nbytes(v->dtype);
@@ -176,12 +180,13 @@ static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const 
     long position = ftell(f);
     bool is_regular = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && position >= 0;
     if (is_regular && (size_t)(st.st_size - position) != need)
-        return diag_error(t, at, "%zu bytes of elements follow its header; its shape %s needs %zu", (size_t)(st.st_size - position),
-                          array_type_text(t, v), need);
+        return diag_error(t, at, "%zu bytes of elements follow its header; its shape %s needs %zu",
+                          (size_t)(st.st_size - position), array_type_text(t, v), need);
     if (!array_allocate(t, v))
         return false;
     if (fread(v->data, 1, v->nbytes, f) != v->nbytes)
-        return diag_error(t, at, "it is cut off: its shape %s needs %zu bytes", array_type_text(t, v), v->nbytes);
+        return diag_error(t, at, "it is cut off: its shape %s needs %zu bytes",
+                          array_type_text(t, v), v->nbytes);
     if (h->swap)
         swap_bytes(v);
     if (v->dtype == DTYPE_BOOL)
@@ -204,13 +209,14 @@ bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *
         diag_error(t, &at, "%s; a .npy file is expected", fault);
     *v = (struct array){.dtype = wanted == DTYPE_VOID && ok ? npy_dtype(h.kind, h.size) : wanted};
     if (ok && (v->dtype == DTYPE_VOID || v->dtype == DTYPE_STRING))
-        ok = diag_error(t, &at, "it holds elements of the kind '%c%d'; tensors of %s cannot be read from .npy", h.kind, h.size,
-                        v->dtype == DTYPE_STRING ? "strings" : "that kind");
+        ok = diag_error(
+            t, &at, "it holds elements of the kind '%c%d'; tensors of %s cannot be read from .npy",
+            h.kind, h.size, v->dtype == DTYPE_STRING ? "strings" : "that kind");
     bool fits = ok && h.size == (int)dtype_nbytes(v->dtype) &&
                 (h.kind == npy_kind(v->dtype) || (h.kind == 'V' && npy_kind(v->dtype) == 'u'));
     if (ok && !fits)
-        ok = diag_error(t, &at, "its elements are '%c%d'; '%c%d' (%s) is expected", h.kind, h.size, npy_kind(v->dtype),
-                        (int)dtype_nbytes(v->dtype), dtype_name(v->dtype));
+        ok = diag_error(t, &at, "its elements are '%c%d'; '%c%d' (%s) is expected", h.kind, h.size,
+                        npy_kind(v->dtype), (int)dtype_nbytes(v->dtype), dtype_name(v->dtype));
     ok = ok && read_elements(t, &at, f, &h, v);
     fclose(f);
     return ok;
@@ -221,26 +227,33 @@ bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
     struct text x = {.t = t};
     size_t width = dtype_nbytes(v->dtype);
     if (v->dtype == DTYPE_STRING)
-        return diag_error(t, &(struct place){.file = path}, "a tensor of strings cannot be written as .npy");
-    text_printf(&x, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (", width > 1 ? '<' : '|', npy_kind(v->dtype), width);
+        return diag_error(t, &(struct place){.file = path},
+                          "a tensor of strings cannot be written as .npy");
+    text_printf(&x, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
+                width > 1 ? '<' : '|', npy_kind(v->dtype), width);
     for (int i = 0; i < v->ndim; i++)
         text_printf(&x, v->ndim == 1 ? "%lld," : i ? ", %lld" : "%lld", (long long)v->dim[i]);
     text_puts(&x, "), }");
     while ((10 + x.n + 1) % 64)
         text_putc(&x, ' ');
     text_putc(&x, '\n');
-    const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(x.n & 255), (unsigned char)(x.n >> 8)};
-    bool ok = fwrite(start, 1, sizeof start, to) == sizeof start && fwrite(x.s, 1, x.n, to) == x.n &&
+    const unsigned char start[] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(x.n & 255), (unsigned char)(x.n >> 8)};
+    bool ok = fwrite(start, 1, sizeof start, to) == sizeof start &&
+              fwrite(x.s, 1, x.n, to) == x.n &&
               fwrite(v->data, 1, v->nelem * width, to) == v->nelem * width;
-    return ok ? true : diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
+    return ok ? true
+              : diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
 }
 
-enum { FILE_NAME_MAX_NBYTES = 239 };                   /* file systems end names at 255 bytes; so does the emitted program */
+/* file systems end names at 255 bytes; so does the emitted program */
+enum { FILE_NAME_MAX_NBYTES = 239 };
 
 const char *file_name_of(struct tgc *t, const char *tensor)
 {
     struct text x = {.t = t};
-    for (const unsigned char *p = (const unsigned char *)tensor; *p && x.n < FILE_NAME_MAX_NBYTES; p++)
+    for (const unsigned char *p = (const unsigned char *)tensor; *p && x.n < FILE_NAME_MAX_NBYTES;
+         p++)
         if (*p >> 6 != 2) /* a character of several bytes becomes one _ */
             text_putc(&x, isalnum(*p) || strchr("._-", *p) ? (char)*p : '_');
     return x.n ? x.s : "_";

@@ -1,8 +1,9 @@
 /* options.c - the command line, files of options and the environment, made into a struct options.
  *
- * Two steps: words are matched against options.def into one list of (option, value), then each value is read by its type. A word
- * @FILE is replaced by the words of that file (blanks separate, '...' "..." and \ quote, # starts a comment line), which may name
- * further files. "--" ends the options. Every fault is recorded, so that one run shows them all.
+ * Two steps: words are matched against options.def into one list of (option, value), then each
+ * value is read by its type. A word @FILE is replaced by the words of that file (blanks separate,
+ * '...' "..." and \ quote, # starts a comment line), which may name further files. "--" ends the
+ * options. Every fault is recorded, so that one run shows them all.
  */
 #include "cli/cli.h"
 
@@ -14,7 +15,11 @@
 enum kind { FLAG, VALUE, LIST };
 enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20, MAX_THREADS = 1024 };
 
-static const struct { const char *spelling, *value; enum kind kind; const char *commands; } table[] = {
+static const struct {
+    const char *spelling, *value;
+    enum kind kind;
+    const char *commands;
+} table[] = {
 #define OPTION(id, spelling, value, kind, commands, text) {spelling, value, kind, commands},
 #include "cli/options.def"
 };
@@ -57,7 +62,7 @@ static bool usage(struct parser *p, const char *format, ...)
     return diag_error(p->t, NULL, "%s", message);
 }
 
-/* ---------------------------------------------------------------------------------------------------- words */
+/* ---------------------------------------------------------------------------------------- words */
 
 /* Splits the text of a file of options. false: an open quote. */
 static bool split_words(struct parser *p, const char *s, const char ***word, size_t *n)
@@ -96,7 +101,8 @@ static bool add_words(struct parser *p, const char *const *word, size_t n, int d
 static bool add_file(struct parser *p, const char *path, int depth)
 {
     if (depth >= MAX_FILE_DEPTH)
-        return usage(p, "@%s: files of options name each other more than %d deep", path, MAX_FILE_DEPTH);
+        return usage(p, "@%s: files of options name each other more than %d deep", path,
+                     MAX_FILE_DEPTH);
     FILE *f = fopen(path, "re");
     if (!f)
         return usage(p, "@%s: the file of options cannot be opened: %s", path, strerror(errno));
@@ -105,7 +111,9 @@ static bool add_file(struct parser *p, const char *path, int depth)
     bool bad = ferror(f);
     fclose(f);
     if (bad || n > MAX_OPTION_FILE || memchr(s, 0, n))
-        return usage(p, "@%s: the file of options cannot be read, is longer than 1 MiB, or holds a NUL", path);
+        return usage(
+            p, "@%s: the file of options cannot be read, is longer than 1 MiB, or holds a NUL",
+            path);
     s[n] = 0;
     const char **word;
     size_t nword;
@@ -127,7 +135,8 @@ static bool add_words(struct parser *p, const char *const *word, size_t n, int d
     return ok;
 }
 
-/* The option that a word begins with, and where its value begins in it (NULL: not in this word). The longest spelling wins. */
+/* The option that a word begins with, and where its value begins in it (NULL: not in this word).
+ * The longest spelling wins. */
 static enum option_id match_option(const char *word, const char **value)
 {
     enum option_id best = OPTION_COUNT;
@@ -181,7 +190,8 @@ static bool match_words(struct parser *p)
         enum option_id id = match_option(word, &value);
         if (id == OPTION_COUNT) {
             const char *near = nearest_option(word);
-            ok = usage(p, "unknown option '%.200s'%s%s%s", word, near ? "; is '" : "", near ? near : "", near ? "' meant?" : "");
+            ok = usage(p, "unknown option '%.200s'%s%s%s", word, near ? "; is '" : "",
+                       near ? near : "", near ? "' meant?" : "");
             continue;
         }
         if (table[id].value && !value) {
@@ -197,11 +207,12 @@ static bool match_words(struct parser *p)
     return ok;
 }
 
-/* ------------------------------------------------------------------------------------------------------- values */
+/* --------------------------------------------------------------------------------------- values */
 
 static bool bad_value(struct parser *p, const struct given *g)
 {
-    return usage(p, "option %s has the value '%.200s'; %s is expected", table[g->id].spelling, g->value, table[g->id].value);
+    return usage(p, "option %s has the value '%.200s'; %s is expected", table[g->id].spelling,
+                 g->value, table[g->id].value);
 }
 
 /* The position of a value in "a|b|c"; -1: it is not there. */
@@ -243,7 +254,10 @@ static bool read_size(const char *s, size_t *v)
     const char *end;
     if (!read_int(s, &end, 1, INT64_MAX, &n))
         return false;
-    int shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20 : *end == 'G' || *end == 'g' ? 30 : 0;
+    int shift = *end == 'K' || *end == 'k'   ? 10
+                : *end == 'M' || *end == 'm' ? 20
+                : *end == 'G' || *end == 'g' ? 30
+                                             : 0;
     end += shift != 0;
     end += *end == 'B';
     *v = (size_t)n;
@@ -315,7 +329,10 @@ static bool set_target(struct parser *p, const char *name, const char *from)
         if (strcmp(targets[i].name, name) != 0)
             continue;
         p->o->target = (enum target)i;
-        return targets[i].built ? true : usage(p, "%s: the target '%s' is not in this version of tgc; it has c", from, name);
+        return targets[i].built
+                   ? true
+                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has c", from,
+                           name);
     }
     return usage(p, "%s: there is no target '%.100s'; c is one", from, name);
 }
@@ -326,7 +343,9 @@ static bool set_emit(struct parser *p, const char *kind, const char *from)
         if (strcmp(emits[i].extension, kind) != 0)
             continue;
         p->o->emit = (enum emit)i;
-        return emits[i].built ? true : usage(p, "%s: to write .%s (%s) is not in this version of tgc", from, kind, emits[i].text);
+        return emits[i].built ? true
+                              : usage(p, "%s: to write .%s (%s) is not in this version of tgc",
+                                      from, kind, emits[i].text);
     }
     struct text x = {.t = p->t};
     for (int i = 0; i < EMIT_COUNT; i++)
@@ -339,7 +358,9 @@ static bool read_cpu(struct parser *p, const struct given *g)
 {
     if (strcmp(g->value, "auto") == 0 || strcmp(g->value, "generic") == 0)
         return true; /* this version writes portable C only, which is both */
-    return usage(p, "--cpu=%.100s is not in this version of tgc; it has auto and generic, both portable C", g->value);
+    return usage(
+        p, "--cpu=%.100s is not in this version of tgc; it has auto and generic, both portable C",
+        g->value);
 }
 
 static bool apply(struct parser *p, const struct given *g)
@@ -371,7 +392,8 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_NAME:
         o->name = program_name(p->t, g->value);
         return strcmp(o->name, g->value) == 0 ||
-               usage(p, "--name=%.100s is not a C identifier that can be used; '%s' could be", g->value, o->name);
+               usage(p, "--name=%.100s is not a C identifier that can be used; '%s' could be",
+                     g->value, o->name);
     case OPTION_WEIGHTS:
         k = choice(table[g->id].value, g->value);
         o->weights = (enum weights_mode)(WEIGHTS_STRING + k);
@@ -393,7 +415,8 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_CPU:
         return read_cpu(p, g);
     case OPTION_TRIPLE:
-        return usage(p, "--triple is not in this version of tgc; compile the emitted C with a cross compiler (CC=...)");
+        return usage(p, "--triple is not in this version of tgc; compile the emitted C with a "
+                        "cross compiler (CC=...)");
     case OPTION_LEVEL:
         if (!read_int(g->value, &end, 0, 3, &n) || *end)
             return bad_value(p, g);
@@ -457,7 +480,7 @@ static bool apply(struct parser *p, const struct given *g)
     TGC_BUG(p->t, "option %d is not applied", (int)g->id);
 }
 
-/* ------------------------------------------------------------------------------------------------- environment */
+/* ---------------------------------------------------------------------------------- environment */
 
 static int read_variable(struct parser *p, const char *name)
 {
@@ -474,14 +497,17 @@ static bool apply_environment(struct parser *p, bool has_target, bool has_level)
     static const char *const later[] = {"VIZ", "BEAM"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (read_variable(p, later[i]))
-            diag_warn(p->t, NULL, "%s is set in the environment; what it asks for is not in this version of tgc", later[i]);
+            diag_warn(
+                p->t, NULL,
+                "%s is set in the environment; what it asks for is not in this version of tgc",
+                later[i]);
     for (int i = 0; i < TARGET_COUNT && !has_target; i++)
         if (read_variable(p, targets[i].variable))
             return set_target(p, targets[i].name, targets[i].variable);
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------- the whole */
+/* ------------------------------------------------------------------------------------ the whole */
 
 static void find_command(struct parser *p)
 {
@@ -505,9 +531,13 @@ static bool find_emit(struct parser *p)
         return true;
     if (strcmp(out, "-") == 0)
         return set_emit(p, "c", "-o");
-    const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out, *dot = strrchr(base, '.');
+    const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out,
+               *dot = strrchr(base, '.');
     if (!dot || dot == base || !dot[1])
-        return usage(p, "-o %.200s: the extension says what to write, and there is none; --emit=c says it too", out);
+        return usage(
+            p,
+            "-o %.200s: the extension says what to write, and there is none; --emit=c says it too",
+            out);
     return set_emit(p, dot + 1, out);
 }
 
@@ -518,7 +548,8 @@ static bool check_operands(struct parser *p)
     if (o->command == COMMAND_TUNE)
         return usage(p, "tgc tune is not in this version of tgc");
     if (o->command == COMMAND_OPS)
-        return p->noperand == 0 || usage(p, "tgc ops takes no file, and '%.200s' is given", o->model);
+        return p->noperand == 0 ||
+               usage(p, "tgc ops takes no file, and '%.200s' is given", o->model);
     if (p->noperand == 0)
         return usage(p, "no model is given; tgc %s needs one: a file, or - and -x", command);
     if (p->noperand > 1)
@@ -537,11 +568,17 @@ static bool check_operands(struct parser *p)
 /* Options that decide how the others' faults are printed come first. */
 static bool is_early(enum option_id id) { return id == OPTION_DIAGNOSTICS || id == OPTION_COLOR; }
 
-bool options_parse(struct tgc *t, int argc, const char *const *argv, const char *(*getenv_)(const char *), struct options *o)
+bool options_parse(struct tgc *t, int argc, const char *const *argv,
+                   const char *(*getenv_)(const char *), struct options *o)
 {
     struct parser p = {.t = t, .getenv_ = getenv_, .o = o};
     const char *no_color = getenv_("NO_COLOR");
-    *o = (struct options){.emit = EMIT_COUNT, .level = 2, .threads = 1, .rtol = 1e-3, .atol = 1e-7, .print = OPTION_COUNT};
+    *o = (struct options){.emit = EMIT_COUNT,
+                          .level = 2,
+                          .threads = 1,
+                          .rtol = 1e-3,
+                          .atol = 1e-7,
+                          .print = OPTION_COUNT};
     o->color = isatty(STDERR_FILENO) && !(no_color && *no_color);
     bool ok = add_words(&p, argv + 1, argc > 0 ? (size_t)argc - 1 : 0, 0);
     ok = match_words(&p) && ok;
@@ -555,7 +592,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv, const char 
         has_target |= g->id == OPTION_TARGET;
         has_level |= g->id == OPTION_LEVEL;
         if (!strchr(table[g->id].commands, commands[o->command].name[0]))
-            ok = usage(&p, "tgc %s does not take %s", commands[o->command].name, table[g->id].spelling);
+            ok = usage(&p, "tgc %s does not take %s", commands[o->command].name,
+                       table[g->id].spelling);
         else if (!is_early(g->id))
             ok = apply(&p, g) && ok;
     }

@@ -1,8 +1,9 @@
 /* output.c - files that appear whole or not at all.
  *
- * Every output is written under a temporary name in the directory it belongs to and renamed when all are complete. What is unfinished
- * is listed in a table that a signal handler can walk: that table is the one piece of state in tgc that hangs on no struct tgc,
- * because a handler gets no argument. It is written by the main thread only, and an entry counts once `used` is set.
+ * Every output is written under a temporary name in the directory it belongs to and renamed when
+ * all are complete. What is unfinished is listed in a table that a signal handler can walk: that
+ * table is the one piece of state in tgc that hangs on no struct tgc, because a handler gets no
+ * argument. It is written by the main thread only, and an entry counts once `used` is set.
  */
 #include "cli/cli.h"
 
@@ -67,7 +68,8 @@ static bool pending_add(struct tgc *t, const char *path, bool is_directory)
         pending[i].used = 1;
         return true;
     }
-    return diag_error(t, &(struct place){.file = path}, "too many files are being written, or the path is too long");
+    return diag_error(t, &(struct place){.file = path},
+                      "too many files are being written, or the path is too long");
 }
 
 static void pending_drop(const char *path)
@@ -77,7 +79,7 @@ static void pending_drop(const char *path)
             pending[i].used = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------ outputs */
+/* -------------------------------------------------------------------------------------- outputs */
 
 struct output {
     const char *path;               /* as the user wrote it; "-" */
@@ -125,7 +127,8 @@ static bool find_target(struct tgc *t, struct output *o, bool *direct, mode_t *m
         free(real);
     }
     if (S_ISDIR(st.st_mode))
-        return diag_error(t, &(struct place){.file = o->path}, "is a directory; a file to write is expected");
+        return diag_error(t, &(struct place){.file = o->path},
+                          "is a directory; a file to write is expected");
     *direct = !S_ISREG(st.st_mode);
     if (!*direct)
         *mode = st.st_mode & 07777;
@@ -136,7 +139,8 @@ static bool find_target(struct tgc *t, struct output *o, bool *direct, mode_t *m
 static int make_temporary(struct tgc *t, struct output *o)
 {
     const char *slash = strrchr(o->target, '/');
-    char *name = mem_printf(t, "%.*s.tgc-XXXXXX", slash ? (int)(slash + 1 - o->target) : 0, o->target);
+    char *name = mem_printf(t, "%.*s.tgc-XXXXXX", slash ? (int)(slash + 1 - o->target) : 0,
+                            o->target);
     int fd = mkostemp(name, O_CLOEXEC);
     if (fd < 0) {
         complain(t, o->path, "cannot be written");
@@ -188,7 +192,8 @@ const char *outputs_reserve(struct outputs *s, const char *path)
     if (!find_target(s->t, &o, &direct, &mode))
         return NULL;
     if (direct) {
-        diag_error(s->t, &(struct place){.file = path}, "is no regular file; this kind of output cannot be written to it");
+        diag_error(s->t, &(struct place){.file = path},
+                   "is no regular file; this kind of output cannot be written to it");
         return NULL;
     }
     int fd = make_temporary(s->t, &o);
@@ -208,7 +213,8 @@ static bool finish(struct tgc *t, struct output *o)
     if (o->file != stdout)
         ok = fclose(o->file) == 0 && ok;
     o->file = NULL;
-    return ok ? true : complain(t, strcmp(o->path, "-") ? o->path : "standard output", "writing failed");
+    return ok ? true
+              : complain(t, strcmp(o->path, "-") ? o->path : "standard output", "writing failed");
 }
 
 bool outputs_commit(struct outputs *s)
@@ -245,7 +251,7 @@ void outputs_discard(struct outputs *s)
     s->n = 0;
 }
 
-/* -------------------------------------------------------------------------------------------------- directories */
+/* ---------------------------------------------------------------------------------- directories */
 
 const char *directory_make(struct tgc *t)
 {

@@ -1,10 +1,11 @@
 /* confine.c - opens files that a model names, without trusting the model about where they are.
  *
- * The location that a model gives is data of unknown origin: "../../etc/passwd", a symbolic link, a hard link to another's file, a pipe
- * that never ends (CVE-2022-25882, CVE-2024-27318 and what followed). So the file is opened relative to the data directory by
- * openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS); where the kernel lacks that, component by component with O_NOFOLLOW. It must be a
- * regular file with one link. It is mapped, never copied, read-only and private. (A file that another process truncates meanwhile is
- * beyond what a mapping can guard against.)
+ * The location that a model gives is data of unknown origin: "../../etc/passwd", a symbolic link, a
+ * hard link to another's file, a pipe that never ends (CVE-2022-25882, CVE-2024-27318 and what
+ * followed). So the file is opened relative to the data directory by openat2(RESOLVE_BENEATH |
+ * RESOLVE_NO_SYMLINKS); where the kernel lacks that, component by component with O_NOFOLLOW. It
+ * must be a regular file with one link. It is mapped, never copied, read-only and private. (A file
+ * that another process truncates meanwhile is beyond what a mapping can guard against.)
  */
 #include "frontend/confine.h"
 
@@ -68,43 +69,60 @@ static int open_beneath(int dir, const char *path)
 }
 
 /* Maps the open file; it is closed by the caller. */
-static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *location, void **base, size_t *nbytes)
+static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *location, void **base,
+                   size_t *nbytes)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return diag_error(t, at, "external data file '%.200s' cannot be examined: %s", location, strerror(errno));
+        return diag_error(t, at, "external data file '%.200s' cannot be examined: %s", location,
+                          strerror(errno));
     if (!S_ISREG(st.st_mode))
         return diag_error(t, at, "external data '%.200s' is not a regular file", location);
     if (st.st_nlink != 1)
-        return diag_error(t, at, "external data file '%.200s' has other hard links, so it may be another's file; copy it", location);
+        return diag_error(t, at,
+                          "external data file '%.200s' has other hard links, so it may be "
+                          "another's file; copy it",
+                          location);
     if ((uintmax_t)st.st_size > SIZE_MAX)
-        return diag_error(t, at, "external data file '%.200s' is too large for this machine", location);
+        return diag_error(t, at, "external data file '%.200s' is too large for this machine",
+                          location);
     *base = NULL;
     *nbytes = (size_t)st.st_size;
     if (*nbytes == 0)
         return true;
     *base = mmap(NULL, *nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (*base == MAP_FAILED)
-        return diag_error(t, at, "external data file '%.200s' cannot be mapped: %s", location, strerror(errno));
+        return diag_error(t, at, "external data file '%.200s' cannot be mapped: %s", location,
+                          strerror(errno));
     return true;
 }
 
-bool confine_map(struct tgc *t, const struct place *at, const char *dirname, const char *location, void **base, size_t *nbytes)
+bool confine_map(struct tgc *t, const struct place *at, const char *dirname, const char *location,
+                 void **base, size_t *nbytes)
 {
     if (!is_plain_relative(location))
-        return diag_error(t, at, "external data location '%.200s' is not a plain path below the model's directory "
-                                 "(no leading '/', no '.' or '..')", location);
+        return diag_error(
+            t, at,
+            "external data location '%.200s' is not a plain path below the model's directory "
+            "(no leading '/', no '.' or '..')",
+            location);
     int dir = open(dirname, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return diag_error(t, at, "external data directory '%s' cannot be opened: %s", dirname, strerror(errno));
+        return diag_error(t, at, "external data directory '%s' cannot be opened: %s", dirname,
+                          strerror(errno));
     int fd = open_beneath(dir, location);
     int error = errno;
     close(dir);
     if (fd < 0 && (error == ELOOP || error == EXDEV || error == ENOTDIR))
-        return diag_error(t, at, "external data '%.200s' is reached through a symbolic link, which is refused; "
-                                 "copy the file, or name its real directory with --external-data-dir", location);
+        return diag_error(
+            t, at,
+            "external data '%.200s' is reached through a symbolic link, which is refused; "
+            "copy the file, or name its real directory with --external-data-dir",
+            location);
     if (fd < 0)
-        return diag_error(t, at, "external data file '%.200s' cannot be opened in '%s': %s; --external-data-dir names another directory",
+        return diag_error(t, at,
+                          "external data file '%.200s' cannot be opened in '%s': %s; "
+                          "--external-data-dir names another directory",
                           location, dirname, strerror(error));
     bool ok = map_fd(t, at, fd, location, base, nbytes);
     close(fd);

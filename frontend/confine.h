@@ -4,9 +4,11 @@
 
 #include "ir/ir.h"
 
-/* Maps the regular file `location`, a plain relative path beneath `directory`, read-only and private. No symbolic links, no "..", no
- * further hard links. An empty file: *base NULL, *nbytes 0. false: a diagnostic at `at`. */
-bool confine_map(struct tgc *t, const struct place *at, const char *directory, const char *location, void **base, size_t *nbytes);
+/* Maps the regular file `location`, a plain relative path beneath `directory`, read-only and
+ * private. No symbolic links, no "..", no further hard links. An empty file: *base NULL, *nbytes 0.
+ * false: a diagnostic at `at`. */
+bool confine_map(struct tgc *t, const struct place *at, const char *directory, const char *location,
+                 void **base, size_t *nbytes);
 /* The directory part of a path, "." if it has none. */
 const char *confine_directory(struct tgc *t, const char *path);
 

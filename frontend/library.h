@@ -1,18 +1,24 @@
-/* library.h - the one definition of every composite operation, for the .tg reader and the ONNX lowering alike.
+/* library.h - the one definition of every composite operation, for the .tg reader and the ONNX
+ * lowering alike.
  *
- * Each function expands into elementwise, reduce and movement uops (and LOOP, INDEX, SCATTER, HOST where those do not reach), the way
- * tinygrad's Tensor methods do. What goes in and comes out are plain tensor uops.
+ * Each function expands into elementwise, reduce and movement uops (and LOOP, INDEX, SCATTER, HOST
+ * where those do not reach), the way tinygrad's Tensor methods do. What goes in and comes out are
+ * plain tensor uops.
  *
  * Conventions
- *   - `l` carries the compile and the place of the user's node. A mistake of the user is recorded by diag_error() at that place and the
- *     function returns NULL (false where it returns bool). Messages name arguments as this header does.
- *   - A required operand that is NULL gives NULL silently: its error is recorded already. So calls nest: lib_add(l, lib_conv(...), b).
- *     An optional operand is marked so, and NULL leaves it out.
- *   - Dimensions, sizes, pads and begins are INDEX scalars (CONST, VAR, arithmetic); strides and dilations are constants.
+ *   - `l` carries the compile and the place of the user's node. A mistake of the user is recorded
+ *     by diag_error() at that place and the function returns NULL (false where it returns bool).
+ *     Messages name arguments as this header does.
+ *   - A required operand that is NULL gives NULL silently: its error is recorded already. So calls
+ *     nest: lib_add(l, lib_conv(...), b). An optional operand is marked so, and NULL leaves it out.
+ *   - Dimensions, sizes, pads and begins are INDEX scalars (CONST, VAR, arithmetic); strides and
+ *     dilations are constants.
  *   - `axis` arguments accept -ndim..ndim-1. `axes` are masks of normalized axes: see lib_axes().
- *   - dtypes: operands of one dtype, which the result has. f16, bf16 and narrower floats are computed and accumulated in f32 and rounded
- *     once at the end, in contractions, norms, softmax, reductions, and activations.
- *   - Contractions are one REDUCE(ADD) of one MUL whose axes have names: "n g oc oy ox ic ky kx", "b i j k".
+ *   - dtypes: operands of one dtype, which the result has. f16, bf16 and narrower floats are
+ *     computed and accumulated in f32 and rounded once at the end, in contractions, norms, softmax,
+ *     reductions, and activations.
+ *   - Contractions are one REDUCE(ADD) of one MUL whose axes have names: "n g oc oy ox ic ky kx",
+ *     "b i j k".
  *   - Zero in a field of an attribute struct is its default: { 0 } is valid everywhere.
  */
 #ifndef TGC_LIBRARY_H
@@ -22,73 +28,100 @@
 
 struct lib { struct tgc *t; const struct place *at; };
 
-/* --------------------------------------------------------------------------------------- library.c: small helpers */
+/* --------------------------------------------------------------------- library.c: small helpers */
 
-struct uop *lib_error(const struct lib *l, const char *format, ...) __attribute__((format(printf, 2, 3)));  /* records; NULL */
-const char *lib_describe(const struct lib *l, const struct uop *x);                 /* "f32[N, 3, 224, 224]", for messages */
-bool lib_axis(const struct lib *l, int64_t axis, int ndim, int *normalized);        /* error: "axis 4 of a tensor of rank 3 ..." */
-bool lib_axes(const struct lib *l, const int64_t *axis, int naxis, int ndim, uint32_t *mask);  /* error also on a repeated axis */
+/* records; NULL */
+struct uop *lib_error(const struct lib *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "f32[N, 3, 224, 224]", for messages */
+const char *lib_describe(const struct lib *l, const struct uop *x);
+/* error: "axis 4 of a tensor of rank 3 ..." */
+bool lib_axis(const struct lib *l, int64_t axis, int ndim, int *normalized);
+/* error also on a repeated axis */
+bool lib_axes(const struct lib *l, const int64_t *axis, int naxis, int ndim, uint32_t *mask);
 uint32_t lib_all_axes(const struct uop *x);
-enum dtype lib_acc_dtype(enum dtype d);                                             /* f32 for narrower floats, else d */
+/* f32 for narrower floats, else d */
+enum dtype lib_acc_dtype(enum dtype d);
 struct uop *lib_cast(const struct lib *l, enum dtype d, struct uop *x);
 struct uop *lib_dim(const struct lib *l, const struct uop *x, int64_t axis);
-struct uop *lib_float_of(const struct lib *l, enum dtype d, struct uop *dim);       /* an INDEX scalar as a scalar of dtype d */
-struct uop *lib_scalar(const struct lib *l, const struct uop *like, double v);      /* a constant of like's dtype, rank 0 */
-bool lib_known_int(const struct lib *l, struct uop *x, int64_t i, int64_t *v);      /* element i (row-major) of x, where known now */
+/* an INDEX scalar as a scalar of dtype d */
+struct uop *lib_float_of(const struct lib *l, enum dtype d, struct uop *dim);
+/* a constant of like's dtype, rank 0 */
+struct uop *lib_scalar(const struct lib *l, const struct uop *like, double v);
+/* element i (row-major) of x, where known now */
+bool lib_known_int(const struct lib *l, struct uop *x, int64_t i, int64_t *v);
 
-/* ------------------------------------------------------------------------------------ library.c: elementwise, movement */
+/* ------------------------------------------------------------- library.c: elementwise, movement */
 
 /* tensor_binary() and tensor_where() with messages: broadcast; dtypes must agree. */
 struct uop *lib_binary(const struct lib *l, enum op op, struct uop *a, struct uop *b);
 struct uop *lib_unary(const struct lib *l, enum op op, struct uop *x);
 struct uop *lib_where(const struct lib *l, struct uop *cond, struct uop *a, struct uop *b);
-struct uop *lib_binaryf(const struct lib *l, enum op op, struct uop *x, double v);  /* x op v, v of x's dtype */
+/* x op v, v of x's dtype */
+struct uop *lib_binaryf(const struct lib *l, enum op op, struct uop *x, double v);
 struct uop *lib_add(const struct lib *l, struct uop *a, struct uop *b);
 struct uop *lib_sub(const struct lib *l, struct uop *a, struct uop *b);
 struct uop *lib_mul(const struct lib *l, struct uop *a, struct uop *b);
 struct uop *lib_div(const struct lib *l, struct uop *a, struct uop *b);
-struct uop *lib_clip(const struct lib *l, struct uop *x, struct uop *lo, struct uop *hi);      /* lo, hi: scalars, optional */
-struct uop *lib_prelu(const struct lib *l, struct uop *x, struct uop *slope);       /* slope broadcasts to x */
+/* lo, hi: scalars, optional */
+struct uop *lib_clip(const struct lib *l, struct uop *x, struct uop *lo, struct uop *hi);
+/* slope broadcasts to x */
+struct uop *lib_prelu(const struct lib *l, struct uop *x, struct uop *slope);
 
 struct uop *lib_broadcast_to(const struct lib *l, struct uop *x, struct uop *const *dim, int ndim);
 /* One dim may be NULL: inferred. Error where the number of elements is known to differ. */
 struct uop *lib_reshape(const struct lib *l, struct uop *x, struct uop *const *dim, int ndim);
-struct uop *lib_flatten(const struct lib *l, struct uop *x, int64_t axis);          /* -> 2-D, split before axis (may be ndim) */
-struct uop *lib_permute(const struct lib *l, struct uop *x, const int64_t *perm, int nperm);   /* perm NULL: reversed */
+/* -> 2-D, split before axis (may be ndim) */
+struct uop *lib_flatten(const struct lib *l, struct uop *x, int64_t axis);
+/* perm NULL: reversed */
+struct uop *lib_permute(const struct lib *l, struct uop *x, const int64_t *perm, int nperm);
 struct uop *lib_squeeze(const struct lib *l, struct uop *x, uint32_t axes);
-struct uop *lib_unsqueeze(const struct lib *l, struct uop *x, const int64_t *axis, int naxis); /* axes of the result */
+/* axes of the result */
+struct uop *lib_unsqueeze(const struct lib *l, struct uop *x, const int64_t *axis, int naxis);
 struct uop *lib_concat(const struct lib *l, struct uop *const *x, int n, int64_t axis);
-struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct uop *begin, struct uop *size); /* begin..begin+size */
-/* x[start:end:step] on one axis, numpy's rules: negative counts from the end, out of range is clamped; step may be negative, not 0.
- * start, end NULL: the whole in the direction of step. Give INT64_MAX / INT64_MIN as they come. */
-struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct uop *start, struct uop *end, int64_t step);
+/* begin..begin+size */
+struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct uop *begin,
+                       struct uop *size);
+/* x[start:end:step] on one axis, numpy's rules: negative counts from the end, out of range is
+ * clamped; step may be negative, not 0. start, end NULL: the whole in the direction of step. Give
+ * INT64_MAX / INT64_MIN as they come. */
+struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct uop *start,
+                      struct uop *end, int64_t step);
 struct uop *lib_tile(const struct lib *l, struct uop *x, struct uop *const *repeat, int nrepeat);
 struct uop *lib_flip(const struct lib *l, struct uop *x, uint32_t axes);
 enum pad_mode { PAD_MODE_CONSTANT, PAD_MODE_REFLECT, PAD_MODE_EDGE, PAD_MODE_WRAP };
 /* lo, hi: [ndim], negative cuts. value: scalar of x's dtype, optional (0). */
-struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value, struct uop *const *lo, struct uop *const *hi);
+struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
+                    struct uop *const *lo, struct uop *const *hi);
 struct uop *lib_depth_to_space(const struct lib *l, struct uop *x, int64_t block, bool crd);
 struct uop *lib_space_to_depth(const struct lib *l, struct uop *x, int64_t block);
-struct uop *lib_trilu(const struct lib *l, struct uop *x, struct uop *k, bool upper);   /* k: i64 scalar, optional (0) */
+/* k: i64 scalar, optional (0) */
+struct uop *lib_trilu(const struct lib *l, struct uop *x, struct uop *k, bool upper);
 
-/* ------------------------------------------------------------------------------------------- library.c: creation */
+/* -------------------------------------------------------------------------- library.c: creation */
 
 struct uop *lib_full(const struct lib *l, enum dtype d, double v, struct uop *const *dim, int ndim);
-struct uop *lib_eye(const struct lib *l, enum dtype d, struct uop *rows, struct uop *cols, int64_t k);
+struct uop *lib_eye(const struct lib *l, enum dtype d, struct uop *rows, struct uop *cols,
+                    int64_t k);
 /* start + i * delta for i < n; start and delta scalars of one dtype. */
 struct uop *lib_arange(const struct lib *l, struct uop *start, struct uop *delta, struct uop *n);
-/* How many elements range(start, limit, delta) has, as a dimension; error where they are not known before the run. */
-struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop *limit, struct uop *delta);
-/* values: [2] off, on. depth: a dimension. axis: of the result. Negative indices wrap, others outside give all off. */
-struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *depth, struct uop *values, int64_t axis);
+/* How many elements range(start, limit, delta) has, as a dimension; error where they are not known
+ * before the run. */
+struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop *limit,
+                             struct uop *delta);
+/* values: [2] off, on. depth: a dimension. axis: of the result. Negative indices wrap, others
+ * outside give all off. */
+struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *depth,
+                        struct uop *values, int64_t axis);
 
-/* ------------------------------------------------------------------------------- library_contract.c, library_einsum.c, library_window.c */
+/* --------------------------------------- library_contract.c, library_einsum.c, library_window.c */
 
 /* numpy.matmul: 1-D operands, batch broadcasting. */
 struct uop *lib_matmul(const struct lib *l, struct uop *a, struct uop *b);
 struct uop *lib_gemm(const struct lib *l, struct uop *a, struct uop *b, struct uop *c /* optional */, double alpha, double beta,
                      bool trans_a, bool trans_b);
-struct uop *lib_linear(const struct lib *l, struct uop *x, struct uop *w /* [out, in] */, struct uop *b /* optional, [out] */);
+struct uop *lib_linear(const struct lib *l, struct uop *x, struct uop *w /* [out, in] */,
+                       struct uop *b /* optional, [out] */);
 struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *const *x, int n);
 
 enum { MAX_SPATIAL = 6 };
@@ -106,17 +139,22 @@ struct window_attr {                     /* per spatial axis; of convolutions an
     struct uop *output_size[MAX_SPATIAL];/* conv_transpose, optional: pads are then derived */
 };
 /* x [n, c, spatial...], w [m, c/group, k...], b [m] optional. */
-struct uop *lib_conv(const struct lib *l, struct uop *x, struct uop *w, struct uop *b, const struct window_attr *a);
+struct uop *lib_conv(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
+                     const struct window_attr *a);
 /* x [n, c, spatial...], w [c, m/group, k...], b [m] optional. */
-struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w, struct uop *b, const struct window_attr *a);
+struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
+                               const struct window_attr *a);
 
 enum pool_kind { POOL_MAX, POOL_AVERAGE, POOL_LP };
-struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x, const struct window_attr *a);
-/* i64: where each maximum lies in the flattened input (first one wins), n and c included; column_major: the spatial part is. */
-struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struct window_attr *a, bool column_major);
+struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x,
+                     const struct window_attr *a);
+/* i64: where each maximum lies in the flattened input (first one wins), n and c included;
+ * column_major: the spatial part is. */
+struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struct window_attr *a,
+                                 bool column_major);
 struct uop *lib_global_pool(const struct lib *l, enum pool_kind kind, struct uop *x, double p);
 
-/* -------------------------------------------------------------------------------- library_norm.c: softmax, norms, reductions */
+/* --------------------------------------------------- library_norm.c: softmax, norms, reductions */
 
 enum reduction {
 #define REDUCTION(name, text) REDUCE_##name,
@@ -125,32 +163,41 @@ enum reduction {
     REDUCTION_COUNT
 };
 const char *lib_reduction_name(enum reduction r);
-struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uint32_t axes, bool keep);
+struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uint32_t axes,
+                       bool keep);
 /* i64. NaN counts as the extreme, as in numpy. */
 struct uop *lib_argmax(const struct lib *l, struct uop *x, int64_t axis, bool keep, bool last);
 struct uop *lib_argmin(const struct lib *l, struct uop *x, int64_t axis, bool keep, bool last);
 /* op ADD or MUL. Blocks of 32, so that it takes O(n) operations of depth log n; deterministic. */
-struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64_t axis, bool exclusive, bool reverse);
+struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64_t axis,
+                           bool exclusive, bool reverse);
 
 struct uop *lib_softmax(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_log_softmax(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_hardmax(const struct lib *l, struct uop *x, int64_t axis);
 
-/* (x - mean) / sqrt(var + eps) over `axes`, in the accumulation dtype; mean and inv_std (kept axes, accumulation dtype) on wish. */
-struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, double eps, struct uop **mean, struct uop **inv_std);
+/* (x - mean) / sqrt(var + eps) over `axes`, in the accumulation dtype; mean and inv_std (kept axes,
+ * accumulation dtype) on wish. */
+struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, double eps,
+                          struct uop **mean, struct uop **inv_std);
 /* Over axis..ndim-1. scale and bias (optional) broadcast to x. */
 struct uop *lib_layer_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, int64_t axis, double eps,
                            struct uop **mean, struct uop **inv_std);
-struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, int64_t axis, double eps);
+struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, int64_t axis,
+                         double eps);
 /* x [n, c, ...]; scale and bias [c], optional. groups = c: instance norm. */
-struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, int64_t groups, double eps);
-struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, double eps);
+struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
+                           int64_t groups, double eps);
+struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *scale,
+                              struct uop *bias, double eps);
 struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, struct uop *mean, struct uop *var,
                            double eps);
-struct uop *lib_lp_normalize(const struct lib *l, struct uop *x, int64_t axis, int p);            /* p 1 or 2; 0/0 is 0 */
-struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alpha, double beta, double bias);
+/* p 1 or 2; 0/0 is 0 */
+struct uop *lib_lp_normalize(const struct lib *l, struct uop *x, int64_t axis, int p);
+struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alpha, double beta,
+                    double bias);
 
-/* --------------------------------------------------------------------------------------- library_nn.c: activations */
+/* -------------------------------------------------------------------- library_nn.c: activations */
 
 enum activation {
 #define ACTIVATION(name, text, nparam, alpha, beta) ACTIVATION_##name,
@@ -160,43 +207,59 @@ enum activation {
 };
 struct activation_info { const char *name; int nparam; double alpha, beta; };
 const struct activation_info *lib_activation_info(enum activation a);
-bool lib_activation_parse(const char *name, enum activation *a);                     /* "gelu_tanh" */
-struct uop *lib_activate(const struct lib *l, enum activation a, struct uop *x, double alpha, double beta);
-struct uop *lib_activate_default(const struct lib *l, enum activation a, struct uop *x);   /* alpha, beta as in activations.def */
+/* "gelu_tanh" */
+bool lib_activation_parse(const char *name, enum activation *a);
+struct uop *lib_activate(const struct lib *l, enum activation a, struct uop *x, double alpha,
+                         double beta);
+/* alpha, beta as in activations.def */
+struct uop *lib_activate_default(const struct lib *l, enum activation a, struct uop *x);
 
-/* ----------------------------------------------------------------------------------------- library_nn.c: attention */
+/* ---------------------------------------------------------------------- library_nn.c: attention */
 
 struct attention_attr {
     double scale;                        /* 0: 1/sqrt(E) */
     bool causal;
-    struct uop *offset;                  /* query i is at position i + offset of the keys, NULL: 0 */
-    int64_t window;                      /* sees the last `window` keys, itself included; 0: all. Together with causal */
+    /* query i is at position i + offset of the keys, NULL: 0 */
+    struct uop *offset;
+    /* sees the last `window` keys, itself included; 0: all. Together with causal */
+    int64_t window;
     double softcap;                      /* 0: none */
     struct uop *nkeys;                   /* [batch] i64: only that many keys are real; optional */
 };
 /* q [b, h, l, e], k [b, hk, s, e], v [b, hk, s, ev], h a multiple of hk; or all 3-D without heads.
- * mask: optional, broadcasts to [b, h, l, s]; bool: true takes part; float: added. Rows without any key give 0, not NaN. */
-struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, struct uop *v, struct uop *mask, const struct attention_attr *a);
-/* x [..., e]; cos, sin broadcast to [..., rotary/2] (rotary: 2 * their last dimension; the rest of x passes through). */
-struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct uop *sin, bool interleaved);
+ * mask: optional, broadcasts to [b, h, l, s]; bool: true takes part; float: added. Rows without any
+ * key give 0, not NaN. */
+struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, struct uop *v,
+                          struct uop *mask, const struct attention_attr *a);
+/* x [..., e]; cos, sin broadcast to [..., rotary/2] (rotary: 2 * their last dimension; the rest of
+ * x passes through). */
+struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct uop *sin,
+                     bool interleaved);
 /* positions i64 [...] -> cos and sin [..., rotary/2] of dtype d: position * base^(-2i/rotary) */
-bool lib_rope_table(const struct lib *l, enum dtype d, struct uop *positions, int64_t rotary, double base, struct uop **cos, struct uop **sin);
+bool lib_rope_table(const struct lib *l, enum dtype d, struct uop *positions, int64_t rotary,
+                    double base, struct uop **cos, struct uop **sin);
 
-/* ---------------------------------------------------------------------------------- library_index.c: gather, scatter */
+/* ------------------------------------------------------------- library_index.c: gather, scatter */
 
-struct uop *lib_wrap(const struct lib *l, struct uop *indices, struct uop *n);       /* i64; negative ones count from the end */
-struct uop *lib_contiguous(const struct lib *l, struct uop *x);                      /* computed once, not in each consumer */
+/* i64; negative ones count from the end */
+struct uop *lib_wrap(const struct lib *l, struct uop *indices, struct uop *n);
+/* computed once, not in each consumer */
+struct uop *lib_contiguous(const struct lib *l, struct uop *x);
 /* x as a weight, if its elements are known now and few; else x. */
 struct uop *lib_fold(const struct lib *l, struct uop *x);
 /* Indices that are known now and evenly spaced become a slice. */
 struct uop *lib_gather(const struct lib *l, struct uop *x, struct uop *indices, int64_t axis);
-struct uop *lib_gather_elements(const struct lib *l, struct uop *x, struct uop *indices, int64_t axis);
-struct uop *lib_gather_nd(const struct lib *l, struct uop *x, struct uop *indices, int64_t batch_dims);
+struct uop *lib_gather_elements(const struct lib *l, struct uop *x, struct uop *indices,
+                                int64_t axis);
+struct uop *lib_gather_nd(const struct lib *l, struct uop *x, struct uop *indices,
+                          int64_t batch_dims);
 /* op: CONST overwrites; ADD MUL MAX MIN. */
-struct uop *lib_scatter_elements(const struct lib *l, enum op op, struct uop *x, struct uop *indices, struct uop *updates, int64_t axis);
-struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struct uop *indices, struct uop *updates);
+struct uop *lib_scatter_elements(const struct lib *l, enum op op, struct uop *x,
+                                 struct uop *indices, struct uop *updates, int64_t axis);
+struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struct uop *indices,
+                           struct uop *updates);
 
-/* ----------------------------------------------------------------------------------------- library_resize.c */
+/* ----------------------------------------------------------------------------- library_resize.c */
 
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };
 enum resize_coordinates {                /* ONNX coordinate_transformation_mode */
@@ -215,11 +278,13 @@ struct resize_attr {
     double roi_lo[MAX_RANK], roi_hi[MAX_RANK];          /* tf_crop_and_resize */
 };
 struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_attr *a);
-struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale);      /* floor(dim * scale), exactly */
+/* floor(dim * scale), exactly */
+struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale);
 
-/* --------------------------------------------------------------------------------------- library_loop.c: regions; library_rnn.c */
+/* ------------------------------------------------------- library_loop.c: regions; library_rnn.c */
 
-/* A loop is built in three steps: lib_loop_begin(), the body from the returned params and counter, lib_loop_end(). */
+/* A loop is built in three steps: lib_loop_begin(), the body from the returned params and counter,
+ * lib_loop_end(). */
 struct lib_loop {
     struct loop *loop;
     struct uop *counter;                 /* i64 scalar: 0, 1, ... */
@@ -227,13 +292,18 @@ struct lib_loop {
     struct uop *trip, *cond, **init;
 };
 /* trip: i64 scalar (INT64_MAX: until the condition fails); cond: bool scalar, NULL: true. */
-struct lib_loop *lib_loop_begin(const struct lib *l, struct uop *trip, struct uop *cond, struct uop *const *init, int n);
-/* next: [n], same dtypes and shapes as init. scan: [nscan] stacked along a new first axis of scan_length (NULL: trip). Returns the LOOP. */
+struct lib_loop *lib_loop_begin(const struct lib *l, struct uop *trip, struct uop *cond,
+                                struct uop *const *init, int n);
+/* next: [n], same dtypes and shapes as init. scan: [nscan] stacked along a new first axis of
+ * scan_length (NULL: trip). Returns the LOOP. */
 struct uop *lib_loop_end(const struct lib *l, struct lib_loop *loop, struct uop *cond_next, struct uop *const *next,
                          struct uop *const *scan, int nscan, struct uop *scan_length);
-struct uop *lib_get(const struct lib *l, struct uop *node, int k);                   /* of IF, LOOP, HOST */
-/* cond: one bool. then[k] and other[k] have one dtype and shape. Returns the IF; lib_get() its results. */
-struct uop *lib_if(const struct lib *l, struct uop *cond, struct uop *const *then, struct uop *const *other, int n);
+/* of IF, LOOP, HOST */
+struct uop *lib_get(const struct lib *l, struct uop *node, int k);
+/* cond: one bool. then[k] and other[k] have one dtype and shape. Returns the IF; lib_get() its
+ * results. */
+struct uop *lib_if(const struct lib *l, struct uop *cond, struct uop *const *then,
+                   struct uop *const *other, int n);
 
 enum rnn_kind { RNN_LSTM, RNN_GRU, RNN_PLAIN };
 enum rnn_direction { RNN_FORWARD, RNN_REVERSE, RNN_BIDIRECTIONAL };
@@ -241,32 +311,42 @@ struct rnn_activation { enum activation kind; double alpha, beta; };
 struct rnn_attr {
     enum rnn_kind kind;
     enum rnn_direction direction;
-    int nactivation;                     /* 0: the defaults; else per direction 3 (lstm f g h), 2 (gru f g), 1 (plain) */
+    /* 0: the defaults; else per direction 3 (lstm f g h), 2 (gru f g), 1 (plain) */
+    int nactivation;
     struct rnn_activation activation[6];
     double clip;                         /* 0: none */
     bool input_forget, linear_before_reset, batch_first;
 };
-/* ONNX layouts: x [t, b, i], w [d, G*h, i], r [d, G*h, h], bias [d, 2*G*h], seq_lens [b], h0 and c0 [d, b, h], peephole [d, 3*h]
- * (gates i o f c; z r h). All after r optional. out: Y [t, d, b, h], Y_h [d, b, h], Y_c [d, b, h] (LSTM; else NULL);
- * batch_first: x [b, t, i], h0 and c0 [b, d, h], Y [b, t, d, h], Y_h and Y_c [b, d, h]. Input projections run outside the loop. */
+/* ONNX layouts: x [t, b, i], w [d, G*h, i], r [d, G*h, h], bias [d, 2*G*h], seq_lens [b], h0 and c0
+ * [d, b, h], peephole [d, 3*h] (gates i o f c; z r h). All after r optional. out: Y [t, d, b, h],
+ * Y_h [d, b, h], Y_c [d, b, h] (LSTM; else NULL); batch_first: x [b, t, i], h0 and c0 [b, d, h], Y
+ * [b, t, d, h], Y_h and Y_c [b, d, h]. Input projections run outside the loop. */
 struct rnn_operands { struct uop *x, *w, *r, *bias, *seq_lens, *h0, *c0, *peephole; };
-bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in, struct uop *out[3]);
+bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in,
+             struct uop *out[3]);
 
-/* -------------------------------------------------------------------------------------- library_loop.c: host steps, random */
+/* ----------------------------------------------------------- library_loop.c: host steps, random */
 
-/* A call of `function` (see runtime/host/). Returns the HOST uop; lib_get() its results. params: INDEX scalars. */
+/* A call of `function` (see runtime/host/). Returns the HOST uop; lib_get() its results. params:
+ * INDEX scalars. */
 struct uop *lib_host(const struct lib *l, const char *function, struct uop *const *in, int nin, const struct host_output *out, int nout,
                      struct uop *const *param, int nparam, struct var *const *result, int nresult);
-/* HOST "topk_f32", "topk_f64", "topk_i64" or "topk_u64" (narrower dtypes are cast): in x; out values, indices i64;
- * params outer, n, inner, k, largest, sorted, where x is [outer, n, inner] and the results [outer, k, inner]. NaN counts as largest;
- * of equals the one with the lower index comes first. k: a dimension. */
-bool lib_topk(const struct lib *l, struct uop *x, struct uop *k, int64_t axis, bool largest, bool sorted, struct uop **values, struct uop **indices);
+/* HOST "topk_f32", "topk_f64", "topk_i64" or "topk_u64" (narrower dtypes are cast): in x; out
+ * values, indices i64; params outer, n, inner, k, largest, sorted, where x is [outer, n, inner] and
+ * the results [outer, k, inner]. NaN counts as largest; of equals the one with the lower index
+ * comes first. k: a dimension. */
+bool lib_topk(const struct lib *l, struct uop *x, struct uop *k, int64_t axis, bool largest,
+              bool sorted, struct uop **values, struct uop **indices);
 
-/* Counter-based numbers: element i of a tensor is Threefry-2x32, 20 rounds (Salmon et al. 2011), of counter (i mod 2^32, i / 2^32) under
- * key (seed mod 2^32, seed / 2^32), which gives two words a, b.
- * uniform: (a >> 8) * 2^-24, in [0, 1).  normal: sqrt(-2 ln(1 - (a >> 8) * 2^-24)) * cos(2 pi (b >> 8) * 2^-24). */
-struct uop *lib_random_uniform(const struct lib *l, enum dtype d, uint64_t seed, double lo, double hi, struct uop *const *dim, int ndim);
-struct uop *lib_random_normal(const struct lib *l, enum dtype d, uint64_t seed, double mean, double std, struct uop *const *dim, int ndim);
+/* Counter-based numbers: element i of a tensor is Threefry-2x32, 20 rounds (Salmon et al. 2011), of
+ * counter (i mod 2^32, i / 2^32) under key (seed mod 2^32, seed / 2^32), which gives two words a,
+ * b.
+ * uniform: (a >> 8) * 2^-24, in [0, 1).  normal: sqrt(-2 ln(1 - (a >> 8) * 2^-24)) * cos(2 pi (b >>
+ * 8) * 2^-24). */
+struct uop *lib_random_uniform(const struct lib *l, enum dtype d, uint64_t seed, double lo,
+                               double hi, struct uop *const *dim, int ndim);
+struct uop *lib_random_normal(const struct lib *l, enum dtype d, uint64_t seed, double mean,
+                              double std, struct uop *const *dim, int ndim);
 /* The same numbers at compile time, into a double each. */
 void lib_random_words(uint64_t seed, uint64_t counter, uint32_t word[2]);
 double lib_random_uniform_at(uint64_t seed, uint64_t i);

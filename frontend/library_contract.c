@@ -1,18 +1,23 @@
-/* library_contract.c - matmul, linear, convolution of every rank and kind, einsum: all one REDUCE(ADD) of one MUL.
+/* library_contract.c - matmul, linear, convolution of every rank and kind, einsum: all one
+ * REDUCE(ADD) of one MUL.
  *
  *      matmul   a [b, i, 1, k] * b [b, 1, j, k]                       reduce k
- *      conv     x windows [n, g, 1, oy, ox, ic, ky, kx] * w [g, oc, 1, 1, ic, ky, kx]   reduce ic ky kx
+ *      conv     x windows [n, g, 1, oy, ox, ic, ky, kx] * w [g, oc, 1, 1, ic, ky, kx]   reduce ic
+ *      ky kx
  *
- * A transposed convolution is a convolution of stride 1 over the input with stride - 1 zeros stuffed between its elements, by the
- * mirrored kernel. Einsum contracts its operands from left to right, each pair in one reduce over the labels that nobody needs later.
+ * A transposed convolution is a convolution of stride 1 over the input with stride - 1 zeros
+ * stuffed between its elements, by the mirrored kernel. Einsum contracts its operands from left to
+ * right, each pair in one reduce over the labels that nobody needs later.
  */
 #include "frontend/library.h"
 #include "frontend/library_window.h"
 
 #include <string.h>
 
-/* sum of a * b over axes, in the accumulation dtype, axes dropped. a and b broadcast. names: an axis of the product each. */
-static struct uop *contract(const struct lib *l, struct uop *a, struct uop *b, uint32_t axes, const char *names)
+/* sum of a * b over axes, in the accumulation dtype, axes dropped. a and b broadcast. names: an
+ * axis of the product each. */
+static struct uop *contract(const struct lib *l, struct uop *a, struct uop *b, uint32_t axes,
+                            const char *names)
 {
     enum dtype acc = lib_acc_dtype(a->dtype);
     struct uop *product = lib_mul(l, uop_cast(l->t, acc, a), uop_cast(l->t, acc, b));
@@ -22,10 +27,12 @@ static struct uop *contract(const struct lib *l, struct uop *a, struct uop *b, u
     return tensor_sum(l->t, product, axes, false);
 }
 
-static bool contractible(const struct lib *l, const char *what, const struct uop *a, const struct uop *b)
+static bool contractible(const struct lib *l, const char *what, const struct uop *a,
+                         const struct uop *b)
 {
     if (a->dtype != b->dtype || (!dtype_is_float(a->dtype) && !dtype_is_int(a->dtype))) {
-        lib_error(l, "%s: the operands are %s and %s; they must have one numeric dtype", what, lib_describe(l, a), lib_describe(l, b));
+        lib_error(l, "%s: the operands are %s and %s; they must have one numeric dtype", what,
+                  lib_describe(l, a), lib_describe(l, b));
         return false;
     }
     return true;
@@ -72,37 +79,45 @@ struct uop *lib_matmul(const struct lib *l, struct uop *a, struct uop *b)
     if (!a || !b || !contractible(l, "matmul", a, b))
         return NULL;
     if (!a->ndim || !b->ndim || a->ndim >= MAX_RANK || b->ndim >= MAX_RANK)
-        return lib_error(l, "matmul: operands %s and %s; ranks must be 1..%d", lib_describe(l, a), lib_describe(l, b), MAX_RANK - 1);
+        return lib_error(l, "matmul: operands %s and %s; ranks must be 1..%d", lib_describe(l, a),
+                         lib_describe(l, b), MAX_RANK - 1);
     struct uop *m = a->ndim == 1 ? tensor_insert_axis(l->t, a, 0) : a;
     struct uop *n = b->ndim == 1 ? tensor_insert_axis(l->t, b, 0) : swap_last(l, b);
     if (!sym_equal(l->t, m->dim[m->ndim - 1], n->dim[n->ndim - 1]))
-        return lib_error(l, "matmul: %s times %s: the last axis of the first must be equal to the %s of the second", lib_describe(l, a),
-                         lib_describe(l, b), b->ndim == 1 ? "axis" : "last but one");
+        return lib_error(
+            l,
+            "matmul: %s times %s: the last axis of the first must be equal to the %s of the second",
+            lib_describe(l, a), lib_describe(l, b), b->ndim == 1 ? "axis" : "last but one");
     struct uop *r = matmul_nt(l, m, n);
     if (!r)
         return NULL;
-    uint32_t drop = (a->ndim == 1 ? 1u << (r->ndim - 2) : 0) | (b->ndim == 1 ? 1u << (r->ndim - 1) : 0);
+    uint32_t drop = (a->ndim == 1 ? 1u << (r->ndim - 2) : 0) |
+                    (b->ndim == 1 ? 1u << (r->ndim - 1) : 0);
     return uop_cast(l->t, a->dtype, tensor_drop_axes(l->t, r, drop));
 }
 
-struct uop *lib_gemm(const struct lib *l, struct uop *a, struct uop *b, struct uop *c, double alpha, double beta, bool trans_a, bool trans_b)
+struct uop *lib_gemm(const struct lib *l, struct uop *a, struct uop *b, struct uop *c, double alpha,
+                     double beta, bool trans_a, bool trans_b)
 {
     if (!a || !b || !contractible(l, "gemm", a, b))
         return NULL;
     if (a->ndim != 2 || b->ndim != 2)
-        return lib_error(l, "gemm: operands %s and %s; both must have rank 2", lib_describe(l, a), lib_describe(l, b));
+        return lib_error(l, "gemm: operands %s and %s; both must have rank 2", lib_describe(l, a),
+                         lib_describe(l, b));
     struct uop *m = trans_a ? swap_last(l, a) : a, *n = trans_b ? b : swap_last(l, b);
     if (!sym_equal(l->t, m->dim[1], n->dim[1]))
-        return lib_error(l, "gemm: %s%s times %s%s: the inner sizes differ", lib_describe(l, a), trans_a ? " transposed" : "",
-                         lib_describe(l, b), trans_b ? " transposed" : "");
+        return lib_error(l, "gemm: %s%s times %s%s: the inner sizes differ", lib_describe(l, a),
+                         trans_a ? " transposed" : "", lib_describe(l, b),
+                         trans_b ? " transposed" : "");
     struct uop *r = matmul_nt(l, m, n);
     if (r && alpha != 1)
         r = lib_binaryf(l, OP_MUL, r, alpha);
     if (r && c && beta != 0) {
         struct uop *wide = tensor_broadcast_to(l->t, c, r->dim, 2);
         if (c->dtype != a->dtype || !wide)
-            return lib_error(l, "gemm: c is %s; it must have dtype %s and broadcast to the product's shape", lib_describe(l, c),
-                             dtype_name(a->dtype));
+            return lib_error(
+                l, "gemm: c is %s; it must have dtype %s and broadcast to the product's shape",
+                lib_describe(l, c), dtype_name(a->dtype));
         wide = uop_cast(l->t, r->dtype, wide);
         r = lib_add(l, r, beta != 1 ? lib_binaryf(l, OP_MUL, wide, beta) : wide);
     }
@@ -113,11 +128,14 @@ struct uop *lib_linear(const struct lib *l, struct uop *x, struct uop *w, struct
 {
     if (!x || !w || !contractible(l, "linear", x, w))
         return NULL;
-    if (!x->ndim || w->ndim != 2 || x->ndim >= MAX_RANK || !sym_equal(l->t, x->dim[x->ndim - 1], w->dim[1]))
-        return lib_error(l, "linear: x is %s, w is %s; w must be [out, in], and in the last axis of x", lib_describe(l, x), lib_describe(l, w));
+    if (!x->ndim || w->ndim != 2 || x->ndim >= MAX_RANK ||
+        !sym_equal(l->t, x->dim[x->ndim - 1], w->dim[1]))
+        return lib_error(l,
+                         "linear: x is %s, w is %s; w must be [out, in], and in the last axis of x",
+                         lib_describe(l, x), lib_describe(l, w));
     if (b && (b->ndim != 1 || b->dtype != x->dtype || !sym_equal(l->t, b->dim[0], w->dim[0])))
-        return lib_error(l, "linear: b is %s; it must be [out] and of dtype %s, where w is %s", lib_describe(l, b), dtype_name(x->dtype),
-                         lib_describe(l, w));
+        return lib_error(l, "linear: b is %s; it must be [out] and of dtype %s, where w is %s",
+                         lib_describe(l, b), dtype_name(x->dtype), lib_describe(l, w));
     struct uop *r = matmul_nt(l, x->ndim == 1 ? tensor_insert_axis(l->t, x, 0) : x, w);
     if (r && x->ndim == 1)
         r = tensor_drop_axes(l->t, r, 1);
@@ -142,14 +160,16 @@ static const char *conv_names(const struct lib *l, int nspatial, bool grouped)
 }
 
 /* x [n, c, ...] already padded, w [m, c/group, k...]: the windows of x times w. */
-static struct uop *conv_padded(const struct lib *l, struct uop *x, struct uop *w, struct uop *b, int64_t group, const int64_t *stride,
-                               const int64_t *dilation, struct uop *const *nout)
+static struct uop *conv_padded(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
+                               int64_t group, const int64_t *stride, const int64_t *dilation,
+                               struct uop *const *nout)
 {
     struct tgc *t = l->t;
     enum dtype d = x->dtype;
     int s = x->ndim - 2, perm[MAX_RANK], lead = group > 1 ? 3 : 2, n = 0;
     struct uop *dim[MAX_RANK], *m = w->dim[0], *one = uop_int(t, 1), *g = uop_int(t, group);
-    struct uop *u = window_view(l, x, nout, w->dim + 2, stride, dilation);           /* [n, c, o, k, o, k...] */
+    /* [n, c, o, k, o, k...] */
+    struct uop *u = window_view(l, x, nout, w->dim + 2, stride, dilation);
     if (group > 1) {
         dim[n++] = u->dim[0];
         dim[n++] = g;
@@ -165,7 +185,8 @@ static struct uop *conv_padded(const struct lib *l, struct uop *x, struct uop *w
         perm[lead + s + i] = lead + 2 * i + 1;
     }
     perm[lead - 1 + s] = lead - 1;
-    u = tensor_insert_axis(t, uop_permute(t, u, perm), lead - 1);                     /* [n, g, 1, o..., ic, k...] */
+    /* [n, g, 1, o..., ic, k...] */
+    u = tensor_insert_axis(t, uop_permute(t, u, perm), lead - 1);
     n = 0;
     if (group > 1)
         dim[n++] = g;
@@ -174,7 +195,8 @@ static struct uop *conv_padded(const struct lib *l, struct uop *x, struct uop *w
         dim[n++] = one;
     for (int a = 1; a < w->ndim; a++)
         dim[n++] = w->dim[a];
-    struct uop *r = contract(l, u, uop_reshape(t, w, dim, n), ((1u << (s + 1)) - 1) << (lead + s), conv_names(l, s, group > 1));
+    struct uop *r = contract(l, u, uop_reshape(t, w, dim, n), ((1u << (s + 1)) - 1) << (lead + s),
+                             conv_names(l, s, group > 1));
     if (!r)
         return NULL;
     dim[0] = r->dim[0];
@@ -191,37 +213,43 @@ static struct uop *conv_padded(const struct lib *l, struct uop *x, struct uop *w
     return r ? uop_cast(t, d, r) : NULL;
 }
 
-static bool conv_check(const struct lib *l, const char *what, struct uop *x, struct uop *w, struct uop *b, int64_t group, struct uop *m,
-                       struct uop *c)
+static bool conv_check(const struct lib *l, const char *what, struct uop *x, struct uop *w,
+                       struct uop *b, int64_t group, struct uop *m, struct uop *c)
 {
     int64_t n;
     bool ok = false;
     if (x->ndim < 3 || x->ndim - 2 > MAX_SPATIAL || w->ndim != x->ndim)
-        lib_error(l, "%s: x is %s, w is %s; x must be [n, c, spatial...] with 1..%d spatial axes, and w of the same rank", what,
-                  lib_describe(l, x), lib_describe(l, w), MAX_SPATIAL);
+        lib_error(l,
+                  "%s: x is %s, w is %s; x must be [n, c, spatial...] with 1..%d spatial axes, and "
+                  "w of the same rank",
+                  what, lib_describe(l, x), lib_describe(l, w), MAX_SPATIAL);
     else if (group < 1)
         lib_error(l, "%s: group %lld; it must be positive", what, (long long)group);
     else if (!m || !c || !sym_equal(l->t, x->dim[1], c))
-        lib_error(l, "%s: x is %s, w is %s, group %lld: the channels do not agree", what, lib_describe(l, x), lib_describe(l, w),
-                  (long long)group);
+        lib_error(l, "%s: x is %s, w is %s, group %lld: the channels do not agree", what,
+                  lib_describe(l, x), lib_describe(l, w), (long long)group);
     else if (uop_const_int(m, &n) && n % group)
-        lib_error(l, "%s: %lld output channels cannot be split into %lld groups", what, (long long)n, (long long)group);
+        lib_error(l, "%s: %lld output channels cannot be split into %lld groups", what,
+                  (long long)n, (long long)group);
     else if (b && (b->ndim != 1 || b->dtype != x->dtype || !sym_equal(l->t, b->dim[0], m)))
-        lib_error(l, "%s: b is %s; it must have one %s for each output channel, where w is %s", what, lib_describe(l, b),
-                  dtype_name(x->dtype), lib_describe(l, w));
+        lib_error(l, "%s: b is %s; it must have one %s for each output channel, where w is %s",
+                  what, lib_describe(l, b), dtype_name(x->dtype), lib_describe(l, w));
     else
         ok = true;
     return ok;
 }
 
-struct uop *lib_conv(const struct lib *l, struct uop *x, struct uop *w, struct uop *b, const struct window_attr *a)
+struct uop *lib_conv(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
+                     const struct window_attr *a)
 {
     struct window_plan p;
     if (!x || !w || !contractible(l, "conv", x, w))
         return NULL;
     int64_t group = a->group ? a->group : 1;
-    struct uop *m = w->ndim > 1 ? w->dim[0] : NULL, *c = w->ndim > 1 ? sym_muli(l->t, w->dim[1], group) : NULL;
-    if (!conv_check(l, "conv", x, w, b, group, m, c) || !window_plan(l, "conv", x, w->dim + 2, a, &p))
+    struct uop *m = w->ndim > 1 ? w->dim[0] : NULL,
+               *c = w->ndim > 1 ? sym_muli(l->t, w->dim[1], group) : NULL;
+    if (!conv_check(l, "conv", x, w, b, group, m, c) ||
+        !window_plan(l, "conv", x, w->dim + 2, a, &p))
         return NULL;
     x = window_pad(l, x, uop_consti(l->t, x->dtype, 0), &p);
     return x ? conv_padded(l, x, w, b, group, p.stride, p.dilation, p.nout) : NULL;
@@ -242,9 +270,11 @@ static struct uop *stuff_zeros(const struct lib *l, struct uop *x, int axis, int
     return uop_reshape(t, uop_pad(t, u, uop_consti(t, x->dtype, 0), lo, hi), dim, x->ndim);
 }
 
-/* Pads of one axis, from the attributes, from output_size, or from auto_pad. source: ONNX ConvTranspose. */
-static void transpose_pads(const struct lib *l, const struct window_attr *a, int i, struct uop *in, struct uop *k, int64_t stride,
-                           int64_t dilation, struct uop **lo, struct uop **hi)
+/* Pads of one axis, from the attributes, from output_size, or from auto_pad. source: ONNX
+ * ConvTranspose. */
+static void transpose_pads(const struct lib *l, const struct window_attr *a, int i, struct uop *in,
+                           struct uop *k, int64_t stride, int64_t dilation, struct uop **lo,
+                           struct uop **hi)
 {
     struct tgc *t = l->t;
     struct uop *zero = uop_int(t, 0), *out = a->output_size[i];
@@ -255,8 +285,10 @@ static void transpose_pads(const struct lib *l, const struct window_attr *a, int
         out = sym_muli(t, in, stride);
     if (!out)
         return;
-    struct uop *reach = sym_addi(t, sym_muli(t, sym_addi(t, k, -1), dilation), 1 + a->output_padding[i]);
-    struct uop *total = sym_sub(t, sym_add(t, sym_muli(t, sym_addi(t, in, -1), stride), reach), out);
+    struct uop *reach = sym_addi(t, sym_muli(t, sym_addi(t, k, -1), dilation),
+                                 1 + a->output_padding[i]);
+    struct uop *total = sym_sub(t, sym_add(t, sym_muli(t, sym_addi(t, in, -1), stride), reach),
+                                out);
     struct uop *half = sym_div(t, total, uop_int(t, 2)), *rest = sym_sub(t, total, half);
     *lo = a->auto_pad == AUTO_PAD_SAME_UPPER ? half : rest;
     *hi = a->auto_pad == AUTO_PAD_SAME_UPPER ? rest : half;
@@ -266,7 +298,8 @@ static void transpose_pads(const struct lib *l, const struct window_attr *a, int
 static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t group)
 {
     struct tgc *t = l->t;
-    struct uop *g = uop_int(t, group), *dim[MAX_RANK + 1] = {g, sym_div(t, w->dim[0], g), w->dim[1]};
+    struct uop *g = uop_int(t, group),
+               *dim[MAX_RANK + 1] = {g, sym_div(t, w->dim[0], g), w->dim[1]};
     int perm[MAX_RANK + 1] = {0, 2, 1};
     for (int a = 2; a < w->ndim; a++) {
         dim[a + 1] = w->dim[a];
@@ -279,25 +312,30 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
     return uop_flip(t, uop_reshape(t, u, out, w->ndim), lib_all_axes(w) & ~3u);
 }
 
-struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w, struct uop *b, const struct window_attr *a)
+struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
+                               const struct window_attr *a)
 {
     struct tgc *t = l->t;
     struct window_plan p;
     if (!x || !w || !contractible(l, "conv_transpose", x, w))
         return NULL;
     int64_t group = a->group ? a->group : 1;
-    struct uop *m = w->ndim > 1 ? sym_muli(t, w->dim[1], group) : NULL, *c = w->ndim > 1 ? w->dim[0] : NULL;
-    if (!conv_check(l, "conv_transpose", x, w, b, group, m, c) || !window_steps(l, "conv_transpose", x, a, &p))
+    struct uop *m = w->ndim > 1 ? sym_muli(t, w->dim[1], group) : NULL,
+               *c = w->ndim > 1 ? w->dim[0] : NULL;
+    if (!conv_check(l, "conv_transpose", x, w, b, group, m, c) ||
+        !window_steps(l, "conv_transpose", x, a, &p))
         return NULL;
     int64_t channels;
     if (uop_const_int(c, &channels) && channels % group)
-        return lib_error(l, "conv_transpose: %s cannot be split into %lld groups", lib_describe(l, x), (long long)group);
+        return lib_error(l, "conv_transpose: %s cannot be split into %lld groups",
+                         lib_describe(l, x), (long long)group);
     int64_t unit[MAX_SPATIAL];
     for (int i = 0; i < x->ndim - 2; i++) {
         struct uop *k = w->dim[2 + i], *lo, *hi, *in = x->dim[2 + i];
         int64_t stride = p.stride[i];
         if (a->output_padding[i] < 0 || a->output_padding[i] > INT32_MAX)
-            return lib_error(l, "conv_transpose: output_padding %lld", (long long)a->output_padding[i]);
+            return lib_error(l, "conv_transpose: output_padding %lld",
+                             (long long)a->output_padding[i]);
         transpose_pads(l, a, i, in, k, stride, p.dilation[i], &lo, &hi);
         struct uop *reach = sym_muli(t, sym_addi(t, k, -1), p.dilation[i]);
         p.lo[i] = sym_sub(t, reach, lo);
@@ -306,10 +344,13 @@ struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w
             x = stuff_zeros(l, x, 2 + i, stride);
         p.nout[i] = sym_sub(t, sym_add(t, sym_add(t, x->dim[2 + i], p.lo[i]), p.hi[i]), reach);
         if (p.nout[i]->vmax < 1)
-            return lib_error(l, "conv_transpose: spatial axis %d of the result is empty: input %s, kernel %s, pads that cut too much", i,
-                             lib_describe(l, x), lib_describe(l, w));
+            return lib_error(l,
+                             "conv_transpose: spatial axis %d of the result is empty: input %s, "
+                             "kernel %s, pads that cut too much",
+                             i, lib_describe(l, x), lib_describe(l, w));
         unit[i] = 1;
     }
     x = window_pad(l, x, uop_consti(t, x->dtype, 0), &p);
-    return x ? conv_padded(l, x, transpose_kernel(l, w, group), b, group, unit, p.dilation, p.nout) : NULL;
+    return x ? conv_padded(l, x, transpose_kernel(l, w, group), b, group, unit, p.dilation, p.nout)
+             : NULL;
 }

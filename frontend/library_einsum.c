@@ -1,7 +1,9 @@
-/* library_einsum.c - einsum: labels instead of axes, one MUL and one REDUCE(ADD) for each pair of operands.
+/* library_einsum.c - einsum: labels instead of axes, one MUL and one REDUCE(ADD) for each pair of
+ * operands.
  *
- * Operands are contracted from left to right. A pair's product has the labels that someone later needs, then the labels that it sums,
- * as axes; each operand stands in it with size 1 where it lacks a label. Axes under "..." get labels of their own, aligned to the right.
+ * Operands are contracted from left to right. A pair's product has the labels that someone later
+ * needs, then the labels that it sums, as axes; each operand stands in it with size 1 where it
+ * lacks a label. Axes under "..." get labels of their own, aligned to the right.
  */
 #include "frontend/library.h"
 
@@ -14,8 +16,10 @@ struct term { int n, label[2 * MAX_RANK]; struct uop *x; };
 
 static int letter_label(char c) { return c >= 'a' ? c - 'a' + 26 : c - 'A'; }
 
-/* One operand's or the result's subscripts, up to ',' or '-' or the end. nellipsis: axes that "..." stands for. */
-static bool parse_term(const struct lib *l, const char **s, int nellipsis, struct term *t, bool *ellipsis)
+/* One operand's or the result's subscripts, up to ',' or '-' or the end. nellipsis: axes that "..."
+ * stands for. */
+static bool parse_term(const struct lib *l, const char **s, int nellipsis, struct term *t,
+                       bool *ellipsis)
 {
     t->n = 0;
     *ellipsis = false;
@@ -23,8 +27,11 @@ static bool parse_term(const struct lib *l, const char **s, int nellipsis, struc
         if (isspace((unsigned char)**s))
             continue;
         bool dots = !strncmp(*s, "...", 3);
-        if ((!dots && !isalpha((unsigned char)**s)) || (dots && *ellipsis) || t->n + (dots ? nellipsis : 1) > 2 * MAX_RANK) {
-            lib_error(l, "einsum: unexpected '%c' in the equation; it has letters, one '...' an operand, ',' and '->'",
+        if ((!dots && !isalpha((unsigned char)**s)) || (dots && *ellipsis) ||
+            t->n + (dots ? nellipsis : 1) > 2 * MAX_RANK) {
+            lib_error(l,
+                      "einsum: unexpected '%c' in the equation; it has letters, one '...' an "
+                      "operand, ',' and '->'",
                       isprint((unsigned char)**s) ? **s : '?');
             return false;
         }
@@ -103,7 +110,8 @@ static const char *label_names(const struct lib *l, const struct term *m)
 }
 
 /* a times b (b may be NULL), summed over the labels that are not in `keep`. */
-static bool contract_pair(const struct lib *l, struct term *a, const struct term *b, const bool *keep)
+static bool contract_pair(const struct lib *l, struct term *a, const struct term *b,
+                          const bool *keep)
 {
     struct term full = {0};
     int nkept = 0;
@@ -130,7 +138,8 @@ static bool contract_pair(const struct lib *l, struct term *a, const struct term
 }
 
 /* Splits the equation. out: the result's labels. */
-static bool parse_equation(const struct lib *l, const char *s, struct uop *const *x, int n, struct term *term, struct term *out)
+static bool parse_equation(const struct lib *l, const char *s, struct uop *const *x, int n,
+                           struct term *term, struct term *out)
 {
     int widest = 0, count[LABELS] = {0};
     bool ellipsis;
@@ -141,7 +150,8 @@ static bool parse_equation(const struct lib *l, const char *s, struct uop *const
             return false;
         int nellipsis = x[i]->ndim - probe.n;
         if (nellipsis < 0 || (nellipsis && !ellipsis)) {
-            lib_error(l, "einsum: operand %d is %s, the equation gives it %d subscripts", i, lib_describe(l, x[i]), probe.n);
+            lib_error(l, "einsum: operand %d is %s, the equation gives it %d subscripts", i,
+                      lib_describe(l, x[i]), probe.n);
             return false;
         }
         if (!parse_term(l, &s, nellipsis, &term[i], &ellipsis))
@@ -151,7 +161,8 @@ static bool parse_equation(const struct lib *l, const char *s, struct uop *const
         for (int a = 0; a < term[i].n; a++)
             count[term[i].label[a]]++;
         if (*s == ',' ? i == n - 1 : i < n - 1) {
-            lib_error(l, "einsum: the equation does not have one term for each of the %d operands", n);
+            lib_error(l, "einsum: the equation does not have one term for each of the %d operands",
+                      n);
             return false;
         }
         s += *s == ',';
@@ -181,8 +192,10 @@ struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *co
     for (int i = 0; i < n; i++) {
         if (!x[i])
             return NULL;
-        if (x[i]->dtype != x[0]->dtype || (!dtype_is_float(x[i]->dtype) && !dtype_is_int(x[i]->dtype)))
-            return lib_error(l, "einsum: operand %d is %s; all must have one numeric dtype", i, lib_describe(l, x[i]));
+        if (x[i]->dtype != x[0]->dtype ||
+            (!dtype_is_float(x[i]->dtype) && !dtype_is_int(x[i]->dtype)))
+            return lib_error(l, "einsum: operand %d is %s; all must have one numeric dtype", i,
+                             lib_describe(l, x[i]));
     }
     struct term *term = mem_array(l->t, (size_t)n, sizeof *term);
     if (!parse_equation(l, equation, x, n, term, &out))
@@ -194,7 +207,8 @@ struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *co
         for (int b = 0; b < a; b++)
             found &= out.label[b] != out.label[a];
         if (!found)
-            return lib_error(l, "einsum: a subscript of the result is in no operand, or there twice");
+            return lib_error(l,
+                             "einsum: a subscript of the result is in no operand, or there twice");
     }
     for (int i = 0; i < n; i++) {
         take_diagonals(l, &term[i]);

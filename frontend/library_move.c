@@ -1,7 +1,8 @@
 /* library_move.c - reshaping, slicing, padding and creating tensors, in terms of the movement ops.
  *
- * A step of a slice is a WINDOW of kernel 1 (in = step * o), a negative one a FLIP first. Padding other than with a constant reads its
- * source through INDEX with the coordinate folded back into range, so that no copy of the border exists.
+ * A step of a slice is a WINDOW of kernel 1 (in = step * o), a negative one a FLIP first. Padding
+ * other than with a constant reads its source through INDEX with the coordinate folded back into
+ * range, so that no copy of the border exists.
  */
 #include "frontend/library.h"
 
@@ -14,12 +15,14 @@ struct uop *lib_broadcast_to(const struct lib *l, struct uop *x, struct uop *con
     struct uop *r = tensor_broadcast_to(l->t, x, dim, ndim);
     if (r)
         return r;
-    struct uop want = {.dtype = x->dtype, .ndim = ndim, .dim = mem_copy(l->t, dim, (size_t)ndim * sizeof *dim)};
+    struct uop want = {
+        .dtype = x->dtype, .ndim = ndim, .dim = mem_copy(l->t, dim, (size_t)ndim * sizeof *dim)};
     return lib_error(l, "%s does not broadcast to %s", lib_describe(l, x), lib_describe(l, &want));
 }
 
 /* Cancels dimensions that stand on both sides; what is left of each side's product. */
-static void cancel_dims(const struct lib *l, struct uop *const *a, int na, struct uop *const *b, int nb, struct uop **ra, struct uop **rb)
+static void cancel_dims(const struct lib *l, struct uop *const *a, int na, struct uop *const *b,
+                        int nb, struct uop **ra, struct uop **rb)
 {
     struct uop *pa = uop_int(l->t, 1), *pb = uop_int(l->t, 1);
     uint32_t used = 0;
@@ -39,7 +42,8 @@ static void cancel_dims(const struct lib *l, struct uop *const *a, int na, struc
     *rb = pb;
 }
 
-static struct uop *reshape_error(const struct lib *l, const struct uop *x, struct uop *const *dim, int ndim)
+static struct uop *reshape_error(const struct lib *l, const struct uop *x, struct uop *const *dim,
+                                 int ndim)
 {
     struct text s = {.t = l->t};
     for (int a = 0; a < ndim; a++) {
@@ -49,7 +53,8 @@ static struct uop *reshape_error(const struct lib *l, const struct uop *x, struc
         else
             text_puts(&s, "-1");
     }
-    return lib_error(l, "reshape: %s does not have as many elements as [%s]", lib_describe(l, x), s.s ? s.s : "");
+    return lib_error(l, "reshape: %s does not have as many elements as [%s]", lib_describe(l, x),
+                     s.s ? s.s : "");
 }
 
 struct uop *lib_reshape(const struct lib *l, struct uop *x, struct uop *const *dim, int ndim)
@@ -124,7 +129,8 @@ struct uop *lib_unsqueeze(const struct lib *l, struct uop *x, const int64_t *axi
         return NULL;
     int ndim = x->ndim + naxis;
     if (naxis > MAX_RANK || ndim > MAX_RANK)
-        return lib_error(l, "unsqueeze: the result would have rank %d; at most %d is supported", ndim, MAX_RANK);
+        return lib_error(l, "unsqueeze: the result would have rank %d; at most %d is supported",
+                         ndim, MAX_RANK);
     if (!lib_axes(l, axis, naxis, ndim, &mask))
         return NULL;
     for (int a = 0, from = 0; a < ndim; a++)
@@ -147,15 +153,17 @@ struct uop *lib_concat(const struct lib *l, struct uop *const *x, int n, int64_t
         for (int k = 0; same && k < x[0]->ndim; k++)
             same = k == a || sym_equal(l->t, x[i]->dim[k], x[0]->dim[k]);
         if (!same)
-            return lib_error(l, "concat: tensor %d is %s, tensor 0 is %s; they may differ in axis %d only", i, lib_describe(l, x[i]),
-                             lib_describe(l, x[0]), a);
+            return lib_error(
+                l, "concat: tensor %d is %s, tensor 0 is %s; they may differ in axis %d only", i,
+                lib_describe(l, x[i]), lib_describe(l, x[0]), a);
         if (!uop_is_int(x[i]->dim[a], 0))
             part[kept++] = x[i];
     }
     return kept ? uop_concat(l->t, part, kept, a) : x[0];
 }
 
-struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct uop *begin, struct uop *size)
+struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct uop *begin,
+                       struct uop *size)
 {
     struct uop *b[MAX_RANK], *s[MAX_RANK];
     int a;
@@ -171,9 +179,11 @@ struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct 
 }
 
 /* A bound of a slice as a coordinate in lo..hi. */
-static struct uop *slice_bound(const struct lib *l, struct uop *v, struct uop *n, struct uop *lo, struct uop *hi)
+static struct uop *slice_bound(const struct lib *l, struct uop *v, struct uop *n, struct uop *lo,
+                               struct uop *hi)
 {
-    if (v->vmin >= n->vmax && v->vmin >= 0)           /* INT64_MAX and the like, without arithmetic that could wrap */
+    /* INT64_MAX and the like, without arithmetic that could wrap */
+    if (v->vmin >= n->vmax && v->vmin >= 0)
         return hi;
     if (v->vmax < 0 && v->vmax <= -n->vmax - 1)
         return lo;
@@ -184,7 +194,8 @@ static struct uop *slice_bound(const struct lib *l, struct uop *v, struct uop *n
     return sym_min(l->t, sym_max(l->t, v, lo), hi);
 }
 
-struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct uop *start, struct uop *end, int64_t step)
+struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct uop *start,
+                      struct uop *end, int64_t step)
 {
     struct tgc *t = l->t;
     int a;
@@ -197,7 +208,8 @@ struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct u
         if (x->dim[a]->vmax > step && x->dim[a]->vmax > -step)
             return lib_error(l, "slice: a step beyond 2^28 on axis %d", a);
     }
-    struct uop *n = x->dim[a], *zero = uop_int(t, 0), *minus = uop_int(t, -1), *last = sym_addi(t, n, -1), *size;
+    struct uop *n = x->dim[a], *zero = uop_int(t, 0), *minus = uop_int(t, -1),
+               *last = sym_addi(t, n, -1), *size;
     if (step > 0) {
         start = start ? slice_bound(l, start, n, zero, n) : zero;
         end = end ? slice_bound(l, end, n, zero, n) : n;
@@ -217,7 +229,8 @@ struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct u
         return x;
     if (x->ndim == MAX_RANK)
         return lib_error(l, "slice: steps in a tensor of rank %d are not supported", MAX_RANK);
-    return tensor_drop_axes(t, uop_window(t, x, a, sym_ceildiv(t, size, step), uop_int(t, 1), step, 1), 2u << a);
+    return tensor_drop_axes(
+        t, uop_window(t, x, a, sym_ceildiv(t, size, step), uop_int(t, 1), step, 1), 2u << a);
 }
 
 struct uop *lib_tile(const struct lib *l, struct uop *x, struct uop *const *repeat, int nrepeat)
@@ -228,38 +241,47 @@ struct uop *lib_tile(const struct lib *l, struct uop *x, struct uop *const *repe
     if (nrepeat != x->ndim)
         return lib_error(l, "tile: %d repeats for a tensor of rank %d", nrepeat, x->ndim);
     int n = 0;
-    for (int a = 0; a < x->ndim; a++) {               /* [d] -> [1, d] -> [r, d] -> [r * d], where r is not 1 */
+    /* [d] -> [1, d] -> [r, d] -> [r * d], where r is not 1 */
+    for (int a = 0; a < x->ndim; a++) {
         out[a] = sym_mul(l->t, repeat[a], x->dim[a]);
         if (repeat[a]->vmin < 0)
             return lib_error(l, "tile: a negative repeat");
         if (!uop_is_int(repeat[a], 1)) {
             if (n + 1 >= MAX_RANK)
-                return lib_error(l, "tile: rank %d with so many repeated axes is not supported", x->ndim);
+                return lib_error(l, "tile: rank %d with so many repeated axes is not supported",
+                                 x->ndim);
             ones[n] = uop_int(l->t, 1);
             wide[n++] = repeat[a];
         }
         if (n >= MAX_RANK)
-            return lib_error(l, "tile: rank %d with so many repeated axes is not supported", x->ndim);
+            return lib_error(l, "tile: rank %d with so many repeated axes is not supported",
+                             x->ndim);
         ones[n] = wide[n] = x->dim[a];
         n++;
     }
     return uop_reshape(l->t, uop_expand(l->t, uop_reshape(l->t, x, ones, n), wide), out, x->ndim);
 }
 
-struct uop *lib_flip(const struct lib *l, struct uop *x, uint32_t axes) { return x ? uop_flip(l->t, x, axes) : NULL; }
+struct uop *lib_flip(const struct lib *l, struct uop *x, uint32_t axes)
+{
+    return x ? uop_flip(l->t, x, axes) : NULL;
+}
 
 /* ---- padding */
 
-static struct uop *pad_constant(const struct lib *l, struct uop *x, struct uop *value, struct uop *const *lo, struct uop *const *hi)
+static struct uop *pad_constant(const struct lib *l, struct uop *x, struct uop *value,
+                                struct uop *const *lo, struct uop *const *hi)
 {
     struct tgc *t = l->t;
-    struct uop *zero = uop_int(t, 0), *begin[MAX_RANK], *size[MAX_RANK], *plo[MAX_RANK], *phi[MAX_RANK];
+    struct uop *zero = uop_int(t, 0), *begin[MAX_RANK], *size[MAX_RANK], *plo[MAX_RANK],
+               *phi[MAX_RANK];
     for (int a = 0; a < x->ndim; a++) {
         struct uop *cut = sym_max(t, sym_sub(t, zero, hi[a]), zero);
         begin[a] = sym_max(t, sym_sub(t, zero, lo[a]), zero);
         size[a] = sym_sub(t, sym_sub(t, x->dim[a], begin[a]), cut);
         if (size[a]->vmax < 0)
-            return lib_error(l, "pad: axis %d of %s is cut by more than it has", a, lib_describe(l, x));
+            return lib_error(l, "pad: axis %d of %s is cut by more than it has", a,
+                             lib_describe(l, x));
         plo[a] = sym_max(t, lo[a], zero);
         phi[a] = sym_max(t, hi[a], zero);
     }
@@ -278,16 +300,19 @@ static struct uop *pad_source(struct tgc *t, enum pad_mode mode, struct uop *p, 
     return uop_binary(t, OP_MIN, m, uop_binary(t, OP_SUB, period, m));
 }
 
-static struct uop *pad_by_index(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *const *lo, struct uop *const *hi)
+static struct uop *pad_by_index(const struct lib *l, struct uop *x, enum pad_mode mode,
+                                struct uop *const *lo, struct uop *const *hi)
 {
     struct tgc *t = l->t;
     struct uop *dim[MAX_RANK], *index[MAX_RANK];
     for (int a = 0; a < x->ndim; a++) {
         dim[a] = sym_add(t, sym_add(t, x->dim[a], lo[a]), hi[a]);
         if (dim[a]->vmax < 0)
-            return lib_error(l, "pad: axis %d of %s is cut by more than it has", a, lib_describe(l, x));
+            return lib_error(l, "pad: axis %d of %s is cut by more than it has", a,
+                             lib_describe(l, x));
         if (uop_is_int(x->dim[a], 0) && !uop_is_int(dim[a], 0))
-            return lib_error(l, "pad: axis %d of %s is empty; there is nothing to repeat", a, lib_describe(l, x));
+            return lib_error(l, "pad: axis %d of %s is empty; there is nothing to repeat", a,
+                             lib_describe(l, x));
     }
     for (int a = 0; a < x->ndim; a++) {
         index[a] = tensor_iota(t, dim, x->ndim, a);
@@ -303,7 +328,8 @@ static bool pad_fits(const struct uop *amount)
     return amount->op != OP_CONST || (amount->arg.i >= -most && amount->arg.i <= most);
 }
 
-struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value, struct uop *const *lo, struct uop *const *hi)
+struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
+                    struct uop *const *lo, struct uop *const *hi)
 {
     if (!x)
         return NULL;
@@ -314,11 +340,15 @@ struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, stru
         return x;
     for (int a = 0; a < x->ndim; a++)
         if (!pad_fits(lo[a]) || !pad_fits(hi[a]))
-            return lib_error(l, "pad: axis %d would grow or shrink by more than 2^40 elements; no such tensor fits into memory", a);
+            return lib_error(l,
+                             "pad: axis %d would grow or shrink by more than 2^40 elements; no "
+                             "such tensor fits into memory",
+                             a);
     if (mode != PAD_MODE_CONSTANT)
         return pad_by_index(l, x, mode, lo, hi);
     if (value && value->dtype != x->dtype)
-        return lib_error(l, "pad: the value is %s, the tensor %s; they must have one dtype", lib_describe(l, value), lib_describe(l, x));
+        return lib_error(l, "pad: the value is %s, the tensor %s; they must have one dtype",
+                         lib_describe(l, value), lib_describe(l, x));
     if (value && value->ndim)
         value = lib_reshape(l, value, NULL, 0);
     else if (!value)
@@ -331,7 +361,8 @@ struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, stru
 static bool block_dims(const struct lib *l, const struct uop *x, int64_t block, const char *what)
 {
     if (x->ndim != 4)
-        lib_error(l, "%s: %s has rank %d; it must be 4: [n, c, h, w]", what, lib_describe(l, x), x->ndim);
+        lib_error(l, "%s: %s has rank %d; it must be 4: [n, c, h, w]", what, lib_describe(l, x),
+                  x->ndim);
     else if (block < 1 || block > INT32_MAX)
         lib_error(l, "%s: block size %lld; it must be positive", what, (long long)block);
     return x->ndim == 4 && block >= 1 && block <= INT32_MAX;
@@ -342,17 +373,20 @@ static bool divides(const struct lib *l, const struct uop *x, int axis, int64_t 
     int64_t n;
     if (!uop_const_int(x->dim[axis], &n) || n % d == 0)
         return true;
-    lib_error(l, "%s: axis %d of %s is no multiple of %lld", what, axis, lib_describe(l, x), (long long)d);
+    lib_error(l, "%s: axis %d of %s is no multiple of %lld", what, axis, lib_describe(l, x),
+              (long long)d);
     return false;
 }
 
 struct uop *lib_depth_to_space(const struct lib *l, struct uop *x, int64_t block, bool crd)
 {
     struct tgc *t = l->t;
-    if (!x || !block_dims(l, x, block, "depth_to_space") || !divides(l, x, 1, block * block, "depth_to_space"))
+    if (!x || !block_dims(l, x, block, "depth_to_space") ||
+        !divides(l, x, 1, block * block, "depth_to_space"))
         return NULL;
     struct uop *b = uop_int(t, block), *c = sym_div(t, x->dim[1], uop_int(t, block * block));
-    struct uop *dcr_dim[6] = {x->dim[0], b, b, c, x->dim[2], x->dim[3]}, *crd_dim[6] = {x->dim[0], c, b, b, x->dim[2], x->dim[3]};
+    struct uop *dcr_dim[6] = {x->dim[0], b, b, c, x->dim[2], x->dim[3]},
+               *crd_dim[6] = {x->dim[0], c, b, b, x->dim[2], x->dim[3]};
     static const int dcr_perm[6] = {0, 3, 4, 1, 5, 2}, crd_perm[6] = {0, 1, 4, 2, 5, 3};
     x = uop_permute(t, uop_reshape(t, x, crd ? crd_dim : dcr_dim, 6), crd ? crd_perm : dcr_perm);
     struct uop *out[4] = {x->dim[0], c, sym_mul(t, x->dim[2], b), sym_mul(t, x->dim[4], b)};
@@ -362,12 +396,14 @@ struct uop *lib_depth_to_space(const struct lib *l, struct uop *x, int64_t block
 struct uop *lib_space_to_depth(const struct lib *l, struct uop *x, int64_t block)
 {
     struct tgc *t = l->t;
-    if (!x || !block_dims(l, x, block, "space_to_depth") || !divides(l, x, 2, block, "space_to_depth") ||
-        !divides(l, x, 3, block, "space_to_depth"))
+    if (!x || !block_dims(l, x, block, "space_to_depth") ||
+        !divides(l, x, 2, block, "space_to_depth") || !divides(l, x, 3, block, "space_to_depth"))
         return NULL;
     struct uop *b = uop_int(t, block), *h = sym_div(t, x->dim[2], b), *w = sym_div(t, x->dim[3], b);
-    struct uop *split[6] = {x->dim[0], x->dim[1], h, b, w, b}, *out[4] = {x->dim[0], sym_muli(t, x->dim[1], block * block), h, w};
-    return uop_reshape(t, uop_permute(t, uop_reshape(t, x, split, 6), (int[]){0, 3, 5, 1, 2, 4}), out, 4);
+    struct uop *split[6] = {x->dim[0], x->dim[1], h, b, w, b},
+               *out[4] = {x->dim[0], sym_muli(t, x->dim[1], block * block), h, w};
+    return uop_reshape(t, uop_permute(t, uop_reshape(t, x, split, 6), (int[]){0, 3, 5, 1, 2, 4}),
+                       out, 4);
 }
 
 struct uop *lib_trilu(const struct lib *l, struct uop *x, struct uop *k, bool upper)
@@ -376,12 +412,14 @@ struct uop *lib_trilu(const struct lib *l, struct uop *x, struct uop *k, bool up
     if (!x)
         return NULL;
     if (x->ndim < 2)
-        return lib_error(l, "trilu: %s has rank %d; it must be at least 2", lib_describe(l, x), x->ndim);
+        return lib_error(l, "trilu: %s has rank %d; it must be at least 2", lib_describe(l, x),
+                         x->ndim);
     if (k && (k->dtype != DTYPE_I64 || !(k = lib_reshape(l, k, NULL, 0))))
         return lib_error(l, "trilu: k must be one i64");
     struct uop **dim = x->dim + x->ndim - 2;
     struct uop *row = tensor_iota(t, dim, 2, 0), *col = tensor_iota(t, dim, 2, 1);
-    struct uop *edge = k ? uop_binary(t, OP_ADD, row, k) : row;         /* upper keeps col >= edge, lower col <= edge */
+    /* upper keeps col >= edge, lower col <= edge */
+    struct uop *edge = k ? uop_binary(t, OP_ADD, row, k) : row;
     struct uop *gone = upper ? uop_binary(t, OP_LT, col, edge) : uop_binary(t, OP_LT, edge, col);
     return lib_where(l, gone, uop_consti(t, x->dtype, 0), x);
 }
@@ -393,7 +431,8 @@ struct uop *lib_full(const struct lib *l, enum dtype d, double v, struct uop *co
     return tensor_full(l->t, uop_constf(l->t, d, v), dim, ndim);
 }
 
-struct uop *lib_eye(const struct lib *l, enum dtype d, struct uop *rows, struct uop *cols, int64_t k)
+struct uop *lib_eye(const struct lib *l, enum dtype d, struct uop *rows, struct uop *cols,
+                    int64_t k)
 {
     struct uop *dim[2] = {rows, cols};
     struct uop *diagonal = uop_binary(l->t, OP_ADD, tensor_iota(l->t, dim, 2, 0), uop_int(l->t, k));
@@ -410,7 +449,8 @@ struct uop *lib_arange(const struct lib *l, struct uop *start, struct uop *delta
     return lib_add(l, lib_mul(l, i, delta), start);
 }
 
-struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop *limit, struct uop *delta)
+struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop *limit,
+                             struct uop *delta)
 {
     struct tgc *t = l->t;
     struct uop *v[3] = {start, limit, delta}, *zero = uop_int(t, 0);
@@ -418,15 +458,18 @@ struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop 
         if (!v[i] || !(v[i] = lib_reshape(l, v[i], NULL, 0)))
             return NULL;
         if (!(v[i] = tensor_element(t, v[i], NULL)))
-            return lib_error(l, "range: start, limit and delta must be constants or come from dimensions; "
-                                "otherwise its length is not known before the run");
+            return lib_error(
+                l, "range: start, limit and delta must be constants or come from dimensions; "
+                   "otherwise its length is not known before the run");
     }
     if (dtype_is_float(v[0]->dtype)) {
         if (v[0]->op != OP_CONST || v[1]->op != OP_CONST || v[2]->op != OP_CONST)
-            return lib_error(l, "range: a floating-point range that depends on dimensions has no known length");
+            return lib_error(
+                l, "range: a floating-point range that depends on dimensions has no known length");
         double q = __builtin_ceil((v[1]->arg.f - v[0]->arg.f) / v[2]->arg.f);
         if (!(q < 1e15))
-            return lib_error(l, "range: from %g to %g by %g does not end", v[0]->arg.f, v[1]->arg.f, v[2]->arg.f);
+            return lib_error(l, "range: from %g to %g by %g does not end", v[0]->arg.f, v[1]->arg.f,
+                             v[2]->arg.f);
         return uop_int(t, q > 0 ? (int64_t)q : 0);
     }
     int64_t d;
@@ -438,16 +481,19 @@ struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop 
     return sym_ceildiv(t, sym_max(t, span, zero), d > 0 ? d : -d);
 }
 
-struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *depth, struct uop *values, int64_t axis)
+struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *depth,
+                        struct uop *values, int64_t axis)
 {
     struct tgc *t = l->t;
     int a;
     if (!indices || !depth || !values || !lib_axis(l, axis, indices->ndim + 1, &a))
         return NULL;
     if (values->ndim != 1 || !uop_is_int(values->dim[0], 2))
-        return lib_error(l, "one_hot: values are %s; they must be [2]: off, on", lib_describe(l, values));
+        return lib_error(l, "one_hot: values are %s; they must be [2]: off, on",
+                         lib_describe(l, values));
     if (indices->ndim == MAX_RANK)
-        return lib_error(l, "one_hot: the result would have rank %d; at most %d is supported", MAX_RANK + 1, MAX_RANK);
+        return lib_error(l, "one_hot: the result would have rank %d; at most %d is supported",
+                         MAX_RANK + 1, MAX_RANK);
     struct uop *wrapped = lib_wrap(l, indices, depth);
     if (!wrapped)
         return NULL;
@@ -455,7 +501,8 @@ struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *de
     for (int k = 0; k < at->ndim; k++)
         dim[k] = k == a ? depth : at->dim[k];
     struct uop *hit = tensor_binary(t, OP_EQ, at, tensor_iota(t, dim, at->ndim, a));
-    struct uop *off = tensor_drop_axes(t, lib_narrow(l, values, 0, uop_int(t, 0), uop_int(t, 1)), 1);
+    struct uop *off = tensor_drop_axes(t, lib_narrow(l, values, 0, uop_int(t, 0), uop_int(t, 1)),
+                                       1);
     struct uop *on = tensor_drop_axes(t, lib_narrow(l, values, 0, uop_int(t, 1), uop_int(t, 1)), 1);
     return lib_where(l, hit, on, off);
 }

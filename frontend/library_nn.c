@@ -1,7 +1,8 @@
 /* library_nn.c - activations, attention and rotary embeddings.
  *
- * Activations of narrow floats are computed in f32 and rounded once. None of them overflows where its value does not:
- * softplus is max(x, 0) + log1p(e^-|x|), with log1p after Kahan: log(u) * e / (u - 1) for u = 1 + e.
+ * Activations of narrow floats are computed in f32 and rounded once. None of them overflows where
+ * its value does not: softplus is max(x, 0) + log1p(e^-|x|), with log1p after Kahan: log(u) * e /
+ * (u - 1) for u = 1 + e.
  */
 #include "frontend/library.h"
 
@@ -28,7 +29,8 @@ bool lib_activation_parse(const char *name, enum activation *a)
 
 static struct uop *sigmoid(const struct lib *l, struct uop *x)
 {
-    return lib_unary(l, OP_RECIP, lib_binaryf(l, OP_ADD, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, x)), 1));
+    return lib_unary(l, OP_RECIP,
+                     lib_binaryf(l, OP_ADD, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, x)), 1));
 }
 
 static struct uop *softplus(const struct lib *l, struct uop *x)
@@ -37,7 +39,8 @@ static struct uop *softplus(const struct lib *l, struct uop *x)
     struct uop *u = lib_binaryf(l, OP_ADD, e, 1), *d = lib_binaryf(l, OP_SUB, u, 1);
     struct uop *tiny = lib_binaryf(l, OP_EQ, d, 0);
     struct uop *safe = lib_where(l, tiny, lib_scalar(l, x, 1), d);
-    struct uop *log1p = lib_where(l, tiny, e, lib_div(l, lib_mul(l, lib_unary(l, OP_LOG, u), e), safe));
+    struct uop *log1p = lib_where(l, tiny, e,
+                                  lib_div(l, lib_mul(l, lib_unary(l, OP_LOG, u), e), safe));
     return lib_add(l, lib_binaryf(l, OP_MAX, x, 0), log1p);
 }
 
@@ -45,7 +48,8 @@ static struct uop *elu(const struct lib *l, struct uop *x, double alpha, double 
 {
     struct uop *low = lib_binaryf(l, OP_MIN, x, 0);
     struct uop *e = lib_unary(l, OP_EXP, divisor == 1 ? low : lib_binaryf(l, OP_DIV, low, divisor));
-    return lib_where(l, lib_binaryf(l, OP_LT, x, 0), lib_binaryf(l, OP_MUL, lib_binaryf(l, OP_SUB, e, 1), alpha), x);
+    return lib_where(l, lib_binaryf(l, OP_LT, x, 0),
+                     lib_binaryf(l, OP_MUL, lib_binaryf(l, OP_SUB, e, 1), alpha), x);
 }
 
 /* min(max(alpha x + beta, 0), 1) */
@@ -68,7 +72,8 @@ static struct uop *gelu(const struct lib *l, struct uop *x, bool by_tanh)
     struct uop *u;
     if (by_tanh) {
         struct uop *cube = lib_mul(l, lib_mul(l, x, x), x);
-        u = lib_binaryf(l, OP_MUL, lib_add(l, x, lib_binaryf(l, OP_MUL, cube, 0.044715)), 0.7978845608028653559);
+        u = lib_binaryf(l, OP_MUL, lib_add(l, x, lib_binaryf(l, OP_MUL, cube, 0.044715)),
+                        0.7978845608028653559);
         u = lib_unary(l, OP_TANH, u);
     } else {
         u = lib_unary(l, OP_ERF, lib_binaryf(l, OP_MUL, x, 0.7071067811865475244));
@@ -78,12 +83,14 @@ static struct uop *gelu(const struct lib *l, struct uop *x, bool by_tanh)
 
 static struct uop *soft_shrink(const struct lib *l, struct uop *x, double lambda, double bias)
 {
-    struct uop *zero = lib_scalar(l, x, 0), *above = uop_binary(l->t, OP_LT, lib_scalar(l, x, lambda), x);
+    struct uop *zero = lib_scalar(l, x, 0),
+               *above = uop_binary(l->t, OP_LT, lib_scalar(l, x, lambda), x);
     struct uop *high = lib_where(l, above, lib_binaryf(l, OP_SUB, x, bias), zero);
     return lib_where(l, lib_binaryf(l, OP_LT, x, -lambda), lib_binaryf(l, OP_ADD, x, bias), high);
 }
 
-static struct uop *activate_wide(const struct lib *l, enum activation a, struct uop *x, double alpha, double beta)
+static struct uop *activate_wide(const struct lib *l, enum activation a, struct uop *x,
+                                 double alpha, double beta)
 {
     struct uop *zero = lib_scalar(l, x, 0);
     switch (a) {
@@ -113,16 +120,19 @@ static struct uop *activate_wide(const struct lib *l, enum activation a, struct 
     return NULL;
 }
 
-struct uop *lib_activate(const struct lib *l, enum activation a, struct uop *x, double alpha, double beta)
+struct uop *lib_activate(const struct lib *l, enum activation a, struct uop *x, double alpha,
+                         double beta)
 {
     if (!x)
         return NULL;
     if (!dtype_is_float(x->dtype) && !(a == ACTIVATION_RELU && dtype_is_int(x->dtype)) &&
         !(a == ACTIVATION_SHRINK && dtype_is_int(x->dtype)))
-        return lib_error(l, "%s: x is %s; it must be floating", activations[a].name, lib_describe(l, x));
+        return lib_error(l, "%s: x is %s; it must be floating", activations[a].name,
+                         lib_describe(l, x));
     if (a == ACTIVATION_CELU && alpha == 0)
         return lib_error(l, "celu: alpha is 0; x is divided by it");
-    enum dtype wide = a == ACTIVATION_RELU || a == ACTIVATION_RELU6 ? x->dtype : lib_acc_dtype(x->dtype);
+    enum dtype wide = a == ACTIVATION_RELU || a == ACTIVATION_RELU6 ? x->dtype
+                                                                    : lib_acc_dtype(x->dtype);
     return lib_cast(l, x->dtype, activate_wide(l, a, uop_cast(l->t, wide, x), alpha, beta));
 }
 
@@ -134,31 +144,38 @@ struct uop *lib_activate_default(const struct lib *l, enum activation a, struct 
 /* ---- attention */
 
 /* [b, h, l, e] -> [b, hk, g, l, e] with h = hk * g; 3-D operands get one head. */
-static struct uop *split_heads(const struct lib *l, struct uop *x, struct uop *nkv, struct uop *group)
+static struct uop *split_heads(const struct lib *l, struct uop *x, struct uop *nkv,
+                               struct uop *group)
 {
     struct uop *dim[5] = {x->dim[0], nkv, group, x->dim[x->ndim - 2], x->dim[x->ndim - 1]};
     return uop_reshape(l->t, x, dim, 5);
 }
 
-static bool attention_check(const struct lib *l, const struct uop *q, const struct uop *k, const struct uop *v)
+static bool attention_check(const struct lib *l, const struct uop *q, const struct uop *k,
+                            const struct uop *v)
 {
     struct tgc *t = l->t;
     int n = q->ndim;
     int64_t h, hk;
-    bool ok = (n == 3 || n == 4) && k->ndim == n && v->ndim == n && dtype_is_float(q->dtype) && k->dtype == q->dtype &&
-              v->dtype == q->dtype && sym_equal(t, q->dim[0], k->dim[0]) && sym_equal(t, q->dim[0], v->dim[0]) &&
-              sym_equal(t, q->dim[n - 1], k->dim[n - 1]) && sym_equal(t, k->dim[n - 2], v->dim[n - 2]);
+    bool ok = (n == 3 || n == 4) && k->ndim == n && v->ndim == n && dtype_is_float(q->dtype) &&
+              k->dtype == q->dtype && v->dtype == q->dtype && sym_equal(t, q->dim[0], k->dim[0]) &&
+              sym_equal(t, q->dim[0], v->dim[0]) && sym_equal(t, q->dim[n - 1], k->dim[n - 1]) &&
+              sym_equal(t, k->dim[n - 2], v->dim[n - 2]);
     if (ok && n == 4)
-        ok = sym_equal(t, k->dim[1], v->dim[1]) && uop_const_int(q->dim[1], &h) && uop_const_int(k->dim[1], &hk) && hk > 0 && h % hk == 0;
+        ok = sym_equal(t, k->dim[1], v->dim[1]) && uop_const_int(q->dim[1], &h) &&
+             uop_const_int(k->dim[1], &hk) && hk > 0 && h % hk == 0;
     if (!ok)
-        lib_error(l, "attention: q is %s, k is %s, v is %s; expected q [b, h, l, e], k [b, hk, s, e], v [b, hk, s, ev] of one floating "
-                     "dtype, h a constant multiple of hk, or all without the heads",
+        lib_error(l,
+                  "attention: q is %s, k is %s, v is %s; expected q [b, h, l, e], k [b, hk, s, e], "
+                  "v [b, hk, s, ev] of one floating "
+                  "dtype, h a constant multiple of hk, or all without the heads",
                   lib_describe(l, q), lib_describe(l, k), lib_describe(l, v));
     return ok;
 }
 
 /* Which keys a query may see by position: bool, broadcasts to [b, 1, 1, l, s]; NULL: all. */
-static struct uop *visible_keys(const struct lib *l, const struct attention_attr *a, struct uop *nq, struct uop *nk)
+static struct uop *visible_keys(const struct lib *l, const struct attention_attr *a, struct uop *nq,
+                                struct uop *nk)
 {
     struct tgc *t = l->t;
     struct uop *dim[2] = {nq, nk}, *seen = NULL;
@@ -168,11 +185,13 @@ static struct uop *visible_keys(const struct lib *l, const struct attention_attr
     if (a->causal)
         seen = uop_not(t, uop_binary(t, OP_LT, at, key));
     if (a->window > 0) {
-        struct uop *near = uop_binary(t, OP_LT, uop_binary(t, OP_SUB, at, key), uop_int(t, a->window));
+        struct uop *near = uop_binary(t, OP_LT, uop_binary(t, OP_SUB, at, key),
+                                      uop_int(t, a->window));
         seen = seen ? uop_binary(t, OP_AND, seen, near) : near;
     }
     if (a->nkeys) {
-        struct uop *bdim[5] = {a->nkeys->dim[0], uop_int(t, 1), uop_int(t, 1), uop_int(t, 1), uop_int(t, 1)};
+        struct uop *bdim[5] = {a->nkeys->dim[0], uop_int(t, 1), uop_int(t, 1), uop_int(t, 1),
+                               uop_int(t, 1)};
         struct uop *real = tensor_binary(t, OP_LT, key, uop_reshape(t, a->nkeys, bdim, 5));
         seen = seen ? tensor_binary(t, OP_AND, seen, real) : real;
     }
@@ -180,12 +199,15 @@ static struct uop *visible_keys(const struct lib *l, const struct attention_attr
 }
 
 /* [.., l, s] that broadcasts to [b, h, l, s] -> against [b, hk, g, l, s] */
-static struct uop *split_mask(const struct lib *l, struct uop *mask, struct uop *const *full, struct uop *nkv, struct uop *group)
+static struct uop *split_mask(const struct lib *l, struct uop *mask, struct uop *const *full,
+                              struct uop *nkv, struct uop *group)
 {
     struct tgc *t = l->t;
     struct uop *dim[5];
     if (mask->ndim > 4 || !tensor_broadcast_to(t, mask, full, 4))
-        return lib_error(l, "attention: the mask is %s; it must broadcast to [batch, heads, queries, keys]", lib_describe(l, mask));
+        return lib_error(
+            l, "attention: the mask is %s; it must broadcast to [batch, heads, queries, keys]",
+            lib_describe(l, mask));
     while (mask->ndim < 4)
         mask = tensor_insert_axis(t, mask, 0);
     bool one = uop_is_int(mask->dim[1], 1);
@@ -200,14 +222,16 @@ static struct uop *split_mask(const struct lib *l, struct uop *mask, struct uop 
 /* a [b, h, g, i, k] times b [b, h, 1, j, k], over k. */
 static struct uop *score(const struct lib *l, struct uop *a, struct uop *b, const char *names)
 {
-    struct uop *product = lib_mul(l, tensor_insert_axis(l->t, a, 4), tensor_insert_axis(l->t, b, 3));
+    struct uop *product = lib_mul(l, tensor_insert_axis(l->t, a, 4),
+                                  tensor_insert_axis(l->t, b, 3));
     if (!product)
         return NULL;
     uop_name_axes(l->t, product, names);
     return tensor_sum(l->t, product, 1u << 5, false);
 }
 
-struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, struct uop *v, struct uop *mask, const struct attention_attr *a)
+struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, struct uop *v,
+                          struct uop *mask, const struct attention_attr *a)
 {
     struct tgc *t = l->t;
     if (!q || !k || !v || !attention_check(l, q, k, v))
@@ -219,16 +243,23 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
         uop_const_int(q->dim[1], &h);
         uop_const_int(k->dim[1], &hk);
     }
-    double scale = a->scale != 0 ? a->scale : uop_const_int(q->dim[n - 1], &e) && e > 0 ? 1 / sqrt((double)e) : 0;
+    double scale = a->scale != 0                               ? a->scale
+                   : uop_const_int(q->dim[n - 1], &e) && e > 0 ? 1 / sqrt((double)e)
+                                                               : 0;
     if (scale == 0)
-        return lib_error(l, "attention: the size of a head is not known, so the scale must be given");
-    struct uop *nkv = uop_int(t, hk), *group = uop_int(t, h / hk), *one = uop_int(t, 1), *nq = q->dim[n - 2], *nk = k->dim[n - 2];
-    struct uop *full[4] = {q->dim[0], uop_int(t, h), nq, nk}, *out[4] = {q->dim[0], uop_int(t, h), nq, v->dim[n - 1]};
-    struct uop *q5 = uop_cast(t, acc, split_heads(l, q, nkv, group)), *k5 = uop_cast(t, acc, split_heads(l, k, nkv, one));
+        return lib_error(l,
+                         "attention: the size of a head is not known, so the scale must be given");
+    struct uop *nkv = uop_int(t, hk), *group = uop_int(t, h / hk), *one = uop_int(t, 1),
+               *nq = q->dim[n - 2], *nk = k->dim[n - 2];
+    struct uop *full[4] = {q->dim[0], uop_int(t, h), nq, nk},
+               *out[4] = {q->dim[0], uop_int(t, h), nq, v->dim[n - 1]};
+    struct uop *q5 = uop_cast(t, acc, split_heads(l, q, nkv, group)),
+               *k5 = uop_cast(t, acc, split_heads(l, k, nkv, one));
     struct uop *v5 = uop_cast(t, acc, split_heads(l, v, nkv, one));
     struct uop *s = lib_binaryf(l, OP_MUL, score(l, q5, k5, "b h g i j e"), scale);
     if (s && a->softcap != 0)
-        s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, a->softcap)), a->softcap);
+        s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, a->softcap)),
+                        a->softcap);
     struct uop *seen = a->causal || a->window > 0 || a->nkeys ? visible_keys(l, a, nq, nk) : NULL;
     if (mask && !(mask = split_mask(l, mask, full, nkv, group)))
         return NULL;
@@ -242,12 +273,15 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
     if (seen && !(s = lib_where(l, seen, s, low)))
         return NULL;
     struct uop *top = tensor_max(t, s, 1u << 4, true);
-    /* A row may be without any key: then its maximum is -inf and its sum 0. Not so where each query sees the key at its own place. */
-    bool own = !mask && !a->nkeys && (!a->offset || uop_is_int(a->offset, 0)) && sym_equal(t, nq, nk);
+    /* A row may be without any key: then its maximum is -inf and its sum 0. Not so where each query
+     * sees the key at its own place. */
+    bool own = !mask && !a->nkeys && (!a->offset || uop_is_int(a->offset, 0)) &&
+               sym_equal(t, nq, nk);
     bool hidden = (seen || mask) && !own;
     if (hidden)
         top = lib_where(l, uop_binary(t, OP_EQ, top, low), zero, top);
-    struct uop *p = lib_unary(l, OP_EXP, lib_sub(l, s, top)), *sum = tensor_sum(t, p, 1u << 4, true);
+    struct uop *p = lib_unary(l, OP_EXP, lib_sub(l, s, top)),
+               *sum = tensor_sum(t, p, 1u << 4, true);
     if (hidden)
         sum = lib_where(l, uop_binary(t, OP_EQ, sum, zero), uop_constf(t, acc, 1), sum);
     p = lib_div(l, p, sum);
@@ -261,20 +295,25 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
 
 /* ---- rotary embeddings */
 
-struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct uop *sin, bool interleaved)
+struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct uop *sin,
+                     bool interleaved)
 {
     struct tgc *t = l->t;
     int64_t e, half;
     if (!x || !cos || !sin)
         return NULL;
     int last = x->ndim - 1;
-    if (!dtype_is_float(x->dtype) || cos->dtype != sin->dtype || !dtype_is_float(cos->dtype) || last < 0 || cos->ndim < 1 ||
-        cos->ndim > x->ndim || sin->ndim != cos->ndim || last == MAX_RANK - 1 || !uop_const_int(x->dim[last], &e) ||
+    if (!dtype_is_float(x->dtype) || cos->dtype != sin->dtype || !dtype_is_float(cos->dtype) ||
+        last < 0 || cos->ndim < 1 || cos->ndim > x->ndim || sin->ndim != cos->ndim ||
+        last == MAX_RANK - 1 || !uop_const_int(x->dim[last], &e) ||
         !uop_const_int(cos->dim[cos->ndim - 1], &half) || half < 1 || 2 * half > e)
-        return lib_error(l, "rope: x is %s, cos is %s, sin is %s; expected x [..., e] and cos and sin that broadcast to [..., r/2], r <= e",
+        return lib_error(l,
+                         "rope: x is %s, cos is %s, sin is %s; expected x [..., e] and cos and sin "
+                         "that broadcast to [..., r/2], r <= e",
                          lib_describe(l, x), lib_describe(l, cos), lib_describe(l, sin));
     enum dtype acc = lib_acc_dtype(x->dtype);
-    struct uop *n = uop_int(t, half), *zero = uop_int(t, 0), *one = uop_int(t, 1), *a, *b, *dim[MAX_RANK];
+    struct uop *n = uop_int(t, half), *zero = uop_int(t, 0), *one = uop_int(t, 1), *a, *b,
+               *dim[MAX_RANK];
     struct uop *turn = uop_cast(t, acc, lib_narrow(l, x, last, zero, uop_int(t, 2 * half)));
     memcpy(dim, turn->dim, (size_t)x->ndim * sizeof *dim);
     if (interleaved) {
@@ -288,12 +327,14 @@ struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct
         b = lib_narrow(l, turn, last, n, n);
     }
     struct uop *c = uop_cast(t, acc, cos), *s = uop_cast(t, acc, sin);
-    struct uop *re = lib_sub(l, lib_mul(l, a, c), lib_mul(l, b, s)), *im = lib_add(l, lib_mul(l, a, s), lib_mul(l, b, c));
+    struct uop *re = lib_sub(l, lib_mul(l, a, c), lib_mul(l, b, s)),
+               *im = lib_add(l, lib_mul(l, a, s), lib_mul(l, b, c));
     if (!re || !im)
         return NULL;
     struct uop *r;
     if (interleaved) {
-        struct uop *pair[2] = {tensor_insert_axis(t, re, last + 1), tensor_insert_axis(t, im, last + 1)};
+        struct uop *pair[2] = {tensor_insert_axis(t, re, last + 1),
+                               tensor_insert_axis(t, im, last + 1)};
         struct uop *both = lib_concat(l, pair, 2, last + 1);
         dim[last] = uop_int(t, 2 * half);
         r = both ? uop_reshape(t, both, dim, x->ndim) : NULL;
@@ -307,19 +348,24 @@ struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct
     return lib_concat(l, (struct uop *[]){r, rest}, 2, last);
 }
 
-bool lib_rope_table(const struct lib *l, enum dtype d, struct uop *positions, int64_t rotary, double base, struct uop **cos, struct uop **sin)
+bool lib_rope_table(const struct lib *l, enum dtype d, struct uop *positions, int64_t rotary,
+                    double base, struct uop **cos, struct uop **sin)
 {
     struct tgc *t = l->t;
     if (!positions)
         return false;
-    if (rotary < 2 || rotary % 2 || rotary > INT32_MAX || !(base > 0) || positions->ndim == MAX_RANK || !dtype_is_int(positions->dtype)) {
-        lib_error(l, "rope_table: rotary is %lld, base is %g, positions are %s; expected an even size, a positive base, integers",
+    if (rotary < 2 || rotary % 2 || rotary > INT32_MAX || !(base > 0) ||
+        positions->ndim == MAX_RANK || !dtype_is_int(positions->dtype)) {
+        lib_error(l,
+                  "rope_table: rotary is %lld, base is %g, positions are %s; expected an even "
+                  "size, a positive base, integers",
                   (long long)rotary, base, lib_describe(l, positions));
         return false;
     }
     struct uop *half = uop_int(t, rotary / 2);
     struct uop *i = uop_cast(t, DTYPE_F32, uop_iota(t, half));
-    struct uop *frequency = lib_unary(l, OP_EXP, lib_binaryf(l, OP_MUL, i, -2 * log(base) / (double)rotary));
+    struct uop *frequency = lib_unary(l, OP_EXP,
+                                      lib_binaryf(l, OP_MUL, i, -2 * log(base) / (double)rotary));
     struct uop *at = tensor_insert_axis(t, uop_cast(t, DTYPE_F32, positions), positions->ndim);
     struct uop *angle = lib_mul(l, at, frequency);
     *cos = lib_cast(l, d, lib_unary(l, OP_COS, angle));

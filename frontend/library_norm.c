@@ -1,7 +1,8 @@
 /* library_norm.c - reductions, running sums, softmax and the normalizations.
  *
- * Variance is the mean of the squared distance from the mean (two passes; the scheduler may make them one by Welford). Softmax and
- * log-sum-exp subtract the maximum first. A maximum of -inf is replaced by 0, so that a row of -inf sums to 0 and not to NaN.
+ * Variance is the mean of the squared distance from the mean (two passes; the scheduler may make
+ * them one by Welford). Softmax and log-sum-exp subtract the maximum first. A maximum of -inf is
+ * replaced by 0, so that a row of -inf sums to 0 and not to NaN.
  */
 #include "frontend/library.h"
 
@@ -17,7 +18,8 @@ static const char *const reduction_names[] = {
 const char *lib_reduction_name(enum reduction r) { return reduction_names[r]; }
 
 /* The number of elements that a reduce over axes takes in, as a scalar of dtype d. */
-static struct uop *reduced_count(const struct lib *l, enum dtype d, const struct uop *x, uint32_t axes)
+static struct uop *reduced_count(const struct lib *l, enum dtype d, const struct uop *x,
+                                 uint32_t axes)
 {
     struct uop *n = uop_int(l->t, 1);
     for (int a = 0; a < x->ndim; a++)
@@ -36,7 +38,8 @@ static struct uop *finite_max(const struct lib *l, struct uop *x, uint32_t axes)
 {
     struct uop *m = tensor_max(l->t, x, axes, true), *inf = lib_scalar(l, x, (double)INFINITY);
     struct uop *finite = uop_binary(l->t, OP_LT, uop_unary(l->t, OP_ABS, m), inf);
-    return lib_where(l, uop_binary(l->t, OP_OR, finite, uop_unary(l->t, OP_ISNAN, m)), m, lib_scalar(l, x, 0));
+    return lib_where(l, uop_binary(l->t, OP_OR, finite, uop_unary(l->t, OP_ISNAN, m)), m,
+                     lib_scalar(l, x, 0));
 }
 
 static struct uop *log_sum_exp(const struct lib *l, struct uop *x, uint32_t axes)
@@ -46,7 +49,8 @@ static struct uop *log_sum_exp(const struct lib *l, struct uop *x, uint32_t axes
     return lib_add(l, lib_unary(l, OP_LOG, tensor_sum(l->t, e, axes, true)), m);
 }
 
-struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uint32_t axes, bool keep)
+struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uint32_t axes,
+                       bool keep)
 {
     struct tgc *t = l->t;
     if (!x)
@@ -54,11 +58,13 @@ struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uin
     enum dtype d = x->dtype;
     bool boolean = d == DTYPE_BOOL && (r == REDUCE_MAX || r == REDUCE_MIN);
     if (!boolean && !dtype_is_float(d) && !dtype_is_int(d))
-        return lib_error(l, "reduce %s does not take %s", lib_reduction_name(r), lib_describe(l, x));
+        return lib_error(l, "reduce %s does not take %s", lib_reduction_name(r),
+                         lib_describe(l, x));
     if (r != REDUCE_MAX && r != REDUCE_MIN)
         x = uop_cast(t, lib_acc_dtype(d), x);
     enum dtype wide = x->dtype;
-    bool real = !dtype_is_float(wide) && (r == REDUCE_L2 || r == REDUCE_LOG_SUM || r == REDUCE_LOG_SUM_EXP);
+    bool real = !dtype_is_float(wide) &&
+                (r == REDUCE_L2 || r == REDUCE_LOG_SUM || r == REDUCE_LOG_SUM_EXP);
     if (real)                                         /* roots and logarithms of integers */
         x = uop_cast(t, DTYPE_F64, x);
     switch (r) {
@@ -82,7 +88,8 @@ struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uin
 
 /* ---- places of extremes */
 
-static struct uop *arg_extreme(const struct lib *l, enum op op, struct uop *x, int64_t axis, bool keep, bool last)
+static struct uop *arg_extreme(const struct lib *l, enum op op, struct uop *x, int64_t axis,
+                               bool keep, bool last)
 {
     struct tgc *t = l->t;
     int a;
@@ -91,7 +98,8 @@ static struct uop *arg_extreme(const struct lib *l, enum op op, struct uop *x, i
     if (!dtype_is_float(x->dtype) && !dtype_is_int(x->dtype))
         return lib_error(l, "argmax and argmin do not take %s", lib_describe(l, x));
     if (uop_is_int(x->dim[a], 0))
-        return lib_error(l, "argmax and argmin over axis %d of %s: it is empty", a, lib_describe(l, x));
+        return lib_error(l, "argmax and argmin over axis %d of %s: it is empty", a,
+                         lib_describe(l, x));
     uint32_t axes = 1u << a;
     struct uop *hit = tensor_binary(t, OP_EQ, x, uop_reduce(t, op, x, axes));
     if (dtype_is_float(x->dtype))
@@ -117,26 +125,33 @@ struct uop *lib_argmin(const struct lib *l, struct uop *x, int64_t axis, bool ke
 enum { CUMULATIVE_BLOCK = 32 };
 
 /* Every output looks at the whole axis through a triangular mask: n^2 steps, for short axes. */
-static struct uop *cumulative_short(const struct lib *l, enum op op, struct uop *x, int axis, bool exclusive, bool reverse)
+static struct uop *cumulative_short(const struct lib *l, enum op op, struct uop *x, int axis,
+                                    bool exclusive, bool reverse)
 {
     struct tgc *t = l->t;
     struct uop *n = x->dim[axis], *square[2] = {n, n}, *dim[MAX_RANK];
     struct uop *o = tensor_iota(t, square, 2, 0), *k = tensor_iota(t, square, 2, 1);
-    struct uop *first = reverse ? o : k, *then = reverse ? k : o;       /* takes part: first < then, or also == */
-    struct uop *in = exclusive ? uop_binary(t, OP_LT, first, then) : uop_not(t, uop_binary(t, OP_LT, then, first));
+    /* takes part: first < then, or also == */
+    struct uop *first = reverse ? o : k, *then = reverse ? k : o;
+    struct uop *in = exclusive ? uop_binary(t, OP_LT, first, then)
+                               : uop_not(t, uop_binary(t, OP_LT, then, first));
     for (int a = 0; a < x->ndim + 1; a++)
         dim[a] = a == axis || a == axis + 1 ? n : uop_int(t, 1);
     struct uop *mask = uop_reshape(t, in, dim, x->ndim + 1);
-    struct uop *u = tensor_where(t, mask, tensor_insert_axis(t, x, axis), uop_consti(t, x->dtype, op == OP_MUL));
+    struct uop *u = tensor_where(t, mask, tensor_insert_axis(t, x, axis),
+                                 uop_consti(t, x->dtype, op == OP_MUL));
     uint32_t axes = 2u << axis;
     return tensor_drop_axes(t, uop_reduce(t, op, u, axes), axes);
 }
 
-/* Blocks of 32, the running value of the blocks' totals before each (which may need blocks again). */
-static struct uop *cumulative_long(const struct lib *l, enum op op, struct uop *x, int axis, bool exclusive, bool reverse)
+/* Blocks of 32, the running value of the blocks' totals before each (which may need blocks
+ * again). */
+static struct uop *cumulative_long(const struct lib *l, enum op op, struct uop *x, int axis,
+                                   bool exclusive, bool reverse)
 {
     struct tgc *t = l->t;
-    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK + 1], *n = x->dim[axis], *unit = uop_consti(t, x->dtype, op == OP_MUL);
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK + 1],
+        *n = x->dim[axis], *unit = uop_consti(t, x->dtype, op == OP_MUL);
     if (x->ndim + 2 > MAX_RANK || n->vmax <= 2 * CUMULATIVE_BLOCK)
         return cumulative_short(l, op, x, axis, exclusive, reverse);
     struct uop *nblock = sym_ceildiv(t, n, CUMULATIVE_BLOCK);
@@ -152,14 +167,17 @@ static struct uop *cumulative_long(const struct lib *l, enum op op, struct uop *
     }
     u = uop_reshape(t, u, dim, x->ndim + 1);
     struct uop *total = tensor_drop_axes(t, uop_reduce(t, op, u, 2u << axis), 2u << axis);
-    struct uop *before = cumulative_long(l, op, total, axis, true, reverse);       /* depth: log32 of the axis */
-    struct uop *r = lib_binary(l, op, cumulative_short(l, op, u, axis + 1, exclusive, reverse), tensor_insert_axis(t, before, axis + 1));
+    /* depth: log32 of the axis */
+    struct uop *before = cumulative_long(l, op, total, axis, true, reverse);
+    struct uop *r = lib_binary(l, op, cumulative_short(l, op, u, axis + 1, exclusive, reverse),
+                               tensor_insert_axis(t, before, axis + 1));
     for (int a = 0; a < x->ndim; a++)
         dim[a] = a == axis ? padded : x->dim[a];
     return lib_narrow(l, uop_reshape(t, r, dim, x->ndim), axis, uop_int(t, 0), n);
 }
 
-struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64_t axis, bool exclusive, bool reverse)
+struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64_t axis,
+                           bool exclusive, bool reverse)
 {
     int a;
     if (!x || !lib_axis(l, axis, x->ndim, &a))
@@ -167,7 +185,8 @@ struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64
     enum dtype d = x->dtype;
     if ((!dtype_is_float(d) && !dtype_is_int(d)) || x->ndim == MAX_RANK)
         return lib_error(l, "running sums and products do not take %s", lib_describe(l, x));
-    return lib_cast(l, d, cumulative_long(l, op, uop_cast(l->t, lib_acc_dtype(d), x), a, exclusive, reverse));
+    return lib_cast(
+        l, d, cumulative_long(l, op, uop_cast(l->t, lib_acc_dtype(d), x), a, exclusive, reverse));
 }
 
 /* ---- softmax */
@@ -206,7 +225,8 @@ struct uop *lib_hardmax(const struct lib *l, struct uop *x, int64_t axis)
     struct uop *place = lib_argmax(l, x, axis, true, false);
     if (!place || !lib_axis(l, axis, x->ndim, &a))
         return NULL;
-    return uop_cast(l->t, x->dtype, tensor_binary(l->t, OP_EQ, tensor_iota(l->t, x->dim, x->ndim, a), place));
+    return uop_cast(l->t, x->dtype,
+                    tensor_binary(l->t, OP_EQ, tensor_iota(l->t, x->dim, x->ndim, a), place));
 }
 
 /* ---- normalizations */
@@ -216,7 +236,8 @@ static struct uop *inverse_root(const struct lib *l, struct uop *var, double eps
     return lib_unary(l, OP_RECIP, lib_unary(l, OP_SQRT, lib_binaryf(l, OP_ADD, var, eps)));
 }
 
-struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, double eps, struct uop **mean, struct uop **inv_std)
+struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, double eps,
+                          struct uop **mean, struct uop **inv_std)
 {
     if (!x || !floating(l, "normalization", x))
         return NULL;
@@ -232,7 +253,8 @@ struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, dou
 }
 
 /* y * scale + bias in y's dtype, rounded to d. */
-static struct uop *affine(const struct lib *l, const char *what, struct uop *y, struct uop *scale, struct uop *bias, enum dtype d)
+static struct uop *affine(const struct lib *l, const char *what, struct uop *y, struct uop *scale,
+                          struct uop *bias, enum dtype d)
 {
     struct uop *p[2] = {scale, bias};
     for (int i = 0; y && i < 2; i++) {
@@ -240,15 +262,15 @@ static struct uop *affine(const struct lib *l, const char *what, struct uop *y, 
             continue;
         struct uop *wide = tensor_broadcast_to(l->t, p[i], y->dim, y->ndim);
         if (!wide || !dtype_is_float(p[i]->dtype))
-            return lib_error(l, "%s: the %s is %s; it must be floating and broadcast to %s", what, i ? "bias" : "scale",
-                             lib_describe(l, p[i]), lib_describe(l, y));
+            return lib_error(l, "%s: the %s is %s; it must be floating and broadcast to %s", what,
+                             i ? "bias" : "scale", lib_describe(l, p[i]), lib_describe(l, y));
         y = lib_binary(l, i ? OP_ADD : OP_MUL, y, uop_cast(l->t, y->dtype, wide));
     }
     return lib_cast(l, d, y);
 }
 
-struct uop *lib_layer_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, int64_t axis, double eps,
-                           struct uop **mean, struct uop **inv_std)
+struct uop *lib_layer_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
+                           int64_t axis, double eps, struct uop **mean, struct uop **inv_std)
 {
     int a;
     if (!x || !lib_axis(l, axis, x->ndim, &a))
@@ -257,13 +279,15 @@ struct uop *lib_layer_norm(const struct lib *l, struct uop *x, struct uop *scale
     return affine(l, "layer_norm", y, scale, bias, x->dtype);
 }
 
-struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, int64_t axis, double eps)
+struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, int64_t axis,
+                         double eps)
 {
     int a;
     if (!x || !floating(l, "rms_norm", x) || !lib_axis(l, axis, x->ndim, &a))
         return NULL;
     struct uop *u = uop_cast(l->t, lib_acc_dtype(x->dtype), x);
-    struct uop *inv = inverse_root(l, mean_of(l, lib_mul(l, u, u), lib_all_axes(x) & ~((1u << a) - 1)), eps);
+    struct uop *inv = inverse_root(
+        l, mean_of(l, lib_mul(l, u, u), lib_all_axes(x) & ~((1u << a) - 1)), eps);
     return affine(l, "rms_norm", lib_mul(l, u, inv), scale, NULL, x->dtype);
 }
 
@@ -273,7 +297,8 @@ static bool per_channel(const struct lib *l, const char *what, const struct uop 
     if (!*p)
         return true;
     if ((*p)->ndim != 1 || !sym_equal(l->t, (*p)->dim[0], x->dim[1])) {
-        lib_error(l, "%s: a parameter is %s; it must have one value for each channel of %s", what, lib_describe(l, *p), lib_describe(l, x));
+        lib_error(l, "%s: a parameter is %s; it must have one value for each channel of %s", what,
+                  lib_describe(l, *p), lib_describe(l, x));
         return false;
     }
     struct uop *dim[MAX_RANK] = {x->dim[1]};
@@ -290,17 +315,21 @@ static bool has_channels(const struct lib *l, const char *what, const struct uop
     return x->ndim >= 2;
 }
 
-struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, int64_t groups, double eps)
+struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
+                           int64_t groups, double eps)
 {
     struct tgc *t = l->t;
     int64_t c;
     if (!x || !has_channels(l, "group_norm", x) || !floating(l, "group_norm", x))
         return NULL;
     if (groups < 1 || (uop_const_int(x->dim[1], &c) && c % groups))
-        return lib_error(l, "group_norm: the channels of %s cannot be split into %lld groups", lib_describe(l, x), (long long)groups);
-    if (x->ndim == MAX_RANK || !per_channel(l, "group_norm", x, &scale) || !per_channel(l, "group_norm", x, &bias))
+        return lib_error(l, "group_norm: the channels of %s cannot be split into %lld groups",
+                         lib_describe(l, x), (long long)groups);
+    if (x->ndim == MAX_RANK || !per_channel(l, "group_norm", x, &scale) ||
+        !per_channel(l, "group_norm", x, &bias))
         return NULL;
-    struct uop *dim[MAX_RANK] = {x->dim[0], uop_int(t, groups), sym_div(t, x->dim[1], uop_int(t, groups))};
+    struct uop *dim[MAX_RANK] = {x->dim[0], uop_int(t, groups),
+                                 sym_div(t, x->dim[1], uop_int(t, groups))};
     for (int a = 2; a < x->ndim; a++)
         dim[a + 1] = x->dim[a];
     struct uop *u = uop_reshape(t, x, dim, x->ndim + 1);
@@ -308,20 +337,23 @@ struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale
     return affine(l, "group_norm", uop_reshape(t, u, x->dim, x->ndim), scale, bias, x->dtype);
 }
 
-struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, double eps)
+struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *scale,
+                              struct uop *bias, double eps)
 {
     if (!x || !has_channels(l, "instance_norm", x) || !per_channel(l, "instance_norm", x, &scale) ||
         !per_channel(l, "instance_norm", x, &bias))
         return NULL;
-    return affine(l, "instance_norm", lib_normalize(l, x, lib_all_axes(x) & ~3u, eps, NULL, NULL), scale, bias, x->dtype);
+    return affine(l, "instance_norm", lib_normalize(l, x, lib_all_axes(x) & ~3u, eps, NULL, NULL),
+                  scale, bias, x->dtype);
 }
 
-struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, struct uop *mean, struct uop *var,
-                           double eps)
+struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
+                           struct uop *mean, struct uop *var, double eps)
 {
     struct tgc *t = l->t;
     struct uop **p[4] = {&scale, &bias, &mean, &var};
-    if (!x || !scale || !bias || !mean || !var || !has_channels(l, "batch_norm", x) || !floating(l, "batch_norm", x))
+    if (!x || !scale || !bias || !mean || !var || !has_channels(l, "batch_norm", x) ||
+        !floating(l, "batch_norm", x))
         return NULL;
     enum dtype acc = lib_acc_dtype(x->dtype);
     for (int i = 0; i < 4; i++) {
@@ -329,7 +361,8 @@ struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale
             return NULL;
         *p[i] = uop_cast(t, acc, *p[i]);
     }
-    struct uop *factor = lib_mul(l, scale, inverse_root(l, var, eps));          /* constant: folded, one multiply-add is left */
+    /* constant: folded, one multiply-add is left */
+    struct uop *factor = lib_mul(l, scale, inverse_root(l, var, eps));
     struct uop *shift = lib_sub(l, bias, lib_mul(l, mean, factor));
     return lib_cast(l, x->dtype, lib_add(l, lib_mul(l, uop_cast(t, acc, x), factor), shift));
 }
@@ -348,7 +381,8 @@ struct uop *lib_lp_normalize(const struct lib *l, struct uop *x, int64_t axis, i
     return lib_cast(l, x->dtype, lib_where(l, none, zero, lib_div(l, u, safe)));
 }
 
-struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alpha, double beta, double bias)
+struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alpha, double beta,
+                    double bias)
 {
     struct tgc *t = l->t;
     struct uop *lo[MAX_RANK], *hi[MAX_RANK];
@@ -364,6 +398,7 @@ struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alp
     square = uop_pad(t, square, lib_scalar(l, u, 0), lo, hi);
     square = uop_window(t, square, 1, x->dim[1], uop_int(t, size), 1, 1);
     struct uop *sum = tensor_sum(t, square, 4, false);
-    struct uop *base = lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, sum, alpha / (double)size), bias);
+    struct uop *base = lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, sum, alpha / (double)size),
+                                   bias);
     return lib_cast(l, x->dtype, lib_div(l, u, lib_binaryf(l, OP_POW, base, beta)));
 }

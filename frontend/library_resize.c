@@ -1,9 +1,11 @@
-/* library_resize.c - resize. source: ONNX Resize 19, whose reference implementation names the corner cases.
+/* library_resize.c - resize. source: ONNX Resize 19, whose reference implementation names the
+ * corner cases.
  *
  *      y[o] = sum over taps t of weight[o, t] * x[clamp(base[o] + t)]
  *
- * for every resized axis at once: one INDEX, one product, one REDUCE(ADD). base and weight are small tables, made at compile time where
- * the sizes are known (lib_fold) and once a run otherwise. Nearest neighbour by a whole factor is an EXPAND.
+ * for every resized axis at once: one INDEX, one product, one REDUCE(ADD). base and weight are
+ * small tables, made at compile time where the sizes are known (lib_fold) and once a run otherwise.
+ * Nearest neighbour by a whole factor is an EXPAND.
  */
 #include "frontend/library.h"
 
@@ -37,7 +39,8 @@ struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale)
 static struct uop *f64(const struct lib *l, double v) { return uop_constf(l->t, DTYPE_F64, v); }
 
 /* The scale as f64 scalar, the stated one or what the sizes make. */
-static struct uop *scale_of(const struct lib *l, const struct resize_attr *a, const struct resized *r)
+static struct uop *scale_of(const struct lib *l, const struct resize_attr *a,
+                            const struct resized *r)
 {
     if (a->scale[r->axis] != 0)
         return f64(l, a->scale[r->axis]);
@@ -45,18 +48,23 @@ static struct uop *scale_of(const struct lib *l, const struct resize_attr *a, co
 }
 
 /* source: ONNX Resize, coordinate_transformation_mode */
-static struct uop *coordinates(const struct lib *l, const struct resize_attr *a, const struct resized *r)
+static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
+                               const struct resized *r)
 {
-    struct uop *o = uop_cast(l->t, DTYPE_F64, uop_iota(l->t, r->out)), *zero = f64(l, 0), *one = f64(l, 1);
-    struct uop *in = lib_float_of(l, DTYPE_F64, r->in), *out = lib_float_of(l, DTYPE_F64, r->out), *scale = scale_of(l, a, r);
-    struct uop *half = lib_binaryf(l, OP_SUB, lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale), 0.5);
+    struct uop *o = uop_cast(l->t, DTYPE_F64, uop_iota(l->t, r->out)), *zero = f64(l, 0),
+               *one = f64(l, 1);
+    struct uop *in = lib_float_of(l, DTYPE_F64, r->in), *out = lib_float_of(l, DTYPE_F64, r->out),
+               *scale = scale_of(l, a, r);
+    struct uop *half = lib_binaryf(l, OP_SUB, lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale),
+                                   0.5);
     struct uop *single = uop_binary(l->t, OP_EQ, out, one);
     struct uop *gaps = lib_where(l, single, one, lib_sub(l, out, one)), *span = lib_sub(l, in, one);
     switch (a->coordinates) {
     case RESIZE_HALF_PIXEL: return half;
     case RESIZE_HALF_PIXEL_SYMMETRIC: {
         struct uop *adjust = lib_div(l, out, lib_mul(l, in, scale));
-        return lib_add(l, half, lib_mul(l, lib_binaryf(l, OP_MUL, in, 0.5), lib_sub(l, one, adjust)));
+        return lib_add(l, half,
+                       lib_mul(l, lib_binaryf(l, OP_MUL, in, 0.5), lib_sub(l, one, adjust)));
     }
     case RESIZE_PYTORCH_HALF_PIXEL: return lib_where(l, single, zero, half);
     case RESIZE_ALIGN_CORNERS: return lib_where(l, single, zero, lib_div(l, lib_mul(l, o, span), gaps));
@@ -102,8 +110,10 @@ static struct uop *cubic(const struct lib *l, struct uop *d, double a)
     return lib_where(l, uop_binary(l->t, OP_LT, lib_scalar(l, x, 1), x), outer, near);
 }
 
-/* index and weight of each tap. The base is the pixel to the left, or the one before where the coordinate is whole. */
-static bool filter_table(const struct lib *l, const struct resize_attr *a, enum dtype acc, struct resized *r)
+/* index and weight of each tap. The base is the pixel to the left, or the one before where the
+ * coordinate is whole. */
+static bool filter_table(const struct lib *l, const struct resize_attr *a, enum dtype acc,
+                         struct resized *r)
 {
     struct tgc *t = l->t;
     int reach = a->mode == RESIZE_CUBIC ? 2 : 1;
@@ -119,17 +129,21 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
     r->first = (int)floor(-reach / shrink) + 1;
     r->ntap = 2 - 2 * r->first;
     struct uop *dim[2] = {r->out, uop_int(t, r->ntap)}, *column[2] = {r->out, uop_int(t, 1)};
-    struct uop *base = lib_binaryf(l, OP_SUB, lib_unary(l, OP_CEIL, r->at), 1), *ratio = lib_sub(l, r->at, base);
+    struct uop *base = lib_binaryf(l, OP_SUB, lib_unary(l, OP_CEIL, r->at), 1),
+               *ratio = lib_sub(l, r->at, base);
     struct uop *tap = uop_binary(t, OP_ADD, tensor_iota(t, dim, 2, 1), uop_int(t, r->first));
-    struct uop *distance = lib_sub(l, uop_cast(t, DTYPE_F64, tap), uop_reshape(t, ratio, column, 2));
-    struct uop *place = lib_add(l, uop_reshape(t, uop_cast(t, DTYPE_I64, base), column, 2), tap), *w;
+    struct uop *distance = lib_sub(l, uop_cast(t, DTYPE_F64, tap),
+                                   uop_reshape(t, ratio, column, 2));
+    struct uop *place = lib_add(l, uop_reshape(t, uop_cast(t, DTYPE_I64, base), column, 2), tap),
+               *w;
     distance = lib_binaryf(l, OP_MUL, distance, shrink);
     if (a->mode == RESIZE_CUBIC)
         w = cubic(l, distance, a->cubic_a != 0 ? a->cubic_a : -0.75);
     else
         w = lib_binaryf(l, OP_MAX, lib_sub(l, f64(l, 1), lib_unary(l, OP_ABS, distance)), 0);
     if (a->exclude_outside) {
-        struct uop *before = uop_binary(t, OP_LT, place, uop_int(t, 0)), *behind = uop_binary(t, OP_LT, sym_addi(t, r->in, -1), place);
+        struct uop *before = uop_binary(t, OP_LT, place, uop_int(t, 0)),
+                   *behind = uop_binary(t, OP_LT, sym_addi(t, r->in, -1), place);
         w = lib_where(l, uop_binary(t, OP_OR, before, behind), f64(l, 0), w);
     }
     if (a->exclude_outside || a->antialias)
@@ -139,17 +153,22 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
     return r->index && r->weight;
 }
 
-/* Nearest neighbour by a whole factor repeats every element: source and size say so exactly, whatever the size is. */
-static bool repeats_elements(const struct lib *l, const struct resize_attr *a, const struct uop *x, int axis, int64_t *factor)
+/* Nearest neighbour by a whole factor repeats every element: source and size say so exactly,
+ * whatever the size is. */
+static bool repeats_elements(const struct lib *l, const struct resize_attr *a, const struct uop *x,
+                             int axis, int64_t *factor)
 {
-    bool centered = (a->coordinates == RESIZE_HALF_PIXEL || a->coordinates == RESIZE_HALF_PIXEL_SYMMETRIC) &&
-                    (a->rounding == RESIZE_ROUND_PREFER_FLOOR || a->rounding == RESIZE_ROUND_PREFER_CEIL);
+    bool centered = (a->coordinates == RESIZE_HALF_PIXEL ||
+                     a->coordinates == RESIZE_HALF_PIXEL_SYMMETRIC) &&
+                    (a->rounding == RESIZE_ROUND_PREFER_FLOOR ||
+                     a->rounding == RESIZE_ROUND_PREFER_CEIL);
     bool cornered = a->coordinates == RESIZE_ASYMMETRIC && a->rounding == RESIZE_FLOOR;
     double s = a->scale[axis];
     int64_t in, out;
     if (a->mode != RESIZE_NEAREST || !(centered || cornered))
         return false;
-    if (s == 0 && uop_const_int(x->dim[axis], &in) && uop_const_int(a->size[axis], &out) && in > 0 && out % in == 0)
+    if (s == 0 && uop_const_int(x->dim[axis], &in) && uop_const_int(a->size[axis], &out) &&
+        in > 0 && out % in == 0)
         s = (double)(out / in);
     if (!(s >= 1 && s < 1 << 20) || floor(s) != s)
         return false;
@@ -185,7 +204,8 @@ static struct uop *spread(const struct lib *l, struct uop *x, int ndim, int out,
     return uop_reshape(l->t, x, dim, ndim);
 }
 
-static struct uop *apply(const struct lib *l, struct uop *x, struct resized *r, int n, enum dtype acc, bool filter)
+static struct uop *apply(const struct lib *l, struct uop *x, struct resized *r, int n,
+                         enum dtype acc, bool filter)
 {
     struct tgc *t = l->t;
     struct uop *dim[MAX_RANK], *index[MAX_RANK], *weight = NULL;
@@ -223,10 +243,12 @@ static struct uop *apply(const struct lib *l, struct uop *x, struct resized *r, 
 }
 
 /* tf_crop_and_resize: what lies outside the input is a constant. */
-static struct uop *extrapolate(const struct lib *l, struct uop *y, const struct resized *r, int n, double value)
+static struct uop *extrapolate(const struct lib *l, struct uop *y, const struct resized *r, int n,
+                               double value)
 {
     for (int i = 0; i < n && y; i++)
-        y = lib_where(l, spread(l, r[i].outside, y->ndim, r[i].axis, -1), lib_scalar(l, y, value), y);
+        y = lib_where(l, spread(l, r[i].outside, y->ndim, r[i].axis, -1), lib_scalar(l, y, value),
+                      y);
     return y;
 }
 
@@ -237,14 +259,16 @@ struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_a
     int64_t factor;
     if (!x)
         return NULL;
-    if (x->dtype == DTYPE_STRING || (a->mode != RESIZE_NEAREST && !dtype_is_float(x->dtype) && !dtype_is_int(x->dtype)))
+    if (x->dtype == DTYPE_STRING ||
+        (a->mode != RESIZE_NEAREST && !dtype_is_float(x->dtype) && !dtype_is_int(x->dtype)))
         return lib_error(l, "resize does not take %s", lib_describe(l, x));
     enum dtype acc = dtype_is_float(x->dtype) ? lib_acc_dtype(x->dtype) : DTYPE_F32;
     bool filter = a->mode != RESIZE_NEAREST;
     for (int k = 0; k < x->ndim; k++) {
         if (!a->size[k] || a->size[k]->vmax < 0)
             return lib_error(l, "resize: no size for axis %d of %s", k, lib_describe(l, x));
-        bool same = sym_equal(l->t, a->size[k], x->dim[k]) && (a->scale[k] == 0 || a->scale[k] == 1);
+        bool same = sym_equal(l->t, a->size[k], x->dim[k]) &&
+                    (a->scale[k] == 0 || a->scale[k] == 1);
         if (same && a->coordinates != RESIZE_TF_CROP)
             continue;
         if (repeats_elements(l, a, x, k, &factor) && x->ndim < MAX_RANK) {
@@ -258,7 +282,8 @@ struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_a
             return NULL;
         if (a->coordinates == RESIZE_TF_CROP) {
             struct uop *last = lib_float_of(l, DTYPE_F64, sym_addi(l->t, x->dim[k], -1));
-            r[n].outside = uop_binary(l->t, OP_OR, lib_binaryf(l, OP_LT, r[n].at, 0), uop_binary(l->t, OP_LT, last, r[n].at));
+            r[n].outside = uop_binary(l->t, OP_OR, lib_binaryf(l, OP_LT, r[n].at, 0),
+                                      uop_binary(l->t, OP_LT, last, r[n].at));
         }
         if (!filter)
             nearest_table(l, a, &r[n]);
@@ -269,7 +294,8 @@ struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_a
     if (!n)
         return x;
     if (filter && x->ndim + n > MAX_RANK)
-        return lib_error(l, "resize: %d axes of %s at once are not supported", n, lib_describe(l, x));
+        return lib_error(l, "resize: %d axes of %s at once are not supported", n,
+                         lib_describe(l, x));
     struct uop *y = apply(l, x, r, n, acc, filter);
     return a->coordinates == RESIZE_TF_CROP ? extrapolate(l, y, r, n, a->extrapolation) : y;
 }

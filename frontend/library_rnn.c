@@ -5,8 +5,8 @@
  *      xw [t, b, gates*h] = x w^T + bias
  *      loop over t:  z = xw[t] + h r^T;  (h, c) = cell(z, h, c);  scan h
  *
- * The reverse direction reads xw from its end and turns the scanned result; with sequence lengths each row turns within its own length,
- * and a row that has ended keeps its state and scans zeros.
+ * The reverse direction reads xw from its end and turns the scanned result; with sequence lengths
+ * each row turns within its own length, and a row that has ended keeps its state and scans zeros.
  */
 #include "frontend/library.h"
 
@@ -17,7 +17,8 @@ struct cell {                            /* one direction of one layer, in the a
     const struct rnn_attr *a;
     const struct rnn_activation *act;
     struct uop *r;                       /* [gates*h, h] */
-    struct uop *rbias;                   /* [h]: recurrent bias of GRU's h gate, for linear_before_reset; NULL */
+    /* [h]: recurrent bias of GRU's h gate, for linear_before_reset; NULL */
+    struct uop *rbias;
     struct uop *peephole;                /* [3*h] or NULL */
     struct uop *h;                       /* size of the state */
 };
@@ -48,20 +49,25 @@ static struct uop *with_peephole(const struct cell *c, struct uop *z, struct uop
 }
 
 /* One step: z [b, gates*h] is the input's part. state: h, c -> next state. */
-static void lstm_step(const struct cell *c, struct uop *x, struct uop *const *state, struct uop **next)
+static void lstm_step(const struct cell *c, struct uop *x, struct uop *const *state,
+                      struct uop **next)
 {
     const struct lib *l = c->l;
     struct uop *z = lib_add(l, x, lib_linear(l, state[0], c->r, NULL));
     struct uop *in = act(c, 0, with_peephole(c, gate(c, z, 0), state[1], 0));
-    struct uop *forget = c->a->input_forget ? (in ? lib_sub(l, lib_scalar(l, in, 1), in) : NULL)
-                                            : act(c, 0, with_peephole(c, gate(c, z, 2), state[1], 2));
-    struct uop *cell = lib_add(l, lib_mul(l, forget, state[1]), lib_mul(l, in, act(c, 1, gate(c, z, 3))));
+    struct uop *forget = c->a->input_forget
+                             ? (in ? lib_sub(l, lib_scalar(l, in, 1), in) : NULL)
+                             : act(c, 0, with_peephole(c, gate(c, z, 2), state[1], 2));
+    struct uop *cell = lib_add(l, lib_mul(l, forget, state[1]),
+                               lib_mul(l, in, act(c, 1, gate(c, z, 3))));
     struct uop *out = act(c, 0, with_peephole(c, gate(c, z, 1), cell, 1));
-    next[0] = lib_mul(l, out, lib_activate(l, c->act[2].kind, cell, c->act[2].alpha, c->act[2].beta));
+    next[0] = lib_mul(l, out,
+                      lib_activate(l, c->act[2].kind, cell, c->act[2].alpha, c->act[2].beta));
     next[1] = cell;
 }
 
-static void gru_step(const struct cell *c, struct uop *x, struct uop *const *state, struct uop **next)
+static void gru_step(const struct cell *c, struct uop *x, struct uop *const *state,
+                     struct uop **next)
 {
     const struct lib *l = c->l;
     struct uop *h = state[0], *two = sym_muli(l->t, c->h, 2), *zero = uop_int(l->t, 0), *wide;
@@ -80,7 +86,8 @@ static void gru_step(const struct cell *c, struct uop *x, struct uop *const *sta
     next[0] = lib_add(l, lib_mul(l, keep, fresh), lib_mul(l, update, h));
 }
 
-static void rnn_step(const struct cell *c, struct uop *x, struct uop *const *state, struct uop **next)
+static void rnn_step(const struct cell *c, struct uop *x, struct uop *const *state,
+                     struct uop **next)
 {
     if (c->a->kind == RNN_LSTM)
         lstm_step(c, x, state, next);
@@ -90,7 +97,8 @@ static void rnn_step(const struct cell *c, struct uop *x, struct uop *const *sta
         next[0] = act(c, 0, lib_add(c->l, x, lib_linear(c->l, state[0], c->r, NULL)));
 }
 
-/* x [t, b, n] with time reversed: each row within its own length, if there are lengths. Its own inverse. */
+/* x [t, b, n] with time reversed: each row within its own length, if there are lengths. Its own
+ * inverse. */
 static struct uop *turned(const struct lib *l, struct uop *x, struct uop *lens)
 {
     struct tgc *t = l->t;
@@ -106,7 +114,8 @@ static struct uop *turned(const struct lib *l, struct uop *x, struct uop *lens)
 }
 
 /* One direction: xw [t, b, gates*h], states [b, h]. out: y [t, b, h] and the final states. */
-static bool run_direction(const struct cell *c, struct uop *xw, struct uop *lens, bool reverse, struct uop *const *init, struct uop **out)
+static bool run_direction(const struct cell *c, struct uop *xw, struct uop *lens, bool reverse,
+                          struct uop *const *init, struct uop **out)
 {
     const struct lib *l = c->l;
     struct tgc *t = l->t;
@@ -146,44 +155,56 @@ static bool has_dims(const struct lib *l, const struct uop *x, int ndim, struct 
     return same;
 }
 
-static bool check_operand(const struct lib *l, const char *name, const struct uop *x, enum dtype d, struct uop *a, struct uop *b,
-                          struct uop *c, const char *expected)
+static bool check_operand(const struct lib *l, const char *name, const struct uop *x, enum dtype d,
+                          struct uop *a, struct uop *b, struct uop *c, const char *expected)
 {
     struct uop *dim[3] = {a, b, c};
     if (!x || (x->dtype == d && has_dims(l, x, c ? 3 : b ? 2 : 1, dim)))
         return true;
-    lib_error(l, "recurrent layer: %s is %s; it must be %s %s", name, lib_describe(l, x), dtype_name(d), expected);
+    lib_error(l, "recurrent layer: %s is %s; it must be %s %s", name, lib_describe(l, x),
+              dtype_name(d), expected);
     return false;
 }
 
-static bool check_operands(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in, struct uop *h)
+static bool check_operands(const struct lib *l, const struct rnn_attr *a,
+                           const struct rnn_operands *in, struct uop *h)
 {
     struct tgc *t = l->t;
     int gates = gate_count(a->kind), ndir = a->direction == RNN_BIDIRECTIONAL ? 2 : 1;
-    struct uop *d = uop_int(t, ndir), *gh = sym_muli(t, h, gates), *b = in->x->dim[a->batch_first ? 0 : 1];
+    struct uop *d = uop_int(t, ndir), *gh = sym_muli(t, h, gates),
+               *b = in->x->dim[a->batch_first ? 0 : 1];
     enum dtype f = in->x->dtype;
     struct uop *s0 = a->batch_first ? b : d, *s1 = a->batch_first ? d : b;
-    const char *state = a->batch_first ? "[batch, directions, hidden]" : "[directions, batch, hidden]";
-    return check_operand(l, "w", in->w, f, d, gh, in->x->dim[2], "[directions, gates * hidden, input]") &&
+    const char *state = a->batch_first ? "[batch, directions, hidden]"
+                                       : "[directions, batch, hidden]";
+    return check_operand(l, "w", in->w, f, d, gh, in->x->dim[2],
+                         "[directions, gates * hidden, input]") &&
            check_operand(l, "r", in->r, f, d, gh, h, "[directions, gates * hidden, hidden]") &&
-           check_operand(l, "the bias", in->bias, f, d, sym_muli(t, gh, 2), NULL, "[directions, 2 * gates * hidden]") &&
-           check_operand(l, "h0", in->h0, f, s0, s1, h, state) && check_operand(l, "c0", in->c0, f, s0, s1, h, state) &&
-           check_operand(l, "the peephole", in->peephole, f, d, sym_muli(t, h, 3), NULL, "[directions, 3 * hidden]") &&
-           (!in->seq_lens || check_operand(l, "seq_lens", in->seq_lens, in->seq_lens->dtype, b, NULL, NULL, "[batch]"));
+           check_operand(l, "the bias", in->bias, f, d, sym_muli(t, gh, 2), NULL,
+                         "[directions, 2 * gates * hidden]") &&
+           check_operand(l, "h0", in->h0, f, s0, s1, h, state) &&
+           check_operand(l, "c0", in->c0, f, s0, s1, h, state) &&
+           check_operand(l, "the peephole", in->peephole, f, d, sym_muli(t, h, 3), NULL,
+                         "[directions, 3 * hidden]") &&
+           (!in->seq_lens || check_operand(l, "seq_lens", in->seq_lens, in->seq_lens->dtype, b,
+                                           NULL, NULL, "[batch]"));
 }
 
 /* Row i of the first axis, that axis dropped. */
 static struct uop *row(const struct lib *l, struct uop *x, int i)
 {
-    return x ? tensor_drop_axes(l->t, lib_narrow(l, x, 0, uop_int(l->t, i), uop_int(l->t, 1)), 1) : NULL;
+    return x ? tensor_drop_axes(l->t, lib_narrow(l, x, 0, uop_int(l->t, i), uop_int(l->t, 1)), 1)
+             : NULL;
 }
 
-/* The bias that joins the input's part: w's plus r's, but for GRU's inner one where that stays inside. */
+/* The bias that joins the input's part: w's plus r's, but for GRU's inner one where that stays
+ * inside. */
 static struct uop *outer_bias(const struct cell *c, struct uop *bias, int gates)
 {
     const struct lib *l = c->l;
     struct uop *gh = sym_muli(l->t, c->h, gates);
-    struct uop *wb = lib_narrow(l, bias, 0, uop_int(l->t, 0), gh), *rb = lib_narrow(l, bias, 0, gh, gh);
+    struct uop *wb = lib_narrow(l, bias, 0, uop_int(l->t, 0), gh),
+               *rb = lib_narrow(l, bias, 0, gh, gh);
     if (!c->rbias)
         return lib_add(l, wb, rb);
     struct uop *two = sym_muli(l->t, c->h, 2), *zero = uop_int(l->t, 0);
@@ -193,11 +214,13 @@ static struct uop *outer_bias(const struct cell *c, struct uop *bias, int gates)
 
 static const struct rnn_activation *default_activations(enum rnn_kind kind)
 {
-    static const struct rnn_activation lstm[] = {{ACTIVATION_SIGMOID, 0, 0}, {ACTIVATION_TANH, 0, 0}, {ACTIVATION_TANH, 0, 0}};
+    static const struct rnn_activation lstm[] = {
+        {ACTIVATION_SIGMOID, 0, 0}, {ACTIVATION_TANH, 0, 0}, {ACTIVATION_TANH, 0, 0}};
     return kind == RNN_PLAIN ? lstm + 1 : lstm;
 }
 
-static struct uop *zero_state(const struct lib *l, struct uop *h0, int direction, enum dtype acc, struct uop *batch, struct uop *h)
+static struct uop *zero_state(const struct lib *l, struct uop *h0, int direction, enum dtype acc,
+                              struct uop *batch, struct uop *h)
 {
     struct uop *dim[2] = {batch, h};
     return h0 ? uop_cast(l->t, acc, row(l, h0, direction)) : lib_full(l, acc, 0, dim, 2);
@@ -213,18 +236,24 @@ static struct uop *swap_axes(const struct lib *l, struct uop *x, int a, int b)
     return uop_permute(l->t, x, perm);
 }
 
-bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in, struct uop *out[3])
+bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in,
+             struct uop *out[3])
 {
     struct tgc *t = l->t;
     out[0] = out[1] = out[2] = NULL;
     if (!in->x || !in->w || !in->r)
         return false;
     if (in->x->ndim != 3 || !dtype_is_float(in->x->dtype) || in->r->ndim != 3) {
-        lib_error(l, "recurrent layer: x is %s, r is %s; expected floating x [time, batch, input] and r [directions, gates * hidden, hidden]",
+        lib_error(l,
+                  "recurrent layer: x is %s, r is %s; expected floating x [time, batch, input] and "
+                  "r [directions, gates * hidden, hidden]",
                   lib_describe(l, in->x), lib_describe(l, in->r));
         return false;
     }
-    int gates = gate_count(a->kind), ndir = a->direction == RNN_BIDIRECTIONAL ? 2 : 1, nact = a->kind == RNN_LSTM ? 3 : a->kind == RNN_GRU ? 2 : 1;
+    int gates = gate_count(a->kind), ndir = a->direction == RNN_BIDIRECTIONAL ? 2 : 1,
+        nact = a->kind == RNN_LSTM  ? 3
+               : a->kind == RNN_GRU ? 2
+                                    : 1;
     struct uop *h = in->r->dim[2], *part[3][2];
     if (!check_operands(l, a, in, h))
         return false;
@@ -234,17 +263,25 @@ bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_ope
     }
     enum dtype d = in->x->dtype, acc = lib_acc_dtype(d);
     struct uop *x = uop_cast(t, acc, a->batch_first ? swap_axes(l, in->x, 0, 1) : in->x);
-    struct uop *h0 = a->batch_first ? swap_axes(l, in->h0, 0, 1) : in->h0, *c0 = a->batch_first ? swap_axes(l, in->c0, 0, 1) : in->c0;
+    struct uop *h0 = a->batch_first ? swap_axes(l, in->h0, 0, 1) : in->h0,
+               *c0 = a->batch_first ? swap_axes(l, in->c0, 0, 1) : in->c0;
     struct uop *lens = in->seq_lens ? uop_cast(t, DTYPE_I64, in->seq_lens) : NULL;
     for (int k = 0; k < ndir; k++) {
-        struct cell c = {.l = l, .a = a, .h = h, .act = a->nactivation ? a->activation + k * nact : default_activations(a->kind)};
-        struct uop *bias = in->bias ? uop_cast(t, acc, row(l, in->bias, k)) : NULL, *one_out[3] = {NULL, NULL, NULL};
+        struct cell c = {.l = l,
+                         .a = a,
+                         .h = h,
+                         .act = a->nactivation ? a->activation + k * nact
+                                               : default_activations(a->kind)};
+        struct uop *bias = in->bias ? uop_cast(t, acc, row(l, in->bias, k)) : NULL,
+                   *one_out[3] = {NULL, NULL, NULL};
         c.r = uop_cast(t, acc, row(l, in->r, k));
         c.peephole = in->peephole ? uop_cast(t, acc, row(l, in->peephole, k)) : NULL;
         if (bias && a->kind == RNN_GRU && a->linear_before_reset)
             c.rbias = lib_narrow(l, bias, 0, sym_muli(t, h, 5), h);
-        struct uop *xw = lib_linear(l, x, uop_cast(t, acc, row(l, in->w, k)), bias ? outer_bias(&c, bias, gates) : NULL);
-        struct uop *init[2] = {zero_state(l, h0, k, acc, x->dim[1], h), zero_state(l, c0, k, acc, x->dim[1], h)};
+        struct uop *xw = lib_linear(l, x, uop_cast(t, acc, row(l, in->w, k)),
+                                    bias ? outer_bias(&c, bias, gates) : NULL);
+        struct uop *init[2] = {zero_state(l, h0, k, acc, x->dim[1], h),
+                               zero_state(l, c0, k, acc, x->dim[1], h)};
         bool reverse = a->direction == RNN_REVERSE || k == 1;
         if (!run_direction(&c, lib_contiguous(l, xw), lens, reverse, init, one_out))
             return false;
@@ -254,7 +291,8 @@ bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_ope
     }
     for (int s = 0; s < 3; s++) {
         out[s] = part[s][0] ? lib_cast(l, d, lib_concat(l, part[s], ndir, s ? 0 : 1)) : NULL;
-        if (a->batch_first && out[s])                 /* [t, d, b, h] -> [b, t, d, h]; [d, b, h] -> [b, d, h] */
+        /* [t, d, b, h] -> [b, t, d, h]; [d, b, h] -> [b, d, h] */
+        if (a->batch_first && out[s])
             out[s] = s ? swap_axes(l, out[s], 0, 1) : uop_permute(t, out[s], (int[]){2, 0, 1, 3});
     }
     return out[0] && out[1];

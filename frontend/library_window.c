@@ -1,8 +1,10 @@
 /* library_window.c - sliding windows and what pools make of them.
  *
- *      x [n, c, y, x] --pad--> --window y--> [n, c, oy, ky, x] --window x--> [n, c, oy, ky, ox, kx] --permute--> [n, c, oy, ox, ky, kx]
+ *      x [n, c, y, x] --pad--> --window y--> [n, c, oy, ky, x] --window x--> [n, c, oy, ky, ox, kx]
+ *      --permute--> [n, c, oy, ox, ky, kx]
  *
- * How many elements an average divides by is arithmetic on the output's coordinates, not a second pool.
+ * How many elements an average divides by is arithmetic on the output's coordinates, not a second
+ * pool.
  */
 #include "frontend/library_window.h"
 
@@ -14,14 +16,18 @@ const char *window_axis_name(int nspatial, int i)
     return name[nspatial - 1 - i];
 }
 
-bool window_steps(const struct lib *l, const char *what, const struct uop *x, const struct window_attr *a, struct window_plan *p)
+bool window_steps(const struct lib *l, const char *what, const struct uop *x,
+                  const struct window_attr *a, struct window_plan *p)
 {
     for (int i = 0; i < x->ndim - 2; i++) {
         p->stride[i] = a->stride[i] ? a->stride[i] : 1;
         p->dilation[i] = a->dilation[i] ? a->dilation[i] : 1;
-        if (p->stride[i] < 1 || p->dilation[i] < 1 || p->stride[i] >= 1 << 28 || p->dilation[i] >= 1 << 28) {
-            lib_error(l, "%s: spatial axis %d has stride %lld and dilation %lld; both must be positive and below 2^28", what, i,
-                      (long long)p->stride[i], (long long)p->dilation[i]);
+        if (p->stride[i] < 1 || p->dilation[i] < 1 || p->stride[i] >= 1 << 28 ||
+            p->dilation[i] >= 1 << 28) {
+            lib_error(l,
+                      "%s: spatial axis %d has stride %lld and dilation %lld; both must be "
+                      "positive and below 2^28",
+                      what, i, (long long)p->stride[i], (long long)p->dilation[i]);
             return false;
         }
         p->lo[i] = p->hi[i] = p->extra[i] = uop_int(l->t, 0);
@@ -30,10 +36,12 @@ bool window_steps(const struct lib *l, const char *what, const struct uop *x, co
 }
 
 /* source: ONNX Conv and MaxPool, auto_pad */
-static void same_pads(struct tgc *t, bool upper, struct uop *n, struct uop *reach, int64_t stride, struct uop **lo, struct uop **hi)
+static void same_pads(struct tgc *t, bool upper, struct uop *n, struct uop *reach, int64_t stride,
+                      struct uop **lo, struct uop **hi)
 {
     struct uop *nout = sym_ceildiv(t, n, stride);
-    struct uop *total = sym_sub(t, sym_add(t, sym_muli(t, sym_addi(t, nout, -1), stride), reach), n);
+    struct uop *total = sym_sub(t, sym_add(t, sym_muli(t, sym_addi(t, nout, -1), stride), reach),
+                                n);
     total = sym_max(t, total, uop_int(t, 0));
     struct uop *half = sym_div(t, total, uop_int(t, 2)), *rest = sym_sub(t, total, half);
     *lo = upper ? half : rest;
@@ -41,7 +49,8 @@ static void same_pads(struct tgc *t, bool upper, struct uop *n, struct uop *reac
 }
 
 /* Rounded up, but no window starts in the padding behind. source: ONNX MaxPool, ceil_mode */
-static void ceil_windows(struct tgc *t, struct uop *n, struct uop *reach, struct window_plan *p, int i)
+static void ceil_windows(struct tgc *t, struct uop *n, struct uop *reach, struct window_plan *p,
+                         int i)
 {
     struct uop *padded = sym_add(t, sym_add(t, n, p->lo[i]), p->hi[i]);
     struct uop *all = sym_addi(t, sym_ceildiv(t, sym_sub(t, padded, reach), p->stride[i]), 1);
@@ -50,16 +59,18 @@ static void ceil_windows(struct tgc *t, struct uop *n, struct uop *reach, struct
     p->extra[i] = sym_max(t, sym_sub(t, need, padded), uop_int(t, 0));
 }
 
-bool window_plan(const struct lib *l, const char *what, const struct uop *x, struct uop *const *kernel, const struct window_attr *a,
-                 struct window_plan *p)
+bool window_plan(const struct lib *l, const char *what, const struct uop *x,
+                 struct uop *const *kernel, const struct window_attr *a, struct window_plan *p)
 {
     struct tgc *t = l->t;
     if (!window_steps(l, what, x, a, p))
         return false;
     for (int i = 0; i < x->ndim - 2; i++) {
-        struct uop *n = x->dim[2 + i], *reach = sym_addi(t, sym_muli(t, sym_addi(t, kernel[i], -1), p->dilation[i]), 1);
+        struct uop *n = x->dim[2 + i],
+                   *reach = sym_addi(t, sym_muli(t, sym_addi(t, kernel[i], -1), p->dilation[i]), 1);
         if (a->auto_pad == AUTO_PAD_SAME_UPPER || a->auto_pad == AUTO_PAD_SAME_LOWER)
-            same_pads(t, a->auto_pad == AUTO_PAD_SAME_UPPER, n, reach, p->stride[i], &p->lo[i], &p->hi[i]);
+            same_pads(t, a->auto_pad == AUTO_PAD_SAME_UPPER, n, reach, p->stride[i], &p->lo[i],
+                      &p->hi[i]);
         else if (a->auto_pad == AUTO_PAD_NONE) {
             p->lo[i] = a->lo[i] ? a->lo[i] : p->lo[i];
             p->hi[i] = a->hi[i] ? a->hi[i] : p->hi[i];
@@ -68,19 +79,23 @@ bool window_plan(const struct lib *l, const char *what, const struct uop *x, str
         if (kernel[i]->vmin < 1 || sym_sub(t, padded, reach)->vmax < 0) {
             struct text size = {.t = t};
             uop_print(&size, reach);
-            lib_error(l, "%s: a window of %s (kernel with dilation) on spatial axis %d does not fit into %s, padding included", what,
-                      size.s, i, lib_describe(l, x));
+            lib_error(l,
+                      "%s: a window of %s (kernel with dilation) on spatial axis %d does not fit "
+                      "into %s, padding included",
+                      what, size.s, i, lib_describe(l, x));
             return false;
         }
         if (a->ceil_mode && a->auto_pad == AUTO_PAD_NONE)
             ceil_windows(t, n, reach, p, i);
         else
-            p->nout[i] = sym_addi(t, sym_div(t, sym_sub(t, padded, reach), uop_int(t, p->stride[i])), 1);
+            p->nout[i] = sym_addi(
+                t, sym_div(t, sym_sub(t, padded, reach), uop_int(t, p->stride[i])), 1);
     }
     return true;
 }
 
-struct uop *window_pad(const struct lib *l, struct uop *x, struct uop *value, const struct window_plan *p)
+struct uop *window_pad(const struct lib *l, struct uop *x, struct uop *value,
+                       const struct window_plan *p)
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK];
     lo[0] = hi[0] = lo[1] = hi[1] = uop_int(l->t, 0);
@@ -93,8 +108,8 @@ struct uop *window_pad(const struct lib *l, struct uop *x, struct uop *value, co
     return lib_pad(l, x, PAD_MODE_CONSTANT, value, lo, hi);
 }
 
-struct uop *window_view(const struct lib *l, struct uop *x, struct uop *const *nout, struct uop *const *kernel, const int64_t *stride,
-                        const int64_t *dilation)
+struct uop *window_view(const struct lib *l, struct uop *x, struct uop *const *nout,
+                        struct uop *const *kernel, const int64_t *stride, const int64_t *dilation)
 {
     int nspatial = x->ndim - 2;
     for (int i = 0; i < nspatial; i++)
@@ -105,7 +120,8 @@ struct uop *window_view(const struct lib *l, struct uop *x, struct uop *const *n
 /* ---- pools */
 
 /* Windows with the kernel's axes last: [n, c, o..., k...]. */
-static struct uop *pool_view(const struct lib *l, struct uop *x, struct uop *value, struct uop *const *kernel, const struct window_plan *p)
+static struct uop *pool_view(const struct lib *l, struct uop *x, struct uop *value,
+                             struct uop *const *kernel, const struct window_plan *p)
 {
     int s = x->ndim - 2, perm[MAX_RANK] = {0, 1};
     struct text names = {.t = l->t};
@@ -127,28 +143,36 @@ static struct uop *pool_view(const struct lib *l, struct uop *x, struct uop *val
 }
 
 /* i64 of shape [o]: how many elements of window o on axis i count. */
-static struct uop *pool_count(const struct lib *l, const struct window_attr *a, const struct window_plan *p, struct uop *n, int i)
+static struct uop *pool_count(const struct lib *l, const struct window_attr *a,
+                              const struct window_plan *p, struct uop *n, int i)
 {
     struct tgc *t = l->t;
-    struct uop *zero = uop_int(t, 0), *k = uop_int(t, a->kernel[i]), *d = uop_int(t, p->dilation[i]);
+    struct uop *zero = uop_int(t, 0), *k = uop_int(t, a->kernel[i]),
+               *d = uop_int(t, p->dilation[i]);
     struct uop *lo = a->count_include_pad ? zero : sym_max(t, p->lo[i], zero);
-    struct uop *hi = sym_add(t, sym_add(t, n, p->lo[i]), a->count_include_pad ? p->hi[i] : sym_min(t, p->hi[i], zero));
+    struct uop *hi = sym_add(t, sym_add(t, n, p->lo[i]),
+                             a->count_include_pad ? p->hi[i] : sym_min(t, p->hi[i], zero));
     struct uop *start = uop_binary(t, OP_MUL, uop_iota(t, p->nout[i]), uop_int(t, p->stride[i]));
     struct uop *up = sym_addi(t, d, -1);                /* ceil((v - start) / d) */
-    struct uop *first = uop_binary(t, OP_FLOORDIV, uop_binary(t, OP_SUB, sym_add(t, lo, up), start), d);
-    struct uop *end = uop_binary(t, OP_FLOORDIV, uop_binary(t, OP_SUB, sym_add(t, hi, up), start), d);
+    struct uop *first = uop_binary(t, OP_FLOORDIV, uop_binary(t, OP_SUB, sym_add(t, lo, up), start),
+                                   d);
+    struct uop *end = uop_binary(t, OP_FLOORDIV, uop_binary(t, OP_SUB, sym_add(t, hi, up), start),
+                                 d);
     first = uop_binary(t, OP_MAX, first, zero);
     end = uop_binary(t, OP_MIN, end, k);
     return uop_binary(t, OP_MAX, uop_binary(t, OP_SUB, end, first), uop_int(t, 1));
 }
 
-static struct uop *pool_divisor(const struct lib *l, struct uop *x, enum dtype acc, const struct window_attr *a, const struct window_plan *p)
+static struct uop *pool_divisor(const struct lib *l, struct uop *x, enum dtype acc,
+                                const struct window_attr *a, const struct window_plan *p)
 {
     struct tgc *t = l->t;
     struct uop *count = uop_int(t, 1);
     for (int i = 0; i < x->ndim - 2; i++) {
-        bool whole = uop_is_int(p->extra[i], 0) && (a->count_include_pad || (uop_is_int(p->lo[i], 0) && uop_is_int(p->hi[i], 0)));
-        struct uop *c = whole ? uop_int(t, a->kernel[i]) : pool_count(l, a, p, x->dim[2 + i], i), *dim[MAX_RANK];
+        bool whole = uop_is_int(p->extra[i], 0) &&
+                     (a->count_include_pad || (uop_is_int(p->lo[i], 0) && uop_is_int(p->hi[i], 0)));
+        struct uop *c = whole ? uop_int(t, a->kernel[i]) : pool_count(l, a, p, x->dim[2 + i], i),
+                   *dim[MAX_RANK];
         for (int k = i; !whole && k < x->ndim - 2; k++)
             dim[k - i] = k == i ? p->nout[i] : uop_int(t, 1);
         count = lib_mul(l, count, whole ? c : uop_reshape(t, c, dim, x->ndim - 2 - i));
@@ -156,15 +180,18 @@ static struct uop *pool_divisor(const struct lib *l, struct uop *x, enum dtype a
     return uop_cast(t, acc, count);
 }
 
-static bool pool_plan(const struct lib *l, struct uop *x, const struct window_attr *a, struct uop **kernel, struct window_plan *p)
+static bool pool_plan(const struct lib *l, struct uop *x, const struct window_attr *a,
+                      struct uop **kernel, struct window_plan *p)
 {
     if (x->ndim < 3 || x->ndim - 2 > MAX_SPATIAL) {
-        lib_error(l, "pool: x is %s; it must be [n, c, spatial...] with 1..%d spatial axes", lib_describe(l, x), MAX_SPATIAL);
+        lib_error(l, "pool: x is %s; it must be [n, c, spatial...] with 1..%d spatial axes",
+                  lib_describe(l, x), MAX_SPATIAL);
         return false;
     }
     for (int i = 0; i < x->ndim - 2; i++) {
         if (a->kernel[i] < 1 || a->kernel[i] > INT32_MAX) {
-            lib_error(l, "pool: kernel %lld on spatial axis %d; it must be positive", (long long)a->kernel[i], i);
+            lib_error(l, "pool: kernel %lld on spatial axis %d; it must be positive",
+                      (long long)a->kernel[i], i);
             return false;
         }
         kernel[i] = uop_int(l->t, a->kernel[i]);
@@ -174,17 +201,21 @@ static bool pool_plan(const struct lib *l, struct uop *x, const struct window_at
 
 static struct uop *lowest(const struct lib *l, enum dtype d)
 {
-    return dtype_is_float(d) ? uop_constf(l->t, d, -(double)INFINITY) : uop_consti(l->t, d, dtype_min(d));
+    return dtype_is_float(d) ? uop_constf(l->t, d, -(double)INFINITY)
+                             : uop_consti(l->t, d, dtype_min(d));
 }
 
-struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x, const struct window_attr *a)
+struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x,
+                     const struct window_attr *a)
 {
     struct uop *kernel[MAX_SPATIAL];
     struct window_plan p;
     if (!x || !pool_plan(l, x, a, kernel, &p))
         return NULL;
-    if (kind == POOL_MAX ? !dtype_is_float(x->dtype) && !dtype_is_int(x->dtype) : !dtype_is_float(x->dtype))
-        return lib_error(l, "pool: x is %s; it must be %s", lib_describe(l, x), kind == POOL_MAX ? "numeric" : "floating");
+    if (kind == POOL_MAX ? !dtype_is_float(x->dtype) && !dtype_is_int(x->dtype)
+                         : !dtype_is_float(x->dtype))
+        return lib_error(l, "pool: x is %s; it must be %s", lib_describe(l, x),
+                         kind == POOL_MAX ? "numeric" : "floating");
     enum dtype d = x->dtype, acc = kind == POOL_MAX ? d : lib_acc_dtype(d);
     struct uop *value = kind == POOL_MAX ? lowest(l, d) : uop_consti(l->t, d, 0);
     struct uop *u = pool_view(l, x, value, kernel, &p);
@@ -209,17 +240,22 @@ struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x, co
     return lib_cast(l, d, u);
 }
 
-/* Row-major position in the flattened input of each element of the windows, i64 [n, c, o..., k...]; valid: it is no padding. */
-static struct uop *window_positions(const struct lib *l, struct uop *x, struct uop *u, const struct window_plan *p, struct uop **valid)
+/* Row-major position in the flattened input of each element of the windows, i64 [n, c, o..., k...];
+ * valid: it is no padding. */
+static struct uop *window_positions(const struct lib *l, struct uop *x, struct uop *u,
+                                    const struct window_plan *p, struct uop **valid)
 {
     struct tgc *t = l->t;
     int s = x->ndim - 2;
-    struct uop *flat = uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, tensor_iota(t, u->dim, u->ndim, 0), x->dim[1]),
-                                  tensor_iota(t, u->dim, u->ndim, 1));
+    struct uop *flat = uop_binary(
+        t, OP_ADD, uop_binary(t, OP_MUL, tensor_iota(t, u->dim, u->ndim, 0), x->dim[1]),
+        tensor_iota(t, u->dim, u->ndim, 1));
     *valid = uop_bool(t, true);
     for (int i = 0; i < s; i++) {
-        struct uop *o = uop_binary(t, OP_MUL, tensor_iota(t, u->dim, u->ndim, 2 + i), uop_int(t, p->stride[i]));
-        struct uop *k = uop_binary(t, OP_MUL, tensor_iota(t, u->dim, u->ndim, 2 + s + i), uop_int(t, p->dilation[i]));
+        struct uop *o = uop_binary(t, OP_MUL, tensor_iota(t, u->dim, u->ndim, 2 + i),
+                                   uop_int(t, p->stride[i]));
+        struct uop *k = uop_binary(t, OP_MUL, tensor_iota(t, u->dim, u->ndim, 2 + s + i),
+                                   uop_int(t, p->dilation[i]));
         struct uop *at = uop_binary(t, OP_SUB, uop_binary(t, OP_ADD, o, k), p->lo[i]);
         *valid = uop_binary(t, OP_AND, *valid, uop_binary(t, OP_LT, uop_int(t, -1), at));
         *valid = uop_binary(t, OP_AND, *valid, uop_binary(t, OP_LT, at, x->dim[2 + i]));
@@ -242,7 +278,8 @@ static struct uop *to_column_major(const struct lib *l, struct uop *flat, const 
     return rest;
 }
 
-struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struct window_attr *a, bool column_major)
+struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struct window_attr *a,
+                                 bool column_major)
 {
     struct tgc *t = l->t;
     struct uop *kernel[MAX_SPATIAL], *valid;
@@ -257,7 +294,8 @@ struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struc
     if (dtype_is_float(x->dtype))
         hit = uop_binary(t, OP_OR, hit, uop_unary(t, OP_ISNAN, u));
     struct uop *flat = window_positions(l, x, u, &p, &valid);
-    struct uop *place = tensor_where(t, uop_binary(t, OP_AND, hit, valid), flat, uop_int(t, INT64_MAX));
+    struct uop *place = tensor_where(t, uop_binary(t, OP_AND, hit, valid), flat,
+                                     uop_int(t, INT64_MAX));
     struct uop *first = tensor_drop_axes(t, uop_reduce(t, OP_MIN, place, axes), axes);
     return column_major ? to_column_major(l, first, x) : first;
 }
@@ -267,11 +305,18 @@ struct uop *lib_global_pool(const struct lib *l, enum pool_kind kind, struct uop
     if (!x)
         return NULL;
     if (x->ndim < 2)
-        return lib_error(l, "global pool: x is %s; it must be [n, c, spatial...]", lib_describe(l, x));
+        return lib_error(l, "global pool: x is %s; it must be [n, c, spatial...]",
+                         lib_describe(l, x));
     uint32_t axes = lib_all_axes(x) & ~3u;
     if (kind != POOL_LP || p == 1 || p == 2)
-        return lib_reduce(l, kind == POOL_MAX ? REDUCE_MAX : kind == POOL_AVERAGE ? REDUCE_MEAN : p == 1 ? REDUCE_L1 : REDUCE_L2, x, axes,
-                          true);
-    struct uop *u = lib_binaryf(l, OP_POW, lib_unary(l, OP_ABS, lib_cast(l, lib_acc_dtype(x->dtype), x)), p);
-    return lib_cast(l, x->dtype, lib_binaryf(l, OP_POW, lib_reduce(l, REDUCE_SUM, u, axes, true), 1 / p));
+        return lib_reduce(l,
+                          kind == POOL_MAX       ? REDUCE_MAX
+                          : kind == POOL_AVERAGE ? REDUCE_MEAN
+                          : p == 1               ? REDUCE_L1
+                                                 : REDUCE_L2,
+                          x, axes, true);
+    struct uop *u = lib_binaryf(l, OP_POW,
+                                lib_unary(l, OP_ABS, lib_cast(l, lib_acc_dtype(x->dtype), x)), p);
+    return lib_cast(l, x->dtype,
+                    lib_binaryf(l, OP_POW, lib_reduce(l, REDUCE_SUM, u, axes, true), 1 / p));
 }

@@ -1,7 +1,8 @@
 /* base.c - what everything stands on: the compile's arena, checked sizes, strings, diagnostics.
  *
- * One arena per compile, freed as a whole. Exhaustion never returns to the caller: it records a diagnostic and ends the compile
- * through the one hook, tgc_stop(). The block list is the only place in tgc that calls malloc for compile-time data.
+ * One arena per compile, freed as a whole. Exhaustion never returns to the caller: it records a
+ * diagnostic and ends the compile through the one hook, tgc_stop(). The block list is the only
+ * place in tgc that calls malloc for compile-time data.
  */
 #include "ir/ir.h"
 
@@ -86,7 +87,10 @@ void tgc_free(struct tgc *t)
 /* The message must not allocate from the arena that is full. */
 static _Noreturn void mem_exhausted(struct tgc *t)
 {
-    static const struct diag full = {SEVERITY_ERROR, {0}, "out of memory: the model needs more than the compile may use (--max-memory)"};
+    static const struct diag full = {
+        SEVERITY_ERROR,
+        {0},
+        "out of memory: the model needs more than the compile may use (--max-memory)"};
     if (t->cap_diag > (size_t)t->ndiag)
         t->diag[t->ndiag++] = full;
     t->nerror++;
@@ -112,7 +116,8 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
     if (!size_align(nbytes ? nbytes : 1, 16, &need))
         mem_exhausted(t);
     struct mem_block *b = t->mem;
-    if (need > MEM_BLOCK_NBYTES / 4) {                /* large: a block of its own, behind the current one */
+    /* large: a block of its own, behind the current one */
+    if (need > MEM_BLOCK_NBYTES / 4) {
         struct mem_block *own = block_new(t, need);
         own->used = need;
         if (b) {
@@ -124,7 +129,8 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
         return own->data;
     }
     if (!b || b->size - b->used < need) {
-        size_t room = t->mem_limit - t->mem_used;     /* near the limit blocks shrink to what is needed */
+        /* near the limit blocks shrink to what is needed */
+        size_t room = t->mem_limit - t->mem_used;
         size_t size = room > 2 * (size_t)MEM_BLOCK_NBYTES ? MEM_BLOCK_NBYTES : need;
         b = block_new(t, size);
         b->next = t->mem;
@@ -137,7 +143,10 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
 
 /* ---- scratch */
 
-struct mem_mark scratch_mark(struct tgc *t) { return (struct mem_mark){t->scratch, t->scratch ? t->scratch->used : 0}; }
+struct mem_mark scratch_mark(struct tgc *t)
+{
+    return (struct mem_mark){t->scratch, t->scratch ? t->scratch->used : 0};
+}
 
 void scratch_release(struct tgc *t, struct mem_mark mark)
 {
@@ -161,7 +170,9 @@ static struct mem_block *scratch_block(struct tgc *t, size_t need)
             return b;
         }
     size_t room = t->mem_limit - t->mem_used;
-    return block_new(t, need < MEM_BLOCK_NBYTES && room > 2 * (size_t)MEM_BLOCK_NBYTES ? MEM_BLOCK_NBYTES : need);
+    return block_new(t, need < MEM_BLOCK_NBYTES && room > 2 * (size_t)MEM_BLOCK_NBYTES
+                            ? MEM_BLOCK_NBYTES
+                            : need);
 }
 
 void *scratch_array(struct tgc *t, size_t n, size_t size)
@@ -280,7 +291,8 @@ void text_printf(struct text *x, const char *format, ...)
     va_end(ap);
 }
 
-static void diag_add(struct tgc *t, enum severity severity, const struct place *at, const char *format, va_list ap)
+static void diag_add(struct tgc *t, enum severity severity, const struct place *at,
+                     const char *format, va_list ap)
 {
     struct diag d = {severity, {0}, mem_vprintf(t, format, ap)};
     if (at)

@@ -1,14 +1,16 @@
 /* dtype.c - the element types: their names and widths, and scalars in and out of memory.
  *
- * All facts come from dtypes.def; the layouts of the floating-point kinds stand in the table below. A scalar travels as
- * int64_t or double, which hold every value of every kind exactly, so a conversion is one rounding to the target.
+ * All facts come from dtypes.def; the layouts of the floating-point kinds stand in the table below.
+ * A scalar travels as int64_t or double, which hold every value of every kind exactly, so a
+ * conversion is one rounding to the target.
  *
  *      value = (-1)^s * 2^(e - bias) * 1.m      e > 0
  *      value = (-1)^s * 2^(1 - bias) * 0.m      e = 0          bits: s | e | m, m lowest
  *
- * Kinds of up to 16 bits are rounded here by hand: integer arithmetic on the bits of the double where the result is normal,
- * adding and subtracting a power of two where it is subnormal. Both round to nearest, ties to even. E8M0 is a scale, not a
- * number one computes with: it rounds up and drops the sign, as ONNX's Cast does by default.
+ * Kinds of up to 16 bits are rounded here by hand: integer arithmetic on the bits of the double
+ * where the result is normal, adding and subtracting a power of two where it is subnormal. Both
+ * round to nearest, ties to even. E8M0 is a scale, not a number one computes with: it rounds up and
+ * drops the sign, as ONNX's Cast does by default.
  */
 #include <float.h>
 #include <math.h>
@@ -31,7 +33,8 @@ static const struct dtype_info info[DTYPE_COUNT] = {
 
 /* What the codes at the top of the exponent range mean. */
 enum special { SPECIAL_NONE, SPECIAL_IEEE, SPECIAL_FN, SPECIAL_FNUZ };
-/* IEEE: top exponent is Inf and NaN. FN: no Inf, all ones is NaN. FNUZ: no Inf, minus zero is NaN. NONE: neither. */
+/* IEEE: top exponent is Inf and NaN. FN: no Inf, all ones is NaN. FNUZ: no Inf, minus zero is NaN.
+ * NONE: neither. */
 struct float_format {
     int nexp, nman, bias;
     enum special special;
@@ -67,7 +70,7 @@ static const struct float_format *float_format(enum dtype d)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the table */
+/* ------------------------------------------------------------------------------------ the table */
 
 const char *dtype_name(enum dtype d) { return info[d].name; }
 const char *dtype_ctype(enum dtype d) { return info[d].ctype; }
@@ -117,7 +120,7 @@ int64_t dtype_max(enum dtype d)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ small float kinds */
+/* ---------------------------------------------------------------------------- small float kinds */
 
 static uint64_t bits_of(double x)
 {
@@ -158,7 +161,8 @@ static uint32_t code_nan(const struct float_format *f)
         return code_mask(f) & ~((1u << (f->nman - 1)) - 1);
     case SPECIAL_FN:
         return code_mask(f);
-    default:                     /* minus zero: NaN in FNUZ, and what is left for one where there is none */
+    /* minus zero: NaN in FNUZ, and what is left for one where there is none */
+    default:
         return code_mask(f) + 1;
     }
 }
@@ -184,8 +188,10 @@ static double format_decode(const struct float_format *f, uint32_t code)
 static double format_round(const struct float_format *f, double x)
 {
     if (x < power_of_two(1 - f->bias)) {
-        double unit = power_of_two(1 - f->bias - f->nman + 52);  /* where doubles are as far apart as f's subnormals */
-        volatile double sum = x + unit;                          /* volatile: to this rounding, not a compiler's */
+        /* where doubles are as far apart as f's subnormals */
+        double unit = power_of_two(1 - f->bias - f->nman + 52);
+        /* volatile: to this rounding, not a compiler's */
+        volatile double sum = x + unit;
         return sum - unit;
     }
     int shift = 52 - f->nman;
@@ -226,7 +232,7 @@ static uint8_t e8m0_encode(double x)
     return (uint8_t)((up < -127 ? -127 : up > 127 ? 127 : up) + 127);
 }
 
-/* ------------------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 /* The low bits of v as a number of kind d. */
 static int64_t int_wrap(enum dtype d, int64_t v)
@@ -318,13 +324,14 @@ void scalar_store(enum dtype d, void *p, union scalar v)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- casts */
+/* ---------------------------------------------------------------------------------------- casts */
 
 static double float_round(enum dtype to, double x)
 {
     const struct float_format *f = float_format(to);
     if (f) {
-        if (isinf(x) && f->saturates)                            /* ONNX: saturate=1 takes infinities along */
+        /* ONNX: saturate=1 takes infinities along */
+        if (isinf(x) && f->saturates)
             x = x < 0 ? -DBL_MAX : DBL_MAX;
         return format_decode(f, format_encode(f, x));
     }
@@ -347,8 +354,8 @@ static int64_t float_to_int(enum dtype to, double x)
     return x >= 0x1p63 ? (int64_t)(uint64_t)x : (int64_t)x;
 }
 
-/* An integer to a float kind, rounded once: what a double cannot hold is first rounded to odd, which is far enough below the
- * precision of every narrower kind to leave its rounding right. */
+/* An integer to a float kind, rounded once: what a double cannot hold is first rounded to odd,
+ * which is far enough below the precision of every narrower kind to leave its rounding right. */
 static double int_to_float(enum dtype to, enum dtype from, int64_t v)
 {
     bool negative = v < 0 && from != DTYPE_U64;

@@ -1,12 +1,13 @@
 /* eval.c - the oracle: the values of graph uops, slowly and plainly.
  *
- * A uop's value is computed where it is read (eval_program.c) unless it gets a tensor: reduce, concat, scatter, contiguous, the results
- * of control, what has several readers, what is read again and again through EXPAND, WINDOW or INDEX, and what would make a program too
- * long. So the product under a convolution's sum never lies in memory, a chain of any length is cut into pieces, and nothing is computed
- * more often than a fixed number of times.
+ * A uop's value is computed where it is read (eval_program.c) unless it gets a tensor: reduce,
+ * concat, scatter, contiguous, the results of control, what has several readers, what is read again
+ * and again through EXPAND, WINDOW or INDEX, and what would make a program too long. So the product
+ * under a convolution's sum never lies in memory, a chain of any length is cut into pieces, and
+ * nothing is computed more often than a fixed number of times.
  *
- * Tensors are computed on demand: a stack of tasks, each of which either finds all that it reads, or pushes what is missing and is tried
- * again. Nothing recurses on the depth of the model.
+ * Tensors are computed on demand: a stack of tasks, each of which either finds all that it reads,
+ * or pushes what is missing and is tried again. Nothing recurses on the depth of the model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,11 @@
 
 enum {
     SHARED_MAX = 1 << 24,        /* a shared product with more elements than this, ... */
-    SHARED_GROWTH = 8            /* ... and so many times its sources', is computed by each reader after all */
+    /* ... and so many times its sources', is computed by each reader after all */
+    SHARED_GROWTH = 8
 };
 
-/* ----------------------------------------------------------------------------------------- sizes, made numbers */
+/* -------------------------------------------------------------------------- sizes, made numbers */
 
 bool eval_push_task(struct eval *e, struct node *n)
 {
@@ -47,7 +49,8 @@ static enum status var_value(struct eval *e, struct node *n)
 enum status eval_dim_value(struct eval *e, struct node *root)
 {
     int bottom = e->nwalk;
-    if (!root->has_scalar && eval_reserve(e, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
+    if (!root->has_scalar &&
+        eval_reserve(e, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
         e->walk[e->nwalk++] = root;
     while (!e->failed && e->nwalk > bottom) {
         struct node *n = e->walk[e->nwalk - 1], *missing = NULL;
@@ -68,7 +71,10 @@ enum status eval_dim_value(struct eval *e, struct node *root)
         if (n->is_dim && n->u->op == OP_VAR)
             s = var_value(e, n);
         else if (n->is_dim)
-            n->scalar = n->u->op == OP_CONST ? n->u->arg.i : eval_scalar(n->u->op, n->u->dtype, n->u->src[n->u->nsrc - 1]->dtype, v).i;
+            n->scalar =
+                n->u->op == OP_CONST
+                    ? n->u->arg.i
+                    : eval_scalar(n->u->op, n->u->dtype, n->u->src[n->u->nsrc - 1]->dtype, v).i;
         n->has_scalar = s == STATUS_READY;
         e->nwalk--;
         if (s != STATUS_READY) {
@@ -97,7 +103,7 @@ enum status eval_find_dims(struct eval *e, struct node *n)
     return n->is_dim ? eval_dim_value(e, n) : STATUS_READY;
 }
 
-/* ----------------------------------------------------------------------------------------------- demanding */
+/* ------------------------------------------------------------------------------------ demanding */
 
 bool eval_is_inline(struct eval *e, const struct node *n)
 {
@@ -113,7 +119,10 @@ bool eval_is_inline(struct eval *e, const struct node *n)
     return n->nelem / SHARED_GROWTH > total;
 }
 
-const struct buffer *eval_raw_weight(const struct node *n) { return n->value || n->u->op != OP_BUFFER ? NULL : n->u->arg.p; }
+const struct buffer *eval_raw_weight(const struct node *n)
+{
+    return n->value || n->u->op != OP_BUFFER ? NULL : n->u->arg.p;
+}
 
 static enum status memory_ready(const struct node *n)
 {
@@ -127,7 +136,8 @@ static enum status memory_ready(const struct node *n)
     }
     const struct buffer *b = n->u->op == OP_BUFFER ? n->u->arg.p : NULL;
     size_t nbytes;
-    bool is_weight = b && b->kind == BUFFER_WEIGHT && b->data && size_mul((size_t)n->nelem, dtype_nbytes(b->dtype), &nbytes);
+    bool is_weight = b && b->kind == BUFFER_WEIGHT && b->data &&
+                     size_mul((size_t)n->nelem, dtype_nbytes(b->dtype), &nbytes);
     return is_weight && nbytes <= b->nbytes ? STATUS_READY : STATUS_FAIL;
 }
 
@@ -142,7 +152,8 @@ bool eval_walk_push(struct eval *e, struct node *n)
     return true;
 }
 
-/* Walks what a program for u would contain; with `body`, u itself is part of it. Lists the tensors that it would read. */
+/* Walks what a program for u would contain; with `body`, u itself is part of it. Lists the tensors
+ * that it would read. */
 enum status eval_need_more(struct eval *e, struct uop *u, bool body)
 {
     enum status all = STATUS_READY;
@@ -156,7 +167,8 @@ enum status eval_need_more(struct eval *e, struct uop *u, bool body)
         if (s == STATUS_READY && eval_is_memory(n->u->op))
             s = memory_ready(n);
         else if (s == STATUS_READY && !(body && n == root) && n->materialize) {
-            for (int k = 0; k < n->u->nsrc && n->shared; k++)    /* eval_is_inline() compares sizes */
+            /* eval_is_inline() compares sizes */
+            for (int k = 0; k < n->u->nsrc && n->shared; k++)
                 if ((s = eval_find_dims(e, eval_node(e, n->u->src[k]))) != STATUS_READY)
                     break;
             if (s == STATUS_READY && !eval_is_inline(e, n)) {
@@ -350,8 +362,10 @@ static struct eval *eval_begin(struct tgc *t, const struct eval_env *env)
     return e;
 }
 
-/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak them. */
-bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result)
+/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak
+ * them. */
+bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env,
+                struct tensor **result)
 {
     struct eval *const e = eval_begin(t, env);
     jmp_buf outer;
@@ -370,7 +384,8 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
 }
 
 /* Nothing here allocates from the arena. */
-bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env, void *data, int64_t *left)
+bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
+                void *data, int64_t *left)
 {
     struct eval *e = eval_begin(t, env);
     if (!e)

@@ -1,7 +1,8 @@
 /* eval.h - what the files of the evaluator share; private to ir/.
  *
  * eval_alu.c       elementwise ops on scalars and on short vectors of them
- * eval_program.c   the value of a graph uop at many coordinates, as a vector program; no control flow
+ * eval_program.c   the value of a graph uop at many coordinates, as a vector program; no control
+ * flow
  * eval_plan.c      what gets a tensor; loops and their scopes
  * eval_tensor.c    one tensor: plain, reduce, scatter, concat
  * eval_control.c   if, loop, calls of host functions
@@ -16,30 +17,35 @@
 
 enum { LANES = 512 };            /* elements computed by one instruction */
 
-/* ------------------------------------------------------------------------------------------------ eval_alu.c */
+/* ----------------------------------------------------------------------------------- eval_alu.c */
 
-/* One elementwise op on scalars; d is the result's dtype, sd the last source's. f32 is not rounded. It says the same as scalar_apply(),
- * which folding uses, and is written apart from it: a test compares them. */
+/* One elementwise op on scalars; d is the result's dtype, sd the last source's. f32 is not rounded.
+ * It says the same as scalar_apply(), which folding uses, and is written apart from it: a test
+ * compares them. */
 union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *v);
 /* An operand: n values, or one for all. */
 struct operand { const union scalar *v; bool uniform; };
 /* r[0..n) = op(x...); dtype is the result's, sdtype that of the last source. n <= LANES. */
-void alu_vector(enum op op, enum dtype dtype, enum dtype sdtype, int n, union scalar *r, const struct operand *x, int nx);
+void alu_vector(enum op op, enum dtype dtype, enum dtype sdtype, int n, union scalar *r,
+                const struct operand *x, int nx);
 /* The neutral element of a reduction: the result of reducing nothing. */
 union scalar alu_identity(enum op op, enum dtype dtype);
 
-/* -------------------------------------------------------------------------------------------- eval_program.c */
+/* ------------------------------------------------------------------------------- eval_program.c */
 
 /* What is known of a uop during an evaluation. Filled in by eval_plan.c. */
 struct node {
     struct uop *u;
     int weight;                  /* uops in its tree down to what is materialized */
-    int scope;                   /* the innermost loop that it depends on, an index into eval.loop[]; -1: none */
-    int readers;                 /* tensors of the same scope that are still to be computed from it */
+    /* the innermost loop that it depends on, an index into eval.loop[]; -1: none */
+    int scope;
+    /* tensors of the same scope that are still to be computed from it */
+    int readers;
     bool is_dim;                 /* integer arithmetic on constants and symbols */
     bool pure;                   /* movement of memory, nothing computed */
     bool stretched;              /* read through an op that repeats elements */
-    bool materialize;            /* gets a tensor of its own; otherwise it is computed where it is read */
+    /* gets a tensor of its own; otherwise it is computed where it is read */
+    bool materialize;
     bool shared;                 /* materialized only because it has several readers */
     bool kept;                   /* its tensor stays when all have read it */
     bool has_dims, has_scalar;
@@ -65,9 +71,11 @@ struct instr {
 
 /* How often a register changes: once, per batch of lanes, per step, or both. */
 enum { VARIES_LANE = 1, VARIES_STEP = 2 };
-struct reg { int varies, producer; bool is_const, needed; union scalar value; int slot; };   /* value: where it does not vary by lane */
+/* value: where it does not vary by lane */
+struct reg { int varies, producer; bool is_const, needed; union scalar value; int slot; };
 
-/* Elements are computed at points of two boxes: the lane axes are flattened into vectors, the step axes are loops around them. */
+/* Elements are computed at points of two boxes: the lane axes are flattened into vectors, the step
+ * axes are loops around them. */
 struct program {
     struct instr *instr; int ninstr; size_t cap_instr;
     struct reg *reg; int nreg; size_t cap_reg;
@@ -89,15 +97,18 @@ void eval_program_free(struct program *p);
 /* Registers of the coordinates of a box. */
 void eval_program_lanes(struct program *p, const int64_t *dim, int ndim);
 void eval_program_steps(struct program *p, const int64_t *dim, int ndim);
-/* The register with u at these coordinates; -1 after a failure. needs: dims of all nodes below known, all that is not inline computed. */
+/* The register with u at these coordinates; -1 after a failure. needs: dims of all nodes below
+ * known, all that is not inline computed. */
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* The same, and u itself is computed, materialized or not. */
 int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
-/* Runs; after each step hands over the lanes first .. first+n of step number `step`. value[i] are operands for root[i]. */
-typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step, const struct operand *value);
+/* Runs; after each step hands over the lanes first .. first+n of step number `step`. value[i] are
+ * operands for root[i]. */
+typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step,
+                             const struct operand *value);
 bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx);
 
-/* -------------------------------------------------------------------------------------------------- evaluation */
+/* ----------------------------------------------------------------------------------- evaluation */
 
 enum { WEIGHT_MAX = 64 };        /* uops in one program's tree */
 
@@ -125,8 +136,10 @@ struct eval {
     int *table; size_t table_size;       /* uop id -> node index + 1 */
     struct loop_state *loop; int nloop; size_t cap_loop;
     struct host_state *host; int nhost; size_t cap_host;
-    uint64_t *free_loops; size_t nword;  /* per node: the loops that it depends on and is not itself */
-    int64_t *var; bool *var_set; int *var_from; int nvar;    /* var_from: node whose evaluation sets it, -1 */
+    /* per node: the loops that it depends on and is not itself */
+    uint64_t *free_loops; size_t nword;
+    /* var_from: node whose evaluation sets it, -1 */
+    int64_t *var; bool *var_set; int *var_from; int nvar;
     struct node **task; int ntask; size_t cap_task;
     struct node **walk; int nwalk; size_t cap_walk;
     struct node **read; int nread; size_t cap_read;
@@ -139,31 +152,38 @@ struct eval {
 enum status { STATUS_FAIL, STATUS_WAIT, STATUS_READY };
 
 /* eval_plan.c */
-bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t size);      /* grows a heap array; sets failed if it cannot */
+/* grows a heap array; sets failed if it cannot */
+bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t size);
 struct node *eval_node(struct eval *e, const struct uop *u);
 bool eval_is_memory(enum op op);
-bool eval_is_value_source(const struct uop *u, int k);            /* false: a size that is known from the dims */
+/* false: a size that is known from the dims */
+bool eval_is_value_source(const struct uop *u, int k);
 struct loop_state *eval_find_loop(struct eval *e, const struct loop *l);
 struct host_state *eval_find_host(struct eval *e, const struct uop *u);
 bool eval_plan(struct eval *e, struct uop *const *root, int nroot);
 
-/* eval.c: finding out what is missing. eval_need() asks for all that a program for u reads; eval_need_more() adds to an earlier question,
- * and with `body` u itself is to be computed. */
+/* eval.c: finding out what is missing. eval_need() asks for all that a program for u reads;
+ * eval_need_more() adds to an earlier question, and with `body` u itself is to be computed. */
 enum status eval_find_dims(struct eval *e, struct node *n);
 enum status eval_dim_value(struct eval *e, struct node *root);
 void eval_need_begin(struct eval *e);
 enum status eval_need_more(struct eval *e, struct uop *u, bool body);
 enum status eval_need(struct eval *e, struct uop *u);
 bool eval_push_task(struct eval *e, struct node *n);
-bool eval_walk_push(struct eval *e, struct node *n);              /* puts it on the walk unless it was there since the last mark */
+/* puts it on the walk unless it was there since the last mark */
+bool eval_walk_push(struct eval *e, struct node *n);
 bool eval_is_inline(struct eval *e, const struct node *n);        /* to be compiled in place */
-const struct buffer *eval_raw_weight(const struct node *n);       /* a weight that is read from its bytes; NULL: use value */
+/* a weight that is read from its bytes; NULL: use value */
+const struct buffer *eval_raw_weight(const struct node *n);
 
-/* eval_tensor.c; NULL: out of memory or budget, or sizes that do not fit. needs: all that is read is there. */
+/* eval_tensor.c; NULL: out of memory or budget, or sizes that do not fit. needs: all that is read
+ * is there. */
 struct tensor *eval_tensor_new(struct eval *e, enum dtype d, const int64_t *dim, int ndim);
 void eval_tensor_free(struct eval *e, struct tensor *x);
-void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim);  /* to fewer elements, the first ones */
-struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body); /* u over its shape; body: u itself is computed */
+/* to fewer elements, the first ones */
+void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim);
+/* u over its shape; body: u itself is computed */
+struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body);
 struct tensor *eval_compute(struct eval *e, struct uop *u);       /* u itself, whatever op it is */
 
 /* eval_control.c */
@@ -171,7 +191,8 @@ enum status eval_run_loop(struct eval *e, struct loop_state *s);
 enum status eval_run_host(struct eval *e, struct host_state *s);
 enum status eval_compute_get(struct eval *e, struct node *n);     /* a result of control */
 
-/* eval_host.c: out[] have room for the largest results; result[] receives the data-dependent dimensions. false: no such function here. */
+/* eval_host.c: out[] have room for the largest results; result[] receives the data-dependent
+ * dimensions. false: no such function here. */
 bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out, int nout, const int64_t *param, int nparam,
                int64_t *result);
 

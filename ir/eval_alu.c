@@ -1,17 +1,21 @@
 /* eval_alu.c - the meaning of every elementwise op, in one place.
  *
- * Floats are computed in double. A result of a kind narrower than f32 is rounded to it at once, since programs in such kinds are written
- * for that rounding; f32 stays in double, so that the evaluator's own rounding is out of the way when the error of f32 code is measured.
- * Integers wrap to their width; u64 travels as its bits and is compared, divided and shifted as unsigned.
+ * Floats are computed in double. A result of a kind narrower than f32 is rounded to it at once,
+ * since programs in such kinds are written for that rounding; f32 stays in double, so that the
+ * evaluator's own rounding is out of the way when the error of f32 code is measured. Integers wrap
+ * to their width; u64 travels as its bits and is compared, divided and shifted as unsigned.
  */
 #include <math.h>
 #include <string.h>
 
 #include "ir/eval.h"
 
-static bool is_narrow(enum dtype d) { return dtype_is_float(d) && d != DTYPE_F32 && d != DTYPE_F64; }
+static bool is_narrow(enum dtype d)
+{
+    return dtype_is_float(d) && d != DTYPE_F32 && d != DTYPE_F64;
+}
 
-/* ------------------------------------------------------------------------------------------------- floats */
+/* --------------------------------------------------------------------------------------- floats */
 
 static double float_unary(enum op op, double x)
 {
@@ -103,9 +107,12 @@ static double float_binary(enum op op, double a, double b)
     }
 }
 
-static bool float_compare(enum op op, double a, double b) { return op == OP_LT ? a < b : op == OP_EQ ? a == b : a != b; }
+static bool float_compare(enum op op, double a, double b)
+{
+    return op == OP_LT ? a < b : op == OP_EQ ? a == b : a != b;
+}
 
-/* ----------------------------------------------------------------------------------------------- integers */
+/* ------------------------------------------------------------------------------------- integers */
 
 static uint64_t uint_power(uint64_t a, uint64_t b)
 {
@@ -175,7 +182,10 @@ static int64_t int_unary(enum op op, enum dtype d, int64_t x)
     }
 }
 
-static bool int_less(enum dtype d, int64_t a, int64_t b) { return d == DTYPE_U64 ? (uint64_t)a < (uint64_t)b : a < b; }
+static bool int_less(enum dtype d, int64_t a, int64_t b)
+{
+    return d == DTYPE_U64 ? (uint64_t)a < (uint64_t)b : a < b;
+}
 
 static int64_t int_binary(enum op op, enum dtype d, int64_t a, int64_t b)
 {
@@ -188,7 +198,8 @@ static int64_t int_binary(enum op op, enum dtype d, int64_t a, int64_t b)
     case OP_MUL:
         return (int64_t)((uint64_t)a * (uint64_t)b);
     case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD:
-        return is_signed ? signed_divide(op, a, b) : (int64_t)unsigned_divide(op, (uint64_t)a, (uint64_t)b);
+        return is_signed ? signed_divide(op, a, b)
+                         : (int64_t)unsigned_divide(op, (uint64_t)a, (uint64_t)b);
     case OP_MAX:
         return int_less(d, a, b) ? b : a;
     case OP_MIN:
@@ -219,7 +230,7 @@ static bool string_or_int_compare(enum op op, enum dtype d, int64_t a, int64_t b
     return op == OP_LT ? int_less(d, a, b) : op == OP_EQ ? a == b : a != b;
 }
 
-/* ------------------------------------------------------------------------------------------- any elementwise op */
+/* --------------------------------------------------------------------------- any elementwise op */
 
 static union scalar bitcast(enum dtype to, enum dtype from, union scalar v)
 {
@@ -243,7 +254,8 @@ union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union sc
     case OP_WHERE:
         return v[0].i ? v[1] : v[2];
     case OP_LT: case OP_EQ: case OP_NE:
-        r.i = dtype_is_float(sd) ? float_compare(op, v[0].f, v[1].f) : string_or_int_compare(op, sd, v[0].i, v[1].i);
+        r.i = dtype_is_float(sd) ? float_compare(op, v[0].f, v[1].f)
+                                 : string_or_int_compare(op, sd, v[0].i, v[1].i);
         return r;
     case OP_MULACC:
         if (dtype_is_float(d))
@@ -279,8 +291,10 @@ union scalar alu_identity(enum op op, enum dtype d)
     return r;
 }
 
-/* The few ops that most elements pass through, as loops that a compiler vectorizes. false: not one of them. */
-static bool vector_float(enum op op, int n, union scalar *r, const union scalar *a, const union scalar *b)
+/* The few ops that most elements pass through, as loops that a compiler vectorizes. false: not one
+ * of them. */
+static bool vector_float(enum op op, int n, union scalar *r, const union scalar *a,
+                         const union scalar *b)
 {
     switch (op) {
     case OP_ADD:
@@ -308,7 +322,8 @@ static int64_t floor_divide(int64_t a, int64_t b)
     return signed_divide(OP_FLOORDIV, a, b);
 }
 
-static bool vector_int(enum op op, int n, union scalar *r, const union scalar *a, const union scalar *b)
+static bool vector_int(enum op op, int n, union scalar *r, const union scalar *a,
+                       const union scalar *b)
 {
     switch (op) {
     case OP_ADD:
@@ -333,7 +348,9 @@ static bool vector_int(enum op op, int n, union scalar *r, const union scalar *a
         return true;
     case OP_FLOORMOD:
         for (int i = 0; i < n; i++)
-            r[i].i = (int64_t)((uint64_t)a[i].i - (uint64_t)floor_divide(a[i].i, b[i].i) * (uint64_t)b[i].i) * (b[i].i != 0);
+            r[i].i = (int64_t)((uint64_t)a[i].i -
+                               (uint64_t)floor_divide(a[i].i, b[i].i) * (uint64_t)b[i].i) *
+                     (b[i].i != 0);
         return true;
     default:
         return false;
@@ -350,7 +367,8 @@ static const union scalar *spread(const struct operand *x, int n, union scalar *
     return room;
 }
 
-void alu_vector(enum op op, enum dtype d, enum dtype sd, int n, union scalar *r, const struct operand *x, int nx)
+void alu_vector(enum op op, enum dtype d, enum dtype sd, int n, union scalar *r,
+                const struct operand *x, int nx)
 {
     union scalar room[3][LANES], v[3];
     const union scalar *s[3] = {NULL, NULL, NULL};
@@ -358,7 +376,8 @@ void alu_vector(enum op op, enum dtype d, enum dtype sd, int n, union scalar *r,
         s[k] = spread(&x[k], n, room[k]);
     if (nx == 2 && (d == DTYPE_F32 || d == DTYPE_F64) && vector_float(op, n, r, s[0], s[1]))
         return;
-    if (nx == 2 && (d == DTYPE_I64 || (d == DTYPE_BOOL && op == OP_AND)) && vector_int(op, n, r, s[0], s[1]))
+    if (nx == 2 && (d == DTYPE_I64 || (d == DTYPE_BOOL && op == OP_AND)) &&
+        vector_int(op, n, r, s[0], s[1]))
         return;
     if (op == OP_WHERE) {
         for (int i = 0; i < n; i++)

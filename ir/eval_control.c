@@ -1,14 +1,15 @@
 /* eval_control.c - IF, LOOP and HOST while a graph is evaluated.
  *
- * An IF asks for its condition, then for one branch. A LOOP is a task that stays on the stack for all its iterations; what belongs to the
- * iteration (depends on the counter or a PARAM) is dropped between them, what does not stays.
+ * An IF asks for its condition, then for one branch. A LOOP is a task that stays on the stack for
+ * all its iterations; what belongs to the iteration (depends on the counter or a PARAM) is dropped
+ * between them, what does not stays.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/eval.h"
 
-/* ------------------------------------------------------------------------------------------------- control */
+/* -------------------------------------------------------------------------------------- control */
 
 /* A scalar's value. */
 static enum status scalar_now(struct eval *e, struct uop *u, int64_t *v)
@@ -84,7 +85,8 @@ static bool carry(struct eval *e, struct loop_state *s, struct uop *const *from)
     return ok;
 }
 
-/* Appends one iteration's value to a stack that is as long as is known so far; its length is set right at the end. */
+/* Appends one iteration's value to a stack that is as long as is known so far; its length is set
+ * right at the end. */
 static bool scan_append(struct eval *e, struct loop_state *s, int j, struct uop *u)
 {
     struct tensor *one = eval_compute_plain(e, u, false), *old = s->scan[j];
@@ -94,12 +96,15 @@ static bool scan_append(struct eval *e, struct loop_state *s, int j, struct uop 
         dim[0] = grown;
         for (int a = 0; a < one->ndim; a++)
             dim[a + 1] = one->dim[a];
-        struct tensor *more = s->iteration < grown ? eval_tensor_new(e, u->dtype, dim, one->ndim + 1) : NULL;
+        struct tensor *more = s->iteration < grown
+                                  ? eval_tensor_new(e, u->dtype, dim, one->ndim + 1)
+                                  : NULL;
         if (more) {
             size_t used = (size_t)(have * one->nelem);
             if (used)
                 memcpy(more->data, old->data, used * sizeof(union scalar));
-            memset((union scalar *)more->data + used, 0, ((size_t)more->nelem - used) * sizeof(union scalar));
+            memset((union scalar *)more->data + used, 0,
+                   ((size_t)more->nelem - used) * sizeof(union scalar));
             eval_tensor_free(e, old);
             s->scan[j] = more;
         } else {
@@ -111,7 +116,8 @@ static bool scan_append(struct eval *e, struct loop_state *s, int j, struct uop 
         eval_tensor_free(e, one);
         return false;
     }
-    memcpy((union scalar *)s->scan[j]->data + s->iteration * one->nelem, one->data, (size_t)one->nelem * sizeof(union scalar));
+    memcpy((union scalar *)s->scan[j]->data + s->iteration * one->nelem, one->data,
+           (size_t)one->nelem * sizeof(union scalar));
     eval_tensor_free(e, one);
     return true;
 }
@@ -126,12 +132,14 @@ static enum status loop_begin(struct eval *e, struct loop_state *s)
         if (st != STATUS_READY)
             return st;
     }
-    if (scalar_now(e, u->src[0], &s->trip) != STATUS_READY || scalar_now(e, u->src[1], &cond) != STATUS_READY)
+    if (scalar_now(e, u->src[0], &s->trip) != STATUS_READY ||
+        scalar_now(e, u->src[1], &cond) != STATUS_READY)
         return STATUS_FAIL;
     s->fixed_length = false;
     if (s->loop->nscan) {
         struct node *length = s->loop->scan_length ? eval_node(e, s->loop->scan_length) : NULL;
-        bool own = length && length->u->op == OP_VAR && !e->var_set[((const struct var *)length->u->arg.p)->id];
+        bool own = length && length->u->op == OP_VAR &&
+                   !e->var_set[((const struct var *)length->u->arg.p)->id];
         if (length && !own) {
             enum status st = eval_dim_value(e, length);
             if (st != STATUS_READY)
@@ -142,7 +150,8 @@ static enum status loop_begin(struct eval *e, struct loop_state *s)
     }
     if (!carry(e, s, u->src + 2))
         return STATUS_FAIL;
-    for (int j = 0; j < s->loop->nscan; j++) {                   /* left from an earlier run, inside another loop */
+    /* left from an earlier run, inside another loop */
+    for (int j = 0; j < s->loop->nscan; j++) {
         eval_tensor_free(e, s->scan[j]);
         s->scan[j] = NULL;
     }
@@ -238,7 +247,8 @@ static struct tensor *host_room(struct eval *e, const struct host_output *o)
     return eval_tensor_new(e, o->dtype, dim, o->ndim);
 }
 
-static bool host_call(struct eval *e, struct host_state *s, struct tensor **in, int64_t *param, int64_t *result)
+static bool host_call(struct eval *e, struct host_state *s, struct tensor **in, int64_t *param,
+                      int64_t *result)
 {
     const struct host_call *h = s->call;
     int nin = s->node->u->nsrc;
@@ -266,7 +276,8 @@ enum status eval_run_host(struct eval *e, struct host_state *s)
     }
     host_forget(e, s);
     struct tensor **in = calloc((size_t)nin + 1, sizeof *in);
-    int64_t *param = calloc((size_t)h->nparam + (size_t)h->nresult + 1, sizeof *param), *result = param + h->nparam;
+    int64_t *param = calloc((size_t)h->nparam + (size_t)h->nresult + 1, sizeof *param),
+            *result = param + h->nparam;
     bool ok = in && param && host_call(e, s, in, param, result);
     for (int k = 0; ok && k < h->nresult; k++) {
         e->var[h->result[k]->id] = result[k];
@@ -295,12 +306,14 @@ static enum status compute_host_result(struct eval *e, struct node *n)
     return STATUS_READY;
 }
 
-/* ------------------------------------------------------------------------------------------------------- get */
+/* ------------------------------------------------------------------------------------------ get */
 
 enum status eval_compute_get(struct eval *e, struct node *n)
 {
     enum op op = n->u->src[0]->op;
-    enum status s = op == OP_IF ? compute_branch(e, n) : op == OP_LOOP ? compute_loop_result(e, n) : compute_host_result(e, n);
+    enum status s = op == OP_IF     ? compute_branch(e, n)
+                    : op == OP_LOOP ? compute_loop_result(e, n)
+                                    : compute_host_result(e, n);
     for (int a = 0; s == STATUS_READY && a < n->u->ndim; a++)
         if (n->value->dim[a] != n->dim[a])
             s = STATUS_FAIL;

@@ -1,7 +1,8 @@
 /* eval_host.c - what the host functions compute, for the evaluator.
  *
- * Written apart from the functions that emitted programs carry (runtime/host/), and as simply as it goes: sorting is qsort(). An entry of
- * the table stands for all dtypes of a function, "topk" for topk_f32, topk_i64 and so on.
+ * Written apart from the functions that emitted programs carry (runtime/host/), and as simply as it
+ * goes: sorting is qsort(). An entry of the table stands for all dtypes of a function, "topk" for
+ * topk_f32, topk_i64 and so on.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,15 @@
 
 #include "ir/eval.h"
 
-struct host_args { struct tensor *const *in; int nin; struct tensor *const *out; int nout; const int64_t *param; int nparam; int64_t *result; };
+struct host_args {
+    struct tensor *const *in;
+    int nin;
+    struct tensor *const *out;
+    int nout;
+    const int64_t *param;
+    int nparam;
+    int64_t *result;
+};
 
 /* An element to be sorted, with all that its order depends on. */
 struct item { union scalar v; int64_t at; enum dtype dtype; bool descending; };
@@ -18,7 +27,8 @@ struct item { union scalar v; int64_t at; enum dtype dtype; bool descending; };
 static int compare_scalars(enum dtype d, union scalar a, union scalar b)
 {
     if (!dtype_is_float(d))
-        return d == DTYPE_U64 ? ((uint64_t)a.i > (uint64_t)b.i) - ((uint64_t)a.i < (uint64_t)b.i) : (a.i > b.i) - (a.i < b.i);
+        return d == DTYPE_U64 ? ((uint64_t)a.i > (uint64_t)b.i) - ((uint64_t)a.i < (uint64_t)b.i)
+                              : (a.i > b.i) - (a.i < b.i);
     bool an = isnan(a.f), bn = isnan(b.f);
     return an || bn ? an - bn : (a.f > b.f) - (a.f < b.f);
 }
@@ -38,15 +48,20 @@ static bool host_topk(const struct host_args *h)
     if (h->nin != 1 || h->nout != 2 || h->nparam != 6)
         return false;
     const struct tensor *x = h->in[0];
-    int64_t outer = h->param[0], n = h->param[1], inner = h->param[2], k = h->param[3], total, taken;
-    if (outer < 0 || n < 0 || inner < 0 || k < 0 || k > n || __builtin_mul_overflow(outer, inner, &total))
+    int64_t outer = h->param[0], n = h->param[1], inner = h->param[2], k = h->param[3], total,
+            taken;
+    if (outer < 0 || n < 0 || inner < 0 || k < 0 || k > n ||
+        __builtin_mul_overflow(outer, inner, &total))
         return false;
-    if (sat_mul(total, n) > x->nelem || __builtin_mul_overflow(total, k, &taken) || taken > h->out[0]->nelem || taken > h->out[1]->nelem)
+    if (sat_mul(total, n) > x->nelem || __builtin_mul_overflow(total, k, &taken) ||
+        taken > h->out[0]->nelem || taken > h->out[1]->nelem)
         return false;
     struct item *row = calloc((size_t)n + 1, sizeof *row);
     for (int64_t r = 0; row && r < total; r++) {
         for (int64_t i = 0; i < n; i++)
-            row[i] = (struct item){((union scalar *)x->data)[(r / inner * n + i) * inner + r % inner], i, x->dtype, h->param[4] != 0};
+            row[i] = (struct item){
+                ((union scalar *)x->data)[(r / inner * n + i) * inner + r % inner], i, x->dtype,
+                h->param[4] != 0};
         qsort(row, (size_t)n, sizeof *row, compare_items);
         for (int64_t i = 0; i < k; i++) {
             int64_t to = (r / inner * k + i) * inner + r % inner;
@@ -58,8 +73,8 @@ static bool host_topk(const struct host_args *h)
     return row != NULL;
 }
 
-bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out, int nout, const int64_t *param, int nparam,
-               int64_t *result)
+bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,
+               int nout, const int64_t *param, int nparam, int64_t *result)
 {
     static const struct { const char *name; bool (*run)(const struct host_args *); } table[] = {
         {"topk_", host_topk},

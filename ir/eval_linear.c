@@ -1,9 +1,10 @@
 /* eval_linear.c - runs a linear kernel program, one scalar after the other.
  *
- * The array is first compiled to instructions over numbered registers: one register a uop, jumps for loops and guards. Registers hold
- * double or int64 as in the rest of the evaluator. Array order is execution order; a uop that stands at several places computes into
- * the same register. A memory access outside its buffer is a bug of the compiler and ends the evaluation as one, as does a register that
- * is read before anything was computed into it.
+ * The array is first compiled to instructions over numbered registers: one register a uop, jumps
+ * for loops and guards. Registers hold double or int64 as in the rest of the evaluator. Array order
+ * is execution order; a uop that stands at several places computes into the same register. A memory
+ * access outside its buffer is a bug of the compiler and ends the evaluation as one, as does a
+ * register that is read before anything was computed into it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,22 +12,46 @@
 
 #include "ir/eval.h"
 
-enum code { CODE_ALU, CODE_LOAD, CODE_STORE, CODE_OPEN, CODE_CLOSE, CODE_COPY, CODE_SKIP_UNLESS, CODE_LANES_INIT, CODE_LANES_GET, CODE_LANES_SET };
+enum code {
+    CODE_ALU,
+    CODE_LOAD,
+    CODE_STORE,
+    CODE_OPEN,
+    CODE_CLOSE,
+    CODE_COPY,
+    CODE_SKIP_UNLESS,
+    CODE_LANES_INIT,
+    CODE_LANES_GET,
+    CODE_LANES_SET
+};
 struct linstr {
     enum code code;
     enum op op;
     enum dtype dtype, sdtype;
     int dst, src[4], nsrc;
     int memory;                  /* LOAD, STORE: index into memory[] */
-    int target;                  /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
+    /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
+    int target;
 };
 
 /* A buffer's elements: as wide scalars, or a weight's bytes. */
-struct memory { const struct buffer *buffer; union scalar *data; const char *raw; void *packed; int64_t nelem; bool own; };
+struct memory {
+    const struct buffer *buffer;
+    union scalar *data;
+    const char *raw;
+    void *packed;
+    int64_t nelem;
+    bool own;
+};
 
 /* An accumulator with lanes: one element per combination of them, row-major. */
 enum { LANES_RANK = 4 };
-struct lanes { const struct uop *acc; int reg[LANES_RANK], n; int64_t size[LANES_RANK], nelem; union scalar *data; };
+struct lanes {
+    const struct uop *acc;
+    int reg[LANES_RANK], n;
+    int64_t size[LANES_RANK], nelem;
+    union scalar *data;
+};
 
 struct linear_eval {
     struct tgc *t;
@@ -37,7 +62,8 @@ struct linear_eval {
     struct lanes *lanes; int nlanes; size_t cap_lanes;
     struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
     const struct uop **of; size_t cap_of;        /* by register */
-    int *open; int nopen; size_t cap_open;       /* code positions of loops and guards to be closed */
+    /* code positions of loops and guards to be closed */
+    int *open; int nopen; size_t cap_open;
     int64_t budget;
     bool failed;
 };
@@ -95,7 +121,8 @@ static int reg_of(struct linear_eval *e, const struct uop *u)
     if (s->u)
         return s->reg;
     size_t n = (size_t)e->nreg + 1, cap = e->cap_reg, cap_set = e->cap_reg;
-    if (!reserve(e, &e->of, &e->cap_of, n, sizeof *e->of) || !reserve(e, &e->set, &cap_set, n, sizeof *e->set) ||
+    if (!reserve(e, &e->of, &e->cap_of, n, sizeof *e->of) ||
+        !reserve(e, &e->set, &cap_set, n, sizeof *e->set) ||
         !reserve(e, &e->reg, &cap, n, sizeof *e->reg))
         return -1;
     e->cap_reg = cap;
@@ -117,20 +144,22 @@ static int reg_of(struct linear_eval *e, const struct uop *u)
     return r;
 }
 
-/* ------------------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 static bool buffer_nelem(const struct linear_eval *e, const struct buffer *b, int64_t *nelem)
 {
     *nelem = 1;
     for (int a = 0; a < b->ndim; a++) {
         int64_t d;
-        if (!sym_eval(b->dim[a], e->env->var, e->env->nvar, &d) || d < 0 || __builtin_mul_overflow(*nelem, d, nelem))
+        if (!sym_eval(b->dim[a], e->env->var, e->env->nvar, &d) || d < 0 ||
+            __builtin_mul_overflow(*nelem, d, nelem))
             return false;
     }
     return true;
 }
 
-/* Given by the caller, a weight, or scratch that lives for this run. Fresh scratch holds what no sum survives unseen. */
+/* Given by the caller, a weight, or scratch that lives for this run. Fresh scratch holds what no
+ * sum survives unseen. */
 static bool find_memory(struct linear_eval *e, struct memory *m)
 {
     const struct buffer *b = m->buffer;
@@ -145,7 +174,8 @@ static bool find_memory(struct linear_eval *e, struct memory *m)
         return false;
     if (b->kind == BUFFER_WEIGHT) {
         m->raw = b->data ? view_stored_bytes(b, &m->packed) : NULL;
-        return m->raw && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) && nbytes <= b->nbytes;
+        return m->raw && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) &&
+               nbytes <= b->nbytes;
     }
     if (b->kind != BUFFER_SCRATCH || !size_mul((size_t)m->nelem + 1, sizeof *m->data, &nbytes))
         return false;
@@ -176,7 +206,7 @@ static int memory_of(struct linear_eval *e, const struct uop *u)
     return e->nmemory - 1;
 }
 
-/* ------------------------------------------------------------------------------------------------ compiling */
+/* ------------------------------------------------------------------------------------ compiling */
 
 static void append(struct linear_eval *e, struct linstr in)
 {
@@ -195,13 +225,15 @@ static int lanes_of(const struct linear_eval *e, const struct uop *acc)
 static void declare_lanes(struct linear_eval *e, const struct uop *u)
 {
     struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1};
-    if (l.n > LANES_RANK || !reserve(e, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
+    if (l.n > LANES_RANK ||
+        !reserve(e, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
         e->failed = true;
         return;
     }
     for (int k = 0; k < l.n; k++) {
         l.reg[k] = reg_of(e, u->src[k + 1]);
-        if (!uop_const_int(u->src[k + 1]->src[0], &l.size[k]) || __builtin_mul_overflow(l.nelem, l.size[k], &l.nelem))
+        if (!uop_const_int(u->src[k + 1]->src[0], &l.size[k]) ||
+            __builtin_mul_overflow(l.nelem, l.size[k], &l.nelem))
             e->failed = true;
     }
     l.data = e->failed ? NULL : calloc((size_t)l.nelem, sizeof *l.data);
@@ -214,7 +246,8 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     for (int k = first; k < u->nsrc; k++) {
         int l = u->src[k]->op == OP_ACC ? lanes_of(e, u->src[k]) : -1;
         if (l >= 0)
-            append(e, (struct linstr){.code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
+            append(e, (struct linstr){
+                          .code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
     }
     for (int k = first; k < u->nsrc && in.nsrc < 4; k++)
         in.src[in.nsrc++] = reg_of(e, u->src[k]);
@@ -258,8 +291,11 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_ACC:
         if (u->nsrc > 1 && lanes_of(e, u) < 0)
             declare_lanes(e, u);
-        append(e, (struct linstr){.code = u->nsrc > 1 ? CODE_LANES_INIT : CODE_COPY, .memory = lanes_of(e, u), .dst = reg_of(e, u),
-                                  .src = {reg_of(e, u->src[0])}, .nsrc = 1});
+        append(e, (struct linstr){.code = u->nsrc > 1 ? CODE_LANES_INIT : CODE_COPY,
+                                  .memory = lanes_of(e, u),
+                                  .dst = reg_of(e, u),
+                                  .src = {reg_of(e, u->src[0])},
+                                  .nsrc = 1});
         break;
     case OP_ASSIGN:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 1);
@@ -267,7 +303,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         if (!e->failed)
             e->code[e->ncode - 1].dst = reg_of(e, u->src[0]);
         if (lanes_of(e, u->src[0]) >= 0)
-            append(e, (struct linstr){.code = CODE_LANES_SET, .memory = lanes_of(e, u->src[0]), .dst = reg_of(e, u->src[0])});
+            append(e, (struct linstr){.code = CODE_LANES_SET,
+                                      .memory = lanes_of(e, u->src[0]),
+                                      .dst = reg_of(e, u->src[0])});
         break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
@@ -278,11 +316,13 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     default:
         if (!op_is_elementwise(u->op))
             TGC_BUG(e->t, "%s in a linear program", op_name(u->op));
-        emit(e, (struct linstr){.code = CODE_ALU, .op = u->op, .sdtype = u->src[u->nsrc - 1]->dtype}, u, 0);
+        emit(e,
+             (struct linstr){.code = CODE_ALU, .op = u->op, .sdtype = u->src[u->nsrc - 1]->dtype},
+             u, 0);
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 static int64_t element(struct linear_eval *e, const struct linstr *in, const char *what)
 {
@@ -300,7 +340,9 @@ static union scalar run_load(struct linear_eval *e, const struct linstr *in)
     if (in->nsrc > 2 && !e->reg[in->src[1]].i)
         return e->reg[in->src[2]];
     int64_t offset = element(e, in, "load");
-    return m->raw ? scalar_load(m->buffer->dtype, m->raw + (size_t)offset * dtype_nbytes(m->buffer->dtype)) : m->data[offset];
+    return m->raw ? scalar_load(m->buffer->dtype,
+                                m->raw + (size_t)offset * dtype_nbytes(m->buffer->dtype))
+                  : m->data[offset];
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
@@ -411,7 +453,8 @@ bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_e
     e->env = env;
     e->budget = env->budget;
     memcpy(&outer, &t->stop, sizeof outer);
-    if (setjmp(t->stop)) {                                       /* a stop of the compile must not leak */
+    /* a stop of the compile must not leak */
+    if (setjmp(t->stop)) {
         memcpy(&t->stop, &outer, sizeof outer);
         linear_free(e);
         tgc_stop(t);

@@ -1,7 +1,8 @@
 /* eval_plan.c - what is to be computed, and what of it gets a tensor.
  *
- * Everything reachable becomes a node, in topological order. A node depends on loops (it belongs to the innermost of them and is dropped
- * after each iteration), has readers, and is computed in place or materialized; see eval.c for what decides that.
+ * Everything reachable becomes a node, in topological order. A node depends on loops (it belongs to
+ * the innermost of them and is dropped after each iteration), has readers, and is computed in place
+ * or materialized; see eval.c for what decides that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t siz
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------- nodes */
+/* ---------------------------------------------------------------------------------------- nodes */
 
 static int *table_slot(const struct eval *e, uint32_t id)
 {
@@ -44,7 +45,8 @@ static bool node_add(struct eval *e, struct uop *u)
 {
     if (!eval_reserve(e, &e->node, &e->cap_node, (size_t)e->nnode + 1, sizeof *e->node))
         return false;
-    e->node[e->nnode++] = (struct node){.u = u, .scope = -1, .next_in_scope = -1, .last_reader = -1};
+    e->node[e->nnode++] = (struct node){
+        .u = u, .scope = -1, .next_in_scope = -1, .last_reader = -1};
     if (2 * (size_t)e->nnode > e->table_size) {
         size_t size = e->table_size ? 2 * e->table_size : 128;
         int *table = calloc(size, sizeof *table);
@@ -126,9 +128,12 @@ bool eval_is_value_source(const struct uop *u, int k)
 
 static bool is_control(enum op op) { return op == OP_IF || op == OP_LOOP || op == OP_HOST; }
 bool eval_is_memory(enum op op) { return op == OP_BUFFER || op == OP_PARAM; }
-static bool is_movement(enum op op) { return op_class(op) == CLASS_MOVE && op != OP_CONCAT && op != OP_IOTA; }
+static bool is_movement(enum op op)
+{
+    return op_class(op) == CLASS_MOVE && op != OP_CONCAT && op != OP_IOTA;
+}
 
-/* ------------------------------------------------------------------------------------------------ analysis */
+/* ------------------------------------------------------------------------------------- analysis */
 
 struct loop_state *eval_find_loop(struct eval *e, const struct loop *l)
 {
@@ -154,7 +159,8 @@ static bool find_hosts(struct eval *e)
         if (!eval_reserve(e, &e->host, &e->cap_host, (size_t)e->nhost + 1, sizeof *e->host))
             return false;
         struct host_call *h = (struct host_call *)(uintptr_t)e->node[i].u->arg.p;
-        struct host_state s = {.node = &e->node[i], .call = h, .out = calloc((size_t)h->nout + 1, sizeof *s.out)};
+        struct host_state s = {
+            .node = &e->node[i], .call = h, .out = calloc((size_t)h->nout + 1, sizeof *s.out)};
         e->host[e->nhost++] = s;
         if (!s.out)
             return false;
@@ -162,7 +168,10 @@ static bool find_hosts(struct eval *e)
     return true;
 }
 
-static uint64_t *loops_of(struct eval *e, int node) { return e->free_loops + (size_t)node * e->nword; }
+static uint64_t *loops_of(struct eval *e, int node)
+{
+    return e->free_loops + (size_t)node * e->nword;
+}
 
 static bool find_loops(struct eval *e)
 {
@@ -195,19 +204,22 @@ static int innermost(struct eval *e, int node)
 {
     int best = -1;
     for (int l = 0; l < e->nloop; l++)
-        if (loops_of(e, node)[l / 64] >> (l % 64) & 1 && (best < 0 || e->loop[l].depth > e->loop[best].depth))
+        if (loops_of(e, node)[l / 64] >> (l % 64) & 1 &&
+            (best < 0 || e->loop[l].depth > e->loop[best].depth))
             best = l;
     return best;
 }
 
-/* A node depends on the loops of its children; LOOP itself binds its own. A loop is inside those that its LOOP depends on. */
+/* A node depends on the loops of its children; LOOP itself binds its own. A loop is inside those
+ * that its LOOP depends on. */
 static bool find_scopes(struct eval *e)
 {
     size_t total;
     e->nword = ((size_t)e->nloop + 63) / 64;
     if (e->nloop == 0)
         return true;
-    if (!size_mul(e->nword, (size_t)e->nnode, &total) || !(e->free_loops = calloc(total, sizeof *e->free_loops)))
+    if (!size_mul(e->nword, (size_t)e->nnode, &total) ||
+        !(e->free_loops = calloc(total, sizeof *e->free_loops)))
         return false;
     for (int i = 0; i < e->nnode; i++) {
         const struct uop *u = e->node[i].u, *c;
@@ -219,7 +231,8 @@ static bool find_scopes(struct eval *e)
         }
         for (int l = 0; l < e->nloop; l++) {
             const struct loop *loop = e->loop[l].loop;
-            bool is_own = (u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == loop) ||
+            bool is_own = (u->op == OP_PARAM &&
+                           ((const struct loop_param *)u->arg.p)->loop == loop) ||
                           (u->op == OP_VAR && u->arg.p == loop->counter);
             if (is_own)
                 set[l / 64] |= (uint64_t)1 << (l % 64);
@@ -229,7 +242,8 @@ static bool find_scopes(struct eval *e)
     }
     for (int l = 0; l < e->nloop; l++)
         for (size_t w = 0; w < e->nword; w++)
-            e->loop[l].depth += __builtin_popcountll(loops_of(e, (int)(e->loop[l].node - e->node))[w]);
+            e->loop[l].depth += __builtin_popcountll(
+                loops_of(e, (int)(e->loop[l].node - e->node))[w]);
     for (int i = 0; i < e->nnode; i++) {
         struct node *n = &e->node[i];
         n->scope = innermost(e, i);
@@ -266,7 +280,8 @@ static void mark_stretched(struct eval *e)
 
 static bool always_materialized(enum op op)
 {
-    return op == OP_REDUCE || op == OP_CONCAT || op == OP_SCATTER || op == OP_CONTIGUOUS || op == OP_GET;
+    return op == OP_REDUCE || op == OP_CONCAT || op == OP_SCATTER || op == OP_CONTIGUOUS ||
+           op == OP_GET;
 }
 
 static void choose_tensors(struct eval *e)
@@ -274,13 +289,15 @@ static void choose_tensors(struct eval *e)
     for (int i = 0; i < e->nnode; i++) {
         struct node *n = &e->node[i];
         const struct uop *u = n->u;
-        bool all_dims = u->ndim == 0 && (u->op == OP_CONST || op_is_elementwise(u->op)) && !dtype_is_float(u->dtype);
+        bool all_dims = u->ndim == 0 && (u->op == OP_CONST || op_is_elementwise(u->op)) &&
+                        !dtype_is_float(u->dtype);
         n->pure = is_movement(u->op) || u->op == OP_IOTA || op_class(u->op) == CLASS_LEAF;
         n->weight = 1;
         for (int k = 0; k < u->nsrc; k++) {
             const struct node *c = eval_node(e, u->src[k]);
             all_dims &= c->is_dim;
-            if (!eval_is_value_source(u, k) || c->materialize || eval_is_memory(c->u->op) || c->is_dim)
+            if (!eval_is_value_source(u, k) || c->materialize || eval_is_memory(c->u->op) ||
+                c->is_dim)
                 continue;
             n->weight = n->weight + c->weight > 1 << 20 ? 1 << 20 : n->weight + c->weight;
             n->pure &= c->pure;
@@ -289,8 +306,10 @@ static void choose_tensors(struct eval *e)
         if (eval_is_memory(u->op) || is_control(u->op) || n->is_dim || u->op == OP_CONST)
             continue;
         n->shared = !n->pure && n->nreader > 1 && n->weight > 3 && u->ndim > 0;
-        bool dear = u->op == OP_PAD || (!n->pure && !is_movement(u->op));       /* not to be computed again and again */
-        bool must = always_materialized(u->op) || n->weight > WEIGHT_MAX || (n->stretched && dear && u->ndim > 0);
+        /* not to be computed again and again */
+        bool dear = u->op == OP_PAD || (!n->pure && !is_movement(u->op));
+        bool must = always_materialized(u->op) || n->weight > WEIGHT_MAX ||
+                    (n->stretched && dear && u->ndim > 0);
         n->materialize = must || n->shared;
         n->shared &= !must;
         n->kept = u->op == OP_GET;
@@ -315,18 +334,21 @@ static bool find_vars(struct eval *e)
         const struct loop *loop = e->loop[l].loop;
         e->var_set[loop->counter->id] = false;
         if (loop->scan_length && loop->scan_length->op == OP_VAR)
-            e->var_from[((const struct var *)loop->scan_length->arg.p)->id] = (int)(e->loop[l].node - e->node);
+            e->var_from[((const struct var *)loop->scan_length->arg.p)->id] =
+                (int)(e->loop[l].node - e->node);
     }
     for (int i = 0; i < e->nhost; i++)
         for (int k = 0; k < e->host[i].call->nresult; k++) {
             int id = e->host[i].call->result[k]->id;
-            e->var_set[id] = false;                              /* whatever the caller says of it */
+            /* whatever the caller says of it */
+            e->var_set[id] = false;
             e->var_from[id] = (int)(e->host[i].node - e->node);
         }
     return true;
 }
 
-/* How many tensors are computed from each, so that it can go after the last of them. Loops read theirs again: those stay. */
+/* How many tensors are computed from each, so that it can go after the last of them. Loops read
+ * theirs again: those stay. */
 static void count_tensor_readers(struct eval *e)
 {
     for (int i = 0; i < e->nnode; i++) {

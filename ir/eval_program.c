@@ -1,13 +1,14 @@
 /* eval_program.c - the value of a graph uop at many coordinates at once.
  *
- * Pull model: asked for u at coordinates, movement ops answer by changing the coordinates and asking their source, elementwise ops by
- * asking all sources and combining, memory by loading. The asking is done once, and leaves a straight-line program over registers of
- * LANES values; what depends on fewer loops runs less often:
+ * Pull model: asked for u at coordinates, movement ops answer by changing the coordinates and
+ * asking their source, elementwise ops by asking all sources and combining, memory by loading. The
+ * asking is done once, and leaves a straight-line program over registers of LANES values; what
+ * depends on fewer loops runs less often:
  *
  *      once;  for each batch of lanes { lane part;  for each step { step part;  sink } }
  *
- * Coordinates are plain numbers in registers. Nothing here knows of views, strides of views or symbolic simplification, so that all of
- * those can be tested against it.
+ * Coordinates are plain numbers in registers. Nothing here knows of views, strides of views or
+ * symbolic simplification, so that all of those can be tested against it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,8 @@ static bool reserve(struct program *p, void *array, size_t *cap, size_t n, size_
     if (n <= *cap)
         return true;
     size_t want = n < 64 ? 64 : n, nbytes;
-    void *grown = size_mul(want, 2, &want) && size_mul(want, size, &nbytes) ? realloc(*a, nbytes) : NULL;
+    void *grown = size_mul(want, 2, &want) && size_mul(want, size, &nbytes) ? realloc(*a, nbytes)
+                                                                            : NULL;
     if (!grown) {
         p->failed = true;
         return false;
@@ -50,7 +52,7 @@ void eval_program_free(struct program *p)
     free(p->free_slot);
 }
 
-/* -------------------------------------------------------------------------------------------- building blocks */
+/* ------------------------------------------------------------------------------ building blocks */
 
 static int reg_new(struct program *p, int varies)
 {
@@ -89,7 +91,8 @@ static int emit(struct program *p, struct instr in)
     return in.dst;
 }
 
-static int emit_alu(struct program *p, enum op op, enum dtype d, enum dtype sd, const int *src, int nsrc)
+static int emit_alu(struct program *p, enum op op, enum dtype d, enum dtype sd, const int *src,
+                    int nsrc)
 {
     struct instr in = {.kind = INSTR_ALU, .op = op, .dtype = d, .sdtype = sd, .nsrc = nsrc};
     for (int k = 0; k < nsrc; k++)
@@ -128,16 +131,21 @@ static int and_in_range(struct program *p, int valid, int r, int64_t n)
     return valid < 0 ? ok : emit_alu(p, OP_AND, DTYPE_BOOL, DTYPE_BOOL, (int[]){valid, ok}, 2);
 }
 
-static int clamp(struct program *p, int r, int64_t n) { return emit(p, (struct instr){.kind = INSTR_CLAMP, .src = {r}, .nsrc = 1, .n = n}); }
+static int clamp(struct program *p, int r, int64_t n)
+{
+    return emit(p, (struct instr){.kind = INSTR_CLAMP, .src = {r}, .nsrc = 1, .n = n});
+}
 
-/* Adds r * k to the sum of those terms that change as often. A sum of what changes by lane and what changes by step is taken apart, so
- * that each half is computed when it changes: the window o * stride + k of a convolution costs nothing in its innermost loop. */
+/* Adds r * k to the sum of those terms that change as often. A sum of what changes by lane and what
+ * changes by step is taken apart, so that each half is computed when it changes: the window o *
+ * stride + k of a convolution costs nothing in its innermost loop. */
 static void add_term(struct program *p, int *part, int r, int64_t k)
 {
     if (p->failed || r < 0)
         return;
     const struct instr *in = p->reg[r].producer < 0 ? NULL : &p->instr[p->reg[r].producer];
-    bool mixed = in && in->kind == INSTR_ALU && in->dtype == DTYPE_INDEX && p->reg[r].varies == (VARIES_LANE | VARIES_STEP);
+    bool mixed = in && in->kind == INSTR_ALU && in->dtype == DTYPE_INDEX &&
+                 p->reg[r].varies == (VARIES_LANE | VARIES_STEP);
     if (mixed && (in->op == OP_ADD || in->op == OP_SUB)) {
         int a = in->src[0], b = in->src[1];
         int64_t second = in->op == OP_ADD ? k : (int64_t)(0 - (uint64_t)k);
@@ -163,7 +171,8 @@ static int load(struct program *p, struct node *n, const int *at)
     int part[4] = {-1, -1, -1, -1};
     int64_t stride = 1;
     if (n->nelem == 0)
-        return reg_int(p, 0);                                    /* never looked at: the box that asks is empty */
+        /* never looked at: the box that asks is empty */
+        return reg_int(p, 0);
     for (int a = n->u->ndim - 1; a >= 0; stride *= n->dim[a--])
         add_term(p, part, at[a], stride);
     if (p->failed)
@@ -175,14 +184,21 @@ static int load(struct program *p, struct node *n, const int *at)
             *sum = index_add(p, *sum, part[v]);
         }
     const struct buffer *raw = eval_raw_weight(n);
-    return emit(p, (struct instr){.kind = INSTR_LOAD, .dtype = n->u->dtype, .src = {offset, base}, .nsrc = 2, .n = n->nelem,
-                                  .data = raw ? raw->data : n->value->data, .raw = raw != NULL});
+    return emit(p, (struct instr){.kind = INSTR_LOAD,
+                                  .dtype = n->u->dtype,
+                                  .src = {offset, base},
+                                  .nsrc = 2,
+                                  .n = n->nelem,
+                                  .data = raw ? raw->data : n->value->data,
+                                  .raw = raw != NULL});
 }
 
-/* --------------------------------------------------------------------------------------------- movement ops */
+/* --------------------------------------------------------------------------------- movement ops */
 
-/* Axes are matched in groups of equal size: [2,12] -> [4,6] is one group, [5,2,3] -> [5,6] are two. */
-static void reshape_coords(struct program *p, const struct node *out, const struct node *in, const int *at, int *src)
+/* Axes are matched in groups of equal size: [2,12] -> [4,6] is one group, [5,2,3] -> [5,6] are
+ * two. */
+static void reshape_coords(struct program *p, const struct node *out, const struct node *in,
+                           const int *at, int *src)
 {
     int no = out->u->ndim, ni = in->u->ndim, i = 0, j = 0;
     for (int a = 0; a < ni; a++)
@@ -240,7 +256,8 @@ static int window_value(struct program *p, struct eval *e, struct uop *u, const 
     int axis = WINDOW_AXIS(u->arg.i), src[MAX_RANK] = {0}, n = 0;
     for (int a = 0; a < u->src[0]->ndim; a++) {
         if (a == axis) {
-            int o = index_mul(p, at[n], WINDOW_STRIDE(u->arg.i)), k = index_mul(p, at[n + 1], WINDOW_DILATION(u->arg.i));
+            int o = index_mul(p, at[n], WINDOW_STRIDE(u->arg.i)),
+                k = index_mul(p, at[n + 1], WINDOW_DILATION(u->arg.i));
             src[a] = index_add(p, o, k);
             n++;
         } else {
@@ -273,7 +290,8 @@ static int move_value(struct program *p, struct eval *e, struct uop *u, const in
         break;
     case OP_FLIP:
         for (int a = 0; a < u->ndim; a++)
-            src[a] = u->arg.i >> a & 1 ? index_op(p, OP_SUB, reg_int(p, n->dim[a] - 1), at[a]) : at[a];
+            src[a] = u->arg.i >> a & 1 ? index_op(p, OP_SUB, reg_int(p, n->dim[a] - 1), at[a])
+                                       : at[a];
         break;
     default:
         p->failed = true;
@@ -282,13 +300,14 @@ static int move_value(struct program *p, struct eval *e, struct uop *u, const in
     return eval_program_value(p, e, u->src[0], src);
 }
 
-/* ------------------------------------------------------------------------------------------------- any uop */
+/* -------------------------------------------------------------------------------------- any uop */
 
 static int index_value(struct program *p, struct eval *e, struct uop *u, const int *at)
 {
     const struct node *x = eval_node(e, u->src[0]);
     int src[MAX_RANK] = {0}, valid = -1;
-    int zero = reg_const(p, dtype_is_float(u->dtype) ? (union scalar){.f = 0} : (union scalar){.i = 0});
+    int zero = reg_const(p, dtype_is_float(u->dtype) ? (union scalar){.f = 0}
+                                                     : (union scalar){.i = 0});
     if (x->nelem == 0)
         return zero;
     for (int a = 0; a < x->u->ndim; a++) {
@@ -308,7 +327,8 @@ static int elementwise_value(struct program *p, struct eval *e, struct uop *u, c
     return emit_alu(p, u->op, u->dtype, u->src[u->nsrc - 1]->dtype, src, u->nsrc);
 }
 
-/* Do the sizes fit together, now that they are numbers? What was proved equal as symbols may not be if the symbols' values lie. */
+/* Do the sizes fit together, now that they are numbers? What was proved equal as symbols may not be
+ * if the symbols' values lie. */
 static bool sizes_fit(struct eval *e, const struct uop *u)
 {
     const struct node *n = eval_node(e, u), *x = u->nsrc ? eval_node(e, u->src[0]) : NULL;
@@ -317,7 +337,8 @@ static bool sizes_fit(struct eval *e, const struct uop *u)
     if (u->op == OP_WINDOW) {
         int axis = WINDOW_AXIS(u->arg.i);
         int64_t o = n->dim[axis], k = n->dim[axis + 1];
-        int64_t last = sat_add(sat_mul(o - 1, WINDOW_STRIDE(u->arg.i)), sat_mul(k - 1, WINDOW_DILATION(u->arg.i)));
+        int64_t last = sat_add(sat_mul(o - 1, WINDOW_STRIDE(u->arg.i)),
+                               sat_mul(k - 1, WINDOW_DILATION(u->arg.i)));
         return n->nelem == 0 || last < x->dim[axis];
     }
     for (int a = 0; a < u->ndim; a++) {
@@ -327,10 +348,12 @@ static bool sizes_fit(struct eval *e, const struct uop *u)
             return false;
         if (u->op == OP_SHRINK && n->nelem != 0) {
             const struct node *begin = eval_node(e, u->src[1 + 2 * a]);
-            if (begin->has_scalar && (begin->scalar < 0 || sat_add(begin->scalar, n->dim[a]) > x->dim[a]))
+            if (begin->has_scalar &&
+                (begin->scalar < 0 || sat_add(begin->scalar, n->dim[a]) > x->dim[a]))
                 return false;
         }
-        for (int k = u->op == OP_INDEX; k < u->nsrc && (op_is_elementwise(u->op) || u->op == OP_INDEX); k++)
+        for (int k = u->op == OP_INDEX;
+             k < u->nsrc && (op_is_elementwise(u->op) || u->op == OP_INDEX); k++)
             if (u->src[k]->ndim != 0 && eval_node(e, u->src[k])->dim[a] != n->dim[a])
                 return false;
     }
@@ -366,7 +389,8 @@ static int inline_value(struct program *p, struct eval *e, struct uop *u, const 
     }
 }
 
-/* Recursion ends at what is materialized, which eval.c's limit on a tree's weight puts within reach. */
+/* Recursion ends at what is materialized, which eval.c's limit on a tree's weight puts within
+ * reach. */
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord)
 {
     struct node *n = eval_node(e, u);
@@ -390,7 +414,8 @@ int eval_program_value(struct program *p, struct eval *e, struct uop *u, const i
 
 int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord)
 {
-    return eval_is_inline(e, eval_node(e, u)) ? eval_program_value(p, e, u, coord) : inline_value(p, e, u, coord);
+    return eval_is_inline(e, eval_node(e, u)) ? eval_program_value(p, e, u, coord)
+                                              : inline_value(p, e, u, coord);
 }
 
 void eval_program_lanes(struct program *p, const int64_t *dim, int ndim)
@@ -411,7 +436,7 @@ void eval_program_steps(struct program *p, const int64_t *dim, int ndim)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 static struct operand operand_of(const struct program *p, int r)
 {
@@ -496,7 +521,8 @@ static int part_of(const struct program *p, const struct instr *in)
     return varies & VARIES_STEP ? 2 : varies ? 1 : 0;
 }
 
-/* Lists the instructions that the roots need: once, lane, step; end[] are the ends of the three parts. */
+/* Lists the instructions that the roots need: once, lane, step; end[] are the ends of the three
+ * parts. */
 static bool make_lists(struct program *p, const int *root, int nroot, int end[3])
 {
     for (int k = 0; k < nroot; k++)
@@ -547,11 +573,13 @@ static bool assign_slots(struct program *p, const int *root, int nroot, const in
         for (int k = 0; k < in->nsrc; k++)
             if (p->last_use[in->src[k]] == i && p->reg[in->src[k]].varies & VARIES_LANE) {
                 p->free_slot[nfree++] = p->reg[in->src[k]].slot;
-                p->last_use[in->src[k]] = -1;                    /* once, though it may be two sources */
+                /* once, though it may be two sources */
+                p->last_use[in->src[k]] = -1;
             }
     }
     size_t nvalue;
-    return size_mul((size_t)nslot, LANES, &nvalue) && reserve(p, &p->slot, &p->cap_slot, nvalue, sizeof *p->slot);
+    return size_mul((size_t)nslot, LANES, &nvalue) &&
+           reserve(p, &p->slot, &p->cap_slot, nvalue, sizeof *p->slot);
 }
 
 static void run_part(struct program *p, int from, int to, int lanes)
@@ -587,7 +615,8 @@ static bool box_nelem(const int64_t *dim, int ndim, int64_t *nelem)
 
 static bool pay(struct program *p, const int end[3], int64_t lanes, int64_t steps)
 {
-    int64_t by_lane = sat_mul(end[1] - end[0], lanes), by_step = sat_mul(sat_mul(end[2] - end[1] + 1, lanes), steps);
+    int64_t by_lane = sat_mul(end[1] - end[0], lanes),
+            by_step = sat_mul(sat_mul(end[2] - end[1] + 1, lanes), steps);
     int64_t cost = sat_add(by_lane, by_step);
     if (*p->budget < 0)
         return true;
@@ -614,11 +643,13 @@ bool eval_program_run(struct program *p, const int *root, int nroot, program_sin
     for (int k = 0; k < nroot; k++)
         if (root[k] < 0)
             return false;
-    if (p->failed || !box_nelem(p->lane_dim, p->nlane_axes, &lanes) || !box_nelem(p->step_dim, p->nstep_axes, &steps))
+    if (p->failed || !box_nelem(p->lane_dim, p->nlane_axes, &lanes) ||
+        !box_nelem(p->step_dim, p->nstep_axes, &steps))
         return false;
     if (lanes == 0 || steps == 0)
         return true;
-    if (!make_lists(p, root, nroot, end) || !pay(p, end, lanes, steps) || !assign_slots(p, root, nroot, end))
+    if (!make_lists(p, root, nroot, end) || !pay(p, end, lanes, steps) ||
+        !assign_slots(p, root, nroot, end))
         return false;
     run_part(p, 0, end[0], 1);
     for (int64_t first = 0; first < lanes && !p->failed; first += LANES) {

@@ -7,7 +7,7 @@
 
 #include "ir/eval.h"
 
-/* ------------------------------------------------------------------------------------------------- tensors */
+/* -------------------------------------------------------------------------------------- tensors */
 
 struct tensor *eval_tensor_new(struct eval *e, enum dtype d, const int64_t *dim, int ndim)
 {
@@ -49,7 +49,7 @@ void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim)
     x->nelem = nelem;
 }
 
-/* --------------------------------------------------------------------------------------- computing one tensor */
+/* ------------------------------------------------------------------------- computing one tensor */
 
 static void put_lanes(union scalar *to, int n, const struct operand *v)
 {
@@ -76,7 +76,9 @@ struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body)
         return NULL;
     eval_program_reset(p);
     eval_program_lanes(p, n->dim, u->ndim);
-    int root = n->nelem == 0 ? 0 : body ? eval_program_body(p, e, u, p->lane_reg) : eval_program_value(p, e, u, p->lane_reg);
+    int root = n->nelem == 0 ? 0
+               : body        ? eval_program_body(p, e, u, p->lane_reg)
+                             : eval_program_value(p, e, u, p->lane_reg);
     if (n->nelem == 0 || eval_program_run(p, &root, 1, sink_copy, r))
         return r;
     eval_tensor_free(e, r);
@@ -88,7 +90,9 @@ struct reduction { enum op op; enum dtype dtype; bool by_step; union scalar *out
 /* Sums in double; narrow kinds and small integers are brought to their kind at the end. */
 static union scalar reduce_one(const struct reduction *r, union scalar acc, union scalar v)
 {
-    enum dtype d = dtype_is_float(r->dtype) ? DTYPE_F64 : r->dtype == DTYPE_U64 || r->dtype == DTYPE_BOOL ? r->dtype : DTYPE_I64;
+    enum dtype d = dtype_is_float(r->dtype)                          ? DTYPE_F64
+                   : r->dtype == DTYPE_U64 || r->dtype == DTYPE_BOOL ? r->dtype
+                                                                     : DTYPE_I64;
     if (d == DTYPE_F64 && r->op == OP_ADD)
         return (union scalar){.f = acc.f + v.f};
     return eval_scalar(r->op, d, d, (union scalar[2]){acc, v});
@@ -113,7 +117,8 @@ static void sink_reduce(void *ctx, int64_t first, int n, int64_t step, const str
     }
 }
 
-/* Lanes go along the kept axes and steps along the reduced ones, or the other way round if few elements are kept. */
+/* Lanes go along the kept axes and steps along the reduced ones, or the other way round if few
+ * elements are kept. */
 static struct tensor *compute_reduce(struct eval *e, struct uop *u)
 {
     const struct node *n = eval_node(e, u), *x = eval_node(e, u->src[0]);
@@ -151,7 +156,8 @@ static struct tensor *compute_reduce(struct eval *e, struct uop *u)
         return NULL;
     }
     for (int64_t i = 0; i < r->nelem && u->dtype != DTYPE_F32; i++)
-        red.out[i] = scalar_cast(u->dtype, dtype_is_float(u->dtype) ? DTYPE_F64 : DTYPE_I64, red.out[i]);
+        red.out[i] = scalar_cast(u->dtype, dtype_is_float(u->dtype) ? DTYPE_F64 : DTYPE_I64,
+                                 red.out[i]);
     return r;
 }
 
@@ -240,7 +246,9 @@ static struct tensor *compute_scatter(struct eval *e, struct uop *u)
         const struct node *x = eval_node(e, u->src[k]);
         for (int a = 0; a < x->u->ndim; a++)
             fits &= x->dim[a] == value->dim[a];
-        root[k - 1] = value->nelem && fits ? eval_program_value(p, e, u->src[k], x->u->ndim ? p->lane_reg : NULL) : 0;
+        root[k - 1] = value->nelem && fits
+                          ? eval_program_value(p, e, u->src[k], x->u->ndim ? p->lane_reg : NULL)
+                          : 0;
     }
     if (fits && (value->nelem == 0 || eval_program_run(p, root, u->nsrc - 1, sink_scatter, &s)))
         return r;

@@ -1,7 +1,9 @@
-/* ir.h - the one header of ir/: base, diagnostics, dtypes, uops, symbolic integers, views, tensors, printing, evaluation.
+/* ir.h - the one header of ir/: base, diagnostics, dtypes, uops, symbolic integers, views, tensors,
+ * printing, evaluation.
  *
- * A program is a graph of immutable, hash-consed uops; equality is ==. Three dialects share the struct: the tensor graph
- * (every uop has a shape), the kernel AST (scalars over RANGEs), and the linear program (an array of kernel uops).
+ * A program is a graph of immutable, hash-consed uops; equality is ==. Three dialects share the
+ * struct: the tensor graph (every uop has a shape), the kernel AST (scalars over RANGEs), and the
+ * linear program (an array of kernel uops).
  *
  *      tensor graph  --schedule-->  kernel AST  --linearize-->  linear program  --render-->  C
  */
@@ -15,26 +17,31 @@
 #include <stdio.h>
 #include <setjmp.h>
 
-/* ------------------------------------------------------------------------------------------------ base.c: memory */
+/* ------------------------------------------------------------------------------- base.c: memory */
 
-/* One arena per compile. Never returns NULL: exhaustion (budget or malloc) ends the compile through tgc_stop(). */
+/* One arena per compile. Never returns NULL: exhaustion (budget or malloc) ends the compile through
+ * tgc_stop(). */
 struct tgc;
-void *mem_alloc(struct tgc *t, size_t nbytes);                    /* zeroed, 16-byte aligned, lives as long as the compile */
+/* zeroed, 16-byte aligned, lives as long as the compile */
+void *mem_alloc(struct tgc *t, size_t nbytes);
 void *mem_copy(struct tgc *t, const void *p, size_t nbytes);
 char *mem_str(struct tgc *t, const char *s);
 char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
-/* Scratch: a stack beside the arena, for what a function needs while it runs. Everything taken since a mark goes at its release. */
+/* Scratch: a stack beside the arena, for what a function needs while it runs. Everything taken
+ * since a mark goes at its release. */
 struct mem_mark { struct mem_block *block; size_t used; };
 struct mem_mark scratch_mark(struct tgc *t);
 void scratch_release(struct tgc *t, struct mem_mark mark);
 void *scratch_array(struct tgc *t, size_t n, size_t size);        /* zeroed, like mem_array() */
 
-/* Growth of a vector in the arena: returns storage for at least `need` elements, old contents copied. */
+/* Growth of a vector in the arena: returns storage for at least `need` elements, old contents
+ * copied. */
 void *mem_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);
-void *scratch_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);      /* the same on the scratch stack */
+/* the same on the scratch stack */
+void *scratch_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);
 #define SCRATCH_PUSH(t, v, n, cap, item) \
     ((v) = scratch_grow((t), (v), &(cap), (size_t)(n) + 1, sizeof *(v)), (v)[(n)++] = (item))
 #define VEC_PUSH(t, v, n, cap, item) \
@@ -54,7 +61,7 @@ void text_puts(struct text *x, const char *s);
 void text_write(struct text *x, const void *p, size_t nbytes);
 void text_printf(struct text *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ------------------------------------------------------------------------------------------- base.c: diagnostics */
+/* -------------------------------------------------------------------------- base.c: diagnostics */
 
 enum severity { SEVERITY_NOTE, SEVERITY_WARNING, SEVERITY_ERROR };
 struct place {              /* where in the user's input; zeros where unknown */
@@ -64,25 +71,31 @@ struct place {              /* where in the user's input; zeros where unknown */
     const char *source_line;/* for the caret */
 };
 struct diag { enum severity severity; struct place at; const char *message; };
-/* Records a diagnostic; always returns false, so that `return diag_error(...)` reads well. Nothing is printed here: cli/ does. */
-bool diag_error(struct tgc *t, const struct place *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void diag_warn(struct tgc *t, const struct place *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-_Noreturn void tgc_stop(struct tgc *t);                           /* ends the compile: longjmp to t->stop */
+/* Records a diagnostic; always returns false, so that `return diag_error(...)` reads well. Nothing
+ * is printed here: cli/ does. */
+bool diag_error(struct tgc *t, const struct place *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* ends the compile: longjmp to t->stop */
+_Noreturn void tgc_stop(struct tgc *t);
 _Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
 #define TGC_BUG(t, ...) tgc_bug((t), __FILE__, __LINE__, __VA_ARGS__)
 
-/* ---------------------------------------------------------------------------------------------------- dtype.c */
+/* -------------------------------------------------------------------------------------- dtype.c */
 
 enum dtype {
 #define DTYPE(name, text, ctype, bits, kind, onnx) DTYPE_##name,
 #include "ir/dtypes.def"
 #undef DTYPE
     DTYPE_COUNT,
-    DTYPE_INDEX = DTYPE_I64                                       /* dtype of dimensions and index arithmetic */
+    /* dtype of dimensions and index arithmetic */
+    DTYPE_INDEX = DTYPE_I64
 };
 const char *dtype_name(enum dtype d);                             /* "f32" */
 const char *dtype_ctype(enum dtype d);                            /* "float" */
-size_t dtype_nbytes(enum dtype d);                                /* in memory: sub-byte kinds take 1 */
+/* in memory: sub-byte kinds take 1 */
+size_t dtype_nbytes(enum dtype d);
 int dtype_bits(enum dtype d);
 char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
 bool dtype_is_float(enum dtype d);
@@ -90,19 +103,25 @@ bool dtype_is_int(enum dtype d);                                  /* signed or u
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
 bool dtype_parse(const char *s, enum dtype *d);
-int64_t dtype_min(enum dtype d), dtype_max(enum dtype d);         /* integers; U64 is bounded by INT64_MAX */
+/* integers; U64 is bounded by INT64_MAX */
+int64_t dtype_min(enum dtype d), dtype_max(enum dtype d);
 /* A scalar of dtype d: floats in double, integers in int64 (u64 as its bits), bool 0/1. */
 union scalar { int64_t i; double f; };
-union scalar scalar_load(enum dtype d, const void *p);            /* from memory in the storage format */
-void scalar_store(enum dtype d, void *p, union scalar v);         /* rounds to nearest even / wraps */
-union scalar scalar_cast(enum dtype to, enum dtype from, union scalar v); /* CAST semantics; result is representable in `to` */
+/* from memory in the storage format */
+union scalar scalar_load(enum dtype d, const void *p);
+/* rounds to nearest even / wraps */
+void scalar_store(enum dtype d, void *p, union scalar v);
+/* CAST semantics; result is representable in `to` */
+union scalar scalar_cast(enum dtype to, enum dtype from, union scalar v);
 
-/* ---------------------------------------------------------------------------------------------------- scalar.c */
-int64_t int_floordiv(int64_t a, int64_t b);                       /* towards -inf; a // 0 = 0; INT64_MIN // -1 wraps */
+/* ------------------------------------------------------------------------------------- scalar.c */
+/* towards -inf; a // 0 = 0; INT64_MIN // -1 wraps */
+int64_t int_floordiv(int64_t a, int64_t b);
 int64_t int_floormod(int64_t a, int64_t b);                       /* sign of b; a % 0 = 0 */
-int64_t int_gcd(int64_t a, int64_t b);                            /* >= 0; gcd(0, 0) = 0; INT64_MIN if it is 2^63 */
+/* >= 0; gcd(0, 0) = 0; INT64_MIN if it is 2^63 */
+int64_t int_gcd(int64_t a, int64_t b);
 
-/* ------------------------------------------------------------------------------------------------------ uop.c */
+/* ---------------------------------------------------------------------------------------- uop.c */
 
 enum op {
 #define OP(name, text, class, nsrc, arg) OP_##name,
@@ -119,9 +138,11 @@ enum argkind op_argkind(enum op op);
 int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
 bool op_is_commutative(enum op op);
-/* scalar.c: what an elementwise op makes of constants v[nsrc] of dtype `from` (WHERE: v[0] is bool), as a scalar of dtype `to`.
- * false: the IR leaves it open, or the op has no meaning for the dtype. */
-bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar *v, union scalar *r);
+/* scalar.c: what an elementwise op makes of constants v[nsrc] of dtype `from` (WHERE: v[0] is
+ * bool), as a scalar of dtype `to`. false: the IR leaves it open, or the op has no meaning for the
+ * dtype. */
+bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar *v,
+                  union scalar *r);
 
 enum { MAX_RANK = 16 };
 union arg { int64_t i; double f; const void *p; };
@@ -135,7 +156,8 @@ struct uop {
     uint32_t hash;
     union arg arg;
     struct uop **src;
-    struct uop **dim;            /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
+    /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
+    struct uop **dim;
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
     struct uop *folded;          /* what the fold hook made of it; itself if nothing */
     struct uop *next;            /* hash chain */
@@ -154,19 +176,24 @@ struct buffer {
     struct uop *dim[MAX_RANK];
     const char *name;            /* the model's name, unescaped; NULL for intermediates */
     int id;
-    const void *data;            /* BUFFER_WEIGHT: nbytes of little-endian elements, row-major in the storage order */
+    /* BUFFER_WEIGHT: nbytes of little-endian elements, row-major in the storage order */
+    const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
-    const struct view *storage;  /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order */
-    const struct buffer *same;   /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
-    struct buffer *base;         /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
+    /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order */
+    const struct view *storage;
+    /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
+    const struct buffer *same;
+    /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
+    struct buffer *base;
     struct uop *base_offset;
 };
 
-/* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried], scan[nscan].
- * Inside, the iteration number is VAR `counter`, and carried value k is the PARAM whose arg is &param[k]. What does not depend on the
- * counter or a PARAM of the loop is loop-invariant and runs before it. GET k < ncarried is the final carried value; GET ncarried + j is
- * scan[j] stacked along a new first axis of `scan_length`. A carried value keeps its shape. */
+/* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried],
+ * scan[nscan]. Inside, the iteration number is VAR `counter`, and carried value k is the PARAM
+ * whose arg is &param[k]. What does not depend on the counter or a PARAM of the loop is
+ * loop-invariant and runs before it. GET k < ncarried is the final carried value; GET ncarried + j
+ * is scan[j] stacked along a new first axis of `scan_length`. A carried value keeps its shape. */
 struct loop;
 struct loop_param { struct loop *loop; int index; enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; };
 struct loop {
@@ -176,23 +203,28 @@ struct loop {
     struct uop *scan_length;
 };
 
-/* HOST: a call of `function` in runtime/host: inputs' pointers, outputs' pointers, then params as int64_t. GET k is output k.
- * A data-dependent dimension is a var in `result`, bounded by var->max; the function writes its value. */
+/* HOST: a call of `function` in runtime/host: inputs' pointers, outputs' pointers, then params as
+ * int64_t. GET k is output k. A data-dependent dimension is a var in `result`, bounded by var->max;
+ * the function writes its value. */
 struct host_output { enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; };
 struct host_call {
-    const char *function;        /* C identifier; also selects the snippet, see runtime/host/host.def */
+    /* C identifier; also selects the snippet, see runtime/host/host.def */
+    const char *function;
     int nout; struct host_output *out;
     int nparam; struct uop **param;
     int nresult; struct var **result;
 };
 
 /* Packed args (ARG_BITS). */
-#define PERM_GET(bits, a) ((int)(((uint64_t)(bits) >> (4 * (a))) & 15))                   /* PERMUTE: 4 bits an axis */
+/* PERMUTE: 4 bits an axis */
+#define PERM_GET(bits, a) ((int)(((uint64_t)(bits) >> (4 * (a))) & 15))
 int64_t perm_pack(const int *perm, int n);
-#define REDUCE_OP(bits) ((enum op)((bits) & 255))                                         /* ADD MUL MAX MIN AND OR XOR; kernel: the same, mask 0 */
+/* ADD MUL MAX MIN AND OR XOR; kernel: the same, mask 0 */
+#define REDUCE_OP(bits) ((enum op)((bits) & 255))
 #define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
-/* RANGE: a lane is the innermost loop of a register tile: reductions that depend on it keep one accumulator per lane. */
+/* RANGE: a lane is the innermost loop of a register tile: reductions that depend on it keep one
+ * accumulator per lane. */
 #define RANGE_ID(bits) ((int)((bits) & 0x7fffffff))
 #define RANGE_LANE ((int64_t)1 << 32)
 #define RANGE_IS_LANE(bits) (((bits) & RANGE_LANE) != 0)
@@ -205,14 +237,17 @@ int64_t perm_pack(const int *perm, int n);
 struct tgc {
     jmp_buf stop;                /* set by whoever starts a compile */
     struct mem_block *mem;
-    struct mem_block *scratch, *spare;                   /* the stack's blocks, top first; empty blocks */
+    /* the stack's blocks, top first; empty blocks */
+    struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
     struct uop **table;          /* hash table of uops */
     size_t table_size, nuop;
     uint32_t mark;
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
-    struct uop *(*fold)(struct tgc *t, struct uop *u);   /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
-    int fold_depth;              /* fold hook: folds under way, to catch rules that undo each other */
+    /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
+    struct uop *(*fold)(struct tgc *t, struct uop *u);
+    /* fold hook: folds under way, to catch rules that undo each other */
+    int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
@@ -220,22 +255,29 @@ struct tgc {
     int debug;                   /* DEBUG=n */
     /* origins: which model node a uop came from; see origin_* */
     struct origin **origin; size_t norigin, cap_origin;
-    int current_origin;          /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */
+    /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */
+    int current_origin;
     int *uop_origin; size_t cap_uop_origin;              /* by uop id */
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */
 };
-struct tgc *tgc_new(size_t mem_limit);                            /* NULL if out of memory; 0: no limit */
+/* NULL if out of memory; 0: no limit */
+struct tgc *tgc_new(size_t mem_limit);
 void tgc_free(struct tgc *t);
 
-/* Interns without folding. Shape, bounds and hash are derived. needs: sources valid for op (TGC_BUG otherwise). */
-struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg);
-/* Interns and folds: what every builder uses. The result may be any equivalent uop of the same dtype and shape. */
-struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg);
+/* Interns without folding. Shape, bounds and hash are derived. needs: sources valid for op (TGC_BUG
+ * otherwise). */
+struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src,
+                       int nsrc, union arg arg);
+/* Interns and folds: what every builder uses. The result may be any equivalent uop of the same
+ * dtype and shape. */
+struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc,
+                    union arg arg);
 
 struct uop *uop_const(struct tgc *t, enum dtype d, union scalar v);
 struct uop *uop_int(struct tgc *t, int64_t v);                    /* CONST of DTYPE_INDEX */
-struct uop *uop_consti(struct tgc *t, enum dtype d, int64_t v);   /* v converted to d, whatever d is */
+/* v converted to d, whatever d is */
+struct uop *uop_consti(struct tgc *t, enum dtype d, int64_t v);
 struct uop *uop_constf(struct tgc *t, enum dtype d, double v);
 struct uop *uop_bool(struct tgc *t, bool v);
 struct uop *uop_unary(struct tgc *t, enum op op, struct uop *a);
@@ -243,41 +285,54 @@ struct uop *uop_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);
 struct uop *uop_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
 struct uop *uop_cast(struct tgc *t, enum dtype d, struct uop *a);
 struct uop *uop_not(struct tgc *t, struct uop *a);
-struct uop *uop_replace_src(struct tgc *t, struct uop *u, struct uop *const *src);   /* same op, dtype, arg; folds */
+/* same op, dtype, arg; folds */
+struct uop *uop_replace_src(struct tgc *t, struct uop *u, struct uop *const *src);
 
-bool uop_is_int(const struct uop *u, int64_t v);                  /* integer or bool CONST equal to v */
+/* integer or bool CONST equal to v */
+bool uop_is_int(const struct uop *u, int64_t v);
 bool uop_const_int(const struct uop *u, int64_t *v);              /* integer CONST */
-bool uop_is_constf(const struct uop *u, double v);                /* float CONST; -0.0 and 0.0 differ */
+/* float CONST; -0.0 and 0.0 differ */
+bool uop_is_constf(const struct uop *u, double v);
 
 struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
 struct uop *uop_var(struct tgc *t, struct var *v);
-struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, struct uop *const *dim, int ndim, const char *name);
+struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
+                          struct uop *const *dim, int ndim, const char *name);
 struct uop *uop_buffer(struct tgc *t, struct buffer *b);
 struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->next_range++ */
-struct uop *uop_lane(struct tgc *t, struct uop *size, int id);            /* a RANGE that is a lane */
+/* a RANGE that is a lane */
+struct uop *uop_lane(struct tgc *t, struct uop *size, int id);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 
-/* Topological order (sources first) of everything reachable from roots; the array is scratch. Deterministic. Iterative. */
+/* Topological order (sources first) of everything reachable from roots; the array is scratch.
+ * Deterministic. Iterative. */
 struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n);
-/* Rewrites bottom-up with memo: each node gets new sources, then fn(ctx, node) may return a replacement (NULL: keep). Iterative. */
+/* Rewrites bottom-up with memo: each node gets new sources, then fn(ctx, node) may return a
+ * replacement (NULL: keep). Iterative. */
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
-/* A map from uops to pointers, by id. `scratch`: it lives on the scratch stack, and must be filled within one mark. */
+/* A map from uops to pointers, by id. `scratch`: it lives on the scratch stack, and must be filled
+ * within one mark. */
 struct uop_map { struct tgc *t; bool scratch; struct uop_slot { uint32_t key; void *value; } *slot; size_t size, used; };
 void *map_get(const struct uop_map *m, const struct uop *u);
 void map_set(struct uop_map *m, const struct uop *u, void *value);
 
-/* origins: provenance beside the graph, outside the hash key. Set while the frontend lowers a node; rewriting keeps the first. */
-struct origin { const char *node; const char *op_type; int index; };   /* model's node name (may be ""), operator, number */
-int origin_new(struct tgc *t, const char *node, const char *op_type, int index);   /* also becomes current */
+/* origins: provenance beside the graph, outside the hash key. Set while the frontend lowers a node;
+ * rewriting keeps the first. */
+/* model's node name (may be ""), operator, number */
+struct origin { const char *node; const char *op_type; int index; };
+/* also becomes current */
+int origin_new(struct tgc *t, const char *node, const char *op_type, int index);
 const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u);     /* NULL: none */
-void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from);    /* if it has none */
+/* if it has none */
+void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from);
 /* Names of a tensor's axes for loops in emitted code: "n oc oy ox ic ky kx", one word an axis. */
 void uop_name_axes(struct tgc *t, const struct uop *u, const char *words);
 const char *uop_get_axes(const struct tgc *t, const struct uop *u);
 
-/* ------------------------------------------------------------------------------- symbolic.c: integers with bounds */
-/* Arguments are INDEX-typed scalars. Results are canonical as far as the fold rules go, so that equal expressions are ==. */
+/* ------------------------------------------------------------- symbolic.c: integers with bounds */
+/* Arguments are INDEX-typed scalars. Results are canonical as far as the fold rules go, so that
+ * equal expressions are ==. */
 struct uop *sym_add(struct tgc *t, struct uop *a, struct uop *b);
 struct uop *sym_sub(struct tgc *t, struct uop *a, struct uop *b);
 struct uop *sym_mul(struct tgc *t, struct uop *a, struct uop *b);
@@ -291,106 +346,146 @@ struct uop *sym_max(struct tgc *t, struct uop *a, struct uop *b);
 struct uop *sym_lt(struct tgc *t, struct uop *a, struct uop *b);  /* bool */
 struct uop *sym_prod(struct tgc *t, struct uop *const *v, int n);
 struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b); /* bool */
-bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);      /* proved equal: a - b folds to 0 */
-/* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset var. */
+/* proved equal: a - b folds to 0 */
+bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
+/* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
+ * var. */
 bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *result);
 
-/* ---------------------------------------------------------------------------------------------------- tensor.c */
+/* ------------------------------------------------------------------------------------- tensor.c */
 /* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */
 struct uop *uop_reshape(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
 struct uop *uop_permute(struct tgc *t, struct uop *x, const int *perm);
-struct uop *uop_expand(struct tgc *t, struct uop *x, struct uop *const *dim);          /* same rank */
-struct uop *uop_pad(struct tgc *t, struct uop *x, struct uop *value, struct uop *const *lo, struct uop *const *hi);
-struct uop *uop_shrink(struct tgc *t, struct uop *x, struct uop *const *begin, struct uop *const *size);
+/* same rank */
+struct uop *uop_expand(struct tgc *t, struct uop *x, struct uop *const *dim);
+struct uop *uop_pad(struct tgc *t, struct uop *x, struct uop *value, struct uop *const *lo,
+                    struct uop *const *hi);
+struct uop *uop_shrink(struct tgc *t, struct uop *x, struct uop *const *begin,
+                       struct uop *const *size);
 struct uop *uop_flip(struct tgc *t, struct uop *x, uint32_t axes);
-struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout, struct uop *nkernel, int64_t stride, int64_t dilation);
+struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout,
+                       struct uop *nkernel, int64_t stride, int64_t dilation);
 struct uop *uop_concat(struct tgc *t, struct uop *const *x, int n, int axis);
-struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes);       /* axes become 1 */
+/* axes become 1 */
+struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes);
 struct uop *uop_iota(struct tgc *t, struct uop *n);
-struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index);          /* index[x->ndim], all of one shape */
-struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value, struct uop *const *index); /* op CONST: overwrite; ADD MUL MAX MIN */
-/* Control. Each returns the node; uop_get() its k-th result. then[k] and other[k] agree in dtype and dims. */
-struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then, struct uop *const *other, int n);
+/* index[x->ndim], all of one shape */
+struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index);
+/* op CONST: overwrite; ADD MUL MAX MIN */
+struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value,
+                        struct uop *const *index);
+/* Control. Each returns the node; uop_get() its k-th result. then[k] and other[k] agree in dtype
+ * and dims. */
+struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then,
+                   struct uop *const *other, int n);
 struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond, struct uop *const *init, struct uop *cond_next,
                      struct uop *const *next, struct uop *const *scan);
 struct uop *uop_param(struct tgc *t, struct loop_param *p);
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n);
 struct uop *uop_get(struct tgc *t, struct uop *node, int k);
 /* Conveniences on top. */
-struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);   /* a scalar expanded */
-struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim); /* numpy rules; NULL if impossible */
-bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim); /* dim[MAX_RANK]; false: cannot */
+/* a scalar expanded */
+struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);
+/* numpy rules; NULL if impossible */
+struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
+/* dim[MAX_RANK]; false: cannot */
+bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim);
 struct uop *tensor_unary(struct tgc *t, enum op op, struct uop *a);
-struct uop *tensor_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);    /* broadcasts; NULL if it cannot */
+/* broadcasts; NULL if it cannot */
+struct uop *tensor_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);
 struct uop *tensor_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
-struct uop *tensor_drop_axes(struct tgc *t, struct uop *x, uint32_t axes);             /* reshape that removes axes of size 1 */
+/* reshape that removes axes of size 1 */
+struct uop *tensor_drop_axes(struct tgc *t, struct uop *x, uint32_t axes);
 struct uop *tensor_insert_axis(struct tgc *t, struct uop *x, int axis);                /* size 1 */
 struct uop *tensor_sum(struct tgc *t, struct uop *x, uint32_t axes, bool keep);
 struct uop *tensor_max(struct tgc *t, struct uop *x, uint32_t axes, bool keep);
-struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axis);    /* i64 of shape dim: index along axis */
-struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim, const void *data, size_t nbytes, const char *name); /* weight; data is not copied */
-/* The element at constant coordinates as a scalar uop, if it is known at compile time or from dimensions (Shape -> Gather -> Concat
- * chains): walks movement ops with the index arithmetic, reads weights, folds. NULL if it depends on run-time data. */
+/* i64 of shape dim: index along axis */
+struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axis);
+/* weight; data is not copied */
+struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
+                             const void *data, size_t nbytes, const char *name);
+/* The element at constant coordinates as a scalar uop, if it is known at compile time or from
+ * dimensions (Shape -> Gather -> Concat chains): walks movement ops with the index arithmetic,
+ * reads weights, folds. NULL if it depends on run-time data. */
 struct uop *tensor_element(struct tgc *t, struct uop *x, const int64_t *index);
 
-/* ------------------------------------------------------------------------------------------------------ view.c */
-/* A view: logical coordinates -> offset, where strides[] and mask hold. A tracker: a stack of views, view[n-1] the outermost. */
+/* --------------------------------------------------------------------------------------- view.c */
+/* A view: logical coordinates -> offset, where strides[] and mask hold. A tracker: a stack of
+ * views, view[n-1] the outermost. */
 struct view {
     int ndim;
     struct uop *dim[MAX_RANK], *stride[MAX_RANK];
     struct uop *offset;
-    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];           /* valid where lo <= i < hi, if has_mask; NULL otherwise */
+    /* valid where lo <= i < hi, if has_mask; NULL otherwise */
+    struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];
     bool has_mask;
-    bool row_major;                                              /* derived: strides proved row-major; an axis of size 1 has any */
+    /* derived: strides proved row-major; an axis of size 1 has any */
+    bool row_major;
 };
-/* A weight's bytes in stored order: b->data itself where storage is NULL, else packed into memory that the caller frees through
- * *packed (set to NULL otherwise). NULL: no memory. needs: storage's dims and strides are constants. */
+/* A weight's bytes in stored order: b->data itself where storage is NULL, else packed into memory
+ * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
+ * dims and strides are constants. */
 const void *view_stored_bytes(const struct buffer *b, void **packed);
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
-/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL for ops that are no views.
- * A tracker knows where a PAD is, not its value: pads of different values must not share one if the values are wanted. */
+/* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL
+ * for ops that are no views. A tracker knows where a PAD is, not its value: pads of different
+ * values must not share one if the values are wanted. */
 struct tracker *tracker_apply(struct tgc *t, const struct tracker *tr, const struct uop *u);
 /* index[ndim] -> flat offset into the base and a bool validity (CONST true where always valid). */
-void tracker_index(struct tgc *t, const struct tracker *tr, struct uop *const *index, struct uop **offset, struct uop **valid);
-bool tracker_is_contiguous(const struct tracker *tr);            /* one view, row-major, no mask, offset 0 */
-bool tracker_is_alias(const struct tracker *tr, struct uop **offset); /* contiguous but for an offset */
+void tracker_index(struct tgc *t, const struct tracker *tr, struct uop *const *index,
+                   struct uop **offset, struct uop **valid);
+/* one view, row-major, no mask, offset 0 */
+bool tracker_is_contiguous(const struct tracker *tr);
+/* contiguous but for an offset */
+bool tracker_is_alias(const struct tracker *tr, struct uop **offset);
 
-/* One movement op at one index: maps output coordinates of u to coordinates of its source k, and the validity; what lowering, folding
- * and tensor_element share. For CONCAT k picks the source. src_index has room for MAX_RANK. */
-void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *index, struct uop **src_index, struct uop **valid);
+/* One movement op at one index: maps output coordinates of u to coordinates of its source k, and
+ * the validity; what lowering, folding and tensor_element share. For CONCAT k picks the source.
+ * src_index has room for MAX_RANK. */
+void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *index,
+                struct uop **src_index, struct uop **valid);
 
-/* ----------------------------------------------------------------------------------------------------- graph */
+/* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };
 struct graph {
     const char *name;
-    int ninput; struct uop **input;                               /* BUFFER_INPUT uops, in the model's order */
+    /* BUFFER_INPUT uops, in the model's order */
+    int ninput; struct uop **input;
     int noutput; struct graph_output *output;
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
     const char *producer;                                         /* for the emitted comment */
 };
 
-/* ---------------------------------------------------------------------------------------- print.c, verify.c */
-void uop_print(struct text *out, const struct uop *u);            /* one expression, infix for index arithmetic */
+/* ---------------------------------------------------------------------------- print.c, verify.c */
+/* one expression, infix for index arithmetic */
+void uop_print(struct text *out, const struct uop *u);
 void graph_print(struct text *out, struct tgc *t, const struct graph *g);
 void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n);
-bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);   /* TGC_BUG on a violation */
+/* TGC_BUG on a violation */
+bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);
 bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass);
 
-/* ------------------------------------------------------------------------------------------------------ eval.c */
-/* The oracle: evaluates graph uops with floats in double (rounded to the dtype after each op where that is narrower than f32; f32 stays
- * in double), integers exactly. Independent of views, rules and lowering. */
+/* --------------------------------------------------------------------------------------- eval.c */
+/* The oracle: evaluates graph uops with floats in double (rounded to the dtype after each op where
+ * that is narrower than f32; f32 stays in double), integers exactly. Independent of views, rules
+ * and lowering. */
 struct tensor { enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; int64_t nelem; void *data; /* double[] for floats, int64_t[] otherwise */ };
 struct eval_env {
     const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
     const int64_t *var; int nvar;                                  /* by var->id */
-    int64_t budget;                                                /* element operations left; -1: no limit */
+    /* element operations left; -1: no limit */
+    int64_t budget;
 };
-/* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no diagnostic). */
-bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env, struct tensor **result);
-/* The value of one root as a weight holds it: rounded to its dtype, row-major, in data, which has room for nelem elements. left: NULL, or
- * where to put what remains of the budget; an evaluation that fails for want of it has done no more than that much work either. */
-bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env, void *data, int64_t *left);
+/* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
+ * diagnostic). */
+bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env,
+                struct tensor **result);
+/* The value of one root as a weight holds it: rounded to its dtype, row-major, in data, which has
+ * room for nelem elements. left: NULL, or where to put what remains of the budget; an evaluation
+ * that fails for want of it has done no more than that much work either. */
+bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
+                void *data, int64_t *left);
 /* Runs a linear program on buffers. */
 bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env);
 

@@ -1,8 +1,11 @@
-/* print.c - graphs, linear programs and scalar expressions as text, for people who debug the compiler.
+/* print.c - graphs, linear programs and scalar expressions as text, for people who debug the
+ * compiler.
  *
- * One op a line, in the syntax of the .tg format as far as it goes: `%id : dtype[dims] = op(sources) {attributes} loc("node")`.
- * Scalars over symbols and ranges are written in place, infix, with no more parentheses than they need; a scalar that is too deep to be
- * read ends in an ellipsis. Names come from the model and are escaped. The reader and writer of .tg files are in frontend/text.
+ * One op a line, in the syntax of the .tg format as far as it goes: `%id : dtype[dims] =
+ * op(sources) {attributes} loc("node")`. Scalars over symbols and ranges are written in place,
+ * infix, with no more parentheses than they need; a scalar that is too deep to be read ends in an
+ * ellipsis. Names come from the model and are escaped. The reader and writer of .tg files are in
+ * frontend/text.
  */
 #include <math.h>
 #include <string.h>
@@ -11,7 +14,7 @@
 
 enum { PRINT_DEPTH = 40 };
 
-/* ---------------------------------------------------------------------------------------------- small parts */
+/* ---------------------------------------------------------------------------------- small parts */
 
 static void print_name(struct text *out, const char *s)
 {
@@ -67,7 +70,7 @@ static void print_buffer(struct text *out, const struct buffer *b)
     text_printf(out, "%%%s%d", kind[b->kind], b->id);
 }
 
-/* --------------------------------------------------------------------------------------------- expressions */
+/* ---------------------------------------------------------------------------------- expressions */
 
 /* How tightly an infix op binds; 0: written as a call. `right` is the sign between the operands. */
 static int precedence(enum op op, const char **sign)
@@ -149,8 +152,8 @@ static void print_infix(struct text *out, const struct uop *u, int p, const char
         return;
     }
     const struct uop *b = u->src[1];
-    bool minus = u->op == OP_ADD && b->op == OP_CONST && dtype_is_int(b->dtype) && b->arg.i < 0 && b->arg.i > INT64_MIN &&
-                 b->dtype != DTYPE_U64;
+    bool minus = u->op == OP_ADD && b->op == OP_CONST && dtype_is_int(b->dtype) && b->arg.i < 0 &&
+                 b->arg.i > INT64_MIN && b->dtype != DTYPE_U64;
     print_expr(out, u->src[0], p, depth + 1);
     if (minus) {
         text_printf(out, " - %lld", (long long)-b->arg.i);
@@ -177,19 +180,22 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
         print_const(out, u);
         return;
     case OP_VAR:
-        print_name(out, ((const struct var *)u->arg.p)->name ? ((const struct var *)u->arg.p)->name : "var");
+        print_name(out, ((const struct var *)u->arg.p)->name ? ((const struct var *)u->arg.p)->name
+                                                             : "var");
         return;
     case OP_BUFFER: case OP_STAGE:
         print_buffer(out, u->arg.p);
         return;
     case OP_RANGE:
-        text_printf(out, "%c%lld", RANGE_IS_LANE(u->arg.i) ? 'l' : 'r', (long long)RANGE_ID(u->arg.i));
+        text_printf(out, "%c%lld", RANGE_IS_LANE(u->arg.i) ? 'l' : 'r',
+                    (long long)RANGE_ID(u->arg.i));
         return;
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);
         return;
     case OP_PARAM:
-        text_printf(out, "%%carried%d.%d", ((const struct loop_param *)u->arg.p)->loop->id, ((const struct loop_param *)u->arg.p)->index);
+        text_printf(out, "%%carried%d.%d", ((const struct loop_param *)u->arg.p)->loop->id,
+                    ((const struct loop_param *)u->arg.p)->index);
         return;
     default:
         break;
@@ -208,7 +214,7 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
 
 void uop_print(struct text *out, const struct uop *u) { print_expr(out, u, 0, 0); }
 
-/* ---------------------------------------------------------------------------------------------- op by line */
+/* ----------------------------------------------------------------------------------- op by line */
 
 static void print_type(struct text *out, enum dtype d, struct uop *const *dim, int ndim)
 {
@@ -257,8 +263,8 @@ static void print_attributes(struct text *out, const struct uop *u)
         text_putc(out, '}');
         break;
     case OP_WINDOW:
-        text_printf(out, " {axis=%d, stride=%lld, dilation=%lld}", WINDOW_AXIS(bits), (long long)WINDOW_STRIDE(bits),
-                    (long long)WINDOW_DILATION(bits));
+        text_printf(out, " {axis=%d, stride=%lld, dilation=%lld}", WINDOW_AXIS(bits),
+                    (long long)WINDOW_STRIDE(bits), (long long)WINDOW_DILATION(bits));
         break;
     case OP_CONCAT:
         text_printf(out, " {axis=%lld}", (long long)bits);
@@ -274,7 +280,8 @@ static void print_attributes(struct text *out, const struct uop *u)
         break;
     case OP_LOOP: {
         const struct loop *l = u->arg.p;
-        text_printf(out, " {loop=%d, carried=%d, scanned=%d, counter=", l->id, l->ncarried, l->nscan);
+        text_printf(out, " {loop=%d, carried=%d, scanned=%d, counter=", l->id, l->ncarried,
+                    l->nscan);
         print_name(out, l->counter && l->counter->name ? l->counter->name : "");
         text_putc(out, '}');
         break;
@@ -307,8 +314,10 @@ static void print_location(struct text *out, const struct tgc *t, const struct u
 /* A scalar that says all in one expression needs no line of its own. */
 static bool is_expression(const struct uop *u)
 {
-    return u->ndim == 0 && (op_class(u->op) == CLASS_LEAF || (op_is_elementwise(u->op) && u->dtype == DTYPE_INDEX && u->vmin != u->vmax) ||
-                            u->op == OP_CONST);
+    return u->ndim == 0 &&
+           (op_class(u->op) == CLASS_LEAF ||
+            (op_is_elementwise(u->op) && u->dtype == DTYPE_INDEX && u->vmin != u->vmax) ||
+            u->op == OP_CONST);
 }
 
 static void print_source(struct text *out, const struct uop *u)
@@ -337,7 +346,9 @@ static void print_tensor_line(struct text *out, const struct tgc *t, const struc
 
 static void print_declaration(struct text *out, const struct buffer *b)
 {
-    text_puts(out, b->kind == BUFFER_WEIGHT ? "weight " : b->kind == BUFFER_INPUT ? "input  " : "buffer ");
+    text_puts(out, b->kind == BUFFER_WEIGHT  ? "weight "
+                   : b->kind == BUFFER_INPUT ? "input  "
+                                             : "buffer ");
     print_buffer(out, b);
     text_puts(out, " : ");
     print_type(out, b->dtype, b->dim, b->ndim);
@@ -374,9 +385,10 @@ void graph_print(struct text *out, struct tgc *t, const struct graph *g)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- linear programs */
+/* ------------------------------------------------------------------------------ linear programs */
 
-/* In a linear program each value has its line; constants, symbols, memory, loop variables and accumulators are named in place. */
+/* In a linear program each value has its line; constants, symbols, memory, loop variables and
+ * accumulators are named in place. */
 static void print_operand(struct text *out, const struct uop *u)
 {
     if (op_class(u->op) == CLASS_LEAF || u->op == OP_RANGE || u->op == OP_ACC || u->op == OP_STAGE)

@@ -1,7 +1,9 @@
-/* tensor.c - builders of tensor-graph uops: movement, reduce, indexed access, broadcasting; and what is known of an element.
+/* tensor.c - builders of tensor-graph uops: movement, reduce, indexed access, broadcasting; and
+ * what is known of an element.
  *
- * The builders check what the op needs (TGC_BUG: frontends validate the user's model before) and drop no-ops. Broadcasting is numpy's.
- * Dimensions are uops: two are the same if they are ==, which the fold rules' normal forms make likely, or if sym_equal() proves it.
+ * The builders check what the op needs (TGC_BUG: frontends validate the user's model before) and
+ * drop no-ops. Broadcasting is numpy's. Dimensions are uops: two are the same if they are ==, which
+ * the fold rules' normal forms make likely, or if sym_equal() proves it.
  */
 #include "ir/ir.h"
 
@@ -13,7 +15,8 @@ static bool same_dims(struct uop *const *a, int na, struct uop *const *b, int nb
 }
 
 /* src[0] = x, then the rest. */
-static struct uop *make(struct tgc *t, enum op op, struct uop *x, struct uop *const *rest, int nrest, int64_t bits)
+static struct uop *make(struct tgc *t, enum op op, struct uop *x, struct uop *const *rest,
+                        int nrest, int64_t bits)
 {
     struct uop *src[2 * MAX_RANK + 3] = {x};
     if (nrest)
@@ -53,7 +56,8 @@ struct uop *uop_expand(struct tgc *t, struct uop *x, struct uop *const *dim)
     return make(t, OP_EXPAND, x, dim, x->ndim, 0);
 }
 
-struct uop *uop_pad(struct tgc *t, struct uop *x, struct uop *value, struct uop *const *lo, struct uop *const *hi)
+struct uop *uop_pad(struct tgc *t, struct uop *x, struct uop *value, struct uop *const *lo,
+                    struct uop *const *hi)
 {
     struct uop *rest[2 * MAX_RANK + 1] = {value};
     bool none = true;
@@ -67,7 +71,8 @@ struct uop *uop_pad(struct tgc *t, struct uop *x, struct uop *value, struct uop 
     return none ? x : make(t, OP_PAD, x, rest, 2 * x->ndim + 1, 0);
 }
 
-struct uop *uop_shrink(struct tgc *t, struct uop *x, struct uop *const *begin, struct uop *const *size)
+struct uop *uop_shrink(struct tgc *t, struct uop *x, struct uop *const *begin,
+                       struct uop *const *size)
 {
     struct uop *rest[2 * MAX_RANK];
     bool whole = true;
@@ -87,11 +92,14 @@ struct uop *uop_flip(struct tgc *t, struct uop *x, uint32_t axes)
     return axes ? make(t, OP_FLIP, x, NULL, 0, (int64_t)axes) : x;
 }
 
-struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout, struct uop *nkernel, int64_t stride, int64_t dilation)
+struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout,
+                       struct uop *nkernel, int64_t stride, int64_t dilation)
 {
-    if (axis < 0 || axis >= x->ndim || x->ndim == MAX_RANK || stride < 0 || dilation < 0 || stride >> 28 || dilation >> 28)
+    if (axis < 0 || axis >= x->ndim || x->ndim == MAX_RANK || stride < 0 || dilation < 0 ||
+        stride >> 28 || dilation >> 28)
         TGC_BUG(t, "window: axis %d stride %lld dilation %lld", axis, (long long)stride, (long long)dilation);
-    return make(t, OP_WINDOW, x, (struct uop *[]){nout, nkernel}, 2, WINDOW_BITS(axis, stride, dilation));
+    return make(t, OP_WINDOW, x, (struct uop *[]){nout, nkernel}, 2,
+                WINDOW_BITS(axis, stride, dilation));
 }
 
 struct uop *uop_concat(struct tgc *t, struct uop *const *x, int n, int axis)
@@ -112,7 +120,10 @@ struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes)
     return axes ? make(t, OP_REDUCE, x, NULL, 0, REDUCE_BITS(op, axes)) : x;
 }
 
-struct uop *uop_iota(struct tgc *t, struct uop *n) { return uop_new(t, OP_IOTA, DTYPE_INDEX, &n, 1, (union arg){0}); }
+struct uop *uop_iota(struct tgc *t, struct uop *n)
+{
+    return uop_new(t, OP_IOTA, DTYPE_INDEX, &n, 1, (union arg){0});
+}
 
 struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index)
 {
@@ -122,7 +133,8 @@ struct uop *uop_index(struct tgc *t, struct uop *x, struct uop *const *index)
     return x->ndim ? make(t, OP_INDEX, x, index, x->ndim, 0) : x;
 }
 
-struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value, struct uop *const *index)
+struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *value,
+                        struct uop *const *index)
 {
     struct uop *rest[MAX_RANK + 1] = {value};
     for (int a = 0; a < x->ndim; a++) {
@@ -135,7 +147,8 @@ struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *va
 
 /* ---- control */
 
-struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then, struct uop *const *other, int n)
+struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then,
+                   struct uop *const *other, int n)
 {
     struct uop **src = mem_array(t, 2 * (size_t)n + 1, sizeof *src);
     src[0] = cond;
@@ -148,8 +161,9 @@ struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then, str
     return uop_new(t, OP_IF, DTYPE_VOID, src, 2 * n + 1, (union arg){.i = n});
 }
 
-struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond, struct uop *const *init, struct uop *cond_next,
-                     struct uop *const *next, struct uop *const *scan)
+struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond,
+                     struct uop *const *init, struct uop *cond_next, struct uop *const *next,
+                     struct uop *const *scan)
 {
     int n = l->ncarried, nsrc = 0;
     struct uop **src = mem_array(t, 3 + 2 * (size_t)n + (size_t)l->nscan, sizeof *src);
@@ -165,7 +179,10 @@ struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop
     return uop_new(t, OP_LOOP, DTYPE_VOID, src, nsrc, (union arg){.p = l});
 }
 
-struct uop *uop_param(struct tgc *t, struct loop_param *p) { return uop_new(t, OP_PARAM, p->dtype, NULL, 0, (union arg){.p = p}); }
+struct uop *uop_param(struct tgc *t, struct loop_param *p)
+{
+    return uop_new(t, OP_PARAM, p->dtype, NULL, 0, (union arg){.p = p});
+}
 
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n)
 {
@@ -302,7 +319,8 @@ struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axi
     return uop_expand(t, uop_reshape(t, uop_iota(t, dim[axis]), one, ndim), dim);
 }
 
-struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim, const void *data, size_t nbytes, const char *name)
+struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
+                             const void *data, size_t nbytes, const char *name)
 {
     struct uop *dims[MAX_RANK];
     for (int a = 0; a < ndim; a++)
@@ -322,7 +340,8 @@ enum { ELEMENT_STEPS = 1 << 14, ELEMENT_DEPTH = 256, ELEMENT_REDUCE = 1 << 10 };
 struct element { struct tgc *t; int steps, depth; };
 static struct uop *element_at(struct element *e, struct uop *x, struct uop *const *index);
 
-static struct uop *element_of_weight(struct element *e, const struct uop *x, struct uop *const *index)
+static struct uop *element_of_weight(struct element *e, const struct uop *x,
+                                     struct uop *const *index)
 {
     const struct buffer *b = x->arg.p;
     int64_t offset = 0, i, n;
@@ -334,7 +353,8 @@ static struct uop *element_of_weight(struct element *e, const struct uop *x, str
         offset = sat_add(sat_mul(offset, n), i);
     }
     size_t nbytes = dtype_nbytes(b->dtype);
-    return uop_const(e->t, b->dtype, scalar_load(b->dtype, (const char *)b->data + (size_t)offset * nbytes));
+    return uop_const(e->t, b->dtype,
+                     scalar_load(b->dtype, (const char *)b->data + (size_t)offset * nbytes));
 }
 
 static struct uop *element_of_concat(struct element *e, struct uop *x, struct uop *const *index)
@@ -393,7 +413,8 @@ static struct uop *element_of_move(struct element *e, struct uop *x, struct uop 
     return other ? uop_where(e->t, valid, v, other) : NULL;
 }
 
-static struct uop *element_of_elementwise(struct element *e, struct uop *x, struct uop *const *index)
+static struct uop *element_of_elementwise(struct element *e, struct uop *x,
+                                          struct uop *const *index)
 {
     struct uop *src[3];
     for (int k = 0; k < x->nsrc; k++)
@@ -407,7 +428,8 @@ static struct uop *element_of_index(struct element *e, struct uop *x, struct uop
     struct uop *at[MAX_RANK];
     for (int a = 0; a < x->nsrc - 1; a++) {
         struct uop *n = x->src[0]->dim[a];
-        if (!(at[a] = element_at(e, x->src[a + 1], index)) || at[a]->vmin < 0 || !uop_is_int(sym_lt(e->t, at[a], n), 1))
+        if (!(at[a] = element_at(e, x->src[a + 1], index)) || at[a]->vmin < 0 ||
+            !uop_is_int(sym_lt(e->t, at[a], n), 1))
             return NULL;
     }
     return element_at(e, x->src[0], at);

@@ -1,8 +1,11 @@
-/* uop.c - the hash-consed UOp: construction, derived facts (shape, bounds), order, rewriting, provenance.
+/* uop.c - the hash-consed UOp: construction, derived facts (shape, bounds), order, rewriting,
+ * provenance.
  *
- * A uop is found by (op, dtype, src, arg); the same four always give the same pointer. Shape and bounds are derived from the sources
- * once, when the uop is interned. uop_new() then asks the fold hook what the uop simplifies to, once; so whatever a builder hands out
- * is in normal form, as in LuaJIT's fold engine. What tinygrad keeps in separate passes (spec, symbolic, toposort) hangs on this file.
+ * A uop is found by (op, dtype, src, arg); the same four always give the same pointer. Shape and
+ * bounds are derived from the sources once, when the uop is interned. uop_new() then asks the fold
+ * hook what the uop simplifies to, once; so whatever a builder hands out is in normal form, as in
+ * LuaJIT's fold engine. What tinygrad keeps in separate passes (spec, symbolic, toposort) hangs on
+ * this file.
  */
 #include "ir/ir.h"
 
@@ -39,7 +42,8 @@ bool op_is_elementwise(enum op op)
 bool op_is_commutative(enum op op)
 {
     switch (op) {
-    case OP_ADD: case OP_MUL: case OP_MAX: case OP_MIN: case OP_AND: case OP_OR: case OP_XOR: case OP_EQ: case OP_NE:
+    case OP_ADD: case OP_MUL: case OP_MAX: case OP_MIN: case OP_AND: case OP_OR: case OP_XOR:
+    case OP_EQ: case OP_NE:
         return true;
     default:
         return false;
@@ -64,7 +68,8 @@ static void set_dims(struct tgc *t, struct uop *u, struct uop *const *dim, int n
     u->dim = n ? mem_copy(t, dim, (size_t)n * sizeof *dim) : NULL;
 }
 
-/* Elementwise: every source is a scalar or has the result's rank; dims were made equal by the builder. */
+/* Elementwise: every source is a scalar or has the result's rank; dims were made equal by the
+ * builder. */
 static void elementwise_shape(struct tgc *t, struct uop *u)
 {
     for (int i = 0; i < u->nsrc; i++) {
@@ -188,8 +193,9 @@ static void derive_shape(struct tgc *t, struct uop *u)
 
 /* ---- bounds of integers
  *
- * Words wrap, so bounds that leave the dtype mean nothing: every value of the dtype is possible then. Computed in 64 bits, a bound that
- * leaves those is lost itself; it is never cut to the edge, where it would look like knowledge. */
+ * Words wrap, so bounds that leave the dtype mean nothing: every value of the dtype is possible
+ * then. Computed in 64 bits, a bound that leaves those is lost itself; it is never cut to the edge,
+ * where it would look like knowledge. */
 
 static void set_bounds(struct uop *u, int64_t lo, int64_t hi)
 {
@@ -207,13 +213,15 @@ static void clip_bounds(struct uop *u)
 
 static void add_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
-    if (__builtin_add_overflow(a->vmin, b->vmin, &u->vmin) || __builtin_add_overflow(a->vmax, b->vmax, &u->vmax))
+    if (__builtin_add_overflow(a->vmin, b->vmin, &u->vmin) ||
+        __builtin_add_overflow(a->vmax, b->vmax, &u->vmax))
         set_all(u);
 }
 
 static void sub_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
-    if (__builtin_sub_overflow(a->vmin, b->vmax, &u->vmin) || __builtin_sub_overflow(a->vmax, b->vmin, &u->vmax))
+    if (__builtin_sub_overflow(a->vmin, b->vmax, &u->vmin) ||
+        __builtin_sub_overflow(a->vmax, b->vmin, &u->vmax))
         set_all(u);
 }
 
@@ -253,7 +261,8 @@ static void div_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
     if (b->vmin <= 0)
         return;                                       /* keep the dtype's range */
-    int64_t p[4] = {floordiv(a->vmin, b->vmin), floordiv(a->vmin, b->vmax), floordiv(a->vmax, b->vmin), floordiv(a->vmax, b->vmax)};
+    int64_t p[4] = {floordiv(a->vmin, b->vmin), floordiv(a->vmin, b->vmax),
+                    floordiv(a->vmax, b->vmin), floordiv(a->vmax, b->vmax)};
     if (u->op == OP_DIV)
         for (int i = 0; i < 4; i++)
             p[i] = (i < 2 ? a->vmin : a->vmax) / (i % 2 ? b->vmax : b->vmin);
@@ -300,7 +309,10 @@ static void bitwise_bounds(struct uop *u, const struct uop *a, const struct uop 
         int64_t hi = u->op == OP_AND ? a->vmax & b->vmax : u->op == OP_OR ? a->vmax | b->vmax : 1;
         set_bounds(u, lo, hi);
     } else if (u->op == OP_AND && (a->vmin >= 0 || b->vmin >= 0)) {
-        int64_t hi = a->vmin < 0 ? b->vmax : b->vmin < 0 ? a->vmax : a->vmax < b->vmax ? a->vmax : b->vmax;
+        int64_t hi = a->vmin < 0         ? b->vmax
+                     : b->vmin < 0       ? a->vmax
+                     : a->vmax < b->vmax ? a->vmax
+                                         : b->vmax;
         set_bounds(u, 0, hi);
     }
 }
@@ -309,12 +321,13 @@ static void cast_bounds(struct uop *u, const struct uop *a)
 {
     if (u->dtype == DTYPE_BOOL)
         set_bounds(u, a->dtype == DTYPE_BOOL ? a->vmin : 0, a->dtype == DTYPE_BOOL ? a->vmax : 1);
-    else if (!dtype_is_float(a->dtype) && a->dtype != DTYPE_U64 && a->vmin >= u->vmin && a->vmax <= u->vmax)
+    else if (!dtype_is_float(a->dtype) && a->dtype != DTYPE_U64 && a->vmin >= u->vmin &&
+             a->vmax <= u->vmax)
         set_bounds(u, a->vmin, a->vmax);
 }
 
-/* A loop that may run no time has no single value, not even 0: what depends on it must not be computed before it, as loads of an empty
- * buffer. */
+/* A loop that may run no time has no single value, not even 0: what depends on it must not be
+ * computed before it, as loads of an empty buffer. */
 static void range_bounds(struct uop *u, const struct uop *size)
 {
     int64_t last = size->vmax > 0 ? size->vmax - 1 : 0;
@@ -359,7 +372,8 @@ static void derive_bounds(struct uop *u)
         set_bounds(u, b->vmin < c->vmin ? b->vmin : c->vmin, b->vmax > c->vmax ? b->vmax : c->vmax);
         break;
     }
-    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW: case OP_CONTIGUOUS:
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW:
+    case OP_CONTIGUOUS:
         set_bounds(u, a->vmin, a->vmax);
         break;
     case OP_PAD: set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax); break;
@@ -384,9 +398,10 @@ static uint32_t hash_mix(uint32_t h, uint64_t v)
     return (uint32_t)(x ^ x >> 32);
 }
 
-/* Pointers hash by identity of what they name in creation order where that exists, so that nothing depends on addresses: the table's
- * order is never visible anyway. */
-static uint32_t uop_hash(enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg)
+/* Pointers hash by identity of what they name in creation order where that exists, so that nothing
+ * depends on addresses: the table's order is never visible anyway. */
+static uint32_t uop_hash(enum op op, enum dtype dtype, struct uop *const *src, int nsrc,
+                         union arg arg)
 {
     uint32_t h = hash_mix((uint32_t)op * 31 + (uint32_t)dtype, (uint64_t)arg.i);
     for (int i = 0; i < nsrc; i++)
@@ -412,18 +427,21 @@ static void origin_inherit(struct tgc *t, const struct uop *u)
 {
     if (!t->current_origin || op_class(u->op) == CLASS_LEAF)
         return;
-    t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1, sizeof *t->uop_origin);
+    t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1,
+                             sizeof *t->uop_origin);
     t->uop_origin[u->id] = t->current_origin;
 }
 
-struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg)
+struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src,
+                       int nsrc, union arg arg)
 {
     if (op_nsrc(op) >= 0 && op_nsrc(op) != nsrc)
         TGC_BUG(t, "%s with %d sources", op_name(op), nsrc);
     uint32_t h = uop_hash(op, dtype, src, nsrc, arg);
     if (t->table_size)
         for (struct uop *u = t->table[h & (t->table_size - 1)]; u; u = u->next)
-            if (u->hash == h && u->op == op && u->dtype == dtype && u->nsrc == nsrc && u->arg.i == arg.i &&
+            if (u->hash == h && u->op == op && u->dtype == dtype && u->nsrc == nsrc &&
+                u->arg.i == arg.i &&
                 (nsrc == 0 || !memcmp(u->src, src, (size_t)nsrc * sizeof *src)))
                 return u;
     struct uop *u = MEM_NEW(t, struct uop);
@@ -444,7 +462,8 @@ struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *
     return u;
 }
 
-struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc, union arg arg)
+struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc,
+                    union arg arg)
 {
     struct uop *u = uop_intern(t, op, dtype, src, nsrc, arg);
     if (u->folded)
@@ -470,8 +489,14 @@ struct uop *uop_const(struct tgc *t, enum dtype d, union scalar v)
     return uop_intern(t, OP_CONST, d, NULL, 0, arg);
 }
 
-struct uop *uop_int(struct tgc *t, int64_t v) { return uop_intern(t, OP_CONST, DTYPE_INDEX, NULL, 0, (union arg){.i = v}); }
-struct uop *uop_bool(struct tgc *t, bool v) { return uop_intern(t, OP_CONST, DTYPE_BOOL, NULL, 0, (union arg){.i = v}); }
+struct uop *uop_int(struct tgc *t, int64_t v)
+{
+    return uop_intern(t, OP_CONST, DTYPE_INDEX, NULL, 0, (union arg){.i = v});
+}
+struct uop *uop_bool(struct tgc *t, bool v)
+{
+    return uop_intern(t, OP_CONST, DTYPE_BOOL, NULL, 0, (union arg){.i = v});
+}
 
 struct uop *uop_consti(struct tgc *t, enum dtype d, int64_t v)
 {
@@ -546,12 +571,17 @@ struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max)
     return v;
 }
 
-struct uop *uop_var(struct tgc *t, struct var *v) { return uop_intern(t, OP_VAR, DTYPE_INDEX, NULL, 0, (union arg){.p = v}); }
+struct uop *uop_var(struct tgc *t, struct var *v)
+{
+    return uop_intern(t, OP_VAR, DTYPE_INDEX, NULL, 0, (union arg){.p = v});
+}
 
-struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, struct uop *const *dim, int ndim, const char *name)
+struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
+                          struct uop *const *dim, int ndim, const char *name)
 {
     struct buffer *b = MEM_NEW(t, struct buffer);
-    *b = (struct buffer){.kind = kind, .dtype = d, .ndim = ndim, .name = name, .id = t->next_buffer++};
+    *b = (struct buffer){
+        .kind = kind, .dtype = d, .ndim = ndim, .name = name, .id = t->next_buffer++};
     if (ndim > MAX_RANK)
         TGC_BUG(t, "buffer of rank %d", ndim);
     for (int a = 0; a < ndim; a++)
@@ -559,10 +589,22 @@ struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d, st
     return b;
 }
 
-struct uop *uop_buffer(struct tgc *t, struct buffer *b) { return uop_intern(t, OP_BUFFER, b->dtype, NULL, 0, (union arg){.p = b}); }
-struct uop *uop_range(struct tgc *t, struct uop *size, int id) { return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id}); }
-struct uop *uop_lane(struct tgc *t, struct uop *size, int id) { return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id | RANGE_LANE}); }
-const struct buffer *uop_buffer_of(const struct uop *u) { return u->op == OP_BUFFER || u->op == OP_STAGE ? u->arg.p : NULL; }
+struct uop *uop_buffer(struct tgc *t, struct buffer *b)
+{
+    return uop_intern(t, OP_BUFFER, b->dtype, NULL, 0, (union arg){.p = b});
+}
+struct uop *uop_range(struct tgc *t, struct uop *size, int id)
+{
+    return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id});
+}
+struct uop *uop_lane(struct tgc *t, struct uop *size, int id)
+{
+    return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id | RANGE_LANE});
+}
+const struct buffer *uop_buffer_of(const struct uop *u)
+{
+    return u->op == OP_BUFFER || u->op == OP_STAGE ? u->arg.p : NULL;
+}
 
 /* ---- order and rewriting */
 
@@ -574,14 +616,18 @@ static struct uop_slot *map_slot(const struct uop_map *m, uint32_t key)
     return &m->slot[i];
 }
 
-void *map_get(const struct uop_map *m, const struct uop *u) { return m->size ? map_slot(m, u->id + 1)->value : NULL; }
+void *map_get(const struct uop_map *m, const struct uop *u)
+{
+    return m->size ? map_slot(m, u->id + 1)->value : NULL;
+}
 
 void map_set(struct uop_map *m, const struct uop *u, void *value)
 {
     if (2 * (m->used + 1) > m->size) {
         struct uop_map old = *m;
         m->size = m->size ? 2 * m->size : 64;
-        m->slot = m->scratch ? scratch_array(m->t, m->size, sizeof *m->slot) : mem_array(m->t, m->size, sizeof *m->slot);
+        m->slot = m->scratch ? scratch_array(m->t, m->size, sizeof *m->slot)
+                             : mem_array(m->t, m->size, sizeof *m->slot);
         for (size_t i = 0; i < old.size; i++)
             if (old.slot[i].key)
                 *map_slot(m, old.slot[i].key) = old.slot[i];
@@ -673,14 +719,19 @@ void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from)
     int o = from->id < t->cap_uop_origin ? t->uop_origin[from->id] : 0;
     if (!o || uop_get_origin(t, u) || op_class(u->op) == CLASS_LEAF)
         return;
-    t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1, sizeof *t->uop_origin);
+    t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1,
+                             sizeof *t->uop_origin);
     t->uop_origin[u->id] = o;
 }
 
 void uop_name_axes(struct tgc *t, const struct uop *u, const char *words)
 {
-    t->uop_axes = mem_grow(t, t->uop_axes, &t->cap_uop_axes, (size_t)u->id + 1, sizeof *t->uop_axes);
+    t->uop_axes = mem_grow(t, t->uop_axes, &t->cap_uop_axes, (size_t)u->id + 1,
+                           sizeof *t->uop_axes);
     t->uop_axes[u->id] = words;
 }
 
-const char *uop_get_axes(const struct tgc *t, const struct uop *u) { return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL; }
+const char *uop_get_axes(const struct tgc *t, const struct uop *u)
+{
+    return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL;
+}

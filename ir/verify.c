@@ -1,16 +1,22 @@
-/* verify.c - what each dialect of the IR promises, checked. A violation is a bug of the pass that ran last.
+/* verify.c - what each dialect of the IR promises, checked. A violation is a bug of the pass that
+ * ran last.
  *
- * Graph: every op belongs to the dialect and has its number of sources, dtypes that go together, and a shape that follows from its
- * sources; dimensions that are symbols are held to what can be decided about them. What a LOOP carries is seen only inside it.
+ * Graph: every op belongs to the dialect and has its number of sources, dtypes that go together,
+ * and a shape that follows from its sources; dimensions that are symbols are held to what can be
+ * decided about them. What a LOOP carries is seen only inside it.
  *
  * Linear program: one walk over the array with a stack of open loops and guards.
- *   - A value is read only while the loop that it was computed in is open; a RANGE only while it is open itself.
- *   - An accumulator is unfinished wherever a loop is open that was opened after its declaration and holds one of its ASSIGNs. What is
- *     computed from an unfinished accumulator may flow into ASSIGNs (its own update, or an online algorithm's), never into memory, a
- *     condition or another initialization. So one that is declared too far inside is read out of scope after its loop, and one that is
- *     declared too far outside is unfinished where it is stored: initialization, updates and uses dominate correctly, or this fails.
- *   - An accumulator with lanes is an array, which is read and updated where its lanes are open; loops over its own lanes leave it
- *     finished or not as it was, since each of their iterations has its own element. A lane that it does not have must not update it.
+ *   - A value is read only while the loop that it was computed in is open; a RANGE only while it is
+ *     open itself.
+ *   - An accumulator is unfinished wherever a loop is open that was opened after its declaration
+ *     and holds one of its ASSIGNs. What is computed from an unfinished accumulator may flow into
+ *     ASSIGNs (its own update, or an online algorithm's), never into memory, a condition or another
+ *     initialization. So one that is declared too far inside is read out of scope after its loop,
+ *     and one that is declared too far outside is unfinished where it is stored: initialization,
+ *     updates and uses dominate correctly, or this fails.
+ *   - An accumulator with lanes is an array, which is read and updated where its lanes are open;
+ *     loops over its own lanes leave it finished or not as it was, since each of their iterations
+ *     has its own element. A lane that it does not have must not update it.
  *   - Scratch is loaded only after it was stored to.
  */
 #include <string.h>
@@ -34,7 +40,7 @@ static void require(const struct verifier *v, const struct uop *u, bool ok, cons
         violation(v, u, what);
 }
 
-/* -------------------------------------------------------------------------------------- what both dialects share */
+/* --------------------------------------------------------------------- what both dialects share */
 
 static bool is_compare(enum op op) { return op == OP_LT || op == OP_EQ || op == OP_NE; }
 
@@ -44,7 +50,10 @@ static bool is_float_only(enum op op)
 }
 
 static bool is_int_only(enum op op) { return op == OP_SHL || op == OP_SHR || op == OP_FLOORDIV; }
-static bool is_bitwise(enum op op) { return op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_NOT; }
+static bool is_bitwise(enum op op)
+{
+    return op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_NOT;
+}
 
 static void check_elementwise(const struct verifier *v, const struct uop *u)
 {
@@ -60,15 +69,18 @@ static void check_elementwise(const struct verifier *v, const struct uop *u)
     if (u->op == OP_WHERE)
         require(v, u, u->src[0]->dtype == DTYPE_BOOL, "the condition is not bool");
     bool to_bool = is_compare(u->op) || u->op == OP_ISNAN;
-    require(v, u, u->dtype == (to_bool ? DTYPE_BOOL : d), "the result's dtype does not follow from the operands'");
+    require(v, u, u->dtype == (to_bool ? DTYPE_BOOL : d),
+            "the result's dtype does not follow from the operands'");
     require(v, u, !is_float_only(u->op) || dtype_is_float(d), "the operands are not floats");
     require(v, u, !is_int_only(u->op) || dtype_is_int(d), "the operands are not integers");
-    require(v, u, !is_bitwise(u->op) || dtype_is_int(d) || d == DTYPE_BOOL, "the operands are neither integers nor bools");
+    require(v, u, !is_bitwise(u->op) || dtype_is_int(d) || d == DTYPE_BOOL,
+            "the operands are neither integers nor bools");
 }
 
 static bool is_reduction(enum op op)
 {
-    return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_AND || op == OP_OR || op == OP_XOR;
+    return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_AND ||
+           op == OP_OR || op == OP_XOR;
 }
 
 static void check_bounds(const struct verifier *v, const struct uop *u)
@@ -81,10 +93,13 @@ static void check_bounds(const struct verifier *v, const struct uop *u)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------- shapes */
+/* --------------------------------------------------------------------------------------- shapes */
 
 /* Not known to differ. Symbols that the compiler cannot compare are for the run-time checks. */
-static bool may_equal(const struct uop *a, const struct uop *b) { return a == b || (a->vmin <= b->vmax && b->vmin <= a->vmax); }
+static bool may_equal(const struct uop *a, const struct uop *b)
+{
+    return a == b || (a->vmin <= b->vmax && b->vmin <= a->vmax);
+}
 
 static bool is_dim(const struct uop *d) { return d->dtype == DTYPE_INDEX && d->ndim == 0; }
 
@@ -115,7 +130,8 @@ static void check_permute(const struct verifier *v, const struct uop *u)
         seen |= 1u << PERM_GET(u->arg.i, a);
     require(v, u, seen == (1u << u->ndim) - 1, "not a permutation of the axes");
     for (int a = 0; a < u->ndim; a++)
-        require(v, u, u->dim[a] == u->src[0]->dim[PERM_GET(u->arg.i, a)], "the shape is not the permuted one");
+        require(v, u, u->dim[a] == u->src[0]->dim[PERM_GET(u->arg.i, a)],
+                "the shape is not the permuted one");
 }
 
 static void check_window(const struct verifier *v, const struct uop *u)
@@ -125,10 +141,13 @@ static void check_window(const struct verifier *v, const struct uop *u)
     require(v, u, axis < x->ndim && u->ndim == x->ndim + 1, "axis or rank is wrong");
     for (int a = 0; a < x->ndim; a++)
         if (a != axis)
-            require(v, u, u->dim[a + (a > axis)] == x->dim[a], "an axis changed that is not windowed");
-    require(v, u, u->dim[axis] == u->src[1] && u->dim[axis + 1] == u->src[2], "the new axes are not what was asked for");
+            require(v, u, u->dim[a + (a > axis)] == x->dim[a],
+                    "an axis changed that is not windowed");
+    require(v, u, u->dim[axis] == u->src[1] && u->dim[axis + 1] == u->src[2],
+            "the new axes are not what was asked for");
     int64_t o = u->src[1]->vmin, k = u->src[2]->vmin;
-    int64_t last = sat_add(sat_mul(o - 1, WINDOW_STRIDE(u->arg.i)), sat_mul(k - 1, WINDOW_DILATION(u->arg.i)));
+    int64_t last = sat_add(sat_mul(o - 1, WINDOW_STRIDE(u->arg.i)),
+                           sat_mul(k - 1, WINDOW_DILATION(u->arg.i)));
     require(v, u, o < 1 || k < 1 || last < x->dim[axis]->vmax, "the last window leaves the tensor");
 }
 
@@ -139,32 +158,41 @@ static void check_concat(const struct verifier *v, const struct uop *u)
     require(v, u, u->nsrc > 0 && axis >= 0 && axis < u->ndim, "axis or number of sources is wrong");
     for (int k = 0; k < u->nsrc; k++) {
         const struct uop *x = u->src[k];
-        require(v, u, x->ndim == u->ndim && x->dtype == u->dtype, "a source differs in rank or dtype");
+        require(v, u, x->ndim == u->ndim && x->dtype == u->dtype,
+                "a source differs in rank or dtype");
         for (int a = 0; a < u->ndim; a++)
-            require(v, u, a == axis || may_equal(x->dim[a], u->dim[a]), "a source differs in another axis");
+            require(v, u, a == axis || may_equal(x->dim[a], u->dim[a]),
+                    "a source differs in another axis");
         lo = sat_add(lo, x->dim[axis]->vmin);
         hi = sat_add(hi, x->dim[axis]->vmax);
     }
-    require(v, u, lo <= u->dim[axis]->vmax && u->dim[axis]->vmin <= hi, "the joined axis is not the sum of the sources'");
+    require(v, u, lo <= u->dim[axis]->vmax && u->dim[axis]->vmin <= hi,
+            "the joined axis is not the sum of the sources'");
 }
 
 static void check_pad_shrink(const struct verifier *v, const struct uop *u)
 {
     const struct uop *x = u->src[0];
     bool pad = u->op == OP_PAD;
-    require(v, u, u->nsrc == 1 + pad + 2 * x->ndim && u->ndim == x->ndim, "sources and rank do not go together");
+    require(v, u, u->nsrc == 1 + pad + 2 * x->ndim && u->ndim == x->ndim,
+            "sources and rank do not go together");
     if (pad)
-        require(v, u, u->src[1]->ndim == 0 && u->src[1]->dtype == u->dtype, "the value is no scalar of this dtype");
+        require(v, u, u->src[1]->ndim == 0 && u->src[1]->dtype == u->dtype,
+                "the value is no scalar of this dtype");
     for (int a = 0; a < u->ndim; a++) {
         const struct uop *p = u->src[1 + pad + 2 * a], *q = u->src[2 + pad + 2 * a];
         require(v, u, is_dim(p) && is_dim(q), "an amount is no i64 scalar");
         if (pad) {
-            int64_t lo = sat_add(x->dim[a]->vmin, sat_add(p->vmin, q->vmin)), hi = sat_add(x->dim[a]->vmax, sat_add(p->vmax, q->vmax));
+            int64_t lo = sat_add(x->dim[a]->vmin, sat_add(p->vmin, q->vmin)),
+                    hi = sat_add(x->dim[a]->vmax, sat_add(p->vmax, q->vmax));
             require(v, u, p->vmax >= 0 && q->vmax >= 0, "a negative amount");
-            require(v, u, u->dim[a]->vmin <= hi && lo <= u->dim[a]->vmax, "the size is not that of source and amounts");
+            require(v, u, u->dim[a]->vmin <= hi && lo <= u->dim[a]->vmax,
+                    "the size is not that of source and amounts");
         } else {
-            require(v, u, u->dim[a] == q && p->vmax >= 0, "the size is not the one asked for, or begins before the source");
-            require(v, u, sat_add(p->vmin, q->vmin) <= x->dim[a]->vmax || q->vmin <= 0, "it ends behind the source");
+            require(v, u, u->dim[a] == q && p->vmax >= 0,
+                    "the size is not the one asked for, or begins before the source");
+            require(v, u, sat_add(p->vmin, q->vmin) <= x->dim[a]->vmax || q->vmin <= 0,
+                    "it ends behind the source");
         }
     }
 }
@@ -184,7 +212,8 @@ static void check_move(const struct verifier *v, const struct uop *u)
     case OP_EXPAND:
         require(v, u, u->ndim == x->ndim, "the rank changes");
         for (int a = 0; a < u->ndim; a++)
-            require(v, u, x->dim[a]->vmin <= 1 || may_equal(x->dim[a], u->dim[a]), "an axis that is not 1 changes");
+            require(v, u, x->dim[a]->vmin <= 1 || may_equal(x->dim[a], u->dim[a]),
+                    "an axis that is not 1 changes");
         break;
     case OP_PERMUTE:
         check_permute(v, u);
@@ -204,63 +233,79 @@ static void check_move(const struct verifier *v, const struct uop *u)
     }
     if (u->op == OP_RESHAPE || u->op == OP_EXPAND)
         for (int a = 0; a < u->ndim; a++)
-            require(v, u, u->dim[a] == u->src[1 + a] && is_dim(u->dim[a]), "the shape is not the one asked for");
+            require(v, u, u->dim[a] == u->src[1 + a] && is_dim(u->dim[a]),
+                    "the shape is not the one asked for");
 }
 
-/* ------------------------------------------------------------------------------------------- graph: other ops */
+/* ----------------------------------------------------------------------------- graph: other ops */
 
 static void check_reduce(const struct verifier *v, const struct uop *u)
 {
     const struct uop *x = u->src[0];
     uint32_t axes = REDUCE_AXES(u->arg.i);
-    require(v, u, u->nsrc == 1 && is_reduction(REDUCE_OP(u->arg.i)), "not a reduction of one tensor");
-    require(v, u, u->dtype == x->dtype && u->ndim == x->ndim && axes && axes >> x->ndim == 0, "dtype, rank or axes are wrong");
+    require(v, u, u->nsrc == 1 && is_reduction(REDUCE_OP(u->arg.i)),
+            "not a reduction of one tensor");
+    require(v, u, u->dtype == x->dtype && u->ndim == x->ndim && axes && axes >> x->ndim == 0,
+            "dtype, rank or axes are wrong");
     for (int a = 0; a < u->ndim; a++)
-        require(v, u, axes >> a & 1 ? uop_is_int(u->dim[a], 1) : u->dim[a] == x->dim[a], "the shape is not the source's with 1 at the axes");
+        require(v, u, axes >> a & 1 ? uop_is_int(u->dim[a], 1) : u->dim[a] == x->dim[a],
+                "the shape is not the source's with 1 at the axes");
 }
 
 static void check_indexed(const struct verifier *v, const struct uop *u)
 {
     bool scatter = u->op == OP_SCATTER;
     const struct uop *x = u->src[0], *shape = scatter ? u->src[1] : u;
-    require(v, u, u->nsrc == 1 + scatter + x->ndim && u->dtype == x->dtype, "the sources do not go with the tensor's rank or dtype");
+    require(v, u, u->nsrc == 1 + scatter + x->ndim && u->dtype == x->dtype,
+            "the sources do not go with the tensor's rank or dtype");
     if (scatter) {
         require(v, u, shape->dtype == u->dtype, "values of another dtype");
         check_same_dims(v, u, x);
-        require(v, u, u->arg.i == OP_CONST || is_reduction((enum op)u->arg.i), "no such way to combine");
+        require(v, u, u->arg.i == OP_CONST || is_reduction((enum op)u->arg.i),
+                "no such way to combine");
     }
     for (int k = 1 + scatter; k < u->nsrc; k++) {
-        require(v, u, u->src[k]->dtype == DTYPE_INDEX && u->src[k]->ndim == shape->ndim, "a coordinate is not i64 of the right rank");
+        require(v, u, u->src[k]->dtype == DTYPE_INDEX && u->src[k]->ndim == shape->ndim,
+                "a coordinate is not i64 of the right rank");
         for (int a = 0; a < shape->ndim; a++)
-            require(v, u, may_equal(u->src[k]->dim[a], shape->dim[a]), "a coordinate has another shape");
+            require(v, u, may_equal(u->src[k]->dim[a], shape->dim[a]),
+                    "a coordinate has another shape");
     }
 }
 
 static void check_loop(const struct verifier *v, const struct uop *u)
 {
     const struct loop *l = u->arg.p;
-    require(v, u, u->nsrc == 3 + 2 * l->ncarried + l->nscan, "the number of sources is not that of its values");
+    require(v, u, u->nsrc == 3 + 2 * l->ncarried + l->nscan,
+            "the number of sources is not that of its values");
     require(v, u, is_dim(u->src[0]), "the trip count is no i64 scalar");
-    require(v, u, u->src[1]->dtype == DTYPE_BOOL && u->src[1]->ndim == 0, "the condition is no bool scalar");
+    require(v, u, u->src[1]->dtype == DTYPE_BOOL && u->src[1]->ndim == 0,
+            "the condition is no bool scalar");
     const struct uop *next = u->src[2 + l->ncarried];
-    require(v, u, next->dtype == DTYPE_BOOL && next->ndim == 0, "the next condition is no bool scalar");
+    require(v, u, next->dtype == DTYPE_BOOL && next->ndim == 0,
+            "the next condition is no bool scalar");
     for (int k = 0; k < l->ncarried; k++)
         for (int side = 0; side < 2; side++) {
             const struct uop *x = u->src[side ? 3 + l->ncarried + k : 2 + k];
-            require(v, u, x->dtype == l->param[k].dtype && x->ndim == l->param[k].ndim, "a carried value changes its dtype or rank");
+            require(v, u, x->dtype == l->param[k].dtype && x->ndim == l->param[k].ndim,
+                    "a carried value changes its dtype or rank");
             for (int a = 0; a < x->ndim; a++)
-                require(v, u, may_equal(x->dim[a], l->param[k].dim[a]), "a carried value changes its shape");
+                require(v, u, may_equal(x->dim[a], l->param[k].dim[a]),
+                        "a carried value changes its shape");
         }
 }
 
 static void check_if(const struct verifier *v, const struct uop *u)
 {
     int n = (int)u->arg.i;
-    require(v, u, n >= 0 && u->nsrc == 1 + 2 * n, "the number of sources is not that of its values");
-    require(v, u, u->src[0]->dtype == DTYPE_BOOL && u->src[0]->ndim == 0, "the condition is no bool scalar");
+    require(v, u, n >= 0 && u->nsrc == 1 + 2 * n,
+            "the number of sources is not that of its values");
+    require(v, u, u->src[0]->dtype == DTYPE_BOOL && u->src[0]->ndim == 0,
+            "the condition is no bool scalar");
     for (int k = 1; k <= n; k++) {
         const struct uop *a = u->src[k], *b = u->src[n + k];
-        require(v, u, a->dtype == b->dtype && a->ndim == b->ndim, "the branches differ in dtype or rank");
+        require(v, u, a->dtype == b->dtype && a->ndim == b->ndim,
+                "the branches differ in dtype or rank");
         for (int x = 0; x < a->ndim; x++)
             require(v, u, may_equal(a->dim[x], b->dim[x]), "the branches differ in shape");
     }
@@ -291,9 +336,11 @@ static void check_buffer(const struct verifier *v, const struct uop *u)
 {
     const struct buffer *b = u->arg.p;
     size_t nbytes = dtype_nbytes(b->dtype);
-    require(v, u, u->dtype == b->dtype && u->ndim == b->ndim, "dtype or rank is not that of its memory");
+    require(v, u, u->dtype == b->dtype && u->ndim == b->ndim,
+            "dtype or rank is not that of its memory");
     for (int a = 0; a < u->ndim; a++)
-        require(v, u, is_dim(u->dim[a]) && u->dim[a]->vmax >= 0, "a dimension is negative or no i64 scalar");
+        require(v, u, is_dim(u->dim[a]) && u->dim[a]->vmax >= 0,
+                "a dimension is negative or no i64 scalar");
     if (b->kind != BUFFER_WEIGHT)
         return;
     for (int a = 0; a < u->ndim; a++) {
@@ -352,25 +399,30 @@ static void check_graph_uop(const struct verifier *v, const struct uop *u)
 }
 
 /* What depends on the counter or a PARAM of this loop is used by its LOOP alone. */
-static void check_loop_scope(const struct verifier *v, struct uop *const *order, int n, const struct uop *loop, const struct graph *g)
+static void check_loop_scope(const struct verifier *v, struct uop *const *order, int n,
+                             const struct uop *loop, const struct graph *g)
 {
     const struct loop *l = loop->arg.p;
     uint32_t inside = ++v->t->mark;
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
-        bool dep = (u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == l) || (u->op == OP_VAR && u->arg.p == l->counter);
+        bool dep = (u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == l) ||
+                   (u->op == OP_VAR && u->arg.p == l->counter);
         for (int k = 0; k < u->nsrc && u != loop; k++)
             dep |= u->src[k]->mark == inside;
         if (dep)
             u->mark = inside;
     }
     for (int k = 0; k < 2 + l->ncarried; k++)
-        require(v, loop, loop->src[k]->mark != inside, "what it starts with depends on its own iteration");
+        require(v, loop, loop->src[k]->mark != inside,
+                "what it starts with depends on its own iteration");
     for (int i = 0; i < g->noutput; i++)
-        require(v, g->output[i].value, g->output[i].value->mark != inside, "an output depends on the inside of a loop");
+        require(v, g->output[i].value, g->output[i].value->mark != inside,
+                "an output depends on the inside of a loop");
 }
 
-static void check_param_bound(const struct verifier *v, struct uop *const *order, int n, const struct uop *param)
+static void check_param_bound(const struct verifier *v, struct uop *const *order, int n,
+                              const struct uop *param)
 {
     const struct loop *l = ((const struct loop_param *)param->arg.p)->loop;
     for (int i = 0; i < n; i++)
@@ -405,7 +457,7 @@ bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
     return true;
 }
 
-/* -------------------------------------------------------------------------------------------- linear programs */
+/* ------------------------------------------------------------------------------ linear programs */
 
 /* A loop or guard; 0 is the whole program. */
 struct region { const struct uop *opener; int parent; bool open; };
@@ -468,11 +520,13 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
         return false;
     const struct defined *d = find_def(l, u);
     require(&l->v, by, d != NULL, "reads what is not computed before it");
-    require(&l->v, by, l->region[d->region].open, "reads what was computed inside a loop that is closed");
+    require(&l->v, by, l->region[d->region].open,
+            "reads what was computed inside a loop that is closed");
     if (u->op == OP_RANGE)
         return false;
     for (int k = 1; k < u->nsrc && u->op == OP_ACC; k++)
-        require(&l->v, by, find_def(l, u->src[k]) && l->region[find_def(l, u->src[k])->region].open, "uses an accumulator outside its lanes");
+        require(&l->v, by, find_def(l, u->src[k]) && l->region[find_def(l, u->src[k])->region].open,
+                "uses an accumulator outside its lanes");
     return u->op == OP_ACC ? is_unfinished(l, u, d->region) : d->unfinished;
 }
 
@@ -484,12 +538,14 @@ static void open_region(struct linear_verifier *l, const struct uop *u)
 
 static void close_region(struct linear_verifier *l, const struct uop *u)
 {
-    require(&l->v, u, l->current > 0 && l->region[l->current].opener == u->src[0], "closes what is not the innermost open one");
+    require(&l->v, u, l->current > 0 && l->region[l->current].opener == u->src[0],
+            "closes what is not the innermost open one");
     l->region[l->current].open = false;
     l->current = l->region[l->current].parent;
 }
 
-/* Which regions hold updates of which accumulators. The regions are numbered as they will be in the check itself. */
+/* Which regions hold updates of which accumulators. The regions are numbered as they will be in the
+ * check itself. */
 static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -515,9 +571,11 @@ static void check_load(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     require(&l->v, u, b && (u->nsrc == 2 || u->nsrc == 4), "wrong sources");
-    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->dtype == b->dtype, "offset or result of another dtype");
+    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->dtype == b->dtype,
+            "offset or result of another dtype");
     if (u->nsrc == 4)
-        require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype, "condition or alternative of another dtype");
+        require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype,
+                "condition or alternative of another dtype");
     bool stored = b->kind != BUFFER_SCRATCH;
     for (int k = 0; k < l->nstored && !stored; k++)
         stored = l->stored[k] == b;
@@ -528,8 +586,10 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     require(&l->v, u, b && u->nsrc == 3, "wrong sources");
-    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->src[2]->dtype == b->dtype, "offset or value of another dtype");
-    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT, "writes to an input or a weight");
+    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->src[2]->dtype == b->dtype,
+            "offset or value of another dtype");
+    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT,
+            "writes to an input or a weight");
     for (int k = 0; k < l->nstored; k++)
         if (l->stored[k] == b)
             return;
@@ -538,17 +598,21 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
 
 static void check_acc_init(struct linear_verifier *l, const struct uop *u)
 {
-    require(&l->v, u, u->nsrc >= 1 && u->src[0]->dtype == u->dtype, "its initial value has another dtype");
+    require(&l->v, u, u->nsrc >= 1 && u->src[0]->dtype == u->dtype,
+            "its initial value has another dtype");
     for (int k = 1; k < u->nsrc; k++)
-        require(&l->v, u, u->src[k]->op == OP_RANGE && u->src[k]->src[0]->op == OP_CONST, "a lane is no range of known size");
+        require(&l->v, u, u->src[k]->op == OP_RANGE && u->src[k]->src[0]->op == OP_CONST,
+                "a lane is no range of known size");
     const struct defined *d = find_def(l, u);
-    require(&l->v, u, !d || !l->region[d->region].open || d->region == l->current, "declared again inside its own scope");
+    require(&l->v, u, !d || !l->region[d->region].open || d->region == l->current,
+            "declared again inside its own scope");
 }
 
 static void check_assign(struct linear_verifier *l, const struct uop *u)
 {
     const struct uop *acc = u->src[0];
-    require(&l->v, u, acc->op == OP_ACC && u->src[1]->dtype == acc->dtype, "no accumulator, or of another dtype");
+    require(&l->v, u, acc->op == OP_ACC && u->src[1]->dtype == acc->dtype,
+            "no accumulator, or of another dtype");
     for (int r = l->current; r > 0 && r != find_def(l, acc)->region; r = l->region[r].parent) {
         const struct uop *opener = l->region[r].opener;
         bool lane = opener->op == OP_RANGE && RANGE_IS_LANE(opener->arg.i);
@@ -564,7 +628,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         close_region(l, u);
         return;
     }
-    /* an accumulator's lanes, like a store's ranges, are named, not read: they open later, and again */
+    /* an accumulator's lanes, like a store's ranges, are named, not read: they open later, and
+     * again */
     for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
         unfinished |= check_read(l, u, u->src[k]);
     check_bounds(&l->v, u);
@@ -572,12 +637,15 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
     case OP_RANGE:
-        require(&l->v, u, is_dim(u->src[0]) && !unfinished, "the size is no i64 scalar, or not yet known");
-        require(&l->v, u, !find_def(l, u) || !l->region[find_def(l, u)->region].open, "opened inside itself");
+        require(&l->v, u, is_dim(u->src[0]) && !unfinished,
+                "the size is no i64 scalar, or not yet known");
+        require(&l->v, u, !find_def(l, u) || !l->region[find_def(l, u)->region].open,
+                "opened inside itself");
         open_region(l, u);
         break;
     case OP_GUARD:
-        require(&l->v, u, u->src[0]->dtype == DTYPE_BOOL && !unfinished, "the condition is no bool, or not yet known");
+        require(&l->v, u, u->src[0]->dtype == DTYPE_BOOL && !unfinished,
+                "the condition is no bool, or not yet known");
         open_region(l, u);
         break;
     case OP_ACC:
@@ -595,7 +663,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_store(l, u);
         break;
     default:
-        require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0, "a graph op in a linear program");
+        require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0,
+                "a graph op in a linear program");
         check_elementwise(&l->v, u);
     }
     define(l, u, unfinished);

@@ -377,7 +377,7 @@ static bool view_window(struct tgc *t, struct view *v, const struct uop *u)
     return true;
 }
 
-/* ----------------------------------------------------------------------------- views: reshape */
+/* ------------------------------------------------------------------------------- views: reshape */
 
 /* Axes of a group seen as one: a single stride, and a mask that is a box in it. */
 struct merged_axis {
@@ -452,7 +452,7 @@ static bool view_reshape(struct tgc *t, struct view *v, struct uop *const *dim, 
     return true;
 }
 
-/* ----------------------------------------------------------------------------- views: merging */
+/* ------------------------------------------------------------------------------- views: merging */
 
 /* A flat number as coordinates of a shape: sum of digit[a] * row-major stride[a]. Digits of a
  * stride say how the coordinates move when the index of that stride does. Any digits with the right
@@ -720,7 +720,7 @@ bool tracker_is_contiguous(const struct tracker *tr)
     return tracker_is_alias(tr, &offset) && uop_is_int(offset, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------- storage */
+/* -------------------------------------------------------------------------------------- storage */
 
 const void *view_stored_bytes(const struct buffer *b, void **packed)
 {

@@ -117,8 +117,7 @@ static bool pack_in_order(struct packing *p, const int *order)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- orders
- */
+/* --------------------------------------------------------------------------------------- orders */
 
 /* What to sort by: `major` decreasing, then `minor` decreasing, then as they came. */
 struct rank {

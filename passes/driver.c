@@ -1,11 +1,17 @@
-/* driver.c - runs the passes in the order of passes.def; verifies after each of them, dumps at DEBUG=4. */
+/* driver.c - runs the passes in the order of passes.def; verifies after each of them, dumps at
+ * DEBUG=4. */
 #include "passes/passes.h"
 
 typedef bool (*graph_pass)(struct tgc *, struct graph *);
 typedef bool (*schedule_pass)(struct tgc *, struct schedule *);
 enum pass_when { pass_always, pass_opt };
 
-static const struct { const char *name; enum pass_when when; graph_pass graph; schedule_pass schedule; } passes[] = {
+static const struct {
+    const char *name;
+    enum pass_when when;
+    graph_pass graph;
+    schedule_pass schedule;
+} passes[] = {
 #define GRAPH_PASS(function, name, when) {name, pass_##when, function, NULL},
 #define SCHEDULE_PASS(function, name, when) {name, pass_##when, NULL, function},
 #include "passes/passes.def"
@@ -26,14 +32,16 @@ static void dump_kernels(struct tgc *t, const struct schedule *s, const char *af
     for (int i = 0; i < s->nkernel; i++) {
         struct text x = {.t = t};
         linear_print(&x, t, s->kernel[i]->linear, s->kernel[i]->nlinear);
-        fprintf(stderr, "*** %s after %s: %s\n%s", s->kernel[i]->name, after, s->kernel[i]->title, x.s ? x.s : "");
+        fprintf(stderr, "*** %s after %s: %s\n%s", s->kernel[i]->name, after, s->kernel[i]->title,
+                x.s ? x.s : "");
     }
 }
 
 static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *after)
 {
     for (int i = 0; i < s->nkernel; i++)
-        if (s->kernel[i]->linear && !linear_verify(t, s->kernel[i]->linear, s->kernel[i]->nlinear, after))
+        if (s->kernel[i]->linear &&
+            !linear_verify(t, s->kernel[i]->linear, s->kernel[i]->nlinear, after))
             return false;
     return true;
 }

@@ -1,11 +1,14 @@
 /* fold.c - what depends on weights and constants alone becomes a weight.
  *
- * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A node is folded where it meets the rest
- * of the graph, and only if that pays and ends:
- *   - it computes something: a weight that is only moved stays as it is, since views are free and a copy is not;
- *   - it does not make the program larger: at most as many bytes as the largest weight below it, or FOLD_NBYTES;
+ * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A
+ * node is folded where it meets the rest of the graph, and only if that pays and ends:
+ *   - it computes something: a weight that is only moved stays as it is, since views are free and a
+ *     copy is not;
+ *   - it does not make the program larger: at most as many bytes as the largest weight below it, or
+ *     FOLD_NBYTES;
  *   - all folding together takes at most FOLD_OPS element operations.
- * What is refused is looked into: its sources may be folded instead. A result with one value everywhere becomes a constant.
+ * What is refused is looked into: its sources may be folded instead. A result with one value
+ * everywhere becomes a constant.
  */
 #include "passes/passes.h"
 
@@ -23,7 +26,10 @@ struct folding {
     char *spare; size_t nspare;  /* what a refused evaluation left unused */
 };
 
-static struct fold_info *info_of(struct folding *f, const struct uop *u) { return &f->info[(uintptr_t)map_get(&f->place, u) - 1]; }
+static struct fold_info *info_of(struct folding *f, const struct uop *u)
+{
+    return &f->info[(uintptr_t)map_get(&f->place, u) - 1];
+}
 
 /* Elements of a tensor of known shape; false: a symbol, or too many. */
 static bool known_nelem(const struct uop *u, int64_t *nelem)
@@ -36,7 +42,10 @@ static bool known_nelem(const struct uop *u, int64_t *nelem)
     return *nelem <= INT64_MAX / 16;
 }
 
-static bool computes(enum op op) { return op_is_elementwise(op) || op == OP_REDUCE || op == OP_INDEX || op == OP_SCATTER; }
+static bool computes(enum op op)
+{
+    return op_is_elementwise(op) || op == OP_REDUCE || op == OP_INDEX || op == OP_SCATTER;
+}
 
 /* Constant: all below it is. nbytes: of the largest weight below it. */
 static void find_constants(struct folding *f)
@@ -47,7 +56,8 @@ static void find_constants(struct folding *f)
         const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
         int64_t nelem;
         bool weight = b && b->kind == BUFFER_WEIGHT && b->data;
-        self->constant = u->op == OP_CONST || weight || computes(u->op) || op_class(u->op) == CLASS_MOVE;
+        self->constant = u->op == OP_CONST || weight || computes(u->op) ||
+                         op_class(u->op) == CLASS_MOVE;
         self->constant &= u->dtype != DTYPE_STRING && known_nelem(u, &nelem);
         if (self->constant && weight)
             self->nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
@@ -98,7 +108,8 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     return as_tensor(f->t, u, data, nelem);
 }
 
-/* From the outputs down: what is constant and read by something that is not, or that could not be folded. */
+/* From the outputs down: what is constant and read by something that is not, or that could not be
+ * folded. */
 static void fold_wanted(struct folding *f, const struct graph *g)
 {
     for (int i = 0; i < g->noutput; i++)

@@ -187,14 +187,15 @@ static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct u
     return false;
 }
 
-/* Whether a load's place depends on the atom. Nobody looks at the value where the condition does not hold, but the load happens there, too: it
- * must keep to its buffer by itself. */
+/* Whether a load's place depends on the atom. Nobody looks at the value where the condition does
+ * not hold, but the load happens there, too: it must keep to its buffer by itself. */
 static bool moves_a_load(struct tgc *t, struct uop *const *order, int n, const struct uop *atom)
 {
     struct uop **root = mem_array(t, 4 * (size_t)n + 1, sizeof *root);
     int nroot = 0;
     for (int i = 0; i < n; i++)
-        for (int k = 0; order[i]->op == OP_LOAD && order[i] != atom && k < order[i]->nsrc && k < 4; k++)
+        for (int k = 0; order[i]->op == OP_LOAD && order[i] != atom && k < order[i]->nsrc && k < 4;
+             k++)
             root[nroot++] = order[i]->src[k];
     if (nroot == 0)
         return false;

@@ -1,22 +1,28 @@
-/* fuse.c - which values get a buffer, which are computed where they are used, which are kept in scratch for a row.
+/* fuse.c - which values get a buffer, which are computed where they are used, which are kept in
+ * scratch for a row.
  *
- * The graph is walked from consumers to producers, so when a node comes up every use of it is known: the coordinates as expressions over
- * the ranges of the segment that needs it, and the ranges open there (tinygrad's rangeify, with the costs in view). Then
- *   - movement ops are never computed: their uses become uses of their source, with mapped coordinates;
- *   - a value is INLINED if it is needed in one segment only and computing it there repeats no work worth speaking of;
- *   - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row of attention scores): it is computed
- *     once per iteration of those ranges, into scratch;
+ * The graph is walked from consumers to producers, so when a node comes up every use of it is
+ * known: the coordinates as expressions over the ranges of the segment that needs it, and the
+ * ranges open there (tinygrad's rangeify, with the costs in view). Then
+ *   - movement ops are never computed: their uses become uses of their source, with mapped
+ *     coordinates;
+ *   - a value is INLINED if it is needed in one segment only and computing it there repeats no work
+ *     worth speaking of;
+ *   - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row
+ *     of attention scores): it is computed once per iteration of those ranges, into scratch;
  *   - otherwise it is REALIZED: a segment of its own writes it to a buffer.
- * Work repeats where a value is evaluated more often than it has elements. A value that needs only some of the open ranges is hoisted out
- * of the others by the linearizer, provided that the loop order lets it: the sets that must be prefixes of the order form a chain, and a
- * value whose set does not fit the chain is realized.
+ * Work repeats where a value is evaluated more often than it has elements. A value that needs only
+ * some of the open ranges is hoisted out of the others by the linearizer, provided that the loop
+ * order lets it: the sets that must be prefixes of the order form a chain, and a value whose set
+ * does not fit the chain is realized.
  */
 #include "passes/plan.h"
 
 #include <string.h>
 
 enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4 };
-static const double STAGE_FOOTPRINT = 256 << 10;      /* bytes that a staged contraction may read again for every row: half of a common L2 */
+/* bytes that a staged contraction may read again for every row: half of a common L2 */
+static const double STAGE_FOOTPRINT = 256 << 10;
 
 struct node *plan_node(const struct plan *p, const struct uop *u) { return map_get(&p->of, u); }
 
@@ -47,7 +53,9 @@ range_set plan_mask(struct plan *p, const struct uop *index)
         uintptr_t bit = (uintptr_t)map_get(&p->bit, order[i]);
         range_set m = order[i]->op == OP_RANGE && bit ? (range_set)1 << (bit - 1) : 0;
         for (int k = 0; k < order[i]->nsrc; k++)
-            m |= op_class(order[i]->src[k]->op) == CLASS_LEAF ? 0 : (uintptr_t)map_get(&p->mask, order[i]->src[k]) - 1;
+            m |= op_class(order[i]->src[k]->op) == CLASS_LEAF
+                     ? 0
+                     : (uintptr_t)map_get(&p->mask, order[i]->src[k]) - 1;
         map_set(&p->mask, order[i], (void *)(uintptr_t)(m + 1));
     }
     scratch_release(p->t, mark);
@@ -62,7 +70,10 @@ static range_set mask_of(struct plan *p, struct uop *const *index, int n)
     return m;
 }
 
-static bool segment_is_full(const struct segment *s) { return s->nrange > MAX_RANGES - 2 * MAX_RANK; }
+static bool segment_is_full(const struct segment *s)
+{
+    return s->nrange > MAX_RANGES - 2 * MAX_RANK;
+}
 
 static struct uop *new_range(struct plan *p, struct segment *s, struct uop *size, bool inner)
 {
@@ -112,7 +123,8 @@ static void chain_add(struct segment *s, range_set m)
     s->nchain++;
 }
 
-/* The ranges inside which a value that depends on `deps` is computed, when it is needed where `open` are open. */
+/* The ranges inside which a value that depends on `deps` is computed, when it is needed where
+ * `open` are open. */
 static range_set placed_in(const struct segment *s, range_set deps, range_set open)
 {
     if (deps & s->inner)
@@ -124,18 +136,21 @@ static range_set placed_in(const struct segment *s, range_set deps, range_set op
 
 static bool is_leaf(const struct uop *v)
 {
-    return v->op == OP_BUFFER || v->op == OP_PARAM || v->op == OP_GET || v->op == OP_CONST || v->op == OP_VAR;
+    return v->op == OP_BUFFER || v->op == OP_PARAM || v->op == OP_GET || v->op == OP_CONST ||
+           v->op == OP_VAR;
 }
 
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index)
 {
     for (struct use *u = n->use; u; u = u->next)
-        if (u->seg == s && (n->u->ndim == 0 || !memcmp(u->index, index, (size_t)n->u->ndim * sizeof *index)))
+        if (u->seg == s &&
+            (n->u->ndim == 0 || !memcmp(u->index, index, (size_t)n->u->ndim * sizeof *index)))
             return u;
     return NULL;
 }
 
-static struct use *add_use(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index, range_set open)
+static struct use *add_use(struct plan *p, struct uop *v, struct segment *s,
+                           struct uop *const *index, range_set open)
 {
     struct node *n = plan_node(p, v);
     if (is_leaf(v))                                   /* read where it lies, wherever that is */
@@ -157,7 +172,8 @@ static struct use *add_use(struct plan *p, struct uop *v, struct segment *s, str
     return u;
 }
 
-struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value, struct buffer *dest)
+struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value,
+                             struct buffer *dest)
 {
     struct segment *s = MEM_NEW(p->t, struct segment);
     *s = (struct segment){.block = b, .pos = pos, .value = value, .dest = dest};
@@ -188,8 +204,10 @@ static void name_ranges(struct plan *p, const struct uop *v, struct uop *const *
     }
 }
 
-/* Pushes uses to v's sources for one evaluation of v itself. `u` is NULL where v is its segment's root. */
-static void push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index, range_set open, struct use *u)
+/* Pushes uses to v's sources for one evaluation of v itself. `u` is NULL where v is its segment's
+ * root. */
+static void push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index,
+                         range_set open, struct use *u)
 {
     struct uop *at[MAX_RANK], *valid;
     s->nnode++;
@@ -242,8 +260,10 @@ static void push_sources(struct plan *p, struct uop *v, struct segment *s, struc
 static double op_cost(const struct uop *v)
 {
     switch (v->op) {
-    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS: case OP_ATAN: case OP_SINH: case OP_COSH:
-    case OP_TANH: case OP_ASINH: case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2:
+    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
+    case OP_ATAN: case OP_SINH: case OP_COSH:
+    case OP_TANH: case OP_ASINH: case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW:
+    case OP_ATAN2:
         return 20;
     case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
         return 4;
@@ -257,12 +277,14 @@ static double op_cost(const struct uop *v)
 /* Through movement and casts, to what is multiplied. */
 static const struct uop *operand_base(const struct uop *v)
 {
-    while ((op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT) || v->op == OP_CAST)
+    while ((op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT) ||
+           v->op == OP_CAST)
         v = v->src[0];
     return v;
 }
 
-/* A reduction of products with more products than either factor has elements: matmul, convolution. */
+/* A reduction of products with more products than either factor has elements: matmul,
+ * convolution. */
 static bool is_contraction(const struct uop *v)
 {
     if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
@@ -271,7 +293,8 @@ static bool is_contraction(const struct uop *v)
     if (m->op != OP_MUL)
         return false;
     const struct uop *a = operand_base(m->src[0]), *b = operand_base(m->src[1]);
-    return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) && plan_nelem(m) > 1.5 * plan_nelem(b);
+    return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) &&
+           plan_nelem(m) > 1.5 * plan_nelem(b);
 }
 
 static bool contracts_a_weight(const struct uop *v)
@@ -290,7 +313,8 @@ static bool is_index_like(struct plan *p, struct uop *v, int depth)
 {
     if (v->op == OP_CONST || v->op == OP_VAR || v->op == OP_IOTA)
         return true;
-    if (depth == 0 || (op_class(v->op) != CLASS_MOVE && !op_is_elementwise(v->op)) || op_cost(v) > 4)
+    if (depth == 0 || (op_class(v->op) != CLASS_MOVE && !op_is_elementwise(v->op)) ||
+        op_cost(v) > 4)
         return false;
     int n = op_class(v->op) == CLASS_MOVE && v->op != OP_CONCAT ? v->op == OP_PAD ? 2 : 1 : v->nsrc;
     for (int k = 0; k < n; k++)
@@ -299,7 +323,8 @@ static bool is_index_like(struct plan *p, struct uop *v, int depth)
     return true;
 }
 
-/* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's normalization, layernorm. */
+/* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's
+ * normalization, layernorm. */
 static bool has_row_stat(struct plan *p, struct uop *v)
 {
     struct uop *stack[64];
@@ -314,7 +339,9 @@ static bool has_row_stat(struct plan *p, struct uop *v)
             return true;
         if (u->op == OP_REDUCE || is_leaf(u) || plan_node(p, u)->buffer)
             continue;
-        int nsrc = op_class(u->op) == CLASS_MOVE ? u->op != OP_IOTA : op_is_elementwise(u->op) ? u->nsrc : 0;
+        int nsrc = op_class(u->op) == CLASS_MOVE ? u->op != OP_IOTA
+                   : op_is_elementwise(u->op)    ? u->nsrc
+                                                 : 0;
         for (int k = 0; k < nsrc && n < 63; k++) {
             stack[n] = u->src[k];
             expanded[n++] = e || u->op == OP_EXPAND;
@@ -323,7 +350,8 @@ static bool has_row_stat(struct plan *p, struct uop *v)
     return false;
 }
 
-/* The contraction that v is an epilogue of: reached through elementwise ops, not through a broadcast. NULL if there is none. */
+/* The contraction that v is an epilogue of: reached through elementwise ops, not through a
+ * broadcast. NULL if there is none. */
 static const struct uop *leads_to_contraction(struct plan *p, const struct uop *v)
 {
     const struct uop *stack[32];
@@ -335,7 +363,8 @@ static const struct uop *leads_to_contraction(struct plan *p, const struct uop *
             return u;
         if (u->op == OP_EXPAND || is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must)
             continue;
-        int nsrc = op_is_elementwise(u->op) ? u->nsrc : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc
+                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
         for (int k = 0; k < nsrc && n < 32; k++)
             stack[n++] = u->src[k];
     }
@@ -352,9 +381,13 @@ static void note_contraction(struct segment *s, const struct uop *v)
     }
 }
 
-static bool is_plain(const struct segment *s) { return !s->lead && !s->start && !s->scatter && !s->next && !s->absorbed; }
+static bool is_plain(const struct segment *s)
+{
+    return !s->lead && !s->start && !s->scatter && !s->next && !s->absorbed;
+}
 
-/* Parts of one buffer: CONCAT's sources, SCATTER's base and updates. The first segment stands for the kernel. */
+/* Parts of one buffer: CONCAT's sources, SCATTER's base and updates. The first segment stands for
+ * the kernel. */
 static void realize_concat(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
 {
     struct uop *v = n->u, *start = uop_int(p->t, 0);
@@ -374,12 +407,14 @@ static void realize_concat(struct plan *p, struct node *n, struct block *b, stru
     }
 }
 
-/* A halo: the border's value everywhere, then the source inside of it. So a convolution's inner loops need no conditions, and the
- * producer of its input stores into the padded buffer directly. */
+/* A halo: the border's value everywhere, then the source inside of it. So a convolution's inner
+ * loops need no conditions, and the producer of its input stores into the padded buffer directly.
+ * */
 static void realize_pad(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
 {
     struct uop *v = n->u;
-    struct segment *border = plan_segment(p, b, n->pos, tensor_full(p->t, v->src[1], v->dim, v->ndim), dest);
+    struct segment *border = plan_segment(p, b, n->pos,
+                                          tensor_full(p->t, v->src[1], v->dim, v->ndim), dest);
     struct segment *inside = plan_segment(p, b, n->pos, v->src[0], dest);
     inside->start = mem_array(p->t, (size_t)v->ndim, sizeof *inside->start);
     for (int a = 0; a < v->ndim; a++)
@@ -422,8 +457,9 @@ static bool one_segment(const struct node *n)
     return true;
 }
 
-/* Whether the segment that stores n's value to some place makes that place the value's buffer, for whoever else reads it. A loop's state
- * holds the first value only until the first iteration ends. */
+/* Whether the segment that stores n's value to some place makes that place the value's buffer, for
+ * whoever else reads it. A loop's state holds the first value only until the first iteration ends.
+ * */
 static bool may_own(const struct node *n, const struct use *u)
 {
     return u->root && is_plain(u->seg) && u->seg->block == n->block &&
@@ -437,7 +473,8 @@ static void realize(struct plan *p, struct node *n)
     for (struct use *u = n->use; u && !own; u = u->next)
         if (may_own(n, u))
             own = u->seg;
-    bool halo = v->op == OP_PAD && v->src[1]->op == OP_CONST, parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
+    bool halo = v->op == OP_PAD && v->src[1]->op == OP_CONST,
+         parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
     struct buffer *dest = own ? own->dest : new_temp(p, v);
     n->buffer = dest;
     if (parts) {
@@ -466,17 +503,20 @@ static void realize(struct plan *p, struct node *n)
 
 /* ---- staging */
 
-/* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for the keys of one attention head,
- * not for a layer's weights. `c` is NULL where no contraction lies under the stage. */
+/* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for
+ * the keys of one attention head, not for a layer's weights. `c` is NULL where no contraction lies
+ * under the stage. */
 static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix)
 {
     if (!c)
         return true;
-    double footprint = plan_nelem(c->src[0]) / extent_of(s, prefix) * (double)dtype_nbytes(c->dtype);
+    double footprint = plan_nelem(c->src[0]) / extent_of(s, prefix) *
+                       (double)dtype_nbytes(c->dtype);
     return prefix && !contracts_a_weight(c) && footprint <= STAGE_FOOTPRINT;
 }
 
-/* All uses in one segment, agreeing on some coordinates that depend on output ranges alone: compute the rest once for those. */
+/* All uses in one segment, agreeing on some coordinates that depend on output ranges alone: compute
+ * the rest once for those. */
 static bool try_stage(struct plan *p, struct node *n)
 {
     struct uop *v = n->u;
@@ -498,7 +538,8 @@ static bool try_stage(struct plan *p, struct node *n)
     double evaluations = extent_of(s, st.prefix) * nlocal;
     if (nlocal > STAGE_NELEM || evaluations > 1.01 * plan_nelem(v) || !chain_accepts(s, st.prefix))
         return false;
-    /* under a value that is normalized by its row, whatever makes the row is needed more than once and decides for itself */
+    /* under a value that is normalized by its row, whatever makes the row is needed more than once
+     * and decides for itself */
     const struct uop *c = has_row_stat(p, v) ? NULL : leads_to_contraction(p, v);
     if (!stage_suits(s, c, st.prefix) || (v->op == OP_REDUCE && st.prefix == 0))
         return false;
@@ -551,7 +592,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
     if (!(repeats > 1.01)) {
-        /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its own epilogue */
+        /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
+         * own epilogue */
         const struct uop *c = leads_to_contraction(p, n->u);
         struct segment *s = n->use->seg;
         if (c && contracts_a_weight(c) && s->claimed && s->claimed != c)
@@ -563,8 +605,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
 }
 
-/* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to whoever produced it: the layer is then
- * one contraction over buffers, which can be tiled. */
+/* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to
+ * whoever produced it: the layer is then one contraction over buffers, which can be tiled. */
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
@@ -580,7 +622,8 @@ static bool inline_reduce(struct plan *p, struct node *n)
     struct segment *s = n->use->seg;
     range_set deps = mask_of(p, n->use->index, n->u->ndim);
     bool contraction = is_contraction(n->u);
-    bool row = (deps & s->inner) && !(contraction && contracts_a_weight(n->u));    /* of a stage: one contraction may feed another */
+    /* of a stage: one contraction may feed another */
+    bool row = (deps & s->inner) && !(contraction && contracts_a_weight(n->u));
     if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
         return false;
     if (!(deps & s->inner) && !chain_accepts(s, deps))
@@ -588,7 +631,8 @@ static bool inline_reduce(struct plan *p, struct node *n)
     if (extent_of(s, placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
         return false;
     /* inside a stage a contraction with weights would stream them again for every row */
-    if (contraction && contracts_a_weight(n->u) && (deps & s->inner) && s->nchain && !is_subset(s->out, deps))
+    if (contraction && contracts_a_weight(n->u) && (deps & s->inner) && s->nchain &&
+        !is_subset(s->out, deps))
         return false;
     if (!(deps & s->inner))
         chain_add(s, deps);
@@ -596,15 +640,18 @@ static bool inline_reduce(struct plan *p, struct node *n)
     return true;
 }
 
-/* -O0 keeps apart what can be kept apart. A product with more elements than its factors must not exist in memory even then. */
+/* -O0 keeps apart what can be kept apart. A product with more elements than its factors must not
+ * exist in memory even then. */
 static bool noopt_inlines(const struct node *n)
 {
     const struct uop *m = operand_base(n->u);
     return n->use && !n->use->next && !n->use->root && m->op == OP_MUL &&
-           plan_nelem(m) > 1.5 * plan_nelem(operand_base(m->src[0])) && plan_nelem(m) > 1.5 * plan_nelem(operand_base(m->src[1]));
+           plan_nelem(m) > 1.5 * plan_nelem(operand_base(m->src[0])) &&
+           plan_nelem(m) > 1.5 * plan_nelem(operand_base(m->src[1]));
 }
 
-/* The segment's own value, where the segment writes to a place that nobody else can read it from. */
+/* The segment's own value, where the segment writes to a place that nobody else can read it
+ * from. */
 static void compute_root(struct plan *p, struct node *n)
 {
     struct segment *s = n->use->seg;
@@ -639,14 +686,16 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u)
 {
     while (u->op == OP_RESHAPE)
         u = u->src[0];
-    if (u->op == OP_CONST || u->op == OP_VAR || u->op == OP_IOTA || (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
+    if (u->op == OP_CONST || u->op == OP_VAR || u->op == OP_IOTA ||
+        (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
         return NULL;
     struct node *n = plan_node(p, u);
     n->must = true;
     return n;
 }
 
-/* INDEX reads its source at places known only at run time: whatever lies under its movement ops needs a buffer. */
+/* INDEX reads its source at places known only at run time: whatever lies under its movement ops
+ * needs a buffer. */
 static void demand_source(struct plan *p, struct uop *u)
 {
     while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
@@ -658,7 +707,8 @@ static void demand_source(struct plan *p, struct uop *u)
 /* Padding that a contraction would test for again and again. */
 static bool wants_halo(struct plan *p, const struct node *n)
 {
-    return !p->noopt && n->u->op == OP_PAD && n->u->src[1]->op == OP_CONST && n->use && !n->use->root && n->use->seg->ncontraction &&
+    return !p->noopt && n->u->op == OP_PAD && n->u->src[1]->op == OP_CONST && n->use &&
+           !n->use->root && n->use->seg->ncontraction &&
            evaluations_of(p, n) > 2 * plan_nelem(n->u);
 }
 
@@ -671,7 +721,8 @@ void plan_decide(struct plan *p, struct node *n)
         demand_source(p, v->src[0]);
     if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
         realize(p, n);
-    else if (op_class(v->op) == CLASS_MOVE && n->use && n->use->seg->nnode <= 2 * MAX_SEGMENT_NODES && !(n->must && v->op == OP_IOTA))
+    else if (op_class(v->op) == CLASS_MOVE && n->use &&
+             n->use->seg->nnode <= 2 * MAX_SEGMENT_NODES && !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);
     else
         decide_computed(p, n);

@@ -1,14 +1,18 @@
-/* linearize.c - from a kernel AST to a linear program: loops opened and closed, every value at its place.
+/* linearize.c - from a kernel AST to a linear program: loops opened and closed, every value at its
+ * place.
  *
- * A value is computed at the moment the last range that it depends on opens, so loop-invariant work is hoisted by construction and no
- * work is repeated. A REDUCE becomes
+ * A value is computed at the moment the last range that it depends on opens, so loop-invariant work
+ * is hoisted by construction and no work is repeated. A REDUCE becomes
  *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
- * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an accumulator is always initialized
- * outside its own loops and inside every loop that its value depends on; ir/verify.c checks it again.
+ * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an
+ * accumulator is always initialized outside its own loops and inside every loop that its value
+ * depends on; ir/verify.c checks it again.
  *
- * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they are needed: a REDUCE that depends on
- * lanes does not wait for them to open. It keeps one accumulator per lane and opens the lanes inside its own loops:
- *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane · STORE · END lane
+ * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they
+ * are needed: a REDUCE that depends on lanes does not wait for them to open. It keeps one
+ * accumulator per lane and opens the lanes inside its own loops:
+ *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane ·
+ *      STORE · END lane
  */
 #include "passes/passes.h"
 
@@ -31,7 +35,10 @@ struct linear {
     struct uop *store;
 };
 
-static void push(struct linear *l, struct uop *u) { SCRATCH_PUSH(l->t, l->program, l->k->nlinear, l->cap, u); }
+static void push(struct linear *l, struct uop *u)
+{
+    SCRATCH_PUSH(l->t, l->program, l->k->nlinear, l->cap, u);
+}
 
 static uint64_t bit_of(struct linear *l, const struct uop *range)
 {
@@ -39,9 +46,15 @@ static uint64_t bit_of(struct linear *l, const struct uop *range)
     return b ? (uint64_t)1 << (b - 1) : 0;
 }
 
-static uint64_t deps_of(const struct linear *l, const struct uop *u) { return l->deps[(uintptr_t)map_get(&l->place, u) - 1]; }
+static uint64_t deps_of(const struct linear *l, const struct uop *u)
+{
+    return l->deps[(uintptr_t)map_get(&l->place, u) - 1];
+}
 
-static uint64_t wait_of(const struct linear *l, const struct uop *u) { return l->wait[(uintptr_t)map_get(&l->place, u) - 1]; }
+static uint64_t wait_of(const struct linear *l, const struct uop *u)
+{
+    return l->wait[(uintptr_t)map_get(&l->place, u) - 1];
+}
 
 static void find_deps(struct linear *l)
 {
@@ -69,7 +82,8 @@ static void find_deps(struct linear *l)
             for (int k = 1; k < u->nsrc; k++)
                 l->deps[i] &= ~bit_of(l, u->src[k]);
         if (u->op == OP_LOAD && u->src[0] == l->store->src[0])
-            l->deps[i] = all;                         /* reads what this nest writes: not to be hoisted */
+            /* reads what this nest writes: not to be hoisted */
+            l->deps[i] = all;
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
     }
 }
@@ -78,7 +92,8 @@ static void find_deps(struct linear *l)
 struct part { struct uop **u; int n; };
 static void emit_opened(struct linear *l, uint64_t newly, const struct part *part);
 
-/* What the roots need outside of the loops of a REDUCE or STAGE: where lanes open again, nothing else is computed again. */
+/* What the roots need outside of the loops of a REDUCE or STAGE: where lanes open again, nothing
+ * else is computed again. */
 static struct part part_outside(struct linear *l, struct uop *const *root, int nroot)
 {
     struct part all = {0}, p = {0};
@@ -110,7 +125,8 @@ static struct part part_under(struct linear *l, struct uop *const *root, int nro
 
 static void count_flop(struct linear *l, const struct uop *u)
 {
-    if (op_is_elementwise(u->op) && dtype_is_float(u->dtype) && u->op != OP_CAST && u->op != OP_BITCAST && u->op != OP_WHERE)
+    if (op_is_elementwise(u->op) && dtype_is_float(u->dtype) && u->op != OP_CAST &&
+        u->op != OP_BITCAST && u->op != OP_WHERE)
         l->k->flop += l->trips;
 }
 
@@ -185,7 +201,8 @@ static void emit_reduce(struct linear *l, struct uop *u)
     enum op op = REDUCE_OP(u->arg.i);
     struct uop *acc_src[MAX_RANK + 1] = {uop_const(t, u->dtype, identity(op, u->dtype))};
     int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
-    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane, (union arg){.i = l->next_acc++});
+    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane,
+                                 (union arg){.i = l->next_acc++});
     push(l, acc);
     struct part body = part_under(l, u->src, 1);
     double trips = l->trips;
@@ -250,13 +267,15 @@ static void emit_value(struct linear *l, struct uop *u)
     map_set(&l->made, u, v);
 }
 
-/* Everything in `part` that could not be computed before `newly` opened and can be now. 0: what depends on no range. */
+/* Everything in `part` that could not be computed before `newly` opened and can be now. 0: what
+ * depends on no range. */
 static void emit_opened(struct linear *l, uint64_t newly, const struct part *part)
 {
     for (int i = 0; i < part->n; i++) {
         struct uop *u = part->u[i];
         uint64_t wait = wait_of(l, u);
-        if ((wait & ~l->open) || (newly && !(wait & newly)) || map_get(&l->made, u) || u->op == OP_RANGE)
+        if ((wait & ~l->open) || (newly && !(wait & newly)) || map_get(&l->made, u) ||
+            u->op == OP_RANGE)
             continue;
         emit_value(l, u);
     }

@@ -1,8 +1,9 @@
 /* lower.c - from a fused segment of the tensor graph to a kernel AST over ranges.
  *
- * One function, lower(): the scalar value of a tensor uop at given coordinates, where `valid` says whether anybody looks at it (the
- * inside of a PAD); loads under it are gated, so nothing outside a buffer is ever touched. Movement ops disappear into the coordinates,
- * a REDUCE gets its ranges, a value that fusion staged becomes a LOAD of its STAGE, one that it realized a LOAD of its buffer.
+ * One function, lower(): the scalar value of a tensor uop at given coordinates, where `valid` says
+ * whether anybody looks at it (the inside of a PAD); loads under it are gated, so nothing outside a
+ * buffer is ever touched. Movement ops disappear into the coordinates, a REDUCE gets its ranges, a
+ * value that fusion staged becomes a LOAD of its STAGE, one that it realized a LOAD of its buffer.
  * Recursion is bounded by the size that fusion allows a segment, not by the model.
  */
 #include "passes/plan.h"
@@ -10,9 +11,11 @@
 #include <string.h>
 
 struct lowering { struct plan *p; struct segment *s; };
-static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *index, struct uop *valid);
+static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *index,
+                         struct uop *valid);
 
-static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct uop *const *dim, int n)
+static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct uop *const *dim,
+                               int n)
 {
     struct uop *offset = uop_int(t, 0), *stride = uop_int(t, 1);
     for (int a = n - 1; a >= 0; a--) {
@@ -38,7 +41,8 @@ struct buffer *lower_buffer_of(struct plan *p, const struct uop *u)
     return n ? n->buffer : NULL;
 }
 
-static struct uop *lower_move(struct lowering *l, struct uop *v, struct uop *const *index, struct uop *valid)
+static struct uop *lower_move(struct lowering *l, struct uop *v, struct uop *const *index,
+                              struct uop *valid)
 {
     struct uop *at[MAX_RANK], *inside;
     if (v->op == OP_IOTA)
@@ -53,7 +57,8 @@ static struct uop *lower_move(struct lowering *l, struct uop *v, struct uop *con
     return uop_is_int(inside, 1) ? x : uop_where(l->p->t, inside, x, outside);
 }
 
-static struct uop *lower_reduce(struct lowering *l, struct uop *v, const struct use *u, struct uop *const *index, struct uop *valid)
+static struct uop *lower_reduce(struct lowering *l, struct uop *v, const struct use *u,
+                                struct uop *const *index, struct uop *valid)
 {
     struct uop *at[MAX_RANK] = {0}, *src[MAX_RANK + 1];
     int n = 1;
@@ -67,11 +72,13 @@ static struct uop *lower_reduce(struct lowering *l, struct uop *v, const struct 
     src[0] = lower(l, v->src[0], at, valid);
     if (n == 1)
         return src[0];
-    return uop_new(l->p->t, OP_REDUCE, v->dtype, src, n, (union arg){.i = REDUCE_BITS(REDUCE_OP(v->arg.i), 0)});
+    return uop_new(l->p->t, OP_REDUCE, v->dtype, src, n,
+                   (union arg){.i = REDUCE_BITS(REDUCE_OP(v->arg.i), 0)});
 }
 
 /* x at coordinates that are data. Outside x the result is 0 and nothing is read. */
-static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *const *index, struct uop *valid)
+static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *const *index,
+                               struct uop *valid)
 {
     struct tgc *t = l->p->t;
     struct uop *at[MAX_RANK], *inside = valid;
@@ -86,7 +93,8 @@ static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *co
     return gated || uop_is_int(inside, 1) ? x : uop_where(t, inside, x, zero);
 }
 
-static struct uop *compute(struct lowering *l, struct uop *v, const struct use *u, struct uop *const *index, struct uop *valid)
+static struct uop *compute(struct lowering *l, struct uop *v, const struct use *u,
+                           struct uop *const *index, struct uop *valid)
 {
     struct uop *src[3];
     switch (op_class(v->op)) {
@@ -105,7 +113,8 @@ static struct uop *compute(struct lowering *l, struct uop *v, const struct use *
     TGC_BUG(l->p->t, "%s in a kernel", op_name(v->op));
 }
 
-/* Under padding the coordinates that a stage is computed for may lie outside of v: nobody looks at it then, but it is computed. */
+/* Under padding the coordinates that a stage is computed for may lie outside of v: nobody looks at
+ * it then, but it is computed. */
 static struct uop *stage_inside(struct lowering *l, const struct uop *v, const struct stage *st)
 {
     struct tgc *t = l->p->t;
@@ -118,7 +127,8 @@ static struct uop *stage_inside(struct lowering *l, const struct uop *v, const s
     return inside;
 }
 
-static struct uop *load_stage(struct lowering *l, struct uop *v, const struct use *u, struct uop *const *index, struct uop *valid)
+static struct uop *load_stage(struct lowering *l, struct uop *v, const struct use *u,
+                              struct uop *const *index, struct uop *valid)
 {
     struct tgc *t = l->p->t;
     struct stage *st = u->stage;
@@ -148,11 +158,13 @@ static bool is_empty(const struct uop *v)
     return false;
 }
 
-static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *index, struct uop *valid)
+static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *index,
+                         struct uop *valid)
 {
     struct tgc *t = l->p->t;
     if (is_empty(v) && v->dtype != DTYPE_STRING)
-        return uop_consti(t, v->dtype, 0);            /* nobody asks: its coordinates are of no element, nor are those of its sources */
+        /* nobody asks: its coordinates are of no element, nor are those of its sources */
+        return uop_consti(t, v->dtype, 0);
     if (v->op == OP_CONST || v->op == OP_VAR)
         return v;
     struct node *n = plan_node(l->p, v);
@@ -162,7 +174,8 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
         return make_load(t, uop_buffer(t, b), flat_offset(t, index, v->dim, v->ndim), valid);
     struct use *u = n ? plan_find_use(n, l->s, index) : NULL;
     if (!u)
-        return compute(l, v, NULL, index, valid);     /* under an INDEX: movement ops down to a buffer; or a halo's constant */
+        /* under an INDEX: movement ops down to a buffer; or a halo's constant */
+        return compute(l, v, NULL, index, valid);
     for (struct lowered *m = u->lowered; m; m = m->next)
         if (m->valid == valid)
             return m->value;

@@ -50,8 +50,7 @@ struct memory {
     size_t cap_region;
 };
 
-/* ----------------------------------------------------------------------------------------- sizes
- */
+/* ---------------------------------------------------------------------------------------- sizes */
 
 static const char *describe(struct tgc *t, const struct buffer *b)
 {
@@ -91,8 +90,7 @@ static bool size_buffers(struct tgc *t, struct buffer *const *b, int n)
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- accesses
- */
+/* ------------------------------------------------------------------------------------- accesses */
 
 static struct buffer *root_of(struct buffer *b)
 {
@@ -190,8 +188,7 @@ static void add_steps(struct memory *m)
     }
 }
 
-/* ------------------------------------------------------------------------------------- lifetimes
- */
+/* ------------------------------------------------------------------------------------ lifetimes */
 
 /* First access within [begin, end], or NULL. */
 static const struct access *first_within(const struct tenant *n, int begin, int end)
@@ -285,8 +282,7 @@ static struct slot place_of(struct memory *m, const struct tenant *n)
     return p;
 }
 
-/* -------------------------------------------------------------------------------------- in place
- */
+/* ------------------------------------------------------------------------------------- in place */
 
 /* True if the kernel reads `in` only at the element that it is about to store. */
 static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
@@ -364,8 +360,7 @@ static void share_in_place(struct memory *m, struct slot *place)
     }
 }
 
-/* ------------------------------------------------------------------------------------- the arena
- */
+/* ------------------------------------------------------------------------------------ the arena */
 
 static bool on_stack(const struct buffer *b)
 {
@@ -464,8 +459,7 @@ static bool plan_arena(struct memory *m)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- weights
- */
+/* -------------------------------------------------------------------------------------- weights */
 
 /* FNV-1a over words; equality is decided by the bytes. */
 static uint64_t hash_bytes(const void *data, size_t nbytes)
@@ -495,7 +489,8 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
     for (; table[i].weight; i = (i + 1) & (size - 1)) {
         const struct buffer *other = table[i].weight;
         if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
-            other->storage == w->storage && (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
+            other->storage == w->storage &&
+            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
             break;
     }
     return &table[i];

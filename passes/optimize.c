@@ -1,15 +1,20 @@
-/* optimize.c - OptOps: how a kernel's loops are tiled. They are data (kernel.opt), chosen here, applied to the AST.
+/* optimize.c - OptOps: how a kernel's loops are tiled. They are data (kernel.opt), chosen here,
+ * applied to the AST.
  *
- * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each value it loads is used several times:
+ * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
+ * value it loads is used several times:
  *
- *      acc[4][16] = 0;  for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
+ *      acc[4][16] = 0;  for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j +
+ *      column]
  *
- * UPCAST splits an output range r into r' * amount + lane, exactly: no remainder code. PACK writes a weight in the order in which the
- * tiles read it, as one stream (a storage view), so that its columns lie side by side whatever the model's layout was.
+ * UPCAST splits an output range r into r' * amount + lane, exactly: no remainder code. PACK writes
+ * a weight in the order in which the tiles read it, as one stream (a storage view), so that its
+ * columns lie side by side whatever the model's layout was.
  *
- * The columns run along a range in which every operand stands still, is contiguous, or is a weight that can be packed; the rows along a
- * range in which some operand stands still. All pairs of ranges and divisors are tried; the best has the most multiply-adds for each
- * vector or scalar that it loads, within the registers.
+ * The columns run along a range in which every operand stands still, is contiguous, or is a weight
+ * that can be packed; the rows along a range in which some operand stands still. All pairs of
+ * ranges and divisors are tried; the best has the most multiply-adds for each vector or scalar that
+ * it loads, within the registers.
  */
 #include "passes/passes.h"
 
@@ -60,14 +65,15 @@ static bool depends_on(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
-/* The one contraction of a store, under its ranges or inside a pooling of its results; false if there is none, or anything that lanes do
- * not go through. */
+/* The one contraction of a store, under its ranges or inside a pooling of its results; false if
+ * there is none, or anything that lanes do not go through. */
 static bool find_contraction(struct nest *m)
 {
     int n;
     struct uop **order = uop_toposort(m->t, &m->store->src[2], 1, &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_STAGE || (order[i]->op == OP_LOAD && order[i]->src[0] == m->store->src[0]))
+        if (order[i]->op == OP_STAGE ||
+            (order[i]->op == OP_LOAD && order[i]->src[0] == m->store->src[0]))
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
@@ -90,7 +96,8 @@ static bool find_contraction(struct nest *m)
 
 /* ---- packing */
 
-/* The ranges that a load's offset is a sum of, outermost first: the store's, the reduction's, then the lanes. */
+/* The ranges that a load's offset is a sum of, outermost first: the store's, the reduction's, then
+ * the lanes. */
 static int ranges_of(const struct nest *m, struct uop **range)
 {
     int n = 0;
@@ -104,20 +111,24 @@ static int ranges_of(const struct nest *m, struct uop **range)
     return n;
 }
 
-/* A weight's load as a view of its data: one axis for each range that it depends on. `offset` becomes the offset in the stored order.
- * false: the load is no such sum, or would store elements twice. */
-static bool storage_view(const struct nest *m, const struct uop *load, struct view *v, struct uop **offset)
+/* A weight's load as a view of its data: one axis for each range that it depends on. `offset`
+ * becomes the offset in the stored order. false: the load is no such sum, or would store elements
+ * twice. */
+static bool storage_view(const struct nest *m, const struct uop *load, struct view *v,
+                         struct uop **offset)
 {
     struct tgc *t = m->t;
     struct uop *range[64], *at[MAX_RANK], *rest = load->src[1];
     const struct buffer *b = uop_buffer_of(load->src[0]);
     int64_t stride, n, nelem = 1, total = 1;
-    if (!b || b->kind != BUFFER_WEIGHT || b->storage || load->nsrc > 2 || m->store->nsrc + m->reduce->nsrc > 64)
+    if (!b || b->kind != BUFFER_WEIGHT || b->storage || load->nsrc > 2 ||
+        m->store->nsrc + m->reduce->nsrc > 64)
         return false;
     *v = (struct view){0};
     int nrange = ranges_of(m, range);
     for (int k = 0; k < nrange; k++) {
-        if (!stride_in(t, load->src[1], range[k], &stride) || (stride && (!uop_const_int(range[k]->src[0], &n) || v->ndim == MAX_RANK)))
+        if (!stride_in(t, load->src[1], range[k], &stride) ||
+            (stride && (!uop_const_int(range[k]->src[0], &n) || v->ndim == MAX_RANK)))
             return false;
         if (stride == 0)
             continue;
@@ -172,7 +183,10 @@ static bool is_read_elsewhere(struct tgc *t, const struct kernel *k, struct uop 
 
 /* ---- choosing a tile */
 
-static int64_t fixed_size(const struct uop *range) { return range->src[0]->op == OP_CONST ? range->src[0]->arg.i : 0; }
+static int64_t fixed_size(const struct uop *range)
+{
+    return range->src[0]->op == OP_CONST ? range->src[0]->arg.i : 0;
+}
 
 static bool is_packable(const struct nest *m, const struct uop *load)
 {
@@ -189,7 +203,8 @@ static bool columns_fit(const struct nest *m, struct uop *r, bool *vectors)
     if (!stride_in(m->t, m->store->src[1], r, &stride))
         return false;
     for (int i = 0; i < m->nload; i++) {
-        if ((m->load[i]->nsrc > 2 && depends_on(m->t, m->load[i]->src[2], r)) || !stride_in(m->t, m->load[i]->src[1], r, &stride))
+        if ((m->load[i]->nsrc > 2 && depends_on(m->t, m->load[i]->src[2], r)) ||
+            !stride_in(m->t, m->load[i]->src[1], r, &stride))
             return false;
         *vectors |= stride != 0;
         if (stride != 0 && stride != 1 && !is_packable(m, m->load[i]))
@@ -209,7 +224,8 @@ static bool rows_fit(const struct nest *m, struct uop *r)
     return reuse;
 }
 
-/* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in vectors. */
+/* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in
+ * vectors. */
 static double gain_of(int64_t rows, int64_t columns)
 {
     double vectors = (double)((columns + VECTOR - 1) / VECTOR);
@@ -221,7 +237,8 @@ static void try_rows(const struct nest *m, struct tile *best, int column_axis, i
 {
     for (int a = m->first; a < m->store->nsrc; a++) {
         int64_t n = fixed_size(m->store->src[a]);
-        if (n < 1 || a == column_axis || !rows_fit(m, m->store->src[a]))  /* a size known only at run time divides by nothing */
+        /* a size known only at run time divides by nothing */
+        if (n < 1 || a == column_axis || !rows_fit(m, m->store->src[a]))
             continue;
         for (int64_t rows = 1; rows <= ROWS_MAX && rows * columns <= TILE_MAX; rows++)
             if (n % rows == 0 && gain_of(rows, columns) > best->gain)
@@ -231,7 +248,8 @@ static void try_rows(const struct nest *m, struct tile *best, int column_axis, i
         *best = (struct tile){column_axis, -1, columns, 1, gain_of(1, columns)};
 }
 
-/* From the innermost range outwards, so that equal gains keep the output's contiguous range for the columns. */
+/* From the innermost range outwards, so that equal gains keep the output's contiguous range for the
+ * columns. */
 static struct tile choose_tile(const struct nest *m)
 {
     struct tile best = {.column_axis = -1};
@@ -250,7 +268,8 @@ static struct tile choose_tile(const struct nest *m)
 /* ---- applying it */
 
 /* The lane joins the store's ranges at the end, the quotient takes r's place. */
-static struct uop *apply_upcast(struct tgc *t, struct uop *store, int first, struct uop *r, int64_t amount, const char *name)
+static struct uop *apply_upcast(struct tgc *t, struct uop *store, int first, struct uop *r,
+                                int64_t amount, const char *name)
 {
     struct uop *src[72];
     struct uop *lane = uop_lane(t, uop_int(t, amount), t->next_range++);
@@ -284,7 +303,9 @@ static struct uop *pack_weights(struct tgc *t, struct kernel *k, struct uop *sto
     if (!find_contraction(&m))
         return store;
     for (int i = 0; i < m.nload; i++) {
-        struct uop *packed = is_read_elsewhere(t, k, m.load[i]) ? store : apply_pack(&m, k, store, m.load[i]);
+        struct uop *packed = is_read_elsewhere(t, k, m.load[i])
+                                 ? store
+                                 : apply_pack(&m, k, store, m.load[i]);
         if (packed != store)
             note_opt(t, k, OPT_PACK, i, 0);
         store = packed;
@@ -301,7 +322,8 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct uop *s
     struct tile tile = choose_tile(&m);
     if (tile.column_axis < 0)
         return store;
-    struct uop *column = store->src[tile.column_axis], *row = tile.row_axis < 0 ? NULL : store->src[tile.row_axis];
+    struct uop *column = store->src[tile.column_axis],
+               *row = tile.row_axis < 0 ? NULL : store->src[tile.row_axis];
     if (row && tile.rows > 1) {
         note_opt(t, k, OPT_UPCAST, tile.row_axis - m.first, tile.rows);
         store = apply_upcast(t, store, m.first, row, tile.rows, "row");
@@ -322,7 +344,8 @@ bool pass_optimize(struct tgc *t, struct schedule *s)
             store[j] = optimize_store(t, k, store[j]);
         k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
         for (int j = 0; j < n; j++)
-            if (store[j]->src[store[j]->nsrc - 1]->op == OP_RANGE && RANGE_IS_LANE(store[j]->src[store[j]->nsrc - 1]->arg.i))
+            if (store[j]->src[store[j]->nsrc - 1]->op == OP_RANGE &&
+                RANGE_IS_LANE(store[j]->src[store[j]->nsrc - 1]->arg.i))
                 store[j] = pack_weights(t, k, store[j]);
         k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
         scratch_release(t, mark);

@@ -1,7 +1,9 @@
 /* passes.h - from the tensor graph to a schedule of linear kernels.
  *
- *      graph --simplify, fold--> graph --fuse--> decisions --lower--> kernel ASTs --linearize--> linear programs
- *                                                                     └─ plan memory, schedule control ─┘
+ *      graph --simplify, fold--> graph --fuse--> decisions --lower--> kernel ASTs --linearize-->
+ *      linear programs
+ *                                                                     └─ plan memory, schedule
+ *                                                                     control ─┘
  */
 #ifndef TGC_PASSES_H
 #define TGC_PASSES_H
@@ -10,8 +12,10 @@
 
 /* How a kernel's loops were tiled; chosen and applied by optimize.c. */
 enum opt_op {
-    OPT_UPCAST,                  /* the store's range `axis` is split by `amount`, which becomes a lane */
-    OPT_PACK                     /* weight load `axis` of the contraction reads a copy in loop order */
+    /* the store's range `axis` is split by `amount`, which becomes a lane */
+    OPT_UPCAST,
+    /* weight load `axis` of the contraction reads a copy in loop order */
+    OPT_PACK
 };
 struct opt { enum opt_op op; int axis; int64_t amount; };
 
@@ -19,16 +23,19 @@ struct opt { enum opt_op op; int axis; int64_t amount; };
 struct kernel {
     int index;                   /* its place in schedule.kernel */
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
-    const char *title;           /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
+    /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
+    const char *title;
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
     struct opt *opt; int nopt; size_t cap_opt;
     struct uop **linear; int nlinear;
     struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
     int noutput;                 /* the first `noutput` of buffer[] are written */
-    struct buffer **scratch; int nscratch; /* STAGE buffers: places in the arena, or on the stack if small */
+    /* STAGE buffers: places in the arena, or on the stack if small */
+    struct buffer **scratch; int nscratch;
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
     double flop, nbytes;         /* at the dimensions' upper bounds */
-    /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat within a kernel */
+    /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat
+     * within a kernel */
 };
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
@@ -38,7 +45,8 @@ struct step {
     struct kernel *kernel;       /* KERNEL */
     struct host_call *host;      /* HOST */
     struct buffer **arg; int narg;         /* HOST: inputs, then outputs */
-    struct uop *cond;            /* IF, BREAK_UNLESS: bool scalar kernel expression (LOAD of a buffer, VARs) */
+    /* IF, BREAK_UNLESS: bool scalar kernel expression (LOAD of a buffer, VARs) */
+    struct uop *cond;
     struct var *counter;         /* LOOP: counts from 0 */
     struct uop *trip;            /* LOOP: i64 scalar kernel expression */
 };
@@ -47,8 +55,10 @@ struct schedule {
     const struct graph *graph;
     struct step *step; int nstep;
     struct kernel **kernel; int nkernel;
-    struct buffer **buffer; int nbuffer;   /* every TEMP, STATE and SCRATCH buffer with a place in the arena */
-    struct buffer **weight; int nweight;   /* in order of first use; those equal in dtype and bytes have one offset */
+    /* every TEMP, STATE and SCRATCH buffer with a place in the arena */
+    struct buffer **buffer; int nbuffer;
+    /* in order of first use; those equal in dtype and bytes have one offset */
+    struct buffer **weight; int nweight;
     struct buffer **input; int ninput;     /* as graph->input */
     struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
     struct var **var; int nvar;            /* run-time dimensions and host results */
@@ -56,7 +66,8 @@ struct schedule {
     size_t weight_nbytes;
 };
 
-enum { STACK_SCRATCH_NBYTES = 4096 };  /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
+/* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
+enum { STACK_SCRATCH_NBYTES = 4096 };
 
 struct compile_options {
     bool noopt;
@@ -67,13 +78,17 @@ struct compile_options {
 
 /* Installs the fold hook (rules) into t; called once, before a frontend builds anything. */
 void passes_init(struct tgc *t);
-/* All passes in the order of passes.def, verified after each one in debug builds. NULL: diagnostics were recorded. */
+/* All passes in the order of passes.def, verified after each one in debug builds. NULL: diagnostics
+ * were recorded. */
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
 
 /* One pass each; false: diagnostics were recorded. */
-bool pass_fold_constants(struct tgc *t, struct graph *g);        /* fold.c: what depends on weights alone becomes a weight, capped */
-struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);   /* schedule.c: fusion, lowering, control */
-void schedule_collect_buffers(struct tgc *t, struct schedule *s);   /* s->buffer, s->weight from the steps' kernels */
+/* fold.c: what depends on weights alone becomes a weight, capped */
+bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* schedule.c: fusion, lowering, control */
+struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
+/* s->buffer, s->weight from the steps' kernels */
+void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: tiles */
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
 bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */

@@ -1,8 +1,9 @@
 /* plan.h - private to fuse.c, lower.c and schedule.c: what fusion decided.
  *
- * A segment is one loop nest that stores one value; a kernel is a segment, or several that fill parts of one buffer (CONCAT, SCATTER).
- * Fusion walks the graph from consumers to producers. Every place where a node's value is needed is a `use`: the coordinates as
- * expressions over the segment's ranges, and the set of ranges that are open there.
+ * A segment is one loop nest that stores one value; a kernel is a segment, or several that fill
+ * parts of one buffer (CONCAT, SCATTER). Fusion walks the graph from consumers to producers. Every
+ * place where a node's value is needed is a `use`: the coordinates as expressions over the
+ * segment's ranges, and the set of ranges that are open there.
  */
 #ifndef TGC_PLAN_H
 #define TGC_PLAN_H
@@ -28,7 +29,8 @@ struct segment {
     struct block *block;
     int pos;                     /* place in the graph's topological order: when it runs */
     struct uop *value;           /* what it stores */
-    bool own;                    /* `value` is computed here; otherwise the segment copies it from its buffer */
+    /* `value` is computed here; otherwise the segment copies it from its buffer */
+    bool own;
     struct buffer *dest;
     struct uop *lead;            /* leading coordinate in dest (scan output), or NULL */
     struct uop **start;          /* offset in dest per axis (CONCAT), or NULL */
@@ -38,7 +40,8 @@ struct segment {
     struct uop *axis[MAX_RANK];  /* coordinates of value: RANGEs, or 0 where the size is 1 */
     struct uop **range; int nrange; size_t cap_range;   /* at most MAX_RANGES */
     range_set out, inner;        /* ranges of the output; of reductions and stages */
-    range_set chain[MAX_RANK + 1]; int nchain;   /* sets that must be prefixes of the loop order, by size */
+    /* sets that must be prefixes of the loop order, by size */
+    range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
     const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
@@ -47,7 +50,8 @@ struct segment {
 /* Values kept in scratch for the inner loops of one iteration of the ranges in `prefix`. */
 struct stage {
     range_set prefix;
-    struct uop *index[MAX_RANK]; /* coordinates at which it is computed: fixed ones, or its own ranges */
+    /* coordinates at which it is computed: fixed ones, or its own ranges */
+    struct uop *index[MAX_RANK];
     struct uop *range[MAX_RANK]; /* NULL where fixed */
     struct buffer *scratch;
     struct uop *value;           /* lowered: the STAGE uop */
@@ -59,7 +63,8 @@ struct use {
     struct uop **index;          /* [ndim] */
     range_set open;              /* ranges open where it is needed */
     bool root;                   /* the segment's own value */
-    struct uop **range;          /* [ndim] REDUCE, where inlined: the ranges of its axes, NULL elsewhere */
+    /* [ndim] REDUCE, where inlined: the ranges of its axes, NULL elsewhere */
+    struct uop **range;
     struct stage *stage;
     struct lowered *lowered;
     struct use *next;
@@ -72,10 +77,12 @@ struct node {
     range_set loops;             /* loops it depends on, by plan index */
     struct use *use;
     int nuse;
-    bool must;                   /* needs a buffer: read at data-dependent places, or by a host function */
+    /* needs a buffer: read at data-dependent places, or by a host function */
+    bool must;
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
     struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
-    struct buffer **result; int nresult;   /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
+    /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
+    struct buffer **result; int nresult;
     struct buffer **state;       /* LOOP: carried values, then the condition */
     struct uop **host_arg;       /* HOST: BUFFER uops of its inputs */
     struct uop *scalar[2];       /* IF: condition; LOOP: trip count, first condition */
@@ -97,7 +104,8 @@ struct plan {
 struct node *plan_node(const struct plan *p, const struct uop *u);
 range_set plan_mask(struct plan *p, const struct uop *index);
 /* A new segment that stores `value` (of value's shape) into dest. */
-struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value, struct buffer *dest);
+struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value,
+                             struct buffer *dest);
 /* Says that the segment's value is needed: the first use of a node. */
 void plan_use_root(struct plan *p, struct segment *s);
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index);
@@ -106,13 +114,15 @@ double plan_nelem(const struct uop *u);
 
 /* fuse.c: decides for one node, all of whose uses are known, and pushes uses to its sources. */
 void plan_decide(struct plan *p, struct node *n);
-/* A node or buffer that holds u's value contiguously, through reshapes; marks it `must`. NULL: it has to be copied. */
+/* A node or buffer that holds u's value contiguously, through reshapes; marks it `must`. NULL: it
+ * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
 struct uop *lower_scalar(struct plan *p, struct uop *u);
-struct buffer *lower_buffer_of(struct plan *p, const struct uop *u);  /* where u's value lies, or NULL */
+/* where u's value lies, or NULL */
+struct buffer *lower_buffer_of(struct plan *p, const struct uop *u);
 
 #endif

@@ -1,9 +1,12 @@
-/* schedule.c - from the tensor graph to an ordered list of steps: kernels, host calls, IF and LOOP regions.
+/* schedule.c - from the tensor graph to an ordered list of steps: kernels, host calls, IF and LOOP
+ * regions.
  *
- * The graph is one DAG; where a node runs follows from who needs it. A node's block is the innermost one that contains all its consumers
- * (the operands of an IF live in its THEN and ELSE blocks, those of a LOOP's body in its BODY), moved out of every loop that it does not
- * depend on. So only the taken side of an IF runs, what is shared runs once before it, and loop-invariant work leaves the loop.
- * Within a block the order is the graph's topological order. Fusion (fuse.c) runs on the way, from consumers to producers.
+ * The graph is one DAG; where a node runs follows from who needs it. A node's block is the
+ * innermost one that contains all its consumers (the operands of an IF live in its THEN and ELSE
+ * blocks, those of a LOOP's body in its BODY), moved out of every loop that it does not depend on.
+ * So only the taken side of an IF runs, what is shared runs once before it, and loop-invariant work
+ * leaves the loop. Within a block the order is the graph's topological order. Fusion (fuse.c) runs
+ * on the way, from consumers to producers.
  */
 #include "passes/plan.h"
 
@@ -59,10 +62,12 @@ static bool plan_nodes(struct plan *p)
     return true;
 }
 
-static struct block *block_new(struct plan *p, enum block_kind kind, struct block *parent, struct uop *owner)
+static struct block *block_new(struct plan *p, enum block_kind kind, struct block *parent,
+                               struct uop *owner)
 {
     struct block *b = MEM_NEW(p->t, struct block);
-    *b = (struct block){.kind = kind, .parent = parent, .depth = parent ? parent->depth + 1 : 0, .owner = owner};
+    *b = (struct block){
+        .kind = kind, .parent = parent, .depth = parent ? parent->depth + 1 : 0, .owner = owner};
     return b;
 }
 
@@ -128,7 +133,8 @@ static void plan_blocks(struct plan *p)
 
 /* ---- stores that are not a node's own: outputs, results of regions, loop state, host arguments */
 
-static struct segment *store_to(struct plan *p, struct block *b, int pos, struct uop *value, struct buffer *dest)
+static struct segment *store_to(struct plan *p, struct block *b, int pos, struct uop *value,
+                                struct buffer *dest)
 {
     struct segment *s = plan_segment(p, b, pos, value, dest);
     plan_use_root(p, s);
@@ -142,8 +148,9 @@ static void plan_get(struct plan *p, struct node *n)
     struct node *o = plan_node(p, owner);
     if (!o->result) {
         int nresult = owner->op == OP_HOST ? ((const struct host_call *)owner->arg.p)->nout
-                    : owner->op == OP_IF   ? (int)owner->arg.i
-                                           : ((const struct loop *)owner->arg.p)->ncarried + ((const struct loop *)owner->arg.p)->nscan;
+                      : owner->op == OP_IF ? (int)owner->arg.i
+                                           : ((const struct loop *)owner->arg.p)->ncarried +
+                                                 ((const struct loop *)owner->arg.p)->nscan;
         o->nresult = nresult;
         o->result = mem_array(p->t, (size_t)nresult, sizeof(struct buffer *));
     }
@@ -161,11 +168,13 @@ static void plan_if(struct plan *p, struct node *n)
 
 static bool is_true(const struct uop *u) { return uop_is_int(u, 1); }
 
-/* init -> state before; in each iteration next -> fresh, then all fresh -> state; the final value is the state itself. */
+/* init -> state before; in each iteration next -> fresh, then all fresh -> state; the final value
+ * is the state itself. */
 static void plan_loop(struct plan *p, struct node *n)
 {
     const struct loop *l = n->u->arg.p;
-    struct uop *const *init = n->u->src + 2, *const *next = n->u->src + 3 + l->ncarried, *const *scan = next + l->ncarried;
+    struct uop *const *init = n->u->src + 2, *const *next = n->u->src + 3 + l->ncarried,
+                      *const *scan = next + l->ncarried;
     struct uop *cond_next = n->u->src[2 + l->ncarried];
     bool conditional = !is_true(n->u->src[1]) || !is_true(cond_next);
     n->state = mem_array(p->t, (size_t)l->ncarried + 1, sizeof(struct buffer *));
@@ -174,18 +183,23 @@ static void plan_loop(struct plan *p, struct node *n)
         if (is_cond && !conditional)
             break;
         struct uop *first = is_cond ? n->u->src[1] : init[k], *then = is_cond ? cond_next : next[k];
-        struct buffer *state = !is_cond && k < n->nresult && n->result[k] ? n->result[k]
-                             : buffer_new(p->t, BUFFER_STATE, first->dtype, is_cond ? NULL : l->param[k].dim, is_cond ? 0 : l->param[k].ndim, NULL);
+        struct buffer *state = !is_cond && k < n->nresult && n->result[k]
+                                   ? n->result[k]
+                                   : buffer_new(p->t, BUFFER_STATE, first->dtype,
+                                                is_cond ? NULL : l->param[k].dim,
+                                                is_cond ? 0 : l->param[k].ndim, NULL);
         state->kind = BUFFER_STATE;
         n->state[k] = state;
         store_to(p, n->block, n->pos, first, state);
-        struct buffer *fresh = buffer_new(p->t, BUFFER_TEMP, state->dtype, state->dim, state->ndim, NULL);
+        struct buffer *fresh = buffer_new(p->t, BUFFER_TEMP, state->dtype, state->dim, state->ndim,
+                                          NULL);
         store_to(p, n->side[0], n->pos, then, fresh);
         plan_segment(p, n->side[0], p->nnode + n->pos, uop_buffer(p->t, fresh), state);
     }
     for (int k = 0; k < l->nscan; k++)
         if (l->ncarried + k < n->nresult && n->result[l->ncarried + k]) {
-            struct segment *s = plan_segment(p, n->side[0], n->pos, scan[k], n->result[l->ncarried + k]);
+            struct segment *s = plan_segment(p, n->side[0], n->pos, scan[k],
+                                             n->result[l->ncarried + k]);
             s->lead = uop_var(p->t, l->counter);
             plan_use_root(p, s);
         }
@@ -201,12 +215,14 @@ static void plan_host(struct plan *p, struct node *n)
     }
     for (int k = 0; k < h->nout; k++)                 /* the function writes all of them */
         if (!n->result[k])
-            n->result[k] = buffer_new(p->t, BUFFER_TEMP, h->out[k].dtype, h->out[k].dim, h->out[k].ndim, NULL);
+            n->result[k] = buffer_new(p->t, BUFFER_TEMP, h->out[k].dtype, h->out[k].dim,
+                                      h->out[k].ndim, NULL);
     n->host_arg = mem_array(p->t, (size_t)u->nsrc, sizeof *n->host_arg);
     for (int k = 0; k < u->nsrc; k++) {
         if (plan_contiguous_base(p, u->src[k]))
             continue;
-        struct buffer *copy = buffer_new(p->t, BUFFER_TEMP, u->src[k]->dtype, u->src[k]->dim, u->src[k]->ndim, NULL);
+        struct buffer *copy = buffer_new(p->t, BUFFER_TEMP, u->src[k]->dtype, u->src[k]->dim,
+                                         u->src[k]->ndim, NULL);
         n->host_arg[k] = uop_buffer(p->t, copy);
         store_to(p, n->block, n->pos, u->src[k], copy);
     }
@@ -224,7 +240,8 @@ static void plan_fuse(struct plan *p, struct schedule *s)
 {
     for (int i = 0; i < p->graph->noutput; i++) {
         const struct graph_output *o = &p->graph->output[i];
-        struct buffer *b = buffer_new(p->t, BUFFER_OUTPUT, o->value->dtype, o->value->dim, o->value->ndim, o->name);
+        struct buffer *b = buffer_new(p->t, BUFFER_OUTPUT, o->value->dtype, o->value->dim,
+                                      o->value->ndim, o->name);
         s->output[i] = b;
         store_to(p, p->top, p->nnode + i, o->value, b);
     }
@@ -263,10 +280,12 @@ enum { TITLE_NODES = 8, TITLE_SEEN = 256 };
 
 static bool is_computation(const struct uop *u)
 {
-    return u->op == OP_REDUCE || (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
+    return u->op == OP_REDUCE ||
+           (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
 }
 
-/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes; what it only reads was computed elsewhere. */
+/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes; what it only reads was
+ * computed elsewhere. */
 static const char *kernel_title(struct tgc *t, struct kernel *k)
 {
     struct text title = {.t = t};
@@ -277,7 +296,9 @@ static const char *kernel_title(struct tgc *t, struct kernel *k)
     for (int i = 0; i < n; i++)
         computes |= is_computation(order[i]);
     for (int i = 0; i < n && nseen < TITLE_SEEN; i++) {
-        const struct origin *o = computes && !is_computation(order[i]) ? NULL : uop_get_origin(t, order[i]);
+        const struct origin *o = computes && !is_computation(order[i])
+                                     ? NULL
+                                     : uop_get_origin(t, order[i]);
         int j = 0;
         while (j < nseen && seen[j] != o)
             j++;
@@ -285,14 +306,16 @@ static const char *kernel_title(struct tgc *t, struct kernel *k)
             continue;
         seen[nseen++] = o;
         if (nseen <= TITLE_NODES)
-            text_printf(&title, "%s%s%s%s%s", nseen > 1 ? ", " : "", o->op_type, *o->node ? " \"" : "", o->node, *o->node ? "\"" : "");
+            text_printf(&title, "%s%s%s%s%s", nseen > 1 ? ", " : "", o->op_type,
+                        *o->node ? " \"" : "", o->node, *o->node ? "\"" : "");
     }
     if (nseen > TITLE_NODES)
         text_printf(&title, ", and %d more", nseen - TITLE_NODES);
     return title.n ? title.s : "";
 }
 
-/* The operator that gives the kernel its name: the first whose reduction it holds, else the last. */
+/* The operator that gives the kernel its name: the first whose reduction it holds, else the
+ * last. */
 static const char *main_operator(struct tgc *t, const struct kernel *k)
 {
     int n;
@@ -350,7 +373,8 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     int n;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
     for (int i = 0; i < k->ast->nsrc; i++)
-        kernel_add_buffer(t, k, (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p, &cap_buffer);
+        kernel_add_buffer(t, k, (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p,
+                          &cap_buffer);
     k->noutput = k->nbuffer;
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
@@ -404,7 +428,10 @@ static void plan_items(struct plan *p)
 
 struct emission { struct plan *p; struct schedule *s; size_t cap_step, cap_kernel; };
 
-static void emit(struct emission *e, struct step st) { VEC_PUSH(e->p->t, e->s->step, e->s->nstep, e->cap_step, st); }
+static void emit(struct emission *e, struct step st)
+{
+    VEC_PUSH(e->p->t, e->s->step, e->s->nstep, e->cap_step, st);
+}
 
 static void emit_kernel(struct emission *e, struct segment *s)
 {
@@ -421,13 +448,18 @@ static void emit_host(struct emission *e, struct node *n)
         struct uop *u = n->u->src[k];
         while (!n->host_arg[k] && u->op == OP_RESHAPE)
             u = u->src[0];
-        arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p : lower_buffer_of(e->p, u);
+        arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p
+                                : lower_buffer_of(e->p, u);
     }
     memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
-    emit(e, (struct step){.kind = STEP_HOST, .host = (struct host_call *)(uintptr_t)n->u->arg.p, .arg = arg, .narg = narg});
+    emit(e, (struct step){.kind = STEP_HOST,
+                          .host = (struct host_call *)(uintptr_t)n->u->arg.p,
+                          .arg = arg,
+                          .narg = narg});
 }
 
-/* Blocks nest as the model's subgraphs do, whose depth the loader limits; so this recursion is bounded. */
+/* Blocks nest as the model's subgraphs do, whose depth the loader limits; so this recursion is
+ * bounded. */
 static void emit_block(struct emission *e, struct block *b)
 {
     block_sort(b);
@@ -451,9 +483,12 @@ static void emit_block(struct emission *e, struct block *b)
         } else {
             const struct loop *l = it->node->arg.p;
             struct buffer *cond = n->state[l->ncarried];
-            emit(e, (struct step){.kind = STEP_LOOP, .counter = l->counter, .trip = lower_scalar(e->p, it->node->src[0])});
+            emit(e, (struct step){.kind = STEP_LOOP,
+                                  .counter = l->counter,
+                                  .trip = lower_scalar(e->p, it->node->src[0])});
             if (cond)
-                emit(e, (struct step){.kind = STEP_BREAK_UNLESS, .cond = lower_scalar(e->p, uop_buffer(e->p->t, cond))});
+                emit(e, (struct step){.kind = STEP_BREAK_UNLESS,
+                                      .cond = lower_scalar(e->p, uop_buffer(e->p->t, cond))});
             emit_block(e, n->side[0]);
             emit(e, (struct step){.kind = STEP_ENDLOOP, .counter = l->counter});
         }
@@ -471,7 +506,9 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
         const struct step *st = &s->step[i];
         int nk = st->kernel ? st->kernel->nbuffer : 0, ns = st->kernel ? st->kernel->nscratch : 0;
         for (int k = 0; k < nk + ns + st->narg; k++) {
-            struct buffer *b = k < nk ? st->kernel->buffer[k] : k < nk + ns ? st->kernel->scratch[k - nk] : st->arg[k - nk - ns];
+            struct buffer *b = k < nk        ? st->kernel->buffer[k]
+                               : k < nk + ns ? st->kernel->scratch[k - nk]
+                                             : st->arg[k - nk - ns];
             if (seen[b->id])
                 continue;
             seen[b->id] = true;
@@ -486,9 +523,11 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
 {
     struct plan *p = MEM_NEW(t, struct plan);
-    *p = (struct plan){.t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .bit = {.t = t}, .mask = {.t = t}};
+    *p = (struct plan){
+        .t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .bit = {.t = t}, .mask = {.t = t}};
     struct schedule *s = MEM_NEW(t, struct schedule);
-    *s = (struct schedule){.graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};
+    *s = (struct schedule){
+        .graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};
     s->input = mem_array(t, (size_t)g->ninput, sizeof *s->input);
     s->output = mem_array(t, (size_t)g->noutput, sizeof *s->output);
     for (int i = 0; i < g->ninput; i++)

@@ -1,9 +1,12 @@
-/* embed.c - turns runtime/ into tables of C strings for backends/snippets.c. Runs at build time: embed OUT FILE...
+/* embed.c - turns runtime/ into tables of C strings for backends/snippets.c. Runs at build time:
+ * embed OUT FILE...
  *
- * A file of runtime/ is C that compiles by itself (but main.c). A line "//@ name need need" opens a piece, which ends at the next such line;
- * what stands before the first one (includes and typedefs, for compiling alone) is left out. Each piece becomes
+ * A file of runtime/ is C that compiles by itself (but main.c). A line "//@ name need need" opens a
+ * piece, which ends at the next such line; what stands before the first one (includes and typedefs,
+ * for compiling alone) is left out. Each piece becomes
  *      SNIPPET(file, name, needs, text)
- * A line "//@for f32:float i64:int64_t" makes all pieces that follow once for each: _T at the end of a word becomes _f32, the word T float.
+ * A line "//@for f32:float i64:int64_t" makes all pieces that follow once for each: _T at the end
+ * of a word becomes _f32, the word T float.
  */
 #include <stdbool.h>
 #include <stdio.h>

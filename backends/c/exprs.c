@@ -1,10 +1,11 @@
 /* exprs.c - one elementwise op to one C expression, by the table exprs.def.
  *
- * C's integers are narrower in meaning than the IR's: signed overflow, division by zero, wide shifts and float conversions out of range
- * are undefined there and defined here. Where the bounds of the operands prove that nothing of the kind happens the plain operator is
- * written; otherwise a helper of runtime/number.c. Integers of at most 32 bits (but u32) are computed in int and cut back to their
- * width where they could leave it. Narrow floats are computed in float; their rounding is pending until the value is used by anything
- * but a store, which rounds by itself.
+ * C's integers are narrower in meaning than the IR's: signed overflow, division by zero, wide
+ * shifts and float conversions out of range are undefined there and defined here. Where the bounds
+ * of the operands prove that nothing of the kind happens the plain operator is written; otherwise a
+ * helper of runtime/number.c. Integers of at most 32 bits (but u32) are computed in int and cut
+ * back to their width where they could leave it. Narrow floats are computed in float; their
+ * rounding is pending until the value is used by anything but a store, which rounds by itself.
  */
 #include "backends/c/exprs.h"
 
@@ -61,7 +62,9 @@ static struct expr call(struct program *p, const char *function, const char *arg
 
 static struct expr cast(struct program *p, const char *type, const struct expr *e, char kind)
 {
-    return (struct expr){.s = mem_printf(p->t, "(%s)%s", type, expr_operand(p, e, PREC_UNARY)), .prec = PREC_UNARY, .kind = kind};
+    return (struct expr){.s = mem_printf(p->t, "(%s)%s", type, expr_operand(p, e, PREC_UNARY)),
+                         .prec = PREC_UNARY,
+                         .kind = kind};
 }
 
 const char *expr_operand(struct program *p, const struct expr *e, enum prec least)
@@ -69,7 +72,7 @@ const char *expr_operand(struct program *p, const struct expr *e, enum prec leas
     return e->prec < least ? mem_printf(p->t, "(%s)", e->s) : e->s;
 }
 
-/* ------------------------------------------------------------------------------------------------------ constants */
+/* ------------------------------------------------------------------------------------ constants */
 
 static struct expr const_int(struct program *p, enum dtype d, int64_t v)
 {
@@ -103,10 +106,11 @@ struct expr expr_const(struct program *p, enum dtype d, union arg v)
         text_double(&s, v.f);
     else
         text_float(&s, (float)v.f);
-    return (struct expr){.s = s.s, .prec = s.s[0] == '-' ? PREC_UNARY : PREC_CALL, .kind = expr_kind(d)};
+    return (struct expr){
+        .s = s.s, .prec = s.s[0] == '-' ? PREC_UNARY : PREC_CALL, .kind = expr_kind(d)};
 }
 
-/* --------------------------------------------------------------------------------------------------------- bounds */
+/* --------------------------------------------------------------------------------------- bounds */
 
 struct bounds { int64_t lo, hi; };
 
@@ -117,11 +121,15 @@ static struct bounds bounds_sum(struct bounds a, struct bounds b)
 
 static int64_t sat_neg(int64_t v) { return v == INT64_MIN ? INT64_MAX : -v; }
 
-static struct bounds bounds_negated(struct bounds a) { return (struct bounds){sat_neg(a.hi), sat_neg(a.lo)}; }
+static struct bounds bounds_negated(struct bounds a)
+{
+    return (struct bounds){sat_neg(a.hi), sat_neg(a.lo)};
+}
 
 static struct bounds bounds_product(struct bounds a, struct bounds b)
 {
-    int64_t v[4] = {sat_mul(a.lo, b.lo), sat_mul(a.lo, b.hi), sat_mul(a.hi, b.lo), sat_mul(a.hi, b.hi)};
+    int64_t v[4] = {sat_mul(a.lo, b.lo), sat_mul(a.lo, b.hi), sat_mul(a.hi, b.lo),
+                    sat_mul(a.hi, b.hi)};
     struct bounds r = {v[0], v[0]};
     for (int i = 1; i < 4; i++) {
         r.lo = v[i] < r.lo ? v[i] : r.lo;
@@ -130,7 +138,8 @@ static struct bounds bounds_product(struct bounds a, struct bounds b)
     return r;
 }
 
-/* What the op gives in unlimited integers. INT64_MIN and INT64_MAX mean that it may be beyond them. */
+/* What the op gives in unlimited integers. INT64_MIN and INT64_MAX mean that it may be beyond
+ * them. */
 static struct bounds bounds_exact(const struct uop *u)
 {
     struct bounds v[3] = {{0, 0}, {0, 0}, {0, 0}};
@@ -181,7 +190,7 @@ static bool is_plain(const struct uop *u, int bits)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ templates */
+/* ------------------------------------------------------------------------------------ templates */
 
 static const struct line *find_line(struct program *p, enum op op, char kind, bool wrap)
 {
@@ -208,7 +217,8 @@ static void use_calls(struct program *p, const char *text)
     }
 }
 
-static struct expr expand(struct program *p, const struct line *l, const struct expr *src, char kind)
+static struct expr expand(struct program *p, const struct line *l, const struct expr *src,
+                          char kind)
 {
     struct text out = {.t = p->t};
     use_calls(p, l->text);
@@ -244,7 +254,8 @@ static struct expr sum(struct program *p, const struct expr *src, char kind)
 }
 
 /* Index arithmetic reads best as i*4, and as -i*4 where that will become a subtraction. */
-static struct expr product(struct program *p, const struct uop *u, const struct expr *src, char kind)
+static struct expr product(struct program *p, const struct uop *u, const struct expr *src,
+                           char kind)
 {
     struct expr v[2] = {src[0], src[1]};
     int64_t c = 1;
@@ -253,9 +264,12 @@ static struct expr product(struct program *p, const struct uop *u, const struct 
         v[0] = src[1];
         v[1] = src[0];
     }
-    /* Literals of int carry no suffix: one line of the table serves both widths of index arithmetic. */
-    const struct line *l = find_line(p, OP_MUL, integer && u->dtype == DTYPE_INDEX ? 'L' : kind, false);
-    bool negative = integer && (uop_const_int(u->src[1], &c) || uop_const_int(u->src[0], &c)) && c < 0 && c > INT32_MIN;
+    /* Literals of int carry no suffix: one line of the table serves both widths of index
+     * arithmetic. */
+    const struct line *l = find_line(p, OP_MUL, integer && u->dtype == DTYPE_INDEX ? 'L' : kind,
+                                     false);
+    bool negative = integer && (uop_const_int(u->src[1], &c) || uop_const_int(u->src[0], &c)) &&
+                    c < 0 && c > INT32_MIN;
     if (!negative || v[0].prec < PREC_CALL)
         return expand(p, l, v, kind);
     v[0].s = mem_printf(p->t, "-%s", v[0].s);
@@ -283,7 +297,7 @@ static struct expr less(struct program *p, const struct uop *u, const struct exp
     return e;
 }
 
-/* -------------------------------------------------------------------------------------------------- conversions */
+/* ---------------------------------------------------------------------------------- conversions */
 
 /* Cuts an int (or wider) back to the width of d. */
 static struct expr wrap_to(struct program *p, enum dtype d, const struct expr *e)
@@ -302,13 +316,22 @@ static struct expr wrap_to(struct program *p, enum dtype d, const struct expr *e
     }
 }
 
-static struct expr cast_to_int(struct program *p, enum dtype d, const struct uop *from, const struct expr *e)
+static struct expr cast_to_int(struct program *p, enum dtype d, const struct uop *from,
+                               const struct expr *e)
 {
     char kind = expr_kind(d);
     if (e->kind == 'F' || e->kind == 'D') {
         if (kind == 'I' && d != DTYPE_I32)
-            return call(p, "to_int", mem_printf(p->t, "%s, %lld, %lld", e->s, (long long)dtype_min(d), (long long)dtype_max(d)), 'I');
-        return call(p, kind == 'I' ? "to_i32" : kind == 'L' ? "to_i64" : kind == 'U' ? "to_u32" : "to_u64", e->s, kind);
+            return call(p, "to_int",
+                        mem_printf(p->t, "%s, %lld, %lld", e->s, (long long)dtype_min(d),
+                                   (long long)dtype_max(d)),
+                        'I');
+        return call(p,
+                    kind == 'I'   ? "to_i32"
+                    : kind == 'L' ? "to_i64"
+                    : kind == 'U' ? "to_u32"
+                                  : "to_u64",
+                    e->s, kind);
     }
     if (kind == 'L' && (e->kind == 'I' || e->kind == 'B')) {
         struct expr r = *e;
@@ -317,7 +340,8 @@ static struct expr cast_to_int(struct program *p, enum dtype d, const struct uop
     }
     if (kind == e->kind && kind != 'I')
         return *e;
-    bool fits = from->dtype != DTYPE_U64 && from->vmin >= dtype_min(d) && from->vmax <= dtype_max(d);
+    bool fits = from->dtype != DTYPE_U64 && from->vmin >= dtype_min(d) &&
+                from->vmax <= dtype_max(d);
     if (kind == 'I' && fits) {
         struct expr r = *e;
         if (e->kind != 'I' && e->kind != 'B')
@@ -328,16 +352,19 @@ static struct expr cast_to_int(struct program *p, enum dtype d, const struct uop
     return wrap_to(p, d, e);
 }
 
-static struct expr cast_to_float(struct program *p, enum dtype d, const struct uop *from, const struct expr *e)
+static struct expr cast_to_float(struct program *p, enum dtype d, const struct uop *from,
+                                 const struct expr *e)
 {
-    struct expr r = *e, one = expr_const(p, d, (union arg){.f = 1}), zero = expr_const(p, d, (union arg){.f = 0});
+    struct expr r = *e, one = expr_const(p, d, (union arg){.f = 1}),
+                zero = expr_const(p, d, (union arg){.f = 0});
     char kind = expr_kind(d);
     if (e->kind == 'B')
         return expr_choose(p, e, &one, &zero);
     if (kind == 'D')
         return e->kind == 'D' ? r : cast(p, "double", e, 'D');
     bool narrow = d != DTYPE_F32;
-    bool exact = e->kind == 'F' || ((e->kind != 'D') && from->dtype != DTYPE_U64 && from->vmin >= -(1 << 24) && from->vmax <= 1 << 24);
+    bool exact = e->kind == 'F' || ((e->kind != 'D') && from->dtype != DTYPE_U64 &&
+                                    from->vmin >= -(1 << 24) && from->vmax <= 1 << 24);
     if (narrow && !exact && e->kind != 'D')
         r = cast(p, "double", e, 'D');
     if (narrow && !exact)
@@ -359,7 +386,9 @@ static struct expr cast_expr(struct program *p, const struct uop *u, const struc
         return cast_to_int(p, u->dtype, from, e);
     if (e->kind == 'B')
         return *e;
-    return (struct expr){.s = mem_printf(p->t, "%s != 0", expr_operand(p, e, PREC_SHIFT)), .prec = PREC_COMPARE, .kind = 'B'};
+    return (struct expr){.s = mem_printf(p->t, "%s != 0", expr_operand(p, e, PREC_SHIFT)),
+                         .prec = PREC_COMPARE,
+                         .kind = 'B'};
 }
 
 static struct expr bitcast_expr(struct program *p, const struct uop *u, const struct expr *e)
@@ -372,7 +401,8 @@ static struct expr bitcast_expr(struct program *p, const struct uop *u, const st
     if (from_float && from == to)
         return r;
     if (from == DTYPE_F32 || from == DTYPE_F64)
-        r = call(p, from == DTYPE_F32 ? "bits_f32" : "bits_f64", e->s, from == DTYPE_F32 ? 'U' : 'V');
+        r = call(p, from == DTYPE_F32 ? "bits_f32" : "bits_f64", e->s,
+                 from == DTYPE_F32 ? 'U' : 'V');
     else if (from_float)
         r = call(p, mem_printf(p->t, "f32_to_%s", dtype_name(from)), e->s, 'I');
     if (to == DTYPE_F32 || to == DTYPE_F64) {
@@ -389,7 +419,7 @@ static struct expr bitcast_expr(struct program *p, const struct uop *u, const st
     return wrap_to(p, to, &r);
 }
 
-/* -------------------------------------------------------------------------------------------------------- applying */
+/* ------------------------------------------------------------------------------------- applying */
 
 static bool is_comparison(enum op op) { return op == OP_LT || op == OP_EQ || op == OP_NE; }
 
@@ -397,7 +427,8 @@ static bool is_comparison(enum op op) { return op == OP_LT || op == OP_EQ || op 
 static bool is_exact(enum op op)
 {
     switch (op) {
-    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_WHERE: case OP_FLOOR: case OP_CEIL: case OP_TRUNC: case OP_ROUND:
+    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_WHERE: case OP_FLOOR: case OP_CEIL:
+    case OP_TRUNC: case OP_ROUND:
     case OP_MOD:
         return true;
     default:
@@ -405,23 +436,28 @@ static bool is_exact(enum op op)
     }
 }
 
-struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a, const struct expr *b)
+struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,
+                        const struct expr *b)
 {
     struct expr src[3] = {*cond, *a, *b};
     char kind = a->kind == 'I' && b->kind == 'L' ? 'L' : a->kind;
     if (kind == 'S')
-        return (struct expr){.s = mem_printf(p->t, "%s ? %s : %s", expr_operand(p, cond, PREC_OR), expr_operand(p, a, PREC_OR), b->s),
-                             .prec = PREC_COND, .kind = kind};
+        return (struct expr){.s = mem_printf(p->t, "%s ? %s : %s", expr_operand(p, cond, PREC_OR),
+                                             expr_operand(p, a, PREC_OR), b->s),
+                             .prec = PREC_COND,
+                             .kind = kind};
     return expand(p, find_line(p, OP_WHERE, kind, false), src, kind);
 }
 
-/* I64 arithmetic is done in int where the operands are ints and the result fits; otherwise at least one operand must be wide. */
+/* I64 arithmetic is done in int where the operands are ints and the result fits; otherwise at least
+ * one operand must be wide. */
 static char index_kind(struct program *p, const struct uop *u, struct expr *src, int first)
 {
     bool narrow = true;
     for (int i = first; i < u->nsrc; i++)
         narrow &= src[i].kind == 'I';
-    if (narrow && (is_comparison(u->op) || (u->op != OP_POW && is_plain(u, 32) && within(bounds_exact(u), INT32_MIN, INT32_MAX))))
+    if (narrow && (is_comparison(u->op) || (u->op != OP_POW && is_plain(u, 32) &&
+                                            within(bounds_exact(u), INT32_MIN, INT32_MAX))))
         return 'I';
     if (narrow)
         src[first] = cast(p, "int64_t", &src[first], 'L');
@@ -431,7 +467,8 @@ static char index_kind(struct program *p, const struct uop *u, struct expr *src,
 static struct expr apply_int(struct program *p, const struct uop *u, struct expr *src, char kind)
 {
     bool is_signed = kind == 'I' || kind == 'L';
-    bool wrap = (is_signed && !is_plain(u, kind == 'I' ? 32 : 64)) || (u->op == OP_POW && kind != 'V');
+    bool wrap = (is_signed && !is_plain(u, kind == 'I' ? 32 : 64)) ||
+                (u->op == OP_POW && kind != 'V');
     if (!wrap && u->op == OP_ADD)
         return sum(p, src, kind);
     if (!wrap && u->op == OP_MUL)
@@ -441,7 +478,9 @@ static struct expr apply_int(struct program *p, const struct uop *u, struct expr
     struct expr e = expand(p, find_line(p, u->op, kind, wrap), src, kind);
     if (u->op == OP_POW && kind != 'L' && kind != 'V') {
         e.kind = 'L';
-        return cast_to_int(p, u->dtype, &(struct uop){.dtype = DTYPE_I64, .vmin = INT64_MIN, .vmax = INT64_MAX}, &e);
+        return cast_to_int(p, u->dtype,
+                           &(struct uop){.dtype = DTYPE_I64, .vmin = INT64_MIN, .vmax = INT64_MAX},
+                           &e);
     }
     return e;
 }
@@ -456,9 +495,11 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     if (u->op == OP_BITCAST)
         return bitcast_expr(p, u, &src[0]);
     if (u->op == OP_NOT && src[0].negated && u->dtype == DTYPE_BOOL)
-        return (struct expr){.s = src[0].negated, .negated = src[0].s, .prec = PREC_COMPARE, .kind = 'B'};
+        return (struct expr){
+            .s = src[0].negated, .negated = src[0].s, .prec = PREC_COMPARE, .kind = 'B'};
 
-    int first = u->op == OP_WHERE;                                /* the operands that carry the type */
+    /* the operands that carry the type */
+    int first = u->op == OP_WHERE;
     char kind = expr_kind(u->src[first]->dtype);
     if (kind == 'S')
         return expr_choose(p, &src[0], &src[1], &src[2]);
@@ -467,7 +508,8 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     if (u->op == OP_LT && kind != 'B')
         return less(p, u, src);
     if (kind == 'F' || kind == 'D') {
-        struct expr e = u->op == OP_ADD ? sum(p, src, kind) : expand(p, find_line(p, u->op, kind, false), src, kind);
+        struct expr e = u->op == OP_ADD ? sum(p, src, kind)
+                                        : expand(p, find_line(p, u->op, kind, false), src, kind);
         if (is_comparison(u->op) || u->op == OP_ISNAN)
             e.kind = 'B';
         else if (kind == 'F' && u->dtype != DTYPE_F32 && !is_exact(u->op))
@@ -479,16 +521,18 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     struct expr e = apply_int(p, u, src, kind);
     if (is_comparison(u->op)) {
         e.kind = 'B';
-        e.negated = expand(p, find_line(p, u->op == OP_EQ ? OP_NE : OP_EQ, kind, false), src, 'B').s;
+        e.negated =
+            expand(p, find_line(p, u->op == OP_EQ ? OP_NE : OP_EQ, kind, false), src, 'B').s;
         return e;
     }
     struct bounds exact = bounds_exact(u);
-    if (kind == 'I' && u->dtype != DTYPE_I64 && u->dtype != DTYPE_I32 && !within(exact, dtype_min(u->dtype), dtype_max(u->dtype)))
+    if (kind == 'I' && u->dtype != DTYPE_I64 && u->dtype != DTYPE_I32 &&
+        !within(exact, dtype_min(u->dtype), dtype_max(u->dtype)))
         return wrap_to(p, u->dtype, &e);
     return e;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 struct expr expr_resolve(struct program *p, struct expr e)
 {
@@ -502,8 +546,10 @@ struct expr expr_load(struct program *p, enum dtype d, const char *place, bool t
     char kind = expr_kind(d);
     if (kind == 'F' && d != DTYPE_F32)
         return call(p, mem_printf(p->t, "%s_to_f32", dtype_name(d)), place, 'F');
-    if (kind == 'B' && !trusted)                                  /* a caller's true may be any number */
-        return (struct expr){.s = mem_printf(p->t, "%s != 0", place), .prec = PREC_COMPARE, .kind = 'B'};
+    /* a caller's true may be any number */
+    if (kind == 'B' && !trusted)
+        return (struct expr){
+            .s = mem_printf(p->t, "%s != 0", place), .prec = PREC_COMPARE, .kind = 'B'};
     return expr_name(place, kind);
 }
 

@@ -4,21 +4,26 @@
 
 #include "backends/program.h"
 
-/* Loosest first. && and || stand apart from C's own order only in that their mixture is always parenthesized. */
+/* Loosest first. && and || stand apart from C's own order only in that their mixture is always
+ * parenthesized. */
 enum prec { PREC_COND, PREC_OR, PREC_AND, PREC_BIT, PREC_COMPARE, PREC_SHIFT, PREC_ADD, PREC_MUL, PREC_UNARY, PREC_CALL };
 
 struct expr {
     const char *s;
     const char *negated;         /* of an integer comparison: its opposite; NULL otherwise */
     enum prec prec;
-    char kind;                   /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F' float · 'D' double */
+    /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F'
+     * float · 'D' double */
+    char kind;
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };
 
-char expr_kind(enum dtype d);                                     /* of a value in general; I64 may be narrower: see expr_apply */
+/* of a value in general; I64 may be narrower: see expr_apply */
+char expr_kind(enum dtype d);
 const char *expr_type(char kind);                                 /* "int64_t" */
 struct expr expr_const(struct program *p, enum dtype d, union arg v);
-/* An elementwise op on rendered operands. I64 arithmetic is done in int where its bounds and operands allow. */
+/* An elementwise op on rendered operands. I64 arithmetic is done in int where its bounds and
+ * operands allow. */
 struct expr expr_apply(struct program *p, const struct uop *u, const struct expr *src);
 /* A value of dtype d out of memory and into it: `place` is an lvalue such as x[i]. */
 struct expr expr_load(struct program *p, enum dtype d, const char *place, bool trusted);
@@ -26,8 +31,10 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e);
 /* The value itself: rounded if that was pending. */
 struct expr expr_resolve(struct program *p, struct expr e);
 /* `valid ? value : otherwise` */
-struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a, const struct expr *b);
-const char *expr_operand(struct program *p, const struct expr *e, enum prec least); /* in parentheses if it binds looser than that */
+struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,
+                        const struct expr *b);
+/* in parentheses if it binds looser than that */
+const char *expr_operand(struct program *p, const struct expr *e, enum prec least);
 struct expr expr_name(const char *name, char kind);
 
 #endif

@@ -1,8 +1,9 @@
 /* render.c - a linear kernel to a C function that a person would have written.
  *
- * The linear program is walked twice. The first walk counts uses and remembers where they are; the second writes. A value becomes text
- * when it is reached; it stays text, to be written inside its only user, unless it is used twice, would be computed in a deeper loop
- * than it was, would move across a write to what it reads, or would make its user's line too long. Then it gets a name:
+ * The linear program is walked twice. The first walk counts uses and remembers where they are; the
+ * second writes. A value becomes text when it is reached; it stays text, to be written inside its
+ * only user, unless it is used twice, would be computed in a deeper loop than it was, would move
+ * across a write to what it reads, or would make its user's line too long. Then it gets a name:
  *
  *      r = RANGE(26)                       for (int oy = 0; oy < 26; oy++) {
  *      a = ACC(0.0)                            float sum = 0.0f;
@@ -23,12 +24,14 @@ struct value {
     struct expr e;
     int nuse;                    /* in the rest of the program, from where it was computed */
     int position, block;         /* where it was computed */
-    const char *array;           /* an accumulator with lanes: e is the element of the lanes that are open */
+    /* an accumulator with lanes: e is the element of the lanes that are open */
+    const char *array;
     bool written;                /* has a name; otherwise e is an expression to be put in place */
     bool leaf;                   /* a constant, symbol or loop variable: free to repeat anywhere */
     bool reads_memory;           /* of a buffer that this kernel may write */
     bool reads_any_memory;
-    int nacc; const struct uop *acc[MAX_ACC_READS + 1];           /* accumulators that the text reads; nacc > MAX: many */
+    /* accumulators that the text reads; nacc > MAX: many */
+    int nacc; const struct uop *acc[MAX_ACC_READS + 1];
 };
 
 struct block { struct text body; int nstatement; bool has_declaration; const char *head; int id; };
@@ -40,7 +43,8 @@ struct writer {
     struct names *names;
     struct uop_map value;        /* uop -> struct value */
     struct uop_map nuse;         /* uop -> int, uses behind where the count stands */
-    int *use;                    /* by position: uses of the value that is computed there, until it is computed again */
+    /* by position: uses of the value that is computed there, until it is computed again */
+    int *use;
     const struct uop **tile; int ntile; size_t cap_tile;          /* accumulators with lanes */
     const char **buffer_name;    /* as the kernel's buffers, then its scratch */
     struct block *block; int depth; size_t cap_block;
@@ -48,7 +52,7 @@ struct writer {
     int position;
 };
 
-/* ------------------------------------------------------------------------------------------------------ statements */
+/* ----------------------------------------------------------------------------------- statements */
 
 static struct block *top(struct writer *w) { return &w->block[w->depth - 1]; }
 
@@ -84,7 +88,8 @@ static void close_block(struct writer *w)
     w->depth--;
     struct block *outer = top(w);
     bool bare = b.nstatement == 1 && !b.has_declaration;
-    if (b.nstatement == 0)                                         /* a loop over nothing says nothing */
+    /* a loop over nothing says nothing */
+    if (b.nstatement == 0)
         return;
     text_printf(&outer->body, "%s%s\n", b.head, bare ? "" : " {");
     put_indented(&outer->body, b.body.s);
@@ -95,7 +100,7 @@ static void close_block(struct writer *w)
 
 static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 
-/* ----------------------------------------------------------------------------------------------------------- values */
+/* --------------------------------------------------------------------------------------- values */
 
 static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
 
@@ -120,9 +125,15 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
         return "inside";
     if (u->dtype == DTYPE_INDEX)
         return "at";
-    bool of_sum = (u->op == OP_MUL || u->op == OP_DIV) && u->src[0]->op == OP_ACC && u->src[1]->op == OP_CONST;
-    bool difference = u->op == OP_SUB || (u->op == OP_ADD && (u->src[1]->op == OP_NEG || u->src[1]->op == OP_MUL));
-    return of_sum ? "mean" : u->op == OP_EXP ? "e" : u->op == OP_RECIP ? "inverse" : difference ? "d" : "t";
+    bool of_sum = (u->op == OP_MUL || u->op == OP_DIV) && u->src[0]->op == OP_ACC &&
+                  u->src[1]->op == OP_CONST;
+    bool difference = u->op == OP_SUB ||
+                      (u->op == OP_ADD && (u->src[1]->op == OP_NEG || u->src[1]->op == OP_MUL));
+    return of_sum              ? "mean"
+           : u->op == OP_EXP   ? "e"
+           : u->op == OP_RECIP ? "inverse"
+           : difference        ? "d"
+                               : "t";
 }
 
 /* A local that is not taken: sum, sum2, sum3. */
@@ -169,7 +180,8 @@ static bool reads_acc(const struct value *v, const struct uop *acc)
 /* Index arithmetic that reads well when repeated. */
 static bool is_short(const struct value *v) { return strlen(v->e.s) <= (v->nuse == 2 ? 9 : 6); }
 
-/* The operands of u, ready to stand in its text: what may not move here was named before; what is too long is named now. */
+/* The operands of u, ready to stand in its text: what may not move here was named before; what is
+ * too long is named now. */
 static void take_operands(struct writer *w, const struct uop *u, int nsrc, struct expr *src)
 {
     size_t length = 0;
@@ -194,7 +206,8 @@ static void take_operands(struct writer *w, const struct uop *u, int nsrc, struc
     /* a ? b : c inside arithmetic is hard to read */
     for (int i = 0; i < nsrc; i++) {
         struct value *v = value_of(w, u->src[i]);
-        if (v->e.prec == PREC_COND && !v->written && u->op != OP_STORE && u->op != OP_ASSIGN && strlen(v->e.s) > 24)
+        if (v->e.prec == PREC_COND && !v->written && u->op != OP_STORE && u->op != OP_ASSIGN &&
+            strlen(v->e.s) > 24)
             write_temporary(w, u->src[i], v);
     }
     for (int i = 0; i < nsrc; i++)
@@ -219,7 +232,8 @@ static void inherit_reads(struct writer *w, struct value *v, const struct uop *u
 static bool can_wait(struct writer *w, const struct uop *u, const struct value *v)
 {
     int depth = 0;
-    bool pure_index = !v->reads_any_memory && v->nacc == 0 && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+    bool pure_index = !v->reads_any_memory && v->nacc == 0 &&
+                      (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
     for (int i = w->position + 1; i < w->k->nlinear; i++) {
         const struct uop *x = w->k->linear[i];
         for (int s = 0; s < x->nsrc; s++)
@@ -243,13 +257,14 @@ static void define(struct writer *w, const struct uop *u, struct value *v)
     map_set(&w->value, u, v);
     if (v->leaf || v->written)
         return;
-    bool pure_index = !v->reads_any_memory && v->nacc == 0 && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+    bool pure_index = !v->reads_any_memory && v->nacc == 0 &&
+                      (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
     bool repeatable = v->nuse == 1 || (pure_index && is_short(v));
     if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v)))
         write_temporary(w, u, v);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 static bool in_arena(const struct buffer *b)
 {
@@ -269,7 +284,8 @@ static bool may_alias(const struct buffer *a, const struct buffer *b)
     b = buffer_root(b);
     if (a == b)
         return true;
-    return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes && b->offset < a->offset + a->nbytes;
+    return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes &&
+           b->offset < a->offset + a->nbytes;
 }
 
 static bool is_written_here(const struct writer *w, const struct buffer *b)
@@ -302,7 +318,8 @@ static void write_load(struct writer *w, const struct uop *u)
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     v->e = expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
-        struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3]) : expr_const(w->p, u->dtype, (union arg){.i = 0});
+        struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
+                                            : expr_const(w->p, u->dtype, (union arg){.i = 0});
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
     }
     v->nuse = w->use[w->position];
@@ -327,7 +344,7 @@ static void write_store(struct writer *w, const struct uop *u)
         close_block(w);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ loops */
+/* ---------------------------------------------------------------------------------------- loops */
 
 static const char *loop_stem(const struct writer *w, const struct uop *range)
 {
@@ -352,7 +369,8 @@ static const char *loop_name(struct writer *w, const char *stem)
             const char *head = w->block[i].head;
             const char *eq = head ? strstr(head, " = 0;") : NULL;
             size_t n = strlen(s);
-            taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) && eq[-1 - (int)n] == ' ';
+            taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) &&
+                    eq[-1 - (int)n] == ' ';
         }
         if (!taken)
             return s;
@@ -360,7 +378,8 @@ static const char *loop_name(struct writer *w, const char *stem)
     }
 }
 
-/* An accumulator with lanes is an array; what its name means follows the lanes' loops: sum[i][j]. */
+/* An accumulator with lanes is an array; what its name means follows the lanes' loops:
+ * sum[i][j]. */
 static void set_tile_element(struct writer *w, const struct uop *acc)
 {
     struct value *v = value_of(w, acc);
@@ -385,8 +404,8 @@ static void write_range(struct writer *w, const struct uop *u)
     map_set(&w->value, u, v);
     for (int i = 0; i < w->ntile; i++)
         set_tile_element(w, w->tile[i]);
-    open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t", name, name,
-                             expr_operand(w->p, &size, PREC_SHIFT), name));
+    open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t",
+                             name, name, expr_operand(w->p, &size, PREC_SHIFT), name));
 }
 
 static void write_guard(struct writer *w, const struct uop *u)
@@ -396,7 +415,7 @@ static void write_guard(struct writer *w, const struct uop *u)
     open_block(w, mem_printf(w->t, "if (%s)", cond.s));
 }
 
-/* ----------------------------------------------------------------------------------------------------- accumulators */
+/* --------------------------------------------------------------------------------- accumulators */
 
 /* How an accumulator is updated, from its first ASSIGN. */
 static enum op acc_op(const struct writer *w, const struct uop *acc)
@@ -427,14 +446,16 @@ static void write_leaf_operands(struct writer *w, const struct uop *u);
 static void write_tile(struct writer *w, const struct uop *u, struct value *v, const char *init)
 {
     struct text declaration = {.t = w->t};
-    bool zero = u->src[0]->op == OP_CONST && (dtype_is_float(u->dtype) ? uop_is_constf(u->src[0], 0) : uop_is_int(u->src[0], 0));
+    bool zero = u->src[0]->op == OP_CONST &&
+                (dtype_is_float(u->dtype) ? uop_is_constf(u->src[0], 0) : uop_is_int(u->src[0], 0));
     v->array = v->e.s;
     VEC_PUSH(w->t, w->tile, w->ntile, w->cap_tile, u);
     text_printf(&declaration, "%s %s", expr_type(v->e.kind), v->array);
     for (int k = 1; k < u->nsrc; k++)
         text_printf(&declaration, "[%lld]", (long long)u->src[k]->src[0]->vmax);
     if (zero) {
-        text_printf(&declaration, " = %.*s0%.*s", u->nsrc - 1, "{{{{{{{{{{{{{{{{", u->nsrc - 1, "}}}}}}}}}}}}}}}}");
+        text_printf(&declaration, " = %.*s0%.*s", u->nsrc - 1, "{{{{{{{{{{{{{{{{", u->nsrc - 1,
+                    "}}}}}}}}}}}}}}}}");
     }
     text_putc(&declaration, ';');
     statement(w, declaration.s, true);
@@ -458,7 +479,8 @@ static void write_acc(struct writer *w, const struct uop *u)
     init = expr_resolve(w->p, init);
     char kind = expr_kind(u->dtype);
     v->e = expr_name(local_name(w, acc_stem(acc_op(w, u), u->dtype)), kind);
-    v->leaf = true;              /* its name may be read again and again, but not moved across its ASSIGN */
+    /* its name may be read again and again, but not moved across its ASSIGN */
+    v->leaf = true;
     v->nacc = 1;
     v->acc[0] = u;
     map_set(&w->value, u, v);
@@ -472,7 +494,8 @@ static void write_acc(struct writer *w, const struct uop *u)
 static const struct uop *compound_operand(struct writer *w, const struct uop *u)
 {
     const struct uop *acc = u->src[0], *v = u->src[1];
-    bool compound = (v->op == OP_ADD || v->op == OP_MUL) && (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
+    bool compound = (v->op == OP_ADD || v->op == OP_MUL) &&
+                    (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
     if (!compound || (dtype_is_float(v->dtype) && v->dtype != DTYPE_F32 && v->dtype != DTYPE_F64))
         return NULL;
     if (value_of(w, v)->written || (v->src[0] == acc) == (v->src[1] == acc))
@@ -482,7 +505,8 @@ static const struct uop *compound_operand(struct writer *w, const struct uop *u)
 
 static void write_assign(struct writer *w, const struct uop *u)
 {
-    map_set(&w->value, u, value_of(w, u->src[0]));                /* who reads the assignment reads the accumulator */
+    /* who reads the assignment reads the accumulator */
+    map_set(&w->value, u, value_of(w, u->src[0]));
     const char *name = value_of(w, u->src[0])->e.s;
     const struct uop *x = compound_operand(w, u);
     struct expr src[2];
@@ -501,7 +525,7 @@ static void write_assign(struct writer *w, const struct uop *u)
     statement(w, mem_printf(w->t, "%s %s %s;", name, sign, e.s), false);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the walk */
+/* ------------------------------------------------------------------------------------- the walk */
 
 static void write_leaf(struct writer *w, const struct uop *u)
 {
@@ -511,7 +535,8 @@ static void write_leaf(struct writer *w, const struct uop *u)
         v->e = expr_const(w->p, u->dtype, u->arg);
     } else if (u->op == OP_VAR) {
         const struct var *var = u->arg.p;
-        v->e = expr_name(program_var(w->p, var), var->max <= INT32_MAX && var->min >= INT32_MIN ? 'I' : 'L');
+        v->e = expr_name(program_var(w->p, var),
+                         var->max <= INT32_MAX && var->min >= INT32_MIN ? 'I' : 'L');
     } else {
         v->e = expr_name("", 'I');
     }
@@ -567,17 +592,23 @@ static void count_uses(struct writer *w)
         const struct uop *u = w->k->linear[i];
         w->use[i] = (int)(intptr_t)map_get(&w->nuse, u);
         map_set(&w->nuse, u, NULL);
-        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD || u->op == OP_STAGE || (is_value(u) && w->use[i] == 0))
+        if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD || u->op == OP_STAGE ||
+            (is_value(u) && w->use[i] == 0))
             continue;
-        int nsrc = u->op == OP_STORE ? (u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL ? 4 : 3) : u->op == OP_ACC ? 1 : u->nsrc;
+        int nsrc = u->op == OP_STORE ? (u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL ? 4 : 3)
+                   : u->op == OP_ACC ? 1
+                                     : u->nsrc;
         for (int s = 0; s < nsrc; s++)
             map_set(&w->nuse, u->src[s], (void *)((intptr_t)map_get(&w->nuse, u->src[s]) + 1));
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ the function */
+/* --------------------------------------------------------------------------------- the function */
 
-static bool on_stack(const struct buffer *b) { return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES; }
+static bool on_stack(const struct buffer *b)
+{
+    return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
+}
 
 static void name_buffers(struct writer *w)
 {
@@ -586,7 +617,10 @@ static void name_buffers(struct writer *w)
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];
         bool weight = b->kind == BUFFER_WEIGHT;
-        w->buffer_name[i] = local_name(w, i < k->noutput ? "y" : !weight ? "x" : b->ndim > 1 ? "w" : "b");
+        w->buffer_name[i] = local_name(w, i < k->noutput ? "y"
+                                          : !weight      ? "x"
+                                          : b->ndim > 1  ? "w"
+                                                         : "b");
     }
     for (int i = 0; i < k->nscratch; i++)
         w->buffer_name[k->nbuffer + i] = local_name(w, "tile");
@@ -600,14 +634,16 @@ static bool is_restrict(const struct kernel *k, int i)
     return true;
 }
 
-static const char *pointer_to(const struct writer *w, enum dtype d, const char *qualifier, const char *name)
+static const char *pointer_to(const struct writer *w, enum dtype d, const char *qualifier,
+                              const char *name)
 {
     const char *type = dtype_ctype(d);
     bool star = type[strlen(type) - 1] == '*';
     return mem_printf(w->t, "%s%s*%s%s", type, star ? "" : " ", qualifier, name);
 }
 
-/* "static void conv1(float *restrict y, const float *restrict x)", wrapped below the parenthesis. */
+/* "static void conv1(float *restrict y, const float *restrict x)", wrapped below the
+ * parenthesis. */
 static void write_signature(struct writer *w, struct text *out)
 {
     const struct kernel *k = w->k;
@@ -623,7 +659,8 @@ static void write_signature(struct writer *w, struct text *out)
             s = pointer_to(w, b->dtype, is_restrict(k, i) ? "restrict " : "", place_name(w, b));
             bool is_string = b->dtype == DTYPE_STRING;
             if (i >= k->noutput)
-                s = is_string ? pointer_to(w, b->dtype, "const ", place_name(w, b)) : mem_printf(w->t, "const %s", s);
+                s = is_string ? pointer_to(w, b->dtype, "const ", place_name(w, b))
+                              : mem_printf(w->t, "const %s", s);
         } else if (i < k->nbuffer + k->nscratch) {
             const struct buffer *b = k->scratch[i - k->nbuffer];
             if (on_stack(b))
@@ -631,7 +668,9 @@ static void write_signature(struct writer *w, struct text *out)
             s = pointer_to(w, b->dtype, "restrict ", place_name(w, b));
         } else {
             const struct var *v = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(w->t, "%s %s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t", program_var(w->p, v));
+            s = mem_printf(w->t, "%s %s",
+                           v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t",
+                           program_var(w->p, v));
         }
         if (!first && out->n - start + strlen(s) + 3 > LINE_WIDTH) {
             text_puts(out, ",\n");
@@ -695,7 +734,10 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
         if (on_stack(k->scratch[i])) {
             const struct buffer *b = k->scratch[i];
             const char *type = dtype_ctype(b->dtype);
-            statement(w, mem_printf(w->t, "%s %s[%zu];", type, place_name(w, b), b->nbytes / dtype_nbytes(b->dtype)), true);
+            statement(w,
+                      mem_printf(w->t, "%s %s[%zu];", type, place_name(w, b),
+                                 b->nbytes / dtype_nbytes(b->dtype)),
+                      true);
         }
     for (w->position = 0; w->position < k->nlinear; w->position++)
         write_uop(w, k->linear[w->position]);
@@ -709,7 +751,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
     scratch_release(p->t, mark);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the call */
+/* ------------------------------------------------------------------------------------- the call */
 
 static void render_call(struct program *p, const struct kernel *k, struct text *out)
 {
@@ -728,7 +770,8 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
             s = program_buffer(p, k->scratch[i - k->nbuffer]);
         } else {
             const struct var *v = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(p->t, "%s%s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "(int)" : "", program_var_in_run(p, v));
+            s = mem_printf(p->t, "%s%s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "(int)" : "",
+                           program_var_in_run(p, v));
         }
         if (!first && out->n - start + strlen(s) + 8 > LINE_WIDTH) {
             text_puts(out, ",\n");

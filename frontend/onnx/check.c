@@ -1,8 +1,9 @@
 /* check.c - the structure of an unpacked model, before anything is made of it.
  *
- * What onnx.h promises to lowering is established here: operator sets, shapes' ranks, initializers' dimensions, attributes' types, and
- * that functions do not call themselves. Names and the order of nodes are order.c's. Whether an operator exists and has the right
- * inputs is not asked here: that is lowering's table. source: the ONNX specification, docs/IR.md.
+ * What onnx.h promises to lowering is established here: operator sets, shapes' ranks, initializers'
+ * dimensions, attributes' types, and that functions do not call themselves. Names and the order of
+ * nodes are order.c's. Whether an operator exists and has the right inputs is not asked here: that
+ * is lowering's table. source: the ONNX specification, docs/IR.md.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -18,7 +19,10 @@ enum {
     MAX_ERRORS = 20,
 };
 
-static bool is_default_domain(const char *domain) { return !domain[0] || strcmp(domain, "ai.onnx") == 0; }
+static bool is_default_domain(const char *domain)
+{
+    return !domain[0] || strcmp(domain, "ai.onnx") == 0;
+}
 
 static bool same_domain(const char *a, const char *b)
 {
@@ -44,7 +48,8 @@ int64_t onnx_opset(const struct onnx_model *m, const FunctionProto *f, const cha
 }
 
 /* The slot of the function of that name, or the free one where it belongs. */
-static int *find_function_slot(const struct onnx_model *m, const char *domain, const char *name, const char *overload)
+static int *find_function_slot(const struct onnx_model *m, const char *domain, const char *name,
+                               const char *overload)
 {
     uint64_t h = 0xcbf29ce484222325u;
     for (const char *s = name; *s; s++)
@@ -52,7 +57,8 @@ static int *find_function_slot(const struct onnx_model *m, const char *domain, c
     size_t i = (size_t)(h ^ h >> 32) & (m->nfunction_slot - 1);
     for (; m->function_slot[i]; i = (i + 1) & (m->nfunction_slot - 1)) {
         const FunctionProto *f = m->proto->functions[m->function_slot[i] - 1];
-        if (strcmp(f->name, name) == 0 && same_domain(f->domain, domain) && strcmp(f->overload, overload) == 0)
+        if (strcmp(f->name, name) == 0 && same_domain(f->domain, domain) &&
+            strcmp(f->overload, overload) == 0)
             break;
     }
     return &m->function_slot[i];
@@ -83,30 +89,42 @@ static bool index_functions(struct onnx_model *m)
         int *slot = find_function_slot(m, f->domain, f->name, f->overload);
         if (*slot) {
             struct place at = onnx_place_value(m, "function", f->name);
-            return diag_error(m->tgc, &at, "the function is defined twice; domain, name and overload together must be unique");
+            return diag_error(
+                m->tgc, &at,
+                "the function is defined twice; domain, name and overload together must be unique");
         }
         *slot = (int)i + 1;
     }
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------- operator sets */
+/* -------------------------------------------------------------------------------- operator sets */
 
-static bool check_imports(struct onnx_model *m, OperatorSetIdProto *const *import, size_t n, const char *of)
+static bool check_imports(struct onnx_model *m, OperatorSetIdProto *const *import, size_t n,
+                          const char *of)
 {
     struct place at = onnx_place_model(m);
     for (size_t i = 0; i < n; i++) {
         const char *domain = import[i]->domain[0] ? import[i]->domain : "ai.onnx";
         if (import[i]->version < 1 || import[i]->version > INT32_MAX)
-            return diag_error(m->tgc, &at, "%s imports version %lld of the operator set '%.100s'; versions start at 1", of,
-                              (long long)import[i]->version, domain);
+            return diag_error(
+                m->tgc, &at,
+                "%s imports version %lld of the operator set '%.100s'; versions start at 1", of,
+                (long long)import[i]->version, domain);
         if (is_default_domain(import[i]->domain) && import[i]->version > NEWEST_OPSET)
-            return diag_error(m->tgc, &at, "%s imports version %lld of the operator set 'ai.onnx'; the newest that tgc knows is %d, "
-                              "so export the model with that or an older one", of, (long long)import[i]->version, NEWEST_OPSET);
+            return diag_error(m->tgc, &at,
+                              "%s imports version %lld of the operator set 'ai.onnx'; the newest "
+                              "that tgc knows is %d, "
+                              "so export the model with that or an older one",
+                              of, (long long)import[i]->version, NEWEST_OPSET);
         for (size_t k = 0; k < i; k++)
-            if (same_domain(import[k]->domain, import[i]->domain) && import[k]->version != import[i]->version)
-                return diag_error(m->tgc, &at, "%s imports two versions of the operator set '%.100s', %lld and %lld; one is expected",
-                                  of, domain, (long long)import[k]->version, (long long)import[i]->version);
+            if (same_domain(import[k]->domain, import[i]->domain) &&
+                import[k]->version != import[i]->version)
+                return diag_error(m->tgc, &at,
+                                  "%s imports two versions of the operator set '%.100s', %lld and "
+                                  "%lld; one is expected",
+                                  of, domain, (long long)import[k]->version,
+                                  (long long)import[i]->version);
     }
     return true;
 }
@@ -116,35 +134,44 @@ static bool check_header(struct onnx_model *m)
     const ModelProto *p = m->proto;
     struct place at = onnx_place_model(m);
     if (!p->graph)
-        return diag_error(m->tgc, &at, "the model holds no graph; is it an ONNX model, and complete?");
+        return diag_error(m->tgc, &at,
+                          "the model holds no graph; is it an ONNX model, and complete?");
     if (!p->has_ir_version || p->ir_version < 1)
-        return diag_error(m->tgc, &at, "the model has no ir_version; every ONNX model has one, is it complete?");
+        return diag_error(m->tgc, &at,
+                          "the model has no ir_version; every ONNX model has one, is it complete?");
     if (p->ir_version > NEWEST_IR_VERSION)
-        diag_warn(m->tgc, &at, "the model's ir_version is %lld; the newest that tgc knows is %d", (long long)p->ir_version,
-                  NEWEST_IR_VERSION);
+        diag_warn(m->tgc, &at, "the model's ir_version is %lld; the newest that tgc knows is %d",
+                  (long long)p->ir_version, NEWEST_IR_VERSION);
     if (p->ir_version >= 3 && !p->n_opset_import)
-        return diag_error(m->tgc, &at, "the model imports no operator set (opset_import); at least one is required");
+        return diag_error(
+            m->tgc, &at,
+            "the model imports no operator set (opset_import); at least one is required");
     if (!p->graph->n_output)
         return diag_error(m->tgc, &at, "the graph has no outputs, so there is nothing to compute");
     if (p->n_opset_import > MAX_IMPORTS || p->n_functions > MAX_FUNCTIONS)
-        return diag_error(m->tgc, &at, "the model has %zu operator sets and %zu functions; that is absurd", p->n_opset_import,
-                          p->n_functions);
+        return diag_error(m->tgc, &at,
+                          "the model has %zu operator sets and %zu functions; that is absurd",
+                          p->n_opset_import, p->n_functions);
     if (!check_imports(m, p->opset_import, p->n_opset_import, "the model"))
         return false;
     for (size_t i = 0; i < p->n_functions; i++) {
         const FunctionProto *f = p->functions[i];
         if (f->n_opset_import > MAX_IMPORTS)
-            return diag_error(m->tgc, &at, "the function '%.100s' imports %zu operator sets; that is absurd", f->name, f->n_opset_import);
-        if (!check_imports(m, f->opset_import, f->n_opset_import, mem_printf(m->tgc, "the function '%.100s'", f->name)))
+            return diag_error(m->tgc, &at,
+                              "the function '%.100s' imports %zu operator sets; that is absurd",
+                              f->name, f->n_opset_import);
+        if (!check_imports(m, f->opset_import, f->n_opset_import,
+                           mem_printf(m->tgc, "the function '%.100s'", f->name)))
             return false;
     }
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ shapes and types */
+/* ----------------------------------------------------------------------------- shapes and types */
 
 /* Follows the element types of sequences, maps and optionals down to a tensor. */
-static bool check_type(struct onnx_model *m, const char *what, const char *name, const TypeProto *type)
+static bool check_type(struct onnx_model *m, const char *what, const char *name,
+                       const TypeProto *type)
 {
     const TensorShapeProto *shape = NULL;
     while (type) {
@@ -164,7 +191,8 @@ static bool check_type(struct onnx_model *m, const char *what, const char *name,
     if (!shape || shape->n_dim <= MAX_RANK)
         return true;
     struct place at = onnx_place_value(m, what, name);
-    return diag_error(m->tgc, &at, "its rank is %zu; at most %d is supported", shape->n_dim, MAX_RANK);
+    return diag_error(m->tgc, &at, "its rank is %zu; at most %d is supported", shape->n_dim,
+                      MAX_RANK);
 }
 
 static bool check_values(struct onnx_model *m, const char *what, ValueInfoProto *const *v, size_t n)
@@ -180,19 +208,24 @@ static bool check_dims(struct onnx_model *m, const struct place *at, const int64
 {
     size_t nelem = 1;
     if (n > MAX_RANK)
-        return diag_error(m->tgc, at, "the tensor has rank %zu; at most %d is supported", n, MAX_RANK);
+        return diag_error(m->tgc, at, "the tensor has rank %zu; at most %d is supported", n,
+                          MAX_RANK);
     for (size_t i = 0; i < n; i++) {
         if (dim[i] < 0)
-            return diag_error(m->tgc, at, "dimension %zu of the tensor is %lld; it cannot be negative", i, (long long)dim[i]);
+            return diag_error(m->tgc, at,
+                              "dimension %zu of the tensor is %lld; it cannot be negative", i,
+                              (long long)dim[i]);
         if (dim[i] && (!size_mul(nelem, (size_t)dim[i], &nelem) || nelem > PTRDIFF_MAX / 16))
-            return diag_error(m->tgc, at, "the tensor's shape has more elements than can be addressed");
+            return diag_error(m->tgc, at,
+                              "the tensor's shape has more elements than can be addressed");
     }
     return true;
 }
 
 static bool check_graph(struct onnx_model *m, const GraphProto *g)
 {
-    if (!check_values(m, "graph input", g->input, g->n_input) || !check_values(m, "graph output", g->output, g->n_output) ||
+    if (!check_values(m, "graph input", g->input, g->n_input) ||
+        !check_values(m, "graph output", g->output, g->n_output) ||
         !check_values(m, "value", g->value_info, g->n_value_info))
         return false;
     for (size_t i = 0; i < g->n_input; i++) {
@@ -204,23 +237,26 @@ static bool check_graph(struct onnx_model *m, const GraphProto *g)
     for (size_t i = 0; i < g->n_initializer; i++) {
         const TensorProto *p = g->initializer[i];
         struct place at = {.file = m->path};
-        bool is_plain = p->n_dims <= MAX_RANK && p->name[0]; /* the place is made only where it may be needed */
+        /* the place is made only where it may be needed */
+        bool is_plain = p->n_dims <= MAX_RANK && p->name[0];
         for (size_t k = 0; k < p->n_dims && is_plain; k++)
             is_plain = p->dims[k] >= 0 && p->dims[k] < 1 << 16 && k < 3;
         if (is_plain)
             continue;
         at = onnx_place_value(m, "initializer", p->name);
         if (!p->name[0])
-            return diag_error(m->tgc, &at, "initializer %zu has no name; every initializer has one", i);
+            return diag_error(m->tgc, &at, "initializer %zu has no name; every initializer has one",
+                              i);
         if (!check_dims(m, &at, p->dims, p->n_dims))
             return false;
     }
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------------------- attributes */
+/* ----------------------------------------------------------------------------------- attributes */
 
-/* The type by the field that is there: models before IR version 2, and careless writers, leave it out. */
+/* The type by the field that is there: models before IR version 2, and careless writers, leave it
+ * out. */
 static AttributeProto__AttributeType infer_type(const AttributeProto *a)
 {
     const struct { bool is_there; AttributeProto__AttributeType type; } field[] = {
@@ -245,7 +281,8 @@ static AttributeProto__AttributeType infer_type(const AttributeProto *a)
     return ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED;
 }
 
-/* Scalars and lists that writers of the third protobuf dialect leave out are zero and empty; messages cannot be. */
+/* Scalars and lists that writers of the third protobuf dialect leave out are zero and empty;
+ * messages cannot be. */
 static bool lacks_message(const AttributeProto *a)
 {
     switch (a->type) {
@@ -268,18 +305,23 @@ static const char *find_attribute_fault(const struct onnx_body *b, AttributeProt
     if (!a->name[0])
         return "an attribute has no name";
     if (a->ref_attr_name[0])
-        return b->function ? NULL : "it refers to an attribute of a function (ref_attr_name), but is in none";
+        return b->function
+                   ? NULL
+                   : "it refers to an attribute of a function (ref_attr_name), but is in none";
     if (!a->has_type || a->type == ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED)
         a->type = infer_type(a);
     if (a->type == ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED)
         return "the attribute has neither a type nor a value";
-    if (!protobuf_c_enum_descriptor_get_value(&attribute_proto__attribute_type__descriptor, (int)a->type))
+    if (!protobuf_c_enum_descriptor_get_value(&attribute_proto__attribute_type__descriptor,
+                                              (int)a->type))
         return "the attribute's type is not one of the ONNX specification";
     return lacks_message(a) ? "the attribute has a type, but no value of it" : NULL;
 }
 
-/* Rank and dimensions of tensors in attributes, so that the promise about ranks holds for them too. */
-static bool check_attribute_tensors(struct onnx_model *m, const NodeProto *n, const AttributeProto *a)
+/* Rank and dimensions of tensors in attributes, so that the promise about ranks holds for them
+ * too. */
+static bool check_attribute_tensors(struct onnx_model *m, const NodeProto *n,
+                                    const AttributeProto *a)
 {
     struct place at = {.file = m->path};
     if (a->t || a->n_tensors || a->sparse_tensor)
@@ -289,21 +331,26 @@ static bool check_attribute_tensors(struct onnx_model *m, const NodeProto *n, co
     for (size_t i = 0; i < a->n_tensors; i++)
         if (!check_dims(m, &at, a->tensors[i]->dims, a->tensors[i]->n_dims))
             return false;
-    return !a->sparse_tensor || check_dims(m, &at, a->sparse_tensor->dims, a->sparse_tensor->n_dims);
+    return !a->sparse_tensor ||
+           check_dims(m, &at, a->sparse_tensor->dims, a->sparse_tensor->n_dims);
 }
 
 static bool check_node(struct onnx_model *m, const struct onnx_body *b, const NodeProto *n)
 {
     struct tgc *t = m->tgc;
     struct place at;
-    const char *fault = !n->op_type[0] ? "the node has no op_type" : n->n_attribute > MAX_ATTRIBUTES ? "the node has over 200 attributes" : NULL;
+    const char *fault = !n->op_type[0]                    ? "the node has no op_type"
+                        : n->n_attribute > MAX_ATTRIBUTES ? "the node has over 200 attributes"
+                                                          : NULL;
     if (fault) {
         at = onnx_place_node(m, n);
         return diag_error(t, &at, "%s", fault);
     }
     if (!onnx_opset(m, b->function, n->domain) && !onnx_find_function(m, n)) {
         at = onnx_place_node(m, n);
-        return diag_error(t, &at, "its operator set '%.100s' is not among the %s's imports (opset_import), so that its version is unknown",
+        return diag_error(t, &at,
+                          "its operator set '%.100s' is not among the %s's imports (opset_import), "
+                          "so that its version is unknown",
                           n->domain[0] ? n->domain : "ai.onnx", b->function ? "function" : "model");
     }
     for (size_t i = 0; i < n->n_attribute; i++) {
@@ -331,10 +378,10 @@ static bool check_nodes(struct onnx_model *m)
     return nerror == 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------ functions */
+/* ------------------------------------------------------------------------------------ functions */
 
-/* Calls between functions: depth-first search with a stack; on the way back each function's size when all calls are inlined. The main
- * graph counts as one more function, the last. */
+/* Calls between functions: depth-first search with a stack; on the way back each function's size
+ * when all calls are inlined. The main graph counts as one more function, the last. */
 struct calls {
     struct onnx_model *m;
     int *callee;                        /* the calls of function f are first[f] .. first[f + 1] */
@@ -345,7 +392,8 @@ struct calls {
 static size_t caller_of(const struct onnx_model *m, const struct onnx_body *b)
 {
     const FunctionProto *f = b->function;
-    return f ? (size_t)(*find_function_slot(m, f->domain, f->name, f->overload) - 1) : m->proto->n_functions;
+    return f ? (size_t)(*find_function_slot(m, f->domain, f->name, f->overload) - 1)
+             : m->proto->n_functions;
 }
 
 /* Counts the calls of each function, then places them. */
@@ -379,7 +427,9 @@ static void collect_calls(struct calls *c)
 static bool report_recursion(struct calls *c, int f)
 {
     struct place at = onnx_place_model(c->m);
-    return diag_error(c->m->tgc, &at, "the function '%.100s' calls itself, directly or through others; ONNX functions cannot recurse",
+    return diag_error(c->m->tgc, &at,
+                      "the function '%.100s' calls itself, directly or through others; ONNX "
+                      "functions cannot recurse",
                       c->m->proto->functions[f]->name);
 }
 
@@ -428,8 +478,10 @@ static bool check_functions(struct onnx_model *m)
     if (c.size[n] <= MAX_INLINED_NODES)
         return true;
     struct place at = onnx_place_model(m);
-    return diag_error(m->tgc, &at, "with its functions inlined the model has over %d nodes, which is more than is supported",
-                      MAX_INLINED_NODES);
+    return diag_error(
+        m->tgc, &at,
+        "with its functions inlined the model has over %d nodes, which is more than is supported",
+        MAX_INLINED_NODES);
 }
 
 bool onnx_check(struct onnx_model *m)
@@ -439,7 +491,9 @@ bool onnx_check(struct onnx_model *m)
     onnx_site_build(m);
     for (size_t i = 0; i < m->nbody; i++) {
         const struct onnx_body *b = &m->body[i];
-        if (b->graph ? !check_graph(m, b->graph) : !check_values(m, "value", b->function->value_info, b->function->n_value_info))
+        if (b->graph
+                ? !check_graph(m, b->graph)
+                : !check_values(m, "value", b->function->value_info, b->function->n_value_info))
             return false;
     }
     return check_nodes(m) && check_functions(m) && onnx_check_names(m);

@@ -1,5 +1,6 @@
-/* external.c - weights in files beside the model: what external_data says, checked, and the files mapped once however many tensors they
- * hold. frontend/confine.c keeps them beneath the external data directory.
+/* external.c - weights in files beside the model: what external_data says, checked, and the files
+ * mapped once however many tensors they hold. frontend/confine.c keeps them beneath the external
+ * data directory.
  */
 #include "frontend/confine.h"
 #include "frontend/onnx/onnx.h"
@@ -29,7 +30,8 @@ static bool parse_size(const char *s, size_t *v)
     return true;
 }
 
-static bool parse_request(struct tgc *t, const struct place *at, const TensorProto *p, struct request *r)
+static bool parse_request(struct tgc *t, const struct place *at, const TensorProto *p,
+                          struct request *r)
 {
     *r = (struct request){0};
     for (size_t i = 0; i < p->n_external_data; i++) {
@@ -43,27 +45,39 @@ static bool parse_request(struct tgc *t, const struct place *at, const TensorPro
             ok = parse_size(value, &r->length);
             r->has_length = true;
         } else if (strcmp(key, "checksum") != 0) {
-            return diag_error(t, at, "external_data has the key '%.100s'; known are location, offset, length and checksum", key);
+            return diag_error(t, at,
+                              "external_data has the key '%.100s'; known are location, offset, "
+                              "length and checksum",
+                              key);
         }
         if (!ok)
-            return diag_error(t, at, "external_data has %s '%.100s'; a number of bytes is expected", key, value);
+            return diag_error(t, at, "external_data has %s '%.100s'; a number of bytes is expected",
+                              key, value);
     }
-    return r->location && r->location[0] ? true : diag_error(t, at, "external_data names no location; the file name is required");
+    return r->location && r->location[0]
+               ? true
+               : diag_error(t, at, "external_data names no location; the file name is required");
 }
 
 static const char *data_directory(const struct onnx_model *m)
 {
-    return m->options.external_data_dir ? m->options.external_data_dir : confine_directory(m->tgc, m->path);
+    return m->options.external_data_dir ? m->options.external_data_dir
+                                        : confine_directory(m->tgc, m->path);
 }
 
-bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p, const void **data, size_t *nbytes)
+bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p,
+                       const void **data, size_t *nbytes)
 {
     struct tgc *t = m->tgc;
     if (m->options.no_external_data)
-        return diag_error(t, at, "the tensor's data is in another file, and --no-external-data forbids to read it");
+        return diag_error(
+            t, at,
+            "the tensor's data is in another file, and --no-external-data forbids to read it");
     if (strcmp(m->path, "<stdin>") == 0 && !m->options.external_data_dir)
-        return diag_error(t, at, "the tensor's data is in another file, and the model came from standard input; "
-                                 "name its directory with --external-data-dir");
+        return diag_error(
+            t, at,
+            "the tensor's data is in another file, and the model came from standard input; "
+            "name its directory with --external-data-dir");
     struct request r;
     if (!parse_request(t, at, p, &r))
         return false;
@@ -78,15 +92,18 @@ bool onnx_map_external(struct onnx_model *m, const struct place *at, const Tenso
         map->next = m->mapping;
         m->mapping = map;
         size_t more;
-        if (!size_mul(map->nbytes, m->options.budget_per_external_byte, &more) || !size_add(t->mem_limit, more, &t->mem_limit))
+        if (!size_mul(map->nbytes, m->options.budget_per_external_byte, &more) ||
+            !size_add(t->mem_limit, more, &t->mem_limit))
             t->mem_limit = SIZE_MAX;
     }
     size_t end;
     if (!r.has_length && r.offset <= map->nbytes)
         r.length = map->nbytes - r.offset;
     if (!size_add(r.offset, r.length, &end) || end > map->nbytes)
-        return diag_error(t, at, "external data '%.200s' has %zu bytes; offset %zu and length %zu go beyond its end", r.location, map->nbytes,
-                          r.offset, r.length);
+        return diag_error(
+            t, at,
+            "external data '%.200s' has %zu bytes; offset %zu and length %zu go beyond its end",
+            r.location, map->nbytes, r.offset, r.length);
     *data = map->base ? (const char *)map->base + r.offset : NULL;
     *nbytes = r.length;
     return true;
@@ -100,8 +117,10 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n)
     const char **path = mem_array(m->tgc, count, sizeof *path);
     const char *dir = data_directory(m);
     size_t i = count;
-    for (const struct onnx_mapping *map = m->mapping; map; map = map->next) /* the latest is first */
-        path[--i] = strcmp(dir, ".") == 0 ? map->location : mem_printf(m->tgc, "%s/%s", dir, map->location);
+    /* the latest is first */
+    for (const struct onnx_mapping *map = m->mapping; map; map = map->next)
+        path[--i] = strcmp(dir, ".") == 0 ? map->location
+                                          : mem_printf(m->tgc, "%s/%s", dir, map->location);
     *n = (int)count;
     return path;
 }

@@ -15,7 +15,7 @@
 
 enum { MAX_DEPTH = 100, MAX_NODES = 400000 };
 
-/* ----------------------------------------------------------------------------------- attempts */
+/* ------------------------------------------------------------------------------------- attempts */
 
 struct onnx_model *lower_model(const struct lower *l) { return l->model; }
 
@@ -40,7 +40,7 @@ const char *attempt_undo(const struct node *n, struct attempt a)
 void lower_note_limit(struct lower *l) { l->limit = true; }
 bool lower_hit_limit(const struct lower *l) { return l->limit; }
 
-/* ------------------------------------------------------------------------------------- scopes */
+/* --------------------------------------------------------------------------------------- scopes */
 
 static size_t hash_name(const char *s)
 {
@@ -103,7 +103,7 @@ struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem
         memcpy(v->item, item, (size_t)nitem * sizeof *v->item);
     return v;
 }
-/* -------------------------------------------------------------------------------------- nodes */
+/* ---------------------------------------------------------------------------------------- nodes */
 
 static bool lower_nodes(struct lower *l, struct scope *s, const struct call *call,
                         NodeProto *const *node, size_t nnode);
@@ -315,7 +315,7 @@ bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *con
     l->depth--;
     return true;
 }
-/* ------------------------------------------------------------------------------------ outputs */
+/* -------------------------------------------------------------------------------------- outputs */
 
 static bool lower_outputs(struct lower *l, const struct scope *s, const GraphProto *g,
                           struct graph *out)

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------ symbols */
+/* -------------------------------------------------------------------------------------- symbols */
 
 static bool is_named(const TensorShapeProto__Dimension *d)
 {
@@ -160,7 +160,7 @@ static bool close_symbols(struct lower *l)
         missing == 1 ? "it" : "them", fix.s, missing == 1 ? "it" : "them", bound.s);
 }
 
-/* -------------------------------------------------------------------- inputs and initializers */
+/* ---------------------------------------------------------------------- inputs and initializers */
 
 static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
 {

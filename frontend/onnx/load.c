@@ -1,10 +1,12 @@
 /* load.c - from a path to an unpacked, checked model.
  *
- *      file --mmap--> bytes --scan (wire.c)--> estimate <= budget? --protobuf-c--> ModelProto --check.c--> struct onnx_model
+ *      file --mmap--> bytes --scan (wire.c)--> estimate <= budget? --protobuf-c--> ModelProto
+ *      --check.c--> struct onnx_model
  *
- * protobuf-c allocates from the compile's arena, so that the compile's memory limit holds for it too, and nothing needs to be freed.
- * It copies every weight; the file is unmapped as soon as that is done, so that a model is in memory twice only while it is unpacked.
- * What is no regular file (a pipe, standard input) is read into a buffer that is given back in the same way.
+ * protobuf-c allocates from the compile's arena, so that the compile's memory limit holds for it
+ * too, and nothing needs to be freed. It copies every weight; the file is unmapped as soon as that
+ * is done, so that a model is in memory twice only while it is unpacked. What is no regular file (a
+ * pipe, standard input) is read into a buffer that is given back in the same way.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -66,7 +68,8 @@ static bool read_stream(struct tgc *t, const struct place *at, int fd, struct in
         }
     }
     free(buffer);
-    return diag_error(t, at, "out of memory while reading it (%zu bytes so far; the limit is --max-memory)", n);
+    return diag_error(
+        t, at, "out of memory while reading it (%zu bytes so far; the limit is --max-memory)", n);
 }
 
 static bool read_fd(struct tgc *t, const struct place *at, int fd, struct input *in)
@@ -127,19 +130,23 @@ static void *budget_alloc(void *t, size_t nbytes) { return mem_alloc(t, nbytes);
 static void budget_free(void *t, void *p) { (void)t, (void)p; }
 
 /* NULL: diagnostics. Ends the compile if memory is exhausted all the same. */
-static ProtobufCMessage *unpack(struct tgc *t, const struct place *at, const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
+static ProtobufCMessage *unpack(struct tgc *t, const struct place *at,
+                                const ProtobufCMessageDescriptor *type, const uint8_t *bytes,
                                 size_t nbytes)
 {
     struct onnx_wire_error error;
     size_t need;
     if (!onnx_scan_wire(type, bytes, nbytes, &need, &error)) {
-        diag_error(t, at, "not a well-formed %s: at byte %zu, in %s%s%s: %s; %s", type->short_name, error.offset, error.message,
-                   error.field ? "." : "", error.field ? error.field : "", error.problem, advice_for(bytes, nbytes));
+        diag_error(t, at, "not a well-formed %s: at byte %zu, in %s%s%s: %s; %s", type->short_name,
+                   error.offset, error.message, error.field ? "." : "",
+                   error.field ? error.field : "", error.problem, advice_for(bytes, nbytes));
         return NULL;
     }
     if (need > t->mem_limit - t->mem_used) {
-        diag_error(t, at, "unpacking its %zu bytes may take %zu MiB, which is beyond the memory limit (--max-memory) of %zu MiB", nbytes,
-                   need >> 20, t->mem_limit >> 20);
+        diag_error(t, at,
+                   "unpacking its %zu bytes may take %zu MiB, which is beyond the memory limit "
+                   "(--max-memory) of %zu MiB",
+                   nbytes, need >> 20, t->mem_limit >> 20);
         return NULL;
     }
     ProtobufCAllocator allocator = {budget_alloc, budget_free, t};
@@ -149,7 +156,8 @@ static ProtobufCMessage *unpack(struct tgc *t, const struct place *at, const Pro
     return message;
 }
 
-static struct onnx_model *model_new(struct tgc *t, const char *path, const struct onnx_load_options *options)
+static struct onnx_model *model_new(struct tgc *t, const char *path,
+                                    const struct onnx_load_options *options)
 {
     struct onnx_model *m = MEM_NEW(t, struct onnx_model);
     m->tgc = t;
@@ -159,8 +167,8 @@ static struct onnx_model *model_new(struct tgc *t, const char *path, const struc
     return m;
 }
 
-struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
-                                   const struct onnx_load_options *options)
+struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *bytes,
+                                   size_t nbytes, const struct onnx_load_options *options)
 {
     struct onnx_model *m = model_new(t, path, options);
     struct place at = onnx_place_model(m);
@@ -168,7 +176,8 @@ struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *
     return m->proto && onnx_check(m) ? m : NULL;
 }
 
-struct onnx_model *onnx_load(struct tgc *t, const char *path, const struct onnx_load_options *options)
+struct onnx_model *onnx_load(struct tgc *t, const char *path,
+                             const struct onnx_load_options *options)
 {
     struct onnx_model *m = model_new(t, path, options);
     struct place at = onnx_place_model(m);
@@ -180,7 +189,8 @@ struct onnx_model *onnx_load(struct tgc *t, const char *path, const struct onnx_
     return m->proto && onnx_check(m) ? m : NULL;
 }
 
-ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path, const ProtobufCMessageDescriptor *type)
+ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path,
+                                    const ProtobufCMessageDescriptor *type)
 {
     struct place at = {.file = mem_str(t, path)};
     struct input in;

@@ -1,12 +1,16 @@
-/* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and what it may call.
+/* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and
+ * what it may call.
  *
- *      graph.c, inputs.c  walks nodes, subgraphs and functions; names -> values; symbols of dimensions; the options
- *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile time
+ *      graph.c, inputs.c  walks nodes, subgraphs and functions; names -> values; symbols of
+ *      dimensions; the options
+ *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile
+ *      time
  *      operators.def      one row an operator and opset range, with its lowering function
  *      lower_FAMILY.c     the lowering functions
  *
- * A lowering function reads n->in[], builds uops, sets n->out[] and returns true; or reports with node_error() and returns false.
- * What comes from the model is checked before a builder of ir/ sees it: a builder's complaint is a bug of ours.
+ * A lowering function reads n->in[], builds uops, sets n->out[] and returns true; or reports with
+ * node_error() and returns false. What comes from the model is checked before a builder of ir/ sees
+ * it: a builder's complaint is a bug of ours.
  */
 #ifndef TGC_ONNX_LOWER_H
 #define TGC_ONNX_LOWER_H
@@ -15,7 +19,8 @@
 #include "frontend/onnx/onnx.h"
 #include "ir/ir.h"
 
-/* What a name of the model stands for. A sequence has as many items as are known at compile time. */
+/* What a name of the model stands for. A sequence has as many items as are known at compile
+ * time. */
 enum value_kind { VALUE_TENSOR, VALUE_SEQUENCE, VALUE_OPTIONAL };
 struct value {
     enum value_kind kind;
@@ -35,14 +40,18 @@ struct node {
     struct lib lib;              /* for the library: the compile and this node's place */
     struct place at;
     struct lower *lower;
-    const NodeProto *proto;      /* inside functions a copy whose attribute references are resolved */
+    /* inside functions a copy whose attribute references are resolved */
+    const NodeProto *proto;
     const struct operator *operator;
     struct scope *scope;
-    const struct call *call;     /* the function call whose body this node is in, NULL at top level */
-    int opset;                   /* of the operator's domain, as the model or the function imports it */
+    /* the function call whose body this node is in, NULL at top level */
+    const struct call *call;
+    /* of the operator's domain, as the model or the function imports it */
+    int opset;
     int nin, nout;               /* as written; trailing absent ones included */
     struct value **value_in;     /* NULL: absent */
-    struct uop **in;             /* the tensors among them, NULL: absent or no tensor; has at least MIN_SLOTS entries */
+    /* the tensors among them, NULL: absent or no tensor; has at least MIN_SLOTS entries */
+    struct uop **in;
     struct uop **out;            /* to be set; has at least MIN_SLOTS entries */
     struct value **value_out;    /* to be set instead of out[] for sequences and optionals */
 };
@@ -53,85 +62,109 @@ struct call {
     const FunctionProto *function;
 };
 
-/* ------------------------------------------------------------------------------------------------ operators.def */
+/* -------------------------------------------------------------------------------- operators.def */
 typedef bool (*lowering)(struct node *n);
 struct operator {
     const char *domain, *name;
-    int since, until;            /* first and last opset of the domain that this row serves; until 0: all later ones */
+    /* first and last opset of the domain that this row serves; until 0: all later ones */
+    int since, until;
     lowering lower;
-    int param;                   /* for the lowering function: an enum op or a variant of its family */
+    /* for the lowering function: an enum op or a variant of its family */
+    int param;
     int min_in, max_in;          /* inputs that must be there, and may; max -1: any number */
-    const char *kinds;           /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals */
+    /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals
+     * */
+    const char *kinds;
     const char *limits;          /* what is not supported, for people; "" if nothing */
 };
-const struct operator *operator_find(const char *domain, const char *name, int opset, bool *known_elsewhere);
+const struct operator*
+    operator_find(const char *domain, const char *name, int opset, bool *known_elsewhere);
 int operator_count(void);
 const struct operator *operator_at(int i);
 
-/* ------------------------------------------------------------------------------------------------------- node.c */
+/* --------------------------------------------------------------------------------------- node.c */
 /* Reports at the node, or at its input k if k >= 0; returns false. */
-bool node_error(const struct node *n, int input, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool node_error(const struct node *n, int input, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Attributes, as onnx_attr_*(); references into a function call are already followed. */
-enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise);      /* VOID: not a type we know */
+/* VOID: not a type we know */
+enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise);
 bool node_has(const struct node *n, const char *name);
 int64_t node_int(const struct node *n, const char *name, int64_t otherwise);
 double node_float(const struct node *n, const char *name, double otherwise);
 const char *node_string(const struct node *n, const char *name, const char *otherwise);
-int node_ints(const struct node *n, const char *name, const int64_t **v);                 /* -1: absent */
+/* -1: absent */
+int node_ints(const struct node *n, const char *name, const int64_t **v);
 int node_floats(const struct node *n, const char *name, const float **v);
 
 /* axis + rank if negative; error if it is out of -rank .. rank - 1. */
 bool node_axis(const struct node *n, int64_t axis, int rank, int *result);
-/* A set of axes from attribute `name`, or from input k where k >= 0; *given false and *mask 0 if neither is there. */
-bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t *mask, bool *given);
+/* A set of axes from attribute `name`, or from input k where k >= 0; *given false and *mask 0 if
+ * neither is there. */
+bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t *mask,
+               bool *given);
 
-/* Integers that are known when the program is compiled, from constants and dimensions. elem[i] is an INDEX scalar: a CONST, or an
- * expression of symbols. Input k must have rank 0 or 1. Error if an element depends on run-time data. */
+/* Integers that are known when the program is compiled, from constants and dimensions. elem[i] is
+ * an INDEX scalar: a CONST, or an expression of symbols. Input k must have rank 0 or 1. Error if an
+ * element depends on run-time data. */
 bool node_known(const struct node *n, int k, struct uop ***elem, int *count);
-bool node_elements(const struct node *n, int k, struct uop ***elem, int *count);          /* of any rank and dtype, row-major */
-bool node_known_ints(const struct node *n, int k, int64_t **v, int *count);               /* constants only */
+/* of any rank and dtype, row-major */
+bool node_elements(const struct node *n, int k, struct uop ***elem, int *count);
+/* constants only */
+bool node_known_ints(const struct node *n, int k, int64_t **v, int *count);
 bool node_known_floats(const struct node *n, int k, double **v, int *count);
-bool node_known_int(const struct node *n, int k, int64_t *v);                             /* of one element */
-bool node_is_known(const struct node *n, int k);                                          /* no error */
-/* The only element of a tensor as a rank 0 tensor; NULL and an error at input k if it has several. */
+/* of one element */
+bool node_known_int(const struct node *n, int k, int64_t *v);
+/* no error */
+bool node_is_known(const struct node *n, int k);
+/* The only element of a tensor as a rank 0 tensor; NULL and an error at input k if it has
+ * several. */
 struct uop *node_scalar(const struct node *n, int k);
 
 bool node_same_dtype(const struct node *n, int a, int b);
 bool node_rank(const struct node *n, int k, int min, int max);
 /* Output k is u; false if u is NULL: the library has reported then. */
 bool node_set(struct node *n, int k, struct uop *u);
-const char *shape_text(const struct node *n, const struct uop *x);                        /* "f32[1, n, 3]" */
+/* "f32[1, n, 3]" */
+const char *shape_text(const struct node *n, const struct uop *x);
 /* x at position i of an axis, without that axis. */
 struct uop *node_slice_at(const struct node *n, struct uop *x, int axis, struct uop *i);
-struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);                  /* i64[n] of INDEX scalars */
+/* i64[n] of INDEX scalars */
+struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);
 
-/* ------------------------------------------------------------------------------------------------------ known.c */
-/* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32 and floats where bounds allow it. */
+/* -------------------------------------------------------------------------------------- known.c */
+/* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32
+ * and floats where bounds allow it. */
 struct uop *known_index(struct tgc *t, struct uop *e);
 
-/* ------------------------------------------------------------------------------------------------------ graph.c */
+/* -------------------------------------------------------------------------------------- graph.c */
 struct onnx_model *lower_model(const struct lower *l);
 struct value *value_tensor(struct tgc *t, struct uop *u);
 struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem, enum dtype dtype);
 /* An attribute's tensor as a constant; NULL: reported. */
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p);
-struct uop *lower_sparse_tensor(const struct node *n, const char *attribute, const SparseTensorProto *p);
-/* Lowers a graph attribute of n with `nargs` values for its inputs; results in out[] as many as the graph has outputs.
- * needs: nargs equal to the graph's inputs. */
-bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs, struct value **out);
+struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
+                                const SparseTensorProto *p);
+/* Lowers a graph attribute of n with `nargs` values for its inputs; results in out[] as many as the
+ * graph has outputs. needs: nargs equal to the graph's inputs. */
+bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs,
+                    struct value **out);
 
-/* x with the inputs whose values the caller told replaced by those values; x itself if it depends on none. */
+/* x with the inputs whose values the caller told replaced by those values; x itself if it depends
+ * on none. */
 struct uop *lower_assume(struct lower *l, struct uop *x);
-/* An attempt that may fail without failing the compile: begin, try, and where it failed undo. The message is that of its first error. */
+/* An attempt that may fail without failing the compile: begin, try, and where it failed undo. The
+ * message is that of its first error. */
 struct attempt { int ndiag, nerror, depth; };
 struct attempt attempt_begin(const struct node *n);
 const char *attempt_undo(const struct node *n, struct attempt a);
-/* Something was refused that a run could do: values that only the run knows. It must not pass for a mistake of the model. */
+/* Something was refused that a run could do: values that only the run knows. It must not pass for a
+ * mistake of the model. */
 void lower_note_limit(struct lower *l);
 bool lower_hit_limit(const struct lower *l);
 
-/* ------------------------------------------------------------------ shared by graph.c, inputs.c and operators.c only */
+/* --------------------------------------------- shared by graph.c, inputs.c and operators.c only */
 struct scope_entry { const char *name; struct value *value; };
 struct scope {
     const struct scope *parent;
@@ -161,15 +194,18 @@ struct value *scope_get(const struct scope *s, const char *name);
 bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g);
 bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out);
 void lower_report_assumptions(struct lower *l);
-/* Every node of the model, subgraphs and called functions included: reports all operators that no row serves. */
+/* Every node of the model, subgraphs and called functions included: reports all operators that no
+ * row serves. */
 bool lower_check_operators(struct lower *l);
 const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
-void shell_quote(struct text *x, const char *s);                 /* opens the quote; the caller closes it */
+/* opens the quote; the caller closes it */
+void shell_quote(struct text *x, const char *s);
 
-/* --------------------------------------------------------------------------------------------- lower_FAMILY.c */
+/* ------------------------------------------------------------------------------- lower_FAMILY.c */
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
-bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale, struct uop **zero);
+bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,
+                          struct uop **zero);
 #define OPERATOR(domain, name, since, until, function, param, min_in, max_in, kinds, limits) bool function(struct node *n);
 #include "frontend/onnx/operators.def"
 #undef OPERATOR

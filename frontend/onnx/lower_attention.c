@@ -225,7 +225,7 @@ bool lower_attention(struct node *n)
     return node_set(n, 0, n->in[0]->ndim == 3 ? pack_heads(n, y) : y);
 }
 
-/* ------------------------------------------------------------------------------ FlexAttention */
+/* -------------------------------------------------------------------------------- FlexAttention */
 
 /* The scores or probabilities through a subgraph of one input and one output. */
 static struct uop *modify(const struct node *n, const char *name, struct uop *x)
@@ -268,7 +268,7 @@ bool lower_flex_attention(struct node *n)
     return node_set(n, 0, lib_cast(l, n->in[2]->dtype, lib_matmul(l, p, lib_cast(l, d, v))));
 }
 
-/* --------------------------------------------------------------------------- rotary embedding */
+/* ----------------------------------------------------------------------------- rotary embedding */
 
 bool lower_rotary_embedding(struct node *n)
 {
@@ -297,7 +297,7 @@ bool lower_rotary_embedding(struct node *n)
     return node_set(n, 0, packed ? pack_heads(n, y) : y);
 }
 
-/* --------------------------------------------------------------------------- linear attention */
+/* ----------------------------------------------------------------------------- linear attention */
 
 /* [b, t, h] or [b, t, h * d] as [b, h, t, 1 or d] in f32 */
 static struct uop *gate_operand(const struct node *n, int k, int64_t heads)

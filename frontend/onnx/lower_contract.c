@@ -26,7 +26,7 @@ bool lower_einsum(struct node *n)
     return node_set(n, 0, lib_einsum(&n->lib, node_string(n, "equation", ""), n->in, n->nin));
 }
 
-/* -------------------------------------------------------------------------- window attributes */
+/* ---------------------------------------------------------------------------- window attributes */
 
 /* An attribute of one integer for each spatial axis; left alone if it is absent. */
 static bool spatial_ints(const struct node *n, const char *name, int nspatial, int64_t *v)
@@ -131,7 +131,7 @@ bool lower_conv_transpose(struct node *n)
     return node_set(n, 0, lib_conv_transpose(&n->lib, x, w, n->in[2], &a));
 }
 
-/* -------------------------------------------------------------------------------------- pools */
+/* ---------------------------------------------------------------------------------------- pools */
 
 bool lower_pool(struct node *n)
 {

@@ -20,7 +20,7 @@ static const GraphProto *graph_attr(const struct node *n, const char *name)
     return g;
 }
 
-/* ----------------------------------------------------------------------------------------- If */
+/* ------------------------------------------------------------------------------------------- If */
 
 static bool same_shape(struct tgc *t, const struct uop *a, const struct uop *b)
 {
@@ -138,7 +138,7 @@ bool lower_if(struct node *n)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- Loop */
+/* ----------------------------------------------------------------------------------------- Loop */
 
 /* What a loop starts from. */
 struct loop_start {
@@ -364,7 +364,7 @@ bool lower_loop(struct node *n)
     return unroll_loop(n, &s);
 }
 
-/* --------------------------------------------------------------------------------------- Scan */
+/* ----------------------------------------------------------------------------------------- Scan */
 
 static bool scan_ints(const struct node *n, const char *name, int count, int64_t *v)
 {

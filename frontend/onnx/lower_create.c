@@ -5,7 +5,7 @@
 
 #include "frontend/onnx/lower.h"
 
-/* ---------------------------------------------------------------------------------- constants */
+/* ------------------------------------------------------------------------------------ constants */
 
 static struct uop *constant_floats(const struct node *n)
 {
@@ -130,7 +130,7 @@ bool lower_one_hot(struct node *n)
                                 node_int(n, "axis", -1)));
 }
 
-/* ------------------------------------------------------------------------------------ windows */
+/* -------------------------------------------------------------------------------------- windows */
 
 /* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N), N the size or, for symmetric windows, one less. */
 bool lower_cosine_window(struct node *n)
@@ -159,7 +159,7 @@ bool lower_cosine_window(struct node *n)
     return node_set(n, 0, lib_cast(&n->lib, d, sum));
 }
 
-/* ----------------------------------------------------------------------------- random numbers */
+/* ------------------------------------------------------------------------------- random numbers */
 
 /* The seed of the node, or one that depends on its number alone: the same model gives the same
  * numbers in every compile. */

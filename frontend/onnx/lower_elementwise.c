@@ -152,7 +152,7 @@ bool lower_clip(struct node *n)
     return node_set(n, 0, lib_clip(&n->lib, x, lo, hi));
 }
 
-/* -------------------------------------------------------------------------------------- casts */
+/* ---------------------------------------------------------------------------------------- casts */
 
 static struct uop *bits_as(struct tgc *t, enum dtype d, struct uop *x)
 {
@@ -247,7 +247,7 @@ bool lower_bitcast(struct node *n)
         n, 0, to == from ? n->in[0] : uop_new(n->t, OP_BITCAST, to, &n->in[0], 1, (union arg){0}));
 }
 
-/* -------------------------------------------------------------------------------- activations */
+/* ---------------------------------------------------------------------------------- activations */
 
 /* alpha and beta where the operator has them; the defaults are the operator's, which
  * activations.def shares but for two. */

@@ -80,7 +80,7 @@ bool lower_tensor_scatter(struct node *n)
     return index[axis] && node_set(n, 0, uop_scatter(n->t, OP_CONST, past, update, index));
 }
 
-/* --------------------------------------------------------------------------------- selections */
+/* ----------------------------------------------------------------------------------- selections */
 
 /* k: an attribute before opset 10, then an input of one element. */
 bool lower_topk(struct node *n)
@@ -160,7 +160,7 @@ bool lower_compress(struct node *n)
                                node_has(n, "axis") ? node_int(n, "axis", 0) : 0));
 }
 
-/* ------------------------------------------------------------------------------------- resize */
+/* --------------------------------------------------------------------------------------- resize */
 
 static bool resize_modes(const struct node *n, struct resize_attr *a)
 {

@@ -65,7 +65,7 @@ bool lower_softmax(struct node *n)
     return node_set(n, 0, r ? uop_reshape(n->t, r, x->dim, rank) : NULL);
 }
 
-/* ------------------------------------------------------------------------------ normalization */
+/* -------------------------------------------------------------------------------- normalization */
 
 /* Training: normalizes with the batch's own mean and (biased) variance, and mixes them into the
  * running ones. */
@@ -211,7 +211,7 @@ bool lower_mean_variance(struct node *n)
     return node_set(n, 0, lib_cast(&n->lib, x->dtype, lib_div(&n->lib, off, std)));
 }
 
-/* ------------------------------------------------------------------------------------- losses */
+/* --------------------------------------------------------------------------------------- losses */
 
 /* log_prob [n, c, ...], target [n, ...]: -weight[target] log_prob[target], then reduced. */
 static struct uop *negative_log_likelihood(const struct node *n, struct uop *log_prob,

@@ -146,7 +146,7 @@ bool lower_dynamic_quantize(struct node *n)
     return quantize_dynamically(n, n->in[0], &n->out[0], &n->out[1], &n->out[2]);
 }
 
-/* --------------------------------------------------------------------------- integer products */
+/* ----------------------------------------------------------------------------- integer products */
 
 /* x - zero in i32; zero is a scalar, or of as many values as `axis` of x has. */
 static struct uop *centered(const struct node *n, struct uop *x, int k, int axis)

@@ -109,7 +109,7 @@ bool lower_rnn(struct node *n)
            check_hidden_size(n, n->in[2]) && lib_rnn(&n->lib, &a, &in, n->out);
 }
 
-/* ---------------------------------------------------------- com.microsoft.DynamicQuantizeLSTM */
+/* ------------------------------------------------------------ com.microsoft.DynamicQuantizeLSTM */
 
 /* Row d of a [directions, ...] operand, without that axis; NULL if it is absent. */
 static struct uop *of_direction(const struct node *n, int k, int d)

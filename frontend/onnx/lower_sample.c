@@ -135,7 +135,7 @@ static struct uop *along(const struct node *n, struct uop *const *dim, int ndim,
     return tensor_iota(n->t, one, ndim, axis);
 }
 
-/* --------------------------------------------------------------------------------- GridSample */
+/* ----------------------------------------------------------------------------------- GridSample */
 
 static bool grid_attributes(const struct node *n, struct sampler *s)
 {
@@ -234,7 +234,7 @@ bool lower_affine_grid(struct node *n)
     return node_set(n, 0, sum);
 }
 
-/* ----------------------------------------------------------------------------------- RoiAlign */
+/* ------------------------------------------------------------------------------------- RoiAlign */
 
 /* Samples of one spatial axis: start + (i + (k + 1/2) / ratio) * step, as [roi, 1, .., i, .., k,
  * ..] of rank 6. */
@@ -313,7 +313,7 @@ bool lower_roi_align(struct node *n)
         lib_cast(l, x->dtype, lib_reduce(l, max ? REDUCE_MAX : REDUCE_MEAN, v, 3u << 4, false)));
 }
 
-/* --------------------------------------------------------------------------------- DeformConv */
+/* ----------------------------------------------------------------------------------- DeformConv */
 
 /* [n, g * rest, oh, ow] as [n, channels, kh, kw, oh, ow]; part k of `parts` interleaved ones. */
 static struct uop *per_offset_channel(const struct node *n, int input, struct uop *const *dim,
@@ -386,7 +386,7 @@ bool lower_deform_conv(struct node *n)
     return node_set(n, 0, lib_cast(l, x->dtype, v));
 }
 
-/* ------------------------------------------------------------------------------------- Col2Im */
+/* --------------------------------------------------------------------------------------- Col2Im */
 
 /* x [n, c * block, places]: each block's elements are added where the block lay in the image. */
 bool lower_col2im(struct node *n)

@@ -154,7 +154,7 @@ bool lower_concat(struct node *n)
     return node_set(n, 0, lib_concat(&n->lib, n->in, n->nin, node_int(n, "axis", 1)));
 }
 
-/* ------------------------------------------------------------------------------- split, slice */
+/* --------------------------------------------------------------------------------- split, slice */
 
 /* The sizes of the parts: given, or the axis in equal parts of which the last may be smaller (opset
  * 18 on). */
@@ -245,7 +245,7 @@ bool lower_slice(struct node *n)
     return node_set(n, 0, x);
 }
 
-/* ---------------------------------------------------------------------------------- pad, tile */
+/* ------------------------------------------------------------------------------------ pad, tile */
 
 static bool pad_mode(const struct node *n, enum pad_mode *mode)
 {
@@ -381,7 +381,7 @@ bool lower_trilu(struct node *n)
     return node_set(n, 0, lib_trilu(&n->lib, n->in[0], k, node_int(n, "upper", 1) != 0));
 }
 
-/* ----------------------------------------------------------------------------- shapes, copies */
+/* ------------------------------------------------------------------------------- shapes, copies */
 
 bool lower_shape(struct node *n)
 {

@@ -8,7 +8,7 @@
  */
 #include "frontend/onnx/lower.h"
 
-/* -------------------------------------------------------------------------------- diagnostics */
+/* ---------------------------------------------------------------------------------- diagnostics */
 
 bool node_error(const struct node *n, int input, const char *format, ...)
 {
@@ -29,7 +29,7 @@ const char *shape_text(const struct node *n, const struct uop *x)
     return lib_describe(&n->lib, x);
 }
 
-/* --------------------------------------------------------------------------------- attributes */
+/* ----------------------------------------------------------------------------------- attributes */
 
 bool node_has(const struct node *n, const char *name) { return onnx_attr(n->proto, name) != NULL; }
 
@@ -99,7 +99,7 @@ bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t
     return true;
 }
 
-/* ------------------------------------------------------------------------------- known values */
+/* --------------------------------------------------------------------------------- known values */
 
 /* Element i of the row-major elements of x, whose dimensions must be constants. */
 static struct uop *element_at(struct tgc *t, struct uop *x, int64_t i)
@@ -247,7 +247,7 @@ struct uop *node_scalar(const struct node *n, int k)
     return e ? e : uop_reshape(n->t, x, NULL, 0);
 }
 
-/* ------------------------------------------------------------------------------------- checks */
+/* --------------------------------------------------------------------------------------- checks */
 
 bool node_same_dtype(const struct node *n, int a, int b)
 {

@@ -1,20 +1,26 @@
 /* onnx.h - the ONNX frontend's loader: from bytes of unknown origin to a checked, unpacked model.
  *
- *      file, stdin --wire.c: scan--> --protobuf-c: unpack--> ModelProto --check.c: structure--> struct onnx_model
+ *      file, stdin --wire.c: scan--> --protobuf-c: unpack--> ModelProto --check.c: structure-->
+ *      struct onnx_model
  *                                                                              │
  *                 struct graph <--graph.c, operators.def, lower_*.c: lowering-- <┘
  *
  * What a loaded model promises (so that lowering need not look again):
- *   - there is a graph; ir_version and every opset import are present and sane; each node's domain is imported or is that of a function
- *   - no name holds a NUL; no string is a null pointer (absent ones are ""); rank <= MAX_RANK wherever a shape is written
- *   - in every graph, subgraph and function body: nodes are in topological order, each name is defined once, and each non-empty input
- *     of a node and each output of a graph is defined there or, for subgraphs, in an enclosing graph
- *   - an attribute's `type` is known, and the message of that type is there (or ref_attr_name, inside functions only); names of a
- *     node's attributes differ
+ *   - there is a graph; ir_version and every opset import are present and sane; each node's domain
+ *     is imported or is that of a function
+ *   - no name holds a NUL; no string is a null pointer (absent ones are ""); rank <= MAX_RANK
+ *     wherever a shape is written
+ *   - in every graph, subgraph and function body: nodes are in topological order, each name is
+ *     defined once, and each non-empty input of a node and each output of a graph is defined there
+ *     or, for subgraphs, in an enclosing graph
+ *   - an attribute's `type` is known, and the message of that type is there (or ref_attr_name,
+ *     inside functions only); names of a node's attributes differ
  *   - functions do not call themselves, directly or not
- * It does not promise that an operator exists, that its inputs and attributes are the right ones, or that tensors decode.
+ * It does not promise that an operator exists, that its inputs and attributes are the right ones,
+ * or that tensors decode.
  *
- * Everything lives in the compile's arena. Errors are recorded with diag_error() and name the file and the node.
+ * Everything lives in the compile's arena. Errors are recorded with diag_error() and name the file
+ * and the node.
  */
 #ifndef TGC_FRONTEND_ONNX_ONNX_H
 #define TGC_FRONTEND_ONNX_ONNX_H
@@ -22,23 +28,26 @@
 #include "ir/ir.h"
 #include "onnx.pb-c.h"
 
-/* ------------------------------------------------------------------------------------------------------ load.c */
+/* --------------------------------------------------------------------------------------- load.c */
 
 struct onnx_load_options {
     const char *external_data_dir;  /* NULL: the directory that the model is in (for stdin: none) */
     bool no_external_data;
-    size_t budget_per_external_byte;/* what each byte of a mapped file adds to the compile's memory limit: weights may be copied */
+    /* what each byte of a mapped file adds to the compile's memory limit: weights may be copied */
+    size_t budget_per_external_byte;
 };
 
 struct onnx_site;                   /* where a node stands, see site.c */
-/* A list of nodes with a scope of names: the main graph, a function's body, or a subgraph in an attribute of a node of these. */
+/* A list of nodes with a scope of names: the main graph, a function's body, or a subgraph in an
+ * attribute of a node of these. */
 struct onnx_body {
     const GraphProto *graph;        /* NULL: the body of `function` */
     const FunctionProto *function;  /* whose body it is, or stands in; NULL: the main graph's */
     NodeProto **node;
     size_t n_node;
     int outer;                      /* subgraphs: the index of the body around it; -1 otherwise */
-    int holder_index;               /* and the node there that holds it, by number in the file's order */
+    /* and the node there that holds it, by number in the file's order */
+    int holder_index;
     const NodeProto *holder;
     const char *attribute;          /* the attribute of holder */
 };
@@ -48,28 +57,32 @@ struct onnx_model {
     const char *path;               /* as given; "<stdin>" for "-" */
     ModelProto *proto;
     struct onnx_load_options options;
-    struct onnx_body *body;         /* all of them, outer ones before inner ones; [0] is the main graph */
+    /* all of them, outer ones before inner ones; [0] is the main graph */
+    struct onnx_body *body;
     size_t nbody, cap_body;
     struct onnx_site *site;         /* every node of the model, by address */
     size_t nsite, cap_site;
-    int *function_slot;             /* hash table of proto->functions by name: index + 1, 0 is free */
+    /* hash table of proto->functions by name: index + 1, 0 is free */
+    int *function_slot;
     size_t nfunction_slot;
     struct onnx_mapping *mapping;
 };
 
-/* Reads, scans, unpacks and checks a model. path "-": standard input. NULL: diagnostics were recorded.
- * options may be NULL. Weights with external data stay mapped until onnx_close(). */
-struct onnx_model *onnx_load(struct tgc *t, const char *path, const struct onnx_load_options *options);
+/* Reads, scans, unpacks and checks a model. path "-": standard input. NULL: diagnostics were
+ * recorded. options may be NULL. Weights with external data stay mapped until onnx_close(). */
+struct onnx_model *onnx_load(struct tgc *t, const char *path,
+                             const struct onnx_load_options *options);
 /* The same from memory; `path` is for messages and for finding external data (may be "<stdin>"). */
 struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
                                    const struct onnx_load_options *options);
 /* Unmaps external data: every buffer made from it is dead then. Optional at exit. m may be NULL. */
 void onnx_close(struct onnx_model *m);
 
-/* A file that holds one message of `type`, as the data of ONNX's node tests (tensor_proto__descriptor, ...). NULL: diagnostics. */
+/* A file that holds one message of `type`, as the data of ONNX's node tests
+ * (tensor_proto__descriptor, ...). NULL: diagnostics. */
 ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path, const ProtobufCMessageDescriptor *type);
 
-/* ------------------------------------------------------------------------------------------------------ wire.c */
+/* --------------------------------------------------------------------------------------- wire.c */
 
 /* What is wrong with some bytes, and where. Strings are constants. */
 struct onnx_wire_error {
@@ -77,35 +90,44 @@ struct onnx_wire_error {
     const char *message, *field;    /* "NodeProto", "input"; field NULL: none or unknown */
     size_t offset;
 };
-/* Walks the wire format of message `type` without unpacking it: nesting <= ONNX_MAX_DEPTH, every length inside its parent, each field
- * of its declared wire type, no NUL in a string, no groups. *nbytes_unpacked is what protobuf-c will allocate, or more.
- * false: *error is set. Allocates nothing, does not recurse. */
+/* Walks the wire format of message `type` without unpacking it: nesting <= ONNX_MAX_DEPTH, every
+ * length inside its parent, each field of its declared wire type, no NUL in a string, no groups.
+ * *nbytes_unpacked is what protobuf-c will allocate, or more. false: *error is set. Allocates
+ * nothing, does not recurse. */
 enum { ONNX_MAX_DEPTH = 100 };
 bool onnx_scan_wire(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t nbytes, size_t *nbytes_unpacked,
                     struct onnx_wire_error *error);
 
-/* ----------------------------------------------------------------------------------------------------- check.c */
+/* -------------------------------------------------------------------------------------- check.c */
 
-/* Establishes the promises above. false: diagnostics (the first 20 that were found, and how many more there are). */
+/* Establishes the promises above. false: diagnostics (the first 20 that were found, and how many
+ * more there are). */
 bool onnx_check(struct onnx_model *m);
-/* Its last part, in order.c: names are defined once and before their use; nodes are sorted where they are not. */
+/* Its last part, in order.c: names are defined once and before their use; nodes are sorted where
+ * they are not. */
 bool onnx_check_names(struct onnx_model *m);
 
-/* The version of the operator set `domain` that a node is to be read with: of the model, or of the function whose body it stands in
- * (f, may be NULL). "ai.onnx" is "". 0: not imported. */
+/* The version of the operator set `domain` that a node is to be read with: of the model, or of the
+ * function whose body it stands in (f, may be NULL). "ai.onnx" is "". 0: not imported. */
 int64_t onnx_opset(const struct onnx_model *m, const FunctionProto *f, const char *domain);
 /* The model's own function that a node calls; NULL: none, it is an operator. */
 const FunctionProto *onnx_find_function(const struct onnx_model *m, const NodeProto *node);
 
-/* ------------------------------------------------------------------------------------------------------ site.c */
+/* --------------------------------------------------------------------------------------- site.c */
 
-/* Places for diagnostics. The text is made in the arena: call them when there is an error to report (or keep them for a node), not
- * per element. A node that is not of the loaded model (a copy made by inlining) has no number: register it with onnx_site_copy(). */
-struct place onnx_place_model(const struct onnx_model *m);                                /* the file alone */
-struct place onnx_place_node(const struct onnx_model *m, const NodeProto *n);             /* node 17 'conv_3' (Conv) */
-struct place onnx_place_input(const struct onnx_model *m, const NodeProto *n, size_t k);  /* ..., input 1 'w' */
-struct place onnx_place_output(const struct onnx_model *m, const NodeProto *n, size_t k); /* ..., output 0 'y' */
-struct place onnx_place_attr(const struct onnx_model *m, const NodeProto *n, const char *name); /* ..., attribute 'pads' */
+/* Places for diagnostics. The text is made in the arena: call them when there is an error to report
+ * (or keep them for a node), not per element. A node that is not of the loaded model (a copy made
+ * by inlining) has no number: register it with onnx_site_copy(). */
+/* the file alone */
+struct place onnx_place_model(const struct onnx_model *m);
+/* node 17 'conv_3' (Conv) */
+struct place onnx_place_node(const struct onnx_model *m, const NodeProto *n);
+/* ..., input 1 'w' */
+struct place onnx_place_input(const struct onnx_model *m, const NodeProto *n, size_t k);
+/* ..., output 0 'y' */
+struct place onnx_place_output(const struct onnx_model *m, const NodeProto *n, size_t k);
+/* ..., attribute 'pads' */
+struct place onnx_place_attr(const struct onnx_model *m, const NodeProto *n, const char *name);
 /* what: "graph input", "graph output", "initializer", ... : initializer 'conv1.w' */
 struct place onnx_place_value(const struct onnx_model *m, const char *what, const char *name);
 /* The node's number in its graph, as it was in the file (before sorting); -1: unknown. */
@@ -115,34 +137,48 @@ void onnx_site_build(struct onnx_model *m);
 /* copy is spoken of as if it were `original`. */
 void onnx_site_copy(struct onnx_model *m, const NodeProto *copy, const NodeProto *original);
 
-/* ------------------------------------------------------------------------------------------------------ attr.c */
+/* --------------------------------------------------------------------------------------- attr.c */
 
-/* Attributes of a node. A wrong type is a diagnostic, and the result is then what it would be were the attribute absent: the
- * compile has failed, but more errors can be found. Nothing is copied except strings (made NUL-terminated). */
-const AttributeProto *onnx_attr(const NodeProto *n, const char *name);                    /* NULL: absent */
+/* Attributes of a node. A wrong type is a diagnostic, and the result is then what it would be were
+ * the attribute absent: the compile has failed, but more errors can be found. Nothing is copied
+ * except strings (made NUL-terminated). */
+/* NULL: absent */
+const AttributeProto *onnx_attr(const NodeProto *n, const char *name);
 /* Records an error if the attribute is absent: "attribute 'axis' is required". */
 bool onnx_attr_require(const struct onnx_model *m, const NodeProto *n, const char *name);
-int64_t onnx_attr_int(const struct onnx_model *m, const NodeProto *n, const char *name, int64_t otherwise);
+int64_t onnx_attr_int(const struct onnx_model *m, const NodeProto *n, const char *name,
+                      int64_t otherwise);
 /* The same, and an error if it is not in lo..hi (the result is clamped then). */
-int64_t onnx_attr_int_in(const struct onnx_model *m, const NodeProto *n, const char *name, int64_t otherwise, int64_t lo, int64_t hi);
-double onnx_attr_float(const struct onnx_model *m, const NodeProto *n, const char *name, double otherwise);
-const char *onnx_attr_string(const struct onnx_model *m, const NodeProto *n, const char *name, const char *otherwise);
+int64_t onnx_attr_int_in(const struct onnx_model *m, const NodeProto *n, const char *name,
+                         int64_t otherwise, int64_t lo, int64_t hi);
+double onnx_attr_float(const struct onnx_model *m, const NodeProto *n, const char *name,
+                       double otherwise);
+const char *onnx_attr_string(const struct onnx_model *m, const NodeProto *n, const char *name,
+                             const char *otherwise);
 /* Lists: the number of elements, 0 for an empty list, -1 if absent (*v is NULL then). */
-int onnx_attr_ints(const struct onnx_model *m, const NodeProto *n, const char *name, const int64_t **v);
-int onnx_attr_floats(const struct onnx_model *m, const NodeProto *n, const char *name, const float **v);
-int onnx_attr_strings(const struct onnx_model *m, const NodeProto *n, const char *name, const char *const **v);
-/* Exactly `count` integers into v[]; all `otherwise` if absent. false: absent, or another number of them (an error is recorded). */
-bool onnx_attr_ints_n(const struct onnx_model *m, const NodeProto *n, const char *name, int count, int64_t *v, int64_t otherwise);
+int onnx_attr_ints(const struct onnx_model *m, const NodeProto *n, const char *name,
+                   const int64_t **v);
+int onnx_attr_floats(const struct onnx_model *m, const NodeProto *n, const char *name,
+                     const float **v);
+int onnx_attr_strings(const struct onnx_model *m, const NodeProto *n, const char *name,
+                      const char *const **v);
+/* Exactly `count` integers into v[]; all `otherwise` if absent. false: absent, or another number of
+ * them (an error is recorded). */
+bool onnx_attr_ints_n(const struct onnx_model *m, const NodeProto *n, const char *name, int count,
+                      int64_t *v, int64_t otherwise);
 /* NULL if absent. */
-const TensorProto *onnx_attr_tensor(const struct onnx_model *m, const NodeProto *n, const char *name);
-const SparseTensorProto *onnx_attr_sparse_tensor(const struct onnx_model *m, const NodeProto *n, const char *name);
+const TensorProto *onnx_attr_tensor(const struct onnx_model *m, const NodeProto *n,
+                                    const char *name);
+const SparseTensorProto *onnx_attr_sparse_tensor(const struct onnx_model *m, const NodeProto *n,
+                                                 const char *name);
 const GraphProto *onnx_attr_graph(const struct onnx_model *m, const NodeProto *n, const char *name);
 const TypeProto *onnx_attr_type(const struct onnx_model *m, const NodeProto *n, const char *name);
 
-/* ---------------------------------------------------------------------------------------------------- tensor.c */
+/* ------------------------------------------------------------------------------------- tensor.c */
 
-/* A decoded tensor. data: nelem elements, little-endian, row-major, in tgc's storage format (one byte each for sub-byte kinds and
- * bool; `const char *` for strings), aligned for its dtype. It is the model's own memory where that can be used in place. */
+/* A decoded tensor. data: nelem elements, little-endian, row-major, in tgc's storage format (one
+ * byte each for sub-byte kinds and bool; `const char *` for strings), aligned for its dtype. It is
+ * the model's own memory where that can be used in place. */
 struct onnx_tensor {
     const char *name;
     enum dtype dtype;
@@ -151,35 +187,46 @@ struct onnx_tensor {
     size_t nelem, nbytes;
     const void *data;
 };
-/* false: a diagnostic at `at` was recorded (dtype unknown, bytes and shape disagree, external data refused, ...). */
-bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const TensorProto *p, struct onnx_tensor *out);
+/* false: a diagnostic at `at` was recorded (dtype unknown, bytes and shape disagree, external data
+ * refused, ...). */
+bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const TensorProto *p,
+                        struct onnx_tensor *out);
 /* Densified; at most 1 GiB of zeros. */
-bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at, const SparseTensorProto *p, struct onnx_tensor *out);
+bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at,
+                               const SparseTensorProto *p, struct onnx_tensor *out);
 
-/* -------------------------------------------------------------------------------------------------- external.c */
+/* ----------------------------------------------------------------------------------- external.c */
 
-/* The bytes that p's external_data names, mapped read-only. Confined to the external data directory: see external.c. */
-bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p, const void **data, size_t *nbytes);
+/* The bytes that p's external_data names, mapped read-only. Confined to the external data
+ * directory: see external.c. */
+bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p,
+                       const void **data, size_t *nbytes);
 /* The paths of the files mapped so far, in order; for depfiles. */
 const char *const *onnx_external_files(const struct onnx_model *m, int *n);
 
-/* ----------------------------------------------------------------------------------------------------- graph.c */
+/* -------------------------------------------------------------------------------------- graph.c */
 
-/* What the command line says of dimensions. A dimension's name is its dim_param, or INPUT_dimK where the model has none. */
-struct onnx_dim_option { const char *name; int64_t min, max; };       /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
-struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };   /* -1: as the model says */
-/* The value that an input will have. It stays an input; the value is looked at only where the shape of something depends on it (a list
- * of axes, the length of a range), and the program then holds for that value alone: a warning says so. */
+/* What the command line says of dimensions. A dimension's name is its dim_param, or INPUT_dimK
+ * where the model has none. */
+/* --dim n=3: both 3; --dim n<=8: 1 and 8 */
+struct onnx_dim_option { const char *name; int64_t min, max; };
+/* -1: as the model says */
+struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };
+/* The value that an input will have. It stays an input; the value is looked at only where the shape
+ * of something depends on it (a list of axes, the length of a range), and the program then holds
+ * for that value alone: a warning says so. */
 struct onnx_value_option { const char *input; enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
 struct onnx_graph_options {
     const struct onnx_value_option *value; int nvalue;
     const struct onnx_dim_option *dim; int ndim;
     const struct onnx_shape_option *shape; int nshape;
-    int64_t default_max;         /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
+    /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
+    int64_t default_max;
 };
 
-/* The tensor graph of a model. Every node of it is lowered; functions are inlined; names of outputs are the model's.
- * NULL: diagnostics were recorded. options may be NULL. */
-struct graph *onnx_lower(struct tgc *t, struct onnx_model *m, const struct onnx_graph_options *options);
+/* The tensor graph of a model. Every node of it is lowered; functions are inlined; names of outputs
+ * are the model's. NULL: diagnostics were recorded. options may be NULL. */
+struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
+                         const struct onnx_graph_options *options);
 
 #endif

@@ -45,7 +45,7 @@ const struct operator*
 
 const char *operator_domain(const char *domain) { return strcmp(domain, "ai.onnx") ? domain : ""; }
 
-/* -------------------------------------------------------------------- operators not supported */
+/* ---------------------------------------------------------------------- operators not supported */
 
 struct missing {
     const char *domain, *op_type;

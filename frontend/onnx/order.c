@@ -1,14 +1,16 @@
 /* order.c - names: each defined once, and before its use.
  *
- * Every body (the main graph, function bodies, subgraphs) has a table of what it defines: inputs, initializers, outputs of nodes. An
- * input of a node is looked up there and then in the bodies around it. A use inside a subgraph of what an outer body's node produces
- * makes the node that holds the subgraph depend on that node, so that each body is ordered on its own:
+ * Every body (the main graph, function bodies, subgraphs) has a table of what it defines: inputs,
+ * initializers, outputs of nodes. An input of a node is looked up there and then in the bodies
+ * around it. A use inside a subgraph of what an outer body's node produces makes the node that
+ * holds the subgraph depend on that node, so that each body is ordered on its own:
  *
  *      y = Add(a, b)                edge Add -> If in the main graph, although only
  *      z = If(c) { then: Relu(y) }  the node in the branch reads y
  *
- * ONNX demands sorted nodes; not every exporter obeys. A body that is not sorted is, by depth-first search in the file's order, so
- * that the result is the same every time; a cycle is what that search finds on its own stack.
+ * ONNX demands sorted nodes; not every exporter obeys. A body that is not sorted is, by depth-first
+ * search in the file's order, so that the result is the same every time; a cycle is what that
+ * search finds on its own stack.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -46,12 +48,14 @@ static struct name *find_slot(const struct scope *scope, const char *s)
 /* false: enough errors have been reported. */
 static bool room_for_error(struct checker *c) { return c->nerror++ < MAX_ERRORS; }
 
-static void define_value(struct checker *c, struct scope *scope, const char *what, const char *s, bool is_input, bool may_be_input)
+static void define_value(struct checker *c, struct scope *scope, const char *what, const char *s,
+                         bool is_input, bool may_be_input)
 {
     struct name *n = find_slot(scope, s);
     if (n->s && !(n->is_input && may_be_input) && room_for_error(c)) {
         struct place at = onnx_place_value(c->m, what, s);
-        diag_error(c->m->tgc, &at, "the name is defined twice; every name of a graph must be defined once");
+        diag_error(c->m->tgc, &at,
+                   "the name is defined twice; every name of a graph must be defined once");
     }
     *n = (struct name){s, n->hash, NOT_A_NODE, is_input};
 }
@@ -64,7 +68,8 @@ static void define_outputs(struct checker *c, struct scope *scope, const NodePro
         struct name *n = find_slot(scope, node->output[k]);
         if (n->s && room_for_error(c)) {
             struct place at = onnx_place_output(c->m, node, k);
-            diag_error(c->m->tgc, &at, "the name is defined twice; every name of a graph must be defined once");
+            diag_error(c->m->tgc, &at,
+                       "the name is defined twice; every name of a graph must be defined once");
         }
         *n = (struct name){node->output[k], n->hash, index, false};
     }
@@ -72,7 +77,9 @@ static void define_outputs(struct checker *c, struct scope *scope, const NodePro
 
 static size_t count_names(const struct onnx_body *b)
 {
-    size_t n = b->graph ? b->graph->n_input + b->graph->n_initializer + b->graph->n_sparse_initializer : b->function->n_input;
+    size_t n = b->graph
+                   ? b->graph->n_input + b->graph->n_initializer + b->graph->n_sparse_initializer
+                   : b->function->n_input;
     for (size_t i = 0; i < b->n_node; i++)
         n += b->node[i]->n_output;
     return n;
@@ -91,14 +98,16 @@ static void define_names(struct checker *c, const struct onnx_body *b, struct sc
         define_value(c, scope, "initializer", g->initializer[i]->name, false, true);
     for (size_t i = 0; g && i < g->n_sparse_initializer; i++)
         if (g->sparse_initializer[i]->values)
-            define_value(c, scope, "sparse initializer", g->sparse_initializer[i]->values->name, false, true);
+            define_value(c, scope, "sparse initializer", g->sparse_initializer[i]->values->name,
+                         false, true);
     for (size_t i = 0; !g && i < b->function->n_input; i++)
         define_value(c, scope, "function input", b->function->input[i], true, false);
     for (size_t i = 0; i < b->n_node; i++)
         define_outputs(c, scope, b->node[i], (int)i);
 }
 
-/* Finds a name in body `at` or around it, and adds the edge that its use by `user` makes (user NOT_A_NODE: an output). */
+/* Finds a name in body `at` or around it, and adds the edge that its use by `user` makes (user
+ * NOT_A_NODE: an output). */
 static bool use_name(struct checker *c, int at, int user, const char *s)
 {
     while (at >= 0) {
@@ -128,7 +137,9 @@ static void use_inputs(struct checker *c, int at)
             if (!node->input[k][0] || use_name(c, at, (int)i, node->input[k]) || !room_for_error(c))
                 continue;
             struct place where = onnx_place_input(c->m, node, k);
-            diag_error(c->m->tgc, &where, "nothing defines this name: it is no input, initializer or node output of its graph%s",
+            diag_error(c->m->tgc, &where,
+                       "nothing defines this name: it is no input, initializer or node output of "
+                       "its graph%s",
                        b->outer >= 0 ? ", nor of a graph around it" : "");
         }
     }
@@ -142,21 +153,26 @@ static void use_outputs(struct checker *c, int at)
         const char *s = b->graph ? b->graph->output[i]->name : b->function->output[i];
         if ((s[0] && use_name(c, at, NOT_A_NODE, s)) || !room_for_error(c))
             continue;
-        struct place where = b->holder ? onnx_place_node(c->m, b->holder) : onnx_place_value(c->m, "graph output", s);
+        struct place where = b->holder ? onnx_place_node(c->m, b->holder)
+                                       : onnx_place_value(c->m, "graph output", s);
         if (b->holder)
-            diag_error(c->m->tgc, &where, "the output '%.100s' of its %.100s is defined nowhere", s, b->attribute);
+            diag_error(c->m->tgc, &where, "the output '%.100s' of its %.100s is defined nowhere", s,
+                       b->attribute);
         else
-            diag_error(c->m->tgc, &where, "nothing defines this output%s%.100s", b->function ? " of the function " : "",
+            diag_error(c->m->tgc, &where, "nothing defines this output%s%.100s",
+                       b->function ? " of the function " : "",
                        b->function ? b->function->name : "");
     }
 }
 
-/* ---- sorting one body: edges as lists by target, then depth-first search with a stack of (node, next edge) */
+/* ---- sorting one body: edges as lists by target, then depth-first search with a stack of (node,
+ * next edge) */
 
 struct sorter { size_t *first; int *from; int *state; size_t *next; int *stack; };
 enum { UNSEEN, OPEN, DONE };
 
-static void report_cycle(struct checker *c, const struct onnx_body *b, const struct sorter *s, int depth, int again)
+static void report_cycle(struct checker *c, const struct onnx_body *b, const struct sorter *s,
+                         int depth, int again)
 {
     if (!room_for_error(c))
         return;
@@ -166,10 +182,13 @@ static void report_cycle(struct checker *c, const struct onnx_body *b, const str
     struct text x = {.t = c->m->tgc};
     for (int i = start; i < depth && i < start + 6; i++) {
         const NodeProto *node = b->node[s->stack[i]];
-        text_printf(&x, "%s%d '%.60s' (%.60s)", i > start ? " needs " : "", s->stack[i], node->name, node->op_type);
+        text_printf(&x, "%s%d '%.60s' (%.60s)", i > start ? " needs " : "", s->stack[i], node->name,
+                    node->op_type);
     }
     struct place at = onnx_place_node(c->m, b->node[again]);
-    diag_error(c->m->tgc, &at, "the graph has a cycle of %d node%s, each waiting for the next: %s%s; ONNX graphs have no cycles",
+    diag_error(c->m->tgc, &at,
+               "the graph has a cycle of %d node%s, each waiting for the next: %s%s; ONNX graphs "
+               "have no cycles",
                depth - start, depth - start == 1 ? "" : "s", x.s, depth - start > 6 ? " ..." : "");
 }
 

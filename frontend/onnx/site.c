@@ -1,10 +1,12 @@
 /* site.c - where a node stands in the file, for messages.
  *
- * Every node of the main graph, of the subgraphs in attributes and of function bodies gets its number in the order of the file, before
- * check.c sorts anything. The table is a hash table over the node's address with linear probing: it is only looked into, never walked,
- * so that addresses do not show in any output. A place reads from the outside in:
+ * Every node of the main graph, of the subgraphs in attributes and of function bodies gets its
+ * number in the order of the file, before check.c sorts anything. The table is a hash table over
+ * the node's address with linear probing: it is only looked into, never walked, so that addresses
+ * do not show in any output. A place reads from the outside in:
  *
- *      function 'ai.custom.Gelu': node 3 'if_0' (If), then_branch: node 1 'add_2' (Add), input 1 'b'
+ *      function 'ai.custom.Gelu': node 3 'if_0' (If), then_branch: node 1 'add_2' (Add), input 1
+ *      'b'
  */
 #include "frontend/onnx/onnx.h"
 
@@ -44,7 +46,8 @@ static void add_site(struct onnx_model *m, struct onnx_site site)
     m->site[i] = site;
 }
 
-static void add_subgraph(struct onnx_model *m, int outer, int holder_index, const AttributeProto *a, GraphProto *g)
+static void add_subgraph(struct onnx_model *m, int outer, int holder_index, const AttributeProto *a,
+                         GraphProto *g)
 {
     struct onnx_body body = {.graph = g,
                              .function = m->body[outer].function,
@@ -120,7 +123,8 @@ static void put_node(struct text *x, const struct onnx_model *m, const NodeProto
     const struct onnx_site *chain[ONNX_MAX_DEPTH]; /* from the node outwards */
     int depth = 0;
     const struct onnx_site *s = find_site(m, n);
-    for (; s && depth < ONNX_MAX_DEPTH; s = m->body[s->body].holder ? find_site(m, m->body[s->body].holder) : NULL)
+    for (; s && depth < ONNX_MAX_DEPTH;
+         s = m->body[s->body].holder ? find_site(m, m->body[s->body].holder) : NULL)
         chain[depth++] = s;
     if (depth && m->body[chain[0]->body].function) {
         text_puts(x, "function ");
@@ -142,7 +146,10 @@ static void put_node(struct text *x, const struct onnx_model *m, const NodeProto
     }
 }
 
-struct place onnx_place_model(const struct onnx_model *m) { return (struct place){.file = m->path}; }
+struct place onnx_place_model(const struct onnx_model *m)
+{
+    return (struct place){.file = m->path};
+}
 
 struct place onnx_place_node(const struct onnx_model *m, const NodeProto *n)
 {
@@ -151,8 +158,8 @@ struct place onnx_place_node(const struct onnx_model *m, const NodeProto *n)
     return (struct place){.file = m->path, .text = x.s};
 }
 
-static struct place place_operand(const struct onnx_model *m, const NodeProto *n, const char *what, size_t k, size_t count,
-                                  char *const *name)
+static struct place place_operand(const struct onnx_model *m, const NodeProto *n, const char *what,
+                                  size_t k, size_t count, char *const *name)
 {
     struct text x = {.t = m->tgc};
     put_node(&x, m, n);

@@ -1,15 +1,19 @@
 /* tensor.c - decodes a TensorProto of any dtype into tgc's storage format.
  *
- * A tensor's elements are in one of these places, as the specification's comment on TensorProto says:
+ * A tensor's elements are in one of these places, as the specification's comment on TensorProto
+ * says:
  *
- *      raw_data, external data     little-endian elements; sub-byte kinds packed, first element in the low bits
+ *      raw_data, external data     little-endian elements; sub-byte kinds packed, first element in
+ *      the low bits
  *      float_data   f32                            int64_data    i64
  *      double_data  f64                            uint64_data   u32 u64
- *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16 and fp8 kinds, bytes of packed sub-byte elements
+ *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16 and fp8 kinds, bytes of packed
+ *      sub-byte elements
  *      string_data  strings
  *
- * Raw bytes, and typed fields whose C type is the storage type, are used in place. The rest is converted into the arena: sub-byte
- * elements to one byte each (signed kinds sign-extended, f4e2m1 as its bits), bool to 0 or 1.
+ * Raw bytes, and typed fields whose C type is the storage type, are used in place. The rest is
+ * converted into the arena: sub-byte elements to one byte each (signed kinds sign-extended, f4e2m1
+ * as its bits), bool to 0 or 1.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -38,34 +42,46 @@ static bool decode_header(const struct source *s, struct onnx_tensor *out)
     const TensorProto *p = s->p;
     *out = (struct onnx_tensor){.name = p->name, .dtype = dtype_from_onnx(p->data_type)};
     if (out->dtype == DTYPE_VOID)
-        return diag_error(t, s->at, "the tensor has data_type %d%s, which is not supported", p->data_type,
-                          p->data_type == 14 || p->data_type == 15 ? " (complex)" : p->data_type == 0 ? " (undefined)" : "");
+        return diag_error(t, s->at, "the tensor has data_type %d%s, which is not supported",
+                          p->data_type,
+                          p->data_type == 14 || p->data_type == 15 ? " (complex)"
+                          : p->data_type == 0                      ? " (undefined)"
+                                                                   : "");
     if (p->segment)
-        return diag_error(t, s->at, "the tensor is a segment of a larger one, which is not supported; save it whole");
+        return diag_error(
+            t, s->at,
+            "the tensor is a segment of a larger one, which is not supported; save it whole");
     if (p->n_dims > MAX_RANK)
-        return diag_error(t, s->at, "the tensor has rank %zu; at most %d is supported", p->n_dims, MAX_RANK);
+        return diag_error(t, s->at, "the tensor has rank %zu; at most %d is supported", p->n_dims,
+                          MAX_RANK);
     out->ndim = (int)p->n_dims;
     out->nelem = 1;
     for (int i = 0; i < out->ndim; i++) {
         out->dim[i] = p->dims[i];
         if (p->dims[i] < 0)
-            return diag_error(t, s->at, "dimension %d of the tensor is %lld; it cannot be negative", i, (long long)p->dims[i]);
+            return diag_error(t, s->at, "dimension %d of the tensor is %lld; it cannot be negative",
+                              i, (long long)p->dims[i]);
         if (p->dims[i] == 0)
             out->nelem = 0;
     }
     for (int i = 0; i < out->ndim && out->nelem; i++)
-        if (!size_mul(out->nelem, (size_t)out->dim[i], &out->nelem) || out->nelem > PTRDIFF_MAX / 16)
-            return diag_error(t, s->at, "the tensor's shape has more elements than can be addressed");
-    out->nbytes = out->nelem * dtype_nbytes(out->dtype); /* cannot overflow: a dtype has at most 16 bytes */
+        if (!size_mul(out->nelem, (size_t)out->dim[i], &out->nelem) ||
+            out->nelem > PTRDIFF_MAX / 16)
+            return diag_error(t, s->at,
+                              "the tensor's shape has more elements than can be addressed");
+    /* cannot overflow: a dtype has at most 16 bytes */
+    out->nbytes = out->nelem * dtype_nbytes(out->dtype);
     return true;
 }
 
-static bool wrong_count(const struct source *s, const struct onnx_tensor *out, const char *field, size_t found, size_t expected)
+static bool wrong_count(const struct source *s, const struct onnx_tensor *out, const char *field,
+                        size_t found, size_t expected)
 {
     struct text x = {.t = s->m->tgc};
     shape_text(&x, out);
     return diag_error(s->m->tgc, s->at, "%s holds %zu %s; a tensor %s needs %zu", field, found,
-                      strstr(field, "raw") || strstr(field, "external") ? "bytes" : "values", x.s, expected);
+                      strstr(field, "raw") || strstr(field, "external") ? "bytes" : "values", x.s,
+                      expected);
 }
 
 /* bits: 2 or 4. */
@@ -89,7 +105,8 @@ static size_t packed_nbytes(const struct onnx_tensor *out)
 
 static bool is_sub_byte(enum dtype d) { return dtype_bits(d) < 8; }
 
-static bool decode_raw(const struct source *s, const char *field, const void *raw, size_t nraw, struct onnx_tensor *out)
+static bool decode_raw(const struct source *s, const char *field, const void *raw, size_t nraw,
+                       struct onnx_tensor *out)
 {
     struct tgc *t = s->m->tgc;
     if (out->dtype == DTYPE_STRING)
@@ -170,7 +187,9 @@ static bool decode_strings(const struct source *s, struct onnx_tensor *out)
     for (size_t i = 0; i < out->nelem; i++) {
         const ProtobufCBinaryData *b = &p->string_data[i];
         if (b->len && memchr(b->data, 0, b->len))
-            return diag_error(t, s->at, "string %zu holds a NUL character; strings with NULs are not supported", i);
+            return diag_error(
+                t, s->at, "string %zu holds a NUL character; strings with NULs are not supported",
+                i);
         char *copy = mem_alloc(t, b->len + 1);
         if (b->len)
             memcpy(copy, b->data, b->len);
@@ -186,13 +205,19 @@ static bool decode_typed(const struct source *s, struct onnx_tensor *out)
     switch (out->dtype) {
     case DTYPE_F32:
         out->data = p->float_data;
-        return p->n_float_data == out->nelem ? true : wrong_count(s, out, "float_data", p->n_float_data, out->nelem);
+        return p->n_float_data == out->nelem
+                   ? true
+                   : wrong_count(s, out, "float_data", p->n_float_data, out->nelem);
     case DTYPE_F64:
         out->data = p->double_data;
-        return p->n_double_data == out->nelem ? true : wrong_count(s, out, "double_data", p->n_double_data, out->nelem);
+        return p->n_double_data == out->nelem
+                   ? true
+                   : wrong_count(s, out, "double_data", p->n_double_data, out->nelem);
     case DTYPE_I64:
         out->data = p->int64_data;
-        return p->n_int64_data == out->nelem ? true : wrong_count(s, out, "int64_data", p->n_int64_data, out->nelem);
+        return p->n_int64_data == out->nelem
+                   ? true
+                   : wrong_count(s, out, "int64_data", p->n_int64_data, out->nelem);
     case DTYPE_U32:
     case DTYPE_U64:
         return decode_uint64(s, out);
@@ -203,7 +228,8 @@ static bool decode_typed(const struct source *s, struct onnx_tensor *out)
     }
 }
 
-bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const TensorProto *p, struct onnx_tensor *out)
+bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const TensorProto *p,
+                        struct onnx_tensor *out)
 {
     struct source s = {m, at, p};
     if (!decode_header(&s, out))
@@ -212,11 +238,13 @@ bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const Tens
     if (p->data_location == TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
         const void *data;
         size_t nbytes;
-        ok = onnx_map_external(m, at, p, &data, &nbytes) && decode_raw(&s, "the external data", data, nbytes, out);
+        ok = onnx_map_external(m, at, p, &data, &nbytes) &&
+             decode_raw(&s, "the external data", data, nbytes, out);
     } else if (p->has_raw_data && !(p->raw_data.len == 0 && out->nelem)) {
         ok = decode_raw(&s, "raw_data", p->raw_data.data, p->raw_data.len, out);
     } else {
-        ok = decode_typed(&s, out); /* also where writers set an empty raw_data beside the typed field */
+        /* also where writers set an empty raw_data beside the typed field */
+        ok = decode_typed(&s, out);
     }
     static const double nothing[2]; /* an empty tensor's data is no null pointer */
     if (ok && !out->nelem)
@@ -225,7 +253,8 @@ bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const Tens
 }
 
 /* Flat position of entry k, from linear indices [nnz] or coordinates [nnz, rank]. */
-static bool sparse_position(const struct onnx_tensor *out, const struct onnx_tensor *index, size_t k, size_t *position)
+static bool sparse_position(const struct onnx_tensor *out, const struct onnx_tensor *index,
+                            size_t k, size_t *position)
 {
     const int64_t *v = index->data;
     if (index->ndim == 1) {
@@ -242,13 +271,15 @@ static bool sparse_position(const struct onnx_tensor *out, const struct onnx_ten
     return true;
 }
 
-bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at, const SparseTensorProto *p, struct onnx_tensor *out)
+bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at,
+                               const SparseTensorProto *p, struct onnx_tensor *out)
 {
     struct tgc *t = m->tgc;
     struct onnx_tensor values, index;
     if (!p->values || !p->indices)
         return diag_error(t, at, "the sparse tensor lacks its values or its indices");
-    if (!onnx_decode_tensor(m, at, p->values, &values) || !onnx_decode_tensor(m, at, p->indices, &index))
+    if (!onnx_decode_tensor(m, at, p->values, &values) ||
+        !onnx_decode_tensor(m, at, p->indices, &index))
         return false;
     TensorProto header = TENSOR_PROTO__INIT;
     header.name = p->values->name;
@@ -258,10 +289,16 @@ bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at, con
     if (!decode_header(&(struct source){m, at, &header}, out))
         return false;
     bool linear = index.ndim == 1, coordinates = index.ndim == 2 && index.dim[1] == out->ndim;
-    if (values.ndim != 1 || index.dtype != DTYPE_I64 || !(linear || coordinates) || index.dim[0] != values.dim[0])
-        return diag_error(t, at, "the sparse tensor's indices must be int64 of shape [n] or [n, rank], its values of shape [n]");
+    if (values.ndim != 1 || index.dtype != DTYPE_I64 || !(linear || coordinates) ||
+        index.dim[0] != values.dim[0])
+        return diag_error(t, at,
+                          "the sparse tensor's indices must be int64 of shape [n] or [n, rank], "
+                          "its values of shape [n]");
     if (out->nbytes > MAX_SPARSE_NBYTES || out->dtype == DTYPE_STRING)
-        return diag_error(t, at, "the sparse tensor has %zu elements, too many to store densely, or is of strings", out->nelem);
+        return diag_error(
+            t, at,
+            "the sparse tensor has %zu elements, too many to store densely, or is of strings",
+            out->nelem);
     size_t width = dtype_nbytes(out->dtype);
     uint8_t *to = mem_alloc(t, out->nbytes);
     for (size_t k = 0; k < values.nelem; k++) {

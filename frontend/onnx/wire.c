@@ -1,13 +1,16 @@
 /* wire.c - looks at protobuf bytes before anything is unpacked.
  *
- * protobuf-c recurses once a nesting level and multiplies small inputs (an empty node of 2 bytes becomes some 200), so that a few
- * kilobytes can end a process. This walk has neither weakness: one loop with a stack of ONNX_MAX_DEPTH frames over the bytes,
- * driven by the descriptors that protoc-c generated, so that it knows as many fields as the unpacker does:
+ * protobuf-c recurses once a nesting level and multiplies small inputs (an empty node of 2 bytes
+ * becomes some 200), so that a few kilobytes can end a process. This walk has neither weakness: one
+ * loop with a stack of ONNX_MAX_DEPTH frames over the bytes, driven by the descriptors that
+ * protoc-c generated, so that it knows as many fields as the unpacker does:
  *
  *      message := (tag value)*        tag := varint(number << 3 | wire)
- *      wire 0: varint    1: 8 bytes    2: varint n, n bytes (string, bytes, message or packed numbers)    5: 4 bytes
+ *      wire 0: varint    1: 8 bytes    2: varint n, n bytes (string, bytes, message or packed
+ *      numbers)    5: 4 bytes
  *
- * It refuses whatever protobuf-c would refuse, with the place of it, and adds up an upper bound of what unpacking will allocate.
+ * It refuses whatever protobuf-c would refuse, with the place of it, and adds up an upper bound of
+ * what unpacking will allocate.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -15,7 +18,8 @@
 
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* What the arena and protobuf-c's bookkeeping may add to an allocation, and to each field that was read. */
+/* What the arena and protobuf-c's bookkeeping may add to an allocation, and to each field that was
+ * read. */
 enum { ALLOC_SLACK = 32, MEMBER_NBYTES = 96 };
 
 struct frame { const ProtobufCMessageDescriptor *type; size_t end, nmember; };

@@ -1,6 +1,8 @@
-/* call.c - calls of functions: their arguments and attributes, and the checks that all functions share.
+/* call.c - calls of functions: their arguments and attributes, and the checks that all functions
+ * share.
  *
- * A function asks for its attributes by name; those that it never asked for are unknown and reported, with the list of those it did.
+ * A function asks for its attributes by name; those that it never asked for are unknown and
+ * reported, with the list of those it did.
  */
 #include "frontend/text/reader.h"
 
@@ -27,7 +29,10 @@ static bool read_attr_list(struct reader *r, struct attr_value *v)
     return expect(r, ']', "after the list");
 }
 
-static bool at_operator(const struct reader *r) { return r->token.kind == TOKEN_PUNCT && strchr("+-*", r->token.punct); }
+static bool at_operator(const struct reader *r)
+{
+    return r->token.kind == TOKEN_PUNCT && strchr("+-*", r->token.punct);
+}
 
 static bool read_attr_value(struct reader *r, struct attr_value *v)
 {
@@ -47,10 +52,12 @@ static bool read_attr_value(struct reader *r, struct attr_value *v)
         r->nesting--;
         return ok;
     }
-    if (at.kind == TOKEN_NAME) {                      /* a word, or the beginning of an expression */
+    /* a word, or the beginning of an expression */
+    if (at.kind == TOKEN_NAME) {
         struct uop *s = read_symbol(r, &at);
         bool word = !s || !strcmp(at.text, "true") || !strcmp(at.text, "false");
-        bool call = !strcmp(at.text, "min") || !strcmp(at.text, "max") || !strcmp(at.text, "floordiv") || !strcmp(at.text, "floormod");
+        bool call = !strcmp(at.text, "min") || !strcmp(at.text, "max") ||
+                    !strcmp(at.text, "floordiv") || !strcmp(at.text, "floormod");
         const char *after = at.start + at.nbytes;
         if (word && !(call && after < r->end && *after == '(')) {
             v->kind = ATTR_NAME;
@@ -58,7 +65,8 @@ static bool read_attr_value(struct reader *r, struct attr_value *v)
             return true;
         }
     } else if (at.kind == TOKEN_NUMBER || (at.kind == TOKEN_PUNCT && at.punct == '-')) {
-        struct reader save = *r;                      /* one token more than the lexer looks ahead */
+        /* one token more than the lexer looks ahead */
+        struct reader save = *r;
         bool minus = accept(r, '-');
         bool number = token_number(&r->token, &f);
         v->at = r->token;
@@ -86,8 +94,10 @@ static bool read_attrs(struct reader *r, struct call *c)
     do {
         struct attr a = {.name = r->token.text, .at = r->token};
         if (r->token.kind != TOKEN_NAME)
-            return r->token.kind == TOKEN_BAD ? false : read_error(r, &r->token, "found %s, expected an attribute's name",
-                                                                   token_describe(r, &r->token));
+            return r->token.kind == TOKEN_BAD
+                       ? false
+                       : read_error(r, &r->token, "found %s, expected an attribute's name",
+                                    token_describe(r, &r->token));
         for (int i = 0; i < c->nattr; i++)
             if (!strcmp(c->attr[i].name, a.name))
                 return read_error(r, &a.at, "attribute '%.60s' is given twice", a.name);
@@ -171,8 +181,9 @@ static bool check_attrs(struct call *c)
 {
     for (int i = 0; i < c->nattr; i++)
         if (!c->attr[i].used)
-            return read_error(c->r, &c->attr[i].at, "%s has no attribute '%.60s'%s%s", c->name, c->attr[i].name,
-                              c->known.n ? "; it has " : "", c->known.n ? c->known.s : "");
+            return read_error(c->r, &c->attr[i].at, "%s has no attribute '%.60s'%s%s", c->name,
+                              c->attr[i].name, c->known.n ? "; it has " : "",
+                              c->known.n ? c->known.s : "");
     return true;
 }
 
@@ -181,12 +192,16 @@ bool read_call(struct reader *r, struct call *c)
     const struct function *f = find_function(c->name);
     if (!f) {
         const char *near = nearest_function(c->name);
-        return near ? read_error(r, &c->at, "there is no operation '%.60s'; did you mean '%s'?", c->name, near)
+        return near ? read_error(r, &c->at, "there is no operation '%.60s'; did you mean '%s'?",
+                                 c->name, near)
                     : read_error(r, &c->at, "there is no operation '%.60s'", c->name);
     }
     if (c->narg < f->min || (f->max >= 0 && c->narg > f->max)) {
-        const char *most = f->max < 0 ? " or more" : f->max > f->min ? mem_printf(r->t, " to %d", f->max) : "";
-        return read_error(r, &c->at, "%s takes %d%s operands, found %d", c->name, f->min, most, c->narg);
+        const char *most = f->max < 0        ? " or more"
+                           : f->max > f->min ? mem_printf(r->t, " to %d", f->max)
+                                             : "";
+        return read_error(r, &c->at, "%s takes %d%s operands, found %d", c->name, f->min, most,
+                          c->narg);
     }
     for (int i = 0; i < c->narg; i++)
         if (!c->arg[i].value && !c->arg[i].absent && !c->arg[i].untyped)
@@ -225,7 +240,8 @@ static struct uop *typed_constant(struct call *c, const struct operand *o, enum 
     if (o->integral && (dtype_is_int(d) || d == DTYPE_BOOL))
         return uop_consti(c->r->t, d, o->i);
     c->failed = true;
-    read_error(c->r, &o->at, "%s is no constant of dtype %s", token_describe(c->r, &o->at), dtype_name(d));
+    read_error(c->r, &o->at, "%s is no constant of dtype %s", token_describe(c->r, &o->at),
+               dtype_name(d));
     return NULL;
 }
 
@@ -263,10 +279,12 @@ static struct attr_value *find_attr(struct call *c, const char *name)
     return NULL;
 }
 
-static void attr_error(struct call *c, const char *name, const struct attr_value *v, const char *expected)
+static void attr_error(struct call *c, const char *name, const struct attr_value *v,
+                       const char *expected)
 {
     c->failed = true;
-    read_error(c->r, &v->at, "attribute '%s' is %s; expected %s", name, v->kind == ATTR_LIST ? "a list" : token_describe(c->r, &v->at), expected);
+    read_error(c->r, &v->at, "attribute '%s' is %s; expected %s", name,
+               v->kind == ATTR_LIST ? "a list" : token_describe(c->r, &v->at), expected);
 }
 
 bool attr_given(struct call *c, const char *name)

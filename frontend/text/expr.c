@@ -1,9 +1,11 @@
 /* expr.c - index expressions and types.
  *
  *      expr    = term { ("+" | "-") term }          term = factor { "*" factor }
- *      factor  = ["-"] integer | symbol | %value | "(" expr ")" | ("floordiv" | "floormod" | "min" | "max") "(" expr "," expr ")"
+ *      factor  = ["-"] integer | symbol | %value | "(" expr ")" | ("floordiv" | "floormod" | "min"
+ *      | "max") "(" expr "," expr ")"
  *      symbol  = name | 'any name'
- *      type    = dtype [ "[" [ dim { "," dim } ] "]" ]        dim = [integer "<="] symbol "<=" integer | expr
+ *      type    = dtype [ "[" [ dim { "," dim } ] "]" ]        dim = [integer "<="] symbol "<="
+ *      integer | expr
  */
 #include "frontend/text/reader.h"
 
@@ -25,16 +27,21 @@ struct uop *read_symbol(struct reader *r, const struct token *name)
     return s ? s->value : NULL;
 }
 
-/* Declares lo <= name <= hi, or finds that it is so already. What the caller knows of it wins over the text. */
-static bool declare(struct reader *r, const struct token *name, int64_t lo, int64_t hi, struct uop **e)
+/* Declares lo <= name <= hi, or finds that it is so already. What the caller knows of it wins over
+ * the text. */
+static bool declare(struct reader *r, const struct token *name, int64_t lo, int64_t hi,
+                    struct uop **e)
 {
     if (lo < 0 || hi < lo)
-        return read_error(r, name, "dimension '%.100s' has bounds %lld..%lld; they must be 0 <= least <= greatest", name->text, (long long)lo,
-                          (long long)hi);
+        return read_error(
+            r, name,
+            "dimension '%.100s' has bounds %lld..%lld; they must be 0 <= least <= greatest",
+            name->text, (long long)lo, (long long)hi);
     const struct symbol *known = find_symbol(r, name->text);
     if (known && (known->min != lo || known->max != hi))
-        return read_error(r, name, "dimension '%.100s' has bounds %lld..%lld already; write its name alone", name->text, (long long)known->min,
-                          (long long)known->max);
+        return read_error(r, name,
+                          "dimension '%.100s' has bounds %lld..%lld already; write its name alone",
+                          name->text, (long long)known->min, (long long)known->max);
     if (!known) {
         struct symbol s = {.name = name->text, .min = lo, .max = hi};
         for (int i = 0; i < r->options.ndim; i++)
@@ -50,7 +57,10 @@ static bool declare(struct reader *r, const struct token *name, int64_t lo, int6
     return true;
 }
 
-static bool is_symbol(const struct token *t) { return t->kind == TOKEN_NAME || t->kind == TOKEN_SYMBOL; }
+static bool is_symbol(const struct token *t)
+{
+    return t->kind == TOKEN_NAME || t->kind == TOKEN_SYMBOL;
+}
 
 static bool read_ref(struct reader *r, struct uop **e)
 {
@@ -63,7 +73,8 @@ static bool read_ref(struct reader *r, struct uop **e)
     if (!x)
         return false;
     if (x->ndim || x->dtype != DTYPE_INDEX)
-        return read_error(r, &at, "%s is %s; a dimension must be an i64 scalar", token_describe(r, &at), lib_describe(&r->lib, x));
+        return read_error(r, &at, "%s is %s; a dimension must be an i64 scalar",
+                          token_describe(r, &at), lib_describe(&r->lib, x));
     *e = x;
     return true;
 }
@@ -75,13 +86,16 @@ static bool read_function(struct reader *r, const struct token *name, struct uop
     struct uop *a, *b;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (!strcmp(functions[i].name, name->text)) {
-            if (!expect(r, '(', "after the function") || !read_sum(r, NULL, &a) || !expect(r, ',', "between the operands") ||
-                !read_sum(r, NULL, &b) || !expect(r, ')', "after the operands"))
+            if (!expect(r, '(', "after the function") || !read_sum(r, NULL, &a) ||
+                !expect(r, ',', "between the operands") || !read_sum(r, NULL, &b) ||
+                !expect(r, ')', "after the operands"))
                 return false;
             *e = uop_binary(r->t, functions[i].op, a, b);
             return true;
         }
-    return read_error(r, name, "'%.100s' is no function of integers; there are floordiv, floormod, min and max", name->text);
+    return read_error(
+        r, name, "'%.100s' is no function of integers; there are floordiv, floormod, min and max",
+        name->text);
 }
 
 static bool read_factor(struct reader *r, struct uop **e)
@@ -91,13 +105,15 @@ static bool read_factor(struct reader *r, struct uop **e)
     bool minus = accept(r, '-');
     if (r->token.kind == TOKEN_NUMBER) {
         if (!token_int(&r->token, &v) || (v < 0 && !(minus && v == INT64_MIN)))
-            return read_error(r, &r->token, "%s is no integer of 64 bits", token_describe(r, &r->token));
+            return read_error(r, &r->token, "%s is no integer of 64 bits",
+                              token_describe(r, &r->token));
         lex_next(r);
         *e = uop_int(r->t, minus && v != INT64_MIN ? -v : v);
         return true;
     }
     if (minus)
-        return read_error(r, &r->token, "found %s, expected a number after '-'", token_describe(r, &r->token));
+        return read_error(r, &r->token, "found %s, expected a number after '-'",
+                          token_describe(r, &r->token));
     if (r->token.kind == TOKEN_REF)
         return read_ref(r, e);
     if (is_symbol(&r->token)) {
@@ -105,11 +121,17 @@ static bool read_factor(struct reader *r, struct uop **e)
         if (at.kind == TOKEN_NAME && r->token.kind == TOKEN_PUNCT && r->token.punct == '(')
             return read_function(r, &at, e);
         *e = read_symbol(r, &at);
-        return *e ? true : read_error(r, &at, "dimension '%.100s' is not known; declare it in an input's type, as in %.100s<=8", at.text,
-                                      at.text);
+        return *e ? true
+                  : read_error(r, &at,
+                               "dimension '%.100s' is not known; declare it in an input's type, as "
+                               "in %.100s<=8",
+                               at.text, at.text);
     }
     if (!accept(r, '('))
-        return r->token.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected an integer, a dimension or '('", token_describe(r, &at));
+        return r->token.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &at, "found %s, expected an integer, a dimension or '('",
+                                token_describe(r, &at));
     return read_sum(r, NULL, e) && expect(r, ')', "to close '('");
 }
 
@@ -146,7 +168,10 @@ static bool read_sum(struct reader *r, struct uop *first, struct uop **e)
 }
 
 bool read_expr(struct reader *r, struct uop **e) { return read_sum(r, NULL, e); }
-bool read_expr_after(struct reader *r, struct uop *first, struct uop **e) { return read_sum(r, first, e); }
+bool read_expr_after(struct reader *r, struct uop *first, struct uop **e)
+{
+    return read_sum(r, first, e);
+}
 
 /* ---- types */
 
@@ -159,11 +184,15 @@ static bool read_dimension(struct reader *r, struct uop **e)
         lex_next(r);
         if (r->token.kind != TOKEN_LE) {
             struct uop *s = NULL;
-            bool call = at.kind == TOKEN_NAME && r->token.kind == TOKEN_PUNCT && r->token.punct == '(';
+            bool call = at.kind == TOKEN_NAME && r->token.kind == TOKEN_PUNCT &&
+                        r->token.punct == '(';
             if (call && !read_function(r, &at, &s))
                 return false;
             if (!call && !(s = read_symbol(r, &at)))
-                return read_error(r, &at, "dimension '%.100s' has no bound; give the greatest size that can occur, as in %.100s<=8", at.text, at.text);
+                return read_error(r, &at,
+                                  "dimension '%.100s' has no bound; give the greatest size that "
+                                  "can occur, as in %.100s<=8",
+                                  at.text, at.text);
             return read_expr_after(r, s, e);
         }
         name = at;
@@ -175,14 +204,17 @@ static bool read_dimension(struct reader *r, struct uop **e)
         lex_next(r);
         name = r->token;
         if (!uop_const_int(*e, &lo) || !is_symbol(&name))
-            return read_error(r, &name, "found %s, expected a dimension's name, as in 2<=N<=8", token_describe(r, &name));
+            return read_error(r, &name, "found %s, expected a dimension's name, as in 2<=N<=8",
+                              token_describe(r, &name));
         lex_next(r);
     }
     if (r->token.kind != TOKEN_LE)
-        return read_error(r, &r->token, "found %s, expected '<=' and the greatest size", token_describe(r, &r->token));
+        return read_error(r, &r->token, "found %s, expected '<=' and the greatest size",
+                          token_describe(r, &r->token));
     lex_next(r);
     if (!token_int(&r->token, &hi) || hi < 0)
-        return read_error(r, &r->token, "found %s, expected the greatest size as a number", token_describe(r, &r->token));
+        return read_error(r, &r->token, "found %s, expected the greatest size as a number",
+                          token_describe(r, &r->token));
     lex_next(r);
     return declare(r, &name, lo, hi, e);
 }
@@ -194,15 +226,21 @@ bool read_dimension_decl(struct reader *r)
     int before = r->nsymbol;
     if (!read_dimension(r, &e))
         return false;
-    return e->op == OP_VAR || r->nsymbol > before ? true : read_error(r, &at, "expected a dimension with its bound, as in N<=8");
+    return e->op == OP_VAR || r->nsymbol > before
+               ? true
+               : read_error(r, &at, "expected a dimension with its bound, as in N<=8");
 }
 
 bool read_type(struct reader *r, struct type *type)
 {
     *type = (struct type){.at = r->token};
-    if (r->token.kind != TOKEN_NAME || !dtype_parse(r->token.text, &type->dtype) || type->dtype == DTYPE_VOID)
-        return r->token.kind == TOKEN_BAD ? false : read_error(r, &r->token, "found %s, expected a dtype such as f32, f16, bf16, i64 or bool",
-                                                               token_describe(r, &r->token));
+    if (r->token.kind != TOKEN_NAME || !dtype_parse(r->token.text, &type->dtype) ||
+        type->dtype == DTYPE_VOID)
+        return r->token.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &r->token,
+                                "found %s, expected a dtype such as f32, f16, bf16, i64 or bool",
+                                token_describe(r, &r->token));
     lex_next(r);
     if (!accept(r, '[') || accept(r, ']'))
         return true;
@@ -227,5 +265,6 @@ bool type_matches(struct reader *r, const struct type *want, const struct uop *h
     if (same)
         return true;
     struct uop w = {.dtype = want->dtype, .ndim = want->ndim, .dim = (struct uop **)want->dim};
-    return read_error(r, &want->at, "declared %s, but the value is %s", lib_describe(&r->lib, &w), lib_describe(&r->lib, have));
+    return read_error(r, &want->at, "declared %s, but the value is %s", lib_describe(&r->lib, &w),
+                      lib_describe(&r->lib, have));
 }

@@ -1,6 +1,8 @@
-/* functions_nn.c - the library's layers as functions of the text format: contractions, pools, norms, activations, attention, recurrence.
+/* functions_nn.c - the library's layers as functions of the text format: contractions, pools,
+ * norms, activations, attention, recurrence.
  *
- * Attributes have the names that PyTorch's users know; an axis list of windows may be one number for all spatial axes.
+ * Attributes have the names that PyTorch's users know; an axis list of windows may be one number
+ * for all spatial axes.
  */
 #include "frontend/text/reader.h"
 
@@ -8,15 +10,22 @@
 
 /* ---- contractions */
 
-static void run_matmul(struct call *c) { call_result(c, lib_matmul(c->l, call_arg(c, 0), call_arg(c, 1))); }
-static void run_linear(struct call *c) { call_result(c, lib_linear(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2))); }
+static void run_matmul(struct call *c)
+{
+    call_result(c, lib_matmul(c->l, call_arg(c, 0), call_arg(c, 1)));
+}
+static void run_linear(struct call *c)
+{
+    call_result(c, lib_linear(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2)));
+}
 
 static void run_gemm(struct call *c)
 {
     double alpha = attr_float(c, "alpha", 1), beta = attr_float(c, "beta", 1);
     bool ta = attr_bool(c, "trans_a", false), tb = attr_bool(c, "trans_b", false);
     if (!c->failed)
-        call_result(c, lib_gemm(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2), alpha, beta, ta, tb));
+        call_result(
+            c, lib_gemm(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2), alpha, beta, ta, tb));
 }
 
 static void run_einsum(struct call *c)
@@ -69,7 +78,10 @@ static bool window_attrs(struct call *c, const struct uop *x, int rank, struct w
     static const char *const auto_pads[] = {"none", "same_upper", "same_lower", "valid", NULL};
     *a = (struct window_attr){0};
     if (!x || x->ndim < 3 || x->ndim - 2 > MAX_SPATIAL || (rank && x->ndim != rank + 2)) {
-        const char *dims = rank == 1 ? "[n, c, x]" : rank == 2 ? "[n, c, y, x]" : rank == 3 ? "[n, c, z, y, x]" : "[n, c, spatial...]";
+        const char *dims = rank == 1   ? "[n, c, x]"
+                           : rank == 2 ? "[n, c, y, x]"
+                           : rank == 3 ? "[n, c, z, y, x]"
+                                       : "[n, c, spatial...]";
         call_fail(c, "x is %s; it must be %s", x ? lib_describe(c->l, x) : "missing", dims);
         return false;
     }
@@ -84,7 +96,9 @@ static bool window_attrs(struct call *c, const struct uop *x, int rank, struct w
 static int spatial_rank(const struct call *c)
 {
     size_t n = strlen(c->name);
-    return n > 2 && c->name[n - 1] == 'd' && c->name[n - 2] >= '1' && c->name[n - 2] <= '3' ? c->name[n - 2] - '0' : 0;
+    return n > 2 && c->name[n - 1] == 'd' && c->name[n - 2] >= '1' && c->name[n - 2] <= '3'
+               ? c->name[n - 2] - '0'
+               : 0;
 }
 
 static void run_conv(struct call *c)
@@ -137,7 +151,8 @@ static void run_pool(struct call *c)
 
 static void run_global_pool(struct call *c)
 {
-    call_result(c, lib_global_pool(c->l, strstr(c->name, "max") ? POOL_MAX : POOL_AVERAGE, call_arg(c, 0), 2));
+    call_result(c, lib_global_pool(c->l, strstr(c->name, "max") ? POOL_MAX : POOL_AVERAGE,
+                                   call_arg(c, 0), 2));
 }
 
 /* ---- softmax and norms */
@@ -151,28 +166,35 @@ static void run_softmax(struct call *c)
         c->failed = true;
         return;
     }
-    call_result(c, c->name[0] == 's' ? lib_softmax(c->l, x, 1u << a) : c->name[0] == 'l' ? lib_log_softmax(c->l, x, 1u << a) : lib_hardmax(c->l, x, a));
+    call_result(c, c->name[0] == 's'   ? lib_softmax(c->l, x, 1u << a)
+                   : c->name[0] == 'l' ? lib_log_softmax(c->l, x, 1u << a)
+                                       : lib_hardmax(c->l, x, a));
 }
 
 static void run_norm(struct call *c)
 {
-    struct uop *x = call_arg(c, 0), *scale = call_arg_like(c, 1, x), *bias = call_arg_like(c, 2, x), *y = NULL;
+    struct uop *x = call_arg(c, 0), *scale = call_arg_like(c, 1, x), *bias = call_arg_like(c, 2, x),
+               *y = NULL;
     double eps = attr_float(c, "eps", 1e-5);
     if (!strcmp(c->name, "layer_norm"))
         y = lib_layer_norm(c->l, x, scale, bias, attr_int(c, "axis", -1), eps, NULL, NULL);
     else if (!strcmp(c->name, "rms_norm"))
-        y = bias ? lib_error(c->l, "rms_norm takes no bias") : lib_rms_norm(c->l, x, scale, attr_int(c, "axis", -1), eps);
+        y = bias ? lib_error(c->l, "rms_norm takes no bias")
+                 : lib_rms_norm(c->l, x, scale, attr_int(c, "axis", -1), eps);
     else if (!strcmp(c->name, "instance_norm"))
         y = lib_instance_norm(c->l, x, scale, bias, eps);
     else
-        y = attr_required(c, "groups") ? lib_group_norm(c->l, x, scale, bias, attr_int(c, "groups", 1), eps) : NULL;
+        y = attr_required(c, "groups")
+                ? lib_group_norm(c->l, x, scale, bias, attr_int(c, "groups", 1), eps)
+                : NULL;
     call_result(c, y);
 }
 
 static void run_batch_norm(struct call *c)
 {
     double eps = attr_float(c, "eps", 1e-5);
-    call_result(c, lib_batch_norm(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2), call_arg(c, 3), call_arg(c, 4), eps));
+    call_result(c, lib_batch_norm(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2),
+                                  call_arg(c, 3), call_arg(c, 4), eps));
 }
 
 static void run_lp_normalize(struct call *c)
@@ -184,7 +206,8 @@ static void run_lp_normalize(struct call *c)
 static void run_lrn(struct call *c)
 {
     int64_t size = attr_required(c, "size") ? attr_int(c, "size", 1) : 1;
-    double alpha = attr_float(c, "alpha", 1e-4), beta = attr_float(c, "beta", 0.75), bias = attr_float(c, "bias", 1);
+    double alpha = attr_float(c, "alpha", 1e-4), beta = attr_float(c, "beta", 0.75),
+           bias = attr_float(c, "bias", 1);
     if (!c->failed)
         call_result(c, lib_lrn(c->l, call_arg(c, 0), size, alpha, beta, bias));
 }
@@ -194,7 +217,8 @@ static void run_activation(struct call *c)
     enum activation a;
     lib_activation_parse(c->name, &a);
     const struct activation_info *info = lib_activation_info(a);
-    double alpha = info->nparam > 0 ? attr_float(c, "alpha", info->alpha) : 0, beta = info->nparam > 1 ? attr_float(c, "beta", info->beta) : 0;
+    double alpha = info->nparam > 0 ? attr_float(c, "alpha", info->alpha) : 0,
+           beta = info->nparam > 1 ? attr_float(c, "beta", info->beta) : 0;
     if (!c->failed)
         call_result(c, lib_activate(c->l, a, call_arg(c, 0), alpha, beta));
 }
@@ -209,10 +233,15 @@ static void run_prelu(struct call *c)
 
 static void run_attention(struct call *c)
 {
-    struct attention_attr a = {.scale = attr_float(c, "scale", 0), .causal = attr_bool(c, "causal", false), .offset = attr_dim(c, "offset"),
-                               .window = attr_int(c, "window", 0), .softcap = attr_float(c, "softcap", 0), .nkeys = call_arg(c, 4)};
+    struct attention_attr a = {.scale = attr_float(c, "scale", 0),
+                               .causal = attr_bool(c, "causal", false),
+                               .offset = attr_dim(c, "offset"),
+                               .window = attr_int(c, "window", 0),
+                               .softcap = attr_float(c, "softcap", 0),
+                               .nkeys = call_arg(c, 4)};
     if (!c->failed)
-        call_result(c, lib_attention(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2), call_arg(c, 3), &a));
+        call_result(c, lib_attention(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2),
+                                     call_arg(c, 3), &a));
 }
 
 /* With tables, or by position along the last axis but one. */
@@ -230,7 +259,8 @@ static void run_rope(struct call *c)
         }
         struct uop *at = uop_iota(c->r->t, x->dim[x->ndim - 2]);
         at = offset ? lib_add(c->l, at, offset) : at;
-        if (!lib_rope_table(c->l, lib_acc_dtype(x->dtype), at, attr_int(c, "rotary", e), base, &cos, &sin))
+        if (!lib_rope_table(c->l, lib_acc_dtype(x->dtype), at, attr_int(c, "rotary", e), base, &cos,
+                            &sin))
             c->failed = true;
     }
     if (!c->failed)
@@ -273,7 +303,8 @@ static void run_argmax(struct call *c)
     int64_t axis = attr_int(c, "axis", -1);
     bool keep = attr_bool(c, "keep", false), last = attr_bool(c, "last", false);
     if (!c->failed)
-        call_result(c, !strcmp(c->name, "argmax") ? lib_argmax(c->l, x, axis, keep, last) : lib_argmin(c->l, x, axis, keep, last));
+        call_result(c, !strcmp(c->name, "argmax") ? lib_argmax(c->l, x, axis, keep, last)
+                                                  : lib_argmin(c->l, x, axis, keep, last));
 }
 
 static void run_cumulative(struct call *c)
@@ -281,7 +312,8 @@ static void run_cumulative(struct call *c)
     int64_t axis = attr_int(c, "axis", -1);
     bool exclusive = attr_bool(c, "exclusive", false), reverse = attr_bool(c, "reverse", false);
     if (!c->failed)
-        call_result(c, lib_cumulative(c->l, !strcmp(c->name, "cumsum") ? OP_ADD : OP_MUL, call_arg(c, 0), axis, exclusive, reverse));
+        call_result(c, lib_cumulative(c->l, !strcmp(c->name, "cumsum") ? OP_ADD : OP_MUL,
+                                      call_arg(c, 0), axis, exclusive, reverse));
 }
 
 static void run_topk(struct call *c)
@@ -302,8 +334,11 @@ static void run_topk(struct call *c)
 static void run_rnn(struct call *c)
 {
     static const char *const directions[] = {"forward", "reverse", "bidirectional", NULL};
-    struct rnn_attr a = {.kind = !strcmp(c->name, "lstm") ? RNN_LSTM : !strcmp(c->name, "gru") ? RNN_GRU : RNN_PLAIN};
-    struct rnn_operands in = {call_arg(c, 0), call_arg(c, 1), call_arg(c, 2), call_arg(c, 3), call_arg(c, 4), call_arg(c, 5), NULL, NULL};
+    struct rnn_attr a = {.kind = !strcmp(c->name, "lstm")  ? RNN_LSTM
+                                 : !strcmp(c->name, "gru") ? RNN_GRU
+                                                           : RNN_PLAIN};
+    struct rnn_operands in = {call_arg(c, 0), call_arg(c, 1), call_arg(c, 2), call_arg(c, 3),
+                              call_arg(c, 4), call_arg(c, 5), NULL,           NULL};
     struct uop *out[3];
     if (a.kind == RNN_LSTM) {
         in.c0 = call_arg(c, 6);

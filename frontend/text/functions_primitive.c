@@ -1,12 +1,15 @@
-/* functions_primitive.c - the ops of ir/ops.def as functions of the text format: what the writer writes.
+/* functions_primitive.c - the ops of ir/ops.def as functions of the text format: what the writer
+ * writes.
  *
- * Elementwise ops broadcast here, which printed graphs never need. Dimensions are attributes: reshape(%x) {shape=[N, 4]}.
+ * Elementwise ops broadcast here, which printed graphs never need. Dimensions are attributes:
+ * reshape(%x) {shape=[N, 4]}.
  */
 #include "frontend/text/reader.h"
 
 #include <string.h>
 
-/* The operand whose dtype bare numbers take: the first that has one. For where it is a choice, not the condition. */
+/* The operand whose dtype bare numbers take: the first that has one. For where it is a choice, not
+ * the condition. */
 static const struct uop *typed_operand(struct call *c, int from)
 {
     for (int k = from; k < c->narg; k++)
@@ -35,14 +38,18 @@ static void run_elementwise(struct call *c)
         else if (dtype_bits(d) != dtype_bits(x[0]->dtype))
             call_fail(c, "the dtypes differ in width");
         else
-            call_result(c, d == x[0]->dtype ? x[0] : uop_new(c->r->t, OP_BITCAST, d, x, 1, (union arg){0}));
+            call_result(
+                c, d == x[0]->dtype ? x[0] : uop_new(c->r->t, OP_BITCAST, d, x, 1, (union arg){0}));
     } else if (op == OP_MULACC) {
-        if (x[0]->dtype != x[1]->dtype || x[0]->dtype != x[2]->dtype || x[0]->ndim != x[1]->ndim || x[0]->ndim != x[2]->ndim)
+        if (x[0]->dtype != x[1]->dtype || x[0]->dtype != x[2]->dtype || x[0]->ndim != x[1]->ndim ||
+            x[0]->ndim != x[2]->ndim)
             call_fail(c, "the operands must have one dtype and rank");
         else
             call_result(c, uop_new(c->r->t, op, x[0]->dtype, x, 3, (union arg){0}));
     } else {
-        call_result(c, c->narg == 1 ? lib_unary(c->l, op, x[0]) : c->narg == 2 ? lib_binary(c->l, op, x[0], x[1]) : lib_where(c->l, x[0], x[1], x[2]));
+        call_result(c, c->narg == 1   ? lib_unary(c->l, op, x[0])
+                       : c->narg == 2 ? lib_binary(c->l, op, x[0], x[1])
+                                      : lib_where(c->l, x[0], x[1], x[2]));
     }
 }
 
@@ -103,7 +110,8 @@ static void run_pad(struct call *c)
     bool grows = value && value->dtype == x->dtype && !value->ndim;
     for (int a = 0; a < x->ndim; a++)
         grows &= lo[a]->vmin >= 0 && hi[a]->vmin >= 0;
-    call_result(c, grows ? uop_pad(c->r->t, x, value, lo, hi) : lib_pad(c->l, x, PAD_MODE_CONSTANT, value, lo, hi));
+    call_result(c, grows ? uop_pad(c->r->t, x, value, lo, hi)
+                         : lib_pad(c->l, x, PAD_MODE_CONSTANT, value, lo, hi));
 }
 
 static void run_shrink(struct call *c)
@@ -112,7 +120,8 @@ static void run_shrink(struct call *c)
     if (!per_axis(c, "begin", x, begin) || !per_axis(c, "size", x, size))
         return;
     for (int a = 0; a < x->ndim; a++)
-        if (begin[a]->vmax < 0 || size[a]->vmax < 0 || sat_add(begin[a]->vmin, size[a]->vmin) > x->dim[a]->vmax) {
+        if (begin[a]->vmax < 0 || size[a]->vmax < 0 ||
+            sat_add(begin[a]->vmin, size[a]->vmin) > x->dim[a]->vmax) {
             call_fail(c, "the part lies outside axis %d of %s", a, lib_describe(c->l, x));
             return;
         }
@@ -137,7 +146,8 @@ static void run_window(struct call *c)
         c->failed = true;
         return;
     }
-    if (x->ndim == MAX_RANK || stride < 0 || dilation < 0 || stride >> 28 || dilation >> 28 || out->vmax < 0 || kernel->vmax < 0) {
+    if (x->ndim == MAX_RANK || stride < 0 || dilation < 0 || stride >> 28 || dilation >> 28 ||
+        out->vmax < 0 || kernel->vmax < 0) {
         call_fail(c, "sizes must not be negative, strides and dilations below 2^28");
         return;
     }
@@ -170,7 +180,8 @@ static void run_reduce(struct call *c)
     if (c->failed || !x)
         return;
     bool boolean = x->dtype == DTYPE_BOOL;
-    if (x->dtype == DTYPE_STRING || (bits ? !boolean && !dtype_is_int(x->dtype) : boolean && (op == OP_ADD || op == OP_MUL))) {
+    if (x->dtype == DTYPE_STRING ||
+        (bits ? !boolean && !dtype_is_int(x->dtype) : boolean && (op == OP_ADD || op == OP_MUL))) {
         call_fail(c, "%s of %s", op_name(op), lib_describe(c->l, x));
         return;
     }
@@ -178,7 +189,8 @@ static void run_reduce(struct call *c)
 }
 
 /* Operands from..narg-1 as coordinates of one shape; NULL dims: whatever they broadcast to. */
-static bool coordinates(struct call *c, const struct uop *x, int from, struct uop **index, struct uop **dim, int ndim)
+static bool coordinates(struct call *c, const struct uop *x, int from, struct uop **index,
+                        struct uop **dim, int ndim)
 {
     int n = c->narg - from;
     if (n != x->ndim) {

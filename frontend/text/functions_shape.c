@@ -1,4 +1,5 @@
-/* functions_shape.c - the library's movement, indexing and creation as functions of the text format. */
+/* functions_shape.c - the library's movement, indexing and creation as functions of the text
+ * format. */
 #include "frontend/text/reader.h"
 
 #include <math.h>
@@ -41,7 +42,8 @@ static void run_unsqueeze(struct call *c)
 
 static void run_slice(struct call *c)
 {
-    int64_t axis = attr_required(c, "axis") ? attr_int(c, "axis", 0) : 0, step = attr_int(c, "step", 1);
+    int64_t axis = attr_required(c, "axis") ? attr_int(c, "axis", 0) : 0,
+            step = attr_int(c, "step", 1);
     struct uop *start = attr_dim(c, "start"), *end = attr_dim(c, "end");
     if (!c->failed)
         call_result(c, lib_slice(c->l, call_arg(c, 0), axis, start, end, step));
@@ -60,7 +62,8 @@ static void run_split(struct call *c)
     if (n < 0) {
         n = c->nwanted;
         if (!uop_const_int(x->dim[a], &total) || total % n) {
-            call_fail(c, "axis %d of %s cannot be split into %d equal parts; give 'sizes'", a, lib_describe(c->l, x), n);
+            call_fail(c, "axis %d of %s cannot be split into %d equal parts; give 'sizes'", a,
+                      lib_describe(c->l, x), n);
             return;
         }
         for (int i = 0; i < n; i++)
@@ -90,8 +93,11 @@ static void run_tile(struct call *c)
 static void run_pad_like(struct call *c)
 {
     struct uop *x = call_arg(c, 0), *lo[MAX_RANK], *hi[MAX_RANK];
-    int nlo = attr_required(c, "lo") ? attr_dims(c, "lo", lo, MAX_RANK) : 0, nhi = attr_required(c, "hi") ? attr_dims(c, "hi", hi, MAX_RANK) : 0;
-    enum pad_mode mode = !strcmp(c->name, "pad_reflect") ? PAD_MODE_REFLECT : !strcmp(c->name, "pad_edge") ? PAD_MODE_EDGE : PAD_MODE_WRAP;
+    int nlo = attr_required(c, "lo") ? attr_dims(c, "lo", lo, MAX_RANK) : 0,
+        nhi = attr_required(c, "hi") ? attr_dims(c, "hi", hi, MAX_RANK) : 0;
+    enum pad_mode mode = !strcmp(c->name, "pad_reflect") ? PAD_MODE_REFLECT
+                         : !strcmp(c->name, "pad_edge")  ? PAD_MODE_EDGE
+                                                         : PAD_MODE_WRAP;
     if (!c->failed && x && (nlo != x->ndim || nhi != x->ndim))
         call_fail(c, "'lo' and 'hi' need one entry for each axis");
     if (!c->failed)
@@ -105,7 +111,8 @@ static void run_depth(struct call *c)
     bool to_space = c->name[0] == 'd';
     bool crd = to_space && attr_choice(c, "mode", modes, 0) == 1;
     if (!c->failed)
-        call_result(c, to_space ? lib_depth_to_space(c->l, call_arg(c, 0), block, crd) : lib_space_to_depth(c->l, call_arg(c, 0), block));
+        call_result(c, to_space ? lib_depth_to_space(c->l, call_arg(c, 0), block, crd)
+                                : lib_space_to_depth(c->l, call_arg(c, 0), block));
 }
 
 static void run_trilu(struct call *c)
@@ -136,8 +143,9 @@ static void run_gather(struct call *c)
 {
     int64_t axis = attr_int(c, "axis", 0);
     if (!c->failed)
-        call_result(c, !strcmp(c->name, "gather") ? lib_gather(c->l, call_arg(c, 0), call_arg(c, 1), axis)
-                                                  : lib_gather_elements(c->l, call_arg(c, 0), call_arg(c, 1), axis));
+        call_result(c, !strcmp(c->name, "gather")
+                           ? lib_gather(c->l, call_arg(c, 0), call_arg(c, 1), axis)
+                           : lib_gather_elements(c->l, call_arg(c, 0), call_arg(c, 1), axis));
 }
 
 static void run_gather_nd(struct call *c)
@@ -156,7 +164,8 @@ static void run_scatter(struct call *c)
     bool elements = !strcmp(c->name, "scatter_elements");
     int64_t axis = elements ? attr_int(c, "axis", 0) : 0;
     if (!c->failed)
-        call_result(c, elements ? lib_scatter_elements(c->l, op, x, indices, updates, axis) : lib_scatter_nd(c->l, op, x, indices, updates));
+        call_result(c, elements ? lib_scatter_elements(c->l, op, x, indices, updates, axis)
+                                : lib_scatter_nd(c->l, op, x, indices, updates));
 }
 
 static void run_one_hot(struct call *c)
@@ -167,7 +176,11 @@ static void run_one_hot(struct call *c)
     if (c->failed)
         return;
     struct uop *values = call_arg(c, 1);
-    call_result(c, lib_one_hot(c->l, call_arg(c, 0), depth, values ? values : uop_cast(c->r->t, d, uop_iota(c->r->t, uop_int(c->r->t, 2))), axis));
+    call_result(
+        c,
+        lib_one_hot(c->l, call_arg(c, 0), depth,
+                    values ? values : uop_cast(c->r->t, d, uop_iota(c->r->t, uop_int(c->r->t, 2))),
+                    axis));
 }
 
 /* ---- resize */
@@ -175,8 +188,11 @@ static void run_one_hot(struct call *c)
 static void run_resize(struct call *c)
 {
     static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    static const char *const coordinates[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", NULL};
-    static const char *const rounding[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
+    static const char *const coordinates[] = {"half_pixel",         "half_pixel_symmetric",
+                                              "pytorch_half_pixel", "align_corners",
+                                              "asymmetric",         NULL};
+    static const char *const rounding[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
+                                           "ceil", NULL};
     struct uop *x = call_arg(c, 0);
     struct resize_attr a = {.mode = (enum resize_mode)attr_choice(c, "mode", modes, 0)};
     a.coordinates = (enum resize_coordinates)attr_choice(c, "coordinates", coordinates, 0);
@@ -218,12 +234,14 @@ static void run_arange(struct call *c)
     enum dtype d = attr_dtype(c, "dtype", DTYPE_I64);
     double start = attr_float(c, "start", 0), step = attr_float(c, "step", 1);
     if (!c->failed)
-        call_result(c, lib_arange(c->l, uop_constf(c->r->t, d, start), uop_constf(c->r->t, d, step), n));
+        call_result(
+            c, lib_arange(c->l, uop_constf(c->r->t, d, start), uop_constf(c->r->t, d, step), n));
 }
 
 static void run_eye(struct call *c)
 {
-    struct uop *rows = attr_required(c, "rows") ? attr_dim(c, "rows") : NULL, *cols = attr_dim(c, "cols");
+    struct uop *rows = attr_required(c, "rows") ? attr_dim(c, "rows") : NULL,
+               *cols = attr_dim(c, "cols");
     enum dtype d = attr_dtype(c, "dtype", DTYPE_F32);
     int64_t k = attr_int(c, "k", 0);
     if (!c->failed)
@@ -246,7 +264,8 @@ static void run_random(struct call *c)
         b = attr_float(c, "std", 1);
     }
     if (!c->failed)
-        call_result(c, normal ? lib_random_normal(c->l, d, seed, a, b, dim, n) : lib_random_uniform(c->l, d, seed, a, b, dim, n));
+        call_result(c, normal ? lib_random_normal(c->l, d, seed, a, b, dim, n)
+                              : lib_random_uniform(c->l, d, seed, a, b, dim, n));
 }
 
 const struct function shape_functions[] = {

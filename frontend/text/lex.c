@@ -1,7 +1,8 @@
 /* lex.c - tokens of a .tg file, one ahead, and the places that messages point at.
  *
- * Line ends are blanks: every construct ends by itself. '#' begins a comment. The text is of unknown origin: it may hold any byte, a
- * token may be as long as the file; nothing here recurses or copies more than the token.
+ * Line ends are blanks: every construct ends by itself. '#' begins a comment. The text is of
+ * unknown origin: it may hold any byte, a token may be as long as the file; nothing here recurses
+ * or copies more than the token.
  */
 #include "frontend/text/reader.h"
 
@@ -78,7 +79,10 @@ static char *copy(struct reader *r, const char *from, const char *to)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* A quoted string from the quote on; escapes: \" \' \\ \n \t \xHH (not 00). */
@@ -96,7 +100,8 @@ static bool lex_quoted(struct reader *r, struct token *tok)
         if (c == '\\') {
             c = *++p;
             int hi, lo;
-            if (c == 'x' && s - p > 2 && (hi = hex_digit(p[1])) >= 0 && (lo = hex_digit(p[2])) >= 0 && hi + lo > 0) {
+            if (c == 'x' && s - p > 2 && (hi = hex_digit(p[1])) >= 0 &&
+                (lo = hex_digit(p[2])) >= 0 && hi + lo > 0) {
                 c = (char)(hi * 16 + lo);
                 p += 2;
             } else if (c == 'n' || c == 't') {
@@ -113,7 +118,9 @@ static bool lex_quoted(struct reader *r, struct token *tok)
     tok->nbytes = (size_t)(r->at - tok->start);
     if (bad) {
         tok->kind = TOKEN_BAD;
-        read_error(r, tok, "a string that does not end on its line, or with an escape other than \\\" \\' \\\\ \\n \\t \\xHH");
+        read_error(r, tok,
+                   "a string that does not end on its line, or with an escape other than \\\" \\' "
+                   "\\\\ \\n \\t \\xHH");
     }
     return !bad;
 }
@@ -121,7 +128,8 @@ static bool lex_quoted(struct reader *r, struct token *tok)
 static void lex_number(struct reader *r, struct token *tok)
 {
     const char *s = r->at;
-    while (s < r->end && (isalnum((unsigned char)*s) || *s == '.' || ((*s == '-' || *s == '+') && strchr("eEpP", s[-1]) && s > r->at)))
+    while (s < r->end && (isalnum((unsigned char)*s) || *s == '.' ||
+                          ((*s == '-' || *s == '+') && strchr("eEpP", s[-1]) && s > r->at)))
         s++;
     tok->kind = TOKEN_NUMBER;
     tok->text = copy(r, r->at, s);
@@ -132,7 +140,11 @@ void lex_next(struct reader *r)
 {
     skip_blanks(r);
     struct token *tok = &r->token;
-    *tok = (struct token){.kind = TOKEN_END, .start = r->at, .line = r->line, .column = (int)(r->at - r->line_start) + 1, .text = ""};
+    *tok = (struct token){.kind = TOKEN_END,
+                          .start = r->at,
+                          .line = r->line,
+                          .column = (int)(r->at - r->line_start) + 1,
+                          .text = ""};
     if (r->at == r->end)
         return;
     char c = *r->at;
@@ -156,7 +168,8 @@ void lex_next(struct reader *r)
             s++;
         tok->text = copy(r, r->at, s);
         r->at = s;
-    } else if (isdigit((unsigned char)c) || (c == '.' && s + 1 < r->end && isdigit((unsigned char)s[1]))) {
+    } else if (isdigit((unsigned char)c) ||
+               (c == '.' && s + 1 < r->end && isdigit((unsigned char)s[1]))) {
         lex_number(r, tok);
     } else if (c == '<' && s + 1 < r->end && s[1] == '=') {
         tok->kind = TOKEN_LE;
@@ -197,7 +210,9 @@ bool expect(struct reader *r, char punct, const char *where)
 {
     if (accept(r, punct))
         return true;
-    return r->token.kind == TOKEN_BAD ? false : read_error(r, &r->token, "found %s, expected '%c' %s", token_describe(r, &r->token), punct, where);
+    return r->token.kind == TOKEN_BAD ? false
+                                      : read_error(r, &r->token, "found %s, expected '%c' %s",
+                                                   token_describe(r, &r->token), punct, where);
 }
 
 bool token_number(const struct token *t, double *v)
@@ -220,7 +235,8 @@ bool token_int(const struct token *t, int64_t *v)
         return false;
     errno = 0;
     unsigned long long u = strtoull(t->text, &end, 0);
-    if (*end || end == t->text || errno || (t->text[0] == '0' && isdigit((unsigned char)t->text[1])))
+    if (*end || end == t->text || errno ||
+        (t->text[0] == '0' && isdigit((unsigned char)t->text[1])))
         return false;
     *v = (int64_t)u;                                  /* up to 2^64 - 1: u64 travels as its bits */
     return true;

@@ -1,24 +1,32 @@
 /* read.c - reads a .tg text graph: statements, names, regions.
  *
- *      file      = "tg" "1" { statement }                                 '#' begins a comment; line ends are blanks
+ *      file      = "tg" "1" { statement }                                 '#' begins a comment;
+ *      line ends are blanks
  *      statement = "graph" string [ "producer" string ]
- *                | "dim" dimension                                        a symbol that no input's type declares: dim N<=8
+ *                | "dim" dimension                                        a symbol that no input's
+ *                type declares: dim N<=8
  *                | "input" %x ":" type [ "as" string ]
  *                | "weight" %w ":" type [ "as" string ] "=" init          see weight.c
  *                | "output" operand [ "as" string ]
  *                | result { "," result } "=" value
- *      result    = ( %x | "_" ) [ ":" type ]                              the type is checked; a host call needs it
- *      value     = name "(" operands ")" [ "{" attributes "}" ] tail      an op of ir/ops.def or a function, see functions_*.c
+ *      result    = ( %x | "_" ) [ ":" type ]                              the type is checked; a
+ *      host call needs it
+ *      value     = name "(" operands ")" [ "{" attributes "}" ] tail      an op of ir/ops.def or a
+ *      function, see functions_*.c
  *                | "host" string "(" operands ")" "{" params=[..], vars=[..] "}" tail
  *                | "if" "(" operand ")" "then" branch "else" branch tail
- *                | "loop" %i "<" operand [ "while" operand ] [ "carry" "(" %p "=" operand { "," ... } ")" ] [ "stack" expr ] body tail
+ *                | "loop" %i "<" operand [ "while" operand ] [ "carry" "(" %p "=" operand { "," ...
+ *                } ")" ] [ "stack" expr ] body tail
  *      branch    = "(" operands ")" | "{" { statement } "yield" "(" operands ")" "}"
- *      body      = "{" { statement } "next" "(" operands ")" [ "while" operand ] [ "scan" "(" operands ")" ] "}"
+ *      body      = "{" { statement } "next" "(" operands ")" [ "while" operand ] [ "scan" "("
+ *      operands ")" ] "}"
  *      tail      = { "axes" "(" string ")" | "loc" "(" string [ "," string [ "," integer ] ] ")" }
- *      operand   = %x | dtype "(" number ")" | number | expr | "_"        a bare number takes the dtype of what it stands beside
+ *      operand   = %x | dtype "(" number ")" | number | expr | "_"        a bare number takes the
+ *      dtype of what it stands beside
  *
- * What is defined in a region is not seen outside it. After an error reading goes on at the next line that begins a statement, so that
- * several mistakes are reported at once; a name whose definition failed is known, and its uses are silent.
+ * What is defined in a region is not seen outside it. After an error reading goes on at the next
+ * line that begins a statement, so that several mistakes are reported at once; a name whose
+ * definition failed is known, and its uses are silent.
  */
 #include "frontend/text/reader.h"
 
@@ -66,7 +74,8 @@ static bool define(struct reader *r, const struct token *name, struct uop *value
         grow_names(r);
     struct name_slot *s = find_slot(r, name->text);
     if (s->name && s->region >= 0)
-        return read_error(r, name, "%s is defined already; every value has a name of its own", token_describe(r, name));
+        return read_error(r, name, "%s is defined already; every value has a name of its own",
+                          token_describe(r, name));
     r->nname += s->name == NULL;
     *s = (struct name_slot){name->text, value, r->region};
     if (r->region)
@@ -95,7 +104,8 @@ static bool read_constant(struct reader *r, enum dtype d, struct operand *o)
     int64_t i;
     bool minus = accept(r, '-');
     struct token at = r->token;
-    if (at.kind == TOKEN_NAME && d == DTYPE_BOOL && (!strcmp(at.text, "true") || !strcmp(at.text, "false"))) {
+    if (at.kind == TOKEN_NAME && d == DTYPE_BOOL &&
+        (!strcmp(at.text, "true") || !strcmp(at.text, "false"))) {
         o->value = uop_bool(r->t, at.text[0] == 't');
     } else if (dtype_is_float(d) && token_number(&at, &f)) {
         o->value = uop_constf(r->t, d, minus ? -f : f);
@@ -104,7 +114,10 @@ static bool read_constant(struct reader *r, enum dtype d, struct operand *o)
         if (d == DTYPE_U64)
             o->value = uop_const(r->t, d, (union scalar){.i = i});
     } else {
-        return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected a constant of dtype %s", token_describe(r, &at), dtype_name(d));
+        return at.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &at, "found %s, expected a constant of dtype %s",
+                                token_describe(r, &at), dtype_name(d));
     }
     lex_next(r);
     return expect(r, ')', "after the constant");
@@ -144,7 +157,9 @@ bool read_operand(struct reader *r, struct operand *o)
         lex_next(r);
         if (r->token.kind == TOKEN_PUNCT && strchr("+-*", r->token.punct)) {
             if (o->value && (o->value->ndim || o->value->dtype != DTYPE_INDEX))
-                return read_error(r, &at, "%s is %s; infix arithmetic is for i64 scalars, use add(), mul(), ... for tensors",
+                return read_error(r, &at,
+                                  "%s is %s; infix arithmetic is for i64 scalars, use add(), "
+                                  "mul(), ... for tensors",
                                   token_describe(r, &at), lib_describe(&r->lib, o->value));
             return o->value && read_expr_after(r, o->value, &o->value);
         }
@@ -173,8 +188,11 @@ bool read_operand(struct reader *r, struct operand *o)
         break;
     default: break;
     }
-    return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected a value: %%x, f32(0.5), a number, a dimension or _",
-                                                      token_describe(r, &at));
+    return at.kind == TOKEN_BAD
+               ? false
+               : read_error(r, &at,
+                            "found %s, expected a value: %%x, f32(0.5), a number, a dimension or _",
+                            token_describe(r, &at));
 }
 
 /* The value of an operand that must be there; a bare number becomes i64 or bool. */
@@ -183,8 +201,9 @@ static bool settle(struct reader *r, struct operand *o, enum dtype bare)
     if (o->absent)
         return read_error(r, &o->at, "a value is required here");
     if (o->untyped)
-        o->value = dtype_is_float(bare) || !o->integral ? uop_constf(r->t, dtype_is_float(bare) ? bare : DTYPE_F32, o->f)
-                                                        : uop_consti(r->t, bare, o->i);
+        o->value = dtype_is_float(bare) || !o->integral
+                       ? uop_constf(r->t, dtype_is_float(bare) ? bare : DTYPE_F32, o->f)
+                       : uop_consti(r->t, bare, o->i);
     return o->value != NULL;
 }
 
@@ -230,8 +249,10 @@ static bool read_results(struct reader *r, struct result **v, int *n)
         struct result one = {.at = r->token};
         bool skipped = r->token.kind == TOKEN_NAME && !strcmp(r->token.text, "_");
         if (r->token.kind != TOKEN_REF && !skipped)
-            return r->token.kind == TOKEN_BAD ? false : read_error(r, &r->token, "found %s, expected a result: %%name or _",
-                                                                   token_describe(r, &r->token));
+            return r->token.kind == TOKEN_BAD
+                       ? false
+                       : read_error(r, &r->token, "found %s, expected a result: %%name or _",
+                                    token_describe(r, &r->token));
         lex_next(r);
         if ((one.typed = accept(r, ':')) && !read_type(r, &one.type))
             return false;
@@ -245,7 +266,10 @@ static bool read_results(struct reader *r, struct result **v, int *n)
 static bool read_text(struct reader *r, const char **s, const char *what)
 {
     if (r->token.kind != TOKEN_STRING)
-        return r->token.kind == TOKEN_BAD ? false : read_error(r, &r->token, "found %s, expected %s in double quotes", token_describe(r, &r->token), what);
+        return r->token.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &r->token, "found %s, expected %s in double quotes",
+                                token_describe(r, &r->token), what);
     *s = r->token.text;
     lex_next(r);
     return true;
@@ -256,7 +280,8 @@ static bool read_tail(struct reader *r, struct tail *tail)
     *tail = (struct tail){.op = ""};
     for (;;) {
         if (accept_word(r, "axes")) {
-            if (!expect(r, '(', "after axes") || !read_text(r, &tail->axes, "the axes' names") || !expect(r, ')', "after the names"))
+            if (!expect(r, '(', "after axes") || !read_text(r, &tail->axes, "the axes' names") ||
+                !expect(r, ')', "after the names"))
                 return false;
         } else if (accept_word(r, "loc")) {
             tail->located = true;
@@ -265,8 +290,10 @@ static bool read_tail(struct reader *r, struct tail *tail)
                 return false;
             if (accept(r, ',')) {
                 bool minus = accept(r, '-');
-                if (!token_int(&r->token, &tail->index) || tail->index > INT32_MAX || tail->index < 0)
-                    return read_error(r, &r->token, "found %s, expected the node's number", token_describe(r, &r->token));
+                if (!token_int(&r->token, &tail->index) || tail->index > INT32_MAX ||
+                    tail->index < 0)
+                    return read_error(r, &r->token, "found %s, expected the node's number",
+                                      token_describe(r, &r->token));
                 tail->index = minus ? -tail->index : tail->index;
                 lex_next(r);
             }
@@ -278,10 +305,13 @@ static bool read_tail(struct reader *r, struct tail *tail)
     }
 }
 
-/* Makes the location current: what the statement builds comes from there. name NULL: from nowhere, unless it says so. */
-static void enter_origin(struct reader *r, const struct tail *tail, const char *name, const char *op)
+/* Makes the location current: what the statement builds comes from there. name NULL: from nowhere,
+ * unless it says so. */
+static void enter_origin(struct reader *r, const struct tail *tail, const char *name,
+                         const char *op)
 {
-    struct origin_slot o = {tail->located ? tail->node : name, tail->located ? tail->op : op, tail->located ? (int)tail->index : r->place.line, 0};
+    struct origin_slot o = {tail->located ? tail->node : name, tail->located ? tail->op : op,
+                            tail->located ? (int)tail->index : r->place.line, 0};
     r->t->current_origin = 0;
     if (!o.node)
         return;
@@ -294,7 +324,8 @@ static void enter_origin(struct reader *r, const struct tail *tail, const char *
     VEC_PUSH(r->t, r->origin, r->norigin, r->cap_origin, o);
 }
 
-static bool define_results(struct reader *r, const struct result *v, int n, struct uop *const *value, const struct tail *tail)
+static bool define_results(struct reader *r, const struct result *v, int n,
+                           struct uop *const *value, const struct tail *tail)
 {
     bool ok = true;
     for (int i = 0; i < n; i++) {
@@ -313,9 +344,11 @@ static bool define_results(struct reader *r, const struct result *v, int n, stru
 
 static bool read_statements(struct reader *r, const char *until, const char *or_until);
 
-static bool result_count(struct reader *r, const struct result *v, int n, int have, const char *what)
+static bool result_count(struct reader *r, const struct result *v, int n, int have,
+                         const char *what)
 {
-    return n <= have ? true : read_error(r, &v[have].at, "%s has %d results, %d are named", what, have, n);
+    return n <= have ? true
+                     : read_error(r, &v[have].at, "%s has %d results, %d are named", what, have, n);
 }
 
 static bool read_host(struct reader *r, const struct result *v, int n)
@@ -326,7 +359,8 @@ static bool read_host(struct reader *r, const struct result *v, int n)
     struct var *result[64];
     struct tail tail;
     const char *function;
-    if (!read_text(r, &function, "the function's name") || !read_arguments(r, &c) || !read_tail(r, &tail))
+    if (!read_text(r, &function, "the function's name") || !read_arguments(r, &c) ||
+        !read_tail(r, &tail))
         return false;
     in = mem_array(r->t, (size_t)c.narg + 1, sizeof *in);
     for (int i = 0; i < c.narg; i++) {
@@ -339,7 +373,9 @@ static bool read_host(struct reader *r, const struct result *v, int n)
         return false;
     for (int i = 0; i < nresult; i++) {
         if (var[i]->op != OP_VAR)
-            return read_error(r, &c.at, "a host call's vars must be dimensions, declared in the types of its results");
+            return read_error(
+                r, &c.at,
+                "a host call's vars must be dimensions, declared in the types of its results");
         result[i] = (struct var *)var[i]->arg.p;
     }
     for (int i = 0; i < n; i++) {
@@ -349,7 +385,8 @@ static bool read_host(struct reader *r, const struct result *v, int n)
         memcpy(out[i].dim, v[i].type.dim, sizeof out[i].dim);
     }
     enter_origin(r, &tail, NULL, "");
-    struct uop *call = lib_host(&r->lib, function, in, c.narg, out, n, param, nparam > 0 ? nparam : 0, result, nresult > 0 ? nresult : 0);
+    struct uop *call = lib_host(&r->lib, function, in, c.narg, out, n, param,
+                                nparam > 0 ? nparam : 0, result, nresult > 0 ? nresult : 0);
     for (int i = 0; i < n && call; i++)
         value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, call, i) : NULL;
     return call && define_results(r, v, n, value, &tail);
@@ -364,7 +401,8 @@ static bool read_branch(struct reader *r, struct uop ***v, int *n)
         return read_error(r, &at, "regions nested more than %d deep", MAX_NESTING);
     bool ok = read_statements(r, "yield", NULL), ended = accept_word(r, "yield");
     if (!ended && ok)
-        read_error(r, &r->token, "found %s, expected 'yield' and the branch's values", token_describe(r, &r->token));
+        read_error(r, &r->token, "found %s, expected 'yield' and the branch's values",
+                   token_describe(r, &r->token));
     ended = ended && read_values(r, v, n) && expect(r, '}', "after the branch");
     leave_region(r);
     return ok && ended;
@@ -376,7 +414,8 @@ static bool read_if(struct reader *r, const struct result *v, int n)
     struct token at = r->token;
     struct tail tail;
     int nthen, nother;
-    if (!expect(r, '(', "before the condition") || !read_value(r, &cond) || !expect(r, ')', "after the condition"))
+    if (!expect(r, '(', "before the condition") || !read_value(r, &cond) ||
+        !expect(r, ')', "after the condition"))
         return false;
     if (!accept_word(r, "then"))
         return read_error(r, &r->token, "found %s, expected 'then'", token_describe(r, &r->token));
@@ -413,7 +452,9 @@ static bool read_carried(struct reader *r, struct token **name, struct uop ***in
         struct uop *x;
         struct token at = r->token;
         if (at.kind != TOKEN_REF)
-            return read_error(r, &at, "found %s, expected a name for the carried value, as in %%h = %%h0", token_describe(r, &at));
+            return read_error(r, &at,
+                              "found %s, expected a name for the carried value, as in %%h = %%h0",
+                              token_describe(r, &at));
         lex_next(r);
         if (!expect(r, '=', "and the first value") || !read_value(r, &x))
             return false;
@@ -423,17 +464,20 @@ static bool read_carried(struct reader *r, struct token **name, struct uop ***in
     return expect(r, ')', "after the carried values");
 }
 
-static bool read_loop_body(struct reader *r, struct lib_loop *loop, struct uop ***next, struct uop **cond, struct uop ***scan, int *nscan)
+static bool read_loop_body(struct reader *r, struct lib_loop *loop, struct uop ***next,
+                           struct uop **cond, struct uop ***scan, int *nscan)
 {
     int nnext;
     bool ok = read_statements(r, "next", NULL);
     struct token at = r->token;
     if (!accept_word(r, "next"))
-        return ok && read_error(r, &at, "found %s, expected 'next' and the carried values", token_describe(r, &at));
+        return ok && read_error(r, &at, "found %s, expected 'next' and the carried values",
+                                token_describe(r, &at));
     if (!read_values(r, next, &nnext) || !ok)
         return false;
     if (nnext != loop->loop->ncarried)
-        return read_error(r, &at, "the loop carries %d values, next gives %d", loop->loop->ncarried, nnext);
+        return read_error(r, &at, "the loop carries %d values, next gives %d", loop->loop->ncarried,
+                          nnext);
     if (accept_word(r, "while") && !read_value(r, cond))
         return false;
     if (accept_word(r, "scan") && !read_values(r, scan, nscan))
@@ -444,14 +488,18 @@ static bool read_loop_body(struct reader *r, struct lib_loop *loop, struct uop *
 static bool read_loop(struct reader *r, const struct result *v, int n)
 {
     struct token counter = r->token, *name;
-    struct uop *trip, *cond = NULL, **init, *length = NULL, **next = NULL, **scan = NULL, *cond_next = NULL, *value[MAX_RESULTS];
+    struct uop *trip, *cond = NULL, **init, *length = NULL, **next = NULL, **scan = NULL,
+                      *cond_next = NULL, *value[MAX_RESULTS];
     int ncarried, nscan = 0;
     struct tail tail;
     if (counter.kind != TOKEN_REF)
-        return read_error(r, &counter, "found %s, expected the loop's counter, as in %%i < 10", token_describe(r, &counter));
+        return read_error(r, &counter, "found %s, expected the loop's counter, as in %%i < 10",
+                          token_describe(r, &counter));
     lex_next(r);
-    if (!expect(r, '<', "and the trip count") || !read_value(r, &trip) || (accept_word(r, "while") && !read_value(r, &cond)) ||
-        !read_carried(r, &name, &init, &ncarried) || (accept_word(r, "stack") && !read_expr(r, &length)) ||
+    if (!expect(r, '<', "and the trip count") || !read_value(r, &trip) ||
+        (accept_word(r, "while") && !read_value(r, &cond)) ||
+        !read_carried(r, &name, &init, &ncarried) ||
+        (accept_word(r, "stack") && !read_expr(r, &length)) ||
         !expect(r, '{', "before the loop's body"))
         return false;
     struct lib_loop *loop = lib_loop_begin(&r->lib, trip, cond, init, ncarried);
@@ -474,10 +522,12 @@ static bool read_loop(struct reader *r, const struct result *v, int n)
     return node && define_results(r, v, n, value, &tail);
 }
 
-static bool read_function_call(struct reader *r, const struct result *v, int n, const struct token *name)
+static bool read_function_call(struct reader *r, const struct result *v, int n,
+                               const struct token *name)
 {
     struct uop *value[MAX_RESULTS] = {NULL};
-    struct call c = {.r = r, .l = &r->lib, .name = name->text, .at = *name, .result = value, .nwanted = n};
+    struct call c = {
+        .r = r, .l = &r->lib, .name = name->text, .at = *name, .result = value, .nwanted = n};
     struct tail tail;
     enum op op;
     if (!read_arguments(r, &c) || !read_tail(r, &tail))
@@ -510,10 +560,14 @@ static bool read_definition(struct reader *r)
         lex_next(r);
         ok = read_function_call(r, v, n, &name);
     } else {
-        ok = name.kind == TOKEN_BAD ? false : read_error(r, &name, "found %s, expected an operation, as in relu(%%x)", token_describe(r, &name));
+        ok = name.kind == TOKEN_BAD
+                 ? false
+                 : read_error(r, &name, "found %s, expected an operation, as in relu(%%x)",
+                              token_describe(r, &name));
     }
     r->t->current_origin = 0;
-    if (!ok)                                          /* uses of what was to be defined stay silent */
+    /* uses of what was to be defined stay silent */
+    if (!ok)
         for (int i = 0; i < n; i++) {
             bool found;
             read_lookup(r, v[i].at.text, &found);
@@ -526,14 +580,19 @@ static bool read_definition(struct reader *r)
 /* ---- other statements */
 
 /* %x ":" type [ "as" string ] */
-static bool read_named_type(struct reader *r, const char *what, struct token *at, struct type *type, const char **name)
+static bool read_named_type(struct reader *r, const char *what, struct token *at, struct type *type,
+                            const char **name)
 {
     *at = r->token;
     if (at->kind != TOKEN_REF)
-        return at->kind == TOKEN_BAD ? false : read_error(r, at, "found %s, expected the %s's name, as in %%x", token_describe(r, at), what);
+        return at->kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, at, "found %s, expected the %s's name, as in %%x",
+                                token_describe(r, at), what);
     *name = at->text;
     lex_next(r);
-    return expect(r, ':', "and the type") && read_type(r, type) && (!accept_word(r, "as") || read_text(r, name, "a name"));
+    return expect(r, ':', "and the type") && read_type(r, type) &&
+           (!accept_word(r, "as") || read_text(r, name, "a name"));
 }
 
 static bool read_input(struct reader *r)
@@ -568,7 +627,8 @@ static bool read_output(struct reader *r)
     struct operand o;
     if (!read_operand(r, &o) || !settle(r, &o, DTYPE_I64))
         return false;
-    const char *name = o.at.kind == TOKEN_REF ? o.at.text : mem_printf(r->t, "output%d", r->noutput);
+    const char *name = o.at.kind == TOKEN_REF ? o.at.text
+                                              : mem_printf(r->t, "output%d", r->noutput);
     if (accept_word(r, "as") && !read_text(r, &name, "a name"))
         return false;
     if (r->region)
@@ -595,14 +655,19 @@ static bool read_statement(struct reader *r)
     if (accept_word(r, "dim"))
         return read_dimension_decl(r);
     if (accept_word(r, "graph"))
-        return read_text(r, &r->graph_name, "the graph's name") && (!accept_word(r, "producer") || read_text(r, &r->producer, "the producer"));
-    return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected input, weight, output, dim, graph, or a result: %%name = ...",
-                                                      token_describe(r, &at));
+        return read_text(r, &r->graph_name, "the graph's name") &&
+               (!accept_word(r, "producer") || read_text(r, &r->producer, "the producer"));
+    return at.kind == TOKEN_BAD ? false
+                                : read_error(r, &at,
+                                             "found %s, expected input, weight, output, dim, "
+                                             "graph, or a result: %%name = ...",
+                                             token_describe(r, &at));
 }
 
 static bool begins_statement(const struct reader *r)
 {
-    static const char *const words[] = {"input", "weight", "output", "dim", "graph", "_", "next", "yield"};
+    static const char *const words[] = {"input", "weight", "output", "dim",
+                                        "graph", "_",      "next",   "yield"};
     int n = (int)(sizeof words / sizeof *words) - (r->region ? 0 : 2);
     for (int i = 0; r->token.kind == TOKEN_NAME && i < n; i++)
         if (!strcmp(r->token.text, words[i]))
@@ -617,7 +682,8 @@ static void recover(struct reader *r, int line)
 {
     while (r->token.kind != TOKEN_END && !too_many(r)) {
         bool first = true;                            /* is the token the first of its line? */
-        for (const char *s = r->token.start - 1; s >= r->token.start - (r->token.column - 1) && first; s--)
+        for (const char *s = r->token.start - 1;
+             s >= r->token.start - (r->token.column - 1) && first; s--)
             first = *s == ' ' || *s == '\t';
         if (first && r->token.line > line && begins_statement(r))
             return;
@@ -625,7 +691,10 @@ static void recover(struct reader *r, int line)
     }
 }
 
-static bool at_word(const struct reader *r, const char *word) { return word && r->token.kind == TOKEN_NAME && !strcmp(r->token.text, word); }
+static bool at_word(const struct reader *r, const char *word)
+{
+    return word && r->token.kind == TOKEN_NAME && !strcmp(r->token.text, word);
+}
 
 /* Up to one of the words (regions), or to the end; past errors. */
 static bool read_statements(struct reader *r, const char *until, const char *or_until)
@@ -650,15 +719,20 @@ static void check_dimensions(struct reader *r)
     for (int i = 0; i < r->options.ndim; i++) {
         struct token name = {.text = r->options.dim[i].name};
         if (!read_symbol(r, &name))
-            diag_error(r->t, &(struct place){.file = r->path}, "the graph has no dimension '%.100s'", name.text);
+            diag_error(r->t, &(struct place){.file = r->path},
+                       "the graph has no dimension '%.100s'", name.text);
     }
 }
 
 static struct graph *finish(struct reader *r)
 {
     struct graph *g = MEM_NEW(r->t, struct graph);
-    *g = (struct graph){.name = r->graph_name ? r->graph_name : "", .producer = r->producer, .ninput = r->ninput, .input = r->input,
-                        .noutput = r->noutput, .output = r->output};
+    *g = (struct graph){.name = r->graph_name ? r->graph_name : "",
+                        .producer = r->producer,
+                        .ninput = r->ninput,
+                        .input = r->input,
+                        .noutput = r->noutput,
+                        .output = r->output};
     g->var = mem_array(r->t, (size_t)r->nsymbol + 1, sizeof *g->var);
     for (int i = 0; i < r->nsymbol; i++)
         if (r->symbol[i].value->op == OP_VAR)
@@ -666,7 +740,8 @@ static struct graph *finish(struct reader *r)
     return g;
 }
 
-struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes, const struct tg_read_options *options)
+struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
+                            const struct tg_read_options *options)
 {
     struct reader *r = MEM_NEW(t, struct reader);
     *r = (struct reader){.t = t, .path = path};
@@ -679,11 +754,14 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
     struct token at = r->token;
     int64_t version;
     if (!accept_word(r, "tg")) {
-        read_error(r, &at, "found %s, expected 'tg 1': this is no .tg graph", token_describe(r, &at));
+        read_error(r, &at, "found %s, expected 'tg 1': this is no .tg graph",
+                   token_describe(r, &at));
         return NULL;
     }
     if (!token_int(&r->token, &version) || version != 1) {
-        read_error(r, &r->token, "found %s, expected 1: the only version of the format that this tgc reads", token_describe(r, &r->token));
+        read_error(r, &r->token,
+                   "found %s, expected 1: the only version of the format that this tgc reads",
+                   token_describe(r, &r->token));
         return NULL;
     }
     lex_next(r);
@@ -707,7 +785,8 @@ static char *slurp(struct tgc *t, const char *path, FILE *f, size_t *nbytes)
         size_t n = fread(s + *nbytes, 1, CHUNK, f);
         *nbytes += n;
         if (*nbytes > longest) {
-            diag_error(t, &(struct place){.file = path}, "the text is longer than 2 GiB; put weights into files");
+            diag_error(t, &(struct place){.file = path},
+                       "the text is longer than 2 GiB; put weights into files");
             return NULL;
         }
         if (n < CHUNK)

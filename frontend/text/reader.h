@@ -5,7 +5,7 @@
 #include "frontend/library.h"
 #include "frontend/text/text.h"
 
-/* ------------------------------------------------------------------------------------------------------- lex.c */
+/* ---------------------------------------------------------------------------------------- lex.c */
 
 enum token_kind {
     TOKEN_END, TOKEN_NAME,               /* add, f32, N */
@@ -18,7 +18,8 @@ enum token_kind {
 };
 struct token {
     enum token_kind kind;
-    const char *text;                    /* NAME, REF, SYMBOL, STRING: decoded, without sigil and quotes; NUMBER: as written */
+    /* NAME, REF, SYMBOL, STRING: decoded, without sigil and quotes; NUMBER: as written */
+    const char *text;
     const char *start;                   /* in the source */
     size_t nbytes;                       /* of the source */
     int line, column;
@@ -46,7 +47,8 @@ struct reader {
     int nlocal;
     size_t cap_local;
 
-    struct symbol { const char *name; struct uop *value; int64_t min, max; } *symbol;   /* value: a VAR, or a CONST where it is fixed */
+    /* value: a VAR, or a CONST where it is fixed */
+    struct symbol { const char *name; struct uop *value; int64_t min, max; } *symbol;
     int nsymbol;
     size_t cap_symbol;
     struct origin_slot *origin;          /* loc(...)s seen */
@@ -66,8 +68,11 @@ struct reader {
 void lex_start(struct reader *r, const char *bytes, size_t nbytes);
 void lex_next(struct reader *r);
 struct place lex_place(const struct reader *r, const struct token *at);
-bool read_error(struct reader *r, const struct token *at, const char *format, ...) __attribute__((format(printf, 3, 4)));  /* false */
-const char *token_describe(struct reader *r, const struct token *t);                 /* "'%x'", "the end of the file" */
+/* false */
+bool read_error(struct reader *r, const struct token *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "'%x'", "the end of the file" */
+const char *token_describe(struct reader *r, const struct token *t);
 
 /* Each: false after an error. */
 bool accept(struct reader *r, char punct);
@@ -76,25 +81,30 @@ bool expect(struct reader *r, char punct, const char *where);
 bool token_number(const struct token *t, double *v);
 bool token_int(const struct token *t, int64_t *v);
 
-/* ------------------------------------------------------------------------------------------------------ expr.c */
+/* --------------------------------------------------------------------------------------- expr.c */
 
 /* An index expression: an i64 scalar. */
 bool read_expr(struct reader *r, struct uop **e);
-bool read_expr_after(struct reader *r, struct uop *first, struct uop **e);           /* its first operand was read already */
-struct uop *read_symbol(struct reader *r, const struct token *name);                 /* NULL: unknown, not reported */
+/* its first operand was read already */
+bool read_expr_after(struct reader *r, struct uop *first, struct uop **e);
+/* NULL: unknown, not reported */
+struct uop *read_symbol(struct reader *r, const struct token *name);
 struct type { enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; struct token at; };
-bool read_type(struct reader *r, struct type *type);                                 /* may declare symbols: N<=8 */
-bool read_dimension_decl(struct reader *r);                                          /* after `dim` */
+/* may declare symbols: N<=8 */
+bool read_type(struct reader *r, struct type *type);
+/* after `dim` */
+bool read_dimension_decl(struct reader *r);
 bool type_matches(struct reader *r, const struct type *want, const struct uop *have);
 
-/* ------------------------------------------------------------------------------------------------------ read.c */
+/* --------------------------------------------------------------------------------------- read.c */
 
 struct uop *read_lookup(struct reader *r, const char *name, bool *found);
-/* A value where an operand may stand: %x, f32(1.5), N+1; or a bare number, whose dtype its surroundings give. */
+/* A value where an operand may stand: %x, f32(1.5), N+1; or a bare number, whose dtype its
+ * surroundings give. */
 struct operand { struct uop *value; bool absent, untyped, integral; double f; int64_t i; struct token at; };
 bool read_operand(struct reader *r, struct operand *o);
 
-/* ------------------------------------------------------------------------------------------------------ call.c */
+/* --------------------------------------------------------------------------------------- call.c */
 
 enum attr_kind { ATTR_NUMBER, ATTR_NAME, ATTR_EXPR, ATTR_STRING, ATTR_LIST };
 struct attr_value { enum attr_kind kind; struct token at; struct uop *expr; int nitem; struct attr_value *item; };
@@ -114,12 +124,16 @@ struct call {
     bool failed;
     struct text known;                   /* attributes that the function asked for */
 };
-bool read_arguments(struct reader *r, struct call *c);                               /* "(...)" and "{...}" */
-bool read_call(struct reader *r, struct call *c);                                    /* runs the function c->name */
+/* "(...)" and "{...}" */
+bool read_arguments(struct reader *r, struct call *c);
+/* runs the function c->name */
+bool read_call(struct reader *r, struct call *c);
 
 /* What functions take their arguments by. On a mistake they report and set c->failed. */
-struct uop *call_arg(struct call *c, int k);                                          /* NULL: absent */
-struct uop *call_arg_like(struct call *c, int k, const struct uop *like);             /* bare numbers get like's dtype */
+/* NULL: absent */
+struct uop *call_arg(struct call *c, int k);
+/* bare numbers get like's dtype */
+struct uop *call_arg_like(struct call *c, int k, const struct uop *like);
 bool attr_given(struct call *c, const char *name);
 bool attr_required(struct call *c, const char *name);
 int64_t attr_int(struct call *c, const char *name, int64_t otherwise);
@@ -128,28 +142,38 @@ bool attr_bool(struct call *c, const char *name, bool otherwise);
 uint64_t attr_seed(struct call *c, const char *name);
 const char *attr_string(struct call *c, const char *name, const char *otherwise);
 enum dtype attr_dtype(struct call *c, const char *name, enum dtype otherwise);
-int attr_choice(struct call *c, const char *name, const char *const *choice, int otherwise);  /* choice ends with NULL */
-struct uop *attr_dim(struct call *c, const char *name);                               /* NULL: absent */
-int attr_dims(struct call *c, const char *name, struct uop **v, int max);             /* -1: absent; a single one is a list of one */
+/* choice ends with NULL */
+int attr_choice(struct call *c, const char *name, const char *const *choice, int otherwise);
+/* NULL: absent */
+struct uop *attr_dim(struct call *c, const char *name);
+/* -1: absent; a single one is a list of one */
+int attr_dims(struct call *c, const char *name, struct uop **v, int max);
 int attr_ints(struct call *c, const char *name, int64_t *v, int max);
-uint32_t attr_axes(struct call *c, const char *name, const struct uop *x);            /* absent: all */
-void call_result(struct call *c, struct uop *x);                                      /* appends; NULL: failed */
-void call_fail(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));   /* "conv2d: ..." at the call */
+/* absent: all */
+uint32_t attr_axes(struct call *c, const char *name, const struct uop *x);
+/* appends; NULL: failed */
+void call_result(struct call *c, struct uop *x);
+/* "conv2d: ..." at the call */
+void call_fail(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 typedef void (*tg_function)(struct call *c);
-struct function { const char *name; int min, max; tg_function run; };                 /* max -1: any number */
-extern const struct function primitive_functions[], nn_functions[], shape_functions[];  /* end with a NULL name */
+/* max -1: any number */
+struct function { const char *name; int min, max; tg_function run; };
+/* end with a NULL name */
+extern const struct function primitive_functions[], nn_functions[], shape_functions[];
 
-/* ---------------------------------------------------------------------------------------------------- weight.c */
+/* ------------------------------------------------------------------------------------- weight.c */
 
 /* After '=': values, base64, file or initializer, as a uop named `name`. */
 bool read_weight(struct reader *r, const struct type *type, const char *name, struct uop **w);
 
-/* ----------------------------------------------------------------------------------------------- safetensors.c */
+/* -------------------------------------------------------------------------------- safetensors.c */
 
 struct safetensor { enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
-/* Finds `name` in the bytes of a safetensors file. error: what is wrong, or that it is not there. */
-bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found, const char **error);
+/* Finds `name` in the bytes of a safetensors file. error: what is wrong, or that it is not
+ * there. */
+bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found,
+                      const char **error);
 bool safetensors_holds(enum dtype d);
 /* Writes a whole file. */
 void safetensors_write(struct text *out, struct buffer *const *w, const char *const *name, int n);

@@ -1,9 +1,11 @@
-/* safetensors.c - reads and writes safetensors files: 8 bytes of header length, a JSON header, the data.
+/* safetensors.c - reads and writes safetensors files: 8 bytes of header length, a JSON header, the
+ * data.
  *
  *      {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {...}}
  *
- * The file is of unknown origin. The header is walked in place: nesting is counted, not recursed into; every number is checked for
- * overflow, every offset against the file's end. source: the format's own description, github.com/huggingface/safetensors
+ * The file is of unknown origin. The header is walked in place: nesting is counted, not recursed
+ * into; every number is checked for overflow, every offset against the file's end. source: the
+ * format's own description, github.com/huggingface/safetensors
  */
 #include "frontend/text/reader.h"
 
@@ -58,7 +60,10 @@ static bool take_string(struct json *j, const char *want)
             }
             for (int i = 1; !k && i < 5; i++) {
                 char h = j->s[i];
-                int d = h >= '0' && h <= '9' ? h - '0' : h >= 'a' && h <= 'f' ? h - 'a' + 10 : h >= 'A' && h <= 'F' ? h - 'A' + 10 : 255;
+                int d = h >= '0' && h <= '9'   ? h - '0'
+                        : h >= 'a' && h <= 'f' ? h - 'a' + 10
+                        : h >= 'A' && h <= 'F' ? h - 'A' + 10
+                                               : 255;
                 code = d > 15 ? 0x10000 : code * 16 + d;
             }
             c = k ? to[k - from] : code < 128 ? (char)code : 0;
@@ -159,7 +164,8 @@ static bool take_entry(struct json *j, struct safetensor *found, size_t *range, 
     } while (take(j, ','));
     need(j, '}');
     if (!j->s || ndim < 0 || nrange != 2 || found->dtype == DTYPE_VOID) {
-        *error = "the safetensors file describes it by something other than a known dtype, a shape of at most 16 axes and data_offsets";
+        *error = "the safetensors file describes it by something other than a known dtype, a shape "
+                 "of at most 16 axes and data_offsets";
         return false;
     }
     found->ndim = ndim;
@@ -168,7 +174,8 @@ static bool take_entry(struct json *j, struct safetensor *found, size_t *range, 
     return true;
 }
 
-bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found, const char **error)
+bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found,
+                      const char **error)
 {
     const unsigned char *b = bytes;
     uint64_t length = 0;

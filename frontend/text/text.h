@@ -1,38 +1,47 @@
 /* text.h - the .tg text graph: reader and writer. docs: the grammar is at the top of read.c.
  *
- * print(parse(print(g))) == print(g): what the writer writes are primitive ops, which the reader takes as they stand; functions of the
- * library (conv2d, softmax, attention, ...) expand on reading.
+ * print(parse(print(g))) == print(g): what the writer writes are primitive ops, which the reader
+ * takes as they stand; functions of the library (conv2d, softmax, attention, ...) expand on
+ * reading.
  */
 #ifndef TGC_FRONTEND_TEXT_TEXT_H
 #define TGC_FRONTEND_TEXT_TEXT_H
 
 #include "ir/ir.h"
 
-/* What the caller knows of a dimension: fixed if min == max, otherwise other bounds than the text's. */
+/* What the caller knows of a dimension: fixed if min == max, otherwise other bounds than the
+ * text's. */
 struct tg_dimension { const char *name; int64_t min, max; };
 struct tg_read_options {
     const struct tg_dimension *dim;
     int ndim;
-    const char *external_data_dir;       /* where file("...") looks; NULL: the directory of `path` */
+    /* where file("...") looks; NULL: the directory of `path` */
+    const char *external_data_dir;
     bool no_external_data;
-    void (*on_file)(void *user, const char *path);   /* NULL, or told each file that weights were read from, as found from here */
+    /* NULL, or told each file that weights were read from, as found from here */
+    void (*on_file)(void *user, const char *path);
     void *user;
 };
-/* Reads a graph. path: for messages and for external data ("<stdin>": none without external_data_dir). options may be NULL.
- * NULL: diagnostics with line and column were recorded. External data stays mapped until the process ends. */
-struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes, const struct tg_read_options *options);
+/* Reads a graph. path: for messages and for external data ("<stdin>": none without
+ * external_data_dir). options may be NULL. NULL: diagnostics with line and column were recorded.
+ * External data stays mapped until the process ends. */
+struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
+                            const struct tg_read_options *options);
 /* The same from a file; path "-": standard input. */
 struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_options *options);
 /* Its first part: the bytes, in the arena. NULL: a diagnostic. */
 const char *tg_load(struct tgc *t, const char *path, size_t *nbytes);
 
 struct tg_write_options {
-    size_t inline_nelem;                 /* weights of at most so many elements are written as numbers; 0: 64 */
-    const char *side_file;               /* larger ones go there, as safetensors: its name as the graph has it; NULL: inline, base64 */
+    /* weights of at most so many elements are written as numbers; 0: 64 */
+    size_t inline_nelem;
+    /* larger ones go there, as safetensors: its name as the graph has it; NULL: inline, base64 */
+    const char *side_file;
     bool no_locations;                   /* without loc(...) */
 };
-/* Writes g to out; the bytes of the side file to side (may be NULL if there is none). options may be NULL.
- * false: a diagnostic (a dtype that the format does not hold: strings). */
-bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options, struct text *out, struct text *side);
+/* Writes g to out; the bytes of the side file to side (may be NULL if there is none). options may
+ * be NULL. false: a diagnostic (a dtype that the format does not hold: strings). */
+bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
+              struct text *out, struct text *side);
 
 #endif

@@ -1,15 +1,22 @@
 /* weight.c - what a weight holds.
  *
- *      init = "[" values "]"                          numbers, true, false, inf, nan; nested as they like; row-major
- *           | "base64" "(" string ")"                 the elements' bytes, little-endian, one byte each for sub-byte kinds
- *           | "file" "(" string [ "," string ] [ "," "offset" "=" integer ] ")"     with a name: of a safetensors file; else raw bytes
+ *      init = "[" values "]"                          numbers, true, false, inf, nan; nested as
+ *      they like; row-major
+ *           | "base64" "(" string ")"                 the elements' bytes, little-endian, one byte
+ *           each for sub-byte kinds
+ *           | "file" "(" string [ "," string ] [ "," "offset" "=" integer ] ")"     with a name: of
+ *           a safetensors file; else raw bytes
  *           | name "(" [ attribute "=" number { "," ... } ] ")"                     an initializer:
  *
- *      zeros()  ones()  full(value=)  rand(seed=)  randn(seed=)  uniform(low=, high=, seed=)  normal(mean=, std=, seed=)
- *      glorot_uniform(seed=): +-sqrt(6 / (fan_in + fan_out))     glorot_normal(seed=): std sqrt(2 / (fan_in + fan_out))
- *      kaiming_uniform(seed=): +-sqrt(6 / fan_in)                kaiming_normal(seed=): std sqrt(2 / fan_in)
+ *      zeros()  ones()  full(value=)  rand(seed=)  randn(seed=)  uniform(low=, high=, seed=)
+ *      normal(mean=, std=, seed=)
+ *      glorot_uniform(seed=): +-sqrt(6 / (fan_in + fan_out))     glorot_normal(seed=): std sqrt(2 /
+ *      (fan_in + fan_out))
+ *      kaiming_uniform(seed=): +-sqrt(6 / fan_in)                kaiming_normal(seed=): std sqrt(2
+ *      / fan_in)
  *
- * for a weight [out, in, kernel...]. Random numbers are counter-based and the same everywhere: see frontend/library.h.
+ * for a weight [out, in, kernel...]. Random numbers are counter-based and the same everywhere: see
+ * frontend/library.h.
  */
 #include "frontend/text/reader.h"
 #include "frontend/confine.h"
@@ -17,9 +24,16 @@
 #include <math.h>
 #include <string.h>
 
-static const size_t max_nbytes = (size_t)1 << 30;     /* of what is not in a file: a line of text must not ask for more */
+/* of what is not in a file: a line of text must not ask for more */
+static const size_t max_nbytes = (size_t)1 << 30;
 
-struct weight { struct reader *r; const struct type *type; int64_t dim[MAX_RANK]; size_t nelem, nbytes; char *data; };
+struct weight {
+    struct reader *r;
+    const struct type *type;
+    int64_t dim[MAX_RANK];
+    size_t nelem, nbytes;
+    char *data;
+};
 
 struct side_file { struct side_file *next; const char *location; void *base; size_t nbytes; };
 
@@ -28,7 +42,8 @@ static bool measure(struct weight *w)
     w->nelem = 1;
     for (int a = 0; a < w->type->ndim; a++) {
         if (!uop_const_int(w->type->dim[a], &w->dim[a]))
-            return read_error(w->r, &w->type->at, "axis %d of a weight is a symbol; it must be a number", a);
+            return read_error(w->r, &w->type->at,
+                              "axis %d of a weight is a symbol; it must be a number", a);
         if (!size_mul(w->nelem, (size_t)w->dim[a], &w->nelem))
             return read_error(w->r, &w->type->at, "the weight has too many elements");
     }
@@ -42,8 +57,10 @@ static bool measure(struct weight *w)
 static bool allocate(struct weight *w)
 {
     if (w->nbytes > max_nbytes)
-        return read_error(w->r, &w->type->at, "a weight of %zu bytes; at most %zu can be written in the text, put it into a file", w->nbytes,
-                          max_nbytes);
+        return read_error(
+            w->r, &w->type->at,
+            "a weight of %zu bytes; at most %zu can be written in the text, put it into a file",
+            w->nbytes, max_nbytes);
     w->data = mem_alloc(w->r->t, w->nbytes + 1);
     return true;
 }
@@ -61,24 +78,32 @@ static bool read_element(struct weight *w, union scalar *v)
     enum dtype d = w->type->dtype;
     bool minus = accept(r, '-');
     struct token at = r->token;
-    if (d == DTYPE_BOOL && at.kind == TOKEN_NAME && (!strcmp(at.text, "true") || !strcmp(at.text, "false"))) {
+    if (d == DTYPE_BOOL && at.kind == TOKEN_NAME &&
+        (!strcmp(at.text, "true") || !strcmp(at.text, "false"))) {
         v->i = at.text[0] == 't';
     } else if (dtype_is_float(d)) {
         if (!token_number(&at, &v->f))
-            return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected a number", token_describe(r, &at));
+            return at.kind == TOKEN_BAD
+                       ? false
+                       : read_error(r, &at, "found %s, expected a number", token_describe(r, &at));
         v->f = minus ? -v->f : v->f;
     } else {
         if (!token_int(&at, &v->i))
-            return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected an element of dtype %s", token_describe(r, &at), dtype_name(d));
+            return at.kind == TOKEN_BAD
+                       ? false
+                       : read_error(r, &at, "found %s, expected an element of dtype %s",
+                                    token_describe(r, &at), dtype_name(d));
         v->i = minus ? (int64_t)(0 - (uint64_t)v->i) : v->i;
         if (scalar_cast(d, DTYPE_I64, *v).i != v->i)
-            return read_error(r, &at, "%s%s does not fit into %s", minus ? "-" : "", token_describe(r, &at), dtype_name(d));
+            return read_error(r, &at, "%s%s does not fit into %s", minus ? "-" : "",
+                              token_describe(r, &at), dtype_name(d));
     }
     lex_next(r);
     return true;
 }
 
-/* The opening '[' was read. Nesting is not checked against the shape: the order of the values is what counts. */
+/* The opening '[' was read. Nesting is not checked against the shape: the order of the values is
+ * what counts. */
 static bool read_values(struct weight *w)
 {
     struct reader *r = w->r;
@@ -113,7 +138,9 @@ static bool read_values(struct weight *w)
             after = true;
         }
     }
-    return n == w->nelem ? true : read_error(r, &begin, "found %zu values, the shape has %zu elements", n, w->nelem);
+    return n == w->nelem
+               ? true
+               : read_error(r, &begin, "found %zu values, the shape has %zu elements", n, w->nelem);
 }
 
 static int base64_digit(char c)
@@ -134,12 +161,15 @@ static bool read_base64(struct weight *w)
         return false;
     struct token at = r->token;
     if (at.kind != TOKEN_STRING)
-        return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected the bytes as a string", token_describe(r, &at));
+        return at.kind == TOKEN_BAD ? false
+                                    : read_error(r, &at, "found %s, expected the bytes as a string",
+                                                 token_describe(r, &at));
     size_t length = strlen(at.text), n = 0;
     while (length && at.text[length - 1] == '=')
         length--;
     if (length * 3 / 4 != w->nbytes || length % 4 == 1)
-        return read_error(r, &at, "the string holds %zu bytes, the weight has %zu", length * 3 / 4, w->nbytes);
+        return read_error(r, &at, "the string holds %zu bytes, the weight has %zu", length * 3 / 4,
+                          w->nbytes);
     if (!allocate(w))
         return false;
     uint32_t bits = 0;
@@ -157,24 +187,30 @@ static bool read_base64(struct weight *w)
 
 /* ---- files */
 
-static bool map_file(struct reader *r, const struct token *at, const char *location, struct side_file **file)
+static bool map_file(struct reader *r, const struct token *at, const char *location,
+                     struct side_file **file)
 {
     struct place place = lex_place(r, at);
     if (r->options.no_external_data)
-        return read_error(r, at, "the weight is in another file, and --no-external-data forbids to read it");
+        return read_error(
+            r, at, "the weight is in another file, and --no-external-data forbids to read it");
     if (!r->options.external_data_dir && !strcmp(r->path, "<stdin>"))
-        return read_error(r, at, "the weight is in another file, and the graph came from standard input; name its directory with "
-                                 "--external-data-dir");
+        return read_error(r, at,
+                          "the weight is in another file, and the graph came from standard input; "
+                          "name its directory with "
+                          "--external-data-dir");
     for (*file = r->side; *file; *file = (*file)->next)
         if (!strcmp((*file)->location, location))
             return true;
-    const char *dir = r->options.external_data_dir ? r->options.external_data_dir : confine_directory(r->t, r->path);
+    const char *dir = r->options.external_data_dir ? r->options.external_data_dir
+                                                   : confine_directory(r->t, r->path);
     struct side_file *f = MEM_NEW(r->t, struct side_file);
     f->location = location;
     if (!confine_map(r->t, &place, dir, location, &f->base, &f->nbytes))
         return false;
     if (r->options.on_file)
-        r->options.on_file(r->options.user, strcmp(dir, ".") ? mem_printf(r->t, "%s/%s", dir, location) : location);
+        r->options.on_file(r->options.user,
+                           strcmp(dir, ".") ? mem_printf(r->t, "%s/%s", dir, location) : location);
     f->next = r->side;
     *file = r->side = f;
     return true;
@@ -190,8 +226,9 @@ static bool check_safetensor(struct weight *w, const struct token *at, const str
     struct text have = {.t = w->r->t};
     for (int a = 0; a < s->ndim; a++)
         text_printf(&have, "%s%lld", a ? ", " : "", (long long)s->dim[a]);
-    return read_error(w->r, at, "the file has it as %s[%s] in %zu bytes, which is not what is declared", dtype_name(s->dtype),
-                      have.n ? have.s : "", s->nbytes);
+    return read_error(w->r, at,
+                      "the file has it as %s[%s] in %zu bytes, which is not what is declared",
+                      dtype_name(s->dtype), have.n ? have.s : "", s->nbytes);
 }
 
 static bool read_file(struct weight *w)
@@ -205,7 +242,10 @@ static bool read_file(struct weight *w)
         return false;
     at = r->token;
     if (at.kind != TOKEN_STRING)
-        return at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected the file's name in double quotes", token_describe(r, &at));
+        return at.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &at, "found %s, expected the file's name in double quotes",
+                                token_describe(r, &at));
     lex_next(r);
     while (accept(r, ',')) {
         if (r->token.kind == TOKEN_STRING && !key.text) {
@@ -213,10 +253,13 @@ static bool read_file(struct weight *w)
             lex_next(r);
         } else if (accept_word(r, "offset")) {
             if (!expect(r, '=', "after offset") || !token_int(&r->token, &offset) || offset < 0)
-                return read_error(r, &r->token, "found %s, expected a number of bytes", token_describe(r, &r->token));
+                return read_error(r, &r->token, "found %s, expected a number of bytes",
+                                  token_describe(r, &r->token));
             lex_next(r);
         } else {
-            return read_error(r, &r->token, "found %s, expected a tensor's name in double quotes or offset=", token_describe(r, &r->token));
+            return read_error(r, &r->token,
+                              "found %s, expected a tensor's name in double quotes or offset=",
+                              token_describe(r, &r->token));
         }
     }
     if (!expect(r, ')', "after the file") || !map_file(r, &at, at.text, &file))
@@ -232,11 +275,14 @@ static bool read_file(struct weight *w)
     } else {
         size_t end;
         if (!size_add((size_t)offset, w->nbytes, &end) || end > file->nbytes)
-            return read_error(r, &at, "the file has %zu bytes; %zu from offset %lld go beyond its end", file->nbytes, w->nbytes, (long long)offset);
+            return read_error(r, &at,
+                              "the file has %zu bytes; %zu from offset %lld go beyond its end",
+                              file->nbytes, w->nbytes, (long long)offset);
         data = file->base ? (const char *)file->base + offset : NULL;
     }
     if (!w->nbytes || (uintptr_t)data % dtype_nbytes(w->type->dtype) == 0) {
-        w->data = (char *)(uintptr_t)data;            /* read-only from here on: buffers hold it as const */
+        /* read-only from here on: buffers hold it as const */
+        w->data = (char *)(uintptr_t)data;
         return true;
     }
     w->data = mem_alloc(r->t, w->nbytes);
@@ -249,16 +295,26 @@ static bool read_file(struct weight *w)
 enum { PARAM_VALUE, PARAM_LOW, PARAM_HIGH, PARAM_MEAN, PARAM_STD, PARAM_SEED, PARAM_COUNT };
 enum distribution { CONSTANT, UNIFORM, NORMAL };
 static const char *const param_names[] = {"value", "low", "high", "mean", "std", "seed"};
-static const struct initializer { const char *name; enum distribution distribution; unsigned params; } initializers[] = {
-    {"zeros", CONSTANT, 0}, {"ones", CONSTANT, 0}, {"full", CONSTANT, 1u << PARAM_VALUE},
-    {"rand", UNIFORM, 1u << PARAM_SEED}, {"randn", NORMAL, 1u << PARAM_SEED},
+static const struct initializer {
+    const char *name;
+    enum distribution distribution;
+    unsigned params;
+} initializers[] = {
+    {"zeros", CONSTANT, 0},
+    {"ones", CONSTANT, 0},
+    {"full", CONSTANT, 1u << PARAM_VALUE},
+    {"rand", UNIFORM, 1u << PARAM_SEED},
+    {"randn", NORMAL, 1u << PARAM_SEED},
     {"uniform", UNIFORM, 1u << PARAM_LOW | 1u << PARAM_HIGH | 1u << PARAM_SEED},
     {"normal", NORMAL, 1u << PARAM_MEAN | 1u << PARAM_STD | 1u << PARAM_SEED},
-    {"glorot_uniform", UNIFORM, 1u << PARAM_SEED}, {"glorot_normal", NORMAL, 1u << PARAM_SEED},
-    {"kaiming_uniform", UNIFORM, 1u << PARAM_SEED}, {"kaiming_normal", NORMAL, 1u << PARAM_SEED},
+    {"glorot_uniform", UNIFORM, 1u << PARAM_SEED},
+    {"glorot_normal", NORMAL, 1u << PARAM_SEED},
+    {"kaiming_uniform", UNIFORM, 1u << PARAM_SEED},
+    {"kaiming_normal", NORMAL, 1u << PARAM_SEED},
 };
 
-static bool read_params(struct reader *r, const struct initializer *init, double *param, uint64_t *seed)
+static bool read_params(struct reader *r, const struct initializer *init, double *param,
+                        uint64_t *seed)
 {
     if (!expect(r, '(', "after the initializer"))
         return false;
@@ -267,7 +323,8 @@ static bool read_params(struct reader *r, const struct initializer *init, double
     do {
         struct token at = r->token;
         int k = 0;
-        while (k < PARAM_COUNT && (at.kind != TOKEN_NAME || strcmp(param_names[k], at.text) != 0 || !(init->params >> k & 1)))
+        while (k < PARAM_COUNT && (at.kind != TOKEN_NAME || strcmp(param_names[k], at.text) != 0 ||
+                                   !(init->params >> k & 1)))
             k++;
         if (k == PARAM_COUNT)
             return read_error(r, &at, "%s has no parameter %s", init->name, token_describe(r, &at));
@@ -287,7 +344,8 @@ static bool read_params(struct reader *r, const struct initializer *init, double
     return expect(r, ')', "after the parameters");
 }
 
-/* Sets low and high, or mean and std, of the scaled ones. source: Glorot and Bengio 2010; He et al. 2015 */
+/* Sets low and high, or mean and std, of the scaled ones. source: Glorot and Bengio 2010; He et al.
+ * 2015 */
 static void scale_params(const struct weight *w, const struct initializer *init, double *param)
 {
     double in = 1, out = 1, n = 0;
@@ -315,8 +373,11 @@ static bool read_initializer(struct weight *w, const struct token *name)
         if (!strcmp(initializers[i].name, name->text))
             init = &initializers[i];
     if (!init)
-        return read_error(w->r, name, "%s is no initializer: there are [...], file, base64, zeros, ones, full, rand, randn, uniform, normal, "
-                                      "glorot_uniform, glorot_normal, kaiming_uniform, kaiming_normal", token_describe(w->r, name));
+        return read_error(w->r, name,
+                          "%s is no initializer: there are [...], file, base64, zeros, ones, full, "
+                          "rand, randn, uniform, normal, "
+                          "glorot_uniform, glorot_normal, kaiming_uniform, kaiming_normal",
+                          token_describe(w->r, name));
     if (!read_params(w->r, init, param, &seed) || !allocate(w))
         return false;
     scale_params(w, init, param);
@@ -327,7 +388,8 @@ static bool read_initializer(struct weight *w, const struct token *name)
     for (size_t i = 0; i < w->nelem; i++) {
         union scalar v = {.f = param[PARAM_VALUE]};
         if (init->distribution == UNIFORM)
-            v.f = param[PARAM_LOW] + (param[PARAM_HIGH] - param[PARAM_LOW]) * lib_random_uniform_at(seed, i);
+            v.f = param[PARAM_LOW] +
+                  (param[PARAM_HIGH] - param[PARAM_LOW]) * lib_random_uniform_at(seed, i);
         else if (init->distribution == NORMAL)
             v.f = param[PARAM_MEAN] + param[PARAM_STD] * lib_random_normal_at(seed, i);
         put(w, i, scalar_cast(w->type->dtype, DTYPE_F64, v));
@@ -352,10 +414,15 @@ bool read_weight(struct reader *r, const struct type *type, const char *name, st
         lex_next(r);
         ok = read_initializer(&w, &at);
     } else {
-        ok = at.kind == TOKEN_BAD ? false : read_error(r, &at, "found %s, expected [values], file(...), base64(...) or an initializer",
-                                                       token_describe(r, &at));
+        ok = at.kind == TOKEN_BAD
+                 ? false
+                 : read_error(
+                       r, &at,
+                       "found %s, expected [values], file(...), base64(...) or an initializer",
+                       token_describe(r, &at));
     }
     if (ok)
-        *result = tensor_from_data(r->t, type->dtype, w.dim, type->ndim, w.data ? w.data : "", w.nbytes, name);
+        *result = tensor_from_data(r->t, type->dtype, w.dim, type->ndim, w.data ? w.data : "",
+                                   w.nbytes, name);
     return ok;
 }

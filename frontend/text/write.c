@@ -1,9 +1,11 @@
 /* write.c - a graph as .tg text, such that reading and writing it again gives the same bytes.
  *
- * One line an op, in topological order from the outputs, which depends on nothing but the graph's structure. Integer scalars over
- * constants and symbols stand where they are used, infix; other scalars have lines. What depends on a loop's counter or carried values
- * is written inside that loop: each uop's home is the innermost loop it depends on. The branches of an if need no region, since only
- * dependence says what runs. Values are numbered in the order of writing; inputs and weights keep their names where these are plain.
+ * One line an op, in topological order from the outputs, which depends on nothing but the graph's
+ * structure. Integer scalars over constants and symbols stand where they are used, infix; other
+ * scalars have lines. What depends on a loop's counter or carried values is written inside that
+ * loop: each uop's home is the innermost loop it depends on. The branches of an if need no region,
+ * since only dependence says what runs. Values are numbered in the order of writing; inputs and
+ * weights keep their names where these are plain.
  */
 #include "frontend/text/reader.h"
 
@@ -60,7 +62,8 @@ static bool is_plain(const char *s, bool digits_first)
     if (!*s || (!digits_first && ((*s >= '0' && *s <= '9') || *s == '.')))
         return false;
     for (; *s; s++)
-        if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') || *s == '_' || *s == '.'))
+        if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') ||
+              *s == '_' || *s == '.'))
             return false;
     return true;
 }
@@ -76,7 +79,8 @@ static void put_float(struct text *out, enum dtype d, double v)
     for (int digits = 1; digits <= 17; digits++) {
         double back = 0;
         snprintf(s, sizeof s, "%.*g", digits, v);
-        if (sscanf(s, "%lf", &back) == 1 && scalar_cast(d, DTYPE_F64, (union scalar){.f = back}).f == v)
+        if (sscanf(s, "%lf", &back) == 1 &&
+            scalar_cast(d, DTYPE_F64, (union scalar){.f = back}).f == v)
             break;
     }
     text_puts(out, s);
@@ -133,7 +137,10 @@ static bool all_digits(const char *s) { return s[strspn(s, "0123456789")] == 0; 
 static const char *buffer_name(struct writer *w, const struct uop *u, const char *prefix)
 {
     const struct buffer *b = u->arg.p;
-    const char *s = b->name && is_plain(b->name, true) && !all_digits(b->name) && strcmp(b->name, "_") != 0 ? b->name : NULL;
+    const char *s = b->name && is_plain(b->name, true) && !all_digits(b->name) &&
+                            strcmp(b->name, "_") != 0
+                        ? b->name
+                        : NULL;
     if (s && take_name(w, s))
         return s;
     for (;;) {
@@ -152,17 +159,25 @@ static const char *value_name(struct writer *w, const struct uop *u)
 
 /* ---- expressions */
 
-static const char *infix(enum op op) { return op == OP_ADD ? " + " : op == OP_SUB ? " - " : op == OP_MUL ? "*" : NULL; }
-static bool is_call(enum op op) { return op == OP_FLOORDIV || op == OP_FLOORMOD || op == OP_MIN || op == OP_MAX; }
+static const char *infix(enum op op)
+{
+    return op == OP_ADD ? " + " : op == OP_SUB ? " - " : op == OP_MUL ? "*" : NULL;
+}
+static bool is_call(enum op op)
+{
+    return op == OP_FLOORDIV || op == OP_FLOORMOD || op == OP_MIN || op == OP_MAX;
+}
 
-/* Whether u is written where it is used: an i64 scalar over constants, symbols and named scalars, and not too long. */
+/* Whether u is written where it is used: an i64 scalar over constants, symbols and named scalars,
+ * and not too long. */
 static bool expr_size(const struct uop *u, int depth, int *budget)
 {
     if (--*budget < 0 || depth > EXPR_NODES || u->ndim || u->dtype != DTYPE_INDEX)
         return false;
     if (u->op == OP_CONST || u->op == OP_VAR)
         return true;
-    return (infix(u->op) || is_call(u->op)) && expr_size(u->src[0], depth + 1, budget) && expr_size(u->src[1], depth + 1, budget);
+    return (infix(u->op) || is_call(u->op)) && expr_size(u->src[0], depth + 1, budget) &&
+           expr_size(u->src[1], depth + 1, budget);
 }
 
 static bool is_expr(const struct uop *u)
@@ -171,13 +186,17 @@ static bool is_expr(const struct uop *u)
     return expr_size(u, 0, &budget);
 }
 
-static int precedence(const struct uop *u) { return u->op == OP_ADD || u->op == OP_SUB ? 1 : u->op == OP_MUL ? 2 : 3; }
+static int precedence(const struct uop *u)
+{
+    return u->op == OP_ADD || u->op == OP_SUB ? 1 : u->op == OP_MUL ? 2 : 3;
+}
 
 static void put_symbol(struct writer *w, const struct uop *u)
 {
     const struct var *v = u->arg.p;
     enum dtype d;
-    static const char *const reserved[] = {"min", "max", "floordiv", "floormod", "true", "false", "inf", "nan", "_"};
+    static const char *const reserved[] = {"min",   "max", "floordiv", "floormod", "true",
+                                           "false", "inf", "nan",      "_"};
     if (v->is_counter) {
         text_printf(w->out, "%%%s", value_name(w, u));
         return;
@@ -239,7 +258,8 @@ static void put_bounds(struct writer *w, const struct uop *symbol)
 }
 
 /* declares: a symbol that stands alone here for the first time has its bounds written. */
-static void put_type(struct writer *w, enum dtype d, struct uop *const *dim, int ndim, bool declares)
+static void put_type(struct writer *w, enum dtype d, struct uop *const *dim, int ndim,
+                     bool declares)
 {
     text_puts(w->out, dtype_name(d));
     for (int a = 0; a < ndim; a++) {
@@ -289,7 +309,8 @@ static void put_base64(struct text *out, const unsigned char *p, size_t n)
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     text_puts(out, "base64(\"");
     for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0u);
+        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
+                     (i + 2 < n ? p[i + 2] : 0u);
         for (size_t k = 0; k < 4; k++)
             text_putc(out, i + k > n ? '=' : digits[v >> (18 - 6 * k) & 63]);
     }
@@ -299,7 +320,8 @@ static void put_base64(struct text *out, const unsigned char *p, size_t n)
 static void put_weight(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = u->arg.p;
-    size_t nelem = b->nbytes / dtype_nbytes(b->dtype), most = w->o && w->o->inline_nelem ? w->o->inline_nelem : INLINE_NELEM;
+    size_t nelem = b->nbytes / dtype_nbytes(b->dtype),
+           most = w->o && w->o->inline_nelem ? w->o->inline_nelem : INLINE_NELEM;
     const char *name = buffer_name(w, u, "w");
     map_set(&w->name, u, mem_str(w->t, name));
     text_printf(w->out, "weight %%%s : ", name);
@@ -313,7 +335,8 @@ static void put_weight(struct writer *w, const struct uop *u)
         text_putc(w->out, '[');
         for (size_t i = 0; i < nelem; i++) {
             text_puts(w->out, i ? ", " : "");
-            put_scalar(w->out, b->dtype, scalar_load(b->dtype, (const char *)b->data + i * dtype_nbytes(b->dtype)));
+            put_scalar(w->out, b->dtype,
+                       scalar_load(b->dtype, (const char *)b->data + i * dtype_nbytes(b->dtype)));
         }
         text_putc(w->out, ']');
     } else if (w->side && w->o && w->o->side_file && safetensors_holds(b->dtype)) {
@@ -392,7 +415,8 @@ static void put_movement(struct writer *w, const struct uop *u)
         put_expr(w, s[1], 0);
         text_puts(w->out, ", kernel=");
         put_expr(w, s[2], 0);
-        text_printf(w->out, ", stride=%lld, dilation=%lld", (long long)WINDOW_STRIDE(u->arg.i), (long long)WINDOW_DILATION(u->arg.i));
+        text_printf(w->out, ", stride=%lld, dilation=%lld", (long long)WINDOW_STRIDE(u->arg.i),
+                    (long long)WINDOW_DILATION(u->arg.i));
         break;
     default: text_printf(w->out, "axis=%d", (int)u->arg.i); break;
     }
@@ -482,7 +506,8 @@ static void put_loop(struct writer *w, const struct uop *u, int depth)
 {
     struct loop *l = (struct loop *)u->arg.p;
     int n = l->ncarried, index = 0;
-    struct uop *const *init = u->src + 2, *const *next = u->src + 3 + n, *const *scan = u->src + 3 + 2 * n;
+    struct uop *const *init = u->src + 2, *const *next = u->src + 3 + n,
+                      *const *scan = u->src + 3 + 2 * n;
     while (w->loop[index].loop != l)
         index++;
     put_results(w, u, n + l->nscan);
@@ -493,7 +518,8 @@ static void put_loop(struct writer *w, const struct uop *u, int depth)
     text_puts(w->out, " while ");
     put_operand(w, u->src[1]);
     for (int k = 0; k < n; k++) {
-        text_printf(w->out, "%s%%%s = ", k ? ", " : " carry(", value_name(w, uop_param(w->t, &l->param[k])));
+        text_printf(w->out, "%s%%%s = ", k ? ", " : " carry(",
+                    value_name(w, uop_param(w->t, &l->param[k])));
         put_operand(w, init[k]);
     }
     text_puts(w->out, n ? ") stack " : " stack ");
@@ -537,7 +563,10 @@ static void put_op(struct writer *w, const struct uop *u)
 
 /* ---- regions */
 
-static bool in_free(const struct writer *w, int i, int loop) { return w->free[i][loop / 64] >> (loop % 64) & 1; }
+static bool in_free(const struct writer *w, int i, int loop)
+{
+    return w->free[i][loop / 64] >> (loop % 64) & 1;
+}
 
 static void find_free(struct writer *w)
 {
@@ -555,7 +584,8 @@ static void find_free(struct writer *w)
                 w->free[i][loop / 64] &= ~bit;
                 for (int other = 0; other < w->nloop; other++)
                     w->loop[loop].depth += in_free(w, i, other);
-            } else if ((u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == l) || (u->op == OP_VAR && u->arg.p == l->counter)) {
+            } else if ((u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == l) ||
+                       (u->op == OP_VAR && u->arg.p == l->counter)) {
                 w->free[i][loop / 64] |= bit;
             }
         }
@@ -642,7 +672,8 @@ static bool is_host_result(const struct writer *w, const struct var *v)
     return false;
 }
 
-/* Whether reading the inputs' types from the first on meets v alone before it meets it in an expression. */
+/* Whether reading the inputs' types from the first on meets v alone before it meets it in an
+ * expression. */
 static bool is_declared_by_input(const struct writer *w, struct uop *v)
 {
     for (int k = 0; k < w->g->ninput; k++)
@@ -661,7 +692,8 @@ static bool is_declared_by_input(const struct writer *w, struct uop *v)
 static void put_symbol_line(struct writer *w, struct uop *v)
 {
     const struct var *var = v->arg.p;
-    if (var->is_counter || map_get(&w->declared, v) || is_host_result(w, var) || is_declared_by_input(w, v))
+    if (var->is_counter || map_get(&w->declared, v) || is_host_result(w, var) ||
+        is_declared_by_input(w, v))
         return;
     map_set(&w->declared, v, v);
     text_puts(w->out, "dim ");
@@ -686,20 +718,31 @@ static void put_symbols(struct writer *w)
             put_symbol_line(w, w->order[i]);
 }
 
-/* What the format does not hold: constants and weights of strings; buffers that are no input and no weight. */
+/* What the format does not hold: constants and weights of strings; buffers that are no input and no
+ * weight. */
 static bool check_writable(const struct writer *w)
 {
     for (int i = 0; i < w->norder; i++) {
         const struct uop *u = w->order[i];
-        if (u->dtype == DTYPE_STRING && (u->op == OP_CONST || (u->op == OP_BUFFER && ((const struct buffer *)u->arg.p)->kind == BUFFER_WEIGHT)))
-            return diag_error(w->t, NULL, "the graph has constant strings, which the .tg format does not hold");
+        if (u->dtype == DTYPE_STRING &&
+            (u->op == OP_CONST ||
+             (u->op == OP_BUFFER && ((const struct buffer *)u->arg.p)->kind == BUFFER_WEIGHT)))
+            return diag_error(w->t, NULL,
+                              "the graph has constant strings, which the .tg format does not hold");
     }
     return true;
 }
 
-bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options, struct text *out, struct text *side)
+bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
+              struct text *out, struct text *side)
 {
-    struct writer w = {.t = t, .g = g, .o = options, .out = out, .side = side, .declared = {.t = t}, .name = {.t = t}};
+    struct writer w = {.t = t,
+                       .g = g,
+                       .o = options,
+                       .out = out,
+                       .side = side,
+                       .declared = {.t = t},
+                       .name = {.t = t}};
     out->t = t;
     collect(&w);
     if (!check_writable(&w))
@@ -718,7 +761,8 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
     for (int i = 0; i < g->ninput; i++)
         put_input(&w, g->input[i]);
     for (int i = 0; i < w.norder; i++)
-        if (w.order[i]->op == OP_BUFFER && ((const struct buffer *)w.order[i]->arg.p)->kind == BUFFER_WEIGHT)
+        if (w.order[i]->op == OP_BUFFER &&
+            ((const struct buffer *)w.order[i]->arg.p)->kind == BUFFER_WEIGHT)
             put_weight(&w, w.order[i]);
     put_region(&w, -1, 0);
     for (int i = 0; i < g->noutput; i++) {

@@ -63,7 +63,8 @@ int main(void)
         float pictures[TOGETHER][PIXELS], p[TOGETHER][10];
         for (int k = 0; k < TOGETHER && status == 0; k++) {
             make_picture(first + k, &seed, pictures[k]);
-            status = digits_run(model, &(digits_inputs){.picture = pictures[k]}, &(digits_outputs){.probabilities = p[k]});
+            status = digits_run(model, &(digits_inputs){.picture = pictures[k]},
+                                &(digits_outputs){.probabilities = p[k]});
         }
         if (status != 0)
             break;

@@ -31,11 +31,15 @@ static bool is_utf8(const unsigned char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         unsigned char c = s[i++];
-        size_t more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : 9;
+        size_t more = c < 0x80                ? 0
+                      : c >= 0xC2 && c < 0xE0 ? 1
+                      : c >= 0xE0 && c < 0xF0 ? 2
+                      : c >= 0xF0 && c < 0xF5 ? 3
+                                              : 9;
         if (more == 9 || n - i < more)
             return false;
-        if ((c == 0xE0 && s[i] < 0xA0) || (c == 0xED && s[i] > 0x9F) || (c == 0xF0 && s[i] < 0x90) ||
-            (c == 0xF4 && s[i] > 0x8F))
+        if ((c == 0xE0 && s[i] < 0xA0) || (c == 0xED && s[i] > 0x9F) ||
+            (c == 0xF0 && s[i] < 0x90) || (c == 0xF4 && s[i] > 0x8F))
             return false;
         for (; more > 0; more--)
             if ((s[i++] & 0xC0) != 0x80)
@@ -51,7 +55,8 @@ struct answer {
 
 static struct answer plain(bool text)
 {
-    return text ? (struct answer){"txt", TXT_DESCRIPTION, 1} : (struct answer){"unknown", UNKNOWN_DESCRIPTION, 1};
+    return text ? (struct answer){"txt", TXT_DESCRIPTION, 1}
+                : (struct answer){"unknown", UNKNOWN_DESCRIPTION, 1};
 }
 
 /* The type with the best score, or the type that it stands for, or none that is certain. */
@@ -101,7 +106,8 @@ static bool classify(magika *model, FILE *file, struct answer *answer)
         bytes[2 * END - 1 - i] = i < last ? tail[last - 1 - i] : PADDING;
     }
     float scores[TYPE_COUNT];
-    int status = magika_run(model, &(magika_inputs){.bytes = bytes}, &(magika_outputs){.target_label = scores});
+    int status = magika_run(model, &(magika_inputs){.bytes = bytes},
+                            &(magika_outputs){.target_label = scores});
     if (status != 0) {
         fprintf(stderr, "filetype: %s\n", magika_strerror(status));
         return false;
@@ -124,7 +130,8 @@ int main(int argc, char **argv)
         FILE *file = fopen(argv[i], "rb");
         struct answer answer;
         if (file && classify(model, file, &answer)) {
-            printf("%-28s %-12s %5.1f%%   %s\n", argv[i], answer.label, 100 * (double)answer.score, answer.description);
+            printf("%-28s %-12s %5.1f%%   %s\n", argv[i], answer.label, 100 * (double)answer.score,
+                   answer.description);
         } else {
             fprintf(stderr, "filetype: cannot read %s\n", argv[i]);
             failed = 1;

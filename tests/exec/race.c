@@ -6,7 +6,8 @@
 #include "net.h"
 
 enum { BATCH = 4, IN = 8, OUT = 4, RUNS = 200 };
-static _Alignas(NET_ARENA_ALIGN) unsigned char arena[2][(NET_ARENA_BYTES + NET_ARENA_ALIGN - 1) / NET_ARENA_ALIGN * NET_ARENA_ALIGN];
+static _Alignas(NET_ARENA_ALIGN) unsigned char arena[2][(NET_ARENA_BYTES + NET_ARENA_ALIGN - 1) /
+                                                        NET_ARENA_ALIGN * NET_ARENA_ALIGN];
 static float y[2][BATCH * OUT];
 
 static void *work(void *argument)
@@ -19,7 +20,8 @@ static void *work(void *argument)
     if (net_init(&model, arena[k], sizeof arena[k], NULL) != 0)
         return "init";
     for (int run = 0; run < RUNS; run++)
-        if (net_run(model, &(net_inputs){.dim_batch = BATCH, .x = x}, &(net_outputs){.y = y[k]}) != 0)
+        if (net_run(model, &(net_inputs){.dim_batch = BATCH, .x = x}, &(net_outputs){.y = y[k]}) !=
+            0)
             return "run";
     net_close(model);
     return NULL;

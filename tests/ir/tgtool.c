@@ -1,10 +1,13 @@
-/* tgtool.c - the tests' window on the text format: reads a .tg graph and prints it, or evaluates it.
+/* tgtool.c - the tests' window on the text format: reads a .tg graph and prints it, or evaluates
+ * it.
  *
- *      tgtool [-O0] [-s SIDE] [-l] print FILE     the graph in primitive ops; fails unless reading that again gives the same text
+ *      tgtool [-O0] [-s SIDE] [-l] print FILE     the graph in primitive ops; fails unless reading
+ *      that again gives the same text
  *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
  *
- * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of eval hold 0.1 * (index % 7) - 0.2, and
- * symbols are 2. Diagnostics go to standard error as file:line:column: message, source line, caret; the status is 1 then.
+ * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
+ * eval hold 0.1 * (index % 7) - 0.2, and symbols are 2. Diagnostics go to standard error as
+ * file:line:column: message, source line, caret; the status is 1 then.
  */
 #include "frontend/text/text.h"
 #include "passes/passes.h"
@@ -17,22 +20,29 @@ static void print_diagnostics(const struct tgc *t)
     for (int i = 0; i < t->ndiag; i++) {
         const struct diag *d = &t->diag[i];
         const char *slash = d->at.file ? strrchr(d->at.file, '/') : NULL;
-        fprintf(stderr, "%s:%d:%d: %s\n", slash ? slash + 1 : d->at.file ? d->at.file : "", d->at.line, d->at.column, d->message);
+        fprintf(stderr, "%s:%d:%d: %s\n",
+                slash        ? slash + 1
+                : d->at.file ? d->at.file
+                             : "",
+                d->at.line, d->at.column, d->message);
         if (d->at.source_line)
             fprintf(stderr, "    %s\n    %*s^\n", d->at.source_line, d->at.column - 1, "");
     }
 }
 
-static int print_graph(struct tgc *t, const struct graph *g, const char *path, const char *side_path, bool locations)
+static int print_graph(struct tgc *t, const struct graph *g, const char *path,
+                       const char *side_path, bool locations)
 {
     struct text out = {.t = t}, side = {.t = t}, again = {.t = t}, side_again = {.t = t};
-    struct tg_write_options o = {.inline_nelem = side_path ? 4 : 0, .side_file = side_path, .no_locations = !locations};
+    struct tg_write_options o = {
+        .inline_nelem = side_path ? 4 : 0, .side_file = side_path, .no_locations = !locations};
     if (!tg_write(t, g, &o, &out, side_path ? &side : NULL))
         return 1;
     fwrite(out.s, 1, out.n, stdout);
     if (side_path && side.n) {
         const char *slash = strrchr(path, '/');
-        const char *full = slash ? mem_printf(t, "%.*s/%s", (int)(slash - path), path, side_path) : side_path;
+        const char *full = slash ? mem_printf(t, "%.*s/%s", (int)(slash - path), path, side_path)
+                                 : side_path;
         FILE *f = fopen(full, "wb");
         if (!f || fwrite(side.s, 1, side.n, f) != side.n || fclose(f) != 0) {
             fprintf(stderr, "%s cannot be written\n", full);
@@ -60,7 +70,9 @@ static struct tensor *test_input(struct tgc *t, const struct uop *u, const int64
     x->data = mem_array(t, (size_t)x->nelem + 1, 8);
     for (int64_t i = 0; i < x->nelem; i++)
         if (dtype_is_float(u->dtype))
-            ((double *)x->data)[i] = scalar_cast(u->dtype, DTYPE_F64, (union scalar){.f = 0.1 * (double)(i % 7) - 0.2}).f;
+            ((double *)x->data)[i] = scalar_cast(u->dtype, DTYPE_F64,
+                                                 (union scalar){.f = 0.1 * (double)(i % 7) - 0.2})
+                                         .f;
         else
             ((int64_t *)x->data)[i] = i % (u->dtype == DTYPE_BOOL ? 2 : 7);
     return x;
@@ -116,7 +128,8 @@ static int run(struct tgc *t, const struct command *c)
     struct graph *g = tg_read(t, c->path, NULL);
     if (!g || !graph_verify(t, g, "reading"))
         return 1;
-    int status = !strcmp(c->verb, "eval") ? eval_outputs(t, g) : print_graph(t, g, c->path, c->side, c->locations);
+    int status = !strcmp(c->verb, "eval") ? eval_outputs(t, g)
+                                          : print_graph(t, g, c->path, c->side, c->locations);
     return t->nerror ? 1 : status;
 }
 

@@ -1,8 +1,10 @@
-/* test_dtype.c - every code of every 8- and 16-bit kind, against a formulation that shares nothing with dtype.c.
+/* test_dtype.c - every code of every 8- and 16-bit kind, against a formulation that shares nothing
+ * with dtype.c.
  *
- * Values are written down from the formats' definitions with ldexp. Rounding is checked from the outside: between each two
- * neighbouring values, the midpoint and the doubles just beside it must go to the side that the definition of "nearest, ties to
- * even" names. Integer kinds are compared with C's own conversions.
+ * Values are written down from the formats' definitions with ldexp. Rounding is checked from the
+ * outside: between each two neighbouring values, the midpoint and the doubles just beside it must
+ * go to the side that the definition of "nearest, ties to even" names. Integer kinds are compared
+ * with C's own conversions.
  */
 #include <float.h>
 #include <math.h>
@@ -16,7 +18,14 @@
 #include "ir/ir.h"
 
 /* A float format as its definition tells it: largest finite code, and the infinity's code or -1. */
-struct spec { enum dtype dtype; int nexp, nman, bias; unsigned max; int inf; bool saturates, unsigned_zero; double largest, smallest; };
+struct spec {
+    enum dtype dtype;
+    int nexp, nman, bias;
+    unsigned max;
+    int inf;
+    bool saturates, unsigned_zero;
+    double largest, smallest;
+};
 static const struct spec specs[] = {
     {DTYPE_F4E2M1, 2, 1, 1, 0x7, -1, true, false, 6, 0.5},
     {DTYPE_F8E4M3FN, 4, 3, 7, 0x7e, -1, true, false, 448, 0x1p-9},
@@ -31,7 +40,8 @@ enum { NSPEC = sizeof specs / sizeof *specs };
 static double value_of(const struct spec *s, unsigned magnitude)
 {
     int e = (int)(magnitude >> s->nman), m = (int)(magnitude & ((1u << s->nman) - 1));
-    return e == 0 ? ldexp(m, 1 - s->bias - s->nman) : ldexp(m + (1 << s->nman), e - s->bias - s->nman);
+    return e == 0 ? ldexp(m, 1 - s->bias - s->nman)
+                  : ldexp(m + (1 << s->nman), e - s->bias - s->nman);
 }
 
 static double load(enum dtype d, unsigned code)
@@ -47,11 +57,23 @@ static unsigned store(enum dtype d, double x)
     return b[0] | (unsigned)b[1] << 8;
 }
 
-static double cast(enum dtype d, double x) { return scalar_cast(d, DTYPE_F64, (union scalar){.f = x}).f; }
-static int64_t to_int(enum dtype d, double x) { return scalar_cast(d, DTYPE_F64, (union scalar){.f = x}).i; }
-static int64_t wrap(enum dtype d, int64_t x) { return scalar_cast(d, DTYPE_I64, (union scalar){.i = x}).i; }
+static double cast(enum dtype d, double x)
+{
+    return scalar_cast(d, DTYPE_F64, (union scalar){.f = x}).f;
+}
+static int64_t to_int(enum dtype d, double x)
+{
+    return scalar_cast(d, DTYPE_F64, (union scalar){.f = x}).i;
+}
+static int64_t wrap(enum dtype d, int64_t x)
+{
+    return scalar_cast(d, DTYPE_I64, (union scalar){.i = x}).i;
+}
 
-static bool same(double a, double b) { return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b)); }
+static bool same(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
+}
 
 static void test_decode(void **state)
 {
@@ -79,7 +101,8 @@ static void test_round_to_nearest_even(void **state)
     for (int i = 0; i < NSPEC; i++) {
         const struct spec *s = &specs[i];
         for (unsigned m = 0; m < s->max; m++) {
-            double a = value_of(s, m), b = value_of(s, m + 1), mid = a + (b - a) / 2, even = m & 1 ? b : a;
+            double a = value_of(s, m), b = value_of(s, m + 1), mid = a + (b - a) / 2,
+                   even = m & 1 ? b : a;
             double in[4] = {nextafter(mid, a), mid, nextafter(mid, b), a + (b - a) / 4};
             double want[4] = {a, even, b, a};
             for (int k = 0; k < 4; k++) {
@@ -97,7 +120,8 @@ static void test_above_the_largest(void **state)
     (void)state;
     for (int i = 0; i < NSPEC; i++) {
         const struct spec *s = &specs[i];
-        double max = s->largest, ulp = max - value_of(s, s->max - 1), over = s->saturates ? max : INFINITY;
+        double max = s->largest, ulp = max - value_of(s, s->max - 1),
+               over = s->saturates ? max : INFINITY;
         assert_true(cast(s->dtype, nextafter(max + ulp / 2, 0)) == max);
         assert_true(cast(s->dtype, max + ulp) == over);
         assert_true(cast(s->dtype, -DBL_MAX) == -over);
@@ -108,7 +132,8 @@ static void test_above_the_largest(void **state)
         else
             assert_true(isnan(cast(s->dtype, NAN)));
         if (s->inf >= 0)
-            assert_int_equal(store(s->dtype, INFINITY), s->inf);      /* memory keeps what it can hold */
+            /* memory keeps what it can hold */
+            assert_int_equal(store(s->dtype, INFINITY), s->inf);
     }
     assert_true(cast(DTYPE_F16, 65520) == INFINITY);
     assert_true(cast(DTYPE_F16, 65519.999) == 65504);
@@ -134,13 +159,15 @@ static void test_e8m0(void **state)
 static void test_f32_f64(void **state)
 {
     (void)state;
-    const double x[] = {0, -0.0, 1, 0.1, 1e-45, 7e-46, 0x1.000001p0, 0x1.000003p0, 3.4028235e38, -1e308, INFINITY};
+    const double x[] = {
+        0, -0.0, 1, 0.1, 1e-45, 7e-46, 0x1.000001p0, 0x1.000003p0, 3.4028235e38, -1e308, INFINITY};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
         volatile float want = (float)x[i];
         float got;
         double d;
         scalar_store(DTYPE_F32, &got, (union scalar){.f = x[i]});
-        assert_true(same(got, want) && same(cast(DTYPE_F32, x[i]), want) && same(scalar_load(DTYPE_F32, &got).f, want));
+        assert_true(same(got, want) && same(cast(DTYPE_F32, x[i]), want) &&
+                    same(scalar_load(DTYPE_F32, &got).f, want));
         scalar_store(DTYPE_F64, &d, (union scalar){.f = x[i]});
         assert_true(same(d, x[i]) && same(scalar_load(DTYPE_F64, &d).f, x[i]));
     }
@@ -216,8 +243,17 @@ static void test_float_to_integer(void **state)
 static void test_integer_to_float(void **state)
 {
     (void)state;
-    const int64_t v[] = {0, 1, -1, INT64_MAX, INT64_MIN, 0x7fffffbfffffffff, 0x4000004000000001, 0x4000004000000000,
-                         -0x4000004000000001, 16777217, (int64_t)1 << 62 | 1};
+    const int64_t v[] = {0,
+                         1,
+                         -1,
+                         INT64_MAX,
+                         INT64_MIN,
+                         0x7fffffbfffffffff,
+                         0x4000004000000001,
+                         0x4000004000000000,
+                         -0x4000004000000001,
+                         16777217,
+                         (int64_t)1 << 62 | 1};
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
         union scalar s = {.i = v[i]};
         assert_true(scalar_cast(DTYPE_F32, DTYPE_I64, s).f == (double)(float)v[i]);
@@ -225,7 +261,8 @@ static void test_integer_to_float(void **state)
         assert_true(scalar_cast(DTYPE_F64, DTYPE_I64, s).f == (double)v[i]);
         assert_true(scalar_cast(DTYPE_F64, DTYPE_U64, s).f == (double)(uint64_t)v[i]);
     }
-    union scalar half = {.i = 0x4040000000000001};               /* just above the middle of two bf16 */
+    /* just above the middle of two bf16 */
+    union scalar half = {.i = 0x4040000000000001};
     assert_true(scalar_cast(DTYPE_BF16, DTYPE_I64, half).f == 0x1.02p62);
     half.i = 0x4040000000000000;
     assert_true(scalar_cast(DTYPE_BF16, DTYPE_I64, half).f == 0x1p62);
@@ -255,9 +292,15 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),           cmocka_unit_test(test_decode),         cmocka_unit_test(test_round_to_nearest_even),
-        cmocka_unit_test(test_above_the_largest), cmocka_unit_test(test_e8m0),         cmocka_unit_test(test_f32_f64),
-        cmocka_unit_test(test_integer_memory),  cmocka_unit_test(test_float_to_integer), cmocka_unit_test(test_integer_to_float),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_round_to_nearest_even),
+        cmocka_unit_test(test_above_the_largest),
+        cmocka_unit_test(test_e8m0),
+        cmocka_unit_test(test_f32_f64),
+        cmocka_unit_test(test_integer_memory),
+        cmocka_unit_test(test_float_to_integer),
+        cmocka_unit_test(test_integer_to_float),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

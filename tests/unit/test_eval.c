@@ -1,9 +1,10 @@
 /* test_eval.c - the oracle against plain C.
  *
- * Movement ops are applied to arrays by loops over coordinates that are written out here; random compositions of them, of every rank to
- * five and with sizes from zero, must agree with the evaluator, which never sees those arrays. Elementwise ops are compared with
- * scalar_apply(), which constant folding uses and which was written apart. Contractions, reductions, indexed access, control and linear
- * programs are compared with the loops that a person would write.
+ * Movement ops are applied to arrays by loops over coordinates that are written out here; random
+ * compositions of them, of every rank to five and with sizes from zero, must agree with the
+ * evaluator, which never sees those arrays. Elementwise ops are compared with scalar_apply(), which
+ * constant folding uses and which was written apart. Contractions, reductions, indexed access,
+ * control and linear programs are compared with the loops that a person would write.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -39,7 +40,8 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     f->t = tgc_new(0);
-    f->t->fold = NULL;                                           /* the oracle owes nothing to rules */
+    /* the oracle owes nothing to rules */
+    f->t->fold = NULL;
     f->budget = -1;
     f->seed = 88172645463325252u;
     *state = f;
@@ -106,7 +108,8 @@ static struct uop *input_of(struct fixture *f, enum dtype d, const struct array 
 }
 
 /* A new input of small integers, which every sum and product here holds exactly. */
-static struct uop *input(struct fixture *f, enum dtype d, struct array *a, int ndim, const int64_t *dim)
+static struct uop *input(struct fixture *f, enum dtype d, struct array *a, int ndim,
+                         const int64_t *dim)
 {
     *a = array_new(f, ndim, dim);
     for (int64_t i = 0; i < a->n; i++)
@@ -116,7 +119,8 @@ static struct uop *input(struct fixture *f, enum dtype d, struct array *a, int n
             a->v[i].i = d == DTYPE_BOOL ? draw(f, 2) : draw(f, 19) - (dtype_min(d) < 0 ? 9 : 0);
     return input_of(f, d, a);
 }
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                  \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 
 static bool try_eval(struct fixture *f, struct uop *u, struct tensor **x)
 {
@@ -144,21 +148,25 @@ static void check_array(struct fixture *f, struct uop *u, const struct array *wa
     for (int64_t i = 0; i < want->n; i++) {
         union scalar g = ((union scalar *)got->data)[i], w = want->v[i];
         if (dtype_is_float(u->dtype) ? !(g.f == w.f || (isnan(g.f) && isnan(w.f))) : g.i != w.i)
-            fail_msg("%s: element %lld is %g or %lld, expected %g or %lld", op_name(u->op), (long long)i, g.f, (long long)g.i, w.f, (long long)w.i);
+            fail_msg("%s: element %lld is %g or %lld, expected %g or %lld", op_name(u->op),
+                     (long long)i, g.f, (long long)g.i, w.f, (long long)w.i);
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- elementwise */
+/* ---------------------------------------------------------------------------------- elementwise */
 
-static const double specials[] = {0, -0.0, 1, -1, 0.5, 2.5, -2.5, 3, 7, 1e-3, 1e5, -123.25, INFINITY, -INFINITY, NAN};
-static const int64_t int_specials[] = {0, 1, -1, 2, -3, 5, 7, 63, 64, 127, -128, 255, 1000, INT64_MAX, INT64_MIN};
+static const double specials[] = {0, -0.0, 1,   -1,      0.5,      2.5,       -2.5, 3,
+                                  7, 1e-3, 1e5, -123.25, INFINITY, -INFINITY, NAN};
+static const int64_t int_specials[] = {0,  1,   -1,   2,   -3,   5,         7,        63,
+                                       64, 127, -128, 255, 1000, INT64_MAX, INT64_MIN};
 
 static bool same_scalar(enum dtype d, union scalar a, union scalar b)
 {
     return dtype_is_float(d) ? a.f == b.f || (isnan(a.f) && isnan(b.f)) : a.i == b.i;
 }
 
-/* Every op, every dtype, every combination of special values; f32 is rounded by folding and not by the oracle. */
+/* Every op, every dtype, every combination of special values; f32 is rounded by folding and not by
+ * the oracle. */
 static void compare_with_folding(enum op op, enum dtype to, enum dtype from)
 {
     enum { N = 15 };
@@ -166,8 +174,9 @@ static void compare_with_folding(enum op op, enum dtype to, enum dtype from)
     for (int k = 0; k < total; k++) {
         union scalar v[3], want;
         for (int s = 0, rest = k; s < nsrc; s++, rest /= N)
-            v[s] = dtype_is_float(from) ? scalar_cast(from, DTYPE_F64, (union scalar){.f = specials[rest % N]})
-                                        : scalar_cast(from, DTYPE_I64, (union scalar){.i = int_specials[rest % N]});
+            v[s] = dtype_is_float(from)
+                       ? scalar_cast(from, DTYPE_F64, (union scalar){.f = specials[rest % N]})
+                       : scalar_cast(from, DTYPE_I64, (union scalar){.i = int_specials[rest % N]});
         if (op == OP_WHERE)
             v[0].i = k % 2;
         if (!scalar_apply(op, to, from, v, &want))
@@ -176,8 +185,9 @@ static void compare_with_folding(enum op op, enum dtype to, enum dtype from)
         if (to == DTYPE_F32)
             got = scalar_cast(to, DTYPE_F64, got);
         if (!same_scalar(to, got, want))
-            fail_msg("%s of %s: %g or %lld, folding has %g or %lld, for %g or %lld, ...", op_name(op), dtype_name(from), got.f,
-                     (long long)got.i, want.f, (long long)want.i, v[0].f, (long long)v[0].i);
+            fail_msg("%s of %s: %g or %lld, folding has %g or %lld, for %g or %lld, ...",
+                     op_name(op), dtype_name(from), got.f, (long long)got.i, want.f,
+                     (long long)want.i, v[0].f, (long long)v[0].i);
     }
 }
 
@@ -219,12 +229,15 @@ static void test_scalar_facts(void **state)
         {OP_MAX, NAN, 1, NAN}, {OP_MIN, 1, NAN, NAN}, {OP_DIV, 1, 0, INFINITY}, {OP_ATAN2, 1, -1, 2.356194490192345}, {OP_ERF, 0.5, 0, 0.5204998778130465},
     };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
-        union scalar v[2] = {{.f = floats[i].a}, {.f = floats[i].b}}, got = eval_scalar(floats[i].op, DTYPE_F64, DTYPE_F64, v);
+        union scalar v[2] = {{.f = floats[i].a}, {.f = floats[i].b}},
+                     got = eval_scalar(floats[i].op, DTYPE_F64, DTYPE_F64, v);
         assert_true(same_scalar(DTYPE_F64, got, (union scalar){.f = floats[i].want}));
     }
-    union scalar third = eval_scalar(OP_DIV, DTYPE_F32, DTYPE_F32, (union scalar[2]){{.f = 1}, {.f = 3}});
+    union scalar third = eval_scalar(OP_DIV, DTYPE_F32, DTYPE_F32,
+                                     (union scalar[2]){{.f = 1}, {.f = 3}});
     assert_true(third.f == 1.0 / 3);                             /* not rounded ... */
-    assert_true(eval_scalar(OP_CAST, DTYPE_F32, DTYPE_F32, &third).f == (double)(1.0f / 3));     /* ... before it is asked for */
+    /* ... before it is asked for */
+    assert_true(eval_scalar(OP_CAST, DTYPE_F32, DTYPE_F32, &third).f == (double)(1.0f / 3));
     third = eval_scalar(OP_DIV, DTYPE_F16, DTYPE_F16, (union scalar[2]){{.f = 1}, {.f = 3}});
     assert_true(third.f == 0x1.554p-2);
 }
@@ -233,20 +246,24 @@ static void test_elementwise_tensors(void **state)
 {
     struct fixture *f = *state;
     struct array a, b, c, want;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(3, 700)), *y = input(f, DTYPE_F32, &b, DIMS(3, 700)), *s = input(f, DTYPE_BOOL, &c, DIMS(3, 700));
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(3, 700)),
+               *y = input(f, DTYPE_F32, &b, DIMS(3, 700)),
+               *s = input(f, DTYPE_BOOL, &c, DIMS(3, 700));
     struct uop *two = uop_constf(f->t, DTYPE_F32, 2);
-    struct uop *u = uop_where(f->t, s, uop_binary(f->t, OP_MUL, x, y), uop_binary(f->t, OP_SUB, two, x));
+    struct uop *u = uop_where(f->t, s, uop_binary(f->t, OP_MUL, x, y),
+                              uop_binary(f->t, OP_SUB, two, x));
     want = array_new(f, 2, a.dim);
     for (int64_t i = 0; i < a.n; i++)
         want.v[i].f = c.v[i].i ? a.v[i].f * b.v[i].f : 2 - a.v[i].f;
     check_array(f, u, &want);
-    struct uop *n = uop_cast(f->t, DTYPE_I32, uop_binary(f->t, OP_MUL, x, uop_constf(f->t, DTYPE_F32, 0.75)));
+    struct uop *n = uop_cast(f->t, DTYPE_I32,
+                             uop_binary(f->t, OP_MUL, x, uop_constf(f->t, DTYPE_F32, 0.75)));
     for (int64_t i = 0; i < a.n; i++)
         want.v[i].i = (int64_t)(a.v[i].f * 0.75);
     check_array(f, n, &want);
 }
 
-/* ------------------------------------------------------------------------------------------------- movement */
+/* ------------------------------------------------------------------------------------- movement */
 
 static struct uop *dims_of(struct fixture *f, const int64_t *v, int n, struct uop **dim)
 {
@@ -255,10 +272,13 @@ static struct uop *dims_of(struct fixture *f, const int64_t *v, int n, struct uo
     return n ? dim[0] : NULL;
 }
 
-/* Fills `to` from `from`: the coordinates in from as a function of those in to; false: the pad value. */
-typedef bool (*mapping)(const struct array *from, const int64_t *p, const int64_t *at, int64_t *src);
+/* Fills `to` from `from`: the coordinates in from as a function of those in to; false: the pad
+ * value. */
+typedef bool (*mapping)(const struct array *from, const int64_t *p, const int64_t *at,
+                        int64_t *src);
 
-static void map_array(const struct array *from, struct array *to, mapping m, const int64_t *p, double pad)
+static void map_array(const struct array *from, struct array *to, mapping m, const int64_t *p,
+                      double pad)
 {
     for (int64_t i = 0; i < to->n; i++) {
         int64_t at[MAX_RANK], src[MAX_RANK];
@@ -313,7 +333,8 @@ static bool map_window(const struct array *from, const int64_t *p, const int64_t
     return true;
 }
 
-static struct uop *random_reshape(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_reshape(struct fixture *f, struct uop *x, const struct array *a,
+                                  struct array *to)
 {
     int64_t dim[MAX_RANK], rest = a->n;
     int n = 0, rank = (int)draw(f, 6);
@@ -333,7 +354,8 @@ static struct uop *random_reshape(struct fixture *f, struct uop *x, const struct
     return uop_reshape(f->t, x, u, n);
 }
 
-static struct uop *random_permute(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_permute(struct fixture *f, struct uop *x, const struct array *a,
+                                  struct array *to)
 {
     int perm[MAX_RANK];
     int64_t p[MAX_RANK], dim[MAX_RANK];
@@ -351,11 +373,13 @@ static struct uop *random_permute(struct fixture *f, struct uop *x, const struct
     return uop_permute(f->t, x, perm);
 }
 
-static struct uop *random_expand(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_expand(struct fixture *f, struct uop *x, const struct array *a,
+                                 struct array *to)
 {
     int64_t dim[MAX_RANK];
     struct uop *u[MAX_RANK];
-    for (int i = 0; i < a->ndim; i++) {                          /* without rules, 0 + 1 is not 1 to the builder */
+    /* without rules, 0 + 1 is not 1 to the builder */
+    for (int i = 0; i < a->ndim; i++) {
         dim[i] = uop_is_int(x->dim[i], 1) && a->n < 500 ? draw(f, 4) : a->dim[i];
         u[i] = dim[i] == a->dim[i] ? x->dim[i] : uop_int(f->t, dim[i]);
     }
@@ -364,7 +388,8 @@ static struct uop *random_expand(struct fixture *f, struct uop *x, const struct 
     return uop_expand(f->t, x, u);
 }
 
-static struct uop *random_pad(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_pad(struct fixture *f, struct uop *x, const struct array *a,
+                              struct array *to)
 {
     int64_t lo[MAX_RANK], hi[MAX_RANK], dim[MAX_RANK];
     struct uop *ulo[MAX_RANK], *uhi[MAX_RANK];
@@ -380,7 +405,8 @@ static struct uop *random_pad(struct fixture *f, struct uop *x, const struct arr
     return uop_pad(f->t, x, uop_constf(f->t, DTYPE_F32, -77), ulo, uhi);
 }
 
-static struct uop *random_shrink(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_shrink(struct fixture *f, struct uop *x, const struct array *a,
+                                 struct array *to)
 {
     int64_t begin[MAX_RANK], size[MAX_RANK];
     struct uop *ubegin[MAX_RANK], *usize[MAX_RANK];
@@ -395,7 +421,8 @@ static struct uop *random_shrink(struct fixture *f, struct uop *x, const struct 
     return uop_shrink(f->t, x, ubegin, usize);
 }
 
-static struct uop *random_flip(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_flip(struct fixture *f, struct uop *x, const struct array *a,
+                               struct array *to)
 {
     int64_t p[MAX_RANK];
     uint32_t axes = 0;
@@ -408,7 +435,8 @@ static struct uop *random_flip(struct fixture *f, struct uop *x, const struct ar
     return uop_flip(f->t, x, axes);
 }
 
-static struct uop *random_window(struct fixture *f, struct uop *x, const struct array *a, struct array *to)
+static struct uop *random_window(struct fixture *f, struct uop *x, const struct array *a,
+                                 struct array *to)
 {
     int axis = a->ndim ? (int)draw(f, a->ndim) : 0;
     if (a->ndim == 0 || a->ndim > 5 || a->dim[axis] == 0 || a->n > 500)
@@ -426,11 +454,13 @@ static struct uop *random_window(struct fixture *f, struct uop *x, const struct 
     return uop_window(f->t, x, axis, uop_int(f->t, o), uop_int(f->t, k), s, d);
 }
 
-typedef struct uop *(*random_move)(struct fixture *, struct uop *, const struct array *, struct array *);
+typedef struct uop *(*random_move)(struct fixture *, struct uop *, const struct array *,
+                                   struct array *);
 
 static void test_movement(void **state)
 {
-    static const random_move moves[] = {random_reshape, random_permute, random_expand, random_pad, random_shrink, random_flip, random_window};
+    static const random_move moves[] = {random_reshape, random_permute, random_expand, random_pad,
+                                        random_shrink,  random_flip,    random_window};
     struct fixture *f = *state;
     int compared = 0;
     for (int round = 0; round < 1500; round++) {
@@ -485,7 +515,7 @@ static void test_concat_iota(void **state)
     check_array(f, uop_iota(f->t, uop_int(f->t, 1000)), &n);
 }
 
-/* --------------------------------------------------------------------------------------------------- reduce */
+/* --------------------------------------------------------------------------------------- reduce */
 
 static int64_t reduce_int(enum op op, int64_t a, int64_t b)
 {
@@ -542,21 +572,26 @@ static void test_reduce(void **state)
                 want.v[i] = alu_identity(op, d);
         check_array(f, uop_reduce(f->t, op, x, axes), &want);
     }
-    assert_true(alu_identity(OP_MAX, DTYPE_F32).f == -INFINITY && alu_identity(OP_MIN, DTYPE_U8).i == 255);
-    assert_true(alu_identity(OP_MUL, DTYPE_I32).i == 1 && alu_identity(OP_AND, DTYPE_BOOL).i == 1 && alu_identity(OP_AND, DTYPE_I8).i == -1);
+    assert_true(alu_identity(OP_MAX, DTYPE_F32).f == -INFINITY &&
+                alu_identity(OP_MIN, DTYPE_U8).i == 255);
+    assert_true(alu_identity(OP_MUL, DTYPE_I32).i == 1 && alu_identity(OP_AND, DTYPE_BOOL).i == 1 &&
+                alu_identity(OP_AND, DTYPE_I8).i == -1);
 }
 
-/* One element after the other, in double, in the order of memory: bit by bit what this loop gives. */
+/* One element after the other, in double, in the order of memory: bit by bit what this loop
+ * gives. */
 static void test_reduce_order(void **state)
 {
     struct fixture *f = *state;
-    struct array a = array_new(f, 3, (int64_t[]){3, 40, 50}), want = array_new(f, 3, (int64_t[]){3, 1, 1});
+    struct array a = array_new(f, 3, (int64_t[]){3, 40, 50}),
+                 want = array_new(f, 3, (int64_t[]){3, 1, 1});
     for (int64_t i = 0; i < a.n; i++)
         a.v[i].f = 1.0 / (double)(i + 1);
     for (int64_t i = 0; i < a.n; i++)
         want.v[i / 2000].f += a.v[i].f;
     check_array(f, uop_reduce(f->t, OP_ADD, input_of(f, DTYPE_F64, &a), 6), &want);
-    struct array wide = array_new(f, 2, (int64_t[]){100, 70}), sum = array_new(f, 2, (int64_t[]){1, 70});
+    struct array wide = array_new(f, 2, (int64_t[]){100, 70}),
+                 sum = array_new(f, 2, (int64_t[]){1, 70});
     for (int64_t i = 0; i < wide.n; i++) {
         wide.v[i].f = 1.0 / (double)(i + 1);
         sum.v[i % 70].f += wide.v[i].f;
@@ -564,16 +599,18 @@ static void test_reduce_order(void **state)
     check_array(f, uop_reduce(f->t, OP_ADD, input_of(f, DTYPE_F64, &wide), 1), &sum);
 }
 
-/* --------------------------------------------------------------------------------------------- contractions */
+/* --------------------------------------------------------------------------------- contractions */
 
 static void test_matmul(void **state)
 {
     struct fixture *f = *state;
-    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 4, 5}, {2, 900, 3}, {70, 9, 11}, {33, 0, 2}, {0, 3, 3}, {40, 41, 42}};
+    static const int64_t shapes[][3] = {{1, 1, 1},  {3, 4, 5}, {2, 900, 3}, {70, 9, 11},
+                                        {33, 0, 2}, {0, 3, 3}, {40, 41, 42}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         int64_t m = shapes[i][0], k = shapes[i][1], n = shapes[i][2];
         struct array a, b, want = array_new(f, 3, (int64_t[]){m, 1, n});
-        struct uop *x = input(f, DTYPE_F32, &a, DIMS(m, k)), *y = input(f, DTYPE_F32, &b, DIMS(k, n)), *dim[3];
+        struct uop *x = input(f, DTYPE_F32, &a, DIMS(m, k)),
+                   *y = input(f, DTYPE_F32, &b, DIMS(k, n)), *dim[3];
         dims_of(f, (int64_t[]){m, k, n}, 3, dim);
         x = uop_expand(f->t, tensor_insert_axis(f->t, x, 2), dim);
         y = uop_expand(f->t, tensor_insert_axis(f->t, y, 0), dim);
@@ -583,29 +620,44 @@ static void test_matmul(void **state)
                     want.v[r * n + c].f += a.v[r * k + j].f * b.v[j * n + c].f;
         struct uop *sum = uop_reduce(f->t, OP_ADD, uop_binary(f->t, OP_MUL, x, y), 2);
         if (k == 1)
-            continue;                                            /* the builder leaves the axis alone: nothing to reduce */
+            /* the builder leaves the axis alone: nothing to reduce */
+            continue;
         check_array(f, sum, &want);
     }
 }
 
-/* 8 channels of 20 x 20, 3 x 3, stride 2, dilation 2, padded: by seven loops. The product would take 30 times the memory allowed. */
+/* 8 channels of 20 x 20, 3 x 3, stride 2, dilation 2, padded: by seven loops. The product would
+ * take 30 times the memory allowed. */
 static void test_convolution(void **state)
 {
-    enum { N = 2, C = 8, H = 20, O = 6, K = 3, S = 2, D = 2, P = 2, Y = (H + 2 * P - D * (K - 1) - 1) / S + 1 };
+    enum {
+        N = 2,
+        C = 8,
+        H = 20,
+        O = 6,
+        K = 3,
+        S = 2,
+        D = 2,
+        P = 2,
+        Y = (H + 2 * P - D * (K - 1) - 1) / S + 1
+    };
     struct fixture *f = *state;
     struct array a, w, want = array_new(f, 7, (int64_t[]){N, O, 1, Y, 1, Y, 1});
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(N, C, H, H)), *k = input(f, DTYPE_F32, &w, DIMS(O, C, K, K));
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(N, C, H, H)),
+               *k = input(f, DTYPE_F32, &w, DIMS(O, C, K, K));
     struct uop *lo[4], *dim[7], *y = uop_int(f->t, Y), *kk = uop_int(f->t, K);
     dims_of(f, (int64_t[]){0, 0, P, P}, 4, lo);
     struct uop *p = uop_pad(f->t, x, uop_constf(f->t, DTYPE_F32, 0), lo, lo);
     p = uop_window(f->t, p, 2, y, kk, S, D);                     /* n c oy ky w */
     p = uop_window(f->t, p, 4, y, kk, S, D);                     /* n c oy ky ox kx */
     dims_of(f, (int64_t[]){N, O, C, Y, K, Y, K}, 7, dim);
-    struct uop *one = uop_int(f->t, 1), *pdim[7] = {dim[0], one, dim[2], dim[3], dim[4], dim[5], dim[6]};
+    struct uop *one = uop_int(f->t, 1),
+               *pdim[7] = {dim[0], one, dim[2], dim[3], dim[4], dim[5], dim[6]};
     struct uop *kdim[7] = {one, dim[1], dim[2], one, dim[4], one, dim[6]};
     p = uop_expand(f->t, uop_reshape(f->t, p, pdim, 7), dim);
     k = uop_expand(f->t, uop_reshape(f->t, k, kdim, 7), dim);
-    struct uop *sum = uop_reduce(f->t, OP_ADD, uop_binary(f->t, OP_MUL, p, k), 1u << 2 | 1u << 4 | 1u << 6);
+    struct uop *sum = uop_reduce(f->t, OP_ADD, uop_binary(f->t, OP_MUL, p, k),
+                                 1u << 2 | 1u << 4 | 1u << 6);
     for (int n = 0; n < N; n++)
         for (int o = 0; o < O; o++)
             for (int oy = 0; oy < Y; oy++)
@@ -616,13 +668,14 @@ static void test_convolution(void **state)
                                 int iy = oy * S + ky * D - P, ix = ox * S + kx * D - P;
                                 if (iy >= 0 && iy < H && ix >= 0 && ix < H)
                                     want.v[((n * O + o) * Y + oy) * Y + ox].f +=
-                                        element(&a, (int64_t[]){n, c, iy, ix})->f * element(&w, (int64_t[]){o, c, ky, kx})->f;
+                                        element(&a, (int64_t[]){n, c, iy, ix})->f *
+                                        element(&w, (int64_t[]){o, c, ky, kx})->f;
                             }
     f->t->mem_limit = f->t->mem_used + 200000;
     check_array(f, sum, &want);
 }
 
-/* ------------------------------------------------------------------------------------------- indexed access */
+/* ------------------------------------------------------------------------------- indexed access */
 
 static void test_index_scatter(void **state)
 {
@@ -646,7 +699,11 @@ static void test_index_scatter(void **state)
                 continue;
             union scalar *e = &to.v[i0.v[i].i * 5 + i1.v[i].i];
             double y = v.v[i].f;
-            e->f = k == 0 ? y : k == 1 ? e->f + y : k == 2 ? e->f * y : k == 3 ? fmax(e->f, y) : fmin(e->f, y);
+            e->f = k == 0   ? y
+                   : k == 1 ? e->f + y
+                   : k == 2 ? e->f * y
+                   : k == 3 ? fmax(e->f, y)
+                            : fmin(e->f, y);
         }
         check_array(f, uop_scatter(f->t, ops[k], x, value, (struct uop *[]){p, q}), &to);
     }
@@ -656,7 +713,7 @@ static void test_index_scatter(void **state)
     check_array(f, uop_index(f->t, empty, (struct uop *[]){p, q}), &want);
 }
 
-/* ---------------------------------------------------------------------------------------------------- depth */
+/* ---------------------------------------------------------------------------------------- depth */
 
 static void test_long_chain(void **state)
 {
@@ -689,7 +746,7 @@ static void test_shared_values(void **state)
     check_array(f, x, &want);
 }
 
-/* -------------------------------------------------------------------------------------------------- symbols */
+/* -------------------------------------------------------------------------------------- symbols */
 
 static void test_symbols(void **state)
 {
@@ -697,9 +754,12 @@ static void test_symbols(void **state)
     struct array a, want;
     struct var *n = var_new(f->t, "n", 0, 100);
     struct uop *size = uop_var(f->t, n), *x = input(f, DTYPE_F32, &a, DIMS(12));
-    struct uop *three = uop_int(f->t, 3), *dim[2] = {size, uop_binary(f->t, OP_FLOORDIV, uop_int(f->t, 12), size)};
+    struct uop *three = uop_int(f->t, 3),
+               *dim[2] = {size, uop_binary(f->t, OP_FLOORDIV, uop_int(f->t, 12), size)};
     struct uop *u = uop_reduce(f->t, OP_ADD, uop_reshape(f->t, x, dim, 2), 2);
-    struct uop *v = uop_binary(f->t, OP_MUL, uop_cast(f->t, DTYPE_F32, uop_binary(f->t, OP_ADD, size, three)), uop_constf(f->t, DTYPE_F32, 2));
+    struct uop *v = uop_binary(f->t, OP_MUL,
+                               uop_cast(f->t, DTYPE_F32, uop_binary(f->t, OP_ADD, size, three)),
+                               uop_constf(f->t, DTYPE_F32, 2));
     struct tensor *got;
     assert_false(try_eval(f, u, &got));                          /* no value for n */
     f->nvar = 1;
@@ -720,7 +780,8 @@ static void test_refusals(void **state)
     struct fixture *f = *state;
     struct array a;
     struct tensor *got;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(100, 100)), *u = uop_reduce(f->t, OP_ADD, uop_unary(f->t, OP_EXP, x), 3);
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(100, 100)),
+               *u = uop_reduce(f->t, OP_ADD, uop_unary(f->t, OP_EXP, x), 3);
     f->budget = 5000;
     assert_false(try_eval(f, u, &got));
     f->budget = 100000;
@@ -730,8 +791,10 @@ static void test_refusals(void **state)
     assert_false(try_eval(f, u, &got));                          /* x is not given */
     struct uop *dim[3], *one = uop_int(f->t, 1), *ones[3] = {one, one, one};
     dims_of(f, (int64_t[]){1 << 30, 1 << 30, 1 << 30}, 3, dim);
-    struct uop *bomb = uop_expand(f->t, uop_reshape(f->t, uop_constf(f->t, DTYPE_F32, 1), ones, 3), dim);
-    assert_false(try_eval(f, bomb, &got));                       /* more elements than can be counted */
+    struct uop *bomb = uop_expand(f->t, uop_reshape(f->t, uop_constf(f->t, DTYPE_F32, 1), ones, 3),
+                                  dim);
+    /* more elements than can be counted */
+    assert_false(try_eval(f, bomb, &got));
     dims_of(f, (int64_t[]){1 << 30, 1 << 10, 1}, 3, dim);
     bomb = uop_expand(f->t, uop_reshape(f->t, uop_constf(f->t, DTYPE_F32, 1), ones, 3), dim);
     f->budget = 1000000;
@@ -739,7 +802,7 @@ static void test_refusals(void **state)
     assert_false(try_eval(f, bomb, &got));
 }
 
-/* -------------------------------------------------------------------------------------------------- weights */
+/* -------------------------------------------------------------------------------------- weights */
 
 static void test_weights(void **state)
 {
@@ -751,12 +814,16 @@ static void test_weights(void **state)
         bytes++;                                                 /* not aligned */
         struct array want = array_new(f, 1, (int64_t[]){11});
         for (int64_t i = 0; i < 11; i++) {
-            union scalar v = dtype_is_float((enum dtype)d) ? scalar_cast((enum dtype)d, DTYPE_F64, (union scalar){.f = (double)i - 4})
-                                                           : scalar_cast((enum dtype)d, DTYPE_I64, (union scalar){.i = i - 4});
+            union scalar v = dtype_is_float((enum dtype)d)
+                                 ? scalar_cast((enum dtype)d, DTYPE_F64,
+                                               (union scalar){.f = (double)i - 4})
+                                 : scalar_cast((enum dtype)d, DTYPE_I64,
+                                               (union scalar){.i = i - 4});
             scalar_store((enum dtype)d, bytes + (size_t)i * size, v);
             want.v[i] = scalar_load((enum dtype)d, bytes + (size_t)i * size);
         }
-        struct uop *w = tensor_from_data(f->t, (enum dtype)d, (int64_t[]){11}, 1, bytes, 11 * size, note);
+        struct uop *w = tensor_from_data(f->t, (enum dtype)d, (int64_t[]){11}, 1, bytes, 11 * size,
+                                         note);
         check_array(f, w, &want);
         struct eval_env env = {.budget = 1000};
         int64_t left = 0;
@@ -765,34 +832,43 @@ static void test_weights(void **state)
         assert_true(left > 0 && left < 1000);
         assert_false(eval_store(f->t, w, 10, &env, back, NULL));
         if (size > 1)
-            assert_false(eval_store(f->t, tensor_from_data(f->t, (enum dtype)d, (int64_t[]){11}, 1, bytes, 10 * size, note), 11, &env, back, NULL));
+            assert_false(eval_store(
+                f->t,
+                tensor_from_data(f->t, (enum dtype)d, (int64_t[]){11}, 1, bytes, 10 * size, note),
+                11, &env, back, NULL));
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- control */
+/* -------------------------------------------------------------------------------------- control */
 
 static void test_if(void **state)
 {
     struct fixture *f = *state;
     struct array a, c = array_new(f, 0, NULL), want;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *cond = input_of(f, DTYPE_BOOL, &c), *dim = uop_int(f->t, 6);
-    struct uop *missing = uop_buffer(f->t, buffer_new(f->t, BUFFER_INPUT, DTYPE_F32, &dim, 1, "not given"));
-    struct uop *node = uop_if(f->t, cond, (struct uop *[]){uop_unary(f->t, OP_NEG, x)}, (struct uop *[]){uop_unary(f->t, OP_EXP, missing)}, 1);
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *cond = input_of(f, DTYPE_BOOL, &c),
+               *dim = uop_int(f->t, 6);
+    struct uop *missing = uop_buffer(
+        f->t, buffer_new(f->t, BUFFER_INPUT, DTYPE_F32, &dim, 1, "not given"));
+    struct uop *node = uop_if(f->t, cond, (struct uop *[]){uop_unary(f->t, OP_NEG, x)},
+                              (struct uop *[]){uop_unary(f->t, OP_EXP, missing)}, 1);
     struct uop *u = uop_unary(f->t, OP_ABS, uop_get(f->t, node, 0));
     struct tensor *got;
     want = array_new(f, 1, a.dim);
     for (int64_t i = 0; i < a.n; i++)
         want.v[i].f = fabs(a.v[i].f);
     c.v[0].i = 1;
-    check_array(f, u, &want);                                    /* the other side is not looked at */
+    /* the other side is not looked at */
+    check_array(f, u, &want);
     c.v[0].i = 0;
     assert_false(try_eval(f, u, &got));
 }
 
-static struct loop *new_loop(struct fixture *f, int ncarried, int nscan, struct uop *scan_length, const int64_t *dim, int ndim)
+static struct loop *new_loop(struct fixture *f, int ncarried, int nscan, struct uop *scan_length,
+                             const int64_t *dim, int ndim)
 {
     struct loop *l = MEM_NEW(f->t, struct loop);
-    *l = (struct loop){.id = f->t->next_loop++, .ncarried = ncarried, .nscan = nscan, .scan_length = scan_length};
+    *l = (struct loop){
+        .id = f->t->next_loop++, .ncarried = ncarried, .nscan = nscan, .scan_length = scan_length};
     l->counter = var_new(f->t, "i", 0, INT32_MAX);
     l->counter->is_counter = true;
     l->param = mem_array(f->t, (size_t)ncarried + 1, sizeof *l->param);
@@ -803,17 +879,21 @@ static struct loop *new_loop(struct fixture *f, int ncarried, int nscan, struct 
     return l;
 }
 
-/* (u, v) -> (v, u + v * i), seven times; a scan of u + the sum of the input, which does not depend on the iteration. */
+/* (u, v) -> (v, u + v * i), seven times; a scan of u + the sum of the input, which does not depend
+ * on the iteration. */
 static void test_loop(void **state)
 {
     struct fixture *f = *state;
     struct tgc *t = f->t;
-    struct array a, want = array_new(f, 1, (int64_t[]){3}), stack = array_new(f, 2, (int64_t[]){7, 3});
+    struct array a, want = array_new(f, 1, (int64_t[]){3}),
+                    stack = array_new(f, 2, (int64_t[]){7, 3});
     struct uop *x = input(f, DTYPE_F64, &a, DIMS(3));
     struct loop *l = new_loop(f, 2, 1, uop_int(t, 7), (int64_t[]){3}, 1);
     struct uop *p = uop_param(t, &l->param[0]), *q = uop_param(t, &l->param[1]);
-    struct uop *i = uop_cast(t, DTYPE_F64, uop_var(t, l->counter)), *next[2] = {q, uop_binary(t, OP_ADD, p, uop_binary(t, OP_MUL, q, i))};
-    struct uop *on = uop_bool(t, true), *invariant = uop_reduce(t, OP_ADD, x, 1), *three = uop_int(t, 3);
+    struct uop *i = uop_cast(t, DTYPE_F64, uop_var(t, l->counter)),
+               *next[2] = {q, uop_binary(t, OP_ADD, p, uop_binary(t, OP_MUL, q, i))};
+    struct uop *on = uop_bool(t, true), *invariant = uop_reduce(t, OP_ADD, x, 1),
+               *three = uop_int(t, 3);
     struct uop *scan = uop_binary(t, OP_ADD, p, uop_expand(t, invariant, &three));
     struct uop *node = uop_loop(t, l, uop_int(t, 7), on, (struct uop *[]){x, x}, on, next, &scan);
     double sum = a.v[0].f + a.v[1].f + a.v[2].f;
@@ -843,10 +923,13 @@ static void test_loop_ends_early(void **state)
     struct tgc *t = f->t;
     struct var *length = var_new(t, "length", 0, 50);
     struct loop *l = new_loop(f, 1, 1, uop_var(t, length), NULL, 0);
-    struct uop *p = uop_param(t, &l->param[0]), *next = uop_binary(t, OP_MUL, p, uop_constf(t, DTYPE_F64, 2));
-    struct uop *again = uop_binary(t, OP_LT, next, uop_constf(t, DTYPE_F64, 100)), *on = uop_bool(t, true), *init = uop_constf(t, DTYPE_F64, 3);
+    struct uop *p = uop_param(t, &l->param[0]),
+               *next = uop_binary(t, OP_MUL, p, uop_constf(t, DTYPE_F64, 2));
+    struct uop *again = uop_binary(t, OP_LT, next, uop_constf(t, DTYPE_F64, 100)),
+               *on = uop_bool(t, true), *init = uop_constf(t, DTYPE_F64, 3);
     struct uop *node = uop_loop(t, l, uop_int(t, 50), on, &init, again, &next, &p);
-    struct array final = array_new(f, 0, NULL), stack = array_new(f, 1, (int64_t[]){6}), doubled = array_new(f, 1, (int64_t[]){6});
+    struct array final = array_new(f, 0, NULL), stack = array_new(f, 1, (int64_t[]){6}),
+                 doubled = array_new(f, 1, (int64_t[]){6});
     final.v[0].f = 192;
     for (int k = 0; k < 6; k++) {
         stack.v[k].f = 3 << k;
@@ -862,16 +945,22 @@ static void test_loop_ends_early(void **state)
     check_array(f, uop_get(t, never, 1), &stack);
 }
 
-/* s = sum over i < 4 of sum over j < i of (i + 1) * j, the inner loop's result carried into the outer. */
+/* s = sum over i < 4 of sum over j < i of (i + 1) * j, the inner loop's result carried into the
+ * outer. */
 static void test_nested_loops(void **state)
 {
     struct fixture *f = *state;
     struct tgc *t = f->t;
-    struct loop *outer = new_loop(f, 1, 0, NULL, NULL, 0), *inner = new_loop(f, 1, 0, NULL, NULL, 0);
-    struct uop *s = uop_param(t, &outer->param[0]), *r = uop_param(t, &inner->param[0]), *i = uop_var(t, outer->counter), *on = uop_bool(t, true);
+    struct loop *outer = new_loop(f, 1, 0, NULL, NULL, 0),
+                *inner = new_loop(f, 1, 0, NULL, NULL, 0);
+    struct uop *s = uop_param(t, &outer->param[0]), *r = uop_param(t, &inner->param[0]),
+               *i = uop_var(t, outer->counter), *on = uop_bool(t, true);
     struct uop *weight = uop_cast(t, DTYPE_F64, uop_binary(t, OP_ADD, i, uop_int(t, 1)));
-    struct uop *add = uop_binary(t, OP_ADD, r, uop_binary(t, OP_MUL, weight, uop_cast(t, DTYPE_F64, uop_var(t, inner->counter))));
-    struct uop *in = uop_get(t, uop_loop(t, inner, i, on, &s, on, &add, NULL), 0), *zero = uop_constf(t, DTYPE_F64, 0);
+    struct uop *add = uop_binary(
+        t, OP_ADD, r,
+        uop_binary(t, OP_MUL, weight, uop_cast(t, DTYPE_F64, uop_var(t, inner->counter))));
+    struct uop *in = uop_get(t, uop_loop(t, inner, i, on, &s, on, &add, NULL), 0),
+               *zero = uop_constf(t, DTYPE_F64, 0);
     struct uop *out = uop_get(t, uop_loop(t, outer, uop_int(t, 6), on, &zero, on, &in, NULL), 0);
     struct array want = array_new(f, 0, NULL);
     for (int a = 0; a < 6; a++)
@@ -880,19 +969,22 @@ static void test_nested_loops(void **state)
     check_array(f, out, &want);
     f->budget = 100;
     struct tensor *got;
-    struct uop *endless = uop_get(t, uop_loop(t, outer, uop_int(t, INT64_MAX), on, &zero, on, &in, NULL), 0);
+    struct uop *endless = uop_get(
+        t, uop_loop(t, outer, uop_int(t, INT64_MAX), on, &zero, on, &in, NULL), 0);
     assert_false(try_eval(f, endless, &got));
 }
 
 /* The 3 largest along the middle axis, alone and inside a loop that rotates its operand. */
-static struct uop *call_topk(struct fixture *f, struct uop *x, struct uop **indices, int64_t largest)
+static struct uop *call_topk(struct fixture *f, struct uop *x, struct uop **indices,
+                             int64_t largest)
 {
     struct tgc *t = f->t;
     struct host_call *h = MEM_NEW(t, struct host_call);
     struct uop *dim[3], *param[6];
     dims_of(f, (int64_t[]){2, 3, 4}, 3, dim);
     dims_of(f, (int64_t[]){2, 7, 4, 3, largest, 1}, 6, param);
-    *h = (struct host_call){.function = "topk_f64", .nout = 2, .nparam = 6, .param = mem_copy(t, param, sizeof param)};
+    *h = (struct host_call){
+        .function = "topk_f64", .nout = 2, .nparam = 6, .param = mem_copy(t, param, sizeof param)};
     h->out = mem_array(t, 2, sizeof *h->out);
     h->out[0] = (struct host_output){DTYPE_F64, 3, {dim[0], dim[1], dim[2]}};
     h->out[1] = (struct host_output){DTYPE_I64, 3, {dim[0], dim[1], dim[2]}};
@@ -901,14 +993,16 @@ static struct uop *call_topk(struct fixture *f, struct uop *x, struct uop **indi
     return uop_get(t, call, 0);
 }
 
-static void naive_topk(const struct array *a, struct array *value, struct array *index, bool largest)
+static void naive_topk(const struct array *a, struct array *value, struct array *index,
+                       bool largest)
 {
     for (int64_t o = 0; o < 8; o++) {
         bool used[7] = {false};
         for (int k = 0; k < 3; k++) {
             int best = -1;
             for (int i = 0; i < 7; i++) {
-                double v = a->v[(o / 4 * 7 + i) * 4 + o % 4].f, b = best < 0 ? 0 : a->v[(o / 4 * 7 + best) * 4 + o % 4].f;
+                double v = a->v[(o / 4 * 7 + i) * 4 + o % 4].f,
+                       b = best < 0 ? 0 : a->v[(o / 4 * 7 + best) * 4 + o % 4].f;
                 if (!used[i] && (best < 0 || (largest ? v > b : v < b)))
                     best = i;
             }
@@ -923,7 +1017,8 @@ static void test_host(void **state)
 {
     struct fixture *f = *state;
     struct tgc *t = f->t;
-    struct array a, value = array_new(f, 3, (int64_t[]){2, 3, 4}), index = array_new(f, 3, (int64_t[]){2, 3, 4});
+    struct array a, value = array_new(f, 3, (int64_t[]){2, 3, 4}),
+                    index = array_new(f, 3, (int64_t[]){2, 3, 4});
     struct uop *x = input(f, DTYPE_F64, &a, DIMS(2, 7, 4)), *indices;
     for (int largest = 0; largest < 2; largest++) {
         struct uop *values = call_topk(f, x, &indices, largest);
@@ -932,7 +1027,8 @@ static void test_host(void **state)
         check_array(f, indices, &index);
     }
     struct loop *l = new_loop(f, 1, 1, uop_int(t, 3), (int64_t[]){2, 7, 4}, 3);
-    struct uop *p = uop_param(t, &l->param[0]), *next = uop_unary(t, OP_NEG, p), *scan = call_topk(f, p, &indices, 1), *on = uop_bool(t, true);
+    struct uop *p = uop_param(t, &l->param[0]), *next = uop_unary(t, OP_NEG, p),
+               *scan = call_topk(f, p, &indices, 1), *on = uop_bool(t, true);
     struct uop *node = uop_loop(t, l, uop_int(t, 3), on, &x, on, &next, &scan);
     struct array stack = array_new(f, 4, (int64_t[]){3, 2, 3, 4}), now = array_new(f, 3, a.dim);
     for (int k = 0; k < 3; k++) {
@@ -944,27 +1040,41 @@ static void test_host(void **state)
     check_array(f, uop_get(t, node, 1), &stack);
     struct host_call *unknown = MEM_NEW(t, struct host_call);
     struct tensor *got;
-    *unknown = (struct host_call){.function = "no_such_function", .nout = 1, .out = mem_array(t, 1, sizeof *unknown->out)};
+    *unknown = (struct host_call){
+        .function = "no_such_function", .nout = 1, .out = mem_array(t, 1, sizeof *unknown->out)};
     unknown->out[0].dtype = DTYPE_F64;
     assert_false(try_eval(f, uop_get(t, uop_host(t, unknown, &x, 1), 0), &got));
 }
 
-/* ------------------------------------------------------------------------------------------- linear programs */
+/* ------------------------------------------------------------------------------ linear programs */
 
 struct program_text { struct tgc *t; struct uop *u[64]; int n; };
 
-static struct uop *put(struct program_text *p, enum op op, enum dtype d, struct uop *const *src, int nsrc, int64_t bits)
+static struct uop *put(struct program_text *p, enum op op, enum dtype d, struct uop *const *src,
+                       int nsrc, int64_t bits)
 {
     return p->u[p->n++] = uop_intern(p->t, op, d, src, nsrc, (union arg){.i = bits});
 }
-#define PUT(p, op, d, bits, ...) put((p), (op), (d), (struct uop *[]){__VA_ARGS__}, (int)(sizeof((struct uop *[]){__VA_ARGS__}) / sizeof(struct uop *)), (bits))
+#define PUT(p, op, d, bits, ...)                                                                   \
+    put((p), (op), (d), (struct uop *[]){__VA_ARGS__},                                             \
+        (int)(sizeof((struct uop *[]){__VA_ARGS__}) / sizeof(struct uop *)), (bits))
 
-static struct uop *open_loop(struct program_text *p, int64_t n, int id) { return PUT(p, OP_RANGE, DTYPE_INDEX, id, uop_int(p->t, n)); }
+static struct uop *open_loop(struct program_text *p, int64_t n, int id)
+{
+    return PUT(p, OP_RANGE, DTYPE_INDEX, id, uop_int(p->t, n));
+}
 static void close_loop(struct program_text *p, struct uop *r) { PUT(p, OP_END, DTYPE_VOID, 0, r); }
-static struct uop *iadd(struct program_text *p, struct uop *a, struct uop *b) { return PUT(p, OP_ADD, DTYPE_INDEX, 0, a, b); }
-static struct uop *imul(struct program_text *p, struct uop *a, int64_t b) { return PUT(p, OP_MUL, DTYPE_INDEX, 0, a, uop_int(p->t, b)); }
+static struct uop *iadd(struct program_text *p, struct uop *a, struct uop *b)
+{
+    return PUT(p, OP_ADD, DTYPE_INDEX, 0, a, b);
+}
+static struct uop *imul(struct program_text *p, struct uop *a, int64_t b)
+{
+    return PUT(p, OP_MUL, DTYPE_INDEX, 0, a, uop_int(p->t, b));
+}
 
-/* y[m] = sum over k of a[m][k]; where: the depth at which the accumulator is declared: 0 too far out, 1 right, 2 too far in. */
+/* y[m] = sum over k of a[m][k]; where: the depth at which the accumulator is declared: 0 too far
+ * out, 1 right, 2 too far in. */
 static void row_sums(struct program_text *p, struct uop *a, struct uop *y, int where)
 {
     struct uop *zero = uop_constf(p->t, DTYPE_F32, 0), *acc = NULL;
@@ -976,7 +1086,8 @@ static void row_sums(struct program_text *p, struct uop *a, struct uop *y, int w
     struct uop *k = open_loop(p, 5, 1);
     if (where == 2)
         acc = PUT(p, OP_ACC, DTYPE_F32, 0, zero);
-    struct uop *v = PUT(p, OP_LOAD, DTYPE_F32, 0, a, iadd(p, row, k)), *sum = PUT(p, OP_ADD, DTYPE_F32, 0, acc, v);
+    struct uop *v = PUT(p, OP_LOAD, DTYPE_F32, 0, a, iadd(p, row, k)),
+               *sum = PUT(p, OP_ADD, DTYPE_F32, 0, acc, v);
     PUT(p, OP_ASSIGN, DTYPE_F32, 0, acc, sum);
     close_loop(p, k);
     PUT(p, OP_STORE, DTYPE_F32, 0, y, m, acc);
@@ -1006,7 +1117,8 @@ static bool runs(struct fixture *f, const struct program_text *p)
 static struct uop *output_of(struct fixture *f, struct array *a, int64_t n)
 {
     *a = array_new(f, 1, &n);
-    struct uop *dim = uop_int(f->t, n), *u = uop_buffer(f->t, buffer_new(f->t, BUFFER_OUTPUT, DTYPE_F32, &dim, 1, "y"));
+    struct uop *dim = uop_int(f->t, n),
+               *u = uop_buffer(f->t, buffer_new(f->t, BUFFER_OUTPUT, DTYPE_F32, &dim, 1, "y"));
     struct tensor *x = MEM_NEW(f->t, struct tensor);
     *x = (struct tensor){.dtype = DTYPE_F32, .ndim = 1, .dim = {n}, .nelem = n, .data = a->v};
     f->leaf[f->nleaf] = u;
@@ -1039,11 +1151,14 @@ static void test_linear_guards(void **state)
 {
     struct fixture *f = *state;
     struct array a, out;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *y = output_of(f, &out, 9), *minus = uop_constf(f->t, DTYPE_F32, -1);
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *y = output_of(f, &out, 9),
+               *minus = uop_constf(f->t, DTYPE_F32, -1);
     struct program_text p = {.t = f->t};
-    struct uop *i = open_loop(&p, 9, 0), *inside = PUT(&p, OP_LT, DTYPE_BOOL, 0, i, uop_int(f->t, 6));
+    struct uop *i = open_loop(&p, 9, 0),
+               *inside = PUT(&p, OP_LT, DTYPE_BOOL, 0, i, uop_int(f->t, 6));
     struct uop *v = PUT(&p, OP_LOAD, DTYPE_F32, 0, x, i, inside, minus);
-    struct uop *odd = PUT(&p, OP_FLOORMOD, DTYPE_INDEX, 0, i, uop_int(f->t, 2)), *yes = PUT(&p, OP_EQ, DTYPE_BOOL, 0, odd, uop_int(f->t, 1));
+    struct uop *odd = PUT(&p, OP_FLOORMOD, DTYPE_INDEX, 0, i, uop_int(f->t, 2)),
+               *yes = PUT(&p, OP_EQ, DTYPE_BOOL, 0, odd, uop_int(f->t, 1));
     struct uop *guard = PUT(&p, OP_GUARD, DTYPE_VOID, 7, yes);
     PUT(&p, OP_STORE, DTYPE_F32, 0, y, i, v);
     PUT(&p, OP_ENDGUARD, DTYPE_VOID, 0, guard);
@@ -1055,7 +1170,8 @@ static void test_linear_guards(void **state)
     assert_false(runs(f, &p));
     f->budget = -1;
     p.u[2] = uop_intern(f->t, OP_LOAD, DTYPE_F32, (struct uop *[]){x, i}, 2, (union arg){0});
-    p.u[6] = uop_intern(f->t, OP_STORE, DTYPE_F32, (struct uop *[]){y, i, p.u[2]}, 3, (union arg){0});
+    p.u[6] = uop_intern(f->t, OP_STORE, DTYPE_F32, (struct uop *[]){y, i, p.u[2]}, 3,
+                        (union arg){0});
     assert_true(verifies(f, &p));
     assert_false(runs(f, &p));                                   /* reads behind x */
     assert_true(f->t->bug);
@@ -1066,7 +1182,8 @@ static void test_linear_refused(void **state)
 {
     struct fixture *f = *state;
     struct array a, out;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4)), *y = output_of(f, &out, 4), *zero = uop_int(f->t, 0);
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4)), *y = output_of(f, &out, 4),
+               *zero = uop_int(f->t, 0);
     struct program_text p = {.t = f->t};
     struct uop *r = open_loop(&p, 4, 0), *v = PUT(&p, OP_LOAD, DTYPE_F32, 0, x, r);
     assert_false(verifies(f, &p));                               /* not closed */
@@ -1084,7 +1201,8 @@ static void test_linear_refused(void **state)
     PUT(&p, OP_STORE, DTYPE_F32, 0, y, zero, uop_int(f->t, 0));
     assert_false(verifies(f, &p));                               /* wrong dtype */
     p.n--;
-    struct uop *dim = uop_int(f->t, 4), *s = uop_buffer(f->t, buffer_new(f->t, BUFFER_SCRATCH, DTYPE_F32, &dim, 1, NULL));
+    struct uop *dim = uop_int(f->t, 4),
+               *s = uop_buffer(f->t, buffer_new(f->t, BUFFER_SCRATCH, DTYPE_F32, &dim, 1, NULL));
     PUT(&p, OP_LOAD, DTYPE_F32, 0, s, zero);
     assert_false(verifies(f, &p));                               /* nothing was stored there */
     p.n--;
@@ -1093,7 +1211,7 @@ static void test_linear_refused(void **state)
     assert_true(verifies(f, &p));
 }
 
-/* ----------------------------------------------------------------------------------------- verifying, printing */
+/* -------------------------------------------------------------------------- verifying, printing */
 
 static bool graph_is_fine(struct fixture *f, struct uop *u)
 {
@@ -1105,7 +1223,8 @@ static bool graph_is_fine(struct fixture *f, struct uop *u)
     return ok;
 }
 
-static struct uop *make(struct fixture *f, enum op op, enum dtype d, struct uop *const *src, int n, int64_t bits)
+static struct uop *make(struct fixture *f, enum op op, enum dtype d, struct uop *const *src, int n,
+                        int64_t bits)
 {
     return uop_intern(f->t, op, d, src, n, (union arg){.i = bits});
 }
@@ -1114,11 +1233,13 @@ static void test_graph_verify(void **state)
 {
     struct fixture *f = *state;
     struct array a;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(2, 3)), *i = input(f, DTYPE_I32, &a, DIMS(2, 3)), *z = input(f, DTYPE_F32, &a, DIMS(2, 4));
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(2, 3)), *i = input(f, DTYPE_I32, &a, DIMS(2, 3)),
+               *z = input(f, DTYPE_F32, &a, DIMS(2, 4));
     struct uop *six = uop_int(f->t, 6), *seven = uop_int(f->t, 7), *r = uop_range(f->t, six, 0);
     assert_true(graph_is_fine(f, uop_binary(f->t, OP_ADD, x, x)));
     assert_true(graph_is_fine(f, make(f, OP_RESHAPE, DTYPE_F32, (struct uop *[]){x, six}, 2, 0)));
-    assert_false(graph_is_fine(f, make(f, OP_RESHAPE, DTYPE_F32, (struct uop *[]){x, seven}, 2, 0)));
+    assert_false(
+        graph_is_fine(f, make(f, OP_RESHAPE, DTYPE_F32, (struct uop *[]){x, seven}, 2, 0)));
     assert_false(graph_is_fine(f, make(f, OP_ADD, DTYPE_F32, (struct uop *[]){x, i}, 2, 0)));
     assert_false(graph_is_fine(f, make(f, OP_ADD, DTYPE_F64, (struct uop *[]){x, x}, 2, 0)));
     assert_false(graph_is_fine(f, make(f, OP_ADD, DTYPE_F32, (struct uop *[]){x, z}, 2, 0)));
@@ -1129,13 +1250,18 @@ static void test_graph_verify(void **state)
     assert_false(graph_is_fine(f, make(f, OP_REDUCE, DTYPE_F32, &x, 1, REDUCE_BITS(OP_SUB, 1))));
     assert_false(graph_is_fine(f, make(f, OP_REDUCE, DTYPE_F32, &x, 1, REDUCE_BITS(OP_ADD, 4))));
     assert_false(graph_is_fine(f, make(f, OP_LOAD, DTYPE_F32, (struct uop *[]){x, r}, 2, 0)));
-    assert_false(graph_is_fine(f, make(f, OP_WINDOW, DTYPE_F32, (struct uop *[]){x, six, six}, 3, WINDOW_BITS(1, 1, 1))));
+    assert_false(graph_is_fine(
+        f, make(f, OP_WINDOW, DTYPE_F32, (struct uop *[]){x, six, six}, 3, WINDOW_BITS(1, 1, 1))));
     struct loop *l = new_loop(f, 1, 0, NULL, NULL, 0);
-    struct uop *p = uop_param(f->t, &l->param[0]), *one = uop_constf(f->t, DTYPE_F64, 1), *on = uop_bool(f->t, true), *n = uop_int(f->t, 3);
-    struct uop *next = uop_binary(f->t, OP_ADD, p, one), *node = uop_get(f->t, uop_loop(f->t, l, n, on, &one, on, &next, NULL), 0);
+    struct uop *p = uop_param(f->t, &l->param[0]), *one = uop_constf(f->t, DTYPE_F64, 1),
+               *on = uop_bool(f->t, true), *n = uop_int(f->t, 3);
+    struct uop *next = uop_binary(f->t, OP_ADD, p, one),
+               *node = uop_get(f->t, uop_loop(f->t, l, n, on, &one, on, &next, NULL), 0);
     assert_true(graph_is_fine(f, node));
-    assert_false(graph_is_fine(f, next));                        /* the inside of a loop that there is not, ... */
-    assert_false(graph_is_fine(f, uop_binary(f->t, OP_ADD, node, next)));        /* ... and of one that there is */
+    /* the inside of a loop that there is not, ... */
+    assert_false(graph_is_fine(f, next));
+    /* ... and of one that there is */
+    assert_false(graph_is_fine(f, uop_binary(f->t, OP_ADD, node, next)));
     node = uop_get(f->t, uop_loop(f->t, l, n, on, &next, on, &next, NULL), 0);
     assert_false(graph_is_fine(f, node));
 }
@@ -1151,8 +1277,10 @@ static void test_print(void **state)
 {
     struct fixture *f = *state;
     struct tgc *t = f->t;
-    struct uop *a = uop_var(t, var_new(t, "a", 0, 100)), *b = uop_var(t, var_new(t, "b\n", 0, 100)), *two = uop_int(t, 2);
-    struct uop *sum = uop_binary(t, OP_ADD, a, two), *product = uop_binary(t, OP_MUL, sum, b), *r = uop_range(t, a, 3);
+    struct uop *a = uop_var(t, var_new(t, "a", 0, 100)), *b = uop_var(t, var_new(t, "b\n", 0, 100)),
+               *two = uop_int(t, 2);
+    struct uop *sum = uop_binary(t, OP_ADD, a, two), *product = uop_binary(t, OP_MUL, sum, b),
+               *r = uop_range(t, a, 3);
     expect_print(f, product, "(a + 2)*b\\x0a");
     expect_print(f, uop_binary(t, OP_ADD, product, uop_int(t, -5)), "(a + 2)*b\\x0a - 5");
     expect_print(f, uop_binary(t, OP_SUB, a, uop_binary(t, OP_SUB, a, two)), "a - (a - 2)");

@@ -1,4 +1,5 @@
-/* test_fold_constants.c - pass_fold_constants: what it folds, what it must leave alone, and that it ends. */
+/* test_fold_constants.c - pass_fold_constants: what it folds, what it must leave alone, and that it
+ * ends. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +32,8 @@ static int teardown(void **state)
 }
 
 /* A weight of a dtype of at most 4 bytes; element i is (i % period) - 2. */
-static struct uop *weight(struct fixture *f, enum dtype d, int64_t rows, int64_t columns, int64_t period)
+static struct uop *weight(struct fixture *f, enum dtype d, int64_t rows, int64_t columns,
+                          int64_t period)
 {
     size_t size = dtype_nbytes(d), n = (size_t)(rows * columns);
     char *data = mem_array(f->t, n + 1, size);
@@ -68,7 +70,8 @@ static struct uop *expf_of(struct fixture *f, struct uop *u) { return uop_unary(
 static void test_folds_a_computed_weight(void **state)
 {
     struct fixture *f = *state;
-    struct uop *w = weight(f, DTYPE_F32, 100, 200, 7), *u = fold(f, uop_binary(f->t, OP_ADD, f->x, expf_of(f, w)));
+    struct uop *w = weight(f, DTYPE_F32, 100, 200, 7),
+               *u = fold(f, uop_binary(f->t, OP_ADD, f->x, expf_of(f, w)));
     assert_int_equal(u->op, OP_ADD);
     const struct buffer *b = as_weight(u->src[0]) ? as_weight(u->src[0]) : as_weight(u->src[1]);
     assert_non_null(b);
@@ -81,7 +84,8 @@ static void test_folds_a_computed_weight(void **state)
 static void test_leaves_movement_alone(void **state)
 {
     struct fixture *f = *state;
-    struct uop *w = weight(f, DTYPE_F32, 200, 100, 7), *u = uop_binary(f->t, OP_ADD, f->x, uop_permute(f->t, w, (int[]){1, 0}));
+    struct uop *w = weight(f, DTYPE_F32, 200, 100, 7),
+               *u = uop_binary(f->t, OP_ADD, f->x, uop_permute(f->t, w, (int[]){1, 0}));
     assert_ptr_equal(fold(f, u), u);
     u = uop_permute(f->t, w, (int[]){1, 0});
     assert_ptr_equal(fold(f, u), u);
@@ -91,7 +95,9 @@ static void test_leaves_movement_alone(void **state)
 static void test_folds_below_an_expand(void **state)
 {
     struct fixture *f = *state;
-    struct uop *row = weight(f, DTYPE_F32, 1, 200, 9), *u = fold(f, uop_binary(f->t, OP_MUL, f->x, uop_expand(f->t, expf_of(f, row), f->x->dim)));
+    struct uop *row = weight(f, DTYPE_F32, 1, 200, 9),
+               *u = fold(
+                   f, uop_binary(f->t, OP_MUL, f->x, uop_expand(f->t, expf_of(f, row), f->x->dim)));
     struct uop *moved = u->src[0]->op == OP_EXPAND ? u->src[0] : u->src[1];
     assert_int_equal(moved->op, OP_EXPAND);
     assert_non_null(as_weight(moved->src[0]));
@@ -101,14 +107,18 @@ static void test_folds_below_an_expand(void **state)
 static void test_does_not_grow(void **state)
 {
     struct fixture *f = *state;
-    struct uop *q = weight(f, DTYPE_I8, 100, 200, 11), *u = uop_binary(f->t, OP_ADD, f->x, uop_cast(f->t, DTYPE_F32, q));
-    assert_ptr_equal(fold(f, u), u);                             /* four times the bytes, and more than the cap */
+    struct uop *q = weight(f, DTYPE_I8, 100, 200, 11),
+               *u = uop_binary(f->t, OP_ADD, f->x, uop_cast(f->t, DTYPE_F32, q));
+    /* four times the bytes, and more than the cap */
+    assert_ptr_equal(fold(f, u), u);
     struct uop *small = weight(f, DTYPE_I8, 1, 200, 11);
-    u = uop_binary(f->t, OP_ADD, f->x, uop_expand(f->t, uop_cast(f->t, DTYPE_F32, small), f->x->dim));
+    u = uop_binary(f->t, OP_ADD, f->x,
+                   uop_expand(f->t, uop_cast(f->t, DTYPE_F32, small), f->x->dim));
     assert_ptr_not_equal(fold(f, u), u);                         /* small enough not to matter */
     struct uop *a = weight(f, DTYPE_F32, 100, 1, 7), *b = weight(f, DTYPE_F32, 1, 200, 7);
     u = uop_binary(f->t, OP_ADD, f->x, expf_of(f, tensor_binary(f->t, OP_MUL, a, b)));
-    assert_ptr_equal(fold(f, u), u);                             /* 800 and 400 bytes would become 80,000 */
+    /* 800 and 400 bytes would become 80,000 */
+    assert_ptr_equal(fold(f, u), u);
 }
 
 static void test_scalars_are_constants(void **state)
@@ -123,7 +133,8 @@ static void test_scalars_are_constants(void **state)
         want += i % 7 - 2;
     assert_true(c->arg.f == want);
     struct uop *ones = uop_binary(f->t, OP_ADD, w, uop_unary(f->t, OP_NEG, w));
-    u = fold(f, uop_binary(f->t, OP_ADD, f->x, uop_unary(f->t, OP_COS, ones)));  /* one value everywhere: no bytes at all */
+    /* one value everywhere: no bytes at all */
+    u = fold(f, uop_binary(f->t, OP_ADD, f->x, uop_unary(f->t, OP_COS, ones)));
     for (int k = 0; k < u->nsrc; k++)
         assert_null(as_weight(u->src[k]));
 }
@@ -132,7 +143,8 @@ static void test_scalars_are_constants(void **state)
 static void test_bombs_end(void **state)
 {
     struct fixture *f = *state;
-    struct uop *w = weight(f, DTYPE_F32, 100, 1, 7), *dim[2] = {uop_int(f->t, 100), uop_int(f->t, 1 << 30)};
+    struct uop *w = weight(f, DTYPE_F32, 100, 1, 7),
+               *dim[2] = {uop_int(f->t, 100), uop_int(f->t, 1 << 30)};
     struct uop *big = uop_expand(f->t, w, dim), *u = f->x;
     for (int i = 0; i < 50; i++) {
         struct uop *c = uop_constf(f->t, DTYPE_F32, i + 0.5);
@@ -149,7 +161,8 @@ static void test_bombs_end(void **state)
 static void test_shared_between_both(void **state)
 {
     struct fixture *f = *state;
-    struct uop *w = weight(f, DTYPE_F32, 100, 200, 7), *e = expf_of(f, w), *g = uop_unary(f->t, OP_SIN, e);
+    struct uop *w = weight(f, DTYPE_F32, 100, 200, 7), *e = expf_of(f, w),
+               *g = uop_unary(f->t, OP_SIN, e);
     struct uop *u = fold(f, uop_binary(f->t, OP_MUL, uop_binary(f->t, OP_ADD, f->x, e), g));
     int n, nweight = 0;
     struct uop **order = uop_toposort(f->t, &u, 1, &n);

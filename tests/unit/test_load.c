@@ -1,7 +1,8 @@
 /* test_load.c - the ONNX loader: hand-made and mutated bytes, hostile structures, exhausted memory.
  *
- * Models are written by a few functions that append protobuf fields to a buffer, so that each test shows the bytes it is about. Every
- * failure must come with a diagnostic that names what the test expects; a crash is seen by running this under the sanitizers.
+ * Models are written by a few functions that append protobuf fields to a buffer, so that each test
+ * shows the bytes it is about. Every failure must come with a diagnostic that names what the test
+ * expects; a crash is seen by running this under the sanitizers.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -55,7 +56,10 @@ static void put_data(struct bytes *b, unsigned field, const void *p, size_t n)
     put(b, p, n);
 }
 
-static void put_str(struct bytes *b, unsigned field, const char *s) { put_data(b, field, s, strlen(s)); }
+static void put_str(struct bytes *b, unsigned field, const char *s)
+{
+    put_data(b, field, s, strlen(s));
+}
 
 /* Appends `inner` as a field and empties it. */
 static void put_message(struct bytes *b, unsigned field, struct bytes *inner)
@@ -142,19 +146,22 @@ static void expect_failure(struct bytes *b, const char *what, const char *where)
     assert_false(l.stopped);
     assert_true(l.t->nerror > 0);
     if (!says(l.t, what) || !says(l.t, where))
-        fail_msg("wanted '%s' and '%s', got: %s: %s", what, where, l.t->diag[0].at.text ? l.t->diag[0].at.text : "", l.t->diag[0].message);
+        fail_msg("wanted '%s' and '%s', got: %s: %s", what, where,
+                 l.t->diag[0].at.text ? l.t->diag[0].at.text : "", l.t->diag[0].message);
     assert_string_equal(l.t->diag[0].at.file, "m.onnx");
     tgc_free(l.t);
     free(b->p);
 }
 
-static void expect_nodes_failure(const char *const *spec, size_t n, const char *what, const char *where)
+static void expect_nodes_failure(const char *const *spec, size_t n, const char *what,
+                                 const char *where)
 {
     struct bytes b = model_with(spec, n);
     expect_failure(&b, what, where);
 }
 
-#define NODES(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+#define NODES(...)                                                                                 \
+    (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
 /* ---- tests: structure */
 
@@ -183,7 +190,8 @@ static void test_unsorted_is_sorted(void **state)
     assert_non_null(l.m);
     assert_string_equal(l.m->proto->graph->node[0]->name, "a");
     assert_string_equal(l.m->proto->graph->node[2]->name, "c");
-    assert_int_equal(onnx_node_index(l.m, l.m->proto->graph->node[0]), 2); /* numbers stay the file's */
+    /* numbers stay the file's */
+    assert_int_equal(onnx_node_index(l.m, l.m->proto->graph->node[0]), 2);
     tgc_free(l.t);
     free(b.p);
 }
@@ -191,10 +199,13 @@ static void test_unsorted_is_sorted(void **state)
 static void test_bad_names(void **state)
 {
     (void)state;
-    expect_nodes_failure(NODES("a Relu t y", "b Relu y t"), "cycle of 2 nodes", "node 0 'a' (Relu)");
+    expect_nodes_failure(NODES("a Relu t y", "b Relu y t"), "cycle of 2 nodes",
+                         "node 0 'a' (Relu)");
     expect_nodes_failure(NODES("a Add x,y y"), "cycle of 1 node", "node 0 'a' (Add)");
-    expect_nodes_failure(NODES("a Add x,q y"), "nothing defines this name", "node 0 'a' (Add), input 1 'q'");
-    expect_nodes_failure(NODES("a Relu x y", "b Relu x y"), "defined twice", "node 1 'b' (Relu), output 0 'y'");
+    expect_nodes_failure(NODES("a Add x,q y"), "nothing defines this name",
+                         "node 0 'a' (Add), input 1 'q'");
+    expect_nodes_failure(NODES("a Relu x y", "b Relu x y"), "defined twice",
+                         "node 1 'b' (Relu), output 0 'y'");
     expect_nodes_failure(NODES("a Relu x t"), "nothing defines this output", "graph output 'y'");
     struct bytes nul = {0};
     put_data(&nul, 1, "a\0b", 3);
@@ -233,14 +244,16 @@ static struct bytes model_with_branch(const char *inner, const char *first, cons
 static void test_subgraph_scopes(void **state)
 {
     (void)state;
-    struct bytes b = model_with_branch("t", NULL, "late Relu x t"); /* the branch reads what a later node makes */
+    /* the branch reads what a later node makes */
+    struct bytes b = model_with_branch("t", NULL, "late Relu x t");
     struct load l = load_limited(&b, LIMIT);
     assert_non_null(l.m);
     assert_string_equal(l.m->proto->graph->node[0]->name, "late");
     tgc_free(l.t);
     free(b.p);
     b = model_with_branch("q", NULL, NULL);
-    expect_failure(&b, "nor of a graph around it", "node 0 'if_0' (If), then_branch: node 0 'r' (Relu), input 0 'q'");
+    expect_failure(&b, "nor of a graph around it",
+                   "node 0 'if_0' (If), then_branch: node 0 'r' (Relu), input 0 'q'");
     b = model_with_branch("y", NULL, NULL); /* its own holder's result */
     expect_failure(&b, "cycle of 1 node", "node 0 'if_0' (If)");
 }
@@ -272,7 +285,8 @@ static void test_attributes(void **state)
     assert_int_equal(onnx_attr_int(l.m, node, "none", 7), 7);
     assert_int_equal(l.t->nerror, 0);
     assert_int_equal(onnx_attr_int(l.m, node, "axes", 7), 7);
-    assert_true(says(l.t, "of type INTS; INT is expected") && says(l.t, "node 0 '' (Foo), attribute 'axes'"));
+    assert_true(says(l.t, "of type INTS; INT is expected") &&
+                says(l.t, "node 0 '' (Foo), attribute 'axes'"));
     int64_t three[3];
     assert_false(onnx_attr_ints_n(l.m, node, "axes", 3, three, 1));
     assert_int_equal(three[2], 1);
@@ -407,7 +421,8 @@ static void test_mutations(void **state)
     free(whole.p);
 }
 
-/* Every budget from nothing to enough: the compile ends by a diagnostic or by the hook, never otherwise. */
+/* Every budget from nothing to enough: the compile ends by a diagnostic or by the hook, never
+ * otherwise. */
 static void test_exhausted_memory(void **state)
 {
     (void)state;
@@ -430,7 +445,8 @@ static void test_exhausted_memory(void **state)
 struct decode { struct load l; struct bytes model; struct onnx_tensor x; bool ok; };
 
 /* A tensor in an initializer, decoded. Empties `tensor`. */
-static struct decode decode(struct bytes *tensor, const struct onnx_load_options *options, const char *path)
+static struct decode decode(struct bytes *tensor, const struct onnx_load_options *options,
+                            const char *path)
 {
     struct bytes g = {0};
     put_str(tensor, 8, "w");
@@ -466,7 +482,8 @@ static struct bytes tensor_of(int type, const int64_t *dim, size_t ndim)
 }
 
 /* Type, shape, field and its bytes; the storage that must come out. */
-static void expect_decoded(int type, int64_t n, unsigned field, const void *p, size_t nbytes, const void *want, size_t nwant)
+static void expect_decoded(int type, int64_t n, unsigned field, const void *p, size_t nbytes,
+                           const void *want, size_t nwant)
 {
     struct bytes t = tensor_of(type, &n, 1);
     put_data(&t, field, p, nbytes);
@@ -488,14 +505,22 @@ static void test_tensor_fields(void **state)
     const int64_t l[2] = {-1, 5};
     expect_decoded(7, 2, 9, l, 16, l, 16);
     expect_decoded(7, 2, 7, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x05", 11, l, 16);
-    expect_decoded(3, 2, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x05", 11, "\xff\x05", 2); /* i8 in int32_data */
-    expect_decoded(10, 1, 5, "\x80\x78", 2, "\x00\x3c", 2);                                      /* f16 bits */
-    expect_decoded(9, 3, 9, "\x00\x01\x07", 3, "\x00\x01\x01", 3);                               /* bool */
-    expect_decoded(12, 1, 11, "\x05", 1, "\x05\x00\x00\x00", 4);                                 /* u32 in uint64_data */
-    expect_decoded(22, 3, 9, "\x8f\x07", 2, "\xff\xf8\x07", 3);                                  /* i4: low nibble first */
-    expect_decoded(21, 3, 9, "\x8f\x07", 2, "\x0f\x08\x07", 3);                                  /* u4 */
-    expect_decoded(22, 3, 5, "\x8f\x01\x07", 3, "\xff\xf8\x07", 3);                              /* i4 in int32_data: packed bytes */
-    expect_decoded(26, 5, 9, "\xe4\x03", 2, "\x00\x01\xfe\xff\xff", 5);                          /* i2 */
+    /* i8 in int32_data */
+    expect_decoded(3, 2, 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x05", 11, "\xff\x05", 2);
+    /* f16 bits */
+    expect_decoded(10, 1, 5, "\x80\x78", 2, "\x00\x3c", 2);
+    /* bool */
+    expect_decoded(9, 3, 9, "\x00\x01\x07", 3, "\x00\x01\x01", 3);
+    /* u32 in uint64_data */
+    expect_decoded(12, 1, 11, "\x05", 1, "\x05\x00\x00\x00", 4);
+    /* i4: low nibble first */
+    expect_decoded(22, 3, 9, "\x8f\x07", 2, "\xff\xf8\x07", 3);
+    /* u4 */
+    expect_decoded(21, 3, 9, "\x8f\x07", 2, "\x0f\x08\x07", 3);
+    /* i4 in int32_data: packed bytes */
+    expect_decoded(22, 3, 5, "\x8f\x01\x07", 3, "\xff\xf8\x07", 3);
+    /* i2 */
+    expect_decoded(26, 5, 9, "\xe4\x03", 2, "\x00\x01\xfe\xff\xff", 5);
     int64_t two = 2;
     struct bytes t = tensor_of(8, &two, 1);
     put_str(&t, 6, "ab");
@@ -607,7 +632,8 @@ static void test_external_data(void **state)
         if (row[i].what) {
             assert_false(d.ok);
             if (!says(d.l.t, row[i].what))
-                fail_msg("%s: wanted '%s', got '%s'", row[i].location, row[i].what, d.l.t->diag[0].message);
+                fail_msg("%s: wanted '%s', got '%s'", row[i].location, row[i].what,
+                         d.l.t->diag[0].message);
         } else {
             assert_true(d.ok);
             assert_memory_equal(d.x.data, v + 4, 16);
@@ -633,11 +659,20 @@ static void test_external_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_model),    cmocka_unit_test(test_unsorted_is_sorted), cmocka_unit_test(test_bad_names),
-        cmocka_unit_test(test_subgraph_scopes), cmocka_unit_test(test_attributes),        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_depth),          cmocka_unit_test(test_amplification),      cmocka_unit_test(test_not_a_model),
-        cmocka_unit_test(test_mutations),      cmocka_unit_test(test_exhausted_memory),   cmocka_unit_test(test_tensor_fields),
-        cmocka_unit_test(test_bad_tensors),    cmocka_unit_test(test_external_data),
+        cmocka_unit_test(test_plain_model),
+        cmocka_unit_test(test_unsorted_is_sorted),
+        cmocka_unit_test(test_bad_names),
+        cmocka_unit_test(test_subgraph_scopes),
+        cmocka_unit_test(test_attributes),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_amplification),
+        cmocka_unit_test(test_not_a_model),
+        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_exhausted_memory),
+        cmocka_unit_test(test_tensor_fields),
+        cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_external_data),
     };
     return cmocka_run_group_tests_name("load", tests, NULL, NULL);
 }

@@ -25,8 +25,7 @@ static int draw(struct random *g, int n)
     return (int)((g->state >> 33) % (uint64_t)n);
 }
 
-/* -------------------------------------------------------------------------------------- intervals
- */
+/* ------------------------------------------------------------------------------------ intervals */
 
 static void check_packing(const struct slot *place, int n, size_t total)
 {
@@ -134,8 +133,7 @@ static void test_nothing_and_too_much(void **state)
     tgc_free(t);
 }
 
-/* ------------------------------------------------------------------------------- random schedules
- */
+/* ----------------------------------------------------------------------------- random schedules */
 
 enum { MAX_BUFFERS = 400, MAX_STEPS = 500, MAX_READS = 4, NITERATION = 4 };
 
@@ -330,8 +328,7 @@ static void push_block(struct program *p, int nstatement)
     }
 }
 
-/* ------------------------------------------------------------------------------------ running it
- */
+/* ----------------------------------------------------------------------------------- running it */
 
 struct machine {
     struct program *p;
@@ -523,8 +520,7 @@ static void test_random_schedules(void **state)
     assert_true(sum.ratio / nprogram < 1.05);
 }
 
-/* ---------------------------------------------------------------------------------- known answers
- */
+/* -------------------------------------------------------------------------------- known answers */
 
 static struct program *program_new(struct random *g)
 {

@@ -1,4 +1,5 @@
-/* test_npy.c - .npy files read and written; comparing tensors; files that appear whole or not at all. */
+/* test_npy.c - .npy files read and written; comparing tensors; files that appear whole or not at
+ * all. */
 #include "cli/cli.h"
 
 #include <fcntl.h>
@@ -41,7 +42,8 @@ static void put_file(const char *path, const void *p, size_t n)
 }
 
 /* Writes a file of version 1 with this header and these elements, and reads it. */
-static bool read_made(struct tgc *t, const char *header, const void *p, size_t n, enum dtype wanted, struct array *v)
+static bool read_made(struct tgc *t, const char *header, const void *p, size_t n, enum dtype wanted,
+                      struct array *v)
 {
     uint8_t file[1024] = "\x93NUMPY\x01\x00";
     size_t length = strlen(header);
@@ -59,9 +61,13 @@ static void test_round_trip(void **state)
 {
     (void)state;
     struct tgc *t = tgc_new(0);
-    static const enum dtype kinds[] = {DTYPE_BOOL, DTYPE_I4, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_U64,
-                                       DTYPE_F16, DTYPE_BF16, DTYPE_F8E4M3FN, DTYPE_F32, DTYPE_F64};
-    static const struct { int ndim; int64_t dim[3]; } shapes[] = {{0, {0}}, {1, {5}}, {1, {0}}, {3, {2, 3, 4}}};
+    static const enum dtype kinds[] = {DTYPE_BOOL,     DTYPE_I4,  DTYPE_I8,  DTYPE_I16, DTYPE_I32,
+                                       DTYPE_I64,      DTYPE_U8,  DTYPE_U64, DTYPE_F16, DTYPE_BF16,
+                                       DTYPE_F8E4M3FN, DTYPE_F32, DTYPE_F64};
+    static const struct {
+        int ndim;
+        int64_t dim[3];
+    } shapes[] = {{0, {0}}, {1, {5}}, {1, {0}}, {3, {2, 3, 4}}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             struct array v = {.name = "x", .dtype = kinds[k], .ndim = shapes[i].ndim}, back;
@@ -70,7 +76,8 @@ static void test_round_trip(void **state)
             array_fill_random(&v);
             FILE *f = fopen(path_of("x.npy"), "w");
             assert_true(npy_write(t, f, "x.npy", &v));
-            assert_int_equal((ftell(f) - (long)v.nbytes) % 64, 0); /* elements begin at a multiple of 64 */
+            /* elements begin at a multiple of 64 */
+            assert_int_equal((ftell(f) - (long)v.nbytes) % 64, 0);
             fclose(f);
             assert_true(npy_read(t, path_of("x.npy"), kinds[k], &back));
             assert_int_equal(back.ndim, v.ndim);
@@ -89,13 +96,17 @@ static void test_layouts(void **state)
     struct tgc *t = tgc_new(0);
     struct array v;
     const uint8_t big[] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6};
-    assert_true(read_made(t, "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }\n", big, 12, DTYPE_I16, &v));
+    assert_true(read_made(t, "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }\n", big,
+                          12, DTYPE_I16, &v));
     static const int16_t want[] = {1, 3, 5, 2, 4, 6};
     assert_memory_equal(v.data, want, sizeof want);
-    assert_true(read_made(t, "{'shape': (2L,), 'fortran_order': False, 'descr': '|b1'}", "\x02\x00", 2, DTYPE_BOOL, &v));
+    assert_true(read_made(t, "{'shape': (2L,), 'fortran_order': False, 'descr': '|b1'}", "\x02\x00",
+                          2, DTYPE_BOOL, &v));
     assert_memory_equal(v.data, "\x01\x00", 2);
-    assert_true(read_made(t, "{'descr': '|V2', 'fortran_order': False, 'shape': (1,)}", "\x80\x3f", 2, DTYPE_BF16, &v));
-    assert_true(read_made(t, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "\0\0\x80\x3f", 4, DTYPE_VOID, &v));
+    assert_true(read_made(t, "{'descr': '|V2', 'fortran_order': False, 'shape': (1,)}", "\x80\x3f",
+                          2, DTYPE_BF16, &v));
+    assert_true(read_made(t, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+                          "\0\0\x80\x3f", 4, DTYPE_VOID, &v));
     assert_int_equal(v.dtype, DTYPE_F32);
     tgc_free(t);
 }
@@ -128,7 +139,8 @@ static void test_bad_files(void **state)
         assert_non_null(strstr(t->diag[0].at.file, "x.npy"));
         tgc_free(t);
     }
-    static const char *const raw[] = {"", "\x93NUM", "\x93NUMPY\x09\x00\x10\x00", "\x93NUMPY\x02\x00\xff\xff\xff\xff", "hello, world"};
+    static const char *const raw[] = {"", "\x93NUM", "\x93NUMPY\x09\x00\x10\x00",
+                                      "\x93NUMPY\x02\x00\xff\xff\xff\xff", "hello, world"};
     for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
         struct tgc *t = tgc_new(0);
         struct array v;
@@ -157,7 +169,8 @@ static bool agree(enum dtype d, const void *got, const void *want, double rtol, 
 static void test_compare(void **state)
 {
     (void)state;
-    const float one = 1, near_one = 1.0005f, far = 1.002f, nan = NAN, inf = INFINITY, minus_inf = -INFINITY, zero = 0, minus_zero = -0.0f;
+    const float one = 1, near_one = 1.0005f, far = 1.002f, nan = NAN, inf = INFINITY,
+                minus_inf = -INFINITY, zero = 0, minus_zero = -0.0f;
     assert_true(agree(DTYPE_F32, &near_one, &one, 1e-3, 0));
     assert_false(agree(DTYPE_F32, &far, &one, 1e-3, 0));
     assert_true(agree(DTYPE_F32, &far, &one, 0, 0.01));
@@ -268,8 +281,9 @@ static void test_outputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_layouts),        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_compare),    cmocka_unit_test(test_random_is_fixed), cmocka_unit_test(test_file_names),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_bad_files),       cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_random_is_fixed), cmocka_unit_test(test_file_names),
         cmocka_unit_test(test_outputs),
     };
     return cmocka_run_group_tests_name("npy", tests, make_dir, remove_dir);

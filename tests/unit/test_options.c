@@ -1,4 +1,5 @@
-/* test_options.c - the command line: what is read, what is refused and how it is said; help names every option. */
+/* test_options.c - the command line: what is read, what is refused and how it is said; help names
+ * every option. */
 #include "cli/cli.h"
 
 #include <fcntl.h>
@@ -17,7 +18,9 @@ static const char *no_variable(const char *name)
 
 static const char *cuda_noopt(const char *name)
 {
-    return strcmp(name, "CUDA") == 0 || strcmp(name, "NOOPT") == 0 ? "1" : strcmp(name, "DEBUG") == 0 ? "2" : NULL;
+    return strcmp(name, "CUDA") == 0 || strcmp(name, "NOOPT") == 0 ? "1"
+           : strcmp(name, "DEBUG") == 0                            ? "2"
+                                                                   : NULL;
 }
 
 struct parsed { struct tgc *t; struct options o; bool ok; };
@@ -49,14 +52,16 @@ static void expect_refused(const char *line, const char *what)
     for (int i = 0; i < p.t->ndiag; i++)
         said |= strstr(p.t->diag[i].message, what) != NULL;
     if (p.ok || !said)
-        fail_msg("'%s': wanted '%s', got '%s'", line, what, p.t->ndiag ? p.t->diag[0].message : "nothing");
+        fail_msg("'%s': wanted '%s', got '%s'", line, what,
+                 p.t->ndiag ? p.t->diag[0].message : "nothing");
     tgc_free(p.t);
 }
 
 static void test_compile(void **state)
 {
     (void)state;
-    struct parsed p = parse("m.onnx -o net.c --dim batch=2 --dim=n<=8 --shape x=1x3x?x4 -O0 --weights=array --threads 3 -MD -MFd.d");
+    struct parsed p = parse("m.onnx -o net.c --dim batch=2 --dim=n<=8 --shape x=1x3x?x4 -O0 "
+                            "--weights=array --threads 3 -MD -MFd.d");
     assert_true(p.ok);
     assert_int_equal(p.o.command, COMMAND_COMPILE);
     assert_string_equal(p.o.model, "m.onnx");
@@ -207,7 +212,8 @@ static void test_help_is_whole(void **state)
 {
     (void)state;
     struct tgc *t = tgc_new(0);
-    struct text help = {.t = t}, man = {.t = t}, bash = {.t = t}, fish = {.t = t}, version = {.t = t};
+    struct text help = {.t = t}, man = {.t = t}, bash = {.t = t}, fish = {.t = t},
+                version = {.t = t};
     help_write(&help);
     man_write(&man);
     completion_write(&bash, "bash");
@@ -264,9 +270,11 @@ static void test_escaping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compile),        cmocka_unit_test(test_commands),           cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_all_faults_at_once), cmocka_unit_test(test_environment),    cmocka_unit_test(test_option_file),
-        cmocka_unit_test(test_help_is_whole),  cmocka_unit_test(test_every_option_is_read), cmocka_unit_test(test_escaping),
+        cmocka_unit_test(test_compile),       cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_all_faults_at_once),
+        cmocka_unit_test(test_environment),   cmocka_unit_test(test_option_file),
+        cmocka_unit_test(test_help_is_whole), cmocka_unit_test(test_every_option_is_read),
+        cmocka_unit_test(test_escaping),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

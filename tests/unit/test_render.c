@@ -1,4 +1,5 @@
-/* test_render.c - schedules built by hand become C that compiles without a warning, runs, and says what it should. */
+/* test_render.c - schedules built by hand become C that compiles without a warning, runs, and says
+ * what it should. */
 #include "backends/backend.h"
 #include "backends/program.h"
 
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* ------------------------------------------------------------------------------------------------- building kernels */
+/* ----------------------------------------------------------------------------- building kernels */
 
 struct build { struct tgc *t; struct kernel *k; size_t cap; };
 
@@ -21,19 +22,27 @@ static struct uop *add(struct build *b, struct uop *u)
     return u;
 }
 
-static struct uop *op(struct build *b, enum op o, enum dtype d, int n, struct uop **src, int64_t arg)
+static struct uop *op(struct build *b, enum op o, enum dtype d, int n, struct uop **src,
+                      int64_t arg)
 {
     return add(b, uop_intern(b->t, o, d, src, n, (union arg){.i = arg}));
 }
 
-static struct uop *op1(struct build *b, enum op o, struct uop *a) { return op(b, o, a->dtype, 1, &a, 0); }
+static struct uop *op1(struct build *b, enum op o, struct uop *a)
+{
+    return op(b, o, a->dtype, 1, &a, 0);
+}
 
 static struct uop *op2(struct build *b, enum op o, struct uop *x, struct uop *y)
 {
-    return op(b, o, o == OP_LT || o == OP_EQ || o == OP_NE ? DTYPE_BOOL : x->dtype, 2, (struct uop *[]){x, y}, 0);
+    return op(b, o, o == OP_LT || o == OP_EQ || o == OP_NE ? DTYPE_BOOL : x->dtype, 2,
+              (struct uop *[]){x, y}, 0);
 }
 
-static struct uop *cast(struct build *b, enum dtype d, struct uop *a) { return op(b, OP_CAST, d, 1, &a, 0); }
+static struct uop *cast(struct build *b, enum dtype d, struct uop *a)
+{
+    return op(b, OP_CAST, d, 1, &a, 0);
+}
 
 static struct uop *where(struct build *b, struct uop *c, struct uop *x, struct uop *y)
 {
@@ -41,8 +50,14 @@ static struct uop *where(struct build *b, struct uop *c, struct uop *x, struct u
 }
 
 static struct uop *integer(struct build *b, int64_t v) { return uop_int(b->t, v); }
-static struct uop *addi(struct build *b, struct uop *x, int64_t v) { return op2(b, OP_ADD, x, integer(b, v)); }
-static struct uop *muli(struct build *b, struct uop *x, int64_t v) { return op2(b, OP_MUL, x, integer(b, v)); }
+static struct uop *addi(struct build *b, struct uop *x, int64_t v)
+{
+    return op2(b, OP_ADD, x, integer(b, v));
+}
+static struct uop *muli(struct build *b, struct uop *x, int64_t v)
+{
+    return op2(b, OP_MUL, x, integer(b, v));
+}
 
 static struct uop *range(struct build *b, struct uop *size, const char *name)
 {
@@ -63,10 +78,17 @@ static void store(struct build *b, struct buffer *y, struct uop *at, struct uop 
 }
 
 static void end(struct build *b, struct uop *r) { op(b, OP_END, DTYPE_VOID, 1, &r, 0); }
-static struct uop *acc(struct build *b, struct uop *init, int id) { return op(b, OP_ACC, init->dtype, 1, &init, id); }
-static void assign(struct build *b, struct uop *a, struct uop *v) { op(b, OP_ASSIGN, a->dtype, 2, (struct uop *[]){a, v}, 0); }
+static struct uop *acc(struct build *b, struct uop *init, int id)
+{
+    return op(b, OP_ACC, init->dtype, 1, &init, id);
+}
+static void assign(struct build *b, struct uop *a, struct uop *v)
+{
+    op(b, OP_ASSIGN, a->dtype, 2, (struct uop *[]){a, v}, 0);
+}
 
-static struct buffer *buffer(struct tgc *t, enum buffer_kind kind, enum dtype d, const int64_t *dim, int n, const char *name)
+static struct buffer *buffer(struct tgc *t, enum buffer_kind kind, enum dtype d, const int64_t *dim,
+                             int n, const char *name)
 {
     struct uop *u[MAX_RANK];
     size_t nbytes = dtype_nbytes(d);
@@ -78,7 +100,8 @@ static struct buffer *buffer(struct tgc *t, enum buffer_kind kind, enum dtype d,
     b->nbytes = nbytes;
     return b;
 }
-#define DIMS(...) (const int64_t[]){__VA_ARGS__}, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define DIMS(...)                                                                                  \
+    (const int64_t[]){__VA_ARGS__}, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 static struct build kernel_new(struct tgc *t, const char *name, const char *title)
 {
@@ -96,7 +119,8 @@ static void kernel_buffers(struct build *b, int noutput, struct buffer **buf, in
 }
 
 /* Everything in its list, places one after the other. */
-static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkernel, struct buffer **buf, int nbuf)
+static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkernel,
+                                    struct buffer **buf, int nbuf)
 {
     struct schedule *s = MEM_NEW(t, struct schedule);
     size_t cap_in = 0, cap_out = 0, cap_weight = 0, cap_buffer = 0;
@@ -126,9 +150,10 @@ static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkerne
     return s;
 }
 
-/* ---------------------------------------------------------------------------------------------- compiling, running */
+/* --------------------------------------------------------------------------- compiling, running */
 
-static const char warnings[] = "-Wall -Wextra -pedantic -Wconversion -Wshadow -Wvla -Wundef -Werror";
+static const char warnings[] =
+    "-Wall -Wextra -pedantic -Wconversion -Wshadow -Wvla -Wundef -Werror";
 
 static void write_file(const char *folder, const char *name, const char *s, size_t n)
 {
@@ -161,13 +186,19 @@ static bool have(const char *program)
     return system(line) == 0;
 }
 
-/* Emits, compiles with every compiler and language at hand, and runs the caller's check, a main() that returns 0. */
-static void emit_and_run(struct tgc *t, const struct schedule *s, enum weights_mode mode, const char *check, struct text *c)
+/* Emits, compiles with every compiler and language at hand, and runs the caller's check, a main()
+ * that returns 0. */
+static void emit_and_run(struct tgc *t, const struct schedule *s, enum weights_mode mode,
+                         const char *check, struct text *c)
 {
     static const char *const builds[] = {
-        "gcc -std=c11 -O2", "clang -std=c11 -O2", "g++ -x c++ -std=c++17 -O2", "gcc -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all",
+        "gcc -std=c11 -O2",
+        "clang -std=c11 -O2",
+        "g++ -x c++ -std=c++17 -O2",
+        "gcc -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all",
     };
-    struct program_options o = {.name = "net", .model = "net.onnx", .producer = "tgc test", .weights = mode};
+    struct program_options o = {
+        .name = "net", .model = "net.onnx", .producer = "tgc test", .weights = mode};
     struct text h = {.t = t}, weights = {.t = t};
     bool beside;
     char folder[] = "/tmp/test_render_XXXXXX", line[1024];
@@ -187,7 +218,9 @@ static void emit_and_run(struct tgc *t, const struct schedule *s, enum weights_m
         snprintf(compiler, sizeof compiler, "%.*s", (int)strcspn(builds[i], " "), builds[i]);
         if (!have(compiler))
             continue;
-        snprintf(line, sizeof line, "%s %s -c net.c -o net.o && %s -c -DNET_MAIN %s net.c -o main.o && %s check.c -x none net.o -o check && ./check",
+        snprintf(line, sizeof line,
+                 "%s %s -c net.c -o net.o && %s -c -DNET_MAIN %s net.c -o main.o && %s check.c -x "
+                 "none net.o -o check && ./check",
                  builds[i], warnings, builds[i], warnings, builds[i]);
         shell(folder, line);
     }
@@ -207,7 +240,7 @@ static struct tgc *compile_new(void)
     return t;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ tests */
+/* ---------------------------------------------------------------------------------------- tests */
 
 /* y[o] = max(0, bias + sum over taps of w * x padded by 1): accumulator, guarded load, weights. */
 static struct schedule *convolution(struct tgc *t)
@@ -215,7 +248,8 @@ static struct schedule *convolution(struct tgc *t)
     static const float w[2 * 3] = {1, 2, 3, -1, 0.5f, 0.1f}, bias[2] = {0.25f, -0.5f};
     struct buffer *x = buffer(t, BUFFER_INPUT, DTYPE_F32, DIMS(8), "image/*data*/");
     struct buffer *y = buffer(t, BUFFER_OUTPUT, DTYPE_F32, DIMS(2, 8), "int");
-    struct buffer *wb = buffer(t, BUFFER_WEIGHT, DTYPE_F32, DIMS(2, 3), "conv.weight"), *bb = buffer(t, BUFFER_WEIGHT, DTYPE_F32, DIMS(2), "conv.bias");
+    struct buffer *wb = buffer(t, BUFFER_WEIGHT, DTYPE_F32, DIMS(2, 3), "conv.weight"),
+                  *bb = buffer(t, BUFFER_WEIGHT, DTYPE_F32, DIMS(2), "conv.bias");
     wb->data = w;
     bb->data = bias;
     struct build b = kernel_new(t, "conv_1", "Conv \"conv*/\\\", Relu \"?" "?/relu\": f32[2,8]");
@@ -223,12 +257,16 @@ static struct schedule *convolution(struct tgc *t)
     struct uop *oc = range(&b, integer(&b, 2), "oc"), *ox = range(&b, integer(&b, 8), "ox");
     struct uop *sum = acc(&b, load(&b, bb, oc), 0), *kx = range(&b, integer(&b, 3), "kx");
     struct uop *ix = addi(&b, op2(&b, OP_ADD, ox, kx), -1);
-    struct uop *valid = op2(&b, OP_AND, op2(&b, OP_LT, integer(&b, -1), ix), op2(&b, OP_LT, ix, integer(&b, 8)));
-    struct uop *xv = op(&b, OP_LOAD, DTYPE_F32, 4, (struct uop *[]){uop_buffer(t, x), ix, valid, uop_constf(t, DTYPE_F32, 0)}, 0);
+    struct uop *valid = op2(&b, OP_AND, op2(&b, OP_LT, integer(&b, -1), ix),
+                            op2(&b, OP_LT, ix, integer(&b, 8)));
+    struct uop *xv = op(&b, OP_LOAD, DTYPE_F32, 4,
+                        (struct uop *[]){uop_buffer(t, x), ix, valid, uop_constf(t, DTYPE_F32, 0)},
+                        0);
     struct uop *wv = load(&b, wb, op2(&b, OP_ADD, muli(&b, oc, 3), kx));
     assign(&b, sum, op2(&b, OP_ADD, sum, op2(&b, OP_MUL, xv, wv)));
     end(&b, kx);
-    store(&b, y, op2(&b, OP_ADD, muli(&b, oc, 8), ox), op2(&b, OP_MAX, sum, uop_constf(t, DTYPE_F32, 0)));
+    store(&b, y, op2(&b, OP_ADD, muli(&b, oc, 8), ox),
+          op2(&b, OP_MAX, sum, uop_constf(t, DTYPE_F32, 0)));
     end(&b, ox);
     end(&b, oc);
     b.k->flop = 96;
@@ -240,17 +278,25 @@ static const char convolution_check[] =
     "#include \"net.h\"\n#include <stdlib.h>\n#include <string.h>\n#include <stdio.h>\n"
     "#include <stdalign.h>\n"
     "int main(void)\n{\n    alignas(64) static unsigned char arena[NET_ARENA_BYTES];\n"
-    "    float x[8] = {1, 2, 3, 4, 5, 6, 7, -8}, y[16];\n    const float w[6] = {1, 2, 3, -1, 0.5f, 0.1f};\n"
+    "    float x[8] = {1, 2, 3, 4, 5, 6, 7, -8}, y[16];\n    const float w[6] = {1, 2, 3, -1, "
+    "0.5f, 0.1f};\n"
     "    net *m; net_inputs in = {x}; net_outputs out = {y};\n"
-    "    if (net_init(&m, NULL, sizeof arena, NULL) != NET_NULL_ARGUMENT || net_init(&m, arena + 1, sizeof arena, NULL) != NET_ARENA_MISALIGNED ||\n"
-    "        net_init(&m, arena, 10, NULL) != NET_ARENA_TOO_SMALL || net_init(&m, arena, sizeof arena, NULL) != 0) return 1;\n"
+    "    if (net_init(&m, NULL, sizeof arena, NULL) != NET_NULL_ARGUMENT || net_init(&m, arena + "
+    "1, sizeof arena, NULL) != NET_ARENA_MISALIGNED ||\n"
+    "        net_init(&m, arena, 10, NULL) != NET_ARENA_TOO_SMALL || net_init(&m, arena, sizeof "
+    "arena, NULL) != 0) return 1;\n"
     "    if (net_run(m, &in, &out) != 0) return 2;\n"
-    "    for (int o = 0; o < 2; o++) for (int i = 0; i < 8; i++) {\n        float s = o ? -0.5f : 0.25f;\n"
-    "        for (int k = 0; k < 3; k++) if (i + k >= 1 && i + k < 9) s += x[i + k - 1] * w[o * 3 + k];\n"
-    "        s = s > 0 ? s : 0;\n        if (s - y[o * 8 + i] > 1e-6f || y[o * 8 + i] - s > 1e-6f) { printf(\"%d %d %g %g\\n\", o, i, s, y[o * 8 + i]); return 3; }\n    }\n"
+    "    for (int o = 0; o < 2; o++) for (int i = 0; i < 8; i++) {\n        float s = o ? -0.5f : "
+    "0.25f;\n"
+    "        for (int k = 0; k < 3; k++) if (i + k >= 1 && i + k < 9) s += x[i + k - 1] * w[o * 3 "
+    "+ k];\n"
+    "        s = s > 0 ? s : 0;\n        if (s - y[o * 8 + i] > 1e-6f || y[o * 8 + i] - s > 1e-6f) "
+    "{ printf(\"%d %d %g %g\\n\", o, i, s, y[o * 8 + i]); return 3; }\n    }\n"
     "    const struct net_info *d = net_describe();\n"
-    "    if (strcmp(d->inputs[0].name, \"image/*data*/\") || d->outputs[0].dim[1].size != 8 || d->kernel_count != 1) return 4;\n"
-    "    in.image_data = NULL;\n    if (net_run(m, &in, &out) != NET_MISSING_INPUT || strlen(net_strerror(4)) < 5) return 5;\n"
+    "    if (strcmp(d->inputs[0].name, \"image/*data*/\") || d->outputs[0].dim[1].size != 8 || "
+    "d->kernel_count != 1) return 4;\n"
+    "    in.image_data = NULL;\n    if (net_run(m, &in, &out) != NET_MISSING_INPUT || "
+    "strlen(net_strerror(4)) < 5) return 5;\n"
     "    net_close(m);\n    return net_run(m, &in, &out) == NET_NOT_INITIALIZED ? 0 : 6;\n}\n";
 
 static void test_convolution(void **state)
@@ -268,16 +314,20 @@ static void test_convolution(void **state)
     }
 }
 
-/* Integer arithmetic at its edges: what C leaves undefined is defined, and what bounds prove stays plain. */
+/* Integer arithmetic at its edges: what C leaves undefined is defined, and what bounds prove stays
+ * plain. */
 static struct schedule *integers(struct tgc *t)
 {
-    struct buffer *a = buffer(t, BUFFER_INPUT, DTYPE_I32, DIMS(8), "a"), *b8 = buffer(t, BUFFER_INPUT, DTYPE_U8, DIMS(8), "b");
-    struct buffer *y = buffer(t, BUFFER_OUTPUT, DTYPE_I32, DIMS(8), "y"), *z = buffer(t, BUFFER_OUTPUT, DTYPE_U8, DIMS(8), "z");
+    struct buffer *a = buffer(t, BUFFER_INPUT, DTYPE_I32, DIMS(8), "a"),
+                  *b8 = buffer(t, BUFFER_INPUT, DTYPE_U8, DIMS(8), "b");
+    struct buffer *y = buffer(t, BUFFER_OUTPUT, DTYPE_I32, DIMS(8), "y"),
+                  *z = buffer(t, BUFFER_OUTPUT, DTYPE_U8, DIMS(8), "z");
     struct buffer *f = buffer(t, BUFFER_OUTPUT, DTYPE_F16, DIMS(8), "f");
     struct build b = kernel_new(t, "int", NULL);
     kernel_buffers(&b, 3, (struct buffer *[]){y, z, f, a, b8}, 5);
     struct uop *i = range(&b, integer(&b, 8), NULL), *x = load(&b, a, i), *u = load(&b, b8, i);
-    struct uop *wide = cast(&b, DTYPE_I32, u), *zero = op2(&b, OP_EQ, wide, uop_consti(t, DTYPE_I32, 0));
+    struct uop *wide = cast(&b, DTYPE_I32, u),
+               *zero = op2(&b, OP_EQ, wide, uop_consti(t, DTYPE_I32, 0));
     struct uop *sum = op2(&b, OP_ADD, op2(&b, OP_MUL, x, x), op2(&b, OP_DIV, x, wide));
     store(&b, y, i, where(&b, zero, op1(&b, OP_NEG, x), sum));
     store(&b, z, i, op2(&b, OP_SUB, op2(&b, OP_ADD, u, u), uop_consti(t, DTYPE_U8, 7)));
@@ -290,11 +340,15 @@ static struct schedule *integers(struct tgc *t)
 static const char integers_check[] =
     "#include \"net.h\"\n#include <stdalign.h>\n#include <stdio.h>\n#include <limits.h>\n"
     "int main(void)\n{\n    alignas(64) static unsigned char arena[NET_ARENA_BYTES];\n"
-    "    int32_t a[8] = {0, 5, -5, INT_MIN, INT_MIN, INT_MAX, 7, 100000}, y[8];\n    uint8_t b[8] = {0, 0, 2, 0, 1, 255, 3, 200}, z[8];\n    uint16_t f[8];\n"
-    "    const int32_t want[8] = {0, -5, 23, INT_MIN, INT_MIN, 8421505, 51, 1410065908};\n    const uint16_t half[8] = {0, 0, 0x3d55, 0, 0x3555, 0x754b, 0x4200, 0x7283};\n"
+    "    int32_t a[8] = {0, 5, -5, INT_MIN, INT_MIN, INT_MAX, 7, 100000}, y[8];\n    uint8_t b[8] "
+    "= {0, 0, 2, 0, 1, 255, 3, 200}, z[8];\n    uint16_t f[8];\n"
+    "    const int32_t want[8] = {0, -5, 23, INT_MIN, INT_MIN, 8421505, 51, 1410065908};\n    "
+    "const uint16_t half[8] = {0, 0, 0x3d55, 0, 0x3555, 0x754b, 0x4200, 0x7283};\n"
     "    net *m; net_inputs in = {a, b}; net_outputs out = {y, z, f};\n"
-    "    if (net_init(&m, arena, sizeof arena, NULL) != 0 || net_run(m, &in, &out) != 0) return 1;\n"
-    "    for (int i = 0; i < 8; i++) if (y[i] != want[i] || z[i] != (uint8_t)(2 * b[i] - 7) || f[i] != half[i]) { printf(\"%d: %d %d %x\\n\", i, y[i], z[i], f[i]); return 2 + i; }\n"
+    "    if (net_init(&m, arena, sizeof arena, NULL) != 0 || net_run(m, &in, &out) != 0) return "
+    "1;\n"
+    "    for (int i = 0; i < 8; i++) if (y[i] != want[i] || z[i] != (uint8_t)(2 * b[i] - 7) || "
+    "f[i] != half[i]) { printf(\"%d: %d %d %x\\n\", i, y[i], z[i], f[i]); return 2 + i; }\n"
     "    return 0;\n}\n";
 
 static void test_integers(void **state)
@@ -308,18 +362,22 @@ static void test_integers(void **state)
     tgc_free(t);
 }
 
-/* An accumulator is read, then assigned: a value of before must not move behind. Prefix sums of x * n, n a run-time dimension, in place. */
+/* An accumulator is read, then assigned: a value of before must not move behind. Prefix sums of x *
+ * n, n a run-time dimension, in place. */
 static struct schedule *prefix_sums(struct tgc *t)
 {
     struct var *n = var_new(t, "N*", 1, 16);
     struct uop *dim = uop_var(t, n);
-    struct buffer *x = buffer_new(t, BUFFER_INPUT, DTYPE_F32, &dim, 1, "x"), *y = buffer_new(t, BUFFER_OUTPUT, DTYPE_F32, &dim, 1, "y");
+    struct buffer *x = buffer_new(t, BUFFER_INPUT, DTYPE_F32, &dim, 1, "x"),
+                  *y = buffer_new(t, BUFFER_OUTPUT, DTYPE_F32, &dim, 1, "y");
     struct buffer *s = buffer_new(t, BUFFER_TEMP, DTYPE_F32, &dim, 1, NULL);
     s->nbytes = 64;
-    struct build b = kernel_new(t, "prefix", "CumSum"), c = kernel_new(t, "double", "Mul, in place");
+    struct build b = kernel_new(t, "prefix", "CumSum"),
+                 c = kernel_new(t, "double", "Mul, in place");
     kernel_buffers(&b, 1, (struct buffer *[]){s, x}, 2);
     kernel_buffers(&c, 1, (struct buffer *[]){y, s}, 2);
-    struct uop *sum = acc(&b, uop_constf(t, DTYPE_F32, 0), 0), *i = range(&b, dim, NULL), *v = load(&b, x, i);
+    struct uop *sum = acc(&b, uop_constf(t, DTYPE_F32, 0), 0), *i = range(&b, dim, NULL),
+               *v = load(&b, x, i);
     struct uop *before = op2(&b, OP_MUL, sum, uop_constf(t, DTYPE_F32, 2));
     assign(&b, sum, op2(&b, OP_ADD, sum, v));
     store(&b, s, i, op2(&b, OP_ADD, before, cast(&b, DTYPE_F32, dim)));
@@ -331,11 +389,14 @@ static struct schedule *prefix_sums(struct tgc *t)
     end(&c, j);
     c.k->var = b.k->var;
     c.k->nvar = 1;
-    struct schedule *r = schedule_of(t, (struct kernel *[]){b.k, c.k}, 2, (struct buffer *[]){x, s, y}, 3);
+    struct schedule *r = schedule_of(t, (struct kernel *[]){b.k, c.k}, 2,
+                                     (struct buffer *[]){x, s, y}, 3);
     r->var = b.k->var;
     r->nvar = 1;
     /* run the second kernel only if x[0] > 0, three times at most */
-    struct uop *first = uop_intern(t, OP_LOAD, DTYPE_F32, (struct uop *[]){uop_buffer(t, x), uop_int(t, 0)}, 2, (union arg){.i = 0});
+    struct uop *first = uop_intern(t, OP_LOAD, DTYPE_F32,
+                                   (struct uop *[]){uop_buffer(t, x), uop_int(t, 0)}, 2,
+                                   (union arg){.i = 0});
     struct uop *positive = uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, 0), first);
     struct var *counter = var_new(t, "iteration", 0, 3);
     counter->is_counter = true;
@@ -351,9 +412,12 @@ static struct schedule *prefix_sums(struct tgc *t)
 static const char prefix_check[] =
     "#include \"net.h\"\n#include <stdalign.h>\n#include <stdio.h>\n"
     "int main(void)\n{\n    alignas(64) static unsigned char arena[NET_ARENA_BYTES];\n"
-    "    float x[16] = {1, 2, 3, 4}, y[16] = {0};\n    net *m; net_inputs in = {x, 4}; net_outputs out = {y};\n"
-    "    if (net_init(&m, arena, sizeof arena, NULL) != 0 || net_run(m, &in, &out) != 0) return 1;\n"
-    "    if (y[3] != 4 || y[2] != 6 || y[1] != 10 || y[0] != 16 || out.y_shape[0] != 4) { printf(\"%g %g %g %g\\n\", y[0], y[1], y[2], y[3]); return 2; }\n"
+    "    float x[16] = {1, 2, 3, 4}, y[16] = {0};\n    net *m; net_inputs in = {x, 4}; net_outputs "
+    "out = {y};\n"
+    "    if (net_init(&m, arena, sizeof arena, NULL) != 0 || net_run(m, &in, &out) != 0) return "
+    "1;\n"
+    "    if (y[3] != 4 || y[2] != 6 || y[1] != 10 || y[0] != 16 || out.y_shape[0] != 4) { "
+    "printf(\"%g %g %g %g\\n\", y[0], y[1], y[2], y[3]); return 2; }\n"
     "    x[0] = -1; y[0] = 77;\n    if (net_run(m, &in, &out) != 0 || y[0] != 77) return 3;\n"
     "    in.dim_N = 17; if (net_run(m, &in, &out) != NET_DIM_OUT_OF_RANGE) return 4;\n"
     "    in.dim_N = NET_MAX_N; return net_run(m, &in, &out) != 0;\n}\n";
@@ -367,7 +431,8 @@ static void test_order_and_control(void **state)
     tgc_free(t);
 }
 
-/* Names of models are hostile; none may end a comment, a string or a line, or make two names one. */
+/* Names of models are hostile; none may end a comment, a string or a line, or make two names
+ * one. */
 static void test_names(void **state)
 {
     (void)state;

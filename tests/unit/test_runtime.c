@@ -1,4 +1,5 @@
-/* test_runtime.c - the arithmetic that emitted programs carry, against ir/dtype.c, C's libm and exact integers. */
+/* test_runtime.c - the arithmetic that emitted programs carry, against ir/dtype.c, C's libm and
+ * exact integers. */
 #include "ir/ir.h"
 
 #include <float.h>
@@ -31,9 +32,16 @@ static uint64_t next_random(uint64_t *s)
     return *s ^= *s << 17;
 }
 
-/* ---------------------------------------------------------------------------------------------------- narrow floats */
+/* -------------------------------------------------------------------------------- narrow floats */
 
-struct format { enum dtype dtype; int ncode; float (*load8)(uint8_t); uint8_t (*store8)(float); float (*load16)(uint16_t); uint16_t (*store16)(float); };
+struct format {
+    enum dtype dtype;
+    int ncode;
+    float (*load8)(uint8_t);
+    uint8_t (*store8)(float);
+    float (*load16)(uint16_t);
+    uint16_t (*store16)(float);
+};
 static const struct format formats[] = {
     {DTYPE_F16, 65536, NULL, NULL, f16_to_f32, f32_to_f16},       {DTYPE_BF16, 65536, NULL, NULL, bf16_to_f32, f32_to_bf16},
     {DTYPE_F8E4M3FN, 256, f8e4m3fn_to_f32, f32_to_f8e4m3fn, 0, 0}, {DTYPE_F8E4M3FNUZ, 256, f8e4m3fnuz_to_f32, f32_to_f8e4m3fnuz, 0, 0},
@@ -45,7 +53,8 @@ static void check_load(const struct format *f, int code)
 {
     uint8_t b1 = (uint8_t)code;
     uint16_t b2 = (uint16_t)code;
-    double want = scalar_load(f->dtype, f->load8 ? (void *)&b1 : (void *)&b2).f, got = (double)(f->load8 ? f->load8(b1) : f->load16(b2));
+    double want = scalar_load(f->dtype, f->load8 ? (void *)&b1 : (void *)&b2).f,
+           got = (double)(f->load8 ? f->load8(b1) : f->load16(b2));
     if (!(got == want && !signbit(got) == !signbit(want)) && !(got != got && want != want))
         fail_msg("%s code %d reads as %g, should be %g", dtype_name(f->dtype), code, got, want);
 }
@@ -58,7 +67,8 @@ static void check_store(const struct format *f, float v)
     scalar_store(f->dtype, f->store8 ? (void *)&b1 : (void *)&b2, want);
     unsigned wanted = f->store8 ? b1 : b2, got = f->store8 ? f->store8(v) : f->store16(v);
     if (got != wanted)
-        fail_msg("%a stored as %s is %#x, should be %#x", (double)v, dtype_name(f->dtype), got, wanted);
+        fail_msg("%a stored as %s is %#x, should be %#x", (double)v, dtype_name(f->dtype), got,
+                 wanted);
 }
 
 static void test_narrow_floats(void **state)
@@ -69,7 +79,8 @@ static void test_narrow_floats(void **state)
         const struct format *f = &formats[k];
         for (int code = 0; code < f->ncode; code++)
             check_load(f, code);
-        for (int code = 0; code + 1 < f->ncode; code++) {         /* each value, and the middle between neighbours with what is around it */
+        /* each value, and the middle between neighbours with what is around it */
+        for (int code = 0; code + 1 < f->ncode; code++) {
             float a = f->load8 ? f->load8((uint8_t)code) : f->load16((uint16_t)code);
             float b = f->load8 ? f->load8((uint8_t)(code + 1)) : f->load16((uint16_t)(code + 1));
             float middle = a + (b - a) / 2;
@@ -83,9 +94,12 @@ static void test_narrow_floats(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------- integers */
+/* ------------------------------------------------------------------------------------- integers */
 
-static const int64_t edges[] = {0, 1, -1, 2, -2, 3, 7, -7, 100, 31, 32, 63, 64, INT32_MAX, INT32_MIN, INT32_MIN + 1, INT64_MAX, INT64_MIN, INT64_MIN + 1};
+static const int64_t edges[] = {
+    0,         1,         -1,           2,  -2, 3,         7,         -7,
+    100,       31,        32,           63, 64, INT32_MAX, INT32_MIN, INT32_MIN + 1,
+    INT64_MAX, INT64_MIN, INT64_MIN + 1};
 enum { NEDGE = sizeof edges / sizeof *edges };
 
 static void expect(enum op op, enum dtype d, int64_t a, int64_t b, int64_t got)
@@ -94,7 +108,8 @@ static void expect(enum op op, enum dtype d, int64_t a, int64_t b, int64_t got)
     if (!scalar_apply(op, d, d, v, &want))
         return;                                                  /* the IR leaves this open */
     if (got != want.i)
-        fail_msg("%s of %s %" PRId64 " and %" PRId64 " is %" PRId64 ", should be %" PRId64, op_name(op), dtype_name(d), a, b, got, want.i);
+        fail_msg("%s of %s %" PRId64 " and %" PRId64 " is %" PRId64 ", should be %" PRId64,
+                 op_name(op), dtype_name(d), a, b, got, want.i);
 }
 
 static void test_integers(void **state)
@@ -133,8 +148,31 @@ static void test_integers(void **state)
 static void test_float_to_int(void **state)
 {
     (void)state;
-    static const double value[] = {0, 0.5, -0.5, 1.9, -1.9, 127.5, 128, -128.9, -129, 255.9, 256, 2147483647.0, 2147483648.0, -2147483648.0, -2147483649.0,
-                                   4294967295.0, 4294967296.0, 9.3e18, -9.3e18, 1.9e19, 1e300, -1e300, INFINITY, -INFINITY, NAN};
+    static const double value[] = {0,
+                                   0.5,
+                                   -0.5,
+                                   1.9,
+                                   -1.9,
+                                   127.5,
+                                   128,
+                                   -128.9,
+                                   -129,
+                                   255.9,
+                                   256,
+                                   2147483647.0,
+                                   2147483648.0,
+                                   -2147483648.0,
+                                   -2147483649.0,
+                                   4294967295.0,
+                                   4294967296.0,
+                                   9.3e18,
+                                   -9.3e18,
+                                   1.9e19,
+                                   1e300,
+                                   -1e300,
+                                   INFINITY,
+                                   -INFINITY,
+                                   NAN};
     for (size_t i = 0; i < sizeof value / sizeof *value; i++) {
         union scalar v = {.f = value[i]};
         assert_int_equal(to_i32(value[i]), scalar_cast(DTYPE_I32, DTYPE_F64, v).i);
@@ -147,9 +185,14 @@ static void test_float_to_int(void **state)
     }
 }
 
-/* --------------------------------------------------------------------------------------------- elementary functions */
+/* ------------------------------------------------------------------------- elementary functions */
 
-struct function { const char *name; double (*f64)(double), (*libm)(double); float (*f32)(float); double ulp64, ulp32, low, high; };
+struct function {
+    const char *name;
+    double (*f64)(double), (*libm)(double);
+    float (*f32)(float);
+    double ulp64, ulp32, low, high;
+};
 static const struct function functions[] = {
     {"exp", exp_f64, exp, exp_f32, 2, 1.5, -100, 100},    {"log", log_f64, log, log_f32, 2, 1, 0, 1e6},
     {"sin", sin_f64, sin, sin_f32, 3, 1, -1000, 1000},    {"cos", cos_f64, cos, cos_f32, 3, 1, -1000, 1000},
@@ -163,7 +206,8 @@ static const struct function functions[] = {
     {"trunc", trunc_f64, trunc, trunc_f32, 0, 0, -100, 100}, {"round", round_f64, nearbyint, round_f32, 0, 0, -100, 100},
 };
 
-/* |a - want| in units of the last place of a number with `digits` bits and the least exponent `least`. */
+/* |a - want| in units of the last place of a number with `digits` bits and the least exponent
+ * `least`. */
 static double ulps(double a, double want, int digits, int least)
 {
     int e;
@@ -182,24 +226,28 @@ static void check_function(const struct function *f, double x)
         fail_msg("%s_f64(%a) is %a, should be %a: %g units", f->name, x, f->f64(x), f->libm(x), d);
     float y = (float)x;
     double want = f->libm((double)y);
-    if (fabs(want) > (double)FLT_MAX)                             /* either side of the largest float is right */
+    /* either side of the largest float is right */
+    if (fabs(want) > (double)FLT_MAX)
         return;
     d = ulps((double)f->f32(y), want, 24, -125);
     if (d > f->ulp32)
-        fail_msg("%s_f32(%a) is %a, should be %a: %g units", f->name, (double)y, (double)f->f32(y), want, d);
+        fail_msg("%s_f32(%a) is %a, should be %a: %g units", f->name, (double)y, (double)f->f32(y),
+                 want, d);
 }
 
 static void test_functions(void **state)
 {
     (void)state;
-    static const double special[] = {0.0, -0.0, 1, -1, 0.5, 1e-300, -1e-310, 1e300, 1e22, INFINITY, -INFINITY, NAN, 0x1p20, 0x1.8p60};
+    static const double special[] = {0.0,   -0.0, 1,        -1,        0.5, 1e-300, -1e-310,
+                                     1e300, 1e22, INFINITY, -INFINITY, NAN, 0x1p20, 0x1.8p60};
     uint64_t seed = 88172645463325252u;
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         for (size_t i = 0; i < sizeof special / sizeof *special; i++)
             check_function(&functions[k], special[i]);
         for (int i = 0; i < 20000; i++) {
             double u = (double)(next_random(&seed) >> 11) * 0x1p-53;
-            check_function(&functions[k], functions[k].low + (functions[k].high - functions[k].low) * u);
+            check_function(&functions[k],
+                           functions[k].low + (functions[k].high - functions[k].low) * u);
             check_function(&functions[k], double_bits(next_random(&seed)));
             check_function(&functions[k], (double)float_bits((uint32_t)next_random(&seed)));
         }
@@ -209,26 +257,31 @@ static void test_functions(void **state)
 static void test_functions_of_two(void **state)
 {
     (void)state;
-    static const double v[] = {0, -0.0, 1, -1, 2, -2, 3, 0.5, -0.5, INFINITY, -INFINITY, NAN, 1e300, -1e300, 1e-310, 1e20, -3, 64, 65, 7.25};
+    static const double v[] = {0,      -0.0, 1,        -1,        2,   -2,    3,
+                               0.5,    -0.5, INFINITY, -INFINITY, NAN, 1e300, -1e300,
+                               1e-310, 1e20, -3,       64,        65,  7.25};
     int n = (int)(sizeof v / sizeof *v);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
             double a = v[i], b = v[j];
             if (ulps(pow_f64(a, b), pow(a, b), 53, -1021) > 2000)
                 fail_msg("pow(%g, %g) is %g, should be %g", a, b, pow_f64(a, b), pow(a, b));
-            if (ulps(atan2_f64(a, b), atan2(a, b), 53, -1021) > 3 || !signbit(atan2_f64(a, b)) != !signbit(atan2(a, b)))
+            if (ulps(atan2_f64(a, b), atan2(a, b), 53, -1021) > 3 ||
+                !signbit(atan2_f64(a, b)) != !signbit(atan2(a, b)))
                 fail_msg("atan2(%g, %g) is %g, should be %g", a, b, atan2_f64(a, b), atan2(a, b));
             if (ulps(mod_f64(a, b), fmod(a, b), 53, -1021) > 0)
                 fail_msg("mod(%g, %g) is %g, should be %g", a, b, mod_f64(a, b), fmod(a, b));
         }
-    assert_true(isnan(max_f32(NAN, 1)) && isnan(max_f32(1, NAN)) && isnan(min_f64(NAN, 1)) && isnan(min_f64(1, NAN)));
+    assert_true(isnan(max_f32(NAN, 1)) && isnan(max_f32(1, NAN)) && isnan(min_f64(NAN, 1)) &&
+                isnan(min_f64(1, NAN)));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow_floats), cmocka_unit_test(test_integers),  cmocka_unit_test(test_float_to_int),
-        cmocka_unit_test(test_functions),     cmocka_unit_test(test_functions_of_two),
+        cmocka_unit_test(test_narrow_floats),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_float_to_int),     cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_functions_of_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* test_schedule.c - fusion, lowering, control flow and linearization against the graph interpreter.
  *
- * Each graph is evaluated twice: as a graph by ir/eval.c, and as the schedule's linear kernels, run step by step. Named cases also pin
- * the number of kernels, which is what fusion is for; random graphs look for what nobody thought of, with optimization and without.
+ * Each graph is evaluated twice: as a graph by ir/eval.c, and as the schedule's linear kernels, run
+ * step by step. Named cases also pin the number of kernels, which is what fusion is for; random
+ * graphs look for what nobody thought of, with optimization and without.
  */
 #include "passes/passes.h"
 #include "frontend/library.h"
@@ -94,7 +95,10 @@ static struct uop *make_input(struct fixture *f, enum dtype d, struct uop *const
         if (dtype_is_float(d))
             ((double *)x->data)[i] = (double)(pick(f, 401) - 200) / 64.0;
         else
-            ((int64_t *)x->data)[i] = scalar_cast(d, DTYPE_I64, (union scalar){.i = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4}).i;
+            ((int64_t *)x->data)[i] =
+                scalar_cast(d, DTYPE_I64,
+                            (union scalar){.i = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4})
+                    .i;
     return f->input[f->g.ninput++] = uop_buffer(f->t, b);
 }
 
@@ -105,7 +109,9 @@ static struct uop *make_inputi(struct fixture *f, enum dtype d, int n, const int
         dim[a] = uop_int(f->t, size[a]);
     return make_input(f, d, dim, n);
 }
-#define INPUT(f, ...) make_inputi((f), DTYPE_F32, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+#define INPUT(f, ...)                                                                              \
+    make_inputi((f), DTYPE_F32, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)),                 \
+                (int[]){__VA_ARGS__})
 
 /* A weight of random f32 bytes, so that PACK has something to rewrite. */
 static struct uop *make_weight(struct fixture *f, int n, const int *size)
@@ -118,7 +124,8 @@ static struct uop *make_weight(struct fixture *f, int n, const int *size)
         data[i] = (float)(pick(f, 401) - 200) / 64.0f;
     return tensor_from_data(f->t, DTYPE_F32, dim, n, data, (size_t)nelem * sizeof *data, "w");
 }
-#define WEIGHT(f, ...) make_weight((f), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+#define WEIGHT(f, ...)                                                                             \
+    make_weight((f), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
 
 static void add_output(struct fixture *f, struct uop *u)
 {
@@ -156,7 +163,8 @@ static void run_kernel(struct fixture *f, const struct kernel *k)
     for (int i = 0; i < k->nscratch; i++)
         value_of(f, k->scratch[i]);
     assert_true(linear_verify(f->t, k->linear, k->nlinear, "test"));
-    struct eval_env env = {.leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    struct eval_env env = {
+        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
     assert_true(eval_linear(f->t, k->linear, k->nlinear, &env));
 }
 
@@ -209,7 +217,8 @@ static void show(struct fixture *f, bool noopt)
         if (st->kernel)
             linear_print(&text, f->t, st->kernel->linear, st->kernel->nlinear);
     }
-    fprintf(stderr, "%s%s:\n%s", f->g.name, noopt ? ", -O0" : "", text.s);    /* print_message() cuts long texts */
+    /* print_message() cuts long texts */
+    fprintf(stderr, "%s%s:\n%s", f->g.name, noopt ? ", -O0" : "", text.s);
 }
 
 static bool equal(const struct tensor *want, const struct tensor *got)
@@ -219,7 +228,8 @@ static bool equal(const struct tensor *want, const struct tensor *got)
         if (!dtype_is_float(want->dtype)) {
             if (((int64_t *)want->data)[i] == ((int64_t *)got->data)[i])
                 continue;
-            print_message("element %lld is %lld, expected %lld\n", (long long)i, (long long)((int64_t *)got->data)[i],
+            print_message("element %lld is %lld, expected %lld\n", (long long)i,
+                          (long long)((int64_t *)got->data)[i],
                           (long long)((int64_t *)want->data)[i]);
             return false;
         }
@@ -239,7 +249,8 @@ static int check(struct fixture *f, bool noopt)
     struct tensor *want[16];
     for (int i = 0; i < f->g.noutput; i++)
         root[i] = f->output[i].value;
-    struct eval_env env = {.leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    struct eval_env env = {
+        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
     if (setjmp(f->t->stop)) {
         show(f, noopt);
         for (int i = 0; i < f->t->ndiag; i++)
@@ -268,10 +279,14 @@ static int check(struct fixture *f, bool noopt)
 static struct uop *case_matmul_bias_gelu(struct fixture *f)
 {
     struct uop *y = lib_add(&f->l, lib_matmul(&f->l, INPUT(f, 4, 8), INPUT(f, 8, 6)), INPUT(f, 6));
-    return lib_mul(&f->l, y, lib_binaryf(&f->l, OP_ADD, lib_unary(&f->l, OP_ERF, lib_binaryf(&f->l, OP_MUL, y, 0.70710678)), 1.0));
+    return lib_mul(&f->l, y,
+                   lib_binaryf(&f->l, OP_ADD,
+                               lib_unary(&f->l, OP_ERF, lib_binaryf(&f->l, OP_MUL, y, 0.70710678)),
+                               1.0));
 }
 
-static struct uop *case_linear(struct fixture *f)       /* the weight is transposed: packed, so that its columns are contiguous */
+/* the weight is transposed: packed, so that its columns are contiguous */
+static struct uop *case_linear(struct fixture *f)
 {
     return lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 32, 10), INPUT(f, 32));
 }
@@ -283,18 +298,24 @@ static struct uop *case_grouped(struct fixture *f)
 }
 
 static struct uop *case_softmax(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 5, 9), 2); }
-static struct uop *case_softmax_rows(struct fixture *f) { return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2); }
+static struct uop *case_softmax_rows(struct fixture *f)
+{
+    return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2);
+}
 
 static struct uop *case_linear_softmax(struct fixture *f)
 {
-    return lib_softmax(&f->l, lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 12, 10), INPUT(f, 12)), 2);
+    return lib_softmax(&f->l, lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 12, 10), INPUT(f, 12)),
+                       2);
 }
 
 static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 {
     uint32_t last = 1u << (x->ndim - 1);
-    struct uop *xc = lib_sub(&f->l, x, lib_binaryf(&f->l, OP_MUL, tensor_sum(f->t, x, last, true), 1.0 / n));
-    struct uop *var = lib_binaryf(&f->l, OP_MUL, tensor_sum(f->t, lib_mul(&f->l, xc, xc), last, true), 1.0 / n);
+    struct uop *xc = lib_sub(&f->l, x,
+                             lib_binaryf(&f->l, OP_MUL, tensor_sum(f->t, x, last, true), 1.0 / n));
+    struct uop *var = lib_binaryf(&f->l, OP_MUL,
+                                  tensor_sum(f->t, lib_mul(&f->l, xc, xc), last, true), 1.0 / n);
     return lib_div(&f->l, xc, lib_unary(&f->l, OP_SQRT, lib_binaryf(&f->l, OP_ADD, var, 1e-5)));
 }
 
@@ -303,7 +324,9 @@ static struct uop *case_layernorm(struct fixture *f) { return layernorm(f, INPUT
 static struct uop *case_attention(struct fixture *f)
 {
     struct uop *q = INPUT(f, 1, 3, 5, 4), *k = INPUT(f, 1, 3, 5, 4), *v = INPUT(f, 1, 3, 5, 4);
-    struct uop *s = lib_binaryf(&f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)), 0.5);
+    struct uop *s = lib_binaryf(
+        &f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)),
+        0.5);
     return lib_matmul(&f->l, lib_softmax(&f->l, lib_add(&f->l, s, INPUT(f, 5, 5)), 8), v);
 }
 
@@ -311,7 +334,8 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
 {
     struct uop *one = uop_int(f->t, 1);
     struct window_attr a = {.lo = {one, one}, .hi = {one, one}};
-    return lib_binaryf(&f->l, OP_MAX, lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
+    return lib_binaryf(&f->l, OP_MAX,
+                       lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
 }
 
 static struct uop *case_conv_relu_pool(struct fixture *f)
@@ -320,7 +344,10 @@ static struct uop *case_conv_relu_pool(struct fixture *f)
     return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 8, 8), 16, 3), &pool);
 }
 
-static struct uop *case_two_convs(struct fixture *f) { return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4); }
+static struct uop *case_two_convs(struct fixture *f)
+{
+    return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4);
+}
 
 static struct uop *case_concat(struct fixture *f)
 {
@@ -333,14 +360,19 @@ static struct uop *case_argmax(struct fixture *f)
     struct uop *x = INPUT(f, 4, 9);
     struct uop *hit = lib_binary(&f->l, OP_EQ, x, tensor_max(f->t, x, 2, true));
     struct uop *i = tensor_iota(f->t, x->dim, 2, 1);
-    return lib_sub(&f->l, uop_int(f->t, 9), tensor_max(f->t, lib_where(&f->l, hit, lib_sub(&f->l, uop_int(f->t, 9), i), uop_int(f->t, 0)), 2, false));
+    return lib_sub(
+        &f->l, uop_int(f->t, 9),
+        tensor_max(f->t,
+                   lib_where(&f->l, hit, lib_sub(&f->l, uop_int(f->t, 9), i), uop_int(f->t, 0)), 2,
+                   false));
 }
 
 static struct uop *case_if(struct fixture *f)
 {
     struct uop *x = INPUT(f, 3, 4), *c = make_inputi(f, DTYPE_BOOL, 0, NULL);
     struct uop *shared = lib_unary(&f->l, OP_EXP, x);
-    struct uop *then[2] = {lib_softmax(&f->l, shared, 2), x}, *other[2] = {lib_binaryf(&f->l, OP_MUL, shared, 3), lib_add(&f->l, shared, x)};
+    struct uop *then[2] = {lib_softmax(&f->l, shared, 2), x},
+               *other[2] = {lib_binaryf(&f->l, OP_MUL, shared, 3), lib_add(&f->l, shared, x)};
     struct uop *node = uop_if(f->t, c, then, other, 2);
     return lib_add(&f->l, uop_get(f->t, node, 0), uop_get(f->t, node, 1));
 }
@@ -351,15 +383,22 @@ static struct uop *case_loop(struct fixture *f)
     struct tgc *t = f->t;
     struct uop *x = INPUT(f, 6, 3), *w = INPUT(f, 3, 4), *r = INPUT(f, 4, 4), *h0 = INPUT(f, 1, 4);
     struct loop *l = MEM_NEW(t, struct loop);
-    *l = (struct loop){.id = t->next_loop++, .ncarried = 1, .nscan = 1, .counter = var_new(t, "step", 0, 5), .scan_length = uop_int(t, 6)};
+    *l = (struct loop){.id = t->next_loop++,
+                       .ncarried = 1,
+                       .nscan = 1,
+                       .counter = var_new(t, "step", 0, 5),
+                       .scan_length = uop_int(t, 6)};
     l->counter->is_counter = true;
     l->param = MEM_NEW(t, struct loop_param);
-    *l->param = (struct loop_param){.loop = l, .dtype = DTYPE_F32, .ndim = 2, .dim = {h0->dim[0], h0->dim[1]}};
+    *l->param = (struct loop_param){
+        .loop = l, .dtype = DTYPE_F32, .ndim = 2, .dim = {h0->dim[0], h0->dim[1]}};
     struct uop *h = uop_param(t, l->param), *xw = lib_matmul(&f->l, x, w);
     struct uop *row = lib_narrow(&f->l, xw, 0, uop_var(t, l->counter), uop_int(t, 1));
     struct uop *next = lib_unary(&f->l, OP_TANH, lib_add(&f->l, row, lib_matmul(&f->l, h, r)));
-    struct uop *loop = uop_loop(t, l, uop_int(t, 6), uop_bool(t, true), &h0, uop_bool(t, true), &next, &next);
-    struct uop *last = uop_reshape(t, uop_get(t, loop, 0), (struct uop *[]){uop_int(t, 1), uop_int(t, 1), uop_int(t, 4)}, 3);
+    struct uop *loop = uop_loop(t, l, uop_int(t, 6), uop_bool(t, true), &h0, uop_bool(t, true),
+                                &next, &next);
+    struct uop *last = uop_reshape(
+        t, uop_get(t, loop, 0), (struct uop *[]){uop_int(t, 1), uop_int(t, 1), uop_int(t, 4)}, 3);
     return lib_add(&f->l, uop_get(t, loop, 1), last);
 }
 
@@ -371,16 +410,20 @@ static struct uop *case_scatter(struct fixture *f)
 
 static struct uop *case_gather(struct fixture *f)
 {
-    struct uop *x = lib_unary(&f->l, OP_EXP, INPUT(f, 6)), *i = make_inputi(f, DTYPE_I64, 1, (int[]){7});
+    struct uop *x = lib_unary(&f->l, OP_EXP, INPUT(f, 6)),
+               *i = make_inputi(f, DTYPE_I64, 1, (int[]){7});
     return uop_index(f->t, x, &i);
 }
 
 /* Where an index lies outside, there is 0, not the padding. */
 static struct uop *case_gather_padding(struct fixture *f)
 {
-    struct uop *two = uop_int(f->t, 2), *zero = uop_int(f->t, 0), *i = make_inputi(f, DTYPE_I64, 1, (int[]){20});
-    struct uop *lo[2] = {two, zero}, *hi[2] = {zero, zero}, *at[2] = {i, uop_binary(f->t, OP_AND, i, uop_int(f->t, 3))};
-    return uop_index(f->t, uop_pad(f->t, INPUT(f, 1, 3), uop_constf(f->t, DTYPE_F32, 2), lo, hi), at);
+    struct uop *two = uop_int(f->t, 2), *zero = uop_int(f->t, 0),
+               *i = make_inputi(f, DTYPE_I64, 1, (int[]){20});
+    struct uop *lo[2] = {two, zero}, *hi[2] = {zero, zero},
+               *at[2] = {i, uop_binary(f->t, OP_AND, i, uop_int(f->t, 3))};
+    return uop_index(f->t, uop_pad(f->t, INPUT(f, 1, 3), uop_constf(f->t, DTYPE_F32, 2), lo, hi),
+                     at);
 }
 
 /* The load under the padding stays within its buffer whatever is known about the value. */
@@ -388,7 +431,8 @@ static struct uop *case_integer_padding(struct fixture *f)
 {
     struct var *n = var_new(f->t, "n", 1, 6);
     f->var[n->id] = 4;
-    struct uop *dim[2] = {uop_var(f->t, n), uop_var(f->t, n)}, *zero = uop_int(f->t, 0), *lo[2] = {zero, uop_int(f->t, 2)}, *hi[2] = {zero, zero};
+    struct uop *dim[2] = {uop_var(f->t, n), uop_var(f->t, n)}, *zero = uop_int(f->t, 0),
+               *lo[2] = {zero, uop_int(f->t, 2)}, *hi[2] = {zero, zero};
     return uop_cast(f->t, DTYPE_F32, uop_pad(f->t, make_input(f, DTYPE_I64, dim, 2), zero, lo, hi));
 }
 
@@ -396,7 +440,8 @@ static struct uop *case_integer_padding(struct fixture *f)
 static struct uop *case_softmax_padding(struct fixture *f)
 {
     struct uop *zero = uop_int(f->t, 0), *lo[2] = {uop_int(f->t, 2), zero}, *hi[2] = {zero, zero};
-    return uop_pad(f->t, lib_softmax(&f->l, INPUT(f, 300, 3), 2), uop_constf(f->t, DTYPE_F32, 0), lo, hi);
+    return uop_pad(f->t, lib_softmax(&f->l, INPUT(f, 300, 3), 2), uop_constf(f->t, DTYPE_F32, 0),
+                   lo, hi);
 }
 
 /* A loop of no iteration: its stacked results are empty, and nothing is loaded from them. */
@@ -404,7 +449,8 @@ static struct uop *case_empty_scan(struct fixture *f)
 {
     struct uop *x = INPUT(f, 2);
     struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, 0), NULL, &x, 1);
-    struct uop *next = lib_unary(&f->l, OP_EXP, l->param[0]), *sum = tensor_sum(f->t, l->param[0], 1, false);
+    struct uop *next = lib_unary(&f->l, OP_EXP, l->param[0]),
+               *sum = tensor_sum(f->t, l->param[0], 1, false);
     return uop_get(f->t, lib_loop_end(&f->l, l, NULL, &next, &sum, 1, NULL), 1);
 }
 
@@ -413,7 +459,8 @@ static struct uop *case_loop_start(struct fixture *f)
 {
     struct uop *x = lib_unary(&f->l, OP_EXP, INPUT(f, 3));
     struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, 3), NULL, &x, 1);
-    struct uop *next = lib_sub(&f->l, lib_add(&f->l, l->param[0], l->param[0]), lib_binaryf(&f->l, OP_MUL, x, 0.5));
+    struct uop *next = lib_sub(&f->l, lib_add(&f->l, l->param[0], l->param[0]),
+                               lib_binaryf(&f->l, OP_MUL, x, 0.5));
     return lib_mul(&f->l, x, uop_get(f->t, lib_loop_end(&f->l, l, NULL, &next, NULL, 0, NULL), 0));
 }
 
@@ -421,8 +468,11 @@ static struct uop *case_dynamic(struct fixture *f)
 {
     struct var *n = var_new(f->t, "n", 1, 8);
     f->var[n->id] = 5;
-    struct uop *x = make_input(f, DTYPE_F32, (struct uop *[]){uop_var(f->t, n), uop_int(f->t, 6)}, 2);
-    struct uop *y = uop_reshape(f->t, x, (struct uop *[]){sym_mul(f->t, uop_var(f->t, n), uop_int(f->t, 3)), uop_int(f->t, 2)}, 2);
+    struct uop *x = make_input(f, DTYPE_F32, (struct uop *[]){uop_var(f->t, n), uop_int(f->t, 6)},
+                               2);
+    struct uop *y = uop_reshape(
+        f->t, x,
+        (struct uop *[]){sym_mul(f->t, uop_var(f->t, n), uop_int(f->t, 3)), uop_int(f->t, 2)}, 2);
     return lib_softmax(&f->l, lib_permute(&f->l, y, NULL, 0), 2);
 }
 
@@ -431,7 +481,9 @@ static struct uop *case_dynamic_stages(struct fixture *f)
 {
     struct var *n = var_new(f->t, "n", 1, 8);
     f->var[n->id] = 5;
-    struct uop *x = make_input(f, DTYPE_F32, (struct uop *[]){uop_var(f->t, n), uop_int(f->t, 6)}, 2), *whole = sym_prod(f->t, x->dim, 2);
+    struct uop *x = make_input(f, DTYPE_F32, (struct uop *[]){uop_var(f->t, n), uop_int(f->t, 6)},
+                               2),
+               *whole = sym_prod(f->t, x->dim, 2);
     return lib_softmax(&f->l, lib_softmax(&f->l, uop_reshape(f->t, x, &whole, 1), 1), 1);
 }
 
@@ -442,14 +494,35 @@ static struct uop *case_empty_rows(struct fixture *f)
     return uop_reshape(f->t, lib_softmax(&f->l, uop_reshape(f->t, x, dim, 2), 2), x->dim, 4);
 }
 
-static const struct { const char *name; struct uop *(*build)(struct fixture *); int kernels; } cases[] = {
-    {"matmul+bias+gelu", case_matmul_bias_gelu, 1}, {"linear", case_linear, 1}, {"grouped convolution", case_grouped, 1}, {"softmax", case_softmax, 1}, {"softmax, middle axis", case_softmax_rows, 1},
-    {"linear+softmax", case_linear_softmax, 2}, {"layernorm", case_layernorm, 1}, {"attention", case_attention, 1}, {"conv+bias+relu+pool", case_conv_relu_pool, 2},
-    {"two convolutions", case_two_convs, 3}, {"concat", case_concat, 1}, {"argmax", case_argmax, 1}, {"if", case_if, 6},
-    {"loop", case_loop, 6}, {"scatter", case_scatter, 1}, {"gather", case_gather, 2}, {"dynamic", case_dynamic, 1},
-    {"gather of padding", case_gather_padding, 1}, {"padding of integers", case_integer_padding, 1}, {"empty scan", case_empty_scan, 5},
-    {"start of a loop", case_loop_start, 6}, {"softmax under padding", case_softmax_padding, 1},
-    {"stages of computed size", case_dynamic_stages, 1}, {"empty rows", case_empty_rows, 1},
+static const struct {
+    const char *name;
+    struct uop *(*build)(struct fixture *);
+    int kernels;
+} cases[] = {
+    {"matmul+bias+gelu", case_matmul_bias_gelu, 1},
+    {"linear", case_linear, 1},
+    {"grouped convolution", case_grouped, 1},
+    {"softmax", case_softmax, 1},
+    {"softmax, middle axis", case_softmax_rows, 1},
+    {"linear+softmax", case_linear_softmax, 2},
+    {"layernorm", case_layernorm, 1},
+    {"attention", case_attention, 1},
+    {"conv+bias+relu+pool", case_conv_relu_pool, 2},
+    {"two convolutions", case_two_convs, 3},
+    {"concat", case_concat, 1},
+    {"argmax", case_argmax, 1},
+    {"if", case_if, 6},
+    {"loop", case_loop, 6},
+    {"scatter", case_scatter, 1},
+    {"gather", case_gather, 2},
+    {"dynamic", case_dynamic, 1},
+    {"gather of padding", case_gather_padding, 1},
+    {"padding of integers", case_integer_padding, 1},
+    {"empty scan", case_empty_scan, 5},
+    {"start of a loop", case_loop_start, 6},
+    {"softmax under padding", case_softmax_padding, 1},
+    {"stages of computed size", case_dynamic_stages, 1},
+    {"empty rows", case_empty_rows, 1},
 };
 
 static int run_case(struct fixture *f, size_t i, bool noopt)
@@ -492,7 +565,8 @@ static struct uop *random_view(struct fixture *f, struct uop *x)
         a[i] = b[i] = uop_int(t, 0);
         perm[i] = i;
     }
-    int64_t n = 1;                                    /* a symbol's size is not known: its axis is not cut */
+    /* a symbol's size is not known: its axis is not cut */
+    int64_t n = 1;
     uop_const_int(x->dim[axis], &n);
     switch (pick(f, 8)) {
     case 0:
@@ -557,16 +631,20 @@ static int64_t size_of(struct fixture *f, const struct uop *x)
 
 static struct uop *random_cast(struct fixture *f, struct uop *x)
 {
-    static const enum dtype ints[] = {DTYPE_I64, DTYPE_I32, DTYPE_U8, DTYPE_I8, DTYPE_U32, DTYPE_F32};
-    if (x->dtype == DTYPE_F32)                        /* rounded, so that sums in another order still agree */
+    static const enum dtype ints[] = {DTYPE_I64, DTYPE_I32, DTYPE_U8,
+                                      DTYPE_I8,  DTYPE_U32, DTYPE_F32};
+    /* rounded, so that sums in another order still agree */
+    if (x->dtype == DTYPE_F32)
         return uop_cast(f->t, DTYPE_F32, uop_unary(f->t, OP_NEG, uop_cast(f->t, DTYPE_F16, x)));
     return uop_cast(f->t, ints[pick(f, 6)], x);
 }
 
 static struct uop *random_arithmetic(struct fixture *f, struct uop *x, struct uop *y)
 {
-    static const enum op unary[] = {OP_EXP, OP_NEG, OP_ABS, OP_TANH, OP_FLOOR}, binary[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
-    static const enum op words[] = {OP_DIV, OP_MOD, OP_FLOORDIV, OP_FLOORMOD, OP_AND, OP_OR, OP_XOR, OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
+    static const enum op unary[] = {OP_EXP, OP_NEG, OP_ABS, OP_TANH, OP_FLOOR},
+                         binary[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN};
+    static const enum op words[] = {OP_DIV, OP_MOD, OP_FLOORDIV, OP_FLOORMOD, OP_AND, OP_OR,
+                                    OP_XOR, OP_ADD, OP_SUB,      OP_MUL,      OP_MAX, OP_MIN};
     bool real = dtype_is_float(x->dtype);
     if (pick(f, 4) == 0)
         return uop_unary(f->t, unary[real ? pick(f, 5) : 1 + pick(f, 2)], x);
@@ -574,7 +652,8 @@ static struct uop *random_arithmetic(struct fixture *f, struct uop *x, struct uo
         return tensor_binary(f->t, real ? binary[pick(f, 5)] : words[pick(f, 12)], x, y);
     if (!real)
         return uop_binary(f->t, words[pick(f, 12)], x, uop_consti(f->t, x->dtype, pick(f, 9) - 4));
-    return dtype_is_float(y->dtype) ? tensor_binary(f->t, OP_ADD, x, y) : tensor_binary(f->t, OP_MUL, x, uop_cast(f->t, x->dtype, y));
+    return dtype_is_float(y->dtype) ? tensor_binary(f->t, OP_ADD, x, y)
+                                    : tensor_binary(f->t, OP_MUL, x, uop_cast(f->t, x->dtype, y));
 }
 
 /* Elements at places that depend on data, in the array or not. */
@@ -605,7 +684,8 @@ enum { DEPTH = 2 };
 static struct uop *random_op(struct fixture *f, struct uop **have, int n, int depth);
 
 /* A few operations on what the pool holds; the last one with x's dtype and shape, kept small. */
-static struct uop *random_chain(struct fixture *f, struct uop *const *have, int n, struct uop *x, int depth)
+static struct uop *random_chain(struct fixture *f, struct uop *const *have, int n, struct uop *x,
+                                int depth)
 {
     struct uop *pool[8], *r = x;
     int m = 0;
@@ -628,25 +708,31 @@ static struct uop *random_condition(struct fixture *f)
     return make_inputi(f, DTYPE_BOOL, 0, NULL);
 }
 
-static struct uop *random_if(struct fixture *f, struct uop *const *have, int n, struct uop *x, int depth)
+static struct uop *random_if(struct fixture *f, struct uop *const *have, int n, struct uop *x,
+                             int depth)
 {
-    struct uop *then[2] = {random_chain(f, have, n, x, depth), x}, *other[2] = {random_chain(f, have, n, x, depth), random_chain(f, have, n, x, depth)};
+    struct uop *then[2] = {random_chain(f, have, n, x, depth), x},
+               *other[2] = {random_chain(f, have, n, x, depth), random_chain(f, have, n, x, depth)};
     struct uop *node = lib_if(&f->l, random_condition(f), then, other, 2);
     return node->op == OP_IF ? uop_get(f->t, node, pick(f, 2)) : node;
 }
 
-static struct uop *random_loop(struct fixture *f, struct uop *const *have, int n, struct uop *x, int depth)
+static struct uop *random_loop(struct fixture *f, struct uop *const *have, int n, struct uop *x,
+                               int depth)
 {
     struct uop *init[2] = {x, have[pick(f, n)]}, *next[2], *scan;
-    struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, pick(f, 4)), pick(f, 3) ? NULL : random_condition(f), init, 2);
-    struct uop *inside[4] = {l->param[0], l->param[1], have[pick(f, n)], uop_cast(f->t, pick(f, 2) ? DTYPE_F32 : DTYPE_I64, l->counter)};
+    struct lib_loop *l = lib_loop_begin(&f->l, uop_int(f->t, pick(f, 4)),
+                                        pick(f, 3) ? NULL : random_condition(f), init, 2);
+    struct uop *inside[4] = {l->param[0], l->param[1], have[pick(f, n)],
+                             uop_cast(f->t, pick(f, 2) ? DTYPE_F32 : DTYPE_I64, l->counter)};
     for (int k = 0; k < 2; k++)
         next[k] = pick(f, 4) ? random_chain(f, inside, 4, l->param[k], depth) : l->param[1 - k];
     for (int k = 0; k < 2; k++)
         if (next[k]->dtype != init[k]->dtype || !same_dims(next[k], init[k], 0))
             next[k] = l->param[k];
     scan = random_chain(f, inside, 4, l->param[0], depth);
-    return uop_get(f->t, lib_loop_end(&f->l, l, NULL, next, &scan, x->ndim < 4, NULL), pick(f, x->ndim < 4 ? 3 : 2));
+    return uop_get(f->t, lib_loop_end(&f->l, l, NULL, next, &scan, x->ndim < 4, NULL),
+                   pick(f, x->ndim < 4 ? 3 : 2));
 }
 
 static struct uop *random_op(struct fixture *f, struct uop **have, int n, int depth)
@@ -670,15 +756,18 @@ static struct uop *random_op(struct fixture *f, struct uop **have, int n, int de
     }
 }
 
-/* Mostly floats; sizes are constants, and in one graph of three a symbol. A long axis is one where padding repeats hardly any work. */
+/* Mostly floats; sizes are constants, and in one graph of three a symbol. A long axis is one where
+ * padding repeats hardly any work. */
 static struct uop *random_input(struct fixture *f, struct uop *symbol)
 {
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F32, DTYPE_F32, DTYPE_I64, DTYPE_I32, DTYPE_U8};
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F32, DTYPE_F32,
+                                        DTYPE_I64, DTYPE_I32, DTYPE_U8};
     static const int sizes[] = {1, 2, 3, 4, 6};
     struct uop *dim[4];
     int rank = pick(f, 4);
     for (int a = 0; a < rank; a++)
-        dim[a] = symbol && !pick(f, 3) ? symbol : uop_int(f->t, pick(f, 12) ? sizes[pick(f, 5)] : 260);
+        dim[a] = symbol && !pick(f, 3) ? symbol
+                                       : uop_int(f->t, pick(f, 12) ? sizes[pick(f, 5)] : 260);
     return make_input(f, dtypes[pick(f, 6)], dim, rank);
 }
 

@@ -68,10 +68,10 @@ static void add_leaf(struct machine *m)
 
 static void add_op(struct machine *m)
 {
-    static const enum op ops[] = {OP_ADD, OP_SUB, OP_MUL, OP_DIV,      OP_MOD, OP_FLOORDIV, OP_FLOORMOD,
-                                  OP_MAX, OP_MIN, OP_AND, OP_OR,       OP_XOR, OP_LT,       OP_EQ,
-                                  OP_NE,  OP_NEG, OP_ABS, OP_NOT,      OP_SHL, OP_SHR,      OP_CAST,
-                                  OP_CAST, OP_WHERE};
+    static const enum op ops[] = {OP_ADD,      OP_SUB, OP_MUL,  OP_DIV,  OP_MOD,  OP_FLOORDIV,
+                                  OP_FLOORMOD, OP_MAX, OP_MIN,  OP_AND,  OP_OR,   OP_XOR,
+                                  OP_LT,       OP_EQ,  OP_NE,   OP_NEG,  OP_ABS,  OP_NOT,
+                                  OP_SHL,      OP_SHR, OP_CAST, OP_CAST, OP_WHERE};
     static const enum dtype dtypes[] = {DTYPE_I64, DTYPE_I32, DTYPE_U32, DTYPE_U8, DTYPE_I64};
     enum op op = ops[pick(m, 23)];
     int i = pick(m, m->n), k = pick(m, m->n), c = pick(m, m->n);

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---------------------------------------------------------------------------------------- oracle
- */
+/* --------------------------------------------------------------------------------------- oracle */
 
 struct array {
     int ndim;
@@ -146,8 +145,7 @@ static struct array materialize(struct tgc *t, const struct uop *u, const int64_
     return r;
 }
 
-/* --------------------------------------------------------------------------------------- generator
- */
+/* ------------------------------------------------------------------------------------ generator */
 
 struct random {
     uint64_t state;
@@ -357,8 +355,7 @@ static struct uop *random_chain(struct generator *g)
     return x;
 }
 
-/* ------------------------------------------------------------------------------------- comparison
- */
+/* ----------------------------------------------------------------------------------- comparison */
 
 /* Where an element may come from: one path for each choice of concat sources. Exactly one may be
  * valid. */
@@ -548,8 +545,7 @@ static void test_symbolic_chains(void **state)
     random_chains(false, true, 500, 4);
 }
 
-/* ---------------------------------------------------------------------------------- common chains
- */
+/* -------------------------------------------------------------------------------- common chains */
 
 struct fixture {
     struct tgc *t;
