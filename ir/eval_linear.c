@@ -29,6 +29,8 @@ struct linstr {
     enum op op;
     enum dtype dtype, sdtype;
     int dst, src[4], nsrc;
+    int lanes;                   /* of the result; a stored value's */
+    int step[4];                 /* per source: 1 where it is a vector, 0 where all lanes read one */
     int memory;                  /* LOAD, STORE: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
     int target;
@@ -120,18 +122,20 @@ static int reg_of(struct linear_eval *e, const struct uop *u)
     struct slot *s = find_slot(e, u);
     if (s->u)
         return s->reg;
-    size_t n = (size_t)e->nreg + 1, cap = e->cap_reg, cap_set = e->cap_reg;
+    size_t n = (size_t)e->nreg + (size_t)u->lanes, cap = e->cap_reg, cap_set = e->cap_reg;
     if (!reserve(e, &e->of, &e->cap_of, n, sizeof *e->of) ||
         !reserve(e, &e->set, &cap_set, n, sizeof *e->set) ||
         !reserve(e, &e->reg, &cap, n, sizeof *e->reg))
         return -1;
     e->cap_reg = cap;
-    int r = e->nreg++;
+    int r = e->nreg;
     *s = (struct slot){u, r};
     e->table_used++;
-    e->of[r] = u;
-    e->reg[r].i = 0;
-    e->set[r] = u->op == OP_CONST || u->op == OP_VAR;
+    for (; e->nreg < (int)n; e->nreg++) {
+        e->of[e->nreg] = u;
+        e->reg[e->nreg].i = 0;
+        e->set[e->nreg] = u->op == OP_CONST || u->op == OP_VAR;
+    }
     if (u->op == OP_CONST)
         e->reg[r].i = u->arg.i;
     if (u->op == OP_VAR) {
@@ -249,8 +253,13 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
             append(e, (struct linstr){
                           .code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
     }
-    for (int k = first; k < u->nsrc && in.nsrc < 4; k++)
+    in.lanes = u->lanes;
+    for (int k = first; k < u->nsrc && in.nsrc < 4; k++) {
+        in.step[in.nsrc] = u->src[k]->lanes > 1;
         in.src[in.nsrc++] = reg_of(e, u->src[k]);
+    }
+    if (u->op == OP_STORE)
+        in.lanes = u->src[2]->lanes;
     in.dtype = u->dtype;
     in.dst = reg_of(e, u);
     append(e, in);
@@ -295,6 +304,8 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
                                   .memory = lanes_of(e, u),
                                   .dst = reg_of(e, u),
                                   .src = {reg_of(e, u->src[0])},
+                                  .step = {u->lanes > 1},
+                                  .lanes = u->lanes,
                                   .nsrc = 1});
         break;
     case OP_ASSIGN:
@@ -306,6 +317,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
             append(e, (struct linstr){.code = CODE_LANES_SET,
                                       .memory = lanes_of(e, u->src[0]),
                                       .dst = reg_of(e, u->src[0])});
+        break;
+    case OP_SPLAT:
+        emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
         break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
@@ -328,21 +342,25 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
 {
     int64_t offset = e->reg[in->src[0]].i;
     const struct memory *m = &e->memory[in->memory];
-    if (offset < 0 || offset >= m->nelem)
-        TGC_BUG(e->t, "%s at element %lld of buffer %d '%s' with %lld", what, (long long)offset, m->buffer->id,
-                m->buffer->name ? m->buffer->name : "", (long long)m->nelem);
+    if (offset < 0 || offset + in->lanes > m->nelem)
+        TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->lanes,
+                (long long)offset, m->buffer->id, m->buffer->name ? m->buffer->name : "",
+                (long long)m->nelem);
     return offset;
 }
 
-static union scalar run_load(struct linear_eval *e, const struct linstr *in)
+static void run_load(struct linear_eval *e, const struct linstr *in)
 {
     const struct memory *m = &e->memory[in->memory];
-    if (in->nsrc > 2 && !e->reg[in->src[1]].i)
-        return e->reg[in->src[2]];
-    int64_t offset = element(e, in, "load");
-    return m->raw ? scalar_load(m->buffer->dtype,
-                                m->raw + (size_t)offset * dtype_nbytes(m->buffer->dtype))
-                  : m->data[offset];
+    bool outside = in->nsrc > 2 && !e->reg[in->src[1]].i;
+    int64_t offset = outside ? 0 : element(e, in, "load");
+    for (int l = 0; l < in->lanes; l++)
+        e->reg[in->dst + l] = outside ? e->reg[in->src[2] + l * in->step[2]]
+                              : m->raw
+                                  ? scalar_load(m->buffer->dtype,
+                                                m->raw + (size_t)(offset + l) *
+                                                             dtype_nbytes(m->buffer->dtype))
+                                  : m->data[offset + l];
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
@@ -359,7 +377,18 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
     int64_t offset = element(e, in, "store");
     if (!e->memory[in->memory].data)
         TGC_BUG(e->t, "store to a weight");
-    e->memory[in->memory].data[offset] = e->reg[in->src[1]];
+    for (int l = 0; l < in->lanes; l++)
+        e->memory[in->memory].data[offset + l] = e->reg[in->src[1] + l * in->step[1]];
+}
+
+static void run_alu(struct linear_eval *e, const struct linstr *in)
+{
+    union scalar v[3];
+    for (int l = 0; l < in->lanes; l++) {
+        for (int k = 0; k < in->nsrc; k++)
+            v[k] = e->reg[in->src[k] + l * in->step[k]];
+        e->reg[in->dst + l] = eval_scalar(in->op, in->dtype, in->sdtype, v);
+    }
 }
 
 /* STORE's ranges and CLOSE's size are no values that are read here. */
@@ -375,24 +404,22 @@ static bool run(struct linear_eval *e)
 {
     for (int pc = 0; pc < e->ncode;) {
         const struct linstr *in = &e->code[pc++];
-        union scalar v[3];
         if (e->budget >= 0 && e->budget-- == 0)
             return false;
         check_set(e, in);
         switch (in->code) {
         case CODE_ALU:
-            for (int k = 0; k < in->nsrc; k++)
-                v[k] = e->reg[in->src[k]];
-            e->reg[in->dst] = eval_scalar(in->op, in->dtype, in->sdtype, v);
+            run_alu(e, in);
             break;
         case CODE_LOAD:
-            e->reg[in->dst] = run_load(e, in);
+            run_load(e, in);
             break;
         case CODE_STORE:
             run_store(e, in);
             break;
         case CODE_COPY:
-            e->reg[in->dst] = e->reg[in->src[0]];
+            for (int l = 0; l < in->lanes; l++)
+                e->reg[in->dst + l] = e->reg[in->src[0] + l * in->step[0]];
             break;
         case CODE_LANES_INIT:
             for (int64_t i = 0; i < e->lanes[in->memory].nelem; i++)

@@ -152,6 +152,7 @@ struct uop {
     enum dtype dtype;
     int nsrc;
     int ndim;                    /* derived: rank of a tensor uop; 0 for scalars and kernel uops */
+    int lanes;                   /* derived: elements of a vector in a linear program; 1: a scalar */
     uint32_t id;                 /* order of creation; deterministic */
     uint32_t hash;
     union arg arg;

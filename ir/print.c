@@ -416,6 +416,15 @@ static void print_operation(struct text *out, const struct uop *u)
     text_putc(out, ')');
 }
 
+/* "%12 : f32 = ", "%13 : f32x8 = " */
+static void print_result(struct text *out, const struct uop *u)
+{
+    text_printf(out, "%%%u : %s", u->id, dtype_name(u->dtype));
+    if (u->lanes > 1)
+        text_printf(out, "x%d", u->lanes);
+    text_puts(out, " = ");
+}
+
 static void print_linear_line(struct text *out, struct tgc *t, const struct uop *u)
 {
     switch (u->op) {
@@ -458,7 +467,7 @@ static void print_linear_line(struct text *out, struct tgc *t, const struct uop 
         print_operand(out, u->src[2]);
         break;
     case OP_LOAD:
-        text_printf(out, "%%%u : %s = ", u->id, dtype_name(u->dtype));
+        print_result(out, u);
         print_operand(out, u->src[0]);
         text_putc(out, '[');
         print_operand(out, u->src[1]);
@@ -471,7 +480,7 @@ static void print_linear_line(struct text *out, struct tgc *t, const struct uop 
         }
         break;
     default:
-        text_printf(out, "%%%u : %s = ", u->id, dtype_name(u->dtype));
+        print_result(out, u);
         print_operation(out, u);
     }
     if (op_is_elementwise(u->op))

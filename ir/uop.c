@@ -390,6 +390,19 @@ static void derive_bounds(struct uop *u)
     clip_bounds(u);
 }
 
+/* A vector is what a LOAD or SPLAT says; operations on vectors make vectors. */
+static int derive_lanes(const struct uop *u)
+{
+    if (u->op == OP_SPLAT || (u->op == OP_LOAD && u->arg.i))
+        return (int)u->arg.i;
+    if (u->op == OP_ACC || u->op == OP_ASSIGN)
+        return u->src[0]->lanes;
+    int lanes = 1;
+    for (int k = 0; k < u->nsrc && op_is_elementwise(u->op); k++)
+        lanes = u->src[k]->lanes > lanes ? u->src[k]->lanes : lanes;
+    return lanes;
+}
+
 /* ---- interning */
 
 static uint32_t hash_mix(uint32_t h, uint64_t v)
@@ -452,6 +465,7 @@ struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *
     u->src = nsrc ? mem_copy(t, src, (size_t)nsrc * sizeof *src) : NULL;
     derive_shape(t, u);                               /* may intern other uops */
     derive_bounds(u);
+    u->lanes = derive_lanes(u);
     u->hash = h;
     u->id = (uint32_t)t->nuop++;
     if (t->nuop > t->table_size)

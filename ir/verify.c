@@ -487,7 +487,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        if (op_is_elementwise(u->op) || u->op == OP_LOAD)
+        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -620,6 +620,22 @@ static void check_assign(struct linear_verifier *l, const struct uop *u)
     }
 }
 
+/* All operands have as many lanes as the result; what is the same for all lanes may be a scalar: a
+ * condition, nothing else. */
+static void check_lanes(struct linear_verifier *l, const struct uop *u)
+{
+    if (u->op == OP_SPLAT)
+        require(&l->v, u, u->src[0]->lanes == 1 && u->arg.i > 1, "not a scalar to a vector");
+    for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
+        if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
+            require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
+    if (u->op == OP_LOAD || u->op == OP_STORE)
+        require(&l->v, u, u->src[1]->lanes == 1, "the offset is a vector");
+    if (u->op == OP_LOAD && u->nsrc == 4)
+        require(&l->v, u, u->src[2]->lanes == 1 && u->src[3]->lanes == u->lanes,
+                "the alternative has other lanes");
+}
+
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
     bool unfinished = false, is_memory = u->op == OP_LOAD || u->op == OP_STORE;
@@ -633,9 +649,13 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
         unfinished |= check_read(l, u, u->src[k]);
     check_bounds(&l->v, u);
+    check_lanes(l, u);
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
+    case OP_SPLAT:
+        require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
+        break;
     case OP_RANGE:
         require(&l->v, u, is_dim(u->src[0]) && !unfinished,
                 "the size is no i64 scalar, or not yet known");
