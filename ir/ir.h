@@ -229,6 +229,12 @@ int64_t perm_pack(const int *perm, int n);
 #define RANGE_ID(bits) ((int)((bits) & 0x7fffffff))
 #define RANGE_LANE ((int64_t)1 << 32)
 #define RANGE_IS_LANE(bits) (((bits) & RANGE_LANE) != 0)
+/* ... and becomes the elements of a vector. */
+#define RANGE_VECTOR ((int64_t)1 << 33)
+#define RANGE_IS_VECTOR(bits) (((bits) & RANGE_VECTOR) != 0)
+/* A part of a panel of columns: a loop, but stored weights have it inside of the reduction. */
+#define RANGE_PART ((int64_t)1 << 34)
+#define RANGE_IS_PART(bits) (((bits) & RANGE_PART) != 0)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)

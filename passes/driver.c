@@ -27,22 +27,35 @@ static void dump_graph(struct tgc *t, const struct graph *g, const char *after)
     fprintf(stderr, "*** graph after %s\n%s", after, x.s ? x.s : "");
 }
 
+static void dump_kernel(struct tgc *t, const struct kernel *k, const char *isa,
+                        struct uop *const *linear, int n, const char *after)
+{
+    struct text x = {.t = t};
+    linear_print(&x, t, linear, n);
+    fprintf(stderr, "*** %s (%s) after %s: %s\n%s", k->name, isa, after, k->title, x.s ? x.s : "");
+}
+
 static void dump_kernels(struct tgc *t, const struct schedule *s, const char *after)
 {
     for (int i = 0; i < s->nkernel; i++) {
-        struct text x = {.t = t};
-        linear_print(&x, t, s->kernel[i]->linear, s->kernel[i]->nlinear);
-        fprintf(stderr, "*** %s after %s: %s\n%s", s->kernel[i]->name, after, s->kernel[i]->title,
-                x.s ? x.s : "");
+        const struct kernel *k = s->kernel[i];
+        dump_kernel(t, k, isa_table[ISA_GENERIC].text, k->linear, k->nlinear, after);
+        for (int j = 0; j < k->nvariant; j++)
+            dump_kernel(t, k, isa_table[k->variant[j].isa].text, k->variant[j].linear,
+                        k->variant[j].nlinear, after);
     }
 }
 
 static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *after)
 {
-    for (int i = 0; i < s->nkernel; i++)
-        if (s->kernel[i]->linear &&
-            !linear_verify(t, s->kernel[i]->linear, s->kernel[i]->nlinear, after))
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        if (k->linear && !linear_verify(t, k->linear, k->nlinear, after))
             return false;
+        for (int j = 0; j < k->nvariant && k->variant[j].linear; j++)
+            if (!linear_verify(t, k->variant[j].linear, k->variant[j].nlinear, after))
+                return false;
+    }
     return true;
 }
 
@@ -66,9 +79,10 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         }
         if (!s && !(s = schedule_graph(t, g, o->noopt)))
             return NULL;
+        s->isa = o->isa;
         if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
             return NULL;
-        if (dump && passes[i].schedule == pass_linearize)
+        if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))
             dump_kernels(t, s, passes[i].name);
     }
     return s;

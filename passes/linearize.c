@@ -20,8 +20,8 @@
 
 struct linear {
     struct tgc *t;
-    struct kernel *k;
-    struct uop **program; size_t cap;            /* grows here, then becomes k->linear */
+    struct uop **program; int nprogram; size_t cap;
+    double flop;
     struct uop_map bit;          /* RANGE -> bit number + 1 */
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
@@ -37,7 +37,7 @@ struct linear {
 
 static void push(struct linear *l, struct uop *u)
 {
-    SCRATCH_PUSH(l->t, l->program, l->k->nlinear, l->cap, u);
+    SCRATCH_PUSH(l->t, l->program, l->nprogram, l->cap, u);
 }
 
 static uint64_t bit_of(struct linear *l, const struct uop *range)
@@ -127,7 +127,7 @@ static void count_flop(struct linear *l, const struct uop *u)
 {
     if (op_is_elementwise(u->op) && dtype_is_float(u->dtype) && u->op != OP_CAST &&
         u->op != OP_BITCAST && u->op != OP_WHERE)
-        l->k->flop += l->trips;
+        l->flop += l->trips;
 }
 
 static struct uop *made(struct linear *l, const struct uop *u)
@@ -314,27 +314,36 @@ static void emit_store(struct linear *l, struct uop *store)
         close_range(l, store->src[k]);
 }
 
-static void linearize_kernel(struct tgc *t, struct kernel *k)
+/* The linear program of a kernel's AST; *flop: its floating point operations. */
+static struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct linear l = {.t = t, .k = k, .made = {.t = t, .scratch = true}};
-    for (int i = 0; i < k->ast->nsrc; i++) {
+    struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
+    for (int i = 0; i < ast->nsrc; i++) {
         l.bit = l.place = (struct uop_map){.t = t, .scratch = true};
-        emit_store(&l, k->ast->src[i]);
+        emit_store(&l, ast->src[i]);
     }
-    k->linear = mem_copy(t, l.program, (size_t)k->nlinear * sizeof *l.program);
+    struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);
+    *n = l.nprogram;
+    *flop = l.flop;
     scratch_release(t, mark);
-    for (int i = 0; i < k->nbuffer; i++) {
-        double n = (double)dtype_nbytes(k->buffer[i]->dtype);
-        for (int a = 0; a < k->buffer[i]->ndim; a++)
-            n *= (double)k->buffer[i]->dim[a]->vmax;
-        k->nbytes += n;
-    }
+    return program;
 }
 
 bool pass_linearize(struct tgc *t, struct schedule *s)
 {
-    for (int i = 0; i < s->nkernel; i++)
-        linearize_kernel(t, s->kernel[i]);
+    for (int i = 0; i < s->nkernel; i++) {
+        struct kernel *k = s->kernel[i];
+        double same;
+        k->linear = linearize(t, k->ast, &k->nlinear, &k->flop);
+        for (int j = 0; j < k->nvariant; j++)
+            k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);
+        for (int j = 0; j < k->nbuffer; j++) {
+            double n = (double)dtype_nbytes(k->buffer[j]->dtype);
+            for (int a = 0; a < k->buffer[j]->ndim; a++)
+                n *= (double)k->buffer[j]->dim[a]->vmax;
+            k->nbytes += n;
+        }
+    }
     return true;
 }

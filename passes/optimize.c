@@ -1,353 +1,433 @@
-/* optimize.c - OptOps: how a kernel's loops are tiled. They are data (kernel.opt), chosen here,
- * applied to the AST.
+/* optimize.c - OptOps: how a kernel's loops are tiled. They are data (kernel.opt, variant.opt),
+ * chosen here, applied to the AST by tile.c.
  *
  * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
  * value it loads is used several times:
  *
- *      acc[4][16] = 0;  for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j +
- *      column]
- *
- * UPCAST splits an output range r into r' * amount + lane, exactly: no remainder code. PACK writes
- * a weight in the order in which the tiles read it, as one stream (a storage view), so that its
- * columns lie side by side whatever the model's layout was.
+ *      acc[4][16] = 0;  for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
  *
  * The columns run along a range in which every operand stands still, is contiguous, or is a weight
  * that can be packed; the rows along a range in which some operand stands still. All pairs of
- * ranges and divisors are tried; the best has the most multiply-adds for each vector or scalar that
- * it loads, within the registers.
+ * ranges and divisors are tried. The portable kernel's lanes stay loops, which compilers vectorize;
+ * for each instruction set a variant is made whose columns are vectors: it is chosen by the cycles
+ * that a step of the reduction takes, as the slowest of the FMA units, the load ports, the decoder
+ * and the latency of an accumulator say. What is no contraction gets vectors, too, wherever its
+ * loads and operations allow it.
  */
-#include "passes/passes.h"
+#include "passes/tile.h"
 
 #include <string.h>
 
-enum { VECTOR = 4, COLUMNS_MAX = 32, ROWS_MAX = 8, TILE_MAX = 64, MAX_LOADS = 32 };
-
-struct nest {
-    struct tgc *t;
-    struct uop *store;
-    int first;                   /* store->src[first..]: its ranges */
-    struct uop *reduce;          /* the contraction */
-    struct uop *load[MAX_LOADS]; int nload;     /* under it */
+const struct isa_info isa_table[ISA_COUNT] = {
+#define ISA(name, text, lanes, narrow, registers, title) {text, lanes, narrow, registers, title},
+#include "passes/isa.def"
+#undef ISA
 };
 
-struct tile { int column_axis, row_axis; int64_t columns, rows; double gain; };
+enum { COLUMNS_MAX = 32, ROWS_MAX = 8, TILE_MAX = 64 };          /* of the portable kernel */
+enum { VECTOR_ROWS_MAX = 16, VECTOR_BLOCKS_MAX = 8 };
 
-struct substitution { struct uop *from, *to; };
-
-static struct uop *substitute(struct tgc *t, void *ctx, struct uop *u)
-{
-    (void)t;
-    const struct substitution *s = ctx;
-    return u == s->from ? s->to : NULL;
-}
-
-static struct uop *replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
-{
-    struct substitution s = {from, to};
-    uop_rewrite(t, &u, 1, substitute, &s);
-    return u;
-}
-
-/* By how much `offset` grows with r; false if that is no constant. */
-static bool stride_in(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride)
-{
-    struct uop *next = replace(t, offset, r, sym_addi(t, r, 1));
-    return uop_const_int(sym_sub(t, next, offset), stride);
-}
-
-static bool depends_on(struct tgc *t, struct uop *u, const struct uop *r)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i] == r)
-            return true;
-    return false;
-}
-
-/* The one contraction of a store, under its ranges or inside a pooling of its results; false if
- * there is none, or anything that lanes do not go through. */
-static bool find_contraction(struct nest *m)
-{
-    int n;
-    struct uop **order = uop_toposort(m->t, &m->store->src[2], 1, &n);
-    for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_STAGE ||
-            (order[i]->op == OP_LOAD && order[i]->src[0] == m->store->src[0]))
-            return false;
-        if (order[i]->op != OP_REDUCE)
-            continue;
-        if (m->reduce && !depends_on(m->t, order[i], m->reduce))
-            return false;
-        if (!m->reduce)
-            m->reduce = order[i];
-    }
-    if (!m->reduce || REDUCE_OP(m->reduce->arg.i) != OP_ADD)
-        return false;
-    order = uop_toposort(m->t, &m->reduce->src[0], 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD) {
-            if (m->nload == MAX_LOADS)
-                return false;
-            m->load[m->nload++] = order[i];
-        }
-    return m->nload >= 2;
-}
-
-/* ---- packing */
-
-/* The ranges that a load's offset is a sum of, outermost first: the store's, the reduction's, then
- * the lanes. */
-static int ranges_of(const struct nest *m, struct uop **range)
-{
-    int n = 0;
-    for (int lane = 0; lane < 2; lane++) {
-        for (int k = m->first; k < m->store->nsrc; k++)
-            if (RANGE_IS_LANE(m->store->src[k]->arg.i) == (lane == 1))
-                range[n++] = m->store->src[k];
-        for (int k = 1; k < m->reduce->nsrc && !lane; k++)
-            range[n++] = m->reduce->src[k];
-    }
-    return n;
-}
-
-/* A weight's load as a view of its data: one axis for each range that it depends on. `offset`
- * becomes the offset in the stored order. false: the load is no such sum, or would store elements
- * twice. */
-static bool storage_view(const struct nest *m, const struct uop *load, struct view *v,
-                         struct uop **offset)
-{
-    struct tgc *t = m->t;
-    struct uop *range[64], *at[MAX_RANK], *rest = load->src[1];
-    const struct buffer *b = uop_buffer_of(load->src[0]);
-    int64_t stride, n, nelem = 1, total = 1;
-    if (!b || b->kind != BUFFER_WEIGHT || b->storage || load->nsrc > 2 ||
-        m->store->nsrc + m->reduce->nsrc > 64)
-        return false;
-    *v = (struct view){0};
-    int nrange = ranges_of(m, range);
-    for (int k = 0; k < nrange; k++) {
-        if (!stride_in(t, load->src[1], range[k], &stride) ||
-            (stride && (!uop_const_int(range[k]->src[0], &n) || v->ndim == MAX_RANK)))
-            return false;
-        if (stride == 0)
-            continue;
-        rest = sym_sub(t, rest, sym_muli(t, range[k], stride));
-        at[v->ndim] = range[k];
-        v->dim[v->ndim] = uop_int(t, n);
-        v->stride[v->ndim++] = uop_int(t, stride);
-        total = sat_mul(total, n);
-    }
-    for (int a = 0; a < b->ndim; a++)
-        nelem = uop_const_int(b->dim[a], &n) ? sat_mul(nelem, n) : -1;
-    if (rest->op != OP_CONST || rest->arg.i != 0 || total != nelem)
-        return false;
-    v->offset = uop_int(t, 0);
-    *offset = uop_int(t, 0);
-    for (int a = 0; a < v->ndim; a++)
-        *offset = sym_add(t, sym_mul(t, *offset, v->dim[a]), at[a]);
-    return true;
-}
-
-/* PACK: the kernel reads its own copy of the weight, in the order of its loops. */
-static struct uop *apply_pack(struct nest *m, struct kernel *k, struct uop *store, struct uop *load)
-{
-    struct view v;
-    struct uop *offset;
-    if (!storage_view(m, load, &v, &offset) || offset == load->src[1])
-        return store;
-    const struct buffer *from = uop_buffer_of(load->src[0]);
-    struct buffer *b = buffer_new(m->t, BUFFER_WEIGHT, from->dtype, v.dim, v.ndim, from->name);
-    b->data = from->data;
-    b->nbytes = from->nbytes;
-    b->storage = mem_copy(m->t, &v, sizeof v);
-    struct uop *src[2] = {uop_buffer(m->t, b), offset};
-    struct uop *packed = uop_intern(m->t, OP_LOAD, load->dtype, src, 2, (union arg){0});
-    store = replace(m->t, store, load, packed);
-    for (int i = 0; i < k->nbuffer; i++)
-        if (k->buffer[i] == from)
-            k->buffer[i] = b;
-    return store;
-}
-
-static bool is_read_elsewhere(struct tgc *t, const struct kernel *k, struct uop *load)
-{
-    int n;
-    struct uop *root = k->ast;
-    struct uop **order = uop_toposort(t, &root, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD && order[i] != load && order[i]->src[0] == load->src[0])
-            return true;
-    return false;
-}
-
-/* ---- choosing a tile */
+/* --------------------------------------------------------------------------- simpler loops first */
 
 static int64_t fixed_size(const struct uop *range)
 {
     return range->src[0]->op == OP_CONST ? range->src[0]->arg.i : 0;
 }
 
-static bool is_packable(const struct nest *m, const struct uop *load)
+struct merge { struct uop *outer, *inner, *both; int64_t size; };
+
+static struct uop *merge_two(struct tgc *t, void *ctx, struct uop *u)
 {
-    struct view v;
-    struct uop *offset;
-    return storage_view(m, load, &v, &offset);
+    const struct merge *m = ctx;
+    if (u == m->outer)
+        return sym_div(t, m->both, uop_int(t, m->size));
+    if (u == m->inner)
+        return sym_mod(t, m->both, uop_int(t, m->size));
+    return NULL;
 }
 
-/* Whether columns can run along r; *vectors: whether some operand is contiguous then. */
-static bool columns_fit(const struct nest *m, struct uop *r, bool *vectors)
+static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD || order[i]->op == OP_DIV ||
+             order[i]->op == OP_MOD) &&
+            nest_depends(t, order[i], r))
+            return true;
+    return false;
+}
+
+/* Two neighbouring ranges of a store become one, where nothing needs them apart. */
+static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
+{
+    for (int k = store->nsrc - 2; k >= first; k--) {
+        struct merge m = {store->src[k], store->src[k + 1], NULL, fixed_size(store->src[k + 1])};
+        int64_t n = fixed_size(m.outer), total;
+        struct uop *src[72];
+        if (n < 1 || m.size < 1 || __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
+            continue;
+        m.both = uop_range(t, uop_int(t, total), t->next_range++);
+        memcpy(src, store->src, (size_t)first * sizeof *src);
+        uop_rewrite(t, src, first, merge_two, &m);
+        bool apart = false;
+        for (int i = 1; i < first && !apart; i++)
+            apart = is_split_again(t, src[i], m.both);
+        if (apart)
+            continue;
+        int nsrc = first;
+        for (int i = first; i < store->nsrc; i++)
+            if (i != k + 1)
+                src[nsrc++] = i == k ? m.both : store->src[i];
+        store = uop_intern(t, OP_STORE, store->dtype, src, nsrc, (union arg){0});
+    }
+    return store;
+}
+
+struct reorder { struct uop *from, *to; };
+
+static struct uop *reorder_one(struct tgc *t, void *ctx, struct uop *u)
+{
+    (void)t;
+    const struct reorder *r = ctx;
+    return u == r->from ? r->to : NULL;
+}
+
+/* The ranges of a contraction in the order in which its largest operand that is no weight lies in
+ * memory: the innermost loop reads neighbours. */
+static struct uop *order_reduction(struct tgc *t, struct uop *store)
+{
+    struct nest m;
+    struct uop *src[MAX_RANK + 1], *values = NULL;
+    int64_t stride[MAX_RANK + 1] = {0};
+    if (!nest_find(t, store, &m) || !m.contraction || m.reduce->nsrc > MAX_RANK)
+        return store;
+    for (int i = 0; i < m.nload; i++)
+        if (uop_buffer_of(m.load[i]->src[0])->kind != BUFFER_WEIGHT)
+            values = m.load[i];
+    if (!values)
+        return store;
+    for (int k = 0; k < m.reduce->nsrc; k++)
+        src[k] = m.reduce->src[k];
+    for (int k = 1; k < m.reduce->nsrc; k++)
+        if (!nest_stride(t, values->src[1], src[k], &stride[k]) || stride[k] < 0)
+            return store;
+    for (int k = 2; k < m.reduce->nsrc; k++)             /* stable, by falling stride */
+        for (int j = k; j > 1 && stride[j] > stride[j - 1]; j--) {
+            struct uop *r = src[j];
+            int64_t s = stride[j];
+            src[j] = src[j - 1], src[j - 1] = r;
+            stride[j] = stride[j - 1], stride[j - 1] = s;
+        }
+    struct reorder r = {m.reduce, uop_intern(t, OP_REDUCE, m.reduce->dtype, src, m.reduce->nsrc,
+                                             m.reduce->arg)};
+    uop_set_origin(t, r.to, m.reduce);
+    uop_rewrite(t, &store, 1, reorder_one, &r);
+    return store;
+}
+
+/* --------------------------------------------------------------------------- the portable kernel */
+
+static bool is_gated_by(const struct nest *m, const struct uop *load, const struct uop *r)
+{
+    return load->nsrc > 2 && nest_depends(m->t, load->src[2], r);
+}
+
+/* Whether columns can run along r: some operand is contiguous then. */
+static bool columns_fit(const struct nest *m, struct uop *r)
 {
     int64_t stride;
-    *vectors = false;
-    if (!stride_in(m->t, m->store->src[1], r, &stride))
+    bool vectors = false;
+    if (!nest_stride(m->t, m->store->src[1], r, &stride))
         return false;
     for (int i = 0; i < m->nload; i++) {
-        if ((m->load[i]->nsrc > 2 && depends_on(m->t, m->load[i]->src[2], r)) ||
-            !stride_in(m->t, m->load[i]->src[1], r, &stride))
+        if (is_gated_by(m, m->load[i], r) || !nest_stride(m->t, m->load[i]->src[1], r, &stride))
             return false;
-        *vectors |= stride != 0;
-        if (stride != 0 && stride != 1 && !is_packable(m, m->load[i]))
+        vectors |= stride != 0;
+        if (stride != 0 && stride != 1 && !nest_is_packable(m, m->load[i]))
             return false;
     }
-    return *vectors;
+    return vectors;
 }
 
 static bool rows_fit(const struct nest *m, struct uop *r)
 {
     bool reuse = false;
     for (int i = 0; i < m->nload; i++) {
-        if (m->load[i]->nsrc > 2 && depends_on(m->t, m->load[i]->src[2], r))
+        if (is_gated_by(m, m->load[i], r))
             return false;
-        reuse |= !depends_on(m->t, m->load[i]->src[1], r);
+        reuse |= !nest_depends(m->t, m->load[i]->src[1], r);
     }
-    return reuse;
+    return reuse || !m->contraction;
 }
 
 /* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in
  * vectors. */
 static double gain_of(int64_t rows, int64_t columns)
 {
-    double vectors = (double)((columns + VECTOR - 1) / VECTOR);
-    double used = (double)columns / (vectors * VECTOR) * (columns % VECTOR ? 0.5 : 1);
+    int64_t lanes = isa_table[ISA_GENERIC].lanes;
+    double vectors = (double)((columns + lanes - 1) / lanes);
+    double used = (double)columns / (vectors * (double)lanes) * (columns % lanes ? 0.5 : 1);
     return used * (double)rows * vectors / ((double)rows + vectors);
 }
 
-static void try_rows(const struct nest *m, struct tile *best, int column_axis, int64_t columns)
+static void try_rows(const struct nest *m, struct tile *best, struct tile tile)
 {
+    tile.row_axis = -1;
+    tile.rows = 1;
+    tile.gain = gain_of(1, tile.columns);
     for (int a = m->first; a < m->store->nsrc; a++) {
         int64_t n = fixed_size(m->store->src[a]);
         /* a size known only at run time divides by nothing */
-        if (n < 1 || a == column_axis || !rows_fit(m, m->store->src[a]))
+        if (n < 1 || a == tile.column_axis || !rows_fit(m, m->store->src[a]))
             continue;
-        for (int64_t rows = 1; rows <= ROWS_MAX && rows * columns <= TILE_MAX; rows++)
-            if (n % rows == 0 && gain_of(rows, columns) > best->gain)
-                *best = (struct tile){column_axis, a, columns, rows, gain_of(rows, columns)};
+        for (int64_t rows = 1; rows <= ROWS_MAX && rows * tile.columns <= TILE_MAX; rows++)
+            if (n % rows == 0 && gain_of(rows, tile.columns) > best->gain) {
+                *best = tile;
+                best->row_axis = a;
+                best->rows = rows;
+                best->gain = gain_of(rows, tile.columns);
+            }
     }
-    if (gain_of(1, columns) > best->gain)
-        *best = (struct tile){column_axis, -1, columns, 1, gain_of(1, columns)};
+    if (tile.gain > best->gain)
+        *best = tile;
 }
 
 /* From the innermost range outwards, so that equal gains keep the output's contiguous range for the
- * columns. */
-static struct tile choose_tile(const struct nest *m)
+ * columns. `like`: a variant's tile, whose panel is to be kept, or NULL. */
+static struct tile choose_portable(const struct nest *m, const struct tile *like)
 {
     struct tile best = {.column_axis = -1};
-    for (int a = m->store->nsrc - 1; a >= m->first; a--) {
+    for (int a = m->store->nsrc - 1; a >= m->first && m->contraction; a--) {
         int64_t n = fixed_size(m->store->src[a]);
-        bool vectors;
-        if (n < 2 || !columns_fit(m, m->store->src[a], &vectors))
+        if (n < 2 || (like && like->column_axis != a) || !columns_fit(m, m->store->src[a]))
             continue;
         for (int64_t columns = 2; columns <= COLUMNS_MAX; columns++)
-            if (n % columns == 0)
-                try_rows(m, &best, a, columns);
+            if (like ? like->panel % columns == 0 : n % columns == 0)
+                try_rows(m, &best,
+                         (struct tile){.column_axis = a,
+                                       .panel = like ? like->panel : columns,
+                                       .columns = columns});
     }
     return best;
 }
 
-/* ---- applying it */
+/* ------------------------------------------------------------------------------------- variants */
 
-/* The lane joins the store's ranges at the end, the quotient takes r's place. */
-static struct uop *apply_upcast(struct tgc *t, struct uop *store, int first, struct uop *r,
-                                int64_t amount, const char *name)
+static bool is_vector_op(const struct uop *u)
 {
-    struct uop *src[72];
-    struct uop *lane = uop_lane(t, uop_int(t, amount), t->next_range++);
-    struct uop *outer = sym_div(t, r->src[0], uop_int(t, amount));
-    bool whole = uop_is_int(outer, 1);
-    struct uop *q = whole ? uop_int(t, 0) : uop_range(t, outer, t->next_range++);
-    struct uop *by = sym_add(t, sym_muli(t, q, amount), lane);
-    uop_name_axes(t, lane, name);
-    if (uop_get_axes(t, r) && !whole)
-        uop_name_axes(t, q, uop_get_axes(t, r));
-    for (int k = 0; k < first; k++)
-        src[k] = replace(t, store->src[k], r, by);
-    int n = first;
-    for (int k = first; k < store->nsrc; k++)
-        if (store->src[k] != r)
-            src[n++] = store->src[k];
-        else if (!whole)
-            src[n++] = q;
-    src[n++] = lane;
-    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
-}
-
-static void note_opt(struct tgc *t, struct kernel *k, enum opt_op op, int axis, int64_t amount)
-{
-    VEC_PUSH(t, k->opt, k->nopt, k->cap_opt, ((struct opt){op, axis, amount}));
-}
-
-static struct uop *pack_weights(struct tgc *t, struct kernel *k, struct uop *store)
-{
-    struct nest m = {.t = t, .store = store, .first = 3};
-    if (!find_contraction(&m))
-        return store;
-    for (int i = 0; i < m.nload; i++) {
-        struct uop *packed = is_read_elsewhere(t, k, m.load[i])
-                                 ? store
-                                 : apply_pack(&m, k, store, m.load[i]);
-        if (packed != store)
-            note_opt(t, k, OPT_PACK, i, 0);
-        store = packed;
+    switch (u->op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_NEG: case OP_ABS: case OP_MAX:
+    case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
+    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
+        return u->dtype == DTYPE_F32;
+    case OP_WHERE: return u->dtype == DTYPE_F32;
+    case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
+    case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
+    default: return false;
     }
-    return store;
 }
 
-static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct uop *store)
+/* Whether a load that depends on r reads neighbours along it, or can. */
+static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
-    struct nest m = {.t = t, .store = store, .first = 3};
-    bool guarded = store->nsrc > 3 && store->src[3]->op != OP_RANGE;
-    if (guarded || store->nsrc > 64 || !find_contraction(&m))
+    int64_t stride;
+    if (is_gated_by(m, load, r) || !nest_stride(m->t, load->src[1], r, &stride))
+        return false;
+    if (stride == 0)
+        return true;
+    return load->dtype == DTYPE_F32 && (stride == 1 || (reduced && nest_is_packable(m, load)));
+}
+
+/* Whether vectors can run along r: everything that varies with it is a float, read side by side,
+ * and has an operation on vectors; r itself is used in offsets only. */
+static bool vectors_fit(const struct nest *m, struct uop *r)
+{
+    struct tgc *t = m->t;
+    int64_t stride;
+    int n;
+    if (!nest_stride(t, m->store->src[1], r, &stride) || stride != 1 ||
+        uop_buffer_of(m->store->src[0])->dtype != DTYPE_F32)
+        return false;
+    for (int i = 0; i < m->nload; i++)
+        if (!load_fits(m, m->load[i], r, true))
+            return false;
+    for (int i = 0; i < m->nother; i++)
+        if (!load_fits(m, m->other[i], r, false))
+            return false;
+    struct mem_mark mark = scratch_mark(t);
+    struct uop_map varies = {.t = t, .scratch = true};
+    struct uop **order = uop_toposort(t, &m->store->src[2], 1, &n);
+    bool fits = true;
+    for (int i = 0; i < n && fits; i++) {
+        struct uop *u = order[i];
+        bool any = false;
+        for (int k = u->op == OP_LOAD; k < u->nsrc && u->op != OP_RANGE; k++) {
+            bool value = u->op != OP_LOAD || k > 2;
+            any |= value && map_get(&varies, u->src[k]) != NULL;
+            /* r may be a part of an offset, not of a value */
+            fits &= u->src[k] != r || u->dtype == DTYPE_INDEX || !value;
+        }
+        if (u->op == OP_LOAD)
+            any |= nest_depends(t, u->src[1], r);
+        if (any && u->op != OP_LOAD)
+            fits &= (u->op == OP_REDUCE && u->dtype == DTYPE_F32) || is_vector_op(u);
+        if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
+                    op_is_elementwise(u->op) && nest_depends(t, u, r)))
+            map_set(&varies, u, u);
+        if (map_get(&varies, u) && u->op != OP_LOAD && !any)
+            fits = false;                             /* a value made of r itself */
+    }
+    scratch_release(t, mark);
+    return fits;
+}
+
+/* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
+ * as many loads as blocks. */
+static double vector_gain(const struct isa_info *isa, bool reduces, int64_t rows, int64_t blocks,
+                          int64_t vector)
+{
+    enum { UNITS = 2, PORTS = 2, ISSUE = 5, LATENCY = 4, L2_FLOATS = 8 };
+    double acc = (double)(rows * blocks), loads = (double)(rows + blocks);
+    double cycles = acc / UNITS;
+    if (acc + (double)blocks + 1 > isa->registers)
+        return 0;
+    if (reduces && cycles < LATENCY)
+        cycles = LATENCY;
+    if (cycles < loads / PORTS)
+        cycles = loads / PORTS;
+    if (cycles < (acc + loads + 2) / ISSUE)
+        cycles = (acc + loads + 2) / ISSUE;
+    if (reduces && cycles < (double)(blocks * vector) / L2_FLOATS)
+        cycles = (double)(blocks * vector) / L2_FLOATS;
+    return acc * (double)vector / (cycles + 0.02 * loads);
+}
+
+static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
+                        struct tile *best, int axis, int64_t vector)
+{
+    int64_t n = fixed_size(m->store->src[axis]);
+    for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
+        int64_t columns = blocks * vector;
+        if (n % columns || (like && like->panel % columns))
+            continue;
+        for (int a = m->first; a <= m->store->nsrc; a++) {
+            bool none = a == m->store->nsrc;             /* one row */
+            int64_t size = none ? 1 : fixed_size(m->store->src[a]);
+            if (!none && (size < 2 || a == axis || !m->reduce || !rows_fit(m, m->store->src[a])))
+                continue;
+            for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
+                double gain = vector_gain(isa, m->reduce != NULL, rows, blocks, vector);
+                if (size % rows || gain <= best->gain)
+                    continue;
+                *best = (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
+                                      .panel = like ? like->panel : columns, .columns = columns,
+                                      .rows = rows, .vector = (int)vector, .gain = gain};
+            }
+        }
+    }
+}
+
+static struct tile choose_vectors(const struct nest *m, const struct isa_info *isa,
+                                  const struct tile *like)
+{
+    struct tile best = {.column_axis = -1};
+    for (int a = m->store->nsrc - 1; a >= m->first; a--) {
+        if (fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
+            !vectors_fit(m, m->store->src[a]))
+            continue;
+        for (int width = isa->lanes; width; width = width == isa->lanes ? isa->narrow : 0)
+            try_vectors(m, isa, like, &best, a, width);
+    }
+    return best;
+}
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+/* One store of a kernel, for one instruction set. `like` is in: a tile whose panel is kept; out:
+ * this one's, if it is the first. */
+static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct variant *v,
+                                  struct uop *store, struct tile *like, bool *vectorized)
+{
+    struct nest m;
+    if (!nest_find(t, store, &m))
         return store;
-    struct tile tile = choose_tile(&m);
+    const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
+    struct tile tile = v->isa == ISA_GENERIC ? choose_portable(&m, keep)
+                                             : choose_vectors(&m, &isa_table[v->isa], keep);
     if (tile.column_axis < 0)
         return store;
-    struct uop *column = store->src[tile.column_axis],
-               *row = tile.row_axis < 0 ? NULL : store->src[tile.row_axis];
-    if (row && tile.rows > 1) {
-        note_opt(t, k, OPT_UPCAST, tile.row_axis - m.first, tile.rows);
-        store = apply_upcast(t, store, m.first, row, tile.rows, "row");
+    *vectorized |= tile.vector > 0;
+    if (!keep)
+        *like = tile;
+    store = tile_apply(&m, &tile, v);
+    return m.contraction ? tile_pack(t, k, v, store) : store;
+}
+
+static struct uop *simplify_store(struct tgc *t, struct uop *store)
+{
+    int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+    return order_reduction(t, merge_ranges(t, store, first));
+}
+
+/* The kernel's parameters: outputs, then what any variant reads, in order of first use. */
+static void collect_buffers(struct tgc *t, struct kernel *k)
+{
+    struct buffer **b = mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
+    int n = 0;
+    for (; n < k->noutput; n++)
+        b[n] = k->buffer[n];
+    for (int i = 0; i <= k->nvariant; i++) {
+        int nuop;
+        struct uop *root = i == 0 ? k->ast : k->variant[i - 1].ast;
+        struct uop **order = uop_toposort(t, &root, 1, &nuop);
+        for (int j = 0; j < nuop; j++) {
+            bool known = order[j]->op != OP_BUFFER;
+            for (int l = 0; l < n && !known; l++)
+                known = b[l] == order[j]->arg.p;
+            if (!known)
+                b[n++] = (struct buffer *)(uintptr_t)order[j]->arg.p;
+        }
     }
-    note_opt(t, k, OPT_UPCAST, tile.column_axis - m.first, tile.columns);
-    return apply_upcast(t, store, m.first, column, tile.columns, "column");
+    k->buffer = b;
+    k->nbuffer = n;
+}
+
+static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
+{
+    static const enum isa order[] = {ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
+    int n = k->ast->nsrc;
+    struct uop **from = scratch_array(t, (size_t)n, sizeof *from),
+               **store = scratch_array(t, (size_t)n, sizeof *store);
+    struct tile *like = scratch_array(t, (size_t)n, sizeof *like);
+    for (int i = 0; i < n; i++) {
+        from[i] = simplify_store(t, k->ast->src[i]);
+        like[i].column_axis = -1;
+    }
+    for (size_t a = 0; a < sizeof order / sizeof *order; a++) {
+        struct variant v = {.isa = order[a]};
+        bool vectorized = false;
+        if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
+            continue;
+        for (int i = 0; i < n; i++)
+            store[i] = optimize_store(t, k, &v, from[i], &like[i], &vectorized);
+        v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
+        if (v.isa == ISA_GENERIC) {
+            k->ast = v.ast;
+            k->opt = v.opt;
+            k->nopt = v.nopt;
+        } else if (vectorized) {
+            VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+        }
+    }
+    collect_buffers(t, k);
 }
 
 bool pass_optimize(struct tgc *t, struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
         struct mem_mark mark = scratch_mark(t);
-        struct kernel *k = s->kernel[i];
-        int n = k->ast->nsrc;
-        struct uop **store = scratch_array(t, (size_t)n, sizeof *store);
-        memcpy(store, k->ast->src, (size_t)n * sizeof *store);
-        for (int j = 0; j < n; j++)
-            store[j] = optimize_store(t, k, store[j]);
-        k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
-        for (int j = 0; j < n; j++)
-            if (store[j]->src[store[j]->nsrc - 1]->op == OP_RANGE &&
-                RANGE_IS_LANE(store[j]->src[store[j]->nsrc - 1]->arg.i))
-                store[j] = pack_weights(t, k, store[j]);
-        k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
+        optimize_kernel(t, s->kernel[i], s->isa);
         scratch_release(t, mark);
     }
     schedule_collect_buffers(t, s);                   /* packed weights are buffers of their own */

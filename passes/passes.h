@@ -10,14 +10,36 @@
 
 #include "ir/ir.h"
 
-/* How a kernel's loops were tiled; chosen and applied by optimize.c. */
+/* What kernels are written for, see isa.def. */
+enum isa {
+#define ISA(name, text, lanes, narrow, registers, title) ISA_##name,
+#include "passes/isa.def"
+#undef ISA
+    ISA_COUNT
+};
+struct isa_info { const char *text; int lanes, narrow, registers; const char *title; };
+extern const struct isa_info isa_table[ISA_COUNT];
+/* A set of them: bit i is enum isa i. The portable one is always in it. */
+typedef unsigned isa_set;
+
+/* How a kernel's loops were tiled; chosen by optimize.c, applied by tile.c. */
 enum opt_op {
     /* the store's range `axis` is split by `amount`, which becomes a lane */
     OPT_UPCAST,
+    /* so is it, and the lane is a vector's */
+    OPT_VECTORIZE,
     /* weight load `axis` of the contraction reads a copy in loop order */
     OPT_PACK
 };
 struct opt { enum opt_op op; int axis; int64_t amount; };
+
+/* A kernel for one instruction set: the same values by other loops. */
+struct variant {
+    enum isa isa;
+    struct uop *ast;
+    struct opt *opt; int nopt; size_t cap_opt;
+    struct uop **linear; int nlinear;
+};
 
 /* A kernel: one loop nest (or several in sequence) with its buffers. */
 struct kernel {
@@ -28,6 +50,10 @@ struct kernel {
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
     struct opt *opt; int nopt; size_t cap_opt;
     struct uop **linear; int nlinear;
+    /* with vectors; `ast` and `linear` are the portable one's */
+    struct variant *variant; int nvariant; size_t cap_variant;
+    /* weights in the order in which this kernel reads them, shared by its variants */
+    struct buffer **packed; int npacked; size_t cap_packed;
     struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
     int noutput;                 /* the first `noutput` of buffer[] are written */
     /* STAGE buffers: places in the arena, or on the stack if small */
@@ -62,6 +88,7 @@ struct schedule {
     struct buffer **input; int ninput;     /* as graph->input */
     struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
     struct var **var; int nvar;            /* run-time dimensions and host results */
+    isa_set isa;                 /* for which kernels may have variants */
     size_t arena_nbytes, live_nbytes;      /* planned, and the largest live set */
     size_t weight_nbytes;
 };
@@ -73,6 +100,7 @@ struct compile_options {
     bool noopt;
     int level;                   /* -O0..3 */
     int threads;
+    isa_set isa;                 /* 0: the portable one alone */
     const char *name;            /* C identifier */
 };
 
@@ -90,6 +118,8 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
 /* s->buffer, s->weight from the steps' kernels */
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: tiles */
+/* expand.c: in the variants, lanes become vectors and straight-line code */
+bool pass_expand(struct tgc *t, struct schedule *s);
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
 bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */
 

@@ -26,6 +26,8 @@ struct fixture {
     int64_t var[64];
     uint64_t seed;
     const struct schedule *schedule; /* shown if it is wrong */
+    enum isa isa;                    /* whose kernels run */
+    int nvariant;                    /* kernels that ran with vectors */
 };
 
 static uint64_t next_random(struct fixture *f)
@@ -162,10 +164,18 @@ static void run_kernel(struct fixture *f, const struct kernel *k)
             value_of(f, k->buffer[i]);
     for (int i = 0; i < k->nscratch; i++)
         value_of(f, k->scratch[i]);
-    assert_true(linear_verify(f->t, k->linear, k->nlinear, "test"));
+    struct uop *const *linear = k->linear;
+    int nlinear = k->nlinear;
+    for (int i = 0; i < k->nvariant; i++)
+        if (k->variant[i].isa == f->isa) {
+            linear = k->variant[i].linear;
+            nlinear = k->variant[i].nlinear;
+            f->nvariant++;
+        }
+    assert_true(linear_verify(f->t, linear, nlinear, "test"));
     struct eval_env env = {
         .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
-    assert_true(eval_linear(f->t, k->linear, k->nlinear, &env));
+    assert_true(eval_linear(f->t, linear, nlinear, &env));
 }
 
 static void run_schedule(struct fixture *f, const struct schedule *s)
@@ -214,11 +224,18 @@ static void show(struct fixture *f, bool noopt)
     for (int i = 0; f->schedule && i < f->schedule->nstep; i++) {
         const struct step *st = &f->schedule->step[i];
         text_printf(&text, "---- step %d, kind %d\n", i, (int)st->kind);
-        if (st->kernel)
-            linear_print(&text, f->t, st->kernel->linear, st->kernel->nlinear);
+        if (!st->kernel)
+            continue;
+        linear_print(&text, f->t, st->kernel->linear, st->kernel->nlinear);
+        for (int j = 0; j < st->kernel->nvariant; j++) {
+            const struct variant *v = &st->kernel->variant[j];
+            text_printf(&text, "-- %s\n", isa_table[v->isa].text);
+            linear_print(&text, f->t, v->linear, v->nlinear);
+        }
     }
     /* print_message() cuts long texts */
-    fprintf(stderr, "%s%s:\n%s", f->g.name, noopt ? ", -O0" : "", text.s);
+    fprintf(stderr, "%s%s, %s:\n%s", f->g.name, noopt ? ", -O0" : "", isa_table[f->isa].text,
+            text.s);
 }
 
 static bool equal(const struct tensor *want, const struct tensor *got)
@@ -261,10 +278,12 @@ static int check(struct fixture *f, bool noopt)
     assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
+    s->isa = 1u << f->isa;
     if (!noopt)
         assert_true(pass_optimize(f->t, s));
     assert_true(pass_linearize(f->t, s));
     f->schedule = s;
+    assert_true(pass_expand(f->t, s));
     run_schedule(f, s);
     for (int i = 0; i < f->g.noutput; i++)
         if (!equal(want[i], value_of(f, s->output[i]))) {
@@ -540,10 +559,13 @@ static void test_cases(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int noopt = 0; noopt < 2; noopt++) {
+        for (int isa = 0; isa <= ISA_COUNT; isa++) {      /* the last one: -O0 */
+            bool noopt = isa == ISA_COUNT;
             struct fixture *f = fixture_new(i + 1);
+            f->isa = noopt ? ISA_GENERIC : (enum isa)isa;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %s: %d kernels\n", cases[i].name, noopt ? "-O0" : "   ", n);
+            print_message("%-24s %-8s: %d kernels, %d with vectors\n", cases[i].name,
+                          noopt ? "-O0" : isa_table[isa].text, n, f->nvariant);
             if (!noopt)
                 assert_int_equal(n, cases[i].kernels);
             fixture_free(f);
@@ -762,12 +784,12 @@ static struct uop *random_input(struct fixture *f, struct uop *symbol)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F32, DTYPE_F32,
                                         DTYPE_I64, DTYPE_I32, DTYPE_U8};
-    static const int sizes[] = {1, 2, 3, 4, 6};
+    static const int sizes[] = {1, 2, 3, 4, 6, 8, 16};
     struct uop *dim[4];
     int rank = pick(f, 4);
     for (int a = 0; a < rank; a++)
         dim[a] = symbol && !pick(f, 3) ? symbol
-                                       : uop_int(f->t, pick(f, 12) ? sizes[pick(f, 5)] : 260);
+                                       : uop_int(f->t, pick(f, 12) ? sizes[pick(f, 7)] : 260);
     return make_input(f, dtypes[pick(f, 6)], dim, rank);
 }
 
@@ -800,6 +822,9 @@ static int run_random(struct fixture *f, int seed)
         fail();
     }
     build_random(f, seed);
+    f->isa = seed % 3 == 0   ? ISA_GENERIC
+             : seed % 3 == 1 ? ISA_NEON
+                             : ISA_AVX2;
     return check(f, seed % 4 == 0);
 }
 
@@ -807,13 +832,16 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : 400, kernels = 0;
+    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);
+        vectors += f->nvariant;
         fixture_free(f);
     }
-    print_message("schedule: %d random graphs, %d kernels\n", total, kernels);
+    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors\n", total, kernels,
+                  vectors);
+    assert_true(vectors > 0);
 }
 
 int main(void)

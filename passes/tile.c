@@ -1,0 +1,360 @@
+/* tile.c - applies a tile to a loop nest: ranges are split, weights stored in the order of the
+ * tiles.
+ *
+ * UPCAST splits an output range r into r' * amount + lane, exactly: no remainder code. PACK writes
+ * a weight in the order in which the tiles read it, as one stream (a storage view), so that its
+ * columns lie side by side whatever the model's layout was.
+ */
+#include "passes/tile.h"
+
+#include <string.h>
+
+struct substitution { struct uop *from, *to; };
+
+static struct uop *substitute(struct tgc *t, void *ctx, struct uop *u)
+{
+    (void)t;
+    const struct substitution *s = ctx;
+    return u == s->from ? s->to : NULL;
+}
+
+static struct uop *replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
+{
+    struct substitution s = {from, to};
+    uop_rewrite(t, &u, 1, substitute, &s);
+    return u;
+}
+
+/* ------------------------------------------------------------------------------------- the nest */
+
+bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride)
+{
+    struct uop *next = replace(t, offset, r, sym_addi(t, r, 1));
+    return uop_const_int(sym_sub(t, next, offset), stride);
+}
+
+bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i] == r)
+            return true;
+    return false;
+}
+
+/* Loads under u, each of them once. */
+static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *except, int nexcept,
+                          struct uop **load, int *nload)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++) {
+        bool known = order[i]->op != OP_LOAD;
+        for (int k = 0; k < nexcept && !known; k++)
+            known = except[k] == order[i];
+        if (known)
+            continue;
+        if (*nload == MAX_LOADS)
+            return false;
+        load[(*nload)++] = order[i];
+    }
+    return true;
+}
+
+bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
+{
+    int n;
+    *m = (struct nest){.t = t, .store = store, .first = 3};
+    if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
+        return false;
+    struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op == OP_STAGE ||
+            (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0]))
+            return false;
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (m->reduce && !nest_depends(t, order[i], m->reduce))
+            return false;
+        if (!m->reduce)
+            m->reduce = order[i];
+    }
+    if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
+        return false;
+    m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
+    return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
+}
+
+/* -------------------------------------------------------------------------------------- packing */
+
+/* The ranges that a load's offset is a sum of, in the order in which they are run through within a
+ * panel: the store's, the reduction's, the part of the panel, the lanes. */
+static int ranges_of(const struct nest *m, struct uop **range)
+{
+    int n = 0;
+    for (int lane = 0; lane < 2; lane++) {
+        for (int k = m->first; k < m->store->nsrc; k++)
+            if (RANGE_IS_LANE(m->store->src[k]->arg.i) == (lane == 1) &&
+                m->store->src[k] != m->part)
+                range[n++] = m->store->src[k];
+        for (int k = 1; m->reduce && k < m->reduce->nsrc && !lane; k++)
+            range[n++] = m->reduce->src[k];
+        if (m->part && !lane)
+            range[n++] = m->part;
+    }
+    return n;
+}
+
+/* Neighbours that one axis can stand for become one, so that equal orders are equal views. */
+static void merge_axes(struct tgc *t, struct view *v)
+{
+    int n = 0;
+    for (int a = 0; a < v->ndim; a++) {
+        if (n > 0 && v->stride[n - 1] == sym_mul(t, v->dim[a], v->stride[a])) {
+            v->dim[n - 1] = sym_mul(t, v->dim[n - 1], v->dim[a]);
+            v->stride[n - 1] = v->stride[a];
+            continue;
+        }
+        v->dim[n] = v->dim[a];
+        v->stride[n++] = v->stride[a];
+    }
+    for (int a = n; a < v->ndim; a++)
+        v->dim[a] = v->stride[a] = NULL;
+    v->ndim = n;
+}
+
+/* A weight's load as a view of its data: one axis for each range that it depends on. `offset`
+ * becomes the offset in the stored order. false: the load is no such sum, or would store elements
+ * twice. */
+static bool storage_view(const struct nest *m, const struct uop *load, struct view *v,
+                         struct uop **offset)
+{
+    struct tgc *t = m->t;
+    struct uop *range[64], *at[MAX_RANK], *rest = load->src[1];
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    int64_t stride, n, nelem = 1, total = 1;
+    int nreduce = m->reduce ? m->reduce->nsrc : 0;
+    if (!b || b->kind != BUFFER_WEIGHT || b->storage || load->nsrc > 2 ||
+        m->store->nsrc + nreduce > 64)
+        return false;
+    *v = (struct view){0};
+    int nrange = ranges_of(m, range);
+    for (int k = 0; k < nrange; k++) {
+        if (!nest_stride(t, load->src[1], range[k], &stride) ||
+            (stride && (!uop_const_int(range[k]->src[0], &n) || v->ndim == MAX_RANK)))
+            return false;
+        if (stride == 0)
+            continue;
+        rest = sym_sub(t, rest, sym_muli(t, range[k], stride));
+        at[v->ndim] = range[k];
+        v->dim[v->ndim] = uop_int(t, n);
+        v->stride[v->ndim++] = uop_int(t, stride);
+        total = sat_mul(total, n);
+    }
+    for (int a = 0; a < b->ndim; a++)
+        nelem = uop_const_int(b->dim[a], &n) ? sat_mul(nelem, n) : -1;
+    if (rest->op != OP_CONST || rest->arg.i != 0 || total != nelem)
+        return false;
+    v->offset = uop_int(t, 0);
+    *offset = uop_int(t, 0);
+    for (int a = 0; a < v->ndim; a++)
+        *offset = sym_add(t, sym_mul(t, *offset, v->dim[a]), at[a]);
+    merge_axes(t, v);
+    return true;
+}
+
+bool nest_is_packable(const struct nest *m, const struct uop *load)
+{
+    struct view v;
+    struct uop *offset;
+    return storage_view(m, load, &v, &offset);
+}
+
+static bool views_equal(const struct view *a, const struct view *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
+           !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
+}
+
+/* The kernel's copy of a weight in this order: a variant's, if it has one already. */
+static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct buffer *from,
+                                  const struct view *v)
+{
+    for (int i = 0; i < k->npacked; i++)
+        if (k->packed[i]->data == from->data && views_equal(k->packed[i]->storage, v))
+            return k->packed[i];
+    struct buffer *b = buffer_new(t, BUFFER_WEIGHT, from->dtype, v->dim, v->ndim, from->name);
+    b->data = from->data;
+    b->nbytes = from->nbytes;
+    b->storage = mem_copy(t, v, sizeof *v);
+    VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
+    return b;
+}
+
+static bool is_read_elsewhere(const struct nest *m, const struct uop *load)
+{
+    int n;
+    struct uop *root = m->store;
+    struct uop **order = uop_toposort(m->t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && order[i] != load && order[i]->src[0] == load->src[0])
+            return true;
+    return false;
+}
+
+static void note_opt(struct tgc *t, struct variant *v, enum opt_op op, int axis, int64_t amount)
+{
+    VEC_PUSH(t, v->opt, v->nopt, v->cap_opt, ((struct opt){op, axis, amount}));
+}
+
+struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store)
+{
+    struct nest m;
+    struct view view;
+    struct uop *offset;
+    if (!nest_find(t, store, &m))
+        return store;
+    for (int i = m.first; i < store->nsrc; i++)
+        if (RANGE_IS_PART(store->src[i]->arg.i))
+            m.part = store->src[i];
+    for (int i = 0; i < m.nload; i++) {
+        const struct uop *load = m.load[i];
+        if (is_read_elsewhere(&m, load) || !storage_view(&m, load, &view, &offset) ||
+            offset == load->src[1])
+            continue;
+        struct buffer *b = packed_copy(t, k, uop_buffer_of(load->src[0]), &view);
+        struct uop *src[2] = {uop_buffer(t, b), offset};
+        struct uop *packed = uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0});
+        store = replace(t, store, m.load[i], packed);
+        note_opt(t, v, OPT_PACK, i, 0);
+    }
+    return store;
+}
+
+/* ------------------------------------------------------------------------------------- applying */
+
+static struct uop *split_range(struct tgc *t, int64_t n, int64_t flags)
+{
+    struct uop *size = uop_int(t, n);
+    return n == 1 ? uop_int(t, 0)
+                  : uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1,
+                               (union arg){.i = t->next_range++ | flags});
+}
+
+/* r is replaced by `by`; the ranges in `outer` take its place (or the first, or the last), the
+ * lanes join the end. Ranges that are constants, since they have one value, are left out. */
+enum placing { PLACE_THERE, PLACE_FIRST, PLACE_LAST };
+static struct uop *split(struct tgc *t, struct uop *store, int first, struct uop *r,
+                         struct uop *by, struct uop *const *outer, int nouter,
+                         struct uop *const *lane, int nlane, enum placing where)
+{
+    struct uop *src[80];
+    int n = first, nlanes_before = 0;
+    for (int k = 0; k < first; k++)
+        src[k] = replace(t, store->src[k], r, by);
+    for (int k = first; k < store->nsrc; k++)
+        nlanes_before += RANGE_IS_LANE(store->src[k]->arg.i);
+    int last = store->nsrc - nlanes_before;      /* lanes stand last */
+    for (int k = first; k <= last; k++) {
+        bool here = where == PLACE_FIRST  ? k == first
+                    : where == PLACE_LAST ? k == last
+                                          : k < last && store->src[k] == r;
+        for (int i = 0; i < nouter && here; i++)
+            if (outer[i]->op == OP_RANGE)
+                src[n++] = outer[i];
+        if (k < last && store->src[k] != r)
+            src[n++] = store->src[k];
+    }
+    for (int k = last; k < store->nsrc; k++)
+        src[n++] = store->src[k];
+    for (int i = 0; i < nlane; i++)
+        if (lane[i]->op == OP_RANGE)
+            src[n++] = lane[i];
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
+{
+    if (u->op == OP_RANGE && uop_get_axes(t, from))
+        uop_name_axes(t, u, uop_get_axes(t, from));
+}
+
+static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct variant *v,
+                              struct uop *store)
+{
+    struct tgc *t = m->t;
+    struct uop *r = m->store->src[tile->row_axis];
+    struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, 0);
+    struct uop *lane = split_range(t, tile->rows, RANGE_LANE);
+    name_like(t, outer, r);
+    uop_name_axes(t, lane, "row");
+    note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
+    struct uop *by = sym_add(t, sym_muli(t, outer, tile->rows), lane);
+    return split(t, store, m->first, r, by, &outer, 1, &lane, 1, PLACE_THERE);
+}
+
+static int64_t nelem_read(const struct uop *load)
+{
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    int64_t n = 1;
+    for (int a = 0; a < b->ndim; a++)
+        n = sat_mul(n, b->dim[a]->vmax);
+    return n;
+}
+
+/* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
+ * a cache anyway. */
+static enum placing place_panels(const struct nest *m, const struct tile *tile)
+{
+    enum { NEAR = 1 << 12, CACHE = 1 << 16 };    /* elements: of an L1, of half an L2 */
+    const struct uop *column = m->store->src[tile->column_axis];
+    double weights = 0, values = 0, ncolumns = 1, nrows = 1;
+    for (int i = 0; i < m->nload; i++) {
+        if (nest_depends(m->t, m->load[i]->src[1], column))
+            weights += (double)nelem_read(m->load[i]);
+        else
+            values += (double)nelem_read(m->load[i]);
+    }
+    for (int k = m->first; k < m->store->nsrc; k++)
+        if (m->store->src[k] != column)
+            nrows *= (double)m->store->src[k]->src[0]->vmax;
+    ncolumns = (double)column->src[0]->vmax / (double)tile->columns;
+    nrows /= (double)tile->rows;
+    double weight_cost = weights <= NEAR ? 0 : weights <= CACHE ? 0.25 : 1;
+    double value_cost = values <= NEAR ? 0 : values <= CACHE ? 0.25 : 1;
+    double outside = weights + ncolumns * values * value_cost;
+    double inside = values + nrows * weights * weight_cost;
+    return outside <= inside ? PLACE_FIRST : PLACE_LAST;
+}
+
+static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct variant *v,
+                                 struct uop *store)
+{
+    struct tgc *t = m->t;
+    struct uop *r = m->store->src[tile->column_axis];
+    int64_t vector = tile->vector ? tile->vector : tile->columns;
+    struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, 0),
+                            split_range(t, tile->panel / tile->columns, RANGE_PART)};
+    struct uop *lane[2] = {split_range(t, tile->columns / vector, RANGE_LANE),
+                           split_range(t, vector, RANGE_LANE | (tile->vector ? RANGE_VECTOR : 0))};
+    name_like(t, outer[0], r);
+    name_like(t, outer[1], r);
+    uop_name_axes(t, lane[0], "block");
+    uop_name_axes(t, lane[1], "column");
+    note_opt(t, v, tile->vector ? OPT_VECTORIZE : OPT_UPCAST, tile->column_axis - m->first,
+             tile->columns);
+    struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
+                             sym_add(t, sym_muli(t, outer[1], tile->columns),
+                                     sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
+    enum placing where = m->contraction && tile->vector ? place_panels(m, tile) : PLACE_THERE;
+    return split(t, store, m->first, r, by, outer, 2, lane, 2, where);
+}
+
+struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v)
+{
+    struct uop *store = m->store;
+    if (tile->rows > 1)
+        store = apply_rows(m, tile, v, store);
+    return apply_columns(m, tile, v, store);
+}

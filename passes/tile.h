@@ -1,0 +1,54 @@
+/* tile.h - private to optimize.c and tile.c: a loop nest with one reduction, and how it is tiled.
+ *
+ * Columns are what vectors run along, rows reuse them:
+ *
+ *      range r of n columns = panel q · part s · block b · lane v      P = columns of a panel
+ *      range of rows        = tile · row
+ *
+ *      for q  for s  for tile                       acc[row][b] = 0
+ *                      for k                        acc[row][b] += a[tile, row, k] * w[q, k, s, b, v]
+ *
+ * A weight is stored panel by panel, in the order in which it is read. Variants of a kernel have
+ * tiles of their own, but one panel, so that they share the stored weight.
+ */
+#ifndef TGC_TILE_H
+#define TGC_TILE_H
+
+#include "passes/passes.h"
+
+enum { MAX_LOADS = 32 };
+
+struct nest {
+    struct tgc *t;
+    struct uop *store;
+    int first;                   /* store->src[first..]: its ranges */
+    struct uop *reduce;          /* the innermost reduction, or NULL */
+    bool contraction;            /* a sum of products with several operands */
+    struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
+    struct uop *other[MAX_LOADS]; int nother;   /* not under it */
+    struct uop *part;            /* the range s, once there is one */
+};
+
+/* axis: of store->src, -1: none. vector 0: lanes stay loops, and `columns` of them are one. */
+struct tile {
+    int column_axis, row_axis;
+    int64_t panel, columns, rows;
+    int vector;
+    double gain;
+};
+
+/* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
+ * stage, a condition on the store. */
+bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
+/* By how much `offset` grows with r; false if that is no constant. */
+bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride);
+bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);
+/* Whether a load could read its weight in the order of the loops. */
+bool nest_is_packable(const struct nest *m, const struct uop *load);
+
+/* The store with its ranges split; what was done is noted in opt. */
+struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
+/* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */
+struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
+
+#endif
