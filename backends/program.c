@@ -558,6 +558,7 @@ static const char struct_text[] =
     "struct model_self {\n"
     "    const model_self *opened;       /* itself, from model_init to model_close */\n"
     "    model_options options;\n"
+    "KERNELS"
     "};\n"
     "static_assert(sizeof(struct model_self) <= HEAD_BYTES, \"the intermediates begin behind the "
     "struct\");\n\n";
@@ -589,6 +590,7 @@ static const char init_text[] = "int model_init(model_self **made, void *arena, 
                                 "    memset(self, 0, sizeof *self);\n"
                                 "    if (options)\n"
                                 "        self->options = *options;\n"
+                                "PICK"
                                 "    self->opened = self;\n"
                                 "    *made = self;\n"
                                 "    return MODEL_OK;\n"
@@ -627,6 +629,9 @@ static void write_lifetime(struct program *p, struct text *out)
     const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
+    rest = write_up_to(p, out, rest, "PICK");
+    if (program_has_variants(p))
+        text_puts(out, "    self->kernels = pick_kernels();\n");
     program_write_text(p, out, rest);
     write_run(p, out);
     rest = write_up_to(p, out, close_text, "STATUS_CASES");
@@ -708,7 +713,10 @@ static void write_prelude(struct program *p, struct text *out)
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
     if (has_long_names(p->s))
         text_puts(out, long_strings);
-    const char *rest = write_up_to(p, out, struct_text, "HEAD_BYTES");
+    const char *rest = write_up_to(p, out, struct_text, "KERNELS");
+    if (program_has_variants(p))
+        text_puts(out, "    const struct kernels *kernels;  /* for this processor */\n");
+    rest = write_up_to(p, out, rest, "HEAD_BYTES");
     text_printf(out, "%zu", p->head_bytes);
     program_write_text(p, out, rest);
     weights_write_declaration(p, out);
@@ -726,12 +734,12 @@ static void write_pieces(struct program *p, struct text *out)
 {
     if (snippets_any(&p->snippets, "number") || snippets_any(&p->snippets, "math")) {
         put_section(out, "arithmetic");
-        snippets_write(p, out, "number");
-        snippets_write(p, out, "math");
+        snippets_write(p, out, "number", NULL);
+        snippets_write(p, out, "math", NULL);
     }
     if (snippets_any(&p->snippets, "host")) {
         put_section(out, "what is not tensor algebra");
-        snippets_write(p, out, "host");
+        snippets_write(p, out, "host", NULL);
     }
 }
 
@@ -756,8 +764,10 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     name_everything(p);
 
     struct text kernels = {.t = t}, lifetime = {.t = t};
+    p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
-        p->backend->kernel(p, s->kernel[i], &kernels);
+        p->backend->kernel(p, s->kernel[i], NULL, &kernels);
+    variants_write(p, &kernels);
     write_lifetime(p, &lifetime);
 
     header_write(p, h);

@@ -57,8 +57,9 @@ bool snippets_mention(const char *word);
 struct snippet_set { struct tgc *t; bool *used; };
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
-/* those in use of one file, in its order */
-void snippets_write(const struct program *p, struct text *out, const char *file);
+/* those in use of one file, in its order; with a suffix only those whose names end so */
+void snippets_write(const struct program *p, struct text *out, const char *file,
+                    const char *suffix);
 bool snippets_any(const struct snippet_set *s, const char *file);
 
 /* ----------------------------------------------------------------------------- program.c et al. */
@@ -78,6 +79,7 @@ struct program {
     struct names *visible;
     struct names *run;           /* identifiers inside NAME_run */
     const char **kernel_name;    /* by position in schedule->kernel */
+    const char **parameters;     /* of the kernel's function, likewise */
     /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
     const char **buffer_name;
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
@@ -89,12 +91,19 @@ struct program {
 
 struct backend {
     const char *name;            /* "c": --target= */
-    /* Writes the definition of a kernel, comment included. */
-    void (*kernel)(struct program *p, const struct kernel *k, struct text *out);
+    /* Writes the definition of a kernel, comment included, or of a variant of it. The kernel's own
+     * is the first; it notes its parameters in p->parameters. */
+    void (*kernel)(struct program *p, const struct kernel *k, const struct variant *v,
+                   struct text *out);
     /* Writes the statement of NAME_run that runs it. */
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
 };
 extern const struct backend backend_c;
+
+/* variants.c: kernels for each instruction set, and pick_kernels() */
+bool program_has_variants(const struct program *p);
+const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa);
+void variants_write(struct program *p, struct text *out);
 
 void header_write(struct program *p, struct text *out);
 /* struct weights, before the kernels */

@@ -92,11 +92,18 @@ bool snippets_any(const struct snippet_set *s, const char *file)
     return false;
 }
 
-void snippets_write(const struct program *p, struct text *out, const char *file)
+static bool ends_with(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), m = strlen(suffix);
+    return n >= m && strcmp(s + n - m, suffix) == 0;
+}
+
+void snippets_write(const struct program *p, struct text *out, const char *file, const char *suffix)
 {
     const struct snippet_set *s = &p->snippets;
     for (int i = 0; s->used && i < NSNIPPET; i++) {
-        if (s->used[i] && strcmp(table[i].file, file) == 0) {
+        if (s->used[i] && strcmp(table[i].file, file) == 0 &&
+            (!suffix || ends_with(table[i].name, suffix))) {
             program_write_text(p, out, table[i].text);
             text_putc(out, '\n');
         }

@@ -63,6 +63,7 @@ struct options {
     const char *depfile_name, *depfile_target;
     enum target target;
     int level, threads;
+    isa_set isa;                    /* --cpu; 0: auto */
     bool fast_math, debug_info, json, verbose;
     struct input_file *input; int ninput; size_t cap_input;
     const char *out_dir, *data;

@@ -248,7 +248,9 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
 {
     struct compile_options compile_options = {
-        .noopt = o->level == 0, .level = o->level, .threads = o->threads, .name = name};
+        .noopt = o->level == 0, .level = o->level, .threads = o->threads,
+        .isa = o->isa ? o->isa : (1u << ISA_COUNT) - 1,
+        .name = name};
     if (!model_lower(t, o, m))
         return false;
     double start = seconds_now();

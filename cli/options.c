@@ -354,13 +354,36 @@ static bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
+/* What the processor that tgc runs on has best. */
+static isa_set native_isa(void)
+{
+#if defined __aarch64__
+    return 1u << ISA_NEON;
+#elif defined __x86_64__
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+        return 1u << ISA_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return 1u << ISA_AVX2;
+#endif
+    return 1u << ISA_GENERIC;
+}
+
 static bool read_cpu(struct parser *p, const struct given *g)
 {
-    if (strcmp(g->value, "auto") == 0 || strcmp(g->value, "generic") == 0)
-        return true; /* this version writes portable C only, which is both */
-    return usage(
-        p, "--cpu=%.100s is not in this version of tgc; it has auto and generic, both portable C",
-        g->value);
+    struct text known = {.t = p->t};
+    if (strcmp(g->value, "auto") == 0)
+        p->o->isa = (1u << ISA_COUNT) - 1;
+    else if (strcmp(g->value, "native") == 0)
+        p->o->isa = native_isa();
+    for (int i = 0; i < ISA_COUNT; i++) {
+        text_printf(&known, " %s", isa_table[i].text);
+        if (strcmp(g->value, isa_table[i].text) == 0)
+            p->o->isa = 1u << i;
+    }
+    if (p->o->isa == 0)
+        return usage(p, "--cpu=%.100s is not known; known are auto native%s", g->value, known.s);
+    return true;
 }
 
 static bool apply(struct parser *p, const struct given *g)
@@ -576,6 +599,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     *o = (struct options){.emit = EMIT_COUNT,
                           .level = 2,
                           .threads = 1,
+                          .isa = 0,
                           .rtol = 1e-3,
                           .atol = 1e-7,
                           .print = OPTION_COUNT};

@@ -19,7 +19,8 @@
 #include <string.h>
 
 const struct isa_info isa_table[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title) {text, lanes, narrow, registers, title},
+#define ISA(name, text, lanes, narrow, registers, title, arch, header, features)                   \
+    {text, lanes, narrow, registers, title},
 #include "passes/isa.def"
 #undef ISA
 };

@@ -12,7 +12,7 @@
 
 /* What kernels are written for, see isa.def. */
 enum isa {
-#define ISA(name, text, lanes, narrow, registers, title) ISA_##name,
+#define ISA(name, text, lanes, narrow, registers, title, arch, header, features) ISA_##name,
 #include "passes/isa.def"
 #undef ISA
     ISA_COUNT

@@ -34,9 +34,11 @@ char expr_kind(enum dtype d)
     }
 }
 
-const char *expr_type(char kind)
+const char *expr_type(struct program *p, const struct expr *e)
 {
-    switch (kind) {
+    switch (e->kind) {
+    case 'X': return mem_printf(p->t, "f32x%d", e->lanes);
+    case 'M': return mem_printf(p->t, "bits_f32x%d", e->lanes);
     case 'B': return "bool";
     case 'I': return "int";
     case 'L': return "int64_t";
@@ -223,6 +225,10 @@ static struct expr expand(struct program *p, const struct line *l, const struct 
     struct text out = {.t = p->t};
     use_calls(p, l->text);
     for (const char *s = l->text; *s; s++) {
+        if (*s == '@') {
+            text_printf(&out, "f32x%d", src[0].lanes ? src[0].lanes : src[1].lanes);
+            continue;
+        }
         if (!strchr("$<>!?", *s) || s[1] < '0' || s[1] > '2') {
             text_putc(&out, *s);
             continue;
@@ -408,7 +414,7 @@ static struct expr bitcast_expr(struct program *p, const struct uop *u, const st
     if (to == DTYPE_F32 || to == DTYPE_F64) {
         char kind = to == DTYPE_F32 ? 'U' : 'V';
         if (r.kind != kind)
-            r = cast(p, expr_type(kind), &r, kind);
+            r = cast(p, expr_type(p, &(struct expr){.kind = kind}), &r, kind);
         return call(p, to == DTYPE_F32 ? "float_bits" : "double_bits", r.s, expr_kind(to));
     }
     if (to_float) {
@@ -485,11 +491,31 @@ static struct expr apply_int(struct program *p, const struct uop *u, struct expr
     return e;
 }
 
+/* On vectors: the lines of kind X, and M where the operands are the lanes of a comparison. */
+static struct expr apply_vector(struct program *p, const struct uop *u, const struct expr *src)
+{
+    char kind = u->src[u->nsrc - 1]->dtype == DTYPE_BOOL ? 'M' : 'X';
+    struct expr e;
+    if (u->op == OP_WHERE && u->src[0]->lanes == 1)
+        e = expr_choose(p, &src[0], &src[1], &src[2]);
+    else if (u->op == OP_ADD)
+        e = sum(p, src, kind);
+    else
+        e = expand(p, find_line(p, u->op, kind, false), src, kind);
+    e.kind = u->dtype == DTYPE_BOOL ? 'M' : 'X';
+    e.lanes = u->lanes;
+    if (e.prec == PREC_CALL)
+        use_calls(p, e.s);
+    return e;
+}
+
 struct expr expr_apply(struct program *p, const struct uop *u, const struct expr *operands)
 {
     struct expr src[3] = {{0}, {0}, {0}};
     for (int i = 0; i < u->nsrc; i++)
         src[i] = expr_resolve(p, operands[i]);
+    if (u->lanes > 1)
+        return apply_vector(p, u, src);
     if (u->op == OP_CAST)
         return cast_expr(p, u, &src[0]);
     if (u->op == OP_BITCAST)
@@ -563,4 +589,29 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
     if (v.kind == 'I' && d != DTYPE_I32 && d != DTYPE_I64)
         return cast(p, dtype_ctype(d), &v, 'I').s;
     return v.s;
+}
+
+static struct expr vector_call(struct program *p, const char *function, const char *args, int lanes)
+{
+    struct expr e = call(p, mem_printf(p->t, "%s_f32x%d", function, lanes), args, 'X');
+    e.lanes = lanes;
+    return e;
+}
+
+struct expr expr_load_vector(struct program *p, const char *place, int lanes)
+{
+    return vector_call(p, "load", mem_printf(p->t, "&%s", place), lanes);
+}
+
+struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
+{
+    struct expr v = vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, lanes);
+    v.kind = e->kind == 'B' ? 'M' : 'X';
+    return v;
+}
+
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e)
+{
+    return mem_printf(p->t, "%s;", vector_call(p, "store", mem_printf(p->t, "&%s, %s", place, e->s),
+                                               e->lanes).s);
 }

@@ -13,14 +13,15 @@ struct expr {
     const char *negated;         /* of an integer comparison: its opposite; NULL otherwise */
     enum prec prec;
     /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F'
-     * float · 'D' double */
+     * float · 'D' double · 'X' a vector of floats · 'M' the lanes of a comparison */
     char kind;
+    int lanes;                   /* of a vector */
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };
 
 /* of a value in general; I64 may be narrower: see expr_apply */
 char expr_kind(enum dtype d);
-const char *expr_type(char kind);                                 /* "int64_t" */
+const char *expr_type(struct program *p, const struct expr *e);   /* "int64_t", "f32x8" */
 struct expr expr_const(struct program *p, enum dtype d, union arg v);
 /* An elementwise op on rendered operands. I64 arithmetic is done in int where its bounds and
  * operands allow. */
@@ -36,5 +37,10 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
 /* in parentheses if it binds looser than that */
 const char *expr_operand(struct program *p, const struct expr *e, enum prec least);
 struct expr expr_name(const char *name, char kind);
+/* Vectors: of `lanes` neighbours in memory (an lvalue such as x[i]), of equal elements; and the
+ * statement that stores one. */
+struct expr expr_load_vector(struct program *p, const char *place, int lanes);
+struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e);
 
 #endif

@@ -40,6 +40,7 @@ struct writer {
     struct program *p;
     struct tgc *t;
     const struct kernel *k;
+    struct uop *const *linear; int nlinear;          /* the kernel's, or a variant's */
     struct names *names;
     struct uop_map value;        /* uop -> struct value */
     struct uop_map nuse;         /* uop -> int, uses behind where the count stands */
@@ -102,7 +103,10 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 
 /* --------------------------------------------------------------------------------------- values */
 
-static bool is_value(const struct uop *u) { return op_is_elementwise(u->op) || u->op == OP_LOAD; }
+static bool is_value(const struct uop *u)
+{
+    return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT;
+}
 
 static struct value *value_of(struct writer *w, const struct uop *u)
 {
@@ -151,9 +155,10 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
 {
     const char *name = local_name(w, temporary_stem(w, u));
     struct expr e = expr_resolve(w->p, v->e);
-    const char *type = expr_type(e.kind);
+    const char *type = expr_type(w->p, &e);
     statement(w, mem_printf(w->t, "const %s %s = %s;", type, name, e.s), true);
     v->e = expr_name(name, e.kind);
+    v->e.lanes = e.lanes;
     v->written = true;
     v->reads_memory = v->reads_any_memory = false;
     v->nacc = 0;
@@ -234,8 +239,8 @@ static bool can_wait(struct writer *w, const struct uop *u, const struct value *
     int depth = 0;
     bool pure_index = !v->reads_any_memory && v->nacc == 0 &&
                       (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
-    for (int i = w->position + 1; i < w->k->nlinear; i++) {
-        const struct uop *x = w->k->linear[i];
+    for (int i = w->position + 1; i < w->nlinear; i++) {
+        const struct uop *x = w->linear[i];
         for (int s = 0; s < x->nsrc; s++)
             if (x->src[s] == u)
                 return depth <= 0 || pure_index;
@@ -316,7 +321,8 @@ static void write_load(struct writer *w, const struct uop *u)
     const char *name = place_name(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->lanes)
+                        : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
                                             : expr_const(w->p, u->dtype, (union arg){.i = 0});
@@ -338,8 +344,11 @@ static void write_store(struct writer *w, const struct uop *u)
     take_operands(w, u, guarded ? 4 : 3, src);
     if (guarded)
         open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
-    const char *value = expr_stored(w->p, b->dtype, &src[2]);
-    statement(w, mem_printf(w->t, "%s[%s] = %s;", name, src[1].s, value), false);
+    const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
+    if (u->src[2]->lanes > 1)
+        statement(w, expr_store_vector(w->p, place, &src[2]), false);
+    else
+        statement(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])), false);
     if (guarded)
         close_block(w);
 }
@@ -420,8 +429,8 @@ static void write_guard(struct writer *w, const struct uop *u)
 /* How an accumulator is updated, from its first ASSIGN. */
 static enum op acc_op(const struct writer *w, const struct uop *acc)
 {
-    for (int i = w->position; i < w->k->nlinear; i++) {
-        const struct uop *u = w->k->linear[i];
+    for (int i = w->position; i < w->nlinear; i++) {
+        const struct uop *u = w->linear[i];
         if (u->op == OP_ASSIGN && u->src[0] == acc)
             return u->src[1]->op;
     }
@@ -450,7 +459,7 @@ static void write_tile(struct writer *w, const struct uop *u, struct value *v, c
                 (dtype_is_float(u->dtype) ? uop_is_constf(u->src[0], 0) : uop_is_int(u->src[0], 0));
     v->array = v->e.s;
     VEC_PUSH(w->t, w->tile, w->ntile, w->cap_tile, u);
-    text_printf(&declaration, "%s %s", expr_type(v->e.kind), v->array);
+    text_printf(&declaration, "%s %s", expr_type(w->p, &v->e), v->array);
     for (int k = 1; k < u->nsrc; k++)
         text_printf(&declaration, "[%lld]", (long long)u->src[k]->src[0]->vmax);
     if (zero) {
@@ -477,8 +486,9 @@ static void write_acc(struct writer *w, const struct uop *u)
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &init);
     init = expr_resolve(w->p, init);
-    char kind = expr_kind(u->dtype);
-    v->e = expr_name(local_name(w, acc_stem(acc_op(w, u), u->dtype)), kind);
+    v->e = expr_name(local_name(w, acc_stem(acc_op(w, u), u->dtype)),
+                     u->lanes > 1 ? init.kind : expr_kind(u->dtype));
+    v->e.lanes = init.lanes;
     /* its name may be read again and again, but not moved across its ASSIGN */
     v->leaf = true;
     v->nacc = 1;
@@ -487,13 +497,15 @@ static void write_acc(struct writer *w, const struct uop *u)
     if (u->nsrc > 1)
         write_tile(w, u, v, init.s);
     else
-        statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(kind), v->e.s, init.s), true);
+        statement(w, mem_printf(w->t, "%s %s = %s;", expr_type(w->p, &v->e), v->e.s, init.s), true);
 }
 
 /* The x of ASSIGN(acc, acc op x), if that can be written acc op= x. */
 static const struct uop *compound_operand(struct writer *w, const struct uop *u)
 {
     const struct uop *acc = u->src[0], *v = u->src[1];
+    if (u->lanes > 1 && v->op != OP_ADD && v->op != OP_MUL)
+        return NULL;
     bool compound = (v->op == OP_ADD || v->op == OP_MUL) &&
                     (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
     if (!compound || (dtype_is_float(v->dtype) && v->dtype != DTYPE_F32 && v->dtype != DTYPE_F64))
@@ -562,6 +574,18 @@ static void write_elementwise(struct writer *w, const struct uop *u)
     define(w, u, v);
 }
 
+static void write_splat(struct writer *w, const struct uop *u)
+{
+    struct expr src;
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    take_operands(w, u, 1, &src);
+    src = expr_resolve(w->p, src);
+    v->e = expr_splat(w->p, &src, u->lanes);
+    v->nuse = w->use[w->position];
+    inherit_reads(w, v, u);
+    define(w, u, v);
+}
+
 static void write_uop(struct writer *w, const struct uop *u)
 {
     if (is_value(u) && w->use[w->position] == 0)
@@ -572,6 +596,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_RANGE: write_range(w, u); break;
     case OP_END: case OP_ENDGUARD: close_block(w); break;
     case OP_GUARD: write_guard(w, u); break;
+    case OP_SPLAT: write_splat(w, u); break;
     case OP_ACC: write_acc(w, u); break;
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;
@@ -587,9 +612,9 @@ static void write_uop(struct writer *w, const struct uop *u)
 /* Backwards, so that what only a dead value uses counts as unused. */
 static void count_uses(struct writer *w)
 {
-    w->use = mem_array(w->t, (size_t)w->k->nlinear + 1, sizeof *w->use);
-    for (int i = w->k->nlinear - 1; i >= 0; i--) {
-        const struct uop *u = w->k->linear[i];
+    w->use = mem_array(w->t, (size_t)w->nlinear + 1, sizeof *w->use);
+    for (int i = w->nlinear - 1; i >= 0; i--) {
+        const struct uop *u = w->linear[i];
         w->use[i] = (int)(intptr_t)map_get(&w->nuse, u);
         map_set(&w->nuse, u, NULL);
         if (u->op == OP_SINK || u->op == OP_END || u->op == OP_ENDGUARD || u->op == OP_STAGE ||
@@ -642,14 +667,32 @@ static const char *pointer_to(const struct writer *w, enum dtype d, const char *
     return mem_printf(w->t, "%s%s*%s%s", type, star ? "" : " ", qualifier, name);
 }
 
+/* Without the line breaks and what indents behind them. */
+static const char *one_line(struct tgc *t, const char *s)
+{
+    struct text out = {.t = t};
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        text_write(&out, s, n);
+        s += n;
+        if (*s)
+            text_putc(&out, ' ');
+        s += strspn(s, "\n ");
+    }
+    return out.s;
+}
+
 /* "static void conv1(float *restrict y, const float *restrict x)", wrapped below the
  * parenthesis. */
-static void write_signature(struct writer *w, struct text *out)
+static void write_signature(struct writer *w, const struct variant *v, struct text *out)
 {
     const struct kernel *k = w->k;
     struct text head = {.t = w->t};
-    text_printf(&head, "static void %s(", program_kernel_name(w->p, k));
-    size_t indent = head.n, start = out->n;
+    if (v)
+        text_printf(&head, "IN_f32x%d ", isa_table[v->isa].lanes);
+    text_printf(&head, "static void %s(",
+                program_variant_name(w->p, k, v ? v->isa : ISA_GENERIC));
+    size_t indent = head.n, start = out->n, from = start + indent;
     text_puts(out, head.s);
     bool first = true;
     for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
@@ -682,7 +725,11 @@ static void write_signature(struct writer *w, struct text *out)
         text_puts(out, s);
         first = false;
     }
-    text_puts(out, first ? "void)\n" : ")\n");
+    if (first)
+        text_puts(out, "void");
+    if (!v)
+        w->p->parameters[k->index] = one_line(w->t, out->s + from);
+    text_puts(out, ")\n");
 }
 
 /* Above each kernel: the model's nodes, the shapes, the work. */
@@ -716,13 +763,16 @@ static void write_comment(struct writer *w, struct text *out)
     text_puts(out, " */\n");
 }
 
-static void render_kernel(struct program *p, const struct kernel *k, struct text *out)
+static void render_kernel(struct program *p, const struct kernel *k, const struct variant *v,
+                          struct text *out)
 {
     struct mem_mark mark = scratch_mark(p->t);
     struct writer *w = scratch_array(p->t, 1, sizeof *w);
     w->p = p;
     w->t = p->t;
     w->k = k;
+    w->linear = v ? v->linear : k->linear;
+    w->nlinear = v ? v->nlinear : k->nlinear;
     w->names = names_new(p->t, p->visible);
     w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
     for (int i = 0; i < k->nvar; i++)
@@ -739,12 +789,17 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
                                  b->nbytes / dtype_nbytes(b->dtype)),
                       true);
         }
-    for (w->position = 0; w->position < k->nlinear; w->position++)
-        write_uop(w, k->linear[w->position]);
+    for (w->position = 0; w->position < w->nlinear; w->position++)
+        write_uop(w, w->linear[w->position]);
     if (w->depth != 1)
         TGC_BUG(p->t, "kernel %s: %d loops are not closed", k->name, w->depth - 1);
-    write_comment(w, out);
-    write_signature(w, out);
+    if (v)
+        snippet_use(&p->snippets, mem_printf(p->t, "f32x%d", isa_table[v->isa].lanes));
+    if (v)
+        text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
+    else
+        write_comment(w, out);
+    write_signature(w, v, out);
     text_puts(out, "{\n");
     put_indented(out, top(w)->body.s);
     text_puts(out, "}\n\n");
@@ -756,7 +811,7 @@ static void render_kernel(struct program *p, const struct kernel *k, struct text
 static void render_call(struct program *p, const struct kernel *k, struct text *out)
 {
     struct text head = {.t = p->t};
-    text_printf(&head, "%s(", program_kernel_name(p, k));
+    text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
     size_t indent = head.n, start = out->n;
     text_puts(out, head.s);
     bool first = true;

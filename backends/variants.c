@@ -1,0 +1,175 @@
+/* variants.c - the kernels for each instruction set, and the choice among them when a model is
+ * opened.
+ *
+ *      #if the compiler and the architecture have it
+ *      vectors and what is computed with them · kernels for AVX2 · kernels for AVX-512
+ *      #endif
+ *      struct kernels: a pointer for each kernel that has variants · a table for each instruction
+ *      set · pick_kernels()
+ *
+ * The user chooses the compiler's flags, so nothing depends on them: each function says what it
+ * needs by its own attribute.
+ */
+#include "backends/program.h"
+
+#include <string.h>
+
+static const struct { const char *arch, *header, *features; } isa_text[ISA_COUNT] = {
+#define ISA(name, text, lanes, narrow, registers, title, arch, header, features)                   \
+    {arch, header, features},
+#include "passes/isa.def"
+#undef ISA
+};
+
+bool program_has_variants(const struct program *p)
+{
+    for (int i = 0; i < p->s->nkernel; i++)
+        if (p->s->kernel[i]->nvariant > 0)
+            return true;
+    return false;
+}
+
+static const struct variant *find_variant(const struct kernel *k, enum isa isa)
+{
+    for (int i = 0; i < k->nvariant; i++)
+        if (k->variant[i].isa == isa)
+            return &k->variant[i];
+    return NULL;
+}
+
+static bool isa_is_used(const struct program *p, enum isa isa)
+{
+    for (int i = 0; i < p->s->nkernel; i++)
+        if (find_variant(p->s->kernel[i], isa))
+            return true;
+    return false;
+}
+
+const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa)
+{
+    const char *name = program_kernel_name(p, k);
+    return isa == ISA_GENERIC ? name : mem_printf(p->t, "%s_%s", name, isa_table[isa].text);
+}
+
+/* Kernels first, since they decide which pieces of runtime/ stand before them. */
+static void write_architecture(struct program *p, const char *arch, struct text *out)
+{
+    struct text kernels = {.t = p->t};
+    const char *header = NULL;
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        if (strcmp(isa_text[isa].arch, arch) != 0 || !isa_is_used(p, (enum isa)isa))
+            continue;
+        header = isa_text[isa].header;
+        for (int i = 0; i < p->s->nkernel; i++) {
+            const struct variant *v = find_variant(p->s->kernel[i], (enum isa)isa);
+            if (v)
+                p->backend->kernel(p, p->s->kernel[i], v, &kernels);
+        }
+    }
+    if (!header)
+        return;
+    text_printf(out, "#if defined __GNUC__ && defined %s\n#include <%s>\n\n", arch, header);
+    for (int isa = 0; isa < ISA_COUNT; isa++)
+        if (strcmp(isa_text[isa].arch, arch) == 0) {
+            snippets_write(p, out, mem_printf(p->t, "vector_%s", isa_table[isa].text), NULL);
+            snippets_write(p, out, "vector_math", mem_printf(p->t, "f32x%d", isa_table[isa].lanes));
+        }
+    text_puts(out, kernels.s);
+    text_puts(out, "#endif\n\n");
+}
+
+/* The narrower instruction sets of the same architecture stand in where a kernel has no variant for
+ * this one. */
+static const char *best_name(const struct program *p, const struct kernel *k, int isa)
+{
+    for (int i = isa; i > ISA_GENERIC; i--)
+        if (strcmp(isa_text[i].arch, isa_text[isa].arch) == 0 && find_variant(k, (enum isa)i))
+            return program_variant_name(p, k, (enum isa)i);
+    return program_kernel_name(p, k);
+}
+
+static void write_table(const struct program *p, int isa, struct text *out)
+{
+    text_printf(out, "static const struct kernels kernels_%s = {", isa_table[isa].text);
+    size_t line = out->n - 100;
+    for (int i = 0; i < p->s->nkernel; i++) {
+        const struct kernel *k = p->s->kernel[i];
+        if (k->nvariant == 0)
+            continue;
+        const char *name = best_name(p, k, isa);
+        if (out->n - line + strlen(name) + 3 > 100) {
+            text_puts(out, "\n    ");
+            line = out->n - 4;
+        } else {
+            text_putc(out, ' ');
+        }
+        text_printf(out, "%s,", name);
+    }
+    text_puts(out, "\n};\n\n");
+}
+
+/* "__builtin_cpu_supports("avx2") && ..." */
+static void write_test(const char *features, struct text *out)
+{
+    for (const char *s = features; *s;) {
+        int n = (int)strcspn(s, " ");
+        text_printf(out, "%s__builtin_cpu_supports(\"%.*s\")", s == features ? "" : " &&\n        ", n,
+                    s);
+        s += n + (s[n] == ' ');
+    }
+}
+
+/* Wider ones first. */
+static void write_pick(const struct program *p, struct text *out)
+{
+    text_puts(out, "/* The kernels for the processor that this runs on. */\n"
+                   "static const struct kernels *pick_kernels(void)\n{\n");
+    for (int isa = ISA_COUNT - 1; isa > ISA_GENERIC; isa--) {
+        if (!isa_is_used(p, (enum isa)isa))
+            continue;
+        text_printf(out, "#if defined __GNUC__ && defined %s\n", isa_text[isa].arch);
+        if (*isa_text[isa].features) {
+            text_puts(out, "    if (");
+            write_test(isa_text[isa].features, out);
+            text_printf(out, ")\n        return &kernels_%s;\n#endif\n", isa_table[isa].text);
+        } else {
+            text_printf(out, "    return &kernels_%s;\n#else\n", isa_table[isa].text);
+        }
+    }
+    text_puts(out, "    return &kernels_generic;\n");
+    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)
+        if (isa_is_used(p, (enum isa)isa) && !*isa_text[isa].features)
+            text_puts(out, "#endif\n");
+    text_puts(out, "}\n\n");
+}
+
+void variants_write(struct program *p, struct text *out)
+{
+    if (!program_has_variants(p))
+        return;
+    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++) {
+        bool again = false;
+        for (int j = ISA_GENERIC + 1; j < isa; j++)
+            again |= strcmp(isa_text[j].arch, isa_text[isa].arch) == 0;
+        if (!again)
+            write_architecture(p, isa_text[isa].arch, out);
+    }
+    text_puts(out, "struct kernels {\n");
+    for (int i = 0; i < p->s->nkernel; i++)
+        if (p->s->kernel[i]->nvariant > 0)
+            text_printf(out, "    void (*%s)(%s);\n", program_kernel_name(p, p->s->kernel[i]),
+                        p->parameters[i]);
+    text_puts(out, "};\n");
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        if (isa != ISA_GENERIC && !isa_is_used(p, (enum isa)isa))
+            continue;
+        if (isa != ISA_GENERIC)
+            text_printf(out, "#if defined __GNUC__ && defined %s\n", isa_text[isa].arch);
+        write_table(p, isa, out);
+        if (isa != ISA_GENERIC) {
+            out->n--;
+            text_puts(out, "#endif\n\n");
+        }
+    }
+    write_pick(p, out);
+}

@@ -1,0 +1,52 @@
+/* vector_avx2.c - vectors of floats for AVX2 with FMA: f32x8.
+ *
+ * Arithmetic, comparison and bits are the compiler's own (gcc's vector extensions, which clang has,
+ * too); only what they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros
+ * (bits_f32x8). Each function carries the target it needs, so that no compiler flags are needed.
+ */
+#include <immintrin.h>
+#include <stdint.h>
+
+//@ f32x8
+#define IN_f32x8 __attribute__((target("avx2,fma")))
+typedef __m256 f32x8;
+typedef int32_t bits_f32x8 __attribute__((vector_size(32)));
+
+//@ load_f32x8 f32x8
+static inline IN_f32x8 f32x8 load_f32x8(const float *p) { return _mm256_loadu_ps(p); }
+
+//@ store_f32x8 f32x8
+static inline IN_f32x8 void store_f32x8(float *p, f32x8 v) { _mm256_storeu_ps(p, v); }
+
+//@ splat_f32x8 f32x8
+static inline IN_f32x8 f32x8 splat_f32x8(float v) { return _mm256_set1_ps(v); }
+
+//@ fma_f32x8 f32x8
+/* a*b + c, rounded once */
+static inline IN_f32x8 f32x8 fma_f32x8(f32x8 a, f32x8 b, f32x8 c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+//@ higher_f32x8 f32x8
+/* the larger; b, if one of them is NaN */
+static inline IN_f32x8 f32x8 higher_f32x8(f32x8 a, f32x8 b) { return _mm256_max_ps(a, b); }
+
+//@ lower_f32x8 f32x8
+static inline IN_f32x8 f32x8 lower_f32x8(f32x8 a, f32x8 b) { return _mm256_min_ps(a, b); }
+
+//@ sqrt_f32x8 f32x8
+static inline IN_f32x8 f32x8 sqrt_f32x8(f32x8 v) { return _mm256_sqrt_ps(v); }
+
+//@ floor_f32x8 f32x8
+static inline IN_f32x8 f32x8 floor_f32x8(f32x8 v) { return _mm256_floor_ps(v); }
+
+//@ ceil_f32x8 f32x8
+static inline IN_f32x8 f32x8 ceil_f32x8(f32x8 v) { return _mm256_ceil_ps(v); }
+
+//@ trunc_f32x8 f32x8
+static inline IN_f32x8 f32x8 trunc_f32x8(f32x8 v) { return _mm256_round_ps(v, 11); }
+
+//@ round_f32x8 f32x8
+/* half to even */
+static inline IN_f32x8 f32x8 round_f32x8(f32x8 v) { return _mm256_round_ps(v, 8); }

@@ -1,0 +1,52 @@
+/* vector_avx512.c - vectors of floats for AVX-512: f32x16.
+ *
+ * Arithmetic, comparison and bits are the compiler's own (gcc's vector extensions, which clang has,
+ * too); only what they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros
+ * (bits_f32x16). Each function carries the target it needs, so that no compiler flags are needed.
+ */
+#include <immintrin.h>
+#include <stdint.h>
+
+//@ f32x16
+#define IN_f32x16 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+typedef __m512 f32x16;
+typedef int32_t bits_f32x16 __attribute__((vector_size(64)));
+
+//@ load_f32x16 f32x16
+static inline IN_f32x16 f32x16 load_f32x16(const float *p) { return _mm512_loadu_ps(p); }
+
+//@ store_f32x16 f32x16
+static inline IN_f32x16 void store_f32x16(float *p, f32x16 v) { _mm512_storeu_ps(p, v); }
+
+//@ splat_f32x16 f32x16
+static inline IN_f32x16 f32x16 splat_f32x16(float v) { return _mm512_set1_ps(v); }
+
+//@ fma_f32x16 f32x16
+/* a*b + c, rounded once */
+static inline IN_f32x16 f32x16 fma_f32x16(f32x16 a, f32x16 b, f32x16 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+//@ higher_f32x16 f32x16
+/* the larger; b, if one of them is NaN */
+static inline IN_f32x16 f32x16 higher_f32x16(f32x16 a, f32x16 b) { return _mm512_max_ps(a, b); }
+
+//@ lower_f32x16 f32x16
+static inline IN_f32x16 f32x16 lower_f32x16(f32x16 a, f32x16 b) { return _mm512_min_ps(a, b); }
+
+//@ sqrt_f32x16 f32x16
+static inline IN_f32x16 f32x16 sqrt_f32x16(f32x16 v) { return _mm512_sqrt_ps(v); }
+
+//@ floor_f32x16 f32x16
+static inline IN_f32x16 f32x16 floor_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 9); }
+
+//@ ceil_f32x16 f32x16
+static inline IN_f32x16 f32x16 ceil_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 10); }
+
+//@ trunc_f32x16 f32x16
+static inline IN_f32x16 f32x16 trunc_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 11); }
+
+//@ round_f32x16 f32x16
+/* half to even */
+static inline IN_f32x16 f32x16 round_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 8); }

@@ -1,0 +1,111 @@
+/* vector_math.c - elementary functions on vectors: the same steps as in math.c, lane by lane. Each
+ * piece exists for f32x4, f32x8 and f32x16; T is the vector of floats, bits_T that of its bits. */
+
+//@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
+
+//@ select_T T
+/* m ? a : b, lane by lane */
+static inline IN_T T select_T(bits_T m, T a, T b)
+{
+    return (T)((m & (bits_T)a) | (~m & (bits_T)b));
+}
+
+//@ max_T higher_T select_T
+/* NaN if either is; cheapest where a is a constant */
+static inline IN_T T max_T(T a, T b) { return select_T(a != a, a, higher_T(a, b)); }
+
+//@ min_T lower_T select_T
+static inline IN_T T min_T(T a, T b) { return select_T(a != a, a, lower_T(a, b)); }
+
+//@ mask_T T
+static inline IN_T bits_T mask_T(bool b) { return (bits_T){0} - (int32_t)b; }
+
+//@ abs_T T
+static inline IN_T T abs_T(T v) { return (T)((bits_T)v & 0x7fffffff); }
+
+//@ copysign_T T
+static inline IN_T T copysign_T(T v, T sign)
+{
+    return (T)(((bits_T)v & 0x7fffffff) | ((bits_T)sign & ~0x7fffffff));
+}
+
+//@ exp_T fma_T max_T min_T splat_T
+/* e^x = 2^k * e^r, r in +-ln2/2; k comes out of the low bits of x*log2(e) + 1.5*2^23. */
+static inline IN_T T exp_T(T x)
+{
+    const T v = min_T(splat_T(89.0f), max_T(splat_T(-104.0f), x));
+    const T shifted = fma_T(v, splat_T(1.44269504f), splat_T(12582912.0f));
+    const T k = shifted - 12582912.0f;
+    const T r = fma_T(k, splat_T(2.12194440e-4f), fma_T(k, splat_T(-0.693359375f), v));
+    T p = fma_T(splat_T(1.98756915e-4f), r, splat_T(1.3981999507e-3f));
+    p = fma_T(p, r, splat_T(8.3334519073e-3f));
+    p = fma_T(p, r, splat_T(4.1665795894e-2f));
+    p = fma_T(p, r, splat_T(1.6666665459e-1f));
+    p = fma_T(p, r, splat_T(5.0000001201e-1f));
+    p = fma_T(p * r, r, r) + 1.0f;
+    /* 2^k in two factors: k may be beyond the range of one */
+    const bits_T n = (bits_T)shifted - 0x4b400000 + 254, half = n >> 1;
+    return p * (T)(half << 23) * (T)((n - half) << 23);
+}
+
+//@ log_T fma_T select_T splat_T
+/* x = 2^k * m, m in [sqrt(1/2), sqrt(2)); log m by a polynomial in m - 1. */
+static inline IN_T T log_T(T x)
+{
+    const bits_T tiny = x < 0x1p-126f;
+    const T scaled = select_T(tiny, x * 0x1p23f, x);
+    const bits_T bits = (bits_T)scaled - 0x3f3504f3;
+    const bits_T exponent = (bits >> 23) - (tiny & 23);
+    const T k = __builtin_convertvector(exponent, T);
+    const T m = (T)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
+    T p = fma_T(splat_T(7.0376836292e-2f), m, splat_T(-1.1514610310e-1f));
+    p = fma_T(p, m, splat_T(1.1676998740e-1f));
+    p = fma_T(p, m, splat_T(-1.2420140846e-1f));
+    p = fma_T(p, m, splat_T(1.4249322787e-1f));
+    p = fma_T(p, m, splat_T(-1.6668057665e-1f));
+    p = fma_T(p, m, splat_T(2.0000714765e-1f));
+    p = fma_T(p, m, splat_T(-2.4999993993e-1f));
+    p = fma_T(p, m, splat_T(3.3333331174e-1f));
+    const T z = m * m;
+    T y = fma_T(k, splat_T(-2.12194440e-4f), p * m * z);
+    y = fma_T(z, splat_T(-0.5f), y) + m;
+    y = fma_T(k, splat_T(0.693359375f), y);
+    y = select_T(x == 0.0f, splat_T(-INFINITY), y);
+    y = select_T(x == INFINITY, splat_T(INFINITY), y);
+    return select_T((x < 0.0f) | (x != x), splat_T(NAN), y);
+}
+
+//@ tanh_T exp_T abs_T copysign_T
+static inline IN_T T tanh_T(T x)
+{
+    const T z = x * x, a = abs_T(x);
+    T p = fma_T(splat_T(-5.70498872745e-3f), z, splat_T(2.06390887954e-2f));
+    p = fma_T(p, z, splat_T(-5.37397155531e-2f));
+    p = fma_T(p, z, splat_T(1.33314422036e-1f));
+    p = fma_T(p, z, splat_T(-3.33332819422e-1f));
+    const T small = fma_T(p * z, x, x);
+    const T large = copysign_T(1.0f - 2.0f / (exp_T(2.0f * a) + 1.0f), x);
+    return select_T(a < 0.625f, small, select_T(x != x, x, large));
+}
+
+//@ erf_T exp_T abs_T copysign_T
+/* |x| < 1: the Taylor series. Beyond: 1 - erfc, by a Chebyshev fit. */
+static inline IN_T T erf_T(T x)
+{
+    static const float series[] = {1.0f / (3628800.0f * 21.0f), -1.0f / (362880.0f * 19.0f),
+                                   1.0f / (40320.0f * 17.0f),   -1.0f / (5040.0f * 15.0f),
+                                   1.0f / (720.0f * 13.0f),     -1.0f / (120.0f * 11.0f),
+                                   1.0f / (24.0f * 9.0f),       -1.0f / (6.0f * 7.0f),
+                                   1.0f / (2.0f * 5.0f),        -1.0f / 3.0f,
+                                   1.0f};
+    static const float fit[] = {-0.82215223f, 1.48851587f,  -1.13520398f, 0.27886807f, -0.18628806f,
+                                0.09678418f,  0.37409196f,  1.00002368f,  -1.26551223f};
+    const T a = abs_T(x), z = x * x, t = 1.0f / fma_T(splat_T(0.5f), a, splat_T(1.0f));
+    T small = splat_T(-1.0f / (39916800.0f * 23.0f)), p = splat_T(0.17087277f);
+    for (int i = 0; i < 11; i++)
+        small = fma_T(small, z, splat_T(series[i]));
+    for (int i = 0; i < 9; i++)
+        p = fma_T(p, t, splat_T(fit[i]));
+    const T large = copysign_T(1.0f - t * exp_T(p - z), x);
+    return select_T(a < 1.0f, small * x * 1.12837917f, large);
+}

@@ -1,0 +1,48 @@
+/* vector_neon.c - vectors of floats for NEON: f32x4.
+ *
+ * Arithmetic, comparison and bits are the compiler's own (gcc's vector extensions, which clang has,
+ * too); only what they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros
+ * (bits_f32x4). Each function carries the target it needs, so that no compiler flags are needed.
+ */
+#include <arm_neon.h>
+#include <stdint.h>
+
+//@ f32x4
+#define IN_f32x4
+typedef float32x4_t f32x4;
+typedef int32_t bits_f32x4 __attribute__((vector_size(16)));
+
+//@ load_f32x4 f32x4
+static inline f32x4 load_f32x4(const float *p) { return vld1q_f32(p); }
+
+//@ store_f32x4 f32x4
+static inline void store_f32x4(float *p, f32x4 v) { vst1q_f32(p, v); }
+
+//@ splat_f32x4 f32x4
+static inline f32x4 splat_f32x4(float v) { return vdupq_n_f32(v); }
+
+//@ fma_f32x4 f32x4
+/* a*b + c, rounded once */
+static inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) { return vfmaq_f32(c, a, b); }
+
+//@ higher_f32x4 f32x4
+static inline f32x4 higher_f32x4(f32x4 a, f32x4 b) { return vmaxq_f32(a, b); }
+
+//@ lower_f32x4 f32x4
+static inline f32x4 lower_f32x4(f32x4 a, f32x4 b) { return vminq_f32(a, b); }
+
+//@ sqrt_f32x4 f32x4
+static inline f32x4 sqrt_f32x4(f32x4 v) { return vsqrtq_f32(v); }
+
+//@ floor_f32x4 f32x4
+static inline f32x4 floor_f32x4(f32x4 v) { return vrndmq_f32(v); }
+
+//@ ceil_f32x4 f32x4
+static inline f32x4 ceil_f32x4(f32x4 v) { return vrndpq_f32(v); }
+
+//@ trunc_f32x4 f32x4
+static inline f32x4 trunc_f32x4(f32x4 v) { return vrndq_f32(v); }
+
+//@ round_f32x4 f32x4
+/* half to even */
+static inline f32x4 round_f32x4(f32x4 v) { return vrndnq_f32(v); }
