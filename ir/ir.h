@@ -185,6 +185,9 @@ struct buffer {
     const struct view *storage;
     /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     const struct buffer *same;
+    /* set by passes: the axes from the outermost to the innermost, where that is not 0, 1, 2... */
+    bool is_ordered;
+    unsigned char order[MAX_RANK];
     /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
     struct buffer *base;
     struct uop *base_offset;

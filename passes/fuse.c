@@ -351,7 +351,7 @@ static bool has_row_stat(struct plan *p, struct uop *v)
 }
 
 /* The contraction that v is an epilogue of: reached through elementwise ops, not through a
- * broadcast. NULL if there is none. */
+ * broadcast, nor through what others need, too. NULL if there is none. */
 static const struct uop *leads_to_contraction(struct plan *p, const struct uop *v)
 {
     const struct uop *stack[32];
@@ -361,7 +361,8 @@ static const struct uop *leads_to_contraction(struct plan *p, const struct uop *
         const struct uop *u = stack[--n];
         if (is_contraction(u))
             return u;
-        if (u->op == OP_EXPAND || is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must)
+        if (u->op == OP_EXPAND || is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
+            (u != v && plan_node(p, u)->nconsumer > 1))
             continue;
         int nsrc = op_is_elementwise(u->op) ? u->nsrc
                                             : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;

@@ -25,6 +25,28 @@ static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct u
     return offset;
 }
 
+/* The same for v in a buffer whose axes may lie in an order of their own. The axes that a reduction
+ * leaves with size 1 are none of the buffer's. */
+static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct uop *v,
+                             struct uop *const *index, struct uop *const *dim, int n)
+{
+    struct uop *own[MAX_RANK], *at[MAX_RANK];
+    int nown = 0;
+    if (!b->is_ordered)
+        return flat_offset(t, index, dim, n);
+    for (int a = 0; a < n; a++)
+        if (v->op != OP_REDUCE || !(REDUCE_AXES(v->arg.i) >> a & 1))
+            own[nown++] = index[a];
+    if (nown != b->ndim)
+        TGC_BUG(t, "an ordered buffer of rank %d for a value of %d axes", b->ndim, nown);
+    struct uop *size[MAX_RANK];
+    for (int a = 0; a < nown; a++) {
+        at[a] = own[b->order[a]];
+        size[a] = b->dim[b->order[a]];
+    }
+    return flat_offset(t, at, size, nown);
+}
+
 static struct uop *make_load(struct tgc *t, struct uop *from, struct uop *offset, struct uop *valid)
 {
     if (uop_is_int(valid, 1))
@@ -171,7 +193,7 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
     struct buffer *b = lower_buffer_of(l->p, v);
     bool own = l->s->own && v == l->s->value && index == l->s->axis;
     if (b && !own)
-        return make_load(t, uop_buffer(t, b), flat_offset(t, index, v->dim, v->ndim), valid);
+        return make_load(t, uop_buffer(t, b), offset_in(t, b, v, index, v->dim, v->ndim), valid);
     struct use *u = n ? plan_find_use(n, l->s, index) : NULL;
     if (!u)
         /* under an INDEX: movement ops down to a buffer; or a halo's constant */
@@ -189,13 +211,32 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
     return r;
 }
 
-/* Ranges in loop order: those that a hoisted value needs come first. */
-static int loop_order(const struct segment *s, struct uop **range)
+/* The axis of v that is its buffer's axis a. */
+static int axis_of(const struct uop *v, int a)
+{
+    for (int k = 0; k < v->ndim && v->op == OP_REDUCE; k++)
+        if (REDUCE_AXES(v->arg.i) >> k & 1 && k <= a)
+            a++;
+    return a;
+}
+
+/* Ranges in loop order: those that a hoisted value needs come first, then as the axes lie in the
+ * buffer that is filled. */
+static int loop_order(const struct plan *p, const struct segment *s, struct uop **range)
 {
     range_set done = 0;
     int n = 0;
     for (int c = 0; c <= s->nchain; c++) {
         range_set next = (c < s->nchain ? s->chain[c] : s->out) & s->out & ~done;
+        for (int a = 0; a < s->dest->ndim && s->dest->is_ordered; a++) {
+            struct uop *r = s->axis[axis_of(s->value, s->dest->order[a])];
+            uintptr_t bit = (uintptr_t)map_get(&p->bit, r);
+            if (!bit || !(next >> (bit - 1) & 1))
+                continue;
+            range[n++] = r;
+            next &= ~((range_set)1 << (bit - 1));
+            done |= (range_set)1 << (bit - 1);
+        }
         for (int b = 0; b < s->nrange; b++)
             if (next >> b & 1)
                 range[n++] = s->range[b];
@@ -222,7 +263,7 @@ static struct uop *dest_offset(struct lowering *l, struct uop **valid)
         at[n++] = s->start ? sym_add(t, s->axis[a], s->start[a]) : s->axis[a];
     /* a segment may store a reshaped value: the same elements in the same order */
     bool same = s->scatter || s->lead || n == s->dest->ndim;
-    return flat_offset(t, at, same ? s->dest->dim : s->value->dim, n);
+    return offset_in(t, s->dest, s->value, at, same ? s->dest->dim : s->value->dim, n);
 }
 
 static struct uop *lower_segment(struct lowering *l)
@@ -240,7 +281,7 @@ static struct uop *lower_segment(struct lowering *l)
     src[n++] = value;
     if (!uop_is_int(valid, 1))
         src[n++] = valid;
-    n += loop_order(s, src + n);
+    n += loop_order(l->p, s, src + n);
     return uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0});
 }
 

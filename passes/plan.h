@@ -77,6 +77,7 @@ struct node {
     range_set loops;             /* loops it depends on, by plan index */
     struct use *use;
     int nuse;
+    int nconsumer;               /* uops that have it as a source */
     /* needs a buffer: read at data-dependent places, or by a host function */
     bool must;
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
@@ -117,6 +118,9 @@ void plan_decide(struct plan *p, struct node *n);
 /* A node or buffer that holds u's value contiguously, through reshapes; marks it `must`. NULL: it
  * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
+
+/* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
+void plan_layout(struct plan *p);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);

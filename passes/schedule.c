@@ -54,8 +54,10 @@ static bool plan_nodes(struct plan *p)
         else if (n->u->op == OP_VAR)
             own = loop_of_counter(p, n->u->arg.p);
         n->loops = own >= 0 ? (range_set)1 << own : 0;
-        for (int k = 0; k < n->u->nsrc; k++)
+        for (int k = 0; k < n->u->nsrc; k++) {
             n->loops |= plan_node(p, n->u->src[k])->loops;
+            plan_node(p, n->u->src[k])->nconsumer++;
+        }
         if (n->u->op == OP_LOOP)
             n->loops &= ~((range_set)1 << loop_find(p, n->u->arg.p));
     }
@@ -536,6 +538,8 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
         return NULL;
     plan_blocks(p);
     plan_fuse(p, s);
+    if (!noopt)
+        plan_layout(p);
     plan_items(p);
     struct emission e = {.p = p, .s = s};
     emit_block(&e, p->top);

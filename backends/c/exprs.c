@@ -452,6 +452,11 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                                              expr_operand(p, a, PREC_OR), b->s),
                              .prec = PREC_COND,
                              .kind = kind};
+    if (kind == 'X' && cond->kind != 'M') {           /* one condition for all lanes */
+        struct expr e = expand(p, find_line(p, OP_WHERE, 'F', false), src, kind);
+        e.lanes = a->lanes;
+        return e;
+    }
     return expand(p, find_line(p, OP_WHERE, kind, false), src, kind);
 }
 

@@ -710,10 +710,10 @@ static void write_signature(struct writer *w, const struct variant *v, struct te
                 continue;
             s = pointer_to(w, b->dtype, "restrict ", place_name(w, b));
         } else {
-            const struct var *v = k->var[i - k->nbuffer - k->nscratch];
+            const struct var *var = k->var[i - k->nbuffer - k->nscratch];
             s = mem_printf(w->t, "%s %s",
-                           v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t",
-                           program_var(w->p, v));
+                           var->max <= INT32_MAX && var->min >= INT32_MIN ? "int" : "int64_t",
+                           program_var(w->p, var));
         }
         if (!first && out->n - start + strlen(s) + 3 > LINE_WIDTH) {
             text_puts(out, ",\n");

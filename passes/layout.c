@@ -1,0 +1,241 @@
+/* layout.c - in which order the axes of intermediate values lie in memory.
+ *
+ * A layer's weights are stored as the loops read them, whatever their layout was; what decides is
+ * the layer's values. If the axis that the weights share with them (channels, features) lies
+ * innermost, then a tile's columns are stored side by side, and a step of the reduction reads
+ * neighbours: a convolution over [n, c, y, x] stores [n, y, x, c], and a 1x1 convolution is a plain
+ * matrix product.
+ *
+ * Every layer votes for the innermost axis of the buffers that it reads and writes; buffers without
+ * a vote follow those that they are read or written together with (additions, pooling, concats). A
+ * trial lowering of all kernels shows who shares what: along a range, a buffer whose offset grows
+ * by the row-major stride of one of its axes is run through along that axis.
+ *
+ * Only buffers that nothing but kernels touch, of fixed sizes, can lie in an order of their own.
+ */
+#include "passes/plan.h"
+#include "passes/tile.h"
+
+#include <string.h>
+
+enum { NO_AXIS = -1, COLUMNS_MIN = 8, MAX_ACCESS = 64 };
+
+/* One access of a buffer in a kernel: the loads of a store, and the store itself. */
+struct access { struct buffer *buffer; struct uop *offset; };
+struct stored { struct access access[MAX_ACCESS]; int n; struct uop *range[64]; int nrange; };
+
+struct layout {
+    struct plan *p;
+    struct stored *stored; int nstored; size_t cap_stored;
+    double *weight;              /* by buffer id and axis: how much speaks for it */
+    bool *is_free;               /* by buffer id */
+};
+
+static double *vote_of(struct layout *l, const struct buffer *b, int axis)
+{
+    return &l->weight[(size_t)b->id * MAX_RANK + (size_t)axis];
+}
+
+/* The axis of b that is run through along r, where `offset` is read or written; NO_AXIS if it is
+ * none, or only in part, or in a window. */
+static int axis_along(struct tgc *t, const struct buffer *b, struct uop *offset, struct uop *r)
+{
+    int64_t stride, step = 1, size;
+    if (!uop_const_int(r->src[0], &size) || !nest_stride(t, offset, r, &stride))
+        return NO_AXIS;
+    for (int a = b->ndim - 1; a >= 0; a--) {
+        int64_t dim = b->dim[a]->arg.i;
+        if (dim > 1 && step == stride)
+            return size <= dim ? a : NO_AXIS;
+        step = sat_mul(step, dim);
+    }
+    return NO_AXIS;
+}
+
+static void collect(struct layout *l, struct uop *store)
+{
+    struct tgc *t = l->p->t;
+    struct stored *s = MEM_NEW(t, struct stored);
+    int n;
+    struct uop **order = uop_toposort(t, store->src, store->nsrc, &n);
+    for (int i = -1; i < n; i++) {
+        const struct uop *u = i < 0 ? store : order[i];
+        if (i >= 0 && u->op == OP_RANGE && s->nrange < 64)
+            s->range[s->nrange++] = order[i];
+        if (i >= 0 && u->op != OP_LOAD)
+            continue;
+        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(u->src[0]);
+        if (s->n < MAX_ACCESS && l->is_free[b->id])
+            s->access[s->n++] = (struct access){b, u->src[1]};
+    }
+    if (s->n > 0)
+        VEC_PUSH(t, l->stored, l->nstored, l->cap_stored, *s);
+}
+
+static double trips_of(const struct nest *m)
+{
+    double n = 1;
+    for (int k = m->first; k < m->store->nsrc; k++)
+        n *= (double)m->store->src[k]->src[0]->vmax;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        n *= (double)m->reduce->src[k]->src[0]->vmax;
+    return n;
+}
+
+static void vote(struct layout *l, const struct nest *m, const struct uop *access, struct uop *r)
+{
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
+    int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
+    /* a result with hardly any columns is better off with its pixels side by side */
+    if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i % COLUMNS_MIN))
+        return;
+    *vote_of(l, b, axis) += trips_of(m);
+}
+
+/* What a layer says: the axes of its values that its weights know, too, belong innermost. */
+static void vote_layer(struct layout *l, struct uop *store)
+{
+    struct nest m;
+    if (!nest_find(l->p->t, store, &m) || !m.contraction)
+        return;
+    for (int i = 0; i < m.nload; i++) {
+        if (uop_buffer_of(m.load[i]->src[0])->kind != BUFFER_WEIGHT)
+            continue;
+        for (int k = m.first; k < store->nsrc; k++) {
+            if (!nest_depends(m.t, m.load[i]->src[1], store->src[k]))
+                continue;
+            vote(l, &m, store, store->src[k]);
+            for (int j = 0; j < m.nload; j++)
+                vote(l, &m, m.load[j], store->src[k]);
+        }
+        for (int k = 1; k < m.reduce->nsrc; k++)
+            for (int j = 0; j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]);
+                 j++)
+                vote(l, &m, m.load[j], m.reduce->src[k]);
+    }
+}
+
+static int winner(struct layout *l, const struct buffer *b)
+{
+    int best = NO_AXIS;
+    for (int a = b->ndim - 1; a >= 0; a--)
+        if (*vote_of(l, b, a) > (best == NO_AXIS ? 0 : *vote_of(l, b, best)))
+            best = a;
+    return best;
+}
+
+/* Who has no vote follows who is run through together with it. True: somebody did. */
+static bool follow(struct layout *l, const struct stored *s)
+{
+    struct tgc *t = l->p->t;
+    bool any = false;
+    for (int i = 0; i < s->n; i++) {
+        int inner = winner(l, s->access[i].buffer);
+        for (int k = 0; k < s->nrange && inner != NO_AXIS; k++) {
+            if (axis_along(t, s->access[i].buffer, s->access[i].offset, s->range[k]) != inner)
+                continue;
+            for (int j = 0; j < s->n; j++) {
+                struct buffer *b = s->access[j].buffer;
+                int axis = winner(l, b) == NO_AXIS
+                               ? axis_along(t, b, s->access[j].offset, s->range[k])
+                               : NO_AXIS;
+                if (axis == NO_AXIS)
+                    continue;
+                *vote_of(l, b, axis) = 1;
+                any = true;
+            }
+        }
+    }
+    return any;
+}
+
+/* The trial's values are of no further use: the order of axes changes all offsets. */
+static void forget(struct plan *p)
+{
+    for (int i = 0; i < p->nnode; i++)
+        for (struct use *u = p->node[i].use; u; u = u->next) {
+            u->lowered = NULL;
+            if (u->stage)
+                u->stage->value = NULL;
+        }
+}
+
+static bool has_fixed_sizes(const struct buffer *b)
+{
+    for (int a = 0; a < b->ndim; a++)
+        if (b->dim[a]->op != OP_CONST || b->dim[a]->arg.i < 1)
+            return false;
+    return b->ndim > 1;
+}
+
+/* A reduction's buffer does without the axes that it leaves with size 1. */
+static int rank_stored(const struct uop *v)
+{
+    int n = v->ndim;
+    for (int a = 0; a < v->ndim && v->op == OP_REDUCE; a++)
+        n -= (int)(REDUCE_AXES(v->arg.i) >> a & 1);
+    return n;
+}
+
+/* Buffers that a node's own segments fill and kernels read: of the node's rank, so that coordinates
+ * are axes. */
+static void find_free(struct layout *l)
+{
+    struct plan *p = l->p;
+    for (int i = 0; i < p->nnode; i++) {
+        const struct node *n = &p->node[i];
+        enum op op = n->u->op;
+        if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->must && rank_stored(n->u) == n->buffer->ndim &&
+            op != OP_GET && op != OP_PARAM && op != OP_BUFFER && has_fixed_sizes(n->buffer))
+            l->is_free[n->buffer->id] = true;
+    }
+    for (int i = 0; i < p->nsegment; i++) {
+        const struct segment *s = p->segment[i];
+        if (s->value && (s->lead || s->scatter || rank_stored(s->value) != s->dest->ndim))
+            l->is_free[s->dest->id] = false;
+    }
+}
+
+static void set_order(struct buffer *b, int inner)
+{
+    int n = 0;
+    for (int a = 0; a < b->ndim; a++)
+        if (a != inner)
+            b->order[n++] = (unsigned char)a;
+    b->order[n] = (unsigned char)inner;
+    b->is_ordered = true;
+}
+
+void plan_layout(struct plan *p)
+{
+    struct tgc *t = p->t;
+    struct layout *l = MEM_NEW(t, struct layout);
+    l->p = p;
+    l->is_free = mem_array(t, (size_t)t->next_buffer, sizeof *l->is_free);
+    l->weight = mem_array(t, (size_t)t->next_buffer * MAX_RANK, sizeof *l->weight);
+    find_free(l);
+    for (int i = 0; i < p->nsegment; i++) {
+        struct segment *s = p->segment[i];
+        if (!s->value || s->absorbed)
+            continue;
+        struct uop *ast = lower_kernel(p, s);
+        struct mem_mark mark = scratch_mark(t);
+        for (int k = 0; k < ast->nsrc; k++) {
+            vote_layer(l, ast->src[k]);
+            collect(l, ast->src[k]);
+        }
+        scratch_release(t, mark);
+    }
+    for (bool any = true; any;) {
+        any = false;
+        for (int i = 0; i < l->nstored; i++)
+            any |= follow(l, &l->stored[i]);
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct buffer *b = p->node[i].buffer;
+        int inner = b && l->is_free[b->id] ? winner(l, b) : NO_AXIS;
+        if (inner != NO_AXIS && inner != b->ndim - 1)
+            set_order(b, inner);
+    }
+    forget(p);
+}
