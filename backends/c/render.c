@@ -48,6 +48,7 @@ struct writer {
     int *use;
     const struct uop **tile; int ntile; size_t cap_tile;          /* accumulators with lanes */
     const char **buffer_name;    /* as the kernel's buffers, then its scratch */
+    bool *is_used;               /* likewise: the text reads or writes it */
     struct block *block; int depth; size_t cap_block;
     int next_block;
     int position;
@@ -313,12 +314,20 @@ static const char *place_name(const struct writer *w, const struct buffer *b)
     TGC_BUG(w->t, "kernel %s uses buffer %d, which is not among its parameters", k->name, b->id);
 }
 
+static void note_used(struct writer *w, const struct buffer *b)
+{
+    for (int i = 0; i < w->k->nbuffer; i++)
+        if (w->k->buffer[i] == b)
+            w->is_used[i] = true;
+}
+
 static void write_load(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     struct expr src[4] = {{0}, {0}, {0}, {0}};
     const char *name = place_name(w, b);
+    note_used(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->lanes)
@@ -341,6 +350,7 @@ static void write_store(struct writer *w, const struct uop *u)
     struct expr src[4] = {{0}, {0}, {0}, {0}};
     const char *name = place_name(w, b);
     bool guarded = u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL;
+    note_used(w, b);
     take_operands(w, u, guarded ? 4 : 3, src);
     if (guarded)
         open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
@@ -639,6 +649,7 @@ static void name_buffers(struct writer *w)
 {
     const struct kernel *k = w->k;
     w->buffer_name = mem_array(w->t, (size_t)(k->nbuffer + k->nscratch), sizeof *w->buffer_name);
+    w->is_used = mem_array(w->t, (size_t)k->nbuffer + 1, sizeof *w->is_used);
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];
         bool weight = b->kind == BUFFER_WEIGHT;
@@ -801,6 +812,10 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
         write_comment(w, out);
     write_signature(w, v, out);
     text_puts(out, "{\n");
+    /* of weights that another instruction set's kernel reads in another order */
+    for (int i = 0; i < k->nbuffer; i++)
+        if (!w->is_used[i])
+            text_printf(out, "    (void)%s;\n", place_name(w, k->buffer[i]));
     put_indented(out, top(w)->body.s);
     text_puts(out, "}\n\n");
     scratch_release(p->t, mark);
