@@ -36,7 +36,6 @@ class Model:
     steps: int = 1
     dynamic: bool = True                 # also compiled once for all sizes, dimensions bounded
     heavy: bool = False                  # seconds of arithmetic a run, or hundreds of megabytes
-    slow_sanitized: bool = False         # minutes under the sanitizers
     rtol: float = 1e-3
     atol: float = 1e-4                   # times the largest magnitude of the reference
 
@@ -229,7 +228,7 @@ MODELS = [
           dynamic=False),  # its lengths agree by identities of min and max that are not proved yet
     Model("basic_pitch", from_package("basic-pitch",
                                       "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
-          basic_pitch, sizes=[1, 2, 3], slow_sanitized=True),
+          basic_pitch, sizes=[1, 2, 3]),
     Model("rapidocr_cls", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}ppocr_mobile_v2.0_cls_infer.onnx"),
           lambda size, step, previous: {"x": page(*size, "cls", line=36)},
