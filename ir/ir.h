@@ -153,14 +153,12 @@ struct uop {
     int nsrc;
     int ndim;                    /* derived: rank of a tensor uop; 0 for scalars and kernel uops */
     uint32_t id;                 /* order of creation; deterministic */
-    uint32_t hash;
     union arg arg;
     struct uop **src;
     /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
     struct uop **dim;
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
     struct uop *folded;          /* what the fold hook made of it; itself if nothing */
-    struct uop *next;            /* hash chain */
     uint32_t mark;               /* uop_toposort's visit */
 };
 
@@ -240,7 +238,7 @@ struct tgc {
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
-    struct uop **table;          /* hash table of uops */
+    struct intern_slot { struct uop *uop; uint32_t hash; } *table; /* every uop */
     size_t table_size, nuop;
     uint32_t mark;
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */

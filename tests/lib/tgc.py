@@ -38,6 +38,7 @@ class Done:
     out: bytes
     err: str
     seconds: float
+    cpu: float           # seconds that it and its children computed
     peak: int            # bytes
     timed_out: bool
 
@@ -52,13 +53,14 @@ class Done:
 
 
 def run_for_peak(command, **more):
-    """run(), with the peak of the memory measured apart from this process's own size."""
+    """run(), with time and peak of memory measured apart from this process's own."""
     with tempfile.NamedTemporaryFile(mode="r") as file:
         program = shutil.which(str(command[0])) or command[0]
         done = run([sys.executable, "-I", "-S", ROOT / "tests" / "lib" / "peak.py", file.name,
                     program, *command[1:]], **more)
         done.command = list(command)
-        done.peak = int(file.read() or 0)
+        cpu, peak = file.read().split() or (0, 0)
+        done.cpu, done.peak = float(cpu), int(peak)
         return done
 
 
@@ -85,7 +87,8 @@ def run(command, timeout=120, cwd=None, env=None, stdin=None):
         out.seek(0)
         err.seek(0)
         return Done(list(command), process.returncode, out.read(),
-                    err.read().decode(errors="replace"), seconds, usage.ru_maxrss * 1024,
+                    err.read().decode(errors="replace"), seconds,
+                    usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024,
                     late.is_set())
 
 
