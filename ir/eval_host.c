@@ -90,19 +90,19 @@ static bool host_read_dim(const struct host_args *h)
     return *h->result >= h->param[1] && *h->result <= h->param[2];
 }
 
-/* (x) n, most -> positions of what is not 0; result: how many */
+/* (x) n, least, most -> positions of what is not 0; result: how many */
 static bool host_nonzero(const struct host_args *h)
 {
-    if (h->nin != 1 || h->nout != 1 || h->nparam != 2 || h->param[0] > h->in[0]->nelem)
+    if (h->nin != 1 || h->nout != 1 || h->nparam != 3 || h->param[0] > h->in[0]->nelem)
         return false;
     *h->result = 0;
     for (int64_t i = 0; i < h->param[0]; i++)
         if (int_at(h->in[0], i)) {
-            if (*h->result == h->param[1] || *h->result == h->out[0]->nelem)
+            if (*h->result == h->param[2] || *h->result == h->out[0]->nelem)
                 return false;
             ((union scalar *)h->out[0]->data)[(*h->result)++].i = i;
         }
-    return true;
+    return *h->result >= h->param[1];
 }
 
 bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,

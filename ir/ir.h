@@ -165,7 +165,13 @@ struct uop {
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
-struct var { const char *name; int64_t min, max; int id; bool is_counter; };
+struct var {
+    const char *name;
+    int64_t min, max;
+    int id;
+    bool is_counter;
+    bool is_found;               /* the frontend's: a host call gives it its value */
+};
 
 /* Memory. Identity is the pointer. */
 enum buffer_kind { BUFFER_INPUT, BUFFER_OUTPUT, BUFFER_WEIGHT, BUFFER_TEMP, BUFFER_STATE, BUFFER_SCRATCH };

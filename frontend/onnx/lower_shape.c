@@ -22,7 +22,7 @@ static bool ints_from(const struct node *n, const char *name, int k, struct uop 
     }
     if (k < 0 || k >= n->nin || !n->in[k])
         return false;
-    if (node_known(n, k, v, count))
+    if (node_symbols(n, k, v, count))
         return true;
     *count = 0;
     return false;

@@ -23,7 +23,8 @@ static int read_dim(const int64_t *x, int64_t at, int64_t lo, int64_t hi, int64_
 
 //@ nonzero
 /* The positions of what is true, in order, and their number. */
-static int nonzero(const uint8_t *x, int64_t *positions, int64_t n, int64_t most, int64_t *count)
+static int nonzero(const uint8_t *x, int64_t *positions, int64_t n, int64_t least, int64_t most,
+                   int64_t *count)
 {
     *count = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -33,5 +34,5 @@ static int nonzero(const uint8_t *x, int64_t *positions, int64_t n, int64_t most
             return MODEL_TOO_MANY_RESULTS;
         positions[(*count)++] = i;
     }
-    return MODEL_OK;
+    return *count < least ? MODEL_DIM_OUT_OF_RANGE : MODEL_OK;
 }
