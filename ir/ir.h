@@ -163,7 +163,13 @@ struct uop {
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
-struct var { const char *name; int64_t min, max; int id; bool is_counter; };
+struct var {
+    const char *name;
+    int64_t min, max;
+    int id;
+    bool is_counter;
+    bool is_found;               /* the frontend's: a host call gives it its value */
+};
 
 /* Memory. Identity is the pointer. */
 enum buffer_kind { BUFFER_INPUT, BUFFER_OUTPUT, BUFFER_WEIGHT, BUFFER_TEMP, BUFFER_STATE, BUFFER_SCRATCH };
@@ -452,8 +458,16 @@ struct graph {
     int ninput; struct uop **input;
     int noutput; struct graph_output *output;
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
+    /* HOST uops that no operand leads to: those that give a symbol its value, which run before the
+     * symbol is used, if it is; and those without results, which check something and always run. */
+    int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
 };
+
+/* uop.c: the values of all outputs, then all of host[]; on the arena. */
+struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n);
+/* a HOST that only checks */
+bool uop_is_check(const struct uop *u);
 
 /* ---------------------------------------------------------------------------- print.c, verify.c */
 /* one expression, infix for index arithmetic */
@@ -474,6 +488,9 @@ struct eval_env {
     const int64_t *var; int nvar;                                  /* by var->id */
     /* element operations left; -1: no limit */
     int64_t budget;
+    /* the graph's: they give symbols their values; those that only check run first, and one that
+     * fails ends the evaluation */
+    struct uop *const *host; int nhost;
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
  * diagnostic). */

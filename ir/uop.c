@@ -756,3 +756,20 @@ const char *uop_get_axes(const struct tgc *t, const struct uop *u)
 {
     return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL;
 }
+
+struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n)
+{
+    struct uop **root = mem_array(t, (size_t)(g->noutput + g->nhost) + 1, sizeof *root);
+    *n = 0;
+    for (int i = 0; i < g->noutput; i++)
+        root[(*n)++] = g->output[i].value;
+    for (int i = 0; i < g->nhost; i++)
+        root[(*n)++] = g->host[i];
+    return root;
+}
+
+bool uop_is_check(const struct uop *u)
+{
+    const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+    return h && h->nout == 0 && h->nresult == 0;
+}

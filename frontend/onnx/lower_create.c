@@ -53,7 +53,7 @@ bool lower_constant_of_shape(struct node *n)
 {
     struct uop **dim, *value = uop_constf(n->t, DTYPE_F32, 0);
     int rank;
-    if (!node_known(n, 0, &dim, &rank))
+    if (!node_symbols(n, 0, &dim, &rank))
         return false;
     if (rank > MAX_RANK)
         return node_error(n, 0, "the result would have rank %d; at most %d is supported", rank,
@@ -121,7 +121,7 @@ bool lower_one_hot(struct node *n)
             return false;
         d = uop_int(n->t, (int64_t)v[0]);
     } else {
-        if (!node_known(n, 1, &depth, &count))
+        if (!node_symbols(n, 1, &depth, &count))
             return false;
         d = depth[0];
     }
@@ -143,7 +143,7 @@ bool lower_cosine_window(struct node *n)
     enum dtype d = node_dtype(n, "output_datatype", DTYPE_F32);
     if (d == DTYPE_VOID || d == DTYPE_STRING)
         return node_error(n, -1, "attribute 'output_datatype' names no type that is supported");
-    if (!node_known(n, 0, &size, &count))
+    if (!node_symbols(n, 0, &size, &count))
         return false;
     if (count != 1)
         return node_error(n, 0, "one size is expected, found %d", count);

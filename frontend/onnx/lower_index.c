@@ -90,74 +90,82 @@ bool lower_topk(struct node *n)
     if (n->opset < 10) {
         k = mem_array(n->t, 1, sizeof(struct uop *));
         k[0] = uop_int(n->t, node_int(n, "k", 0));
-    } else if (!node_known(n, 1, &k, &count)) {
+    } else if (!node_integers(n, 1, &k, &count)) {
         return false;
     }
+    int axis;
     if (count != 1)
         return node_error(n, 1, "one element is expected, found %d", count);
+    if (!node_axis(n, node_int(n, "axis", -1), n->in[0]->ndim, &axis) ||
+        !(k[0] = node_symbol(n, 1, k[0], node_input_name(n, 1, 0, 1), 0, n->in[0]->dim[axis])))
+        return false;
     return lib_topk(&n->lib, n->in[0], k[0], node_int(n, "axis", -1),
                     node_int(n, "largest", 1) != 0, node_int(n, "sorted", 1) != 0, &n->out[0],
                     &n->out[1]);
 }
 
-/* Where the elements are known now: their coordinates as a constant [rank, count]. */
-bool lower_nonzero(struct node *n)
+/* The positions of what is true in the vector `mask`, which a host step finds: i64[count]. */
+static struct uop *true_positions(struct node *n, struct uop *mask, const char *count_name)
 {
-    struct uop *x = n->in[0];
-    struct uop **elem;
-    int count, found = 0;
-    int64_t dim[MAX_RANK];
-    if (!node_elements(n, 0, &elem, &count))
-        return false;
-    int64_t *where = mem_array(n->t, (size_t)count + 1, sizeof *where);
-    for (int i = 0; i < count; i++) {
-        if (elem[i]->op != OP_CONST)
-            return node_error(
-                n, 0,
-                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
-                i);
-        bool zero = dtype_is_float(x->dtype) ? elem[i]->arg.f == 0 : elem[i]->arg.i == 0;
-        if (!zero)
-            where[found++] = i;
-    }
-    for (int a = 0; a < x->ndim; a++)
-        uop_const_int(x->dim[a], &dim[a]);
-    int64_t *v = mem_array(n->t, (size_t)found * (size_t)(x->ndim + 1) + 1, sizeof *v);
-    for (int i = 0; i < found; i++) {
-        int64_t rest = where[i];
-        for (int a = x->ndim - 1; a >= 0; a--) {
-            v[a * found + i] = rest % dim[a];
-            rest /= dim[a];
-        }
-    }
-    return node_set(n, 0,
-                    tensor_from_data(n->t, DTYPE_I64, (int64_t[]){x->ndim, found}, 2, v,
-                                     (size_t)x->ndim * (size_t)found * sizeof *v, NULL));
+    struct tgc *t = n->t;
+    struct uop *len = mask->dim[0];
+    struct var *v = node_count_symbol(n, count_name, len->vmax);
+    if (!v)
+        return NULL;
+    struct host_output out = {.dtype = DTYPE_I64, .ndim = 1};
+    out.dim[0] = v->min == v->max ? uop_int(t, v->min) : uop_var(t, v);
+    struct uop *param[3] = {len, uop_int(t, v->min), uop_int(t, v->max)};
+    struct uop *call = lib_host(&n->lib, "nonzero", &mask, 1, &out, 1, param, 3, &v, 1);
+    lower_add_host(n->lower, call);
+    return lib_get(&n->lib, call, 0);
 }
 
-/* A condition that is known now is a gather of the selected slices. */
+/* As a vector of bools. */
+static struct uop *mask_of(const struct node *n, struct uop *x)
+{
+    struct uop *len = sym_prod(n->t, x->dim, x->ndim);
+    x = uop_reshape(n->t, x, &len, 1);
+    return x->dtype == DTYPE_BOOL ? x : lib_binaryf(&n->lib, OP_NE, x, 0);
+}
+
+/* [rank, count]: a row of coordinates for each axis, out of the positions. A scalar counts as a
+ * vector of one. */
+bool lower_nonzero(struct node *n)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *mask = mask_of(n, x), *row[MAX_RANK], *stride = uop_int(t, 1);
+    if (x->ndim == 0)
+        x = mask;
+    struct uop *p = mask ? true_positions(n, mask, node_output_dim_name(n, 0, 1)) : NULL;
+    if (!p)
+        return false;
+    for (int a = x->ndim - 1; a >= 0; a--) {
+        row[a] = uop_binary(t, OP_FLOORMOD, uop_binary(t, OP_FLOORDIV, p, stride), x->dim[a]);
+        row[a] = tensor_insert_axis(t, row[a], 0);
+        stride = sym_mul(t, stride, x->dim[a]);
+    }
+    return node_set(n, 0, lib_concat(&n->lib, row, x->ndim, 0));
+}
+
+/* A gather of the selected slices. What the condition does not reach is not selected. */
 bool lower_compress(struct node *n)
 {
-    struct uop *x = n->in[0], **elem;
-    int count, selected = 0;
-    if (!node_elements(n, 1, &elem, &count))
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *mask = n->in[1];
+    int axis = 0;
+    if (!node_rank(n, 1, 1, 1))
         return false;
-    struct uop **index = mem_array(n->t, (size_t)count + 1, sizeof *index);
-    for (int i = 0; i < count; i++) {
-        int64_t v;
-        if (!uop_const_int(elem[i], &v))
-            return node_error(
-                n, 1,
-                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
-                i);
-        if (v)
-            index[selected++] = uop_int(n->t, i);
-    }
+    if (mask->dtype != DTYPE_BOOL)
+        return node_error(n, 1, "a list of bools is expected, found %s", shape_text(n, mask));
     if (!node_has(n, "axis"))
         x = lib_reshape(&n->lib, x, (struct uop *[]){NULL}, 1);
-    return node_set(n, 0,
-                    lib_gather(&n->lib, x, index_vector(n->t, index, selected),
-                               node_has(n, "axis") ? node_int(n, "axis", 0) : 0));
+    else if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis))
+        return false;
+    if (!x || !node_require(n, 1, uop_not(t, sym_lt(t, x->dim[axis], mask->dim[0])),
+                            "the condition is longer than what it selects from"))
+        return false;
+    struct uop *p = true_positions(n, mask, node_output_dim_name(n, 0, axis));
+    return p && node_set(n, 0, lib_gather(&n->lib, x, p, axis));
 }
 
 /* --------------------------------------------------------------------------------------- resize */
@@ -324,7 +332,7 @@ bool lower_resize(struct node *n)
         }
     }
     if (is_given(n, 3)) {
-        if (!node_known(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
+        if (!node_symbols(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;
     } else if (n->opset < 9 && node_has(n, "scales")) { /* Upsample 7: an attribute */
         const float *f;

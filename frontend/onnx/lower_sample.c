@@ -201,7 +201,7 @@ bool lower_affine_grid(struct node *n)
     struct uop *theta = n->in[0], **size;
     int count;
     bool align = node_int(n, "align_corners", 0) != 0;
-    if (!node_rank(n, 0, 3, 3) || !node_known(n, 1, &size, &count))
+    if (!node_rank(n, 0, 3, 3) || !node_symbols(n, 1, &size, &count))
         return false;
     int r = count - 2;
     if (r < 2 || r > 3 || !uop_is_int(theta->dim[1], r) || !uop_is_int(theta->dim[2], r + 1))
@@ -396,7 +396,7 @@ bool lower_col2im(struct node *n)
     struct uop *x = n->in[0], **image, *dim[MAX_RANK], *out[MAX_RANK], *index[MAX_RANK];
     int64_t *block;
     int r, nblock;
-    if (!node_rank(n, 0, 3, 3) || !node_known(n, 1, &image, &r) ||
+    if (!node_rank(n, 0, 3, 3) || !node_symbols(n, 1, &image, &r) ||
         !node_known_ints(n, 2, &block, &nblock))
         return false;
     if (r != nblock || r < 1 || 2 + 2 * r > MAX_RANK)

@@ -126,7 +126,7 @@ bool lower_dft(struct node *n)
     f.length = f.inverse && f.onesided ? sym_muli(n->t, sym_addi(n->t, x->dim[axis], -1), 2)
                                        : x->dim[axis];
     if (n->in[1]) {
-        if (!node_known(n, 1, &length, &count))
+        if (!node_symbols(n, 1, &length, &count))
             return false;
         if (count != 1 || length[0]->vmin < 1)
             return node_error(n, 1, "one positive length is expected");
@@ -150,7 +150,7 @@ bool lower_stft(struct node *n)
         return false;
     length = window ? window->dim[0] : x->dim[1];
     if (n->in[3]) {
-        if (!node_known(n, 3, &v, &count))
+        if (!node_symbols(n, 3, &v, &count))
             return false;
         if (count != 1)
             return node_error(n, 3, "one length is expected");
