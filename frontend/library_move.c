@@ -151,13 +151,16 @@ struct uop *lib_concat(const struct lib *l, struct uop *const *x, int n, int64_t
             return NULL;
         bool same = x[i]->dtype == x[0]->dtype && x[i]->ndim == x[0]->ndim;
         for (int k = 0; same && k < x[0]->ndim; k++)
-            same = k == a || sym_equal(l->t, x[i]->dim[k], x[0]->dim[k]);
+            same = k == a || sym_must_equal(l->t, x[i]->dim[k], x[0]->dim[k]);
         if (!same)
             return lib_error(
                 l, "concat: tensor %d is %s, tensor 0 is %s; they may differ in axis %d only", i,
                 lib_describe(l, x[i]), lib_describe(l, x[0]), a);
+        struct uop *dim[MAX_RANK];
+        for (int k = 0; k < x[0]->ndim; k++)
+            dim[k] = (k == a ? x[i] : x[0])->dim[k];
         if (!uop_is_int(x[i]->dim[a], 0))
-            part[kept++] = x[i];
+            part[kept++] = tensor_match(l->t, x[i], dim);
     }
     return kept ? uop_concat(l->t, part, kept, a) : x[0];
 }

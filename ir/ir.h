@@ -250,6 +250,10 @@ struct tgc {
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);
+    /* whether two sizes that are not proved equal may be taken for equal; who says yes sees to it
+     * that the run checks it. NULL: never. Set by a frontend */
+    bool (*agree)(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
+    void *agree_ctx;
     /* fold hook: folds under way, to catch rules that undo each other */
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
@@ -352,6 +356,9 @@ struct uop *sym_prod(struct tgc *t, struct uop *const *v, int n);
 struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b); /* bool */
 /* proved equal: a - b folds to 0 */
 bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
+/* Proved equal, or what the agree hook takes for equal: for sizes that must be, not to tell cases
+ * apart. A tensor of the one size becomes one of the other by tensor_match(). */
+bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b);
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
 bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *result);
@@ -390,6 +397,8 @@ struct uop *uop_get(struct tgc *t, struct uop *node, int k);
 /* Conveniences on top. */
 /* a scalar expanded */
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);
+/* x with dimensions that are equal to its own, written otherwise */
+struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim);
 /* numpy rules; NULL if impossible */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
 /* dim[MAX_RANK]; false: cannot */

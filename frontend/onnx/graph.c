@@ -275,10 +275,13 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
         if (!n.operator)
             return node_error(&n, -1, "is not supported");
         origin_new(t, p->name, p->op_type, onnx_node_index(l->model, p));
+        const struct node *outer = l->node;
+        l->node = &n;
         if (!check_operands(&n) || !n.operator->lower(&n) || t->nerror) {
             hint_open_dimensions(&n);
             return false;
         }
+        l->node = outer;
     }
     t->current_origin = saved;
     return bind_outputs(l, s, &n);
@@ -354,8 +357,13 @@ static struct graph *lower_once(struct lower *l)
     struct scope top = {.graph = g};
     struct graph *out = MEM_NEW(l->t, struct graph);
     out->name = g->name;
-    if (!lower_initializers(l, &top, g) || !lower_inputs(l, &top, g, out) ||
-        !lower_nodes(l, &top, NULL, g->node, g->n_node) || !lower_outputs(l, &top, g, out))
+    if (!lower_initializers(l, &top, g) || !lower_inputs(l, &top, g, out))
+        return NULL;
+    l->t->agree = lower_agree;
+    l->t->agree_ctx = l;
+    bool ok = lower_nodes(l, &top, NULL, g->node, g->n_node);
+    l->t->agree = NULL;
+    if (!ok || !lower_outputs(l, &top, g, out))
         return NULL;
     out->var = l->var;
     out->nvar = l->nvar;

@@ -233,9 +233,11 @@ struct lower {
     struct var **var; int nvar; size_t cap_var;
     struct told_input *told; int ntold; size_t cap_told;
     int depth, nnode;
+    const struct node *node;     /* that is being lowered */
     bool hinted, limit;
     struct uop **host; int nhost; size_t cap_host;
     struct uop **check; int ncheck; size_t cap_check;    /* of the block that is being lowered */
+    uint64_t *warned; int nwarned; size_t cap_warned;    /* sets of var[]; agree.c */
     struct found *found; int nfound; size_t cap_found;
     struct fact_list *facts;
     bool learned;                /* a fact that was not known when this lowering began */
@@ -251,6 +253,8 @@ void lower_report_assumptions(struct lower *l);
 /* The dimension of an input that the model or an option calls so; NULL: none. */
 struct uop *lower_dim_named(const struct lower *l, const char *name);
 bool lower_check_dim_options(struct lower *l);
+/* agree.c: the agree hook, with the struct lower */
+bool lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
 /* runtime.c: what output `name` of a node, u, is declared to be */
 void lower_learn(struct lower *l, const struct scope *s, const char *name, const struct uop *u);
 void lower_add_host(struct lower *l, struct uop *host);
