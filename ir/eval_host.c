@@ -81,6 +81,12 @@ static bool host_require(const struct host_args *h)
     return h->nin == 1 && h->in[0]->nelem == 1 && int_at(h->in[0], 0);
 }
 
+/* a, b */
+static bool host_match_dims(const struct host_args *h)
+{
+    return h->nparam == 2 && h->param[0] == h->param[1];
+}
+
 /* (x) at, lo, hi -> result x[at] */
 static bool host_read_dim(const struct host_args *h)
 {
@@ -110,6 +116,7 @@ bool eval_host(const char *function, struct tensor *const *in, int nin, struct t
 {
     static const struct { const char *name; bool (*run)(const struct host_args *); } table[] = {
         {"require", host_require},
+        {"match_dims", host_match_dims},
         {"read_dim", host_read_dim},
         {"nonzero", host_nonzero},
         {"topk_", host_topk},

@@ -78,11 +78,29 @@ void lower_add_host(struct lower *l, struct uop *host)
     VEC_PUSH(l->t, l->host, l->nhost, l->cap_host, host);
 }
 
+/* a == b, where both are expressions of dimensions alone. */
+static bool is_match(struct tgc *t, struct uop *cond)
+{
+    if (cond->op != OP_EQ || cond->ndim || cond->src[0]->dtype != DTYPE_INDEX)
+        return false;
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    struct uop **term = uop_toposort(t, &cond, 1, &n);
+    bool yes = true;
+    for (int i = 0; i < n; i++)
+        yes &= term[i]->op == OP_CONST || term[i]->op == OP_VAR || op_is_elementwise(term[i]->op);
+    scratch_release(t, mark);
+    return yes;
+}
+
 void lower_emit_checks(struct lower *l)
 {
     struct lib lib = {.t = l->t};
-    for (int i = 0; i < l->ncheck; i++)
-        lower_add_host(l, lib_host(&lib, "require", &l->check[i], 1, NULL, 0, NULL, 0, NULL, 0));
+    for (int i = 0; i < l->ncheck; i++) {
+        struct uop *c = l->check[i];
+        lower_add_host(l, is_match(l->t, c) ? lib_host(&lib, "match_dims", NULL, 0, NULL, 0, c->src, 2, NULL, 0)
+                                      : lib_host(&lib, "require", &c, 1, NULL, 0, NULL, 0, NULL, 0));
+    }
 }
 
 /* ----------------------------------------------------------------------------------------- facts */

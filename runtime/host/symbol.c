@@ -5,11 +5,21 @@
  */
 #include <stdint.h>
 
-enum { MODEL_OK, MODEL_DIM_OUT_OF_RANGE = 6, MODEL_TOO_MANY_RESULTS = 9, MODEL_BAD_VALUE = 10 };
+enum {
+    MODEL_OK,
+    MODEL_DIM_OUT_OF_RANGE = 6,
+    MODEL_TOO_MANY_RESULTS = 9,
+    MODEL_BAD_VALUE = 10,
+    MODEL_DIM_MISMATCH = 13
+};
 
 //@ require
 /* What the model takes for granted, such as that an index lies inside its tensor. */
 static int require(const uint8_t *ok) { return *ok ? MODEL_OK : MODEL_BAD_VALUE; }
+
+//@ match_dims
+/* Two sizes that the model needs equal. */
+static int match_dims(int64_t a, int64_t b) { return a == b ? MODEL_OK : MODEL_DIM_MISMATCH; }
 
 //@ read_dim
 /* x[at] as a dimension or a position, which must be within its bounds. */
