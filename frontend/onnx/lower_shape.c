@@ -449,24 +449,6 @@ static bool pad_mode(const struct node *n, enum pad_mode *mode)
     return node_error(n, -1, "mode '%s' is not supported", s);
 }
 
-/* What is put before and after axis a where only the run knows it: symbols, such that the result has
- * no less than no elements. What comes before is bounded by the size of the result. */
-static bool pads_at_run(const struct node *n, int a, struct uop *len, struct uop **lo,
-                        struct uop **hi)
-{
-    struct tgc *t = n->t;
-    if (is_known(n, *lo) && is_known(n, *hi))
-        return true;
-    struct uop *total = uop_binary(t, OP_ADD, uop_binary(t, OP_ADD, len, *lo), *hi);
-    struct uop *size = node_symbol(n, 1, total, node_output_dim_name(n, 0, a), 0, NULL);
-    if (!size)
-        return false;
-    *lo = node_symbol(n, 1, *lo, mem_printf(t, "%s_before%d", n->proto->output[0], a), -len->vmax,
-                      size);
-    *hi = *lo ? sym_sub(t, sym_sub(t, size, len), *lo) : NULL;
-    return *lo != NULL;
-}
-
 bool lower_pad(struct node *n)
 {
     struct uop *x = n->in[0], **pads, *value = NULL, *lo[MAX_RANK], *hi[MAX_RANK], **axis = NULL;
@@ -493,13 +475,20 @@ bool lower_pad(struct node *n)
     for (int i = 0, a; axis && i < naxis; i++)
         if (axis[i]->op == OP_CONST && !node_axis(n, axis[i]->arg.i, x->ndim, &a))
             return false;
+    bool known = true;
     for (int a = 0; a < x->ndim; a++) {
         lo[a] = of_axis(n, a, x->ndim, axis, pads, naxis, uop_int(n->t, 0));
         hi[a] = of_axis(n, a, x->ndim, axis, pads + naxis, naxis, uop_int(n->t, 0));
-        if (!pads_at_run(n, a, x->dim[a], &lo[a], &hi[a]))
+        known &= is_known(n, lo[a]) && is_known(n, hi[a]);
+    }
+    if (known)
+        return node_set(n, 0, lib_pad(&n->lib, x, mode, value, lo, hi));
+    for (int a = 0; a < x->ndim; a++) {
+        struct uop *size = lib_add(&n->lib, lib_add(&n->lib, lo[a], hi[a]), x->dim[a]);
+        if (!(hi[a] = node_symbol(n, 1, size, node_output_dim_name(n, 0, a), 0, NULL)))
             return false;
     }
-    return node_set(n, 0, lib_pad(&n->lib, x, mode, value, lo, hi));
+    return node_set(n, 0, lib_pad_to(&n->lib, x, mode, value, lo, hi));
 }
 
 /* Opset 1: inputs tiles and axis; later: one repeat for each axis. */

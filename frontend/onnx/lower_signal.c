@@ -126,11 +126,13 @@ bool lower_dft(struct node *n)
     f.length = f.inverse && f.onesided ? sym_muli(n->t, sym_addi(n->t, x->dim[axis], -1), 2)
                                        : x->dim[axis];
     if (n->in[1]) {
-        if (!node_symbols(n, 1, &length, &count))
+        if (!node_integers(n, 1, &length, &count))
             return false;
-        if (count != 1 || length[0]->vmin < 1)
+        if (count != 1)
             return node_error(n, 1, "one positive length is expected");
-        f.length = length[0];
+        f.length = node_symbol(n, 1, length[0], node_input_name(n, 1, 0, 1), 1, NULL);
+        if (!f.length)
+            return false;
     }
     if (f.length->vmin < 1)
         return node_error(n, 0, "the axis of %s is too short", shape_text(n, x));
@@ -142,29 +144,42 @@ bool lower_dft(struct node *n)
 
 bool lower_stft(struct node *n)
 {
-    struct uop *x = n->in[0], *window = n->in[2], **v, *length;
-    int64_t step;
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *window = n->in[2], **v, *length, *step;
     int count;
-    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || !node_known_int(n, 1, &step) ||
-        (window && !node_rank(n, 2, 1, 1)))
+    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || (window && !node_rank(n, 2, 1, 1)) ||
+        !(step = node_scalar(n, 1)) ||
+        !(step = node_symbol(n, 1, step, node_input_name(n, 1, 0, 1), 1, x->dim[1])))
         return false;
     length = window ? window->dim[0] : x->dim[1];
     if (n->in[3]) {
-        if (!node_symbols(n, 3, &v, &count))
+        if (!node_integers(n, 3, &v, &count))
             return false;
         if (count != 1)
             return node_error(n, 3, "one length is expected");
-        length = v[0];
+        if (!(length = node_symbol(n, 3, v[0], node_input_name(n, 3, 0, 1), 1, x->dim[1])))
+            return false;
     }
-    if (step < 1 || step > INT32_MAX >> 4 || length->vmin < 1 ||
-        sym_sub(n->t, x->dim[1], length)->vmin < 0)
+    if (step->vmax > INT32_MAX >> 4 || length->vmin < 1 || x->dim[1]->vmax < length->vmin)
         return node_error(n, -1, "frames of the given length and step do not fit into %s",
                           shape_text(n, x));
-    if (window && !sym_equal(n->t, window->dim[0], length))
-        return node_error(n, 2, "the window must be as long as a frame");
-    struct uop *frames =
-        sym_addi(n->t, sym_div(n->t, sym_sub(n->t, x->dim[1], length), uop_int(n->t, step)), 1);
-    struct uop *y = uop_window(n->t, x, 1, frames, length, step, 1);
+    if (window && !sym_equal(t, window->dim[0], length) &&
+        !node_require(n, 2, uop_binary(t, OP_EQ, window->dim[0], length),
+                      "the window must be as long as a frame"))
+        return false;
+    if (window)
+        length = window->dim[0];
+    struct uop *frames = sym_addi(t, sym_div(t, sym_sub(t, x->dim[1], length), step), 1), *y;
+    if (step->op == OP_CONST) {
+        y = uop_window(t, x, 1, frames, length, step->arg.i, 1);
+    } else {
+        struct uop *dim[4] = {x->dim[0], frames, length, x->dim[2]};
+        struct uop *start = uop_binary(t, OP_MUL, tensor_iota(t, dim, 4, 1), step);
+        struct uop *index[3] = {tensor_iota(t, dim, 4, 0),
+                                uop_binary(t, OP_ADD, start, tensor_iota(t, dim, 4, 2)),
+                                tensor_iota(t, dim, 4, 3)};
+        y = uop_index(t, x, index);
+    }
     if (window)
         y = lib_mul(&n->lib, y, tensor_insert_axis(n->t, lib_cast(&n->lib, x->dtype, window), 1));
     struct transform f = {.length = length, .onesided = node_int(n, "onesided", 1) != 0};
