@@ -165,6 +165,21 @@ struct uop *node_all(const struct node *n, struct uop *cond);
 /* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST true
  * if there are none. */
 struct uop *lower_take_checks(struct lower *l, int mark);
+/* Whether u may be output k, as far as its shape is declared. */
+bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
+
+/* -------------------------------------------------------------------------------------- cases.c */
+/* out[k] = then[k] if the bool scalar cond holds, else other[k]; only one of them is computed. Their
+ * shapes may differ: the result has the true one. */
+bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
+                 struct uop *const *other, int count, struct uop **out);
+/* the corner of x with these dimensions */
+struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
+/* Input k is a short list of integers that only the run knows. */
+bool node_is_open(const struct node *n, int k);
+/* Lowers n by its own lowering function for every set of axes of a tensor of that rank that input k
+ * may hold, and chooses among the results. */
+bool lower_by_cases(struct node *n, int k, int rank);
 
 /* -------------------------------------------------------------------------------------- known.c */
 /* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32
@@ -211,10 +226,10 @@ struct symbol { const char *name; struct uop *dim; const char *input; int axis; 
 
 struct told_input { struct uop *input, *value; bool used; };
 
-/* What a declaration of the model says of a symbol that the run finds: its value, that it is a
- * dimension of an input, or how people call it. Outlives the lowering that found it. */
+/* What a declaration of the model says of a symbol that the run finds: its value (min .. max), that
+ * it is a dimension of an input, or how people call it. Outlives the lowering that found it. */
 enum fact_kind { FACT_VALUE, FACT_SAME, FACT_ALIAS };
-struct fact { const char *name; enum fact_kind kind; int64_t value; const char *dim; };
+struct fact { const char *name; enum fact_kind kind; int64_t min, max; const char *dim; };
 struct fact_list { struct fact *v; int n; size_t cap; };
 /* A symbol that the run finds, and the scalar it is read from. open: nothing bounds it yet. */
 struct found {

@@ -151,6 +151,8 @@ bool lower_squeeze(struct node *n)
     struct uop *x = n->in[0];
     uint32_t axes;
     bool given;
+    if (n->opset >= 13 && node_is_open(n, 1))
+        return lower_by_cases(n, 1, x->ndim);
     if (!node_axes(n, n->opset < 13 ? "axes" : NULL, n->opset < 13 ? -1 : 1, x->ndim, &axes,
                    &given))
         return false;
@@ -165,6 +167,13 @@ bool lower_unsqueeze(struct node *n)
     const int64_t *axis;
     int64_t *known;
     int count;
+    if (n->opset >= 13 && node_is_open(n, 1)) {
+        int64_t added = 1;
+        if (n->in[1]->ndim)
+            uop_const_int(n->in[1]->dim[0], &added);
+        return check_rank(n, n->in[0]->ndim + (int)added) &&
+               lower_by_cases(n, 1, n->in[0]->ndim + (int)added);
+    }
     if (n->opset < 13) {
         count = node_ints(n, "axes", &axis);
         if (count < 0)

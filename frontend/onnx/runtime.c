@@ -201,12 +201,12 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
     name = unique_name(l, name);
     const struct fact *is = fact_find(l, name, FACT_VALUE), *same = fact_find(l, name, FACT_SAME);
     const struct onnx_dim_option *o = option_of(l, name);
-    bool open = max > OPEN_MAX;
+    bool open = max >= OPEN_MAX;
     struct uop *r = NULL;
     if (o && o->min == o->max)
         r = uop_int(t, o->max);
-    else if (is)
-        r = uop_int(t, is->value);
+    else if (is && is->min == is->max)
+        r = uop_int(t, is->min);
     else if (same)
         r = lower_dim_named(l, same->dim);
     else if (open && !o && (known = tensor_element(t, lower_assume(l, e), NULL)) &&
@@ -225,6 +225,11 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
             !node_require(n, input, uop_not(t, sym_lt(t, hi, r)), "is larger than it may be"))
             return NULL;
     } else {
+        if (is) {
+            max = is->max < max ? is->max : max;
+            lo = is->min > lo ? is->min : lo;
+            open = false;
+        }
         if (o) {
             max = o->max < max ? o->max : max;
             lo = o->min > lo && o->min > 1 ? o->min : lo;
@@ -255,10 +260,9 @@ struct var *node_count_symbol(const struct node *n, const char *name, int64_t mo
     name = unique_name(l, name);
     const struct fact *is = fact_find(l, name, FACT_VALUE);
     const struct onnx_dim_option *o = option_of(l, name);
-    int64_t least = o && o->min == o->max ? o->max : is ? is->value : 0;
-    most = least > 0 && least < most ? least : o && o->max < most ? o->max : most;
-    if (is && is->value == 0)
-        most = 0;
+    int64_t least = o && o->min == o->max ? o->max : is ? is->min : 0;
+    most = o && o->max < most ? o->max : most;
+    most = is && is->max < most ? is->max : most;
     if (least > most) {
         node_error(n, -1, "%s is to be %lld, but it is at most %lld", name, (long long)least,
                    (long long)most);
@@ -326,16 +330,36 @@ static bool value_at(struct tgc *t, const struct uop *e, const struct var *v, in
     return ok;
 }
 
-/* e(v) = c, where e is linear in v around the solution. */
-static bool solve(struct tgc *t, const struct uop *e, const struct var *v, int64_t c, int64_t *r)
+/* Where e(v) = c: lo .. hi, for an e that grows or falls with v; false: nowhere, or e does neither. */
+static bool solve(struct tgc *t, const struct uop *e, const struct var *v, int64_t c, int64_t *lo,
+                  int64_t *hi)
 {
-    int64_t first, second, check;
-    if (!value_at(t, e, v, v->min, &first) || !value_at(t, e, v, v->min + 1, &second) ||
-        first == second || (c - first) % (second - first))
+    int64_t at_min, at_max, value;
+    if (!value_at(t, e, v, v->min, &at_min) || !value_at(t, e, v, v->max, &at_max) ||
+        at_min == at_max)
         return false;
-    *r = v->min + (c - first) / (second - first);
-    return *r >= v->min && *r <= v->max && value_at(t, e, v, *r, &check) && check == c &&
-           value_at(t, e, v, *r + 1, &check) && check != c;
+    bool falls = at_max < at_min;
+    *lo = v->min;
+    *hi = v->max;
+    for (int side = 0; side < 2; side++) {      /* the first v with e(v) >= c, the last with <= c */
+        int64_t from = v->min, to = v->max;
+        while (from < to) {
+            int64_t mid = from + (to - from + side) / 2;
+            if (!value_at(t, e, v, mid, &value))
+                return false;
+            bool beyond = falls ? value <= c : value >= c;
+            if (side)
+                beyond = falls ? value < c : value > c;
+            if (beyond)
+                to = mid - side;
+            else
+                from = mid + !side;
+        }
+        *(side ? hi : lo) = from;
+    }
+    return value_at(t, e, v, *lo, &value) && value == c && value_at(t, e, v, *hi, &value) &&
+           value == c && (*lo == v->min || (value_at(t, e, v, *lo - 1, &value) && value != c)) &&
+           (*hi == v->max || (value_at(t, e, v, *hi + 1, &value) && value != c));
 }
 
 static bool has_found(const struct uop *u)
@@ -356,21 +380,38 @@ void lower_learn(struct lower *l, const struct scope *s, const char *name, const
     for (int a = 0; a < u->ndim; a++) {
         const TensorShapeProto__Dimension *d = shape->dim[a];
         const struct var *v = only_found(l->t, u->dim[a]);
-        int64_t c;
+        int64_t lo, hi;
         if (!v)
             continue;
         if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0) {
-            if (solve(l->t, u->dim[a], v, d->dim_value, &c))
-                learn(l, (struct fact){v->name, FACT_VALUE, c, NULL});
+            if (solve(l->t, u->dim[a], v, d->dim_value, &lo, &hi))
+                learn(l, (struct fact){v->name, FACT_VALUE, lo, hi, NULL});
         } else if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
                    *d->dim_param && u->dim[a]->op == OP_VAR) {
             bool input = lower_dim_named(l, d->dim_param) != NULL;
             if (input && v->max >= OPEN_MAX)
-                learn(l, (struct fact){v->name, FACT_SAME, 0, d->dim_param});
+                learn(l, (struct fact){v->name, FACT_SAME, 0, 0, d->dim_param});
             else if (!input)
-                learn(l, (struct fact){v->name, FACT_ALIAS, 0, d->dim_param});
+                learn(l, (struct fact){v->name, FACT_ALIAS, 0, 0, d->dim_param});
         }
     }
+}
+
+bool lower_fits_declared(const struct node *n, int k, const struct uop *u)
+{
+    const char *name = k < (int)n->proto->n_output ? n->proto->output[k] : "";
+    const TensorShapeProto *shape = n->scope->graph ? declared_shape(n->scope->graph, name) : NULL;
+    if (!shape || !u)
+        return true;
+    if ((int)shape->n_dim != u->ndim)
+        return false;
+    for (int a = 0; a < u->ndim; a++) {
+        const TensorShapeProto__Dimension *d = shape->dim[a];
+        if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0 &&
+            (d->dim_value < u->dim[a]->vmin || d->dim_value > u->dim[a]->vmax))
+            return false;
+    }
+    return true;
 }
 
 /* ----------------------------------------------------------------------------------- at the end */
