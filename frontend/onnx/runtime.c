@@ -119,17 +119,68 @@ static const struct onnx_dim_option *option_of(const struct lower *l, const char
 
 /* --------------------------------------------------------------------------------------- symbols */
 
+/* How far an element is followed through the graph. */
+enum { ELEMENT_DEPTH = 48 };
+
+/* Element i of x, so that equal elements are equal uops: through movement to where it comes from. */
+static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *const *index, int depth)
+{
+    struct uop *from[MAX_RANK], *valid, *one[MAX_RANK], *src[3];
+    bool move = op_class(x->op) == CLASS_MOVE && x->op != OP_IOTA;
+    for (int k = 0; move && k < (x->op == OP_CONCAT ? x->nsrc : 1); k++) {
+        move_index(t, x, k, index, from, &valid);
+        if (uop_is_int(valid, 1) && depth < ELEMENT_DEPTH)
+            return element_scalar(t, x->src[k], from, depth + 1);
+    }
+    if (op_is_elementwise(x->op) && depth < ELEMENT_DEPTH && x->ndim) {
+        for (int k = 0; k < x->nsrc; k++)
+            src[k] = x->src[k]->ndim ? element_scalar(t, x->src[k], index, depth + 1) : x->src[k];
+        return uop_replace_src(t, x, src);
+    }
+    if (x->ndim == 0)
+        return x;
+    for (int a = 0; a < x->ndim; a++)
+        one[a] = uop_int(t, 1);
+    return uop_reshape(t, uop_shrink(t, x, index, one), NULL, 0);
+}
+
 struct uop *node_element(const struct node *n, struct uop *x, int64_t i)
 {
-    struct uop *begin[MAX_RANK], *one[MAX_RANK];
+    struct uop *index[MAX_RANK];
     for (int a = x->ndim - 1; a >= 0; a--) {
         int64_t d = 1;
         uop_const_int(x->dim[a], &d);
-        begin[a] = uop_int(n->t, i % d);
-        one[a] = uop_int(n->t, 1);
+        index[a] = uop_int(n->t, i % d);
         i /= d;
     }
-    return uop_reshape(n->t, x->ndim ? uop_shrink(n->t, x, begin, one) : x, NULL, 0);
+    return element_scalar(n->t, x, index, 0);
+}
+
+/* e with the symbols for what was found before: equal sizes become equal expressions. */
+static struct uop *substitute(const struct lower *l, struct uop *e, int depth)
+{
+    struct uop *src[3];
+    bool changed = false;
+    for (int i = 0; i < l->nfound; i++)
+        if (l->found[i].e == e)
+            return l->found[i].symbol;
+    if (!op_is_elementwise(e->op) || e->ndim || depth == ELEMENT_DEPTH / 4)
+        return e;
+    for (int k = 0; k < e->nsrc; k++) {
+        src[k] = substitute(l, e->src[k], depth + 1);
+        changed |= src[k] != e->src[k];
+    }
+    return changed ? uop_replace_src(l->t, e, src) : e;
+}
+
+/* A symbol that was read as max(e, 0): it is e, if that must not be negative. */
+static struct uop *found_as_max(const struct lower *l, struct uop *e)
+{
+    struct uop *max = uop_binary(l->t, OP_MAX, e, uop_int(l->t, 0));
+    for (int i = 0; i < l->nfound && max != e; i++)
+        if (l->found[i].e == max)
+            return l->found[i].symbol;
+    return NULL;
 }
 
 /* Where a scalar lies in memory that it is just an element of: x itself where that cannot be
@@ -180,6 +231,12 @@ static struct uop *read_symbol(const struct node *n, struct uop *e, const char *
     return uop_var(t, v);
 }
 
+static struct uop *symbol_fits(struct tgc *t, struct uop *r, int64_t lo, struct uop *hi)
+{
+    struct uop *fits = uop_not(t, sym_lt(t, r, uop_int(t, lo)));
+    return hi ? uop_binary(t, OP_AND, fits, uop_not(t, sym_lt(t, hi, r))) : fits;
+}
+
 struct uop *node_symbol(const struct node *n, int input, struct uop *e, const char *name, int64_t lo,
                         struct uop *hi)
 {
@@ -189,9 +246,19 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
     if (!e)
         return NULL;
     e = uop_cast(t, DTYPE_INDEX, e);
+    struct uop *raw = e, *r = NULL;
+    e = substitute(l, e, 0);
     struct uop *known = tensor_element(t, e, NULL);
-    if (known)
-        return known_index(t, known);
+    if (known) {
+        r = known_index(t, known);
+        bool fits = (r->vmin >= lo || raw->vmin >= lo) && (!hi || r->vmax <= hi->vmin);
+        return e == raw || fits || node_require(n, input, symbol_fits(t, r, lo, hi),
+                                                "is out of its range")
+                   ? r
+                   : NULL;
+    }
+    if (lo >= 0 && !hi && (r = found_as_max(l, e)))
+        return node_require(n, input, uop_binary(t, OP_EQ, e, r), "is negative") ? r : NULL;
     lo = e->vmin > lo ? e->vmin : lo;
     int64_t max = hi && hi->vmax < e->vmax ? hi->vmax : e->vmax;
     for (int i = 0; i < l->nfound; i++)
@@ -202,7 +269,6 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
     const struct fact *is = fact_find(l, name, FACT_VALUE), *same = fact_find(l, name, FACT_SAME);
     const struct onnx_dim_option *o = option_of(l, name);
     bool open = max >= OPEN_MAX;
-    struct uop *r = NULL;
     if (o && o->min == o->max)
         r = uop_int(t, o->max);
     else if (is && is->min == is->max)
