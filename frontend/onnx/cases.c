@@ -54,12 +54,27 @@ static int choice_add(const struct node *n, struct choice *c, struct uop *then, 
  * the place of a scalar that holds it. */
 struct chosen { int at, dim_at[MAX_RANK]; };
 
+static bool has_one_element(const struct uop *x)
+{
+    for (int a = 0; a < x->ndim; a++)
+        if (!uop_is_int(x->dim[a], 1))
+            return false;
+    return true;
+}
+
+/* Ranks are known before the run; of one element in two ranks, the higher rank is taken. */
 static bool add_result(const struct node *n, struct choice *c, int k, struct uop *a, struct uop *b,
                        struct chosen *r)
 {
     struct tgc *t = n->t;
     struct uop *box[MAX_RANK];
     bool same = true;
+    if (a->ndim != b->ndim && has_one_element(a) && has_one_element(b)) {
+        struct uop **one = a->ndim > b->ndim ? a->dim : b->dim;
+        int rank = a->ndim > b->ndim ? a->ndim : b->ndim;
+        a = uop_reshape(t, a, one, rank);
+        b = uop_reshape(t, b, one, rank);
+    }
     if (a->dtype != b->dtype || a->ndim != b->ndim)
         return node_error(n, -1,
                           "output %d is %s if the condition holds and %s otherwise; dtype and rank "

@@ -153,6 +153,8 @@ struct var *node_count_symbol(const struct node *n, const char *name, int64_t mo
 /* names for them: an element of input k, a dimension of output k */
 const char *node_input_name(const struct node *n, int k, int64_t i, int64_t count);
 const char *node_output_dim_name(const struct node *n, int k, int axis);
+/* e as an INDEX scalar, with the symbols for what was found before */
+struct uop *node_found(const struct node *n, struct uop *e);
 /* element i (row-major) of x, whose shape is known, as a scalar */
 struct uop *node_element(const struct node *n, struct uop *x, int64_t i);
 /* cond, a bool tensor, must be true everywhere: a status at run time, or an error now (`rule`, at

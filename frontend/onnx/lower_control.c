@@ -32,30 +32,30 @@ static bool same_shape(struct tgc *t, const struct uop *a, const struct uop *b)
     return true;
 }
 
-/* What stands for a branch that cannot work with the dimensions at hand: NaN in the shape of the
- * other branch. */
+/* What stands for a branch that cannot work with the dimensions at hand: zeros in the shape of the
+ * other branch. The run that takes it ends with a status. */
 static bool impossible_branch(const struct node *n, int which, struct value *const *other,
                               struct value **out, const char *why)
 {
     for (int k = 0; k < n->nout; k++) {
         struct uop *u = other[k]->tensor;
-        if (!u || !dtype_is_float(u->dtype))
+        if (!u)
             return node_error(n, -1, "its %s does not work with these dimensions (%s)",
                               which ? "then_branch" : "else_branch", why);
-        out[k] = value_tensor(
-            n->t, tensor_full(n->t, uop_constf(n->t, u->dtype, (double)NAN), u->dim, u->ndim));
+        out[k] = value_tensor(n->t, tensor_full(n->t, uop_consti(n->t, u->dtype, 0), u->dim, u->ndim));
     }
     diag_warn(n->t, &n->at,
-              "its %s does not work with these dimensions; where the condition picks it, the "
-              "outputs are NaN (%s)",
+              "its %s does not work with these dimensions; a run that takes it ends with a status "
+              "(%s)",
               which ? "then_branch" : "else_branch", why);
     return true;
 }
 
 /* Both, if the condition is only known at run time. A model may have branches for different sizes
- * of its inputs, so that with the sizes at hand only one of them makes sense. */
+ * of its inputs, so that with the sizes at hand only one of them makes sense. ok[i]: the conditions
+ * that branch i takes for granted. */
 static bool lower_branches(const struct node *n, const GraphProto *const *branch,
-                           struct value **out[2])
+                           struct value **out[2], struct uop *ok[2])
 {
     const char *why[2] = {NULL, NULL};
     struct attempt start = attempt_begin(n);
@@ -64,6 +64,7 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
         struct attempt each = attempt_begin(n);
         if (!lower_subgraph(n, branch[i], NULL, 0, out[i]))
             why[i] = attempt_undo(n, each);
+        ok[i] = lower_take_checks(n->lower, each.ncheck);
     }
     if (why[0] && why[1]) {
         attempt_undo(n, start);
@@ -71,33 +72,39 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
             n, -1, "neither branch works with these dimensions: then_branch: %s; else_branch: %s",
             why[1], why[0]);
     }
-    for (int i = 0; i < 2; i++)
-        if (why[i] && lower_hit_limit(n->lower))
+    for (int i = 0; i < 2; i++) {
+        if (!why[i])
+            continue;
+        if (lower_hit_limit(n->lower))
             return node_error(n, -1, "its %s is not supported: %s",
                               i ? "then_branch" : "else_branch", why[i]);
-        else if (why[i] && !impossible_branch(n, i, out[!i], out[i], why[i]))
+        if (!impossible_branch(n, i, out[!i], out[i], why[i]))
             return false;
+        ok[i] = uop_bool(n->t, false);
+    }
     return true;
 }
 
-static bool same_outputs(const struct node *n, struct value **const *out)
+/* The results of both branches as one IF. */
+static bool join_branches(struct node *n, struct uop *cond, struct value **const *out,
+                          struct uop *const *ok)
 {
-    for (int k = 0; k < n->nout; k++) {
-        if (out[0][k]->kind != VALUE_TENSOR || out[1][k]->kind != VALUE_TENSOR)
-            return node_error(
-                n, -1,
-                "output %d is no tensor, so the condition must be known when the model is compiled",
-                k);
-        struct uop *a = out[1][k]->tensor, *b = out[0][k]->tensor;
-        if (!same_shape(n->t, a, b))
-            return node_error(
-                n, -1,
-                "output %d is %s in one branch and %s in the other; both must have one shape where "
-                "the condition depends on "
-                "run-time data (fix dimensions with --dim if it only depends on those)",
-                k, shape_text(n, a), shape_text(n, b));
+    struct uop **side[2], **all = mem_array(n->t, (size_t)n->nout + 1, sizeof *all);
+    for (int i = 0; i < 2; i++) {
+        side[i] = mem_array(n->t, (size_t)n->nout + 1, sizeof **side);
+        for (int k = 0; k < n->nout; k++)
+            if (!(side[i][k] = out[i][k]->tensor))
+                return node_error(n, -1,
+                                  "output %d is no tensor, so the condition must be known when the "
+                                  "model is compiled",
+                                  k);
+        side[i][n->nout] = ok[i];
     }
-    return true;
+    if (!node_choose(n, cond, side[1], side[0], n->nout + 1, all))
+        return false;
+    for (int k = 0; k < n->nout; k++)
+        n->value_out[k] = value_tensor(n->t, all[k]);
+    return node_require(n, -1, all[n->nout], "cannot work with these dimensions");
 }
 
 bool lower_if(struct node *n)
@@ -117,25 +124,15 @@ bool lower_if(struct node *n)
     if (uop_const_int(cond, &known))
         return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
     struct attempt start = attempt_begin(n);
-    if (!lower_branches(n, branch, out) || !same_outputs(n, out)) {
-        struct uop **told;
-        int count;
-        if (!node_is_known(n, 0) || !node_elements(n, 0, &told, &count) || count != 1 ||
-            !uop_const_int(told[0], &known))
-            return false;
-        attempt_undo(n, start);
-        return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
-    }
-    struct uop **a = mem_array(n->t, (size_t)n->nout + 1, sizeof *a),
-               **b = mem_array(n->t, (size_t)n->nout + 1, sizeof *b);
-    for (int k = 0; k < n->nout; k++) {
-        a[k] = out[1][k]->tensor;
-        b[k] = out[0][k]->tensor;
-    }
-    struct uop *all = n->nout ? uop_if(n->t, cond, a, b, n->nout) : NULL;
-    for (int k = 0; k < n->nout; k++)
-        n->value_out[k] = value_tensor(n->t, a[k] == b[k] ? a[k] : uop_get(n->t, all, k));
-    return true;
+    struct uop *ok[2], **told;
+    int count;
+    if (lower_branches(n, branch, out, ok) && join_branches(n, cond, out, ok))
+        return true;
+    if (!node_is_known(n, 0) || !node_elements(n, 0, &told, &count) || count != 1 ||
+        !uop_const_int(told[0], &known))
+        return false;
+    attempt_undo(n, start);
+    return lower_subgraph(n, branch[known != 0], NULL, 0, n->value_out);
 }
 
 /* ----------------------------------------------------------------------------------------- Loop */

@@ -105,6 +105,29 @@ static bool reshape_at_run(struct node *n, struct uop *const *want, int rank, bo
            node_set(n, 0, y);
 }
 
+/* As lib_reshape(). Where it is not proved that the numbers of elements agree, the last dimension
+ * that is open is inferred, and the run compares. */
+static struct uop *reshape_checked(const struct node *n, struct uop **dim, int rank, int inferred)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *want, *total = sym_prod(t, x->dim, x->ndim);
+    for (int a = rank - 1; a >= 0 && inferred < 0; a--)
+        if (dim[a]->op != OP_CONST)
+            inferred = a;
+    if (inferred < 0 || !dim[inferred] || sym_equal(t, total, sym_prod(t, dim, rank)))
+        return lib_reshape(&n->lib, x, dim, rank);
+    want = dim[inferred];
+    dim[inferred] = NULL;
+    struct uop *y = lib_reshape(&n->lib, x, dim, rank);
+    return y &&
+                   node_require(n, 1, uop_binary(t, OP_EQ, want, y->dim[inferred]),
+                                "the shape does not have as many elements as the input") &&
+                   node_require(n, 1, uop_binary(t, OP_EQ, sym_prod(t, y->dim, rank), total),
+                                "the shape does not have as many elements as the input")
+               ? y
+               : NULL;
+}
+
 bool lower_reshape(struct node *n)
 {
     struct uop *x = n->in[0], **want, *dim[MAX_RANK];
@@ -133,7 +156,7 @@ bool lower_reshape(struct node *n)
             return node_error(n, 1, "element %d is negative", a);
         }
     }
-    return node_set(n, 0, lib_reshape(&n->lib, x, dim, rank));
+    return node_set(n, 0, reshape_checked(n, dim, rank, inferred));
 }
 
 bool lower_flatten(struct node *n)

@@ -87,7 +87,7 @@ void lower_emit_checks(struct lower *l)
 
 /* ----------------------------------------------------------------------------------------- facts */
 
-static const struct fact *fact_find(const struct lower *l, const char *name, enum fact_kind kind)
+static struct fact *fact_find(const struct lower *l, const char *name, enum fact_kind kind)
 {
     for (int i = 0; i < l->facts->n; i++)
         if (l->facts->v[i].kind == kind && !strcmp(l->facts->v[i].name, name))
@@ -95,11 +95,18 @@ static const struct fact *fact_find(const struct lower *l, const char *name, enu
     return NULL;
 }
 
+/* What is known already is narrowed. */
 static void learn(struct lower *l, struct fact f)
 {
-    if (fact_find(l, f.name, f.kind))
+    struct fact *old = fact_find(l, f.name, f.kind);
+    if (old && f.min <= old->min && f.max >= old->max)
         return;
-    VEC_PUSH(l->t, l->facts->v, l->facts->n, l->facts->cap, f);
+    if (old) {
+        old->min = f.min > old->min ? f.min : old->min;
+        old->max = f.max < old->max ? f.max : old->max;
+    } else {
+        VEC_PUSH(l->t, l->facts->v, l->facts->n, l->facts->cap, f);
+    }
     l->learned = true;
 }
 
@@ -171,6 +178,11 @@ static struct uop *substitute(const struct lower *l, struct uop *e, int depth)
         changed |= src[k] != e->src[k];
     }
     return changed ? uop_replace_src(l->t, e, src) : e;
+}
+
+struct uop *node_found(const struct node *n, struct uop *e)
+{
+    return substitute(n->lower, uop_cast(n->t, DTYPE_INDEX, e), 0);
 }
 
 /* A symbol that was read as max(e, 0): it is e, if that must not be negative. */
@@ -450,7 +462,8 @@ void lower_learn(struct lower *l, const struct scope *s, const char *name, const
         if (!v)
             continue;
         if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0) {
-            if (solve(l->t, u->dim[a], v, d->dim_value, &lo, &hi))
+            if (solve(l->t, u->dim[a], v, d->dim_value, &lo, &hi) &&
+                (hi < v->max || v->max < OPEN_MAX))
                 learn(l, (struct fact){v->name, FACT_VALUE, lo, hi, NULL});
         } else if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
                    *d->dim_param && u->dim[a]->op == OP_VAR) {
