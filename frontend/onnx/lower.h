@@ -167,6 +167,14 @@ struct uop *node_all(const struct node *n, struct uop *cond);
 /* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST true
  * if there are none. */
 struct uop *lower_take_checks(struct lower *l, int mark);
+/* What is declared of a name of g, or of output k of n: a fixed size; -1: nothing. */
+int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis);
+int64_t node_declared_dim(const struct node *n, int k, int axis);
+/* The largest size of a dimension of output k that only the run knows: by an option or a
+ * declaration, or `most` if that is a bound; -1: reported. */
+int64_t node_bound(const struct node *n, int k, int axis, int64_t most);
+/* The value of u may change from one iteration of the loop to the next. */
+bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop);
 /* Whether u may be output k, as far as its shape is declared. */
 bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
 
@@ -175,6 +183,8 @@ bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
  * shapes may differ: the result has the true one. */
 bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
                  struct uop *const *other, int count, struct uop **out);
+/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
+struct uop *node_fit(const struct node *n, struct uop *x, struct uop *const *dim);
 /* the corner of x with these dimensions */
 struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
 /* Input k is a short list of integers that only the run knows. */
@@ -211,6 +221,9 @@ struct attempt attempt_begin(const struct node *n);
 const char *attempt_undo(const struct node *n, struct attempt a);
 /* Something was refused that a run could do: values that only the run knows. It must not pass for a
  * mistake of the model. */
+bool lower_same_shape(struct tgc *t, const struct uop *a, const struct uop *b);
+/* An attribute that must be there. */
+const GraphProto *node_graph(const struct node *n, const char *name);
 void lower_note_limit(struct lower *l);
 bool lower_hit_limit(const struct lower *l);
 

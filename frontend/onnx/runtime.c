@@ -476,6 +476,53 @@ void lower_learn(struct lower *l, const struct scope *s, const char *name, const
     }
 }
 
+int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis)
+{
+    const TensorShapeProto *shape = g ? declared_shape(g, name) : NULL;
+    if (!shape || axis >= (int)shape->n_dim ||
+        shape->dim[axis]->value_case != TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
+        return -1;
+    return shape->dim[axis]->dim_value;
+}
+
+int64_t node_declared_dim(const struct node *n, int k, int axis)
+{
+    return k < (int)n->proto->n_output
+               ? lower_declared_dim(n->scope->graph, n->proto->output[k], axis)
+               : -1;
+}
+
+int64_t node_bound(const struct node *n, int k, int axis, int64_t most)
+{
+    struct lower *l = n->lower;
+    const char *name = node_output_dim_name(n, k, axis);
+    const struct onnx_dim_option *o = option_of(l, name);
+    const TensorShapeProto *shape = n->scope->graph && k < (int)n->proto->n_output
+                                        ? declared_shape(n->scope->graph, n->proto->output[k])
+                                        : NULL;
+    int64_t declared = node_declared_dim(n, k, axis);
+    struct uop *same = NULL;
+    if (shape && axis < (int)shape->n_dim &&
+        shape->dim[axis]->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM) {
+        learn(l, (struct fact){name, FACT_ALIAS, 0, 0, shape->dim[axis]->dim_param});
+        same = lower_dim_named(l, shape->dim[axis]->dim_param);
+        o = o ? o : option_of(l, name);
+    }
+    int64_t bound = o ? o->max : declared >= 0 ? declared : same ? same->vmax : most;
+    if (bound < OPEN_MAX)
+        return bound;
+    if (l->options && l->options->default_max > 0)
+        return l->options->default_max;
+    const struct fact *alias = fact_find(l, name, FACT_ALIAS);
+    struct text quoted = {.t = n->t};
+    shell_quote(&quoted, alias ? alias->dim : name);
+    node_error(n, -1,
+               "axis %d of output %d is known only at run time, and nothing bounds it; give a bound (a "
+               "larger one is a status at run time) with\n   --dim %s<=8'",
+               axis, k, quoted.s);
+    return -1;
+}
+
 bool lower_fits_declared(const struct node *n, int k, const struct uop *u)
 {
     const char *name = k < (int)n->proto->n_output ? n->proto->output[k] : "";
@@ -495,43 +542,65 @@ bool lower_fits_declared(const struct node *n, int k, const struct uop *u)
 
 /* ----------------------------------------------------------------------------------- at the end */
 
-/* Everything that a run needs, with the host calls that symbols lead to; marked by t->mark. */
+struct walk { struct uop **stack; size_t cap; int depth; uint32_t mark; };
+
+static void walk_push(struct lower *l, struct walk *w, struct uop *u)
+{
+    if (u->mark == w->mark)
+        return;
+    u->mark = w->mark;
+    VEC_PUSH(l->t, w->stack, w->depth, w->cap, u);
+}
+
+/* The next uop, after pushing all that it needs: sources, dimensions, and the host calls that
+ * symbols lead to. */
+static struct uop *walk_next(struct lower *l, struct walk *w)
+{
+    if (!w->depth)
+        return NULL;
+    struct uop *u = w->stack[--w->depth];
+    const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+    for (int k = 0; k < u->nsrc; k++)
+        walk_push(l, w, u->src[k]);
+    for (int k = 0; k < u->ndim; k++)
+        walk_push(l, w, u->dim[k]);
+    for (int k = 0; h && k < h->nparam; k++)
+        walk_push(l, w, h->param[k]);
+    for (int i = 0; i < l->nhost && u->op == OP_VAR; i++) {
+        const struct host_call *finder = l->host[i]->arg.p;
+        for (int k = 0; k < finder->nresult; k++)
+            if (finder->result[k] == u->arg.p)
+                walk_push(l, w, l->host[i]);
+    }
+    return u;
+}
+
+bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop)
+{
+    struct walk w = {.mark = ++l->t->mark};
+    if (u->op == OP_CONST)
+        return false;
+    walk_push(l, &w, u);
+    while ((u = walk_next(l, &w))) {
+        bool of_it = (u->op == OP_VAR && u->arg.p == loop->counter) ||
+                     (u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == loop);
+        if (of_it)
+            return true;
+    }
+    return false;
+}
+
+/* Marks everything that a run needs by t->mark. */
 static void mark_needed(struct lower *l, const struct graph *g)
 {
-    struct tgc *t = l->t;
-    struct uop **stack = NULL;
-    size_t cap = 0;
-    int depth = 0;
-    uint32_t mark = ++t->mark;
-    for (int i = 0; i < g->noutput + l->nhost; i++) {
-        struct uop *u = i < g->noutput ? g->output[i].value : l->host[i - g->noutput];
-        if (u->mark != mark && (i < g->noutput || uop_is_check(u))) {
-            u->mark = mark;
-            VEC_PUSH(t, stack, depth, cap, u);
-        }
-    }
-    while (depth) {
-        struct uop *u = stack[--depth];
-        const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
-        int nparam = h ? h->nparam : 0;
-        for (int k = 0; k < u->nsrc + u->ndim + nparam; k++) {
-            struct uop *c = k < u->nsrc              ? u->src[k]
-                            : k < u->nsrc + u->ndim ? u->dim[k - u->nsrc]
-                                                     : h->param[k - u->nsrc - u->ndim];
-            if (c->mark != mark) {
-                c->mark = mark;
-                VEC_PUSH(t, stack, depth, cap, c);
-            }
-        }
-        for (int i = 0; i < l->nhost && u->op == OP_VAR; i++) {
-            const struct host_call *finder = l->host[i]->arg.p;
-            for (int k = 0; k < finder->nresult && l->host[i]->mark != mark; k++)
-                if (finder->result[k] == u->arg.p) {
-                    l->host[i]->mark = mark;
-                    VEC_PUSH(t, stack, depth, cap, l->host[i]);
-                }
-        }
-    }
+    struct walk w = {.mark = ++l->t->mark};
+    for (int i = 0; i < g->noutput; i++)
+        walk_push(l, &w, g->output[i].value);
+    for (int i = 0; i < l->nhost; i++)
+        if (uop_is_check(l->host[i]))
+            walk_push(l, &w, l->host[i]);
+    while (walk_next(l, &w))
+        continue;
 }
 
 static void list_open(struct lower *l, bool all, struct text *what, struct text *bound, int *count)
