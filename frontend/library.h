@@ -279,6 +279,8 @@ struct resize_attr {
     struct uop *size[MAX_RANK];          /* of the result, every axis */
     double scale[MAX_RANK];              /* as the model states it; 0: size / input size */
     double roi_lo[MAX_RANK], roi_hi[MAX_RANK];          /* tf_crop_and_resize */
+    /* f64 scalars that only the run knows, in place of those; NULL: none */
+    struct uop *scale_at_run[MAX_RANK], *roi_at_run[2][MAX_RANK];
 };
 struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_attr *a);
 /* floor(dim * scale), exactly */

@@ -170,6 +170,9 @@ struct uop *lower_take_checks(struct lower *l, int mark);
 /* What is declared of a name of g, or of output k of n: a fixed size; -1: nothing. */
 int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis);
 int64_t node_declared_dim(const struct node *n, int k, int axis);
+/* Output k will have these dimensions: learns what its declaration says of their symbols. true: that
+ * is more than was known, and the model will be lowered again; any value will do for now. */
+bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim);
 /* The largest size of a dimension of output k that only the run knows: by an option or a
  * declaration, or `most` if that is a bound; -1: reported. */
 int64_t node_bound(const struct node *n, int k, int axis, int64_t most);

@@ -476,6 +476,18 @@ void lower_learn(struct lower *l, const struct scope *s, const char *name, const
     }
 }
 
+bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim)
+{
+    struct uop shape = {.ndim = ndim, .dim = (struct uop **)(uintptr_t)dim};
+    bool before = n->lower->learned;
+    n->lower->learned = false;
+    if (k < (int)n->proto->n_output)
+        lower_learn(n->lower, n->scope, n->proto->output[k], &shape);
+    bool now = n->lower->learned;
+    n->lower->learned |= before;
+    return now;
+}
+
 int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis)
 {
     const TensorShapeProto *shape = g ? declared_shape(g, name) : NULL;
