@@ -153,6 +153,8 @@ struct var *node_count_symbol(const struct node *n, const char *name, int64_t mo
 /* names for them: an element of input k, a dimension of output k */
 const char *node_input_name(const struct node *n, int k, int64_t i, int64_t count);
 const char *node_output_dim_name(const struct node *n, int k, int axis);
+/* e as an INDEX scalar, with the symbols for what was found before */
+struct uop *node_found(const struct node *n, struct uop *e);
 /* element i (row-major) of x, whose shape is known, as a scalar */
 struct uop *node_element(const struct node *n, struct uop *x, int64_t i);
 /* cond, a bool tensor, must be true everywhere: a status at run time, or an error now (`rule`, at
@@ -165,6 +167,34 @@ struct uop *node_all(const struct node *n, struct uop *cond);
 /* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST true
  * if there are none. */
 struct uop *lower_take_checks(struct lower *l, int mark);
+/* What is declared of a name of g, or of output k of n: a fixed size; -1: nothing. */
+int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis);
+int64_t node_declared_dim(const struct node *n, int k, int axis);
+/* Output k will have these dimensions: learns what its declaration says of their symbols. true: that
+ * is more than was known, and the model will be lowered again; any value will do for now. */
+bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim);
+/* The largest size of a dimension of output k that only the run knows: by an option or a
+ * declaration, or `most` if that is a bound; -1: reported. */
+int64_t node_bound(const struct node *n, int k, int axis, int64_t most);
+/* The value of u may change from one iteration of the loop to the next. */
+bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop);
+/* Whether u may be output k, as far as its shape is declared. */
+bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
+
+/* -------------------------------------------------------------------------------------- cases.c */
+/* out[k] = then[k] if the bool scalar cond holds, else other[k]; only one of them is computed. Their
+ * shapes may differ: the result has the true one. */
+bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
+                 struct uop *const *other, int count, struct uop **out);
+/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
+struct uop *node_fit(const struct node *n, struct uop *x, struct uop *const *dim);
+/* the corner of x with these dimensions */
+struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
+/* Input k is a short list of integers that only the run knows. */
+bool node_is_open(const struct node *n, int k);
+/* Lowers n by its own lowering function for every set of axes of a tensor of that rank that input k
+ * may hold, and chooses among the results. */
+bool lower_by_cases(struct node *n, int k, int rank);
 
 /* -------------------------------------------------------------------------------------- known.c */
 /* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32
@@ -194,6 +224,9 @@ struct attempt attempt_begin(const struct node *n);
 const char *attempt_undo(const struct node *n, struct attempt a);
 /* Something was refused that a run could do: values that only the run knows. It must not pass for a
  * mistake of the model. */
+bool lower_same_shape(struct tgc *t, const struct uop *a, const struct uop *b);
+/* An attribute that must be there. */
+const GraphProto *node_graph(const struct node *n, const char *name);
 void lower_note_limit(struct lower *l);
 bool lower_hit_limit(const struct lower *l);
 
@@ -211,10 +244,10 @@ struct symbol { const char *name; struct uop *dim; const char *input; int axis; 
 
 struct told_input { struct uop *input, *value; bool used; };
 
-/* What a declaration of the model says of a symbol that the run finds: its value, that it is a
- * dimension of an input, or how people call it. Outlives the lowering that found it. */
+/* What a declaration of the model says of a symbol that the run finds: its value (min .. max), that
+ * it is a dimension of an input, or how people call it. Outlives the lowering that found it. */
 enum fact_kind { FACT_VALUE, FACT_SAME, FACT_ALIAS };
-struct fact { const char *name; enum fact_kind kind; int64_t value; const char *dim; };
+struct fact { const char *name; enum fact_kind kind; int64_t min, max; const char *dim; };
 struct fact_list { struct fact *v; int n; size_t cap; };
 /* A symbol that the run finds, and the scalar it is read from. open: nothing bounds it yet. */
 struct found {

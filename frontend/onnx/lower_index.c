@@ -275,32 +275,75 @@ static bool resize_by_scales(const struct node *n, struct resize_attr *a, const 
 static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
                             struct uop *const *size, int count)
 {
+    const struct lib *l = &n->lib;
     const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
     bool stretch = !strcmp(policy, "stretch"), larger = !strcmp(policy, "not_smaller");
-    double scale = 0;
+    struct uop *scale = NULL;
     if (count != naxis)
         return node_error(n, -1, "%d sizes are expected, found %d", naxis, count);
     if (!stretch && !larger && strcmp(policy, "not_larger"))
         return node_error(n, -1, "keep_aspect_ratio_policy '%s' is not supported", policy);
     for (int i = 0; i < naxis; i++) {
-        int64_t in, out;
-        a->size[axis[i]] = size[i];
-        if (stretch)
+        if (stretch) {
+            a->size[axis[i]] = node_symbol(n, 3, size[i], node_input_name(n, 3, i, count), 0, NULL);
+            if (!a->size[axis[i]])
+                return false;
             continue;
-        if (!uop_const_int(n->in[0]->dim[axis[i]], &in) || !uop_const_int(size[i], &out) || in < 1)
-            return node_error(
-                n, 0, "keep_aspect_ratio_policy '%s' needs fixed dimensions; fix them with --dim",
-                policy);
-        double s = (double)out / (double)in;
-        scale = i == 0 || (larger ? s > scale : s < scale) ? s : scale;
+        }
+        struct uop *s = lib_div(l, lib_cast(l, DTYPE_F64, size[i]),
+                                lib_float_of(l, DTYPE_F64, n->in[0]->dim[axis[i]]));
+        scale = scale ? lib_binary(l, larger ? OP_MAX : OP_MIN, scale, s) : s;
     }
     for (int i = 0; i < naxis && !stretch; i++) {
-        int64_t in = 0;
-        uop_const_int(n->in[0]->dim[axis[i]], &in);
-        a->scale[axis[i]] = scale;
-        a->size[axis[i]] = uop_int(n->t, (int64_t)(scale * (double)in + 0.5));
+        struct uop *in = lib_float_of(l, DTYPE_F64, n->in[0]->dim[axis[i]]);
+        struct uop *out = lib_binaryf(l, OP_ADD, lib_mul(l, scale, in), 0.5);
+        out = lib_cast(l, DTYPE_INDEX, lib_unary(l, OP_FLOOR, out));
+        if (!(a->size[axis[i]] = node_symbol(n, 3, out, node_output_dim_name(n, 0, axis[i]), 0, NULL)))
+            return false;
+        if (scale->op == OP_CONST)
+            a->scale[axis[i]] = scale->arg.f;
+        else
+            a->scale_at_run[axis[i]] = scale;
     }
     return true;
+}
+
+/* Scales that only the run knows: sizes are symbols, and the coordinates are computed with them. */
+static bool resize_at_run(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
+                          struct uop *scales, int input)
+{
+    const struct lib *l = &n->lib;
+    if (scales->ndim != 1 || !uop_is_int(scales->dim[0], naxis))
+        return node_error(n, input, "%d scales are expected, found %s", naxis,
+                          shape_text(n, scales));
+    for (int i = 0; i < naxis; i++) {
+        struct uop *s = lib_cast(l, DTYPE_F64, node_element(n, scales, i));
+        struct uop *in = n->in[0]->dim[axis[i]], *size = lib_float_of(l, DTYPE_F64, in);
+        if (!node_require(n, input, lib_binary(l, OP_LT, uop_constf(n->t, DTYPE_F64, 0), s),
+                          "a scale must be positive"))
+            return false;
+        if (a->coordinates == RESIZE_TF_CROP) {
+            struct uop *lo = a->roi_at_run[0][axis[i]], *hi = a->roi_at_run[1][axis[i]];
+            lo = lo ? lo : uop_constf(n->t, DTYPE_F64, a->roi_lo[axis[i]]);
+            hi = hi ? hi : uop_constf(n->t, DTYPE_F64, a->roi_hi[axis[i]]);
+            size = lib_mul(l, size, lib_sub(l, hi, lo));
+        }
+        size = lib_cast(l, DTYPE_INDEX, lib_unary(l, OP_FLOOR, lib_mul(l, size, s)));
+        a->scale_at_run[axis[i]] = s;
+        a->size[axis[i]] =
+            node_symbol(n, input, size, node_output_dim_name(n, 0, axis[i]), 0, NULL);
+        if (!a->size[axis[i]])
+            return false;
+    }
+    return true;
+}
+
+static bool roi_is_open(const struct resize_attr *a, int rank)
+{
+    for (int k = 0; k < rank; k++)
+        if (a->roi_at_run[0][k] || a->roi_at_run[1][k])
+            return true;
+    return false;
 }
 
 static bool is_given(const struct node *n, int k)
@@ -322,17 +365,22 @@ bool lower_resize(struct node *n)
         a.roi_hi[k] = 1;
     }
     if (roi_input > 0 && is_given(n, roi_input) && a.coordinates == RESIZE_TF_CROP) {
-        if (!node_known_floats(n, roi_input, &v, &count))
-            return false;
-        if (count != 2 * naxis)
-            return node_error(n, roi_input, "%d values are expected, found %d", 2 * naxis, count);
-        for (int i = 0; i < naxis; i++) {
-            a.roi_lo[axis[i]] = v[i];
-            a.roi_hi[axis[i]] = v[naxis + i];
+        struct uop *roi = n->in[roi_input];
+        if (roi->ndim != 1 || !uop_is_int(roi->dim[0], 2 * naxis))
+            return node_error(n, roi_input, "%d values are expected, found %s", 2 * naxis,
+                              shape_text(n, roi));
+        for (int i = 0; i < 2 * naxis; i++) {
+            struct uop *e = lib_cast(&n->lib, DTYPE_F64, node_element(n, roi, i)),
+                       *known = e ? tensor_element(n->t, e, NULL) : NULL;
+            int at = axis[i % naxis];
+            if (known && known->op == OP_CONST)
+                *(i < naxis ? &a.roi_lo[at] : &a.roi_hi[at]) = known->arg.f;
+            else if (!(a.roi_at_run[i / naxis][at] = e))
+                return false;
         }
     }
     if (is_given(n, 3)) {
-        if (!node_symbols(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
+        if (!node_integers(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;
     } else if (n->opset < 9 && node_has(n, "scales")) { /* Upsample 7: an attribute */
         const float *f;
@@ -344,9 +392,14 @@ bool lower_resize(struct node *n)
             return false;
     } else if (!is_given(n, scales_input)) {
         return node_error(n, -1, "needs scales or sizes");
+    } else if (!node_is_known(n, scales_input) || roi_is_open(&a, x->ndim)) {
+        if (!resize_at_run(n, &a, axis, naxis, n->in[scales_input], scales_input))
+            return false;
     } else if (!node_known_floats(n, scales_input, &v, &count) ||
                !resize_by_scales(n, &a, axis, naxis, v, count)) {
         return false;
     }
+    if (node_learn_shape(n, 0, a.size, x->ndim)) /* once more then, with fixed sizes */
+        return node_set(n, 0, tensor_full(n->t, uop_consti(n->t, x->dtype, 0), a.size, x->ndim));
     return node_set(n, 0, lib_resize(&n->lib, x, &a));
 }

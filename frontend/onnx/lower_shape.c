@@ -105,6 +105,33 @@ static bool reshape_at_run(struct node *n, struct uop *const *want, int rank, bo
            node_set(n, 0, y);
 }
 
+static bool reshape_require(const struct node *n, struct uop *a, struct uop *b)
+{
+    return sym_must_equal(n->t, a, b) ||
+           node_require(n, 1, uop_binary(n->t, OP_EQ, a, b),
+                        "the shape does not have as many elements as the input");
+}
+
+/* As lib_reshape(). Where it is not proved that the numbers of elements agree, the last dimension
+ * that is open is inferred, and the run compares. */
+static struct uop *reshape_checked(const struct node *n, struct uop **dim, int rank, int inferred)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *want, *total = sym_prod(t, x->dim, x->ndim);
+    for (int a = rank - 1; a >= 0 && inferred < 0; a--)
+        if (dim[a]->op != OP_CONST)
+            inferred = a;
+    if (inferred >= 0 && (want = dim[inferred]) && !sym_equal(t, total, sym_prod(t, dim, rank)))
+        dim[inferred] = NULL;
+    else
+        want = NULL;
+    struct uop *y = lib_reshape(&n->lib, x, dim, rank);
+    return y && (!want || reshape_require(n, want, y->dim[inferred])) &&
+                   reshape_require(n, sym_prod(t, y->dim, rank), total)
+               ? y
+               : NULL;
+}
+
 bool lower_reshape(struct node *n)
 {
     struct uop *x = n->in[0], **want, *dim[MAX_RANK];
@@ -133,7 +160,7 @@ bool lower_reshape(struct node *n)
             return node_error(n, 1, "element %d is negative", a);
         }
     }
-    return node_set(n, 0, lib_reshape(&n->lib, x, dim, rank));
+    return node_set(n, 0, reshape_checked(n, dim, rank, inferred));
 }
 
 bool lower_flatten(struct node *n)
@@ -151,6 +178,8 @@ bool lower_squeeze(struct node *n)
     struct uop *x = n->in[0];
     uint32_t axes;
     bool given;
+    if (n->opset >= 13 && node_is_open(n, 1))
+        return lower_by_cases(n, 1, x->ndim);
     if (!node_axes(n, n->opset < 13 ? "axes" : NULL, n->opset < 13 ? -1 : 1, x->ndim, &axes,
                    &given))
         return false;
@@ -165,6 +194,13 @@ bool lower_unsqueeze(struct node *n)
     const int64_t *axis;
     int64_t *known;
     int count;
+    if (n->opset >= 13 && node_is_open(n, 1)) {
+        int64_t added = 1;
+        if (n->in[1]->ndim)
+            uop_const_int(n->in[1]->dim[0], &added);
+        return check_rank(n, n->in[0]->ndim + (int)added) &&
+               lower_by_cases(n, 1, n->in[0]->ndim + (int)added);
+    }
     if (n->opset < 13) {
         count = node_ints(n, "axes", &axis);
         if (count < 0)
@@ -449,24 +485,6 @@ static bool pad_mode(const struct node *n, enum pad_mode *mode)
     return node_error(n, -1, "mode '%s' is not supported", s);
 }
 
-/* What is put before and after axis a where only the run knows it: symbols, such that the result has
- * no less than no elements. What comes before is bounded by the size of the result. */
-static bool pads_at_run(const struct node *n, int a, struct uop *len, struct uop **lo,
-                        struct uop **hi)
-{
-    struct tgc *t = n->t;
-    if (is_known(n, *lo) && is_known(n, *hi))
-        return true;
-    struct uop *total = uop_binary(t, OP_ADD, uop_binary(t, OP_ADD, len, *lo), *hi);
-    struct uop *size = node_symbol(n, 1, total, node_output_dim_name(n, 0, a), 0, NULL);
-    if (!size)
-        return false;
-    *lo = node_symbol(n, 1, *lo, mem_printf(t, "%s_before%d", n->proto->output[0], a), -len->vmax,
-                      size);
-    *hi = *lo ? sym_sub(t, sym_sub(t, size, len), *lo) : NULL;
-    return *lo != NULL;
-}
-
 bool lower_pad(struct node *n)
 {
     struct uop *x = n->in[0], **pads, *value = NULL, *lo[MAX_RANK], *hi[MAX_RANK], **axis = NULL;
@@ -493,13 +511,20 @@ bool lower_pad(struct node *n)
     for (int i = 0, a; axis && i < naxis; i++)
         if (axis[i]->op == OP_CONST && !node_axis(n, axis[i]->arg.i, x->ndim, &a))
             return false;
+    bool known = true;
     for (int a = 0; a < x->ndim; a++) {
         lo[a] = of_axis(n, a, x->ndim, axis, pads, naxis, uop_int(n->t, 0));
         hi[a] = of_axis(n, a, x->ndim, axis, pads + naxis, naxis, uop_int(n->t, 0));
-        if (!pads_at_run(n, a, x->dim[a], &lo[a], &hi[a]))
+        known &= is_known(n, lo[a]) && is_known(n, hi[a]);
+    }
+    if (known)
+        return node_set(n, 0, lib_pad(&n->lib, x, mode, value, lo, hi));
+    for (int a = 0; a < x->ndim; a++) {
+        struct uop *size = lib_add(&n->lib, lib_add(&n->lib, lo[a], hi[a]), x->dim[a]);
+        if (!(hi[a] = node_symbol(n, 1, size, node_output_dim_name(n, 0, a), 0, NULL)))
             return false;
     }
-    return node_set(n, 0, lib_pad(&n->lib, x, mode, value, lo, hi));
+    return node_set(n, 0, lib_pad_to(&n->lib, x, mode, value, lo, hi));
 }
 
 /* Opset 1: inputs tiles and axis; later: one repeat for each axis. */

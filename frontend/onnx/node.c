@@ -185,8 +185,9 @@ bool node_integers(const struct node *n, int k, struct uop ***elem, int *count)
     *count = (int)total;
     for (int i = 0; i < *count; i++) {
         struct uop *known = element_at(n->t, x, i);
-        (*elem)[i] = known ? known_index(n->t, known)
-                           : uop_cast(n->t, DTYPE_INDEX, node_element(n, x, i));
+        struct uop *e = known ? known : node_found(n, node_element(n, x, i));
+        known = known ? known : tensor_element(n->t, e, NULL);
+        (*elem)[i] = known ? known_index(n->t, known) : e;
     }
     return true;
 }

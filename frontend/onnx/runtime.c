@@ -105,7 +105,7 @@ void lower_emit_checks(struct lower *l)
 
 /* ----------------------------------------------------------------------------------------- facts */
 
-static const struct fact *fact_find(const struct lower *l, const char *name, enum fact_kind kind)
+static struct fact *fact_find(const struct lower *l, const char *name, enum fact_kind kind)
 {
     for (int i = 0; i < l->facts->n; i++)
         if (l->facts->v[i].kind == kind && !strcmp(l->facts->v[i].name, name))
@@ -113,11 +113,18 @@ static const struct fact *fact_find(const struct lower *l, const char *name, enu
     return NULL;
 }
 
+/* What is known already is narrowed. */
 static void learn(struct lower *l, struct fact f)
 {
-    if (fact_find(l, f.name, f.kind))
+    struct fact *old = fact_find(l, f.name, f.kind);
+    if (old && f.min <= old->min && f.max >= old->max)
         return;
-    VEC_PUSH(l->t, l->facts->v, l->facts->n, l->facts->cap, f);
+    if (old) {
+        old->min = f.min > old->min ? f.min : old->min;
+        old->max = f.max < old->max ? f.max : old->max;
+    } else {
+        VEC_PUSH(l->t, l->facts->v, l->facts->n, l->facts->cap, f);
+    }
     l->learned = true;
 }
 
@@ -137,17 +144,73 @@ static const struct onnx_dim_option *option_of(const struct lower *l, const char
 
 /* --------------------------------------------------------------------------------------- symbols */
 
+/* How far an element is followed through the graph. */
+enum { ELEMENT_DEPTH = 48 };
+
+/* Element i of x, so that equal elements are equal uops: through movement to where it comes from. */
+static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *const *index, int depth)
+{
+    struct uop *from[MAX_RANK], *valid, *one[MAX_RANK], *src[3];
+    bool move = op_class(x->op) == CLASS_MOVE && x->op != OP_IOTA;
+    for (int k = 0; move && k < (x->op == OP_CONCAT ? x->nsrc : 1); k++) {
+        move_index(t, x, k, index, from, &valid);
+        if (uop_is_int(valid, 1) && depth < ELEMENT_DEPTH)
+            return element_scalar(t, x->src[k], from, depth + 1);
+    }
+    if (op_is_elementwise(x->op) && depth < ELEMENT_DEPTH && x->ndim) {
+        for (int k = 0; k < x->nsrc; k++)
+            src[k] = x->src[k]->ndim ? element_scalar(t, x->src[k], index, depth + 1) : x->src[k];
+        return uop_replace_src(t, x, src);
+    }
+    if (x->ndim == 0)
+        return x;
+    for (int a = 0; a < x->ndim; a++)
+        one[a] = uop_int(t, 1);
+    return uop_reshape(t, uop_shrink(t, x, index, one), NULL, 0);
+}
+
 struct uop *node_element(const struct node *n, struct uop *x, int64_t i)
 {
-    struct uop *begin[MAX_RANK], *one[MAX_RANK];
+    struct uop *index[MAX_RANK];
     for (int a = x->ndim - 1; a >= 0; a--) {
         int64_t d = 1;
         uop_const_int(x->dim[a], &d);
-        begin[a] = uop_int(n->t, i % d);
-        one[a] = uop_int(n->t, 1);
+        index[a] = uop_int(n->t, i % d);
         i /= d;
     }
-    return uop_reshape(n->t, x->ndim ? uop_shrink(n->t, x, begin, one) : x, NULL, 0);
+    return element_scalar(n->t, x, index, 0);
+}
+
+/* e with the symbols for what was found before: equal sizes become equal expressions. */
+static struct uop *substitute(const struct lower *l, struct uop *e, int depth)
+{
+    struct uop *src[3];
+    bool changed = false;
+    for (int i = 0; i < l->nfound; i++)
+        if (l->found[i].e == e)
+            return l->found[i].symbol;
+    if (!op_is_elementwise(e->op) || e->ndim || depth == ELEMENT_DEPTH / 4)
+        return e;
+    for (int k = 0; k < e->nsrc; k++) {
+        src[k] = substitute(l, e->src[k], depth + 1);
+        changed |= src[k] != e->src[k];
+    }
+    return changed ? uop_replace_src(l->t, e, src) : e;
+}
+
+struct uop *node_found(const struct node *n, struct uop *e)
+{
+    return substitute(n->lower, uop_cast(n->t, DTYPE_INDEX, e), 0);
+}
+
+/* A symbol that was read as max(e, 0): it is e, if that must not be negative. */
+static struct uop *found_as_max(const struct lower *l, struct uop *e)
+{
+    struct uop *max = uop_binary(l->t, OP_MAX, e, uop_int(l->t, 0));
+    for (int i = 0; i < l->nfound && max != e; i++)
+        if (l->found[i].e == max)
+            return l->found[i].symbol;
+    return NULL;
 }
 
 /* Where a scalar lies in memory that it is just an element of: x itself where that cannot be
@@ -198,6 +261,12 @@ static struct uop *read_symbol(const struct node *n, struct uop *e, const char *
     return uop_var(t, v);
 }
 
+static struct uop *symbol_fits(struct tgc *t, struct uop *r, int64_t lo, struct uop *hi)
+{
+    struct uop *fits = uop_not(t, sym_lt(t, r, uop_int(t, lo)));
+    return hi ? uop_binary(t, OP_AND, fits, uop_not(t, sym_lt(t, hi, r))) : fits;
+}
+
 struct uop *node_symbol(const struct node *n, int input, struct uop *e, const char *name, int64_t lo,
                         struct uop *hi)
 {
@@ -207,9 +276,19 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
     if (!e)
         return NULL;
     e = uop_cast(t, DTYPE_INDEX, e);
+    struct uop *raw = e, *r = NULL;
+    e = substitute(l, e, 0);
     struct uop *known = tensor_element(t, e, NULL);
-    if (known)
-        return known_index(t, known);
+    if (known) {
+        r = known_index(t, known);
+        bool fits = (r->vmin >= lo || raw->vmin >= lo) && (!hi || r->vmax <= hi->vmin);
+        return e == raw || fits || node_require(n, input, symbol_fits(t, r, lo, hi),
+                                                "is out of its range")
+                   ? r
+                   : NULL;
+    }
+    if (lo >= 0 && !hi && (r = found_as_max(l, e)))
+        return node_require(n, input, uop_binary(t, OP_EQ, e, r), "is negative") ? r : NULL;
     lo = e->vmin > lo ? e->vmin : lo;
     int64_t max = hi && hi->vmax < e->vmax ? hi->vmax : e->vmax;
     for (int i = 0; i < l->nfound; i++)
@@ -219,12 +298,11 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
     name = unique_name(l, name);
     const struct fact *is = fact_find(l, name, FACT_VALUE), *same = fact_find(l, name, FACT_SAME);
     const struct onnx_dim_option *o = option_of(l, name);
-    bool open = max > OPEN_MAX;
-    struct uop *r = NULL;
+    bool open = max >= OPEN_MAX;
     if (o && o->min == o->max)
         r = uop_int(t, o->max);
-    else if (is)
-        r = uop_int(t, is->value);
+    else if (is && is->min == is->max)
+        r = uop_int(t, is->min);
     else if (same)
         r = lower_dim_named(l, same->dim);
     else if (open && !o && (known = tensor_element(t, lower_assume(l, e), NULL)) &&
@@ -243,6 +321,11 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
             !node_require(n, input, uop_not(t, sym_lt(t, hi, r)), "is larger than it may be"))
             return NULL;
     } else {
+        if (is) {
+            max = is->max < max ? is->max : max;
+            lo = is->min > lo ? is->min : lo;
+            open = false;
+        }
         if (o) {
             max = o->max < max ? o->max : max;
             lo = o->min > lo && o->min > 1 ? o->min : lo;
@@ -273,10 +356,9 @@ struct var *node_count_symbol(const struct node *n, const char *name, int64_t mo
     name = unique_name(l, name);
     const struct fact *is = fact_find(l, name, FACT_VALUE);
     const struct onnx_dim_option *o = option_of(l, name);
-    int64_t least = o && o->min == o->max ? o->max : is ? is->value : 0;
-    most = least > 0 && least < most ? least : o && o->max < most ? o->max : most;
-    if (is && is->value == 0)
-        most = 0;
+    int64_t least = o && o->min == o->max ? o->max : is ? is->min : 0;
+    most = o && o->max < most ? o->max : most;
+    most = is && is->max < most ? is->max : most;
     if (least > most) {
         node_error(n, -1, "%s is to be %lld, but it is at most %lld", name, (long long)least,
                    (long long)most);
@@ -344,16 +426,36 @@ static bool value_at(struct tgc *t, const struct uop *e, const struct var *v, in
     return ok;
 }
 
-/* e(v) = c, where e is linear in v around the solution. */
-static bool solve(struct tgc *t, const struct uop *e, const struct var *v, int64_t c, int64_t *r)
+/* Where e(v) = c: lo .. hi, for an e that grows or falls with v; false: nowhere, or e does neither. */
+static bool solve(struct tgc *t, const struct uop *e, const struct var *v, int64_t c, int64_t *lo,
+                  int64_t *hi)
 {
-    int64_t first, second, check;
-    if (!value_at(t, e, v, v->min, &first) || !value_at(t, e, v, v->min + 1, &second) ||
-        first == second || (c - first) % (second - first))
+    int64_t at_min, at_max, value;
+    if (!value_at(t, e, v, v->min, &at_min) || !value_at(t, e, v, v->max, &at_max) ||
+        at_min == at_max)
         return false;
-    *r = v->min + (c - first) / (second - first);
-    return *r >= v->min && *r <= v->max && value_at(t, e, v, *r, &check) && check == c &&
-           value_at(t, e, v, *r + 1, &check) && check != c;
+    bool falls = at_max < at_min;
+    *lo = v->min;
+    *hi = v->max;
+    for (int side = 0; side < 2; side++) {      /* the first v with e(v) >= c, the last with <= c */
+        int64_t from = v->min, to = v->max;
+        while (from < to) {
+            int64_t mid = from + (to - from + side) / 2;
+            if (!value_at(t, e, v, mid, &value))
+                return false;
+            bool beyond = falls ? value <= c : value >= c;
+            if (side)
+                beyond = falls ? value < c : value > c;
+            if (beyond)
+                to = mid - side;
+            else
+                from = mid + !side;
+        }
+        *(side ? hi : lo) = from;
+    }
+    return value_at(t, e, v, *lo, &value) && value == c && value_at(t, e, v, *hi, &value) &&
+           value == c && (*lo == v->min || (value_at(t, e, v, *lo - 1, &value) && value != c)) &&
+           (*hi == v->max || (value_at(t, e, v, *hi + 1, &value) && value != c));
 }
 
 static bool has_found(const struct uop *u)
@@ -374,62 +476,161 @@ void lower_learn(struct lower *l, const struct scope *s, const char *name, const
     for (int a = 0; a < u->ndim; a++) {
         const TensorShapeProto__Dimension *d = shape->dim[a];
         const struct var *v = only_found(l->t, u->dim[a]);
-        int64_t c;
+        int64_t lo, hi;
         if (!v)
             continue;
         if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0) {
-            if (solve(l->t, u->dim[a], v, d->dim_value, &c))
-                learn(l, (struct fact){v->name, FACT_VALUE, c, NULL});
+            if (solve(l->t, u->dim[a], v, d->dim_value, &lo, &hi) &&
+                (hi < v->max || v->max < OPEN_MAX))
+                learn(l, (struct fact){v->name, FACT_VALUE, lo, hi, NULL});
         } else if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
                    *d->dim_param && u->dim[a]->op == OP_VAR) {
             bool input = lower_dim_named(l, d->dim_param) != NULL;
             if (input && v->max >= OPEN_MAX)
-                learn(l, (struct fact){v->name, FACT_SAME, 0, d->dim_param});
+                learn(l, (struct fact){v->name, FACT_SAME, 0, 0, d->dim_param});
             else if (!input)
-                learn(l, (struct fact){v->name, FACT_ALIAS, 0, d->dim_param});
+                learn(l, (struct fact){v->name, FACT_ALIAS, 0, 0, d->dim_param});
         }
     }
 }
 
+bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim)
+{
+    struct uop shape = {.ndim = ndim, .dim = (struct uop **)(uintptr_t)dim};
+    bool before = n->lower->learned;
+    n->lower->learned = false;
+    if (k < (int)n->proto->n_output)
+        lower_learn(n->lower, n->scope, n->proto->output[k], &shape);
+    bool now = n->lower->learned;
+    n->lower->learned |= before;
+    return now;
+}
+
+int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis)
+{
+    const TensorShapeProto *shape = g ? declared_shape(g, name) : NULL;
+    if (!shape || axis >= (int)shape->n_dim ||
+        shape->dim[axis]->value_case != TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
+        return -1;
+    return shape->dim[axis]->dim_value;
+}
+
+int64_t node_declared_dim(const struct node *n, int k, int axis)
+{
+    return k < (int)n->proto->n_output
+               ? lower_declared_dim(n->scope->graph, n->proto->output[k], axis)
+               : -1;
+}
+
+int64_t node_bound(const struct node *n, int k, int axis, int64_t most)
+{
+    struct lower *l = n->lower;
+    const char *name = node_output_dim_name(n, k, axis);
+    const struct onnx_dim_option *o = option_of(l, name);
+    const TensorShapeProto *shape = n->scope->graph && k < (int)n->proto->n_output
+                                        ? declared_shape(n->scope->graph, n->proto->output[k])
+                                        : NULL;
+    int64_t declared = node_declared_dim(n, k, axis);
+    struct uop *same = NULL;
+    if (shape && axis < (int)shape->n_dim &&
+        shape->dim[axis]->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM) {
+        learn(l, (struct fact){name, FACT_ALIAS, 0, 0, shape->dim[axis]->dim_param});
+        same = lower_dim_named(l, shape->dim[axis]->dim_param);
+        o = o ? o : option_of(l, name);
+    }
+    int64_t bound = o ? o->max : declared >= 0 ? declared : same ? same->vmax : most;
+    if (bound < OPEN_MAX)
+        return bound;
+    if (l->options && l->options->default_max > 0)
+        return l->options->default_max;
+    const struct fact *alias = fact_find(l, name, FACT_ALIAS);
+    struct text quoted = {.t = n->t};
+    shell_quote(&quoted, alias ? alias->dim : name);
+    node_error(n, -1,
+               "axis %d of output %d is known only at run time, and nothing bounds it; give a bound (a "
+               "larger one is a status at run time) with\n   --dim %s<=8'",
+               axis, k, quoted.s);
+    return -1;
+}
+
+bool lower_fits_declared(const struct node *n, int k, const struct uop *u)
+{
+    const char *name = k < (int)n->proto->n_output ? n->proto->output[k] : "";
+    const TensorShapeProto *shape = n->scope->graph ? declared_shape(n->scope->graph, name) : NULL;
+    if (!shape || !u)
+        return true;
+    if ((int)shape->n_dim != u->ndim)
+        return false;
+    for (int a = 0; a < u->ndim; a++) {
+        const TensorShapeProto__Dimension *d = shape->dim[a];
+        if (d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0 &&
+            (d->dim_value < u->dim[a]->vmin || d->dim_value > u->dim[a]->vmax))
+            return false;
+    }
+    return true;
+}
+
 /* ----------------------------------------------------------------------------------- at the end */
 
-/* Everything that a run needs, with the host calls that symbols lead to; marked by t->mark. */
+struct walk { struct uop **stack; size_t cap; int depth; uint32_t mark; };
+
+static void walk_push(struct lower *l, struct walk *w, struct uop *u)
+{
+    if (u->mark == w->mark)
+        return;
+    u->mark = w->mark;
+    VEC_PUSH(l->t, w->stack, w->depth, w->cap, u);
+}
+
+/* The next uop, after pushing all that it needs: sources, dimensions, and the host calls that
+ * symbols lead to. */
+static struct uop *walk_next(struct lower *l, struct walk *w)
+{
+    if (!w->depth)
+        return NULL;
+    struct uop *u = w->stack[--w->depth];
+    const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+    for (int k = 0; k < u->nsrc; k++)
+        walk_push(l, w, u->src[k]);
+    for (int k = 0; k < u->ndim; k++)
+        walk_push(l, w, u->dim[k]);
+    for (int k = 0; h && k < h->nparam; k++)
+        walk_push(l, w, h->param[k]);
+    for (int i = 0; i < l->nhost && u->op == OP_VAR; i++) {
+        const struct host_call *finder = l->host[i]->arg.p;
+        for (int k = 0; k < finder->nresult; k++)
+            if (finder->result[k] == u->arg.p)
+                walk_push(l, w, l->host[i]);
+    }
+    return u;
+}
+
+bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop)
+{
+    struct walk w = {.mark = ++l->t->mark};
+    if (u->op == OP_CONST)
+        return false;
+    walk_push(l, &w, u);
+    while ((u = walk_next(l, &w))) {
+        bool of_it = (u->op == OP_VAR && u->arg.p == loop->counter) ||
+                     (u->op == OP_PARAM && ((const struct loop_param *)u->arg.p)->loop == loop);
+        if (of_it)
+            return true;
+    }
+    return false;
+}
+
+/* Marks everything that a run needs by t->mark. */
 static void mark_needed(struct lower *l, const struct graph *g)
 {
-    struct tgc *t = l->t;
-    struct uop **stack = NULL;
-    size_t cap = 0;
-    int depth = 0;
-    uint32_t mark = ++t->mark;
-    for (int i = 0; i < g->noutput + l->nhost; i++) {
-        struct uop *u = i < g->noutput ? g->output[i].value : l->host[i - g->noutput];
-        if (u->mark != mark && (i < g->noutput || uop_is_check(u))) {
-            u->mark = mark;
-            VEC_PUSH(t, stack, depth, cap, u);
-        }
-    }
-    while (depth) {
-        struct uop *u = stack[--depth];
-        const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
-        int nparam = h ? h->nparam : 0;
-        for (int k = 0; k < u->nsrc + u->ndim + nparam; k++) {
-            struct uop *c = k < u->nsrc              ? u->src[k]
-                            : k < u->nsrc + u->ndim ? u->dim[k - u->nsrc]
-                                                     : h->param[k - u->nsrc - u->ndim];
-            if (c->mark != mark) {
-                c->mark = mark;
-                VEC_PUSH(t, stack, depth, cap, c);
-            }
-        }
-        for (int i = 0; i < l->nhost && u->op == OP_VAR; i++) {
-            const struct host_call *finder = l->host[i]->arg.p;
-            for (int k = 0; k < finder->nresult && l->host[i]->mark != mark; k++)
-                if (finder->result[k] == u->arg.p) {
-                    l->host[i]->mark = mark;
-                    VEC_PUSH(t, stack, depth, cap, l->host[i]);
-                }
-        }
-    }
+    struct walk w = {.mark = ++l->t->mark};
+    for (int i = 0; i < g->noutput; i++)
+        walk_push(l, &w, g->output[i].value);
+    for (int i = 0; i < l->nhost; i++)
+        if (uop_is_check(l->host[i]))
+            walk_push(l, &w, l->host[i]);
+    while (walk_next(l, &w))
+        continue;
 }
 
 static void list_open(struct lower *l, bool all, struct text *what, struct text *bound, int *count)

@@ -185,6 +185,23 @@ def _(folder):
     says(run_status(folder, m, {"x": draw(1, 2, 7)}, "--dim", "n<=9"), "do not go together")
 
 
+@case("Reshape of an open dimension that does not come out even is a status")
+def _(folder):
+    for shape, good, bad in (((2, 6), 3, 4), ((-1, 6), 6, 4), ((0, -1, 3), None, None)):
+        m = G.model([G.node("Reshape", ["x", "to"], ["r"]), G.node("Neg", ["r"], ["y"])],
+                    [G.value("x", ["n", 4])], [G.value("y", None)], [ints("to", *shape)])
+        if shape[0] == 0:
+            m.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "m"
+            good_x, bad_x = draw(2, 6), draw(2, 7)
+        else:
+            good_x, bad_x = draw(good, 4), draw(bad, 4)
+        dims = ("--dim", "n<=9") + (("--dim", "m<=9") if shape[0] == 0 else ())
+        wanted = good_x.reshape([good_x.shape[0] if d == 0 else d for d in shape])
+        for level in ((), ("-O0",)):
+            check(run(folder, m, {"x": good_x}, *dims, *level)["y"], -wanted)
+            says(run_status(folder, m, {"x": bad_x}, *dims, *level), "do not go together")
+
+
 @case("sizes that are equal at none or one value are an error")
 def _(folder):
     m = G.model([G.node("Add", ["a", "b"], ["y"], name="culprit")],
