@@ -4,19 +4,46 @@
 
 #include "frontend/onnx/lower.h"
 
+/* Indices along an axis are in range: at compile time if they are known, by a status otherwise. */
+static bool check_along(const struct node *n, int64_t axis, int rank)
+{
+    int a;
+    return node_axis(n, axis, rank, &a) && node_require_index(n, 1, n->in[1], n->in[0]->dim[a]);
+}
+
+/* The same for rows of coordinates, the last axis of the indices. */
+static bool check_rows(const struct node *n, int64_t first)
+{
+    struct uop *x = n->in[0], *index = n->in[1];
+    int64_t count;
+    if (index->ndim < 1 || !uop_const_int(index->dim[index->ndim - 1], &count) || first < 0)
+        return true; /* the library reports it */
+    for (int64_t k = 0; k < count && first + k < x->ndim; k++) {
+        struct uop *row = node_slice_at(n, index, index->ndim - 1, uop_int(n->t, k));
+        if (!row || !node_require_index(n, 1, row, x->dim[first + k]))
+            return false;
+    }
+    return true;
+}
+
 bool lower_gather(struct node *n)
 {
-    return node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
+    return check_along(n, node_int(n, "axis", 0), n->in[0]->ndim) &&
+           node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
 }
 
 bool lower_gather_elements(struct node *n)
 {
-    return node_set(n, 0, lib_gather_elements(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
+    return check_along(n, node_int(n, "axis", 0), n->in[0]->ndim) &&
+           node_set(n, 0,
+                    lib_gather_elements(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
 }
 
 bool lower_gather_nd(struct node *n)
 {
-    return node_set(n, 0, lib_gather_nd(&n->lib, n->in[0], n->in[1], node_int(n, "batch_dims", 0)));
+    return check_rows(n, node_int(n, "batch_dims", 0)) &&
+           node_set(n, 0,
+                    lib_gather_nd(&n->lib, n->in[0], n->in[1], node_int(n, "batch_dims", 0)));
 }
 
 /* The combining op of a scatter; CONST overwrites. OP_COUNT: an error was reported. */
@@ -38,7 +65,8 @@ static enum op scatter_op(const struct node *n)
 bool lower_scatter_elements(struct node *n)
 {
     enum op op = scatter_op(n);
-    return op != OP_COUNT && node_set(n, 0,
+    return op != OP_COUNT && check_along(n, node_int(n, "axis", 0), n->in[0]->ndim) &&
+           node_set(n, 0,
                                       lib_scatter_elements(&n->lib, op, n->in[0], n->in[1],
                                                            n->in[2], node_int(n, "axis", 0)));
 }
@@ -46,7 +74,7 @@ bool lower_scatter_elements(struct node *n)
 bool lower_scatter_nd(struct node *n)
 {
     enum op op = scatter_op(n);
-    return op != OP_COUNT &&
+    return op != OP_COUNT && check_rows(n, 0) &&
            node_set(n, 0, lib_scatter_nd(&n->lib, op, n->in[0], n->in[1], n->in[2]));
 }
 
@@ -72,6 +100,12 @@ bool lower_tensor_scatter(struct node *n)
         struct uop *start =
             lib_reshape(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, n->in[2]), dim, past->ndim);
         index[axis] = lib_add(&n->lib, index[axis], start);
+        struct uop *end = lib_add(&n->lib, start, update->dim[axis]);
+        struct uop *fits = end ? uop_not(n->t, uop_binary(n->t, OP_LT, past->dim[axis], end)) : NULL;
+        struct uop *begins = start ? uop_binary(n->t, OP_LT, uop_int(n->t, -1), start) : NULL;
+        if (!begins || !node_require(n, 2, begins, "writes before the beginning") ||
+            (!strcmp(mode, "linear") && !node_require(n, 2, fits, "writes behind the end")))
+            return false;
     }
     if (!strcmp(mode, "circular") && index[axis])
         index[axis] = lib_binary(&n->lib, OP_FLOORMOD, index[axis], past->dim[axis]);
