@@ -75,7 +75,9 @@ static const struct program_vectors *compute_vectors(struct program *p)
                            .n = g->ninput,
                            .var = by_id,
                            .nvar = p->nvar_id,
-                           .budget = most_element_operations};
+                           .budget = most_element_operations,
+                           .host = g->host,
+                           .nhost = g->nhost};
     if (!eval_graph(p->t, root, g->noutput, &env, result))
         return NULL;
     v->output = mem_array(p->t, (size_t)g->noutput, sizeof *v->output);

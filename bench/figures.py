@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/figures.py [--build build] [--quick]
 
-tgc's own time and memory, the system compiler's time on what it wrote, how the time grows
+tgc's own time and memory (wall and CPU seconds), the system compiler's time on what it wrote, how the time grows
 with the graph, the arena against the largest live set, kernels per model, and the counts of
 rules and views from the test logs. Correctness is not measured here: the tests hold it.
 """
@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -39,7 +40,11 @@ def describe_machine():
 
 def best_of(count, command, **more):
     runs = [T.must(T.run_for_peak(command, **more)) for _ in range(count)]
-    return min(runs, key=lambda done: done.seconds)
+    return min(runs, key=lambda done: done.cpu)
+
+
+def times(done):
+    return f"{done.seconds:.2f} s ({done.cpu:.2f} s CPU)"
 
 
 def one_large_model(tgc, scratch):
@@ -48,7 +53,7 @@ def one_large_model(tgc, scratch):
     folder = T.scratch(scratch / "resnet50")
     size = path.stat().st_size
     done = best_of(3, [tgc, path, "-o", folder / "resnet50.c"], timeout=300)
-    print(f"resnet50 ({megabytes(size)}) to C: {done.seconds:.2f} s, "
+    print(f"resnet50 ({megabytes(size)}) to C: {times(done)}, "
           f"{megabytes(done.peak)} at most, {done.peak / size:.2f} times the file")
     source = folder / "resnet50.c"
     print(f"  resnet50.c: {megabytes(source.stat().st_size)}, beside it: "
@@ -57,21 +62,35 @@ def one_large_model(tgc, scratch):
     for compiler in ("gcc", "clang"):
         done = T.must(T.run_for_peak([compiler, "-O2", "-c", source.name, "-o", f"{compiler}.o"],
                             cwd=folder, timeout=600))
-        print(f"  {compiler} -O2: {done.seconds:.1f} s, {megabytes(done.peak)} at most")
+        print(f"  {compiler} -O2: {times(done)}, {megabytes(done.peak)} at most")
+
+
+def instructions(command):
+    """How many a program executes, or None without valgrind. Unlike time, they do not depend on
+    caches and neighbours."""
+    if not shutil.which("valgrind"):
+        return None
+    done = T.must(T.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
+                         *command], timeout=600))
+    return int(re.search(r"Collected : (\d+)", done.err).group(1))
 
 
 def growth(tgc, scratch):
-    """Time per node of generated graphs of 2,000 and 20,000 nodes."""
-    per_node = {}
+    """Time and instructions per node of generated graphs of 2,000 and 20,000 nodes."""
+    seconds, counts = {}, {}
     folder = T.scratch(scratch / "growth")
     for nodes in (2000, 20000):
         onnx.save(graphs.blocks(nodes), folder / f"blocks{nodes}.onnx")
-        done = best_of(3, [tgc, folder / f"blocks{nodes}.onnx", "-o", folder / "blocks.c"],
-                       timeout=300)
-        per_node[nodes] = done.seconds / nodes
-        print(f"{nodes:6d} nodes: {done.seconds:.2f} s, {1e6 * per_node[nodes]:.1f} us a node, "
-              f"{megabytes(done.peak)}")
-    print(f"  growth of the time per node: {per_node[20000] / per_node[2000]:.2f} times")
+        command = [tgc, folder / f"blocks{nodes}.onnx", "-o", folder / "blocks.c"]
+        done = best_of(5, command, timeout=300)
+        seconds[nodes] = done.cpu / nodes
+        counts[nodes] = instructions(command)
+        count = f"{counts[nodes] / nodes:.0f} instructions" if counts[nodes] else "no valgrind"
+        print(f"{nodes:6d} nodes: {times(done)}; a node: {1e6 * seconds[nodes]:.1f} us CPU, "
+              f"{count}, {done.peak / nodes / 1000:.1f} KB")
+    print(f"  growth per node: CPU time {seconds[20000] / seconds[2000]:.2f} times"
+          + (f", instructions {counts[20000] / counts[2000] / 10:.3f} times"
+             if counts[2000] else ""))
 
 
 def per_model(tgc):

@@ -93,6 +93,9 @@ enum pad_mode { PAD_MODE_CONSTANT, PAD_MODE_REFLECT, PAD_MODE_EDGE, PAD_MODE_WRA
 /* lo, hi: [ndim], negative cuts. value: scalar of x's dtype, optional (0). */
 struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
                     struct uop *const *lo, struct uop *const *hi);
+/* The same to a shape: lo are i64 scalars, which may read memory, dim the dimensions of the result. */
+struct uop *lib_pad_to(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
+                       struct uop *const *lo, struct uop *const *dim);
 struct uop *lib_depth_to_space(const struct lib *l, struct uop *x, int64_t block, bool crd);
 struct uop *lib_space_to_depth(const struct lib *l, struct uop *x, int64_t block);
 /* k: i64 scalar, optional (0) */
@@ -276,6 +279,8 @@ struct resize_attr {
     struct uop *size[MAX_RANK];          /* of the result, every axis */
     double scale[MAX_RANK];              /* as the model states it; 0: size / input size */
     double roi_lo[MAX_RANK], roi_hi[MAX_RANK];          /* tf_crop_and_resize */
+    /* f64 scalars that only the run knows, in place of those; NULL: none */
+    struct uop *scale_at_run[MAX_RANK], *roi_at_run[2][MAX_RANK];
 };
 struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_attr *a);
 /* floor(dim * scale), exactly */

@@ -83,7 +83,7 @@ struct uop *lib_matmul(const struct lib *l, struct uop *a, struct uop *b)
                          lib_describe(l, b), MAX_RANK - 1);
     struct uop *m = a->ndim == 1 ? tensor_insert_axis(l->t, a, 0) : a;
     struct uop *n = b->ndim == 1 ? tensor_insert_axis(l->t, b, 0) : swap_last(l, b);
-    if (!sym_equal(l->t, m->dim[m->ndim - 1], n->dim[n->ndim - 1]))
+    if (!sym_must_equal(l->t, m->dim[m->ndim - 1], n->dim[n->ndim - 1]))
         return lib_error(
             l,
             "matmul: %s times %s: the last axis of the first must be equal to the %s of the second",
@@ -105,7 +105,7 @@ struct uop *lib_gemm(const struct lib *l, struct uop *a, struct uop *b, struct u
         return lib_error(l, "gemm: operands %s and %s; both must have rank 2", lib_describe(l, a),
                          lib_describe(l, b));
     struct uop *m = trans_a ? swap_last(l, a) : a, *n = trans_b ? b : swap_last(l, b);
-    if (!sym_equal(l->t, m->dim[1], n->dim[1]))
+    if (!sym_must_equal(l->t, m->dim[1], n->dim[1]))
         return lib_error(l, "gemm: %s%s times %s%s: the inner sizes differ", lib_describe(l, a),
                          trans_a ? " transposed" : "", lib_describe(l, b),
                          trans_b ? " transposed" : "");

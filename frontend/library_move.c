@@ -151,13 +151,16 @@ struct uop *lib_concat(const struct lib *l, struct uop *const *x, int n, int64_t
             return NULL;
         bool same = x[i]->dtype == x[0]->dtype && x[i]->ndim == x[0]->ndim;
         for (int k = 0; same && k < x[0]->ndim; k++)
-            same = k == a || sym_equal(l->t, x[i]->dim[k], x[0]->dim[k]);
+            same = k == a || sym_must_equal(l->t, x[i]->dim[k], x[0]->dim[k]);
         if (!same)
             return lib_error(
                 l, "concat: tensor %d is %s, tensor 0 is %s; they may differ in axis %d only", i,
                 lib_describe(l, x[i]), lib_describe(l, x[0]), a);
+        struct uop *dim[MAX_RANK];
+        for (int k = 0; k < x[0]->ndim; k++)
+            dim[k] = (k == a ? x[i] : x[0])->dim[k];
         if (!uop_is_int(x[i]->dim[a], 0))
-            part[kept++] = x[i];
+            part[kept++] = tensor_match(l->t, x[i], dim);
     }
     return kept ? uop_concat(l->t, part, kept, a) : x[0];
 }
@@ -300,26 +303,46 @@ static struct uop *pad_source(struct tgc *t, enum pad_mode mode, struct uop *p, 
     return uop_binary(t, OP_MIN, m, uop_binary(t, OP_SUB, period, m));
 }
 
-static struct uop *pad_by_index(const struct lib *l, struct uop *x, enum pad_mode mode,
-                                struct uop *const *lo, struct uop *const *hi)
+/* The first coordinates outside of x show `value` (PAD_MODE_CONSTANT), or what the mode says. */
+struct uop *lib_pad_to(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
+                       struct uop *const *lo, struct uop *const *dim)
 {
     struct tgc *t = l->t;
-    struct uop *dim[MAX_RANK], *index[MAX_RANK];
+    struct uop *index[MAX_RANK], *inside = NULL;
     for (int a = 0; a < x->ndim; a++) {
-        dim[a] = sym_add(t, sym_add(t, x->dim[a], lo[a]), hi[a]);
         if (dim[a]->vmax < 0)
             return lib_error(l, "pad: axis %d of %s is cut by more than it has", a,
                              lib_describe(l, x));
-        if (uop_is_int(x->dim[a], 0) && !uop_is_int(dim[a], 0))
+        if (mode != PAD_MODE_CONSTANT && uop_is_int(x->dim[a], 0) && !uop_is_int(dim[a], 0))
             return lib_error(l, "pad: axis %d of %s is empty; there is nothing to repeat", a,
                              lib_describe(l, x));
     }
     for (int a = 0; a < x->ndim; a++) {
         index[a] = tensor_iota(t, dim, x->ndim, a);
-        if (!uop_is_int(lo[a], 0) || !uop_is_int(hi[a], 0))
-            index[a] = pad_source(t, mode, uop_binary(t, OP_SUB, index[a], lo[a]), x->dim[a]);
+        if (uop_is_int(lo[a], 0) && dim[a] == x->dim[a])
+            continue;
+        index[a] = uop_binary(t, OP_SUB, index[a], lo[a]);
+        if (mode != PAD_MODE_CONSTANT) {
+            index[a] = pad_source(t, mode, index[a], x->dim[a]);
+            continue;
+        }
+        struct uop *within = uop_binary(t, OP_AND, uop_binary(t, OP_LT, uop_int(t, -1), index[a]),
+                                        uop_binary(t, OP_LT, index[a], x->dim[a]));
+        inside = inside ? uop_binary(t, OP_AND, inside, within) : within;
     }
-    return uop_index(t, x, index);
+    struct uop *y = uop_index(t, x, index);
+    if (value && value->ndim)
+        value = lib_reshape(l, value, NULL, 0);
+    return inside && value ? lib_where(l, inside, y, value) : y;
+}
+
+static struct uop *pad_by_index(const struct lib *l, struct uop *x, enum pad_mode mode,
+                                struct uop *const *lo, struct uop *const *hi)
+{
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++)
+        dim[a] = sym_add(l->t, sym_add(l->t, x->dim[a], lo[a]), hi[a]);
+    return lib_pad_to(l, x, mode, NULL, lo, dim);
 }
 
 static bool pad_fits(const struct uop *amount)

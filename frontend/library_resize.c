@@ -42,6 +42,8 @@ static struct uop *f64(const struct lib *l, double v) { return uop_constf(l->t, 
 static struct uop *scale_of(const struct lib *l, const struct resize_attr *a,
                             const struct resized *r)
 {
+    if (a->scale_at_run[r->axis])
+        return a->scale_at_run[r->axis];
     if (a->scale[r->axis] != 0)
         return f64(l, a->scale[r->axis]);
     return lib_div(l, lib_float_of(l, DTYPE_F64, r->out), lib_float_of(l, DTYPE_F64, r->in));
@@ -57,8 +59,13 @@ static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
                *scale = scale_of(l, a, r);
     struct uop *half = lib_binaryf(l, OP_SUB, lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale),
                                    0.5);
-    struct uop *single = uop_binary(l->t, OP_EQ, out, one);
-    struct uop *gaps = lib_where(l, single, one, lib_sub(l, out, one)), *span = lib_sub(l, in, one);
+    /* The length that a stated scale makes, before it is rounded down to a size. source: ONNX's
+     * reference implementation, where the text speaks of a length only */
+    bool stated = a->scale[r->axis] != 0 || a->scale_at_run[r->axis];
+    struct uop *exact = stated ? lib_mul(l, in, scale) : out;
+    struct uop *single = uop_binary(l->t, OP_EQ, exact, one);
+    struct uop *gaps = lib_where(l, single, one, lib_sub(l, exact, one)),
+               *span = lib_sub(l, in, one);
     switch (a->coordinates) {
     case RESIZE_HALF_PIXEL: return half;
     case RESIZE_HALF_PIXEL_SYMMETRIC: {
@@ -70,10 +77,13 @@ static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
     case RESIZE_ALIGN_CORNERS: return lib_where(l, single, zero, lib_div(l, lib_mul(l, o, span), gaps));
     case RESIZE_ASYMMETRIC: return lib_div(l, o, scale);
     case RESIZE_TF_CROP: {
-        double lo = a->roi_lo[r->axis], hi = a->roi_hi[r->axis];
-        struct uop *step = lib_div(l, lib_binaryf(l, OP_MUL, span, hi - lo), gaps);
-        struct uop *many = lib_add(l, lib_binaryf(l, OP_MUL, span, lo), lib_mul(l, o, step));
-        return lib_where(l, single, lib_binaryf(l, OP_MUL, span, 0.5 * (lo + hi)), many);
+        struct uop *lo = a->roi_at_run[0][r->axis], *hi = a->roi_at_run[1][r->axis];
+        lo = lo ? lo : f64(l, a->roi_lo[r->axis]);
+        hi = hi ? hi : f64(l, a->roi_hi[r->axis]);
+        struct uop *step = lib_div(l, lib_mul(l, span, lib_sub(l, hi, lo)), gaps);
+        struct uop *many = lib_add(l, lib_mul(l, span, lo), lib_mul(l, o, step));
+        struct uop *middle = lib_binaryf(l, OP_MUL, lib_add(l, lo, hi), 0.5);
+        return lib_where(l, single, lib_mul(l, span, middle), many);
     }
     }
     return NULL;
@@ -117,12 +127,18 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
 {
     struct tgc *t = l->t;
     int reach = a->mode == RESIZE_CUBIC ? 2 : 1;
-    double shrink = 1;
+    double shrink = 1;                               /* or less: how far a filter reaches */
+    struct uop *narrow = f64(l, 1);
     if (a->antialias) {
         struct uop *scale = scale_of(l, a, r);
-        if (scale->op != OP_CONST)
+        int64_t in, out;
+        narrow = lib_binaryf(l, OP_MIN, scale, 1);
+        if (scale->op == OP_CONST)
+            shrink = narrow->arg.f;
+        else if (uop_const_int(r->in, &in) && uop_const_int(r->out, &out) && in > out)
+            shrink = (double)out / (double)in;       /* a size is the product, rounded down */
+        else if (!uop_const_int(r->in, &in) || !uop_const_int(r->out, &out))
             return lib_error(l, "resize: antialias needs sizes known at compile time");
-        shrink = scale->arg.f < 1 ? scale->arg.f : 1;
     }
     if (!(reach / shrink < 4096))
         return lib_error(l, "resize: antialias with a scale of %g is not supported", shrink);
@@ -136,7 +152,7 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
                                    uop_reshape(t, ratio, column, 2));
     struct uop *place = lib_add(l, uop_reshape(t, uop_cast(t, DTYPE_I64, base), column, 2), tap),
                *w;
-    distance = lib_binaryf(l, OP_MUL, distance, shrink);
+    distance = lib_mul(l, distance, narrow);
     if (a->mode == RESIZE_CUBIC)
         w = cubic(l, distance, a->cubic_a != 0 ? a->cubic_a : -0.75);
     else
@@ -165,7 +181,7 @@ static bool repeats_elements(const struct lib *l, const struct resize_attr *a, c
     bool cornered = a->coordinates == RESIZE_ASYMMETRIC && a->rounding == RESIZE_FLOOR;
     double s = a->scale[axis];
     int64_t in, out;
-    if (a->mode != RESIZE_NEAREST || !(centered || cornered))
+    if (a->mode != RESIZE_NEAREST || !(centered || cornered) || a->scale_at_run[axis])
         return false;
     if (s == 0 && uop_const_int(x->dim[axis], &in) && uop_const_int(a->size[axis], &out) &&
         in > 0 && out % in == 0)
@@ -267,7 +283,7 @@ struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_a
     for (int k = 0; k < x->ndim; k++) {
         if (!a->size[k] || a->size[k]->vmax < 0)
             return lib_error(l, "resize: no size for axis %d of %s", k, lib_describe(l, x));
-        bool same = sym_equal(l->t, a->size[k], x->dim[k]) &&
+        bool same = sym_equal(l->t, a->size[k], x->dim[k]) && !a->scale_at_run[k] &&
                     (a->scale[k] == 0 || a->scale[k] == 1);
         if (same && a->coordinates != RESIZE_TF_CROP)
             continue;

@@ -293,6 +293,10 @@ static bool evaluate(struct eval *e, struct uop *const *root, int nroot, struct 
 {
     if (!eval_plan(e, root, nroot))
         return false;
+    for (int i = 0; i < e->env->nhost; i++)
+        if (uop_is_check(e->env->host[i]) &&
+            (!eval_push_task(e, eval_node(e, e->env->host[i])) || !drain(e)))
+            return false;
     for (int r = 0; r < nroot; r++) {
         struct tensor *x = evaluate_root(e, root[r]);
         if (!x)
@@ -343,6 +347,7 @@ static void eval_free(struct eval *e)
     free(e->var);
     free(e->var_set);
     free(e->var_from);
+    free(e->var_host);
     free(e->task);
     free(e->walk);
     free(e->read);

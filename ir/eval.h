@@ -140,6 +140,7 @@ struct eval {
     uint64_t *free_loops; size_t nword;
     /* var_from: node whose evaluation sets it, -1 */
     int64_t *var; bool *var_set; int *var_from; int nvar;
+    struct uop **var_host;       /* by id: the HOST that finds it, of those that the caller named */
     struct node **task; int ntask; size_t cap_task;
     struct node **walk; int nwalk; size_t cap_walk;
     struct node **read; int nread; size_t cap_read;

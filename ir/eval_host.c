@@ -73,10 +73,52 @@ static bool host_topk(const struct host_args *h)
     return row != NULL;
 }
 
+static int64_t int_at(const struct tensor *x, int64_t i) { return ((union scalar *)x->data)[i].i; }
+
+/* (ok) */
+static bool host_require(const struct host_args *h)
+{
+    return h->nin == 1 && h->in[0]->nelem == 1 && int_at(h->in[0], 0);
+}
+
+/* a, b */
+static bool host_match_dims(const struct host_args *h)
+{
+    return h->nparam == 2 && h->param[0] == h->param[1];
+}
+
+/* (x) at, lo, hi -> result x[at] */
+static bool host_read_dim(const struct host_args *h)
+{
+    if (h->nin != 1 || h->nparam != 3 || h->param[0] < 0 || h->param[0] >= h->in[0]->nelem)
+        return false;
+    *h->result = int_at(h->in[0], h->param[0]);
+    return *h->result >= h->param[1] && *h->result <= h->param[2];
+}
+
+/* (x) n, least, most -> positions of what is not 0; result: how many */
+static bool host_nonzero(const struct host_args *h)
+{
+    if (h->nin != 1 || h->nout != 1 || h->nparam != 3 || h->param[0] > h->in[0]->nelem)
+        return false;
+    *h->result = 0;
+    for (int64_t i = 0; i < h->param[0]; i++)
+        if (int_at(h->in[0], i)) {
+            if (*h->result == h->param[2] || *h->result == h->out[0]->nelem)
+                return false;
+            ((union scalar *)h->out[0]->data)[(*h->result)++].i = i;
+        }
+    return *h->result >= h->param[1];
+}
+
 bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,
                int nout, const int64_t *param, int nparam, int64_t *result)
 {
     static const struct { const char *name; bool (*run)(const struct host_args *); } table[] = {
+        {"require", host_require},
+        {"match_dims", host_match_dims},
+        {"read_dim", host_read_dim},
+        {"nonzero", host_nonzero},
         {"topk_", host_topk},
     };
     struct host_args h = {in, nin, out, nout, param, nparam, result};

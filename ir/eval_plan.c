@@ -63,10 +63,13 @@ static bool node_add(struct eval *e, struct uop *u)
     return true;
 }
 
-/* What must be known before u: its sources and its dims. */
-static struct uop *child(const struct uop *u, int k)
+/* What must be known before u: its sources and its dims; for a symbol that a host call finds, that
+ * call. */
+static struct uop *child(const struct eval *e, const struct uop *u, int k)
 {
     const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+    if (u->op == OP_VAR)
+        return k == 0 ? e->var_host[((const struct var *)u->arg.p)->id] : NULL;
     if (k < u->nsrc)
         return u->src[k];
     k -= u->nsrc;
@@ -95,7 +98,7 @@ static bool add_reachable(struct eval *e, struct uop *root)
     }
     while (ok && depth) {
         struct frame *f = &stack[depth - 1];
-        struct uop *c = child(f->u, f->next++);
+        struct uop *c = child(e, f->u, f->next++);
         if (!c) {
             ok = node_add(e, f->u);
             depth--;
@@ -224,7 +227,7 @@ static bool find_scopes(struct eval *e)
     for (int i = 0; i < e->nnode; i++) {
         const struct uop *u = e->node[i].u, *c;
         uint64_t *set = loops_of(e, i);
-        for (int k = 0; (c = child(u, k)); k++) {
+        for (int k = 0; (c = child(e, u, k)); k++) {
             const uint64_t *s = loops_of(e, (int)(eval_node(e, c) - e->node));
             for (size_t w = 0; w < e->nword; w++)
                 set[w] |= s[w];
@@ -238,6 +241,13 @@ static bool find_scopes(struct eval *e)
                 set[l / 64] |= (uint64_t)1 << (l % 64);
             if (e->loop[l].node == &e->node[i])
                 set[l / 64] &= ~((uint64_t)1 << (l % 64));
+        }
+        const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+        for (int k = 0; h && k < h->nresult; k++) {       /* its own results may stand before it */
+            struct node *n = eval_node(e, uop_var(e->t, h->result[k]));
+            uint64_t *s = n ? loops_of(e, (int)(n - e->node)) : NULL;
+            for (size_t w = 0; n && w < e->nword; w++)
+                s[w] |= set[w];
         }
     }
     for (int l = 0; l < e->nloop; l++)
@@ -376,11 +386,28 @@ static void count_tensor_readers(struct eval *e)
     }
 }
 
+static bool find_var_hosts(struct eval *e)
+{
+    if (!(e->var_host = calloc((size_t)e->t->next_var + 1, sizeof *e->var_host)))
+        return false;
+    for (int i = 0; i < e->env->nhost; i++) {
+        const struct host_call *h = e->env->host[i]->arg.p;
+        for (int k = 0; k < h->nresult; k++)
+            e->var_host[h->result[k]->id] = e->env->host[i];
+    }
+    return true;
+}
+
 bool eval_plan(struct eval *e, struct uop *const *root, int nroot)
 {
+    if (!find_var_hosts(e))
+        return false;
     e->t->mark++;
     for (int r = 0; r < nroot; r++)
         if (!add_reachable(e, root[r]))
+            return false;
+    for (int i = 0; i < e->env->nhost; i++)
+        if (uop_is_check(e->env->host[i]) && !add_reachable(e, e->env->host[i]))
             return false;
     if (e->budget >= 0 && (e->budget -= e->nnode) < 0) {         /* looking at them is work, too */
         e->budget = 0;

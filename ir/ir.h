@@ -154,19 +154,23 @@ struct uop {
     int ndim;                    /* derived: rank of a tensor uop; 0 for scalars and kernel uops */
     int lanes;                   /* derived: elements of a vector in a linear program; 1: a scalar */
     uint32_t id;                 /* order of creation; deterministic */
-    uint32_t hash;
     union arg arg;
     struct uop **src;
     /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
     struct uop **dim;
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
     struct uop *folded;          /* what the fold hook made of it; itself if nothing */
-    struct uop *next;            /* hash chain */
     uint32_t mark;               /* uop_toposort's visit */
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
-struct var { const char *name; int64_t min, max; int id; bool is_counter; };
+struct var {
+    const char *name;
+    int64_t min, max;
+    int id;
+    bool is_counter;
+    bool is_found;               /* the frontend's: a host call gives it its value */
+};
 
 /* Memory. Identity is the pointer. */
 enum buffer_kind { BUFFER_INPUT, BUFFER_OUTPUT, BUFFER_WEIGHT, BUFFER_TEMP, BUFFER_STATE, BUFFER_SCRATCH };
@@ -250,12 +254,16 @@ struct tgc {
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
-    struct uop **table;          /* hash table of uops */
+    struct intern_slot { struct uop *uop; uint32_t hash; } *table; /* every uop */
     size_t table_size, nuop;
     uint32_t mark;
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);
+    /* whether two sizes that are not proved equal may be taken for equal; who says yes sees to it
+     * that the run checks it. NULL: never. Set by a frontend */
+    bool (*agree)(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
+    void *agree_ctx;
     /* fold hook: folds under way, to catch rules that undo each other */
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
@@ -358,6 +366,9 @@ struct uop *sym_prod(struct tgc *t, struct uop *const *v, int n);
 struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b); /* bool */
 /* proved equal: a - b folds to 0 */
 bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
+/* Proved equal, or what the agree hook takes for equal: for sizes that must be, not to tell cases
+ * apart. A tensor of the one size becomes one of the other by tensor_match(). */
+bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b);
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
 bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *result);
@@ -396,6 +407,8 @@ struct uop *uop_get(struct tgc *t, struct uop *node, int k);
 /* Conveniences on top. */
 /* a scalar expanded */
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);
+/* x with dimensions that are equal to its own, written otherwise */
+struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim);
 /* numpy rules; NULL if impossible */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
 /* dim[MAX_RANK]; false: cannot */
@@ -464,8 +477,16 @@ struct graph {
     int ninput; struct uop **input;
     int noutput; struct graph_output *output;
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
+    /* HOST uops that no operand leads to: those that give a symbol its value, which run before the
+     * symbol is used, if it is; and those without results, which check something and always run. */
+    int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
 };
+
+/* uop.c: the values of all outputs, then all of host[]; on the arena. */
+struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n);
+/* a HOST that only checks */
+bool uop_is_check(const struct uop *u);
 
 /* ---------------------------------------------------------------------------- print.c, verify.c */
 /* one expression, infix for index arithmetic */
@@ -486,6 +507,9 @@ struct eval_env {
     const int64_t *var; int nvar;                                  /* by var->id */
     /* element operations left; -1: no limit */
     int64_t budget;
+    /* the graph's: they give symbols their values; those that only check run first, and one that
+     * fails ends the evaluation */
+    struct uop *const *host; int nhost;
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
  * diagnostic). */

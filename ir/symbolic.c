@@ -41,6 +41,11 @@ bool sym_equal(struct tgc *t, struct uop *a, struct uop *b)
     return a == b || uop_is_int(sym_sub(t, a, b), 0);
 }
 
+bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b)
+{
+    return sym_equal(t, a, b) || (t->agree && t->agree(t, t->agree_ctx, a, b));
+}
+
 /* Post-order over an explicit stack: a frame gathers its sources' values. */
 struct frame {
     const struct uop *u;

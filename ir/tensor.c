@@ -216,20 +216,29 @@ struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim
     return ndim ? uop_expand(t, uop_reshape(t, value, one, ndim), dim) : value;
 }
 
+struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim)
+{
+    struct uop *begin[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++)
+        begin[a] = uop_int(t, 0);
+    return uop_shrink(t, x, begin, dim);
+}
+
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim)
 {
-    struct uop *padded[MAX_RANK], *out[MAX_RANK];
+    struct uop *padded[MAX_RANK], *own[MAX_RANK];
     if (x->ndim > ndim)
         return NULL;
     for (int a = 0; a < ndim; a++) {
         int from = a - (ndim - x->ndim);
         padded[a] = from < 0 ? uop_int(t, 1) : x->dim[from];
-        bool same = padded[a] == dim[a] || sym_equal(t, padded[a], dim[a]);
-        if (!same && !uop_is_int(padded[a], 1))
+        own[a] = dim[a];
+        if (uop_is_int(padded[a], 1))
+            own[a] = padded[a];
+        else if (!sym_must_equal(t, padded[a], dim[a]))
             return NULL;
-        out[a] = same ? padded[a] : dim[a];
     }
-    return uop_expand(t, uop_reshape(t, x, padded, ndim), out);
+    return uop_expand(t, tensor_match(t, uop_reshape(t, x, padded, ndim), own), dim);
 }
 
 bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim)
@@ -247,7 +256,7 @@ bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uo
                 continue;
             if (uop_is_int(dim[a], 1))
                 dim[a] = d;
-            else if (!sym_equal(t, d, dim[a]))
+            else if (!sym_must_equal(t, d, dim[a]))
                 return false;
         }
     }

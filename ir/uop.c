@@ -422,18 +422,41 @@ static uint32_t uop_hash(enum op op, enum dtype dtype, struct uop *const *src, i
     return h;
 }
 
+/* Open addressing. A slot keeps the hash, so that a lookup touches only the uop that it returns. */
+static struct intern_slot *table_slot(const struct tgc *t, uint32_t hash)
+{
+    return &t->table[hash & (t->table_size - 1)];
+}
+
+static struct intern_slot *table_next(const struct tgc *t, struct intern_slot *s)
+{
+    return ++s == t->table + t->table_size ? t->table : s;
+}
+
+static void table_add(struct tgc *t, uint32_t hash, struct uop *u)
+{
+    struct intern_slot *s = table_slot(t, hash);
+    while (s->uop)
+        s = table_next(t, s);
+    *s = (struct intern_slot){u, hash};
+}
+
 static void table_grow(struct tgc *t)
 {
-    size_t size = t->table_size ? t->table_size * 2 : 4096;
-    struct uop **table = mem_array(t, size, sizeof *table);
-    for (size_t i = 0; i < t->table_size; i++)
-        for (struct uop *u = t->table[i], *next; u; u = next) {
-            next = u->next;
-            u->next = table[u->hash & (size - 1)];
-            table[u->hash & (size - 1)] = u;
-        }
-    t->table = table;
-    t->table_size = size;
+    struct intern_slot *old = t->table;
+    size_t n = t->table_size;
+    t->table_size = n ? n * 2 : 4096;
+    t->table = mem_array(t, t->table_size, sizeof *t->table);
+    for (size_t i = 0; i < n; i++)
+        if (old[i].uop)
+            table_add(t, old[i].hash, old[i].uop);
+}
+
+static bool uop_is(const struct uop *u, enum op op, enum dtype dtype, struct uop *const *src,
+                   int nsrc, union arg arg)
+{
+    return u->op == op && u->dtype == dtype && u->nsrc == nsrc && u->arg.i == arg.i &&
+           (nsrc == 0 || !memcmp(u->src, src, (size_t)nsrc * sizeof *src));
 }
 
 static void origin_inherit(struct tgc *t, const struct uop *u)
@@ -452,11 +475,9 @@ struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *
         TGC_BUG(t, "%s with %d sources", op_name(op), nsrc);
     uint32_t h = uop_hash(op, dtype, src, nsrc, arg);
     if (t->table_size)
-        for (struct uop *u = t->table[h & (t->table_size - 1)]; u; u = u->next)
-            if (u->hash == h && u->op == op && u->dtype == dtype && u->nsrc == nsrc &&
-                u->arg.i == arg.i &&
-                (nsrc == 0 || !memcmp(u->src, src, (size_t)nsrc * sizeof *src)))
-                return u;
+        for (struct intern_slot *s = table_slot(t, h); s->uop; s = table_next(t, s))
+            if (s->hash == h && uop_is(s->uop, op, dtype, src, nsrc, arg))
+                return s->uop;
     struct uop *u = MEM_NEW(t, struct uop);
     u->op = op;
     u->dtype = dtype;
@@ -466,12 +487,10 @@ struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *
     derive_shape(t, u);                               /* may intern other uops */
     derive_bounds(u);
     u->lanes = derive_lanes(u);
-    u->hash = h;
     u->id = (uint32_t)t->nuop++;
-    if (t->nuop > t->table_size)
+    if (2 * t->nuop > t->table_size)
         table_grow(t);
-    u->next = t->table[h & (t->table_size - 1)];
-    t->table[h & (t->table_size - 1)] = u;
+    table_add(t, h, u);
     origin_inherit(t, u);
     return u;
 }
@@ -622,9 +641,11 @@ const struct buffer *uop_buffer_of(const struct uop *u)
 
 /* ---- order and rewriting */
 
+/* Eight neighbours by id share a cache line or two: they are mostly looked up one after the other. */
 static struct uop_slot *map_slot(const struct uop_map *m, uint32_t key)
 {
-    size_t i = (key * 0x9E3779B9u) & (m->size - 1);
+    size_t block = (uint64_t)(key >> 3) * 0x9E3779B97F4A7C15u >> 32;
+    size_t i = (block << 3 | (key & 7)) & (m->size - 1);
     while (m->slot[i].key && m->slot[i].key != key)
         i = (i + 1) & (m->size - 1);
     return &m->slot[i];
@@ -748,4 +769,21 @@ void uop_name_axes(struct tgc *t, const struct uop *u, const char *words)
 const char *uop_get_axes(const struct tgc *t, const struct uop *u)
 {
     return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL;
+}
+
+struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n)
+{
+    struct uop **root = mem_array(t, (size_t)(g->noutput + g->nhost) + 1, sizeof *root);
+    *n = 0;
+    for (int i = 0; i < g->noutput; i++)
+        root[(*n)++] = g->output[i].value;
+    for (int i = 0; i < g->nhost; i++)
+        root[(*n)++] = g->host[i];
+    return root;
+}
+
+bool uop_is_check(const struct uop *u)
+{
+    const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+    return h && h->nout == 0 && h->nresult == 0;
 }

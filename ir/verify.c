@@ -435,14 +435,14 @@ bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
 {
     enum { SCOPE_STEPS = 1 << 26 };
     struct verifier v = {t, after_pass};
-    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
-    int n, nloop = 0, nparam = 0;
-    for (int i = 0; i < g->noutput; i++) {
-        root[i] = g->output[i].value;
+    int n, nroot, nloop = 0, nparam = 0;
+    struct uop **root = graph_roots(t, g, &nroot);
+    for (int i = 0; i < g->noutput; i++)
         if (!root[i])
             TGC_BUG(t, "after %s: output %d '%s' has no value", after_pass, i, g->output[i].name ? g->output[i].name : "");
-    }
-    struct uop **order = uop_toposort(t, root, g->noutput, &n);
+    for (int i = 0; i < g->nhost; i++)
+        require(&v, g->host[i], g->host[i]->op == OP_HOST, "no host call among the graph's");
+    struct uop **order = uop_toposort(t, root, nroot, &n);
     for (int i = 0; i < n; i++) {
         check_graph_uop(&v, order[i]);
         nloop += order[i]->op == OP_LOOP;

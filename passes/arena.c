@@ -18,15 +18,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Something placed already that may not overlap. */
+struct neighbour {
+    size_t offset;
+    int item;
+};
+
 /* What one packing knows. Everything lies by index into place[]. */
 struct packing {
     struct tgc *t;
     const struct slot *place;
     int n;
-    int *placed; /* by offset, those that have a place already */
+    int *placed; /* by offset, those that have a place already; without alive[] only */
     int nplaced;
     size_t *offset; /* SIZE_MAX: not yet */
     size_t total;
+    int *alive, *alive_from; /* NULL, or alive[alive_from[s]..alive_from[s + 1]] live in step s */
+    struct neighbour *nearby; /* of the one that is being put */
+    int *seen, round;         /* seen[i] == round: is in nearby[] already */
 };
 
 bool slots_conflict(const struct slot *a, const struct slot *b)
@@ -72,6 +81,72 @@ size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nst
     return most;
 }
 
+/* Who lives in each step, unless these lists would be longer than is worth it. */
+static void list_alive(struct packing *p, int nstep)
+{
+    size_t total = 0, limit = 64 * (size_t)p->n + 4096;
+    int *from = mem_array(p->t, (size_t)nstep + 2, sizeof *from);
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->place[i].nspan; k++) {
+            const struct span *s = &p->place[i].span[k];
+            total += (size_t)(s->end - s->begin + 1);
+            if (total > limit)
+                return;
+            for (int step = s->begin; step <= s->end; step++)
+                from[step + 1]++;
+        }
+    for (int s = 0; s < nstep; s++)
+        from[s + 1] += from[s];
+    p->alive = mem_array(p->t, total, sizeof *p->alive);
+    for (int i = p->n - 1; i >= 0; i--)
+        for (int k = 0; k < p->place[i].nspan; k++)
+            for (int s = p->place[i].span[k].begin; s <= p->place[i].span[k].end; s++)
+                p->alive[--from[s + 1]] = i;
+    from[nstep + 1] = (int)total;
+    p->alive_from = from + 1;
+    p->seen = mem_array(p->t, (size_t)p->n, sizeof *p->seen);
+}
+
+static int compare_offsets(const void *pa, const void *pb)
+{
+    const struct neighbour *a = pa, *b = pb;
+    if (a->offset != b->offset)
+        return a->offset < b->offset ? -1 : 1;
+    return a->item < b->item ? -1 : a->item > b->item;
+}
+
+/* The placed neighbours of one place by offset, from the lists of the steps of its life. */
+static int collect_nearby(struct packing *p, int item)
+{
+    const struct slot *me = &p->place[item];
+    int n = 0;
+    p->round++;
+    for (int k = 0; k < me->nspan; k++) {
+        int end = p->alive_from[me->span[k].end + 1];
+        for (int i = p->alive_from[me->span[k].begin]; i < end; i++) {
+            int other = p->alive[i];
+            if (p->offset[other] == SIZE_MAX || p->seen[other] == p->round)
+                continue;
+            p->seen[other] = p->round;
+            p->nearby[n++] = (struct neighbour){p->offset[other], other};
+        }
+    }
+    qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_offsets);
+    return n;
+}
+
+/* The same by comparing it with all of them. */
+static int search_nearby(struct packing *p, int item)
+{
+    int n = 0;
+    for (int k = 0; k < p->nplaced; k++) {
+        int other = p->placed[k];
+        if (slots_conflict(&p->place[item], &p->place[other]))
+            p->nearby[n++] = (struct neighbour){p->offset[other], other};
+    }
+    return n;
+}
+
 /* The smallest gap between conflicting places that fits; the end of the last of them if none does.
  */
 static bool put(struct packing *p, int item)
@@ -80,10 +155,9 @@ static bool put(struct packing *p, int item)
     size_t nbytes, top = 0, best = SIZE_MAX, best_room = SIZE_MAX, end;
     if (!size_align(me->nbytes, ARENA_ALIGN, &nbytes))
         return false;
-    for (int k = 0; k < p->nplaced; k++) {
-        int other = p->placed[k];
-        if (!slots_conflict(me, &p->place[other]))
-            continue;
+    int near = p->alive_from ? collect_nearby(p, item) : search_nearby(p, item);
+    for (int k = 0; k < near; k++) {
+        int other = p->nearby[k].item;
         size_t begin = p->offset[other];
         if (begin > top && begin - top >= nbytes && begin - top < best_room) {
             best = top;
@@ -99,6 +173,8 @@ static bool put(struct packing *p, int item)
         return false;
     p->offset[item] = best;
     p->total = end > p->total ? end : p->total;
+    if (p->alive_from)
+        return true;
     int k = p->nplaced++;
     for (; k > 0 && p->offset[p->placed[k - 1]] > best; k--)
         p->placed[k] = p->placed[k - 1];
@@ -110,6 +186,8 @@ static bool pack_in_order(struct packing *p, const int *order)
 {
     p->nplaced = 0;
     p->total = 0;
+    for (int i = 0; i < p->n; i++)
+        p->offset[i] = SIZE_MAX;
     for (int i = 0; i < p->n; i++) {
         if (p->place[order[i]].nbytes && !put(p, order[i]))
             return false;
@@ -184,7 +262,7 @@ static bool promote_topmost(const struct packing *p, int *order)
     for (int i = 0; i < p->n; i++) {
         const struct slot *a = &p->place[order[i]];
         size_t end = 0;
-        if (a->nbytes && size_align(p->offset[order[i]] + a->nbytes, ARENA_ALIGN, &end) &&
+        if (p->offset[order[i]] != SIZE_MAX && size_align(p->offset[order[i]] + a->nbytes, ARENA_ALIGN, &end) &&
             end == p->total)
             at = i;
     }
@@ -210,6 +288,8 @@ bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *tot
     struct packing p = {.t = t, .place = place, .n = n};
     p.placed = mem_array(t, (size_t)n, sizeof *p.placed);
     p.offset = mem_array(t, (size_t)n, sizeof *p.offset);
+    p.nearby = mem_array(t, (size_t)n, sizeof *p.nearby);
+    list_alive(&p, nstep);
     size_t *load = mem_array(t, (size_t)nstep + 1, sizeof *load);
     int *order = mem_array(t, (size_t)n, sizeof *order);
     if (!load_by_step(place, n, load))

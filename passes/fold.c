@@ -114,6 +114,8 @@ static void fold_wanted(struct folding *f, const struct graph *g)
 {
     for (int i = 0; i < g->noutput; i++)
         info_of(f, g->output[i].value)->wanted = true;
+    for (int i = 0; i < g->nhost; i++)
+        info_of(f, g->host[i])->wanted = true;
     for (int i = f->n - 1; i >= 0; i--) {
         struct uop *u = f->order[i];
         struct fold_info *self = &f->info[i];
@@ -152,15 +154,16 @@ static void replace_folded(struct folding *f, struct graph *g)
     }
     for (int i = 0; i < g->noutput; i++)
         g->output[i].value = info_of(f, g->output[i].value)->by;
+    for (int i = 0; i < g->nhost; i++)
+        g->host[i] = info_of(f, g->host[i])->by;
 }
 
 bool pass_fold_constants(struct tgc *t, struct graph *g)
 {
     struct folding f = {.t = t, .place = {.t = t}, .budget = FOLD_OPS};
-    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
-    for (int i = 0; i < g->noutput; i++)
-        root[i] = g->output[i].value;
-    f.order = uop_toposort(t, root, g->noutput, &f.n);
+    int nroot;
+    struct uop **root = graph_roots(t, g, &nroot);
+    f.order = uop_toposort(t, root, nroot, &f.n);
     f.info = mem_array(t, (size_t)f.n + 1, sizeof *f.info);
     for (int i = 0; i < f.n; i++)
         map_set(&f.place, f.order[i], (void *)(uintptr_t)(i + 1));

@@ -95,6 +95,7 @@ struct plan {
     bool noopt;
     struct node *node; int nnode;            /* in topological order */
     struct uop_map of;                       /* uop -> node */
+    struct uop_map finder;                   /* VAR -> the HOST that gives it its value */
     struct uop_map bit;                      /* RANGE -> its bit + 1 */
     struct uop_map mask;                     /* index expression -> its range_set + 1 */
     struct segment **segment; int nsegment; size_t cap_segment;

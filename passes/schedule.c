@@ -30,12 +30,67 @@ static int loop_of_counter(const struct plan *p, const struct var *v)
     return -1;
 }
 
+/* What must run before u: its sources, and the host calls that give the symbols of its dimensions
+ * their values. */
+static struct uop *plan_child(const struct plan *p, const struct uop *u, int k)
+{
+    if (k < u->nsrc)
+        return u->src[k];
+    k -= u->nsrc;
+    if (u->op == OP_VAR)
+        return k == 0 ? map_get(&p->finder, u) : NULL;
+    if (u->op == OP_HOST)
+        return k < ((const struct host_call *)u->arg.p)->nparam
+                   ? ((const struct host_call *)u->arg.p)->param[k]
+                   : NULL;
+    return (u->op == OP_GET || u->op == OP_PARAM) && k < u->ndim ? u->dim[k] : NULL;
+}
+
+/* uop_toposort() with those edges: checks first, so that they end a run early. */
+static struct uop **plan_order(struct plan *p)
+{
+    struct frame { struct uop *u; int next; } *stack = NULL;
+    struct tgc *t = p->t;
+    const struct graph *g = p->graph;
+    struct uop **order = NULL;
+    size_t cap = 0, cap_order = 0;
+    uint32_t mark = ++t->mark;
+    p->nnode = 0;
+    for (int i = 0; i < g->nhost + g->noutput; i++) {
+        struct uop *root = i < g->nhost ? g->host[i] : g->output[i - g->nhost].value;
+        int depth = 0;
+        if (root->mark == mark || (i < g->nhost && !uop_is_check(root)))
+            continue;
+        root->mark = mark;
+        VEC_PUSH(t, stack, depth, cap, ((struct frame){root, 0}));
+        while (depth) {
+            struct frame *f = &stack[depth - 1];
+            struct uop *c = plan_child(p, f->u, f->next++);
+            if (!c) {
+                VEC_PUSH(t, order, p->nnode, cap_order, f->u);
+                depth--;
+            } else if (c->mark != mark) {
+                c->mark = mark;
+                VEC_PUSH(t, stack, depth, cap, ((struct frame){c, 0}));
+            }
+        }
+    }
+    return order;
+}
+
+static void plan_finders(struct plan *p)
+{
+    for (int i = 0; i < p->graph->nhost; i++) {
+        const struct host_call *h = p->graph->host[i]->arg.p;
+        for (int k = 0; k < h->nresult; k++)
+            map_set(&p->finder, uop_var(p->t, h->result[k]), p->graph->host[i]);
+    }
+}
+
 static bool plan_nodes(struct plan *p)
 {
-    struct uop **root = mem_array(p->t, (size_t)p->graph->noutput, sizeof *root);
-    for (int i = 0; i < p->graph->noutput; i++)
-        root[i] = p->graph->output[i].value;
-    struct uop **order = uop_toposort(p->t, root, p->graph->noutput, &p->nnode);
+    plan_finders(p);
+    struct uop **order = plan_order(p), *c;
     p->node = mem_array(p->t, (size_t)p->nnode, sizeof *p->node);
     for (int i = 0; i < p->nnode; i++) {
         p->node[i] = (struct node){.u = order[i], .pos = i};
@@ -54,9 +109,9 @@ static bool plan_nodes(struct plan *p)
         else if (n->u->op == OP_VAR)
             own = loop_of_counter(p, n->u->arg.p);
         n->loops = own >= 0 ? (range_set)1 << own : 0;
-        for (int k = 0; k < n->u->nsrc; k++) {
-            n->loops |= plan_node(p, n->u->src[k])->loops;
-            plan_node(p, n->u->src[k])->nconsumer++;
+        for (int k = 0; (c = plan_child(p, n->u, k)); k++) {
+            n->loops |= plan_node(p, c)->loops;
+            plan_node(p, c)->nconsumer++;
         }
         if (n->u->op == OP_LOOP)
             n->loops &= ~((range_set)1 << loop_find(p, n->u->arg.p));
@@ -110,6 +165,9 @@ static void plan_blocks(struct plan *p)
     p->top = block_new(p, BLOCK_TOP, NULL, NULL);
     for (int i = 0; i < p->graph->noutput; i++)
         join_into(p, p->graph->output[i].value, p->top);
+    for (int i = 0; i < p->graph->nhost; i++)
+        if (uop_is_check(p->graph->host[i]))
+            join_into(p, p->graph->host[i], p->top);
     for (int i = p->nnode - 1; i >= 0; i--) {
         struct node *n = &p->node[i];
         struct uop *u = n->u;
@@ -127,8 +185,9 @@ static void plan_blocks(struct plan *p)
             for (int k = 0; k < u->nsrc; k++)
                 join_into(p, u->src[k], k < head ? n->block : n->side[0]);
         } else {
-            for (int k = 0; k < u->nsrc; k++)
-                join_into(p, u->src[k], n->block);
+            struct uop *c;
+            for (int k = 0; (c = plan_child(p, u, k)); k++)
+                join_into(p, c, n->block);
         }
     }
 }
@@ -428,7 +487,7 @@ static void plan_items(struct plan *p)
     }
 }
 
-struct emission { struct plan *p; struct schedule *s; size_t cap_step, cap_kernel; };
+struct emission { struct plan *p; struct schedule *s; size_t cap_step, cap_kernel, cap_var; };
 
 static void emit(struct emission *e, struct step st)
 {
@@ -442,6 +501,15 @@ static void emit_kernel(struct emission *e, struct segment *s)
     emit(e, (struct step){.kind = STEP_KERNEL, .kernel = k});
 }
 
+/* A symbol that the run finds, behind those of the graph. */
+static void add_var(struct emission *e, struct var *v)
+{
+    for (int i = 0; i < e->s->nvar; i++)
+        if (e->s->var[i] == v)
+            return;
+    VEC_PUSH(e->p->t, e->s->var, e->s->nvar, e->cap_var, v);
+}
+
 static void emit_host(struct emission *e, struct node *n)
 {
     int narg = n->u->nsrc + n->nresult;
@@ -453,7 +521,11 @@ static void emit_host(struct emission *e, struct node *n)
         arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p
                                 : lower_buffer_of(e->p, u);
     }
-    memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
+    if (n->nresult)
+        memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
+    const struct host_call *h = n->u->arg.p;
+    for (int k = 0; k < h->nresult; k++)
+        add_var(e, h->result[k]);
     emit(e, (struct step){.kind = STEP_HOST,
                           .host = (struct host_call *)(uintptr_t)n->u->arg.p,
                           .arg = arg,
@@ -526,7 +598,7 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
 {
     struct plan *p = MEM_NEW(t, struct plan);
     *p = (struct plan){
-        .t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .bit = {.t = t}, .mask = {.t = t}};
+        .t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .finder = {.t = t}, .bit = {.t = t}, .mask = {.t = t}};
     struct schedule *s = MEM_NEW(t, struct schedule);
     *s = (struct schedule){
         .graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};
@@ -542,6 +614,10 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
         plan_layout(p);
     plan_items(p);
     struct emission e = {.p = p, .s = s};
+    e.cap_var = (size_t)g->nvar + 4;
+    s->var = mem_array(t, e.cap_var, sizeof *s->var);
+    if (g->nvar)
+        memcpy(s->var, g->var, (size_t)g->nvar * sizeof *s->var);
     emit_block(&e, p->top);
     schedule_collect_buffers(t, s);
     return s;

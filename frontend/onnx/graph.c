@@ -21,7 +21,7 @@ struct onnx_model *lower_model(const struct lower *l) { return l->model; }
 
 struct attempt attempt_begin(const struct node *n)
 {
-    return (struct attempt){n->t->ndiag, n->t->nerror, n->lower->depth};
+    return (struct attempt){n->t->ndiag, n->t->nerror, n->lower->depth, n->lower->ncheck};
 }
 
 const char *attempt_undo(const struct node *n, struct attempt a)
@@ -34,6 +34,7 @@ const char *attempt_undo(const struct node *n, struct attempt a)
     n->t->ndiag = a.ndiag;
     n->t->nerror = a.nerror;
     n->lower->depth = a.depth;
+    n->lower->ncheck = a.ncheck;
     return message;
 }
 
@@ -228,6 +229,8 @@ static bool bind_outputs(struct lower *l, struct scope *s, struct node *n)
         if (n->value_out[k]->tensor && n->value_out[k]->tensor->ndim > MAX_RANK)
             return node_error(n, -1, "output %d has a rank above %d", k, MAX_RANK);
         scope_set(l->t, s, name, n->value_out[k]);
+        if (n->value_out[k]->tensor)
+            lower_learn(l, s, name, n->value_out[k]->tensor);
     }
     return true;
 }
@@ -272,10 +275,13 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
         if (!n.operator)
             return node_error(&n, -1, "is not supported");
         origin_new(t, p->name, p->op_type, onnx_node_index(l->model, p));
+        const struct node *outer = l->node;
+        l->node = &n;
         if (!check_operands(&n) || !n.operator->lower(&n) || t->nerror) {
             hint_open_dimensions(&n);
             return false;
         }
+        l->node = outer;
     }
     t->current_origin = saved;
     return bind_outputs(l, s, &n);
@@ -294,7 +300,7 @@ bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *con
                     struct value **out)
 {
     struct lower *l = n->lower;
-    struct scope body = {.parent = n->scope};
+    struct scope body = {.parent = n->scope, .graph = g};
     if ((size_t)nargs != g->n_input)
         return node_error(n, -1, "its subgraph '%s' must have %d inputs, found %zu", g->name, nargs,
                           g->n_input);
@@ -344,24 +350,56 @@ static bool lower_outputs(struct lower *l, const struct scope *s, const GraphPro
     return true;
 }
 
+/* One walk over the model with the facts that are known so far; NULL: reported. */
+static struct graph *lower_once(struct lower *l)
+{
+    const GraphProto *g = l->model->proto->graph;
+    struct scope top = {.graph = g};
+    struct graph *out = MEM_NEW(l->t, struct graph);
+    out->name = g->name;
+    if (!lower_initializers(l, &top, g) || !lower_inputs(l, &top, g, out))
+        return NULL;
+    l->t->agree = lower_agree;
+    l->t->agree_ctx = l;
+    bool ok = lower_nodes(l, &top, NULL, g->node, g->n_node);
+    l->t->agree = NULL;
+    if (!ok || !lower_outputs(l, &top, g, out))
+        return NULL;
+    out->var = l->var;
+    out->nvar = l->nvar;
+    return l->t->nerror ? NULL : out;
+}
+
+/* Declarations may say what a symbol is that was met before them: then once more, knowing it. */
 struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
                          const struct onnx_graph_options *options)
 {
-    const GraphProto *g = m->proto->graph;
-    struct lower l = {.t = t, .model = m, .options = options};
-    struct scope top = {0};
-    struct graph *out = MEM_NEW(t, struct graph);
-    out->name = g->name;
+    enum { MAX_ROUNDS = 8 };
+    struct fact_list facts = {0};
+    struct lower l = {.t = t, .model = m, .options = options, .facts = &facts};
+    int ndiag = t->ndiag, nerror = t->nerror;
+    struct graph *out = NULL;
+    if (!lower_check_operators(&l))
+        return NULL;
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        l = (struct lower){.t = t, .model = m, .options = options, .facts = &facts};
+        l.option_used = mem_array(t, options ? (size_t)options->ndim + 1 : 1, sizeof(bool));
+        out = lower_once(&l);
+        if (!l.learned || round + 1 == MAX_ROUNDS)
+            break;
+        t->ndiag = ndiag;
+        t->nerror = nerror;
+    }
+    if (!out) {
+        lower_hint_found(&l);
+        return NULL;
+    }
     out->producer = mem_printf(t, "%s%s%s", m->proto->producer_name,
                                *m->proto->producer_version ? " " : "", m->proto->producer_version);
-    if (!lower_check_operators(&l) || !lower_initializers(&l, &top, g) ||
-        !lower_inputs(&l, &top, g, out))
-        return NULL;
-    if (!lower_nodes(&l, &top, NULL, g->node, g->n_node) || !lower_outputs(&l, &top, g, out))
+    lower_emit_checks(&l);
+    if (!lower_check_dim_options(&l) || !lower_close_found(&l, out))
         return NULL;
     lower_report_assumptions(&l);
     t->current_origin = 0;
-    out->var = l.var;
-    out->nvar = l.nvar;
     return t->nerror ? NULL : out;
 }

@@ -91,28 +91,49 @@ static bool apply_shape(struct lower *l, const ValueInfoProto *in, const TensorS
     return true;
 }
 
-static bool apply_dim_options(struct lower *l)
+static void apply_dim_options(struct lower *l)
 {
-    bool ok = true;
     for (int i = 0; l->options && i < l->options->ndim; i++) {
         const struct onnx_dim_option *o = &l->options->dim[i];
         struct symbol *s = symbol_find(l, o->name);
-        if (!s) {
-            struct text x = {.t = l->t};
-            for (int k = 0; k < l->nsymbol; k++)
-                text_printf(&x, "%s'%s'", k ? ", " : "", l->symbol[k].name);
-            struct place at = onnx_place_model(l->model);
-            ok = diag_error(l->t, &at, "--dim names '%s', but %s%s", o->name,
-                            l->nsymbol ? "the dimensions that can be chosen are "
-                                       : "every dimension of the model is fixed",
-                            x.s ? x.s : "");
-        } else if (o->min == o->max) {
+        if (!s)
+            continue;
+        l->option_used[i] = true;
+        if (o->min == o->max) {
             s->dim = uop_int(l->t, o->max);
         } else {
             struct var *v = var_new(l->t, s->name, o->min, o->max);
             VEC_PUSH(l->t, l->var, l->nvar, l->cap_var, v);
             s->dim = uop_var(l->t, v);
         }
+    }
+}
+
+struct uop *lower_dim_named(const struct lower *l, const char *name)
+{
+    for (int i = 0; i < l->nsymbol; i++)
+        if (!strcmp(l->symbol[i].name, name))
+            return l->symbol[i].dim;
+    return NULL;
+}
+
+bool lower_check_dim_options(struct lower *l)
+{
+    bool ok = true;
+    for (int i = 0; l->options && i < l->options->ndim; i++) {
+        if (l->option_used[i])
+            continue;
+        struct text x = {.t = l->t};
+        int n = 0;
+        for (int k = 0; k < l->nsymbol; k++)
+            text_printf(&x, "%s'%s'", n++ ? ", " : "", l->symbol[k].name);
+        for (int k = 0; k < l->nfound; k++)
+            text_printf(&x, "%s'%s'", n++ ? ", " : "", l->found[k].name);
+        struct place at = onnx_place_model(l->model);
+        ok = diag_error(l->t, &at, "--dim names '%s', but %s%s", l->options->dim[i].name,
+                        n ? "the dimensions that can be chosen are "
+                          : "every dimension of the model is fixed",
+                        x.s ? x.s : "");
     }
     return ok;
 }
@@ -346,7 +367,8 @@ bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct 
                            (int)a);
         ok = apply_shape(l, in[i], shape) && ok;
     }
-    if (!ok || !apply_dim_options(l) || !close_symbols(l))
+    apply_dim_options(l);
+    if (!ok || !close_symbols(l))
         return false;
     out->input = mem_array(t, (size_t)nin + 1, sizeof(struct uop *));
     for (int i = 0; i < nin; i++) {

@@ -109,6 +109,12 @@ bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t
  * an INDEX scalar: a CONST, or an expression of symbols. Input k must have rank 0 or 1. Error if an
  * element depends on run-time data. */
 bool node_known(const struct node *n, int k, struct uop ***elem, int *count);
+/* The same, and what depends on run-time data is a symbol, at least 0, that the run reads; see
+ * node_symbol(). */
+bool node_symbols(const struct node *n, int k, struct uop ***elem, int *count);
+/* The same, and what depends on run-time data is an i64 scalar that reads it: no dimension, but for
+ * node_symbol() to make one. */
+bool node_integers(const struct node *n, int k, struct uop ***elem, int *count);
 /* of any rank and dtype, row-major */
 bool node_elements(const struct node *n, int k, struct uop ***elem, int *count);
 /* constants only */
@@ -133,6 +139,63 @@ struct uop *node_slice_at(const struct node *n, struct uop *x, int axis, struct 
 /* i64[n] of INDEX scalars */
 struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);
 
+/* ------------------------------------------------------------------------------------ runtime.c */
+/* What only the run knows. A symbol for the integer scalar e (which may read memory) as a dimension
+ * or a position: e itself if it is known or made of symbols, a constant where the model or an
+ * option says what it is (the run checks it), and otherwise a symbol that a host step reads and
+ * checks. At least lo, at most hi (an INDEX scalar; NULL: the model or an option must bound it).
+ * NULL: reported, at input k. */
+struct uop *node_symbol(const struct node *n, int k, struct uop *e, const char *name, int64_t lo,
+                        struct uop *hi);
+/* A symbol for a host call of the caller to set, at most `most`; min and max say what it may be.
+ * NULL: reported. */
+struct var *node_count_symbol(const struct node *n, const char *name, int64_t most);
+/* names for them: an element of input k, a dimension of output k */
+const char *node_input_name(const struct node *n, int k, int64_t i, int64_t count);
+const char *node_output_dim_name(const struct node *n, int k, int axis);
+/* e as an INDEX scalar, with the symbols for what was found before */
+struct uop *node_found(const struct node *n, struct uop *e);
+/* element i (row-major) of x, whose shape is known, as a scalar */
+struct uop *node_element(const struct node *n, struct uop *x, int64_t i);
+/* cond, a bool tensor, must be true everywhere: a status at run time, or an error now (`rule`, at
+ * the input k) where it is known to be false. */
+bool node_require(const struct node *n, int k, struct uop *cond, const char *rule);
+/* -dim <= index < dim everywhere */
+bool node_require_index(const struct node *n, int k, struct uop *index, struct uop *dim);
+/* the AND of all elements */
+struct uop *node_all(const struct node *n, struct uop *cond);
+/* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST true
+ * if there are none. */
+struct uop *lower_take_checks(struct lower *l, int mark);
+/* What is declared of a name of g, or of output k of n: a fixed size; -1: nothing. */
+int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis);
+int64_t node_declared_dim(const struct node *n, int k, int axis);
+/* Output k will have these dimensions: learns what its declaration says of their symbols. true: that
+ * is more than was known, and the model will be lowered again; any value will do for now. */
+bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim);
+/* The largest size of a dimension of output k that only the run knows: by an option or a
+ * declaration, or `most` if that is a bound; -1: reported. */
+int64_t node_bound(const struct node *n, int k, int axis, int64_t most);
+/* The value of u may change from one iteration of the loop to the next. */
+bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop);
+/* Whether u may be output k, as far as its shape is declared. */
+bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
+
+/* -------------------------------------------------------------------------------------- cases.c */
+/* out[k] = then[k] if the bool scalar cond holds, else other[k]; only one of them is computed. Their
+ * shapes may differ: the result has the true one. */
+bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
+                 struct uop *const *other, int count, struct uop **out);
+/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
+struct uop *node_fit(const struct node *n, struct uop *x, struct uop *const *dim);
+/* the corner of x with these dimensions */
+struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
+/* Input k is a short list of integers that only the run knows. */
+bool node_is_open(const struct node *n, int k);
+/* Lowers n by its own lowering function for every set of axes of a tensor of that rank that input k
+ * may hold, and chooses among the results. */
+bool lower_by_cases(struct node *n, int k, int rank);
+
 /* -------------------------------------------------------------------------------------- known.c */
 /* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32
  * and floats where bounds allow it. */
@@ -156,11 +219,14 @@ bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *con
 struct uop *lower_assume(struct lower *l, struct uop *x);
 /* An attempt that may fail without failing the compile: begin, try, and where it failed undo. The
  * message is that of its first error. */
-struct attempt { int ndiag, nerror, depth; };
+struct attempt { int ndiag, nerror, depth, ncheck; };
 struct attempt attempt_begin(const struct node *n);
 const char *attempt_undo(const struct node *n, struct attempt a);
 /* Something was refused that a run could do: values that only the run knows. It must not pass for a
  * mistake of the model. */
+bool lower_same_shape(struct tgc *t, const struct uop *a, const struct uop *b);
+/* An attribute that must be there. */
+const GraphProto *node_graph(const struct node *n, const char *name);
 void lower_note_limit(struct lower *l);
 bool lower_hit_limit(const struct lower *l);
 
@@ -168,6 +234,7 @@ bool lower_hit_limit(const struct lower *l);
 struct scope_entry { const char *name; struct value *value; };
 struct scope {
     const struct scope *parent;
+    const GraphProto *graph;     /* where its names are declared; NULL: a function's body */
     struct scope_entry *entry;   /* open addressing; power of two */
     size_t cap, n;
 };
@@ -177,6 +244,20 @@ struct symbol { const char *name; struct uop *dim; const char *input; int axis; 
 
 struct told_input { struct uop *input, *value; bool used; };
 
+/* What a declaration of the model says of a symbol that the run finds: its value (min .. max), that
+ * it is a dimension of an input, or how people call it. Outlives the lowering that found it. */
+enum fact_kind { FACT_VALUE, FACT_SAME, FACT_ALIAS };
+struct fact { const char *name; enum fact_kind kind; int64_t min, max; const char *dim; };
+struct fact_list { struct fact *v; int n; size_t cap; };
+/* A symbol that the run finds, and the scalar it is read from. open: nothing bounds it yet. */
+struct found {
+    struct uop *e, *hi, *symbol;
+    int64_t lo;
+    const char *stem, *name;
+    bool open;
+    struct place at;
+};
+
 struct lower {
     struct tgc *t;
     struct onnx_model *model;
@@ -185,7 +266,15 @@ struct lower {
     struct var **var; int nvar; size_t cap_var;
     struct told_input *told; int ntold; size_t cap_told;
     int depth, nnode;
+    const struct node *node;     /* that is being lowered */
     bool hinted, limit;
+    struct uop **host; int nhost; size_t cap_host;
+    struct uop **check; int ncheck; size_t cap_check;    /* of the block that is being lowered */
+    uint64_t *warned; int nwarned; size_t cap_warned;    /* sets of var[]; agree.c */
+    struct found *found; int nfound; size_t cap_found;
+    struct fact_list *facts;
+    bool learned;                /* a fact that was not known when this lowering began */
+    bool *option_used;           /* by position in options->dim */
 };
 
 void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v);
@@ -194,6 +283,18 @@ struct value *scope_get(const struct scope *s, const char *name);
 bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g);
 bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out);
 void lower_report_assumptions(struct lower *l);
+/* The dimension of an input that the model or an option calls so; NULL: none. */
+struct uop *lower_dim_named(const struct lower *l, const char *name);
+bool lower_check_dim_options(struct lower *l);
+/* agree.c: the agree hook, with the struct lower */
+bool lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
+/* runtime.c: what output `name` of a node, u, is declared to be */
+void lower_learn(struct lower *l, const struct scope *s, const char *name, const struct uop *u);
+void lower_add_host(struct lower *l, struct uop *host);
+void lower_emit_checks(struct lower *l);
+/* Host calls into the graph; an error if something needed has no bound. */
+bool lower_close_found(struct lower *l, struct graph *g);
+void lower_hint_found(struct lower *l);
 /* Every node of the model, subgraphs and called functions included: reports all operators that no
  * row serves. */
 bool lower_check_operators(struct lower *l);

@@ -198,7 +198,7 @@ bool lower_max_unpool(struct node *n)
     struct uop *y = lib_reshape(&n->lib, flat, dim, x->ndim), *lo[MAX_RANK], *hi[MAX_RANK];
     if (!n->in[2])
         return node_set(n, 0, y);
-    if (!node_known(n, 2, &given, &count)) /* a larger output: the rest is 0 */
+    if (!node_symbols(n, 2, &given, &count)) /* a larger output: the rest is 0 */
         return false;
     if (count != x->ndim)
         return node_error(n, 2, "%d sizes are expected, found %d", x->ndim, count);

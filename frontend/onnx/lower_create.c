@@ -53,7 +53,7 @@ bool lower_constant_of_shape(struct node *n)
 {
     struct uop **dim, *value = uop_constf(n->t, DTYPE_F32, 0);
     int rank;
-    if (!node_known(n, 0, &dim, &rank))
+    if (!node_symbols(n, 0, &dim, &rank))
         return false;
     if (rank > MAX_RANK)
         return node_error(n, 0, "the result would have rank %d; at most %d is supported", rank,
@@ -77,22 +77,51 @@ bool lower_constant_of_shape(struct node *n)
     return node_set(n, 0, tensor_full(n->t, value, dim, rank));
 }
 
+/* How many elements a range has whose ends only the run knows. A delta of 0 has no end. */
+static struct uop *count_at_run(const struct node *n, struct uop *const *v)
+{
+    struct tgc *t = n->t;
+    const struct lib *l = &n->lib;
+    if (dtype_is_float(v[0]->dtype)) {
+        struct uop *q = lib_div(l, lib_cast(l, DTYPE_F64, lib_sub(l, v[1], v[0])),
+                                lib_cast(l, DTYPE_F64, v[2]));
+        q = lib_binaryf(l, OP_MAX, lib_unary(l, OP_CEIL, q), 0);
+        return lib_cast(l, DTYPE_INDEX, q);
+    }
+    struct uop *w[3], *zero = uop_int(t, 0);
+    for (int k = 0; k < 3; k++)
+        w[k] = lib_cast(l, DTYPE_INDEX, v[k]);
+    struct uop *back = uop_binary(t, OP_LT, w[2], zero);
+    struct uop *span = uop_where(t, back, uop_binary(t, OP_SUB, w[0], w[1]),
+                                 uop_binary(t, OP_SUB, w[1], w[0]));
+    struct uop *step = uop_unary(t, OP_ABS, w[2]);
+    span = uop_binary(t, OP_MAX, span, zero);
+    struct uop *up = uop_binary(t, OP_ADD, span, uop_binary(t, OP_SUB, step, uop_int(t, 1)));
+    return uop_where(t, uop_binary(t, OP_EQ, step, zero), uop_int(t, INT64_MAX),
+                     uop_binary(t, OP_FLOORDIV, up, step));
+}
+
 bool lower_range(struct node *n)
 {
-    struct uop *v[3], **elem;
-    int n_elem;
+    struct uop *v[3], *count;
+    bool known = true;
     if (!node_same_dtype(n, 0, 1) || !node_same_dtype(n, 0, 2))
         return false;
     enum dtype d = n->in[0]->dtype, wide = lib_acc_dtype(d);
     for (int k = 0; k < 3; k++) {
-        if (!node_elements(n, k, &elem, &n_elem))
+        if (!(v[k] = node_scalar(n, k)))
             return false;
-        if (n_elem != 1)
-            return node_error(n, k, "one element is expected, found %d", n_elem);
-        v[k] = lib_cast(&n->lib, wide,
-                        dtype_is_int(d) ? uop_cast(n->t, d, known_index(n->t, elem[0])) : elem[0]);
+        struct uop *e = tensor_element(n->t, v[k], NULL);
+        known &= e != NULL;
+        if (e && dtype_is_int(d))
+            v[k] = uop_cast(n->t, d, known_index(n->t, e));
+        v[k] = lib_cast(&n->lib, wide, v[k]);
     }
-    struct uop *count = lib_arange_count(&n->lib, v[0], v[1], v[2]);
+    for (int k = 0; k < 3 && known; k++)
+        known = tensor_element(n->t, v[k], NULL)->op == OP_CONST ||
+                (dtype_is_int(d) && (k < 2 || v[k]->op == OP_CONST));
+    count = known ? lib_arange_count(&n->lib, v[0], v[1], v[2])
+                  : node_symbol(n, -1, count_at_run(n, v), node_output_dim_name(n, 0, 0), 0, NULL);
     return node_set(n, 0, lib_cast(&n->lib, d, lib_arange(&n->lib, v[0], v[2], count)));
 }
 
@@ -109,22 +138,13 @@ bool lower_eye_like(struct node *n)
 
 bool lower_one_hot(struct node *n)
 {
-    struct uop **depth;
-    int count;
-    struct uop *indices = n->in[0];
-    struct uop *d = node_scalar(n, 1);
+    struct uop *indices = n->in[0], *d = node_scalar(n, 1);
     if (!d)
         return false;
-    if (dtype_is_float(d->dtype)) {
-        double *v;
-        if (!node_known_floats(n, 1, &v, &count))
-            return false;
-        d = uop_int(n->t, (int64_t)v[0]);
-    } else {
-        if (!node_known(n, 1, &depth, &count))
-            return false;
-        d = depth[0];
-    }
+    if (!dtype_is_int(d->dtype) && !dtype_is_float(d->dtype))
+        return node_error(n, 1, "a number is expected, found %s", shape_text(n, n->in[1]));
+    if (!(d = node_symbol(n, 1, d, node_input_name(n, 1, 0, 1), 0, NULL)))
+        return false;
     return node_set(n, 0,
                     lib_one_hot(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, indices), d, n->in[2],
                                 node_int(n, "axis", -1)));
@@ -143,7 +163,7 @@ bool lower_cosine_window(struct node *n)
     enum dtype d = node_dtype(n, "output_datatype", DTYPE_F32);
     if (d == DTYPE_VOID || d == DTYPE_STRING)
         return node_error(n, -1, "attribute 'output_datatype' names no type that is supported");
-    if (!node_known(n, 0, &size, &count))
+    if (!node_symbols(n, 0, &size, &count))
         return false;
     if (count != 1)
         return node_error(n, 0, "one size is expected, found %d", count);

@@ -310,32 +310,36 @@ bool lower_swiglu(struct node *n)
                 n->in[1]));
 }
 
-/* y = x, mask all true, at inference; with training_mode and a ratio above 0 the random numbers
- * would have to be named. */
+/* y = x, mask all true, at inference. In training an element stays with a probability of 1 - ratio
+ * and grows by 1 / (1 - ratio): random numbers are those of RandomUniform. */
 bool lower_dropout(struct node *n)
 {
-    struct uop *x = n->in[0];
-    bool training = n->opset < 7 && !node_int(n, "is_test", 0);
-    if (n->opset >= 12 && n->in[2]) {
-        struct uop **mode;
-        int64_t v;
-        double *ratio;
-        int count;
-        if (!node_elements(n, 2, &mode, &count))
-            return false;
-        if (count != 1 || !uop_const_int(mode[0], &v))
-            return node_error(n, 2, "training_mode must be one constant");
-        training = v != 0;
-        if (training && n->in[1] && node_is_known(n, 1) &&
-            node_known_floats(n, 1, &ratio, &count) && count == 1 && ratio[0] == 0)
-            training = false;
+    struct tgc *t = n->t;
+    const struct lib *l = &n->lib;
+    struct uop *x = n->in[0], *all = uop_bool(t, true), *training = uop_bool(t, false), *ratio;
+    enum dtype mask_dtype = n->opset < 10 ? x->dtype : DTYPE_BOOL, wide = lib_acc_dtype(x->dtype);
+    if (n->opset < 7)
+        training = uop_bool(t, !node_int(n, "is_test", 0));
+    else if (n->opset >= 12 && n->in[2] && !(training = node_scalar(n, 2)))
+        return false;
+    if (training->dtype != DTYPE_BOOL)
+        return node_error(n, 2, "a bool is expected, found %s", shape_text(n, n->in[2]));
+    ratio = uop_constf(t, wide, node_float(n, "ratio", 0.5));
+    if (n->opset >= 12 && n->in[1] && !(ratio = lib_cast(l, wide, node_scalar(n, 1))))
+        return false;
+    struct uop *mask = tensor_full(t, all, x->dim, x->ndim), *y = x;
+    bool never = uop_is_int(training, 0) || uop_is_constf(ratio, 0);
+    if (!never) {
+        struct uop *draw =
+            lib_random_uniform(l, wide, (uint64_t)node_int(n, "seed", onnx_node_index(lower_model(n->lower), n->proto) + 1), 0, 1, x->dim, x->ndim);
+        struct uop *stays = lib_where(l, training, uop_not(t, lib_binary(l, OP_LT, draw, ratio)), all);
+        struct uop *one = uop_constf(t, wide, 1);
+        struct uop *grow = lib_where(l, training, lib_div(l, one, lib_sub(l, one, ratio)), one);
+        struct uop *kept = lib_where(l, stays, lib_mul(l, lib_cast(l, wide, x), grow),
+                                     uop_constf(t, wide, 0));
+        mask = stays;
+        y = lib_cast(l, x->dtype, kept);
     }
-    if (training)
-        return node_error(
-            n, -1, "dropout in training mode is not supported; export the model for inference");
-    n->out[0] = x;
-    n->out[1] =
-        tensor_full(n->t, n->opset < 10 ? uop_consti(n->t, x->dtype, 1) : uop_bool(n->t, true),
-                    x->dim, x->ndim);
-    return true;
+    n->out[1] = lib_cast(l, mask_dtype, mask);
+    return node_set(n, 0, y) && n->out[1];
 }

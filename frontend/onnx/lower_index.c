@@ -4,19 +4,46 @@
 
 #include "frontend/onnx/lower.h"
 
+/* Indices along an axis are in range: at compile time if they are known, by a status otherwise. */
+static bool check_along(const struct node *n, int64_t axis, int rank)
+{
+    int a;
+    return node_axis(n, axis, rank, &a) && node_require_index(n, 1, n->in[1], n->in[0]->dim[a]);
+}
+
+/* The same for rows of coordinates, the last axis of the indices. */
+static bool check_rows(const struct node *n, int64_t first)
+{
+    struct uop *x = n->in[0], *index = n->in[1];
+    int64_t count;
+    if (index->ndim < 1 || !uop_const_int(index->dim[index->ndim - 1], &count) || first < 0)
+        return true; /* the library reports it */
+    for (int64_t k = 0; k < count && first + k < x->ndim; k++) {
+        struct uop *row = node_slice_at(n, index, index->ndim - 1, uop_int(n->t, k));
+        if (!row || !node_require_index(n, 1, row, x->dim[first + k]))
+            return false;
+    }
+    return true;
+}
+
 bool lower_gather(struct node *n)
 {
-    return node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
+    return check_along(n, node_int(n, "axis", 0), n->in[0]->ndim) &&
+           node_set(n, 0, lib_gather(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
 }
 
 bool lower_gather_elements(struct node *n)
 {
-    return node_set(n, 0, lib_gather_elements(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
+    return check_along(n, node_int(n, "axis", 0), n->in[0]->ndim) &&
+           node_set(n, 0,
+                    lib_gather_elements(&n->lib, n->in[0], n->in[1], node_int(n, "axis", 0)));
 }
 
 bool lower_gather_nd(struct node *n)
 {
-    return node_set(n, 0, lib_gather_nd(&n->lib, n->in[0], n->in[1], node_int(n, "batch_dims", 0)));
+    return check_rows(n, node_int(n, "batch_dims", 0)) &&
+           node_set(n, 0,
+                    lib_gather_nd(&n->lib, n->in[0], n->in[1], node_int(n, "batch_dims", 0)));
 }
 
 /* The combining op of a scatter; CONST overwrites. OP_COUNT: an error was reported. */
@@ -38,7 +65,8 @@ static enum op scatter_op(const struct node *n)
 bool lower_scatter_elements(struct node *n)
 {
     enum op op = scatter_op(n);
-    return op != OP_COUNT && node_set(n, 0,
+    return op != OP_COUNT && check_along(n, node_int(n, "axis", 0), n->in[0]->ndim) &&
+           node_set(n, 0,
                                       lib_scatter_elements(&n->lib, op, n->in[0], n->in[1],
                                                            n->in[2], node_int(n, "axis", 0)));
 }
@@ -46,7 +74,7 @@ bool lower_scatter_elements(struct node *n)
 bool lower_scatter_nd(struct node *n)
 {
     enum op op = scatter_op(n);
-    return op != OP_COUNT &&
+    return op != OP_COUNT && check_rows(n, 0) &&
            node_set(n, 0, lib_scatter_nd(&n->lib, op, n->in[0], n->in[1], n->in[2]));
 }
 
@@ -72,6 +100,12 @@ bool lower_tensor_scatter(struct node *n)
         struct uop *start =
             lib_reshape(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, n->in[2]), dim, past->ndim);
         index[axis] = lib_add(&n->lib, index[axis], start);
+        struct uop *end = lib_add(&n->lib, start, update->dim[axis]);
+        struct uop *fits = end ? uop_not(n->t, uop_binary(n->t, OP_LT, past->dim[axis], end)) : NULL;
+        struct uop *begins = start ? uop_binary(n->t, OP_LT, uop_int(n->t, -1), start) : NULL;
+        if (!begins || !node_require(n, 2, begins, "writes before the beginning") ||
+            (!strcmp(mode, "linear") && !node_require(n, 2, fits, "writes behind the end")))
+            return false;
     }
     if (!strcmp(mode, "circular") && index[axis])
         index[axis] = lib_binary(&n->lib, OP_FLOORMOD, index[axis], past->dim[axis]);
@@ -90,74 +124,82 @@ bool lower_topk(struct node *n)
     if (n->opset < 10) {
         k = mem_array(n->t, 1, sizeof(struct uop *));
         k[0] = uop_int(n->t, node_int(n, "k", 0));
-    } else if (!node_known(n, 1, &k, &count)) {
+    } else if (!node_integers(n, 1, &k, &count)) {
         return false;
     }
+    int axis;
     if (count != 1)
         return node_error(n, 1, "one element is expected, found %d", count);
+    if (!node_axis(n, node_int(n, "axis", -1), n->in[0]->ndim, &axis) ||
+        !(k[0] = node_symbol(n, 1, k[0], node_input_name(n, 1, 0, 1), 0, n->in[0]->dim[axis])))
+        return false;
     return lib_topk(&n->lib, n->in[0], k[0], node_int(n, "axis", -1),
                     node_int(n, "largest", 1) != 0, node_int(n, "sorted", 1) != 0, &n->out[0],
                     &n->out[1]);
 }
 
-/* Where the elements are known now: their coordinates as a constant [rank, count]. */
-bool lower_nonzero(struct node *n)
+/* The positions of what is true in the vector `mask`, which a host step finds: i64[count]. */
+static struct uop *true_positions(struct node *n, struct uop *mask, const char *count_name)
 {
-    struct uop *x = n->in[0];
-    struct uop **elem;
-    int count, found = 0;
-    int64_t dim[MAX_RANK];
-    if (!node_elements(n, 0, &elem, &count))
-        return false;
-    int64_t *where = mem_array(n->t, (size_t)count + 1, sizeof *where);
-    for (int i = 0; i < count; i++) {
-        if (elem[i]->op != OP_CONST)
-            return node_error(
-                n, 0,
-                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
-                i);
-        bool zero = dtype_is_float(x->dtype) ? elem[i]->arg.f == 0 : elem[i]->arg.i == 0;
-        if (!zero)
-            where[found++] = i;
-    }
-    for (int a = 0; a < x->ndim; a++)
-        uop_const_int(x->dim[a], &dim[a]);
-    int64_t *v = mem_array(n->t, (size_t)found * (size_t)(x->ndim + 1) + 1, sizeof *v);
-    for (int i = 0; i < found; i++) {
-        int64_t rest = where[i];
-        for (int a = x->ndim - 1; a >= 0; a--) {
-            v[a * found + i] = rest % dim[a];
-            rest /= dim[a];
-        }
-    }
-    return node_set(n, 0,
-                    tensor_from_data(n->t, DTYPE_I64, (int64_t[]){x->ndim, found}, 2, v,
-                                     (size_t)x->ndim * (size_t)found * sizeof *v, NULL));
+    struct tgc *t = n->t;
+    struct uop *len = mask->dim[0];
+    struct var *v = node_count_symbol(n, count_name, len->vmax);
+    if (!v)
+        return NULL;
+    struct host_output out = {.dtype = DTYPE_I64, .ndim = 1};
+    out.dim[0] = v->min == v->max ? uop_int(t, v->min) : uop_var(t, v);
+    struct uop *param[3] = {len, uop_int(t, v->min), uop_int(t, v->max)};
+    struct uop *call = lib_host(&n->lib, "nonzero", &mask, 1, &out, 1, param, 3, &v, 1);
+    lower_add_host(n->lower, call);
+    return lib_get(&n->lib, call, 0);
 }
 
-/* A condition that is known now is a gather of the selected slices. */
+/* As a vector of bools. */
+static struct uop *mask_of(const struct node *n, struct uop *x)
+{
+    struct uop *len = sym_prod(n->t, x->dim, x->ndim);
+    x = uop_reshape(n->t, x, &len, 1);
+    return x->dtype == DTYPE_BOOL ? x : lib_binaryf(&n->lib, OP_NE, x, 0);
+}
+
+/* [rank, count]: a row of coordinates for each axis, out of the positions. A scalar counts as a
+ * vector of one. */
+bool lower_nonzero(struct node *n)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *mask = mask_of(n, x), *row[MAX_RANK], *stride = uop_int(t, 1);
+    if (x->ndim == 0)
+        x = mask;
+    struct uop *p = mask ? true_positions(n, mask, node_output_dim_name(n, 0, 1)) : NULL;
+    if (!p)
+        return false;
+    for (int a = x->ndim - 1; a >= 0; a--) {
+        row[a] = uop_binary(t, OP_FLOORMOD, uop_binary(t, OP_FLOORDIV, p, stride), x->dim[a]);
+        row[a] = tensor_insert_axis(t, row[a], 0);
+        stride = sym_mul(t, stride, x->dim[a]);
+    }
+    return node_set(n, 0, lib_concat(&n->lib, row, x->ndim, 0));
+}
+
+/* A gather of the selected slices. What the condition does not reach is not selected. */
 bool lower_compress(struct node *n)
 {
-    struct uop *x = n->in[0], **elem;
-    int count, selected = 0;
-    if (!node_elements(n, 1, &elem, &count))
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *mask = n->in[1];
+    int axis = 0;
+    if (!node_rank(n, 1, 1, 1))
         return false;
-    struct uop **index = mem_array(n->t, (size_t)count + 1, sizeof *index);
-    for (int i = 0; i < count; i++) {
-        int64_t v;
-        if (!uop_const_int(elem[i], &v))
-            return node_error(
-                n, 1,
-                "element %d must not depend on a dimension that is not fixed; fix it with --dim",
-                i);
-        if (v)
-            index[selected++] = uop_int(n->t, i);
-    }
+    if (mask->dtype != DTYPE_BOOL)
+        return node_error(n, 1, "a list of bools is expected, found %s", shape_text(n, mask));
     if (!node_has(n, "axis"))
         x = lib_reshape(&n->lib, x, (struct uop *[]){NULL}, 1);
-    return node_set(n, 0,
-                    lib_gather(&n->lib, x, index_vector(n->t, index, selected),
-                               node_has(n, "axis") ? node_int(n, "axis", 0) : 0));
+    else if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis))
+        return false;
+    if (!x || !node_require(n, 1, uop_not(t, sym_lt(t, x->dim[axis], mask->dim[0])),
+                            "the condition is longer than what it selects from"))
+        return false;
+    struct uop *p = true_positions(n, mask, node_output_dim_name(n, 0, axis));
+    return p && node_set(n, 0, lib_gather(&n->lib, x, p, axis));
 }
 
 /* --------------------------------------------------------------------------------------- resize */
@@ -267,32 +309,75 @@ static bool resize_by_scales(const struct node *n, struct resize_attr *a, const 
 static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
                             struct uop *const *size, int count)
 {
+    const struct lib *l = &n->lib;
     const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
     bool stretch = !strcmp(policy, "stretch"), larger = !strcmp(policy, "not_smaller");
-    double scale = 0;
+    struct uop *scale = NULL;
     if (count != naxis)
         return node_error(n, -1, "%d sizes are expected, found %d", naxis, count);
     if (!stretch && !larger && strcmp(policy, "not_larger"))
         return node_error(n, -1, "keep_aspect_ratio_policy '%s' is not supported", policy);
     for (int i = 0; i < naxis; i++) {
-        int64_t in, out;
-        a->size[axis[i]] = size[i];
-        if (stretch)
+        if (stretch) {
+            a->size[axis[i]] = node_symbol(n, 3, size[i], node_input_name(n, 3, i, count), 0, NULL);
+            if (!a->size[axis[i]])
+                return false;
             continue;
-        if (!uop_const_int(n->in[0]->dim[axis[i]], &in) || !uop_const_int(size[i], &out) || in < 1)
-            return node_error(
-                n, 0, "keep_aspect_ratio_policy '%s' needs fixed dimensions; fix them with --dim",
-                policy);
-        double s = (double)out / (double)in;
-        scale = i == 0 || (larger ? s > scale : s < scale) ? s : scale;
+        }
+        struct uop *s = lib_div(l, lib_cast(l, DTYPE_F64, size[i]),
+                                lib_float_of(l, DTYPE_F64, n->in[0]->dim[axis[i]]));
+        scale = scale ? lib_binary(l, larger ? OP_MAX : OP_MIN, scale, s) : s;
     }
     for (int i = 0; i < naxis && !stretch; i++) {
-        int64_t in = 0;
-        uop_const_int(n->in[0]->dim[axis[i]], &in);
-        a->scale[axis[i]] = scale;
-        a->size[axis[i]] = uop_int(n->t, (int64_t)(scale * (double)in + 0.5));
+        struct uop *in = lib_float_of(l, DTYPE_F64, n->in[0]->dim[axis[i]]);
+        struct uop *out = lib_binaryf(l, OP_ADD, lib_mul(l, scale, in), 0.5);
+        out = lib_cast(l, DTYPE_INDEX, lib_unary(l, OP_FLOOR, out));
+        if (!(a->size[axis[i]] = node_symbol(n, 3, out, node_output_dim_name(n, 0, axis[i]), 0, NULL)))
+            return false;
+        if (scale->op == OP_CONST)
+            a->scale[axis[i]] = scale->arg.f;
+        else
+            a->scale_at_run[axis[i]] = scale;
     }
     return true;
+}
+
+/* Scales that only the run knows: sizes are symbols, and the coordinates are computed with them. */
+static bool resize_at_run(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
+                          struct uop *scales, int input)
+{
+    const struct lib *l = &n->lib;
+    if (scales->ndim != 1 || !uop_is_int(scales->dim[0], naxis))
+        return node_error(n, input, "%d scales are expected, found %s", naxis,
+                          shape_text(n, scales));
+    for (int i = 0; i < naxis; i++) {
+        struct uop *s = lib_cast(l, DTYPE_F64, node_element(n, scales, i));
+        struct uop *in = n->in[0]->dim[axis[i]], *size = lib_float_of(l, DTYPE_F64, in);
+        if (!node_require(n, input, lib_binary(l, OP_LT, uop_constf(n->t, DTYPE_F64, 0), s),
+                          "a scale must be positive"))
+            return false;
+        if (a->coordinates == RESIZE_TF_CROP) {
+            struct uop *lo = a->roi_at_run[0][axis[i]], *hi = a->roi_at_run[1][axis[i]];
+            lo = lo ? lo : uop_constf(n->t, DTYPE_F64, a->roi_lo[axis[i]]);
+            hi = hi ? hi : uop_constf(n->t, DTYPE_F64, a->roi_hi[axis[i]]);
+            size = lib_mul(l, size, lib_sub(l, hi, lo));
+        }
+        size = lib_cast(l, DTYPE_INDEX, lib_unary(l, OP_FLOOR, lib_mul(l, size, s)));
+        a->scale_at_run[axis[i]] = s;
+        a->size[axis[i]] =
+            node_symbol(n, input, size, node_output_dim_name(n, 0, axis[i]), 0, NULL);
+        if (!a->size[axis[i]])
+            return false;
+    }
+    return true;
+}
+
+static bool roi_is_open(const struct resize_attr *a, int rank)
+{
+    for (int k = 0; k < rank; k++)
+        if (a->roi_at_run[0][k] || a->roi_at_run[1][k])
+            return true;
+    return false;
 }
 
 static bool is_given(const struct node *n, int k)
@@ -314,17 +399,22 @@ bool lower_resize(struct node *n)
         a.roi_hi[k] = 1;
     }
     if (roi_input > 0 && is_given(n, roi_input) && a.coordinates == RESIZE_TF_CROP) {
-        if (!node_known_floats(n, roi_input, &v, &count))
-            return false;
-        if (count != 2 * naxis)
-            return node_error(n, roi_input, "%d values are expected, found %d", 2 * naxis, count);
-        for (int i = 0; i < naxis; i++) {
-            a.roi_lo[axis[i]] = v[i];
-            a.roi_hi[axis[i]] = v[naxis + i];
+        struct uop *roi = n->in[roi_input];
+        if (roi->ndim != 1 || !uop_is_int(roi->dim[0], 2 * naxis))
+            return node_error(n, roi_input, "%d values are expected, found %s", 2 * naxis,
+                              shape_text(n, roi));
+        for (int i = 0; i < 2 * naxis; i++) {
+            struct uop *e = lib_cast(&n->lib, DTYPE_F64, node_element(n, roi, i)),
+                       *known = e ? tensor_element(n->t, e, NULL) : NULL;
+            int at = axis[i % naxis];
+            if (known && known->op == OP_CONST)
+                *(i < naxis ? &a.roi_lo[at] : &a.roi_hi[at]) = known->arg.f;
+            else if (!(a.roi_at_run[i / naxis][at] = e))
+                return false;
         }
     }
     if (is_given(n, 3)) {
-        if (!node_known(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
+        if (!node_integers(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;
     } else if (n->opset < 9 && node_has(n, "scales")) { /* Upsample 7: an attribute */
         const float *f;
@@ -336,9 +426,14 @@ bool lower_resize(struct node *n)
             return false;
     } else if (!is_given(n, scales_input)) {
         return node_error(n, -1, "needs scales or sizes");
+    } else if (!node_is_known(n, scales_input) || roi_is_open(&a, x->ndim)) {
+        if (!resize_at_run(n, &a, axis, naxis, n->in[scales_input], scales_input))
+            return false;
     } else if (!node_known_floats(n, scales_input, &v, &count) ||
                !resize_by_scales(n, &a, axis, naxis, v, count)) {
         return false;
     }
+    if (node_learn_shape(n, 0, a.size, x->ndim)) /* once more then, with fixed sizes */
+        return node_set(n, 0, tensor_full(n->t, uop_consti(n->t, x->dtype, 0), a.size, x->ndim));
     return node_set(n, 0, lib_resize(&n->lib, x, &a));
 }

@@ -11,6 +11,8 @@ bool lower_reduce(struct node *n)
     enum reduction r = (enum reduction)n->operator->param;
     bool attribute = n->opset < (r == REDUCE_SUM ? 13 : 18), given;
     uint32_t axes;
+    if (!attribute && node_is_open(n, 1))
+        return lower_by_cases(n, 1, x->ndim);
     if (!node_axes(n, attribute ? "axes" : NULL, attribute ? -1 : 1, x->ndim, &axes, &given))
         return false;
     bool noop = node_int(n, "noop_with_empty_axes", 0) != 0;
@@ -39,6 +41,8 @@ bool lower_arg_extreme(struct node *n)
 bool lower_cumulative(struct node *n)
 {
     int64_t axis;
+    if (node_is_open(n, 1))
+        return lower_by_cases(n, 1, n->in[0]->ndim);
     return node_known_int(n, 1, &axis) &&
            node_set(n, 0,
                     lib_cumulative(&n->lib, (enum op)n->operator->param, n->in[0], axis,

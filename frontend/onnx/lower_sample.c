@@ -201,7 +201,7 @@ bool lower_affine_grid(struct node *n)
     struct uop *theta = n->in[0], **size;
     int count;
     bool align = node_int(n, "align_corners", 0) != 0;
-    if (!node_rank(n, 0, 3, 3) || !node_known(n, 1, &size, &count))
+    if (!node_rank(n, 0, 3, 3) || !node_symbols(n, 1, &size, &count))
         return false;
     int r = count - 2;
     if (r < 2 || r > 3 || !uop_is_int(theta->dim[1], r) || !uop_is_int(theta->dim[2], r + 1))
@@ -394,10 +394,10 @@ bool lower_col2im(struct node *n)
     const struct lib *l = &n->lib;
     struct tgc *t = n->t;
     struct uop *x = n->in[0], **image, *dim[MAX_RANK], *out[MAX_RANK], *index[MAX_RANK];
-    int64_t *block;
+    struct uop **block;
     int r, nblock;
-    if (!node_rank(n, 0, 3, 3) || !node_known(n, 1, &image, &r) ||
-        !node_known_ints(n, 2, &block, &nblock))
+    if (!node_rank(n, 0, 3, 3) || !node_symbols(n, 1, &image, &r) ||
+        !node_integers(n, 2, &block, &nblock))
         return false;
     if (r != nblock || r < 1 || 2 + 2 * r > MAX_RANK)
         return node_error(n, 2, "image_shape has %d elements, block_shape %d", r, nblock);
@@ -407,23 +407,42 @@ bool lower_col2im(struct node *n)
     if ((nstride >= 0 && nstride != r) || (ndilation >= 0 && ndilation != r) ||
         (npad >= 0 && npad != 2 * r))
         return node_error(n, -1, "strides, dilations and pads must go with %d axes", r);
-    int64_t elements = 1;
+    struct uop *elements = uop_int(t, 1), *places = uop_int(t, 1);
     for (int a = 0; a < r; a++) {
         int64_t s = nstride < 0 ? 1 : stride[a], d = ndilation < 0 ? 1 : dilation[a],
                 lo = npad < 0 ? 0 : pad[a], hi = npad < 0 ? 0 : pad[r + a];
-        if (s < 1 || d < 1 || s > INT32_MAX || d > INT32_MAX || block[a] < 1 ||
-            block[a] > INT32_MAX || lo < 0 || hi < 0 || lo > INT32_MAX || hi > INT32_MAX)
-            return node_error(
-                n, -1, "strides, dilations and block_shape must be positive, pads not negative");
-        elements = sat_mul(elements, block[a]);
+        if (s < 1 || d < 1 || s > INT32_MAX || d > INT32_MAX || lo < 0 || hi < 0 ||
+            lo > INT32_MAX || hi > INT32_MAX)
+            return node_error(n, -1, "strides and dilations must be positive, pads not negative");
+        struct uop *padded = sym_addi(t, image[a], lo + hi);
+        if (!(block[a] = node_symbol(n, 2, block[a], node_input_name(n, 2, a, r), 1, padded)))
+            return false;
+        if (block[a]->vmin < 1)
+            return node_error(n, 2, "block_shape must be positive");
+        elements = sym_mul(t, elements, block[a]);
         out[2 + a] = image[a];
-        dim[2 + a] = uop_int(t, block[a]);
-        struct uop *room = sym_addi(t, image[a], lo + hi - d * (block[a] - 1) - 1);
+        dim[2 + a] = block[a];
+        struct uop *room = sym_addi(t, sym_sub(t, padded, sym_muli(t, sym_addi(t, block[a], -1), d)),
+                                    -1);
         dim[2 + r + a] = sym_addi(t, sym_div(t, room, uop_int(t, s)), 1);
+        places = sym_mul(t, places, dim[2 + r + a]);
     }
     out[0] = dim[0] = x->dim[0];
-    out[1] = dim[1] = sym_div(t, x->dim[1], uop_int(t, elements));
-    struct uop *v = lib_reshape(l, x, dim, 2 + 2 * r);
+    out[1] = dim[1] = sym_div(t, x->dim[1], elements);
+    bool fixed = elements->op == OP_CONST;
+    if (!fixed) { /* no more than there are, whatever the run says */
+        if (!node_require(n, 2, uop_binary(t, OP_EQ, sym_mul(t, dim[1], elements), x->dim[1]),
+                          "block_shape does not go with the input") ||
+            !node_require(n, 2, uop_binary(t, OP_EQ, places, x->dim[2]),
+                          "block_shape does not go with the input"))
+            return false;
+        struct uop *left = x->dim[2];
+        for (int a = 0; a < r; a++) {
+            dim[2 + r + a] = sym_max(t, sym_min(t, dim[2 + r + a], left), uop_int(t, 0));
+            left = sym_div(t, left, dim[2 + r + a]);
+        }
+    }
+    struct uop *v = fixed ? lib_reshape(l, x, dim, 2 + 2 * r) : uop_reshape(t, x, dim, 2 + 2 * r);
     if (!v)
         return false;
     index[0] = tensor_iota(t, dim, v->ndim, 0);

@@ -8,8 +8,9 @@
 
 #include "frontend/onnx/lower.h"
 
-/* A list of integers from an attribute (old opsets) or from input k, as INDEX scalars. false:
- * absent (*count -1) or reported (*count 0). */
+/* A list of integers from an attribute (old opsets) or from input k, as INDEX scalars that may read
+ * memory: node_symbol() makes dimensions of them. false: absent (*count -1) or reported (*count
+ * 0). */
 static bool ints_from(const struct node *n, const char *name, int k, struct uop ***v, int *count)
 {
     const int64_t *list;
@@ -22,7 +23,7 @@ static bool ints_from(const struct node *n, const char *name, int k, struct uop 
     }
     if (k < 0 || k >= n->nin || !n->in[k])
         return false;
-    if (node_known(n, k, v, count))
+    if (node_integers(n, k, v, count))
         return true;
     *count = 0;
     return false;
@@ -46,6 +47,91 @@ static bool check_rank(const struct node *n, int rank)
                       MAX_RANK);
 }
 
+static bool is_known(const struct node *n, struct uop *e)
+{
+    return tensor_element(n->t, e, NULL) != NULL;
+}
+
+/* What an element of a shape that only the run knows stands for: 0 a dimension of the input, -1 the
+ * rest. */
+static struct uop *resolved_dim(const struct node *n, struct uop *const *want, int rank, int a,
+                                bool allow_zero)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *rest = sym_prod(t, x->dim, x->ndim), *r = want[a];
+    struct uop *zero = uop_int(t, 0), *minus = uop_int(t, -1);
+    for (int b = 0; b < rank; b++) {
+        struct uop *d = want[b];
+        if (b == a)
+            continue;
+        if (!allow_zero && b < x->ndim)
+            d = uop_where(t, uop_binary(t, OP_EQ, d, zero), x->dim[b], d);
+        rest = uop_binary(t, OP_FLOORDIV, rest, d);
+    }
+    if (!allow_zero && a < x->ndim)
+        r = uop_where(t, uop_binary(t, OP_EQ, r, zero), x->dim[a], r);
+    return uop_where(t, uop_binary(t, OP_EQ, want[a], minus), rest, r);
+}
+
+/* A shape some of whose elements only the run knows. The last one of them is inferred from the
+ * others, so that no more elements are asked for than there are, and then compared. */
+static bool reshape_at_run(struct node *n, struct uop *const *want, int rank, bool allow_zero)
+{
+    struct uop *x = n->in[0], *dim[MAX_RANK], *resolved = NULL;
+    int last = -1;
+    for (int a = 0; a < rank; a++)
+        if (uop_is_int(want[a], -1))
+            last = a;
+    for (int a = rank - 1; a >= 0 && last < 0; a--)
+        if (!is_known(n, want[a]))
+            last = a;
+    for (int a = 0; a < rank; a++) {
+        struct uop *r = resolved_dim(n, want, rank, a, allow_zero);
+        const char *name = node_input_name(n, 1, a, rank);
+        dim[a] = NULL;
+        if (a == last)
+            resolved = r;
+        else if (!(dim[a] = node_symbol(n, 1, r, name, 0, NULL)))
+            return false;
+    }
+    struct uop *y = lib_reshape(&n->lib, x, dim, rank);
+    return y &&
+           node_require(n, 1, uop_binary(n->t, OP_EQ, resolved, y->dim[last]),
+                        "the shape does not have as many elements as the input") &&
+           node_require(n, 1,
+                        uop_binary(n->t, OP_EQ, sym_prod(n->t, y->dim, rank),
+                                   sym_prod(n->t, x->dim, x->ndim)),
+                        "the shape does not have as many elements as the input") &&
+           node_set(n, 0, y);
+}
+
+static bool reshape_require(const struct node *n, struct uop *a, struct uop *b)
+{
+    return sym_must_equal(n->t, a, b) ||
+           node_require(n, 1, uop_binary(n->t, OP_EQ, a, b),
+                        "the shape does not have as many elements as the input");
+}
+
+/* As lib_reshape(). Where it is not proved that the numbers of elements agree, the last dimension
+ * that is open is inferred, and the run compares. */
+static struct uop *reshape_checked(const struct node *n, struct uop **dim, int rank, int inferred)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *want, *total = sym_prod(t, x->dim, x->ndim);
+    for (int a = rank - 1; a >= 0 && inferred < 0; a--)
+        if (dim[a]->op != OP_CONST)
+            inferred = a;
+    if (inferred >= 0 && (want = dim[inferred]) && !sym_equal(t, total, sym_prod(t, dim, rank)))
+        dim[inferred] = NULL;
+    else
+        want = NULL;
+    struct uop *y = lib_reshape(&n->lib, x, dim, rank);
+    return y && (!want || reshape_require(n, want, y->dim[inferred])) &&
+                   reshape_require(n, sym_prod(t, y->dim, rank), total)
+               ? y
+               : NULL;
+}
+
 bool lower_reshape(struct node *n)
 {
     struct uop *x = n->in[0], **want, *dim[MAX_RANK];
@@ -54,6 +140,9 @@ bool lower_reshape(struct node *n)
     if (!require_ints(n, n->opset < 5 ? "shape" : NULL, n->opset < 5 ? -1 : 1, &want, &rank) ||
         !check_rank(n, rank))
         return false;
+    for (int a = 0; a < rank; a++)
+        if (!is_known(n, want[a]))
+            return reshape_at_run(n, want, rank, allow_zero);
     for (int a = 0; a < rank; a++) {
         dim[a] = want[a];
         if (uop_is_int(want[a], -1)) {
@@ -71,7 +160,7 @@ bool lower_reshape(struct node *n)
             return node_error(n, 1, "element %d is negative", a);
         }
     }
-    return node_set(n, 0, lib_reshape(&n->lib, x, dim, rank));
+    return node_set(n, 0, reshape_checked(n, dim, rank, inferred));
 }
 
 bool lower_flatten(struct node *n)
@@ -89,6 +178,8 @@ bool lower_squeeze(struct node *n)
     struct uop *x = n->in[0];
     uint32_t axes;
     bool given;
+    if (n->opset >= 13 && node_is_open(n, 1))
+        return lower_by_cases(n, 1, x->ndim);
     if (!node_axes(n, n->opset < 13 ? "axes" : NULL, n->opset < 13 ? -1 : 1, x->ndim, &axes,
                    &given))
         return false;
@@ -103,6 +194,13 @@ bool lower_unsqueeze(struct node *n)
     const int64_t *axis;
     int64_t *known;
     int count;
+    if (n->opset >= 13 && node_is_open(n, 1)) {
+        int64_t added = 1;
+        if (n->in[1]->ndim)
+            uop_const_int(n->in[1]->dim[0], &added);
+        return check_rank(n, n->in[0]->ndim + (int)added) &&
+               lower_by_cases(n, 1, n->in[0]->ndim + (int)added);
+    }
     if (n->opset < 13) {
         count = node_ints(n, "axes", &axis);
         if (count < 0)
@@ -124,19 +222,31 @@ bool lower_transpose(struct node *n)
                     lib_permute(&n->lib, n->in[0], count < 0 ? NULL : perm, count < 0 ? 0 : count));
 }
 
-/* The shape and the input broadcast against each other. */
+/* The shape and the input broadcast against each other. Where only the run knows what is asked for,
+ * it must be 1 or what the input has, unless that is 1. */
 bool lower_expand(struct node *n)
 {
-    struct uop *x = n->in[0], **want, *dim[MAX_RANK];
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], **want, *dim[MAX_RANK], *one = uop_int(t, 1);
     int count;
     if (!require_ints(n, NULL, 1, &want, &count) || !check_rank(n, count))
         return false;
     int rank = count > x->ndim ? count : x->ndim;
     for (int a = 0; a < rank; a++) {
         int i = a - (rank - count), k = a - (rank - x->ndim);
-        dim[a] = i >= 0 ? want[i] : x->dim[k];
-        if (i >= 0 && k >= 0 && uop_is_int(want[i], 1))
+        bool fresh = k < 0 || uop_is_int(x->dim[k], 1);
+        if (i < 0 || uop_is_int(want[i], 1)) {
+            dim[a] = k < 0 ? one : x->dim[k];
+        } else if (fresh || is_known(n, want[i])) {
+            if (!(dim[a] = node_symbol(n, 1, want[i], node_input_name(n, 1, i, count), 0, NULL)))
+                return false;
+        } else {
             dim[a] = x->dim[k];
+            struct uop *fits = uop_binary(t, OP_OR, uop_binary(t, OP_EQ, want[i], one),
+                                          uop_binary(t, OP_EQ, want[i], dim[a]));
+            if (!node_require(n, 1, fits, "the shape does not go with that of the input"))
+                return false;
+        }
         if (dim[a]->vmax < 0)
             return node_error(n, 1, "element %d is negative", i);
     }
@@ -195,6 +305,10 @@ bool lower_split(struct node *n)
     if (count < n->nout)
         return node_error(n, -1, "has %d sizes for %d outputs", count, n->nout);
     for (int i = 0; i < count; i++) {
+        struct uop *left = sym_sub(n->t, x->dim[axis], begin);
+        if (!is_known(n, size[i]) &&
+            !(size[i] = node_symbol(n, 1, size[i], node_input_name(n, 1, i, count), 0, left)))
+            return false;
         if (i < n->nout && !node_set(n, i, lib_narrow(&n->lib, x, axis, begin, size[i])))
             return false;
         begin = sym_add(n->t, begin, size[i]);
@@ -203,43 +317,152 @@ bool lower_split(struct node *n)
     if (uop_const_int(begin, &end) && uop_const_int(x->dim[axis], &total) && end != total)
         return node_error(n, -1, "the sizes add up to %lld, but the axis has %lld elements",
                           (long long)end, (long long)total);
+    return begin->op == OP_CONST ||
+           node_require(n, 1, uop_binary(n->t, OP_EQ, begin, x->dim[axis]),
+                        "the sizes do not add up to the length of the axis");
+}
+
+/* The scalar that a list says of axis a, of which only the run knows which element it is: the sum
+ * over those whose axis is a. */
+static struct uop *of_axis(const struct node *n, int a, int rank, struct uop *const *axis,
+                           struct uop *const *v, int count, struct uop *otherwise)
+{
+    struct tgc *t = n->t;
+    for (int i = 0; i < count; i++) {
+        struct uop *is = uop_binary(t, OP_EQ, axis ? axis[i] : uop_int(t, i), uop_int(t, a));
+        if (axis)
+            is = uop_binary(t, OP_OR, is, uop_binary(t, OP_EQ, axis[i], uop_int(t, a - rank)));
+        otherwise = uop_where(t, is, v[i], otherwise);
+    }
+    return otherwise;
+}
+
+static bool require_axes(const struct node *n, int k, struct uop *const *axis, int count, int rank)
+{
+    struct tgc *t = n->t;
+    for (int i = 0; axis && i < count; i++) {
+        if (!node_require_index(n, k, axis[i], uop_int(t, rank)))
+            return false;
+        for (int j = 0; j < i; j++) {
+            struct uop *gap = uop_binary(t, OP_SUB, axis[i], axis[j]);
+            struct uop *same = uop_binary(t, OP_EQ, uop_binary(t, OP_MOD, gap, uop_int(t, rank)),
+                                          uop_int(t, 0));
+            if (!node_require(n, k, uop_not(t, same), "an axis is named twice"))
+                return false;
+        }
+    }
     return true;
+}
+
+/* x[start:end:step] along an axis where only the run knows some of the three: what is selected, at
+ * most the whole axis, is read at start + step * i. */
+static struct uop *slice_at_run(struct node *n, struct uop *x, int a, struct uop *start,
+                                struct uop *end, struct uop *step)
+{
+    struct tgc *t = n->t;
+    struct uop *len = x->dim[a], *zero = uop_int(t, 0), *last = sym_addi(t, len, -1);
+    struct uop *back = uop_binary(t, OP_LT, step, zero);
+    struct uop *bound[2] = {start, end};
+    for (int k = 0; k < 2; k++) {
+        struct uop *v = uop_binary(t, OP_MAX, bound[k], sym_addi(t, sym_sub(t, zero, len), -1));
+        v = uop_where(t, uop_binary(t, OP_LT, bound[k], zero), uop_binary(t, OP_ADD, v, len), v);
+        struct uop *lo = uop_where(t, back, k ? uop_int(t, -1) : sym_min(t, zero, last), zero);
+        bound[k] = uop_binary(t, OP_MIN, uop_binary(t, OP_MAX, v, lo),
+                              uop_where(t, back, last, len));
+    }
+    struct uop *step_size = uop_binary(t, OP_MIN, uop_unary(t, OP_ABS, uop_binary(t, OP_MAX, step, uop_int(t, -INT32_MAX))), uop_int(t, INT32_MAX));
+    struct uop *span = uop_where(t, back, uop_binary(t, OP_SUB, bound[0], bound[1]),
+                                 uop_binary(t, OP_SUB, bound[1], bound[0]));
+    struct uop *count = uop_binary(t, OP_ADD, uop_binary(t, OP_MAX, span, zero),
+                                   uop_binary(t, OP_SUB, step_size, uop_int(t, 1)));
+    count = uop_binary(t, OP_FLOORDIV, count, step_size);
+    struct uop *size = node_symbol(n, 2, count, node_output_dim_name(n, 0, a), 0, len), *dim[MAX_RANK],
+               *index[MAX_RANK];
+    if (!size)
+        return NULL;
+    if (uop_is_int(step, 1)) { /* a view */
+        struct uop *at = node_symbol(n, 1, bound[0],
+                                     mem_printf(t, "%s_begin%d", n->proto->output[0], a), 0,
+                                     sym_sub(t, len, size));
+        return lib_narrow(&n->lib, x, a, at, size);
+    }
+    for (int k = 0; k < x->ndim; k++)
+        dim[k] = k == a ? size : x->dim[k];
+    for (int k = 0; k < x->ndim; k++)
+        index[k] = tensor_iota(t, dim, x->ndim, k);
+    struct uop *offset = lib_mul(&n->lib, index[a], uop_where(t, back, uop_unary(t, OP_NEG, step_size), step_size));
+    index[a] = lib_add(&n->lib, offset, bound[0]);
+    return index[a] ? uop_index(t, x, index) : NULL;
+}
+
+static bool all_known(const struct node *n, struct uop *const *v, int count)
+{
+    for (int i = 0; v && i < count; i++)
+        if (!is_known(n, v[i]))
+            return false;
+    return true;
+}
+
+/* With axes that only the run knows: along each axis either what they say of it, or all of it. */
+static bool slice_axes_at_run(struct node *n, struct uop *const *start, struct uop *const *end,
+                              struct uop *const *axis, struct uop *const *step, int count)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], **one = mem_array(t, (size_t)count + 1, sizeof *one);
+    for (int i = 0; i < count; i++)
+        one[i] = uop_int(t, 1);
+    if (!require_axes(n, 3, axis, count, x->ndim))
+        return false;
+    for (int a = 0; a < x->ndim; a++) {
+        struct uop *from = of_axis(n, a, x->ndim, axis, start, count, uop_int(t, 0)),
+                   *to = of_axis(n, a, x->ndim, axis, end, count, uop_int(t, INT64_MAX)),
+                   *by = of_axis(n, a, x->ndim, axis, step ? step : one, count, one[0]);
+        if (is_known(n, from) && is_known(n, to) && uop_is_int(from, 0) &&
+            uop_is_int(to, INT64_MAX))
+            continue;
+        if (!(x = slice_at_run(n, x, a, from, to, by)))
+            return false;
+    }
+    return node_set(n, 0, x);
 }
 
 bool lower_slice(struct node *n)
 {
-    struct uop *x = n->in[0], **start, **end;
-    int64_t *axis = NULL, *step = NULL;
+    struct uop *x = n->in[0], **start, **end, **axes = NULL, **steps = NULL;
     int count, nend, naxis = -1, nstep = -1;
     bool attribute = n->opset < 10;
     if (!require_ints(n, attribute ? "starts" : NULL, attribute ? -1 : 1, &start, &count) ||
         !require_ints(n, attribute ? "ends" : NULL, attribute ? -1 : 2, &end, &nend))
         return false;
-    if (attribute) {
-        const int64_t *list;
-        naxis = node_ints(n, "axes", &list);
-        axis = naxis < 0 ? NULL : mem_copy(n->t, list, (size_t)naxis * sizeof *list);
-    } else if ((n->in[3] && !node_known_ints(n, 3, &axis, &naxis)) ||
-               (n->in[4] && !node_known_ints(n, 4, &step, &nstep))) {
+    if ((!ints_from(n, attribute ? "axes" : NULL, attribute ? -1 : 3, &axes, &naxis) && !naxis) ||
+        (!attribute && !ints_from(n, NULL, 4, &steps, &nstep) && !nstep))
         return false;
-    }
-    if (nend != count || (axis && naxis != count) || (step && nstep != count))
+    if (nend != count || (axes && naxis != count) || (steps && nstep != count))
         return node_error(
             n, -1, "starts, ends, axes and steps must be of one length, found %d, %d, %d and %d",
-            count, nend, axis ? naxis : count, step ? nstep : count);
-    if (!axis && count > x->ndim)
+            count, nend, axes ? naxis : count, steps ? nstep : count);
+    if (!axes && count > x->ndim)
         return node_error(n, 1, "%d starts for an input of rank %d", count, x->ndim);
+    if (!all_known(n, axes, count))
+        return slice_axes_at_run(n, start, end, axes, steps, count);
     uint32_t seen = 0;
     for (int i = 0; i < count; i++) {
         int a;
-        if (!node_axis(n, axis ? axis[i] : i, x->ndim, &a))
+        int64_t axis = i, step = 1;
+        if (axes && !uop_const_int(axes[i], &axis))
+            return node_error(n, 3, "axis %d must not depend on a dimension that is not fixed", i);
+        if (!node_axis(n, axis, x->ndim, &a))
             return false;
         if (seen >> a & 1)
             return node_error(n, 3, "axis %d is named twice", a);
         seen |= 1u << a;
-        if (step && step[i] == 0)
+        bool fixed_step = !steps || uop_const_int(steps[i], &step);
+        if (fixed_step && step == 0)
             return node_error(n, 4, "step %d is 0", i);
-        if (!(x = lib_slice(&n->lib, x, a, start[i], end[i], step ? step[i] : 1)))
+        x = fixed_step && is_known(n, start[i]) && is_known(n, end[i])
+                ? lib_slice(&n->lib, x, a, start[i], end[i], step)
+                : slice_at_run(n, x, a, start[i], end[i], steps ? steps[i] : uop_int(n->t, 1));
+        if (!x)
             return false;
     }
     return node_set(n, 0, x);
@@ -264,9 +487,8 @@ static bool pad_mode(const struct node *n, enum pad_mode *mode)
 
 bool lower_pad(struct node *n)
 {
-    struct uop *x = n->in[0], **pads, *value = NULL, *lo[MAX_RANK], *hi[MAX_RANK];
-    int count, naxis = x->ndim;
-    int64_t *axis = NULL;
+    struct uop *x = n->in[0], **pads, *value = NULL, *lo[MAX_RANK], *hi[MAX_RANK], **axis = NULL;
+    int count, naxis = -1;
     enum pad_mode mode = PAD_MODE_CONSTANT;
     if (!pad_mode(n, &mode) || !require_ints(n,
                                              n->opset < 2    ? "paddings"
@@ -278,21 +500,31 @@ bool lower_pad(struct node *n)
         value = uop_constf(n->t, x->dtype, node_float(n, "value", 0));
     else if (n->in[2] && !(value = node_scalar(n, 2)))
         return false;
-    if (n->opset >= 18 && n->in[3] && !node_known_ints(n, 3, &axis, &naxis))
+    if (n->opset >= 18 && !ints_from(n, NULL, 3, &axis, &naxis) && !naxis)
         return false;
+    naxis = axis ? naxis : x->ndim;
     if (count != 2 * naxis)
         return node_error(n, 1, "%d pads are expected, two for each axis; found %d", 2 * naxis,
                           count);
-    for (int a = 0; a < x->ndim; a++)
-        lo[a] = hi[a] = uop_int(n->t, 0);
-    for (int i = 0; i < naxis; i++) {
-        int a;
-        if (!node_axis(n, axis ? axis[i] : i, x->ndim, &a))
+    if (!all_known(n, axis, naxis) && !require_axes(n, 3, axis, naxis, x->ndim))
+        return false;
+    for (int i = 0, a; axis && i < naxis; i++)
+        if (axis[i]->op == OP_CONST && !node_axis(n, axis[i]->arg.i, x->ndim, &a))
             return false;
-        lo[a] = pads[i];
-        hi[a] = pads[naxis + i];
+    bool known = true;
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = of_axis(n, a, x->ndim, axis, pads, naxis, uop_int(n->t, 0));
+        hi[a] = of_axis(n, a, x->ndim, axis, pads + naxis, naxis, uop_int(n->t, 0));
+        known &= is_known(n, lo[a]) && is_known(n, hi[a]);
     }
-    return node_set(n, 0, lib_pad(&n->lib, x, mode, value, lo, hi));
+    if (known)
+        return node_set(n, 0, lib_pad(&n->lib, x, mode, value, lo, hi));
+    for (int a = 0; a < x->ndim; a++) {
+        struct uop *size = lib_add(&n->lib, lib_add(&n->lib, lo[a], hi[a]), x->dim[a]);
+        if (!(hi[a] = node_symbol(n, 1, size, node_output_dim_name(n, 0, a), 0, NULL)))
+            return false;
+    }
+    return node_set(n, 0, lib_pad_to(&n->lib, x, mode, value, lo, hi));
 }
 
 /* Opset 1: inputs tiles and axis; later: one repeat for each axis. */
@@ -313,32 +545,35 @@ bool lower_tile(struct node *n)
     }
     if (count != x->ndim)
         return node_error(n, 1, "%d repeats are expected, found %d", x->ndim, count);
+    for (int i = 0; i < count; i++)
+        if (!(repeat[i] = node_symbol(n, 1, repeat[i], node_input_name(n, 1, i, count), 0, NULL)))
+            return false;
     return node_set(n, 0, lib_tile(&n->lib, x, repeat, count));
 }
 
 /* Crops or pads around the middle; an odd remainder goes to the end. */
 bool lower_center_crop_pad(struct node *n)
 {
-    struct uop *x = n->in[0], **size, *lo[MAX_RANK], *hi[MAX_RANK];
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], **size, *lo[MAX_RANK], *hi[MAX_RANK], *two = uop_int(t, 2);
     const int64_t *axis;
     int count, naxis = node_ints(n, "axes", &axis);
-    if (!require_ints(n, NULL, 1, &size, &count))
+    if (!node_symbols(n, 1, &size, &count))
         return false;
     if (count != (naxis < 0 ? x->ndim : naxis))
         return node_error(n, 1, "%d sizes are expected, found %d", naxis < 0 ? x->ndim : naxis,
                           count);
     for (int a = 0; a < x->ndim; a++)
-        lo[a] = hi[a] = uop_int(n->t, 0);
+        lo[a] = hi[a] = uop_int(t, 0);
     for (int i = 0; i < count; i++) {
         int a;
-        int64_t have, want;
         if (!node_axis(n, naxis < 0 ? i : axis[i], x->ndim, &a))
             return false;
-        if (!uop_const_int(x->dim[a], &have) || !uop_const_int(size[i], &want))
-            return node_error(n, -1, "axis %d must have a fixed size; fix it with --dim", a);
-        int64_t more = want - have, before = more >= 0 ? more / 2 : -(-more / 2);
-        lo[a] = uop_int(n->t, before);
-        hi[a] = uop_int(n->t, more - before);
+        struct uop *more = sym_sub(t, size[i], x->dim[a]), *zero = uop_int(t, 0);
+        struct uop *before = sym_div(t, sym_max(t, more, zero), two),
+                   *cut = sym_div(t, sym_max(t, sym_sub(t, zero, more), zero), two);
+        lo[a] = sym_sub(t, before, cut);
+        hi[a] = sym_sub(t, more, lo[a]);
     }
     return node_set(n, 0, lib_pad(&n->lib, x, PAD_MODE_CONSTANT, NULL, lo, hi));
 }

@@ -116,6 +116,8 @@ bool lower_dft(struct node *n)
         return false;
     if (n->opset >= 20) {
         at = -2;
+        if (node_is_open(n, 2))
+            return lower_by_cases(n, 2, x->ndim);
         if (n->in[2] && !node_known_int(n, 2, &at))
             return false;
     }
@@ -126,11 +128,13 @@ bool lower_dft(struct node *n)
     f.length = f.inverse && f.onesided ? sym_muli(n->t, sym_addi(n->t, x->dim[axis], -1), 2)
                                        : x->dim[axis];
     if (n->in[1]) {
-        if (!node_known(n, 1, &length, &count))
+        if (!node_integers(n, 1, &length, &count))
             return false;
-        if (count != 1 || length[0]->vmin < 1)
+        if (count != 1)
             return node_error(n, 1, "one positive length is expected");
-        f.length = length[0];
+        f.length = node_symbol(n, 1, length[0], node_input_name(n, 1, 0, 1), 1, NULL);
+        if (!f.length)
+            return false;
     }
     if (f.length->vmin < 1)
         return node_error(n, 0, "the axis of %s is too short", shape_text(n, x));
@@ -142,85 +146,104 @@ bool lower_dft(struct node *n)
 
 bool lower_stft(struct node *n)
 {
-    struct uop *x = n->in[0], *window = n->in[2], **v, *length;
-    int64_t step;
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *window = n->in[2], **v, *length, *step;
     int count;
-    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || !node_known_int(n, 1, &step) ||
-        (window && !node_rank(n, 2, 1, 1)))
+    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || (window && !node_rank(n, 2, 1, 1)) ||
+        !(step = node_scalar(n, 1)) ||
+        !(step = node_symbol(n, 1, step, node_input_name(n, 1, 0, 1), 1, x->dim[1])))
         return false;
     length = window ? window->dim[0] : x->dim[1];
     if (n->in[3]) {
-        if (!node_known(n, 3, &v, &count))
+        if (!node_integers(n, 3, &v, &count))
             return false;
         if (count != 1)
             return node_error(n, 3, "one length is expected");
-        length = v[0];
+        if (!(length = node_symbol(n, 3, v[0], node_input_name(n, 3, 0, 1), 1, x->dim[1])))
+            return false;
     }
-    if (step < 1 || step > INT32_MAX >> 4 || length->vmin < 1 ||
-        sym_sub(n->t, x->dim[1], length)->vmin < 0)
+    if (step->vmax > INT32_MAX >> 4 || length->vmin < 1 || x->dim[1]->vmax < length->vmin)
         return node_error(n, -1, "frames of the given length and step do not fit into %s",
                           shape_text(n, x));
-    if (window && !sym_equal(n->t, window->dim[0], length))
-        return node_error(n, 2, "the window must be as long as a frame");
-    struct uop *frames =
-        sym_addi(n->t, sym_div(n->t, sym_sub(n->t, x->dim[1], length), uop_int(n->t, step)), 1);
-    struct uop *y = uop_window(n->t, x, 1, frames, length, step, 1);
+    if (window && !sym_equal(t, window->dim[0], length) &&
+        !node_require(n, 2, uop_binary(t, OP_EQ, window->dim[0], length),
+                      "the window must be as long as a frame"))
+        return false;
+    if (window)
+        length = window->dim[0];
+    struct uop *frames = sym_addi(t, sym_div(t, sym_sub(t, x->dim[1], length), step), 1), *y;
+    if (step->op == OP_CONST) {
+        y = uop_window(t, x, 1, frames, length, step->arg.i, 1);
+    } else {
+        struct uop *dim[4] = {x->dim[0], frames, length, x->dim[2]};
+        struct uop *start = uop_binary(t, OP_MUL, tensor_iota(t, dim, 4, 1), step);
+        struct uop *index[3] = {tensor_iota(t, dim, 4, 0),
+                                uop_binary(t, OP_ADD, start, tensor_iota(t, dim, 4, 2)),
+                                tensor_iota(t, dim, 4, 3)};
+        y = uop_index(t, x, index);
+    }
     if (window)
         y = lib_mul(&n->lib, y, tensor_insert_axis(n->t, lib_cast(&n->lib, x->dtype, window), 1));
     struct transform f = {.length = length, .onesided = node_int(n, "onesided", 1) != 0};
     return y && node_set(n, 0, transform(n, y, &f));
 }
 
-/* Triangles over the bins of a spectrum, evenly spaced in mel = 2595 log10(1 + hz / 700). */
-static void mel_weights(double *w, int64_t nbin, int64_t nmel, int64_t dft, double rate,
-                        double lower, double upper)
-{
-    double low = 2595 * log10(1 + lower / 700), high = 2595 * log10(1 + upper / 700),
-           step = (high - low) / (double)(nmel + 2);
-    for (int64_t m = 0; m < nmel; m++) {
-        int64_t edge[3];
-        for (int k = 0; k < 3; k++) {
-            double hz = 700 * (pow(10, ((double)(m + k) * step + low) / 2595) - 1),
-                   bin = floor((double)(dft + 1) * hz / rate);
-            edge[k] = bin < 0 ? 0 : bin > (double)nbin ? nbin : (int64_t)bin;
-        }
-        if (edge[0] == edge[1] && edge[1] < nbin)
-            w[edge[1] * nmel + m] = 1;
-        for (int64_t j = edge[0]; edge[0] != edge[1] && j <= edge[1] && j < nbin; j++)
-            w[j * nmel + m] = (double)(j - edge[0]) / (double)(edge[1] - edge[0]);
-        for (int64_t j = edge[1]; j < edge[2]; j++)
-            w[j * nmel + m] = (double)(edge[2] - j) / (double)(edge[2] - edge[1]);
-    }
-}
-
+/* Triangles over the bins of a spectrum, evenly spaced in mel = 2595 log10(1 + hz / 700). A triangle
+ * without a left side is 1 at its peak. */
 bool lower_mel_weights(struct node *n)
 {
-    int64_t v[3];
-    double *edge[2];
-    int count;
+    struct tgc *t = n->t;
+    const struct lib *l = &n->lib;
+    struct uop *v[5], *dim[2], *edge[3], *one = uop_constf(t, DTYPE_F64, 1),
+                                         *zero = uop_constf(t, DTYPE_F64, 0);
     enum dtype d = node_dtype(n, "output_datatype", DTYPE_F32);
-    for (int k = 0; k < 3; k++)
-        if (!node_known_int(n, k, &v[k]))
+    if (d == DTYPE_VOID || d == DTYPE_STRING)
+        return node_error(n, -1, "attribute 'output_datatype' names no type that is supported");
+    for (int k = 0; k < 5; k++) {
+        if (!(v[k] = node_scalar(n, k)))
             return false;
-    for (int k = 0; k < 2; k++) {
-        if (!node_known_floats(n, 3 + k, &edge[k], &count))
+        if (k < 2 && !(v[k] = node_symbol(n, k, v[k], node_input_name(n, k, 0, 1), 1, NULL)))
             return false;
-        if (count != 1 || !(edge[k][0] >= 0))
-            return node_error(n, 3 + k, "one frequency is expected");
+        if (k == 2 &&
+            !node_require(n, k, lib_binary(l, OP_LT, lib_scalar(l, v[k], 0), v[k]),
+                          "the sample rate must be positive"))
+            return false;
+        v[k] = k == 1 ? v[k] : lib_cast(l, k ? DTYPE_F64 : DTYPE_INDEX, v[k]);
     }
-    if (v[0] < 1 || v[0] > 1 << 16 || v[1] < 1 || v[1] > 1 << 24 || v[2] < 1 || d == DTYPE_VOID ||
-        d == DTYPE_STRING)
-        return node_error(n, -1, "num_mel_bins, dft_length and sample_rate must be positive");
-    int64_t nbin = v[1] / 2 + 1;
-    size_t nelem;
-    if (!size_mul((size_t)nbin, (size_t)v[0], &nelem) || nelem > 1 << 26)
-        return node_error(n, -1, "a table of %lld times %lld is too large", (long long)nbin,
-                          (long long)v[0]);
-    double *w = mem_array(n->t, nelem, sizeof *w);
-    mel_weights(w, nbin, v[0], v[1], (double)v[2], edge[0][0], edge[1][0]);
-    struct uop *table =
-        tensor_from_data(n->t, DTYPE_F64, (int64_t[]){nbin, v[0]}, 2, w, nelem * sizeof *w, NULL);
-    return node_set(n, 0, lib_cast(&n->lib, d, table));
+    dim[0] = sym_addi(t, sym_div(t, v[1], uop_int(t, 2)), 1);
+    dim[1] = v[0];
+    struct uop *bins = lib_float_of(l, DTYPE_F64, dim[0]);
+    struct uop *mel[2];
+    for (int k = 0; k < 2; k++)
+        mel[k] = lib_binaryf(l, OP_MUL,
+                             lib_unary(l, OP_LOG, lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_DIV, v[3 + k], 700), 1)),
+                             2595 / log(10));
+    struct uop *step = lib_div(l, lib_sub(l, mel[1], mel[0]),
+                               lib_float_of(l, DTYPE_F64, sym_addi(t, v[0], 2)));
+    struct uop *m = lib_cast(l, DTYPE_F64, tensor_iota(t, dim, 2, 1)),
+               *j = lib_cast(l, DTYPE_F64, tensor_iota(t, dim, 2, 0));
+    for (int k = 0; k < 3; k++) {
+        struct uop *at = lib_add(l, lib_mul(l, lib_binaryf(l, OP_ADD, m, k), step), mel[0]);
+        struct uop *power = lib_binary(l, OP_POW, uop_constf(t, DTYPE_F64, 10),
+                                       lib_binaryf(l, OP_DIV, at, 2595));
+        struct uop *hz = lib_binaryf(l, OP_MUL, lib_binaryf(l, OP_SUB, power, 1), 700);
+        struct uop *length = lib_float_of(l, DTYPE_F64, sym_addi(t, v[1], 1));
+        edge[k] = lib_unary(l, OP_FLOOR, lib_div(l, lib_mul(l, hz, length), v[2]));
+        edge[k] = lib_binary(l, OP_MIN, lib_binaryf(l, OP_MAX, edge[k], 0), bins);
+    }
+    if (!edge[2])
+        return false;
+    struct uop *flat = lib_binary(l, OP_EQ, edge[0], edge[1]);
+    struct uop *left = lib_div(l, lib_sub(l, j, edge[0]), lib_sub(l, edge[1], edge[0])),
+               *right = lib_div(l, lib_sub(l, edge[2], j), lib_sub(l, edge[2], edge[1]));
+    struct uop *before = lib_binary(l, OP_LT, j, edge[0]), *upto = lib_binary(l, OP_LT, edge[1], j);
+    struct uop *rises = lib_binary(l, OP_AND, uop_not(t, flat), uop_not(t, lib_binary(l, OP_OR, before, upto)));
+    struct uop *falls = lib_binary(l, OP_AND, uop_not(t, lib_binary(l, OP_LT, j, edge[1])),
+                                   lib_binary(l, OP_LT, j, edge[2]));
+    struct uop *peak = lib_binary(l, OP_AND, flat, lib_binary(l, OP_EQ, j, edge[1]));
+    struct uop *w = lib_where(l, falls, right,
+                              lib_where(l, rises, left, lib_where(l, peak, one, zero)));
+    return node_set(n, 0, lib_cast(l, d, w ? lib_fold(l, w) : NULL));
 }
 
 /* Gaussian elimination with partial pivoting, one column after the other; the sign flips with each

@@ -169,6 +169,40 @@ bool node_elements(const struct node *n, int k, struct uop ***elem, int *count)
     return read_elements(n, k, elem, count, false);
 }
 
+bool node_integers(const struct node *n, int k, struct uop ***elem, int *count)
+{
+    struct uop *x = k < n->nin ? n->in[k] : NULL;
+    int64_t total;
+    if (!x)
+        return node_error(n, k, "input %d is missing", k);
+    if (x->ndim > 1)
+        return node_error(n, k, "a list is expected, found %s", shape_text(n, x));
+    if (!dtype_is_int(x->dtype))
+        return node_error(n, k, "integers are expected, found %s", shape_text(n, x));
+    if (!count_elements(x, &total))
+        return read_elements(n, k, elem, count, false);
+    *elem = mem_array(n->t, (size_t)total + 1, sizeof **elem);
+    *count = (int)total;
+    for (int i = 0; i < *count; i++) {
+        struct uop *known = element_at(n->t, x, i);
+        struct uop *e = known ? known : node_found(n, node_element(n, x, i));
+        known = known ? known : tensor_element(n->t, e, NULL);
+        (*elem)[i] = known ? known_index(n->t, known) : e;
+    }
+    return true;
+}
+
+bool node_symbols(const struct node *n, int k, struct uop ***elem, int *count)
+{
+    if (!node_integers(n, k, elem, count))
+        return false;
+    for (int i = 0; i < *count; i++)
+        if (!((*elem)[i] = node_symbol(n, k, (*elem)[i], node_input_name(n, k, i, *count), 0,
+                                       NULL)))
+            return false;
+    return true;
+}
+
 bool node_known(const struct node *n, int k, struct uop ***elem, int *count)
 {
     if (!read_elements(n, k, elem, count, false))

@@ -80,6 +80,31 @@ for compiler in ("gcc", "clang"):
                                                                     c, *f)])))
 
 
+@suite.case("a report of a sanitizer ends the program")
+def reports():
+    folder = T.scratch(SCRATCH / "reports")
+    (folder / "wrong.c").write_text("""
+#include <limits.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    char *volatile heap = calloc(4, 1);
+    volatile int sum = INT_MAX;
+    if (argv[argc - 1][0] == 'o')
+        sum += argc;
+    else
+        free(heap);
+    return heap[0];
+}
+""")
+    for compiler in ("gcc", "clang"):
+        compile_with(folder, compiler, *T.SANITIZE, "wrong.c", "-o", "wrong")
+        for word, report in (("overflow", "signed integer overflow"),
+                             ("freed", "heap-use-after-free")):
+            done = T.run([folder / "wrong", word])
+            expect(done.status != 0 and report in done.err, f"{compiler}: {done.describe()}")
+
+
 @suite.case("two contexts in two threads do not race")
 def threads():
     T.must(T.run([program(NET, HERE / "race.c", "clang", "-g", "-O1", "-fsanitize=thread")]))

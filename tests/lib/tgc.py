@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Wshadow", "-Wvla",
             "-Wundef", "-Werror"]
-SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined"]
+# A report ends the program. -fno-sanitize-recover says the same at compile time, but makes
+# clang need minutes for a large kernel.
+HALT = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Done:
     out: bytes
     err: str
     seconds: float
+    cpu: float           # seconds that it and its children computed
     peak: int            # bytes
     timed_out: bool
 
@@ -49,13 +53,14 @@ class Done:
 
 
 def run_for_peak(command, **more):
-    """run(), with the peak of the memory measured apart from this process's own size."""
+    """run(), with time and peak of memory measured apart from this process's own."""
     with tempfile.NamedTemporaryFile(mode="r") as file:
         program = shutil.which(str(command[0])) or command[0]
         done = run([sys.executable, "-I", "-S", ROOT / "tests" / "lib" / "peak.py", file.name,
                     program, *command[1:]], **more)
         done.command = list(command)
-        done.peak = int(file.read() or 0)
+        cpu, peak = file.read().split() or (0, 0)
+        done.cpu, done.peak = float(cpu), int(peak)
         return done
 
 
@@ -65,7 +70,7 @@ def run(command, timeout=120, cwd=None, env=None, stdin=None):
         start = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err,
                                    stdin=stdin or subprocess.DEVNULL, cwd=cwd,
-                                   env={**os.environ, **env} if env else None,
+                                   env={**os.environ, **HALT, **(env or {})},
                                    start_new_session=True)
         late = threading.Event()
 
@@ -82,7 +87,8 @@ def run(command, timeout=120, cwd=None, env=None, stdin=None):
         out.seek(0)
         err.seek(0)
         return Done(list(command), process.returncode, out.read(),
-                    err.read().decode(errors="replace"), seconds, usage.ru_maxrss * 1024,
+                    err.read().decode(errors="replace"), seconds,
+                    usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024,
                     late.is_set())
 
 

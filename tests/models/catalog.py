@@ -36,7 +36,6 @@ class Model:
     steps: int = 1
     dynamic: bool = True                 # also compiled once for all sizes, dimensions bounded
     heavy: bool = False                  # seconds of arithmetic a run, or hundreds of megabytes
-    slow_sanitized: bool = False         # minutes under the sanitizers
     rtol: float = 1e-3
     atol: float = 1e-4                   # times the largest magnitude of the reference
 
@@ -225,11 +224,10 @@ MODELS = [
     Model("silero_vad_openvino_16k", from_package("silero-vad", f"{SILERO}_openvino_16k.onnx"),
           silero(with_rate=False), steps=6, dynamic=False),
     Model("swift_f0", from_package("swift-f0", "swift_f0/model.onnx"), swift_f0,
-          sizes=[4000, 2048, 7777],
-          dynamic=False),  # its lengths agree by identities of min and max that are not proved yet
+          sizes=[4000, 2048, 7777]),
     Model("basic_pitch", from_package("basic-pitch",
                                       "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
-          basic_pitch, sizes=[1, 2, 3], slow_sanitized=True),
+          basic_pitch, sizes=[1, 2, 3]),
     Model("rapidocr_cls", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}ppocr_mobile_v2.0_cls_infer.onnx"),
           lambda size, step, previous: {"x": page(*size, "cls", line=36)},
@@ -240,8 +238,7 @@ MODELS = [
     Model("rapidocr_det", from_package("rapidocr-onnxruntime",
                                        f"{RAPIDOCR}PP-OCRv4_det_infer.onnx"),
           lambda size, step, previous: {"x": page(*size, "det")},
-          sizes=[(96, 128), (64, 64), (160, 96)],
-          dynamic=False),  # it holds together for multiples of 32 only, which no bound can say
+          sizes=[(96, 128), (64, 64), (160, 96)]),
     Model("ddddocr_common", from_package("ddddocr", "ddddocr/common.onnx"),
           lambda size, step, previous: {"input1": page(64, size, "common", line=56)[:, :1]},
           sizes=[160, 96, 224], heavy=True),

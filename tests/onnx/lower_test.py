@@ -41,14 +41,23 @@ def case(name):
     return register
 
 
-def run(folder, model, inputs, *options):
-    """The outputs of `tgc run`, by name."""
+def start(folder, model, inputs, *options):
     onnx.save(model, folder / "m.onnx")
     words = []
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
         words += ["-i", f"{name}={name}.npy"]
-    T.must(T.run([TGC, "run", "m.onnx", *words, "--out-dir", "out", *options], cwd=folder))
+    return T.run([TGC, "run", "m.onnx", *words, "--out-dir", "out", *options], cwd=folder)
+
+
+def run_status(folder, model, inputs, *options):
+    """What is said of a run that ends with a status."""
+    return T.must(start(folder, model, inputs, *options), 1).err
+
+
+def run(folder, model, inputs, *options):
+    """The outputs of `tgc run`, by name."""
+    T.must(start(folder, model, inputs, *options))
     return {path.stem: np.load(path) for path in (folder / "out").glob("*.npy")}
 
 
@@ -145,6 +154,60 @@ def _(folder):
     a, b = draw(5, 3), draw(5, 3)
     check(run(folder, m, {"a": a, "b": b}, "--dim", "n<=9")["y"], a + b)
     says(refusal(folder, m, "--shape", "a=2x3", "--shape", "b=4x3"), "'n' is 2 in input 'a'")
+
+
+@case("one length by two names: taken for equal, and the run checks it")
+def _(folder):
+    m = G.model([G.node("Add", ["a", "b"], ["s"]), G.node("Concat", ["s", "b"], ["c"], axis=1),
+                 G.node("Transpose", ["a"], ["t"], perm=[1, 0]), G.node("MatMul", ["t", "c"], ["y"])],
+                [G.value("a", ["n", 3]), G.value("b", ["m", 3])], [G.value("y", None)])
+    dims = ("--dim", "n<=9", "--dim", "m<=7")
+    for n in (1, 5, 7):
+        a, b = draw(n, 3), draw(n, 3) + 1
+        check(run(folder, m, {"a": a, "b": b}, *dims)["y"], a.T @ np.concatenate([a + b, b], 1))
+    for options in ((), ("-O0",)):
+        says(run_status(folder, m, {"a": draw(4, 3), "b": draw(5, 3)}, *dims, *options),
+             "do not go together")
+    done = T.must(T.run([TGC, "m.onnx", "-o", "m.c", *dims], cwd=folder))
+    says(done.err, "warning", "'n' = ", "'m' = ", "must be equal")
+
+
+@case("halves that meet again: for even sizes only")
+def _(folder):
+    m = G.model([G.node("MaxPool", ["x"], ["p"], kernel_shape=[2], strides=[2], ceil_mode=1),
+                 G.node("Resize", ["p", "", "twice"], ["u"], mode="nearest"),
+                 G.node("Add", ["x", "u"], ["y"])],
+                [G.value("x", [1, 2, "n"])], [G.value("y", None)],
+                [G.weight("twice", np.array([1, 1, 2], np.float32))])
+    x = draw(1, 2, 6)
+    pooled = x.reshape(1, 2, 3, 2).max(3).repeat(2, 2)
+    check(run(folder, m, {"x": x}, "--dim", "n<=9")["y"], x + pooled)
+    says(run_status(folder, m, {"x": draw(1, 2, 7)}, "--dim", "n<=9"), "do not go together")
+
+
+@case("Reshape of an open dimension that does not come out even is a status")
+def _(folder):
+    for shape, good, bad in (((2, 6), 3, 4), ((-1, 6), 6, 4), ((0, -1, 3), None, None)):
+        m = G.model([G.node("Reshape", ["x", "to"], ["r"]), G.node("Neg", ["r"], ["y"])],
+                    [G.value("x", ["n", 4])], [G.value("y", None)], [ints("to", *shape)])
+        if shape[0] == 0:
+            m.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "m"
+            good_x, bad_x = draw(2, 6), draw(2, 7)
+        else:
+            good_x, bad_x = draw(good, 4), draw(bad, 4)
+        dims = ("--dim", "n<=9") + (("--dim", "m<=9") if shape[0] == 0 else ())
+        wanted = good_x.reshape([good_x.shape[0] if d == 0 else d for d in shape])
+        for level in ((), ("-O0",)):
+            check(run(folder, m, {"x": good_x}, *dims, *level)["y"], -wanted)
+            says(run_status(folder, m, {"x": bad_x}, *dims, *level), "do not go together")
+
+
+@case("sizes that are equal at none or one value are an error")
+def _(folder):
+    m = G.model([G.node("Add", ["a", "b"], ["y"], name="culprit")],
+                [G.value("a", ["n", 3]), G.value("b", [4, 3])], [G.value("y", None)])
+    for bound in ("n<=3", "n<=9"):
+        says(refusal(folder, m, "--dim", bound), "culprit", "do not broadcast", "--dim 'n=N'")
 
 
 @case("a dimension that does not exist is an error that lists those that do")

@@ -1,0 +1,203 @@
+/* agree.c - sizes that must be equal for a model to work, but are not proved to be.
+ *
+ * A network that halves an image five times and doubles it again adds tensors of (H+15)//16 and of
+ * (H+31)//32*2 rows: equal for multiples of 32. An exporter calls one length by two names. Such
+ * sizes are taken for equal, and the run checks it and returns a status where they are not. What
+ * they are at some values of the dimensions decides: equal at none or at only one means that the
+ * model is wrong, or has to be told the size; that stays an error. Where they differ at some, a
+ * warning says so.
+ */
+#include "frontend/onnx/lower.h"
+
+#include <inttypes.h>
+
+enum {
+    SMALL_VALUES = 256, /* 1..this are tried, */
+    STRIDE = 32,        /* then multiples of this */
+    LARGE_VALUES = 16384,
+    MIXED = 64, /* and different values for different dimensions */
+    MAX_TERMS = 4096
+};
+
+/* Both sizes as one program over their terms, sources first. */
+struct trial {
+    struct tgc *t;
+    struct uop **term;
+    int n;
+    struct uop_map place; /* of a term, + 1 */
+    union scalar *value;
+    const struct var **var; /* those that occur */
+    int nvar;
+    int64_t *at; /* the values that are tried, by position in var[] */
+};
+
+static int place_of(const struct trial *r, const struct uop *u)
+{
+    return (int)((uintptr_t)map_get(&r->place, u)) - 1;
+}
+
+static bool is_dimension(const struct lower *l, const struct var *v)
+{
+    for (int i = 0; i < l->nvar; i++)
+        if (l->var[i] == v)
+            return true;
+    return false;
+}
+
+/* false: a size depends on more than the model's dimensions. */
+static bool trial_begin(struct trial *r, const struct lower *l, struct uop *const *size)
+{
+    r->term = uop_toposort(r->t, size, 2, &r->n);
+    if (r->n > MAX_TERMS)
+        return false;
+    r->place = (struct uop_map){.t = r->t, .scratch = true};
+    r->value = scratch_array(r->t, (size_t)r->n, sizeof *r->value);
+    r->var = scratch_array(r->t, (size_t)r->n, sizeof(struct var *));
+    r->at = scratch_array(r->t, (size_t)r->n, sizeof *r->at);
+    for (int i = 0; i < r->n; i++) {
+        const struct uop *u = r->term[i];
+        map_set(&r->place, u, (void *)(uintptr_t)(i + 1));
+        if (u->op == OP_VAR) {
+            if (!is_dimension(l, u->arg.p))
+                return false;
+            r->var[r->nvar++] = u->arg.p;
+        } else if (u->op != OP_CONST &&
+                   (!op_is_elementwise(u->op) || u->nsrc > 3 || dtype_is_float(u->dtype))) {
+            return false;
+        }
+    }
+    return r->nvar > 0;
+}
+
+static bool trial_run(struct trial *r, const struct uop *a, const struct uop *b, bool *same)
+{
+    for (int i = 0, var = 0; i < r->n; i++) {
+        const struct uop *u = r->term[i];
+        union scalar source[3] = {{0}};
+        if (u->op == OP_CONST)
+            r->value[i].i = u->arg.i;
+        else if (u->op == OP_VAR)
+            r->value[i].i = r->at[var++];
+        else {
+            for (int k = 0; k < u->nsrc; k++)
+                source[k] = r->value[place_of(r, u->src[k])];
+            if (!scalar_apply(u->op, u->dtype, u->src[u->op == OP_WHERE]->dtype, source,
+                              &r->value[i]))
+                return false;
+        }
+    }
+    *same = r->value[place_of(r, a)].i == r->value[place_of(r, b)].i;
+    return true;
+}
+
+static int64_t within(const struct var *v, int64_t x)
+{
+    return x < v->min ? v->min : x > v->max ? v->max : x;
+}
+
+/* How often they are equal and how often not; the first values at which they are not in odd[]. */
+struct verdict {
+    int equal, different;
+    int64_t *odd;
+};
+
+static bool count(struct trial *r, const struct uop *a, const struct uop *b, struct verdict *v)
+{
+    bool same;
+    if (!trial_run(r, a, b, &same))
+        return false;
+    for (int i = 0; !same && !v->different && i < r->nvar; i++)
+        v->odd[i] = r->at[i];
+    v->equal += same;
+    v->different += !same;
+    return true;
+}
+
+static bool try_values(struct trial *r, const struct uop *a, const struct uop *b, struct verdict *v)
+{
+    int64_t most = 0;
+    for (int i = 0; i < r->nvar; i++)
+        most = r->var[i]->max > most ? r->var[i]->max : most;
+    most = most > LARGE_VALUES ? LARGE_VALUES : most;
+    for (int64_t x = 1; x <= most; x += x < SMALL_VALUES ? 1 : STRIDE) {
+        bool moved = x == 1;
+        for (int i = 0; i < r->nvar; i++) {
+            int64_t next = within(r->var[i], x);
+            moved |= next != r->at[i];
+            r->at[i] = next;
+        }
+        if (moved && !count(r, a, b, v))
+            return false;
+    }
+    uint32_t random = 1;
+    for (int64_t k = 0; r->nvar > 1 && k < MIXED; k++) {
+        for (int i = 0; i < r->nvar; i++) {
+            random = random * 1664525 + 1013904223;
+            r->at[i] = within(r->var[i], (int64_t)(random >> 16) % (2 * STRIDE) * (1 + k % STRIDE));
+        }
+        if (!count(r, a, b, v))
+            return false;
+    }
+    return true;
+}
+
+/* One warning for what the same dimensions must satisfy: the first. */
+static bool warned_before(struct lower *l, const struct trial *r)
+{
+    uint64_t seen = 0;
+    for (int i = 0; i < r->nvar; i++)
+        for (int k = 0; k < l->nvar && k < 64; k++)
+            if (l->var[k] == r->var[i])
+                seen |= (uint64_t)1 << k;
+    for (int i = 0; i < l->nwarned; i++)
+        if (l->warned[i] == seen)
+            return true;
+    VEC_PUSH(l->t, l->warned, l->nwarned, l->cap_warned, seen);
+    return false;
+}
+
+static void warn(struct lower *l, const struct trial *r, const struct uop *a, const struct uop *b,
+                 const int64_t *odd)
+{
+    struct text x = {.t = l->t};
+    if (warned_before(l, r))
+        return;
+    text_puts(&x, "the sizes ");
+    uop_print(&x, a);
+    text_puts(&x, " and ");
+    uop_print(&x, b);
+    text_puts(&x, " must be equal, which they are not for");
+    for (int i = 0; i < r->nvar; i++)
+        text_printf(&x, "%s '%s' = %" PRId64, i ? "," : "", r->var[i]->name, odd[i]);
+    diag_warn(l->t, &l->node->at, "%s; a run with such sizes returns a status", x.s);
+}
+
+static bool decide(struct lower *l, struct uop *a, struct uop *b)
+{
+    struct uop *size[2] = {a, b};
+    struct trial r = {.t = l->t};
+    struct verdict v = {0};
+    if (!trial_begin(&r, l, size))
+        return false;
+    v.odd = scratch_array(l->t, (size_t)r.nvar, sizeof *v.odd);
+    if (!try_values(&r, a, b, &v) || v.equal < 2)
+        return false;
+    struct uop *same = uop_binary(l->t, OP_EQ, a, b);
+    int before = l->ncheck;
+    if (!node_require(l->node, -1, same, "sizes differ"))
+        return false;
+    if (v.different && l->ncheck > before)
+        warn(l, &r, a, b, v.odd);
+    return true;
+}
+
+bool lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b)
+{
+    struct lower *l = ctx;
+    if (!l->node || a->vmin > b->vmax || b->vmin > a->vmax)
+        return false;
+    struct mem_mark mark = scratch_mark(t);
+    bool yes = decide(l, a, b);
+    scratch_release(t, mark);
+    return yes;
+}
