@@ -202,6 +202,7 @@ const char *operator_domain(const char *domain);                 /* "ai.onnx" is
 void shell_quote(struct text *x, const char *s);
 
 /* ------------------------------------------------------------------------------- lower_FAMILY.c */
+enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
 bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,
