@@ -103,6 +103,17 @@ struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem
         memcpy(v->item, item, (size_t)nitem * sizeof *v->item);
     return v;
 }
+
+struct value *value_optional(struct tgc *t, struct value *item)
+{
+    struct value *v = MEM_NEW(t, struct value);
+    v->kind = VALUE_OPTIONAL;
+    v->nitem = item != NULL;
+    v->item = mem_array(t, 1, sizeof(struct value *));
+    v->item[0] = item;
+    return v;
+}
+
 /* ---------------------------------------------------------------------------------------- nodes */
 
 static bool lower_nodes(struct lower *l, struct scope *s, const struct call *call,
@@ -315,34 +326,7 @@ bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *con
     l->depth--;
     return true;
 }
-/* -------------------------------------------------------------------------------------- outputs */
-
-static bool lower_outputs(struct lower *l, const struct scope *s, const GraphProto *g,
-                          struct graph *out)
-{
-    out->output = mem_array(l->t, g->n_output + 1, sizeof *out->output);
-    for (size_t i = 0; i < g->n_output; i++) {
-        const ValueInfoProto *o = g->output[i];
-        struct place at = onnx_place_value(l->model, "graph output", o->name);
-        struct value *v = scope_get(s, o->name);
-        if (!v || v->kind != VALUE_TENSOR)
-            return diag_error(l->t, &at, "is %s, but only tensors can be outputs",
-                              !v                          ? "not there"
-                              : v->kind == VALUE_SEQUENCE ? "a sequence"
-                                                          : "an optional");
-        const TypeProto__Tensor *type =
-            o->type && o->type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE ? o->type->tensor_type
-                                                                            : NULL;
-        enum dtype d = type ? dtype_from_onnx(type->elem_type) : DTYPE_VOID;
-        if (d != DTYPE_VOID && d != v->tensor->dtype)
-            return diag_error(l->t, &at, "is declared as %s, but the nodes make %s", dtype_name(d),
-                              lib_describe(&(struct lib){l->t, &at}, v->tensor));
-        if (v->tensor->dtype == DTYPE_STRING)
-            return diag_error(l->t, &at, "is a tensor of strings, which is not supported");
-        out->output[out->noutput++] = (struct graph_output){o->name, v->tensor};
-    }
-    return true;
-}
+/* ------------------------------------------------------------------------------------ the model */
 
 struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
                          const struct onnx_graph_options *options)
@@ -357,7 +341,7 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
     if (!lower_check_operators(&l) || !lower_initializers(&l, &top, g) ||
         !lower_inputs(&l, &top, g, out))
         return NULL;
-    if (!lower_nodes(&l, &top, NULL, g->node, g->n_node) || !lower_outputs(&l, &top, g, out))
+    if (!lower_nodes(&l, &top, NULL, g->node, g->n_node) || !border_outputs(&l, &top, g, out))
         return NULL;
     lower_report_assumptions(&l);
     t->current_origin = 0;

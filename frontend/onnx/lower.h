@@ -1,8 +1,8 @@
 /* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and
  * what it may call.
  *
- *      graph.c, inputs.c  walks nodes, subgraphs and functions; names -> values; symbols of
- *      dimensions; the options
+ *      graph.c, inputs.c, border.c  walks nodes, subgraphs and functions; names -> values; symbols
+ *      of dimensions; the options; sequences and optionals as inputs and outputs
  *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile
  *      time
  *      operators.def      one row an operator and opset range, with its lowering function
@@ -142,6 +142,7 @@ struct uop *known_index(struct tgc *t, struct uop *e);
 struct onnx_model *lower_model(const struct lower *l);
 struct value *value_tensor(struct tgc *t, struct uop *u);
 struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem, enum dtype dtype);
+struct value *value_optional(struct tgc *t, struct value *item);          /* NULL: absent */
 /* An attribute's tensor as a constant; NULL: reported. */
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p);
 struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
@@ -187,6 +188,18 @@ struct lower {
     int depth, nnode;
     bool hinted, limit;
 };
+
+/* border.c: a graph input as the tensors that stand for it, and the way back. */
+struct border_input {
+    const char *name;
+    ValueInfoProto **tensor; int count;
+    bool is_optional, is_sequence, is_absent;
+    enum dtype dtype;            /* of a sequence's tensors */
+};
+bool border_open(struct lower *l, ValueInfoProto *in, struct border_input *b);
+struct value *border_value(struct tgc *t, const struct border_input *b, struct uop *const *x);
+/* The graph's outputs into `out`. */
+bool border_outputs(struct lower *l, const struct scope *s, const GraphProto *g, struct graph *out);
 
 void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v);
 /* NULL for "" and for a function's parameter that its caller left out. */
