@@ -190,15 +190,17 @@ static bool check_operands(const struct node *n)
                               n->value_in[k]->kind == VALUE_SEQUENCE ? "a sequence"
                                                                      : "an optional");
     }
-    if (n->nin && n->in[0] && *o->kinds) {
-        char kind = dtype_kind(n->in[0]->dtype);
-        if (!takes_any && !strchr(o->kinds, kind))
-            return node_error(n, 0, "dtype %s is not supported by this operator",
-                              dtype_name(n->in[0]->dtype));
+    for (int k = 0; k < n->nin; k++) {
+        if (!n->in[k])
+            continue;
+        bool is_string = n->in[k]->dtype == DTYPE_STRING;
+        bool taken = is_string ? strchr(o->kinds, 'T') || (k > 0 && strchr(o->kinds, 't'))
+                               : k > 0 || takes_any || !*o->kinds ||
+                                     strchr(o->kinds, dtype_kind(n->in[k]->dtype)) != NULL;
+        if (!taken)
+            return node_error(n, k, "dtype %s is not supported by this operator",
+                              dtype_name(n->in[k]->dtype));
     }
-    for (int k = 0; k < n->nin; k++)
-        if (n->in[k] && n->in[k]->dtype == DTYPE_STRING)
-            return node_error(n, k, "tensors of strings are not supported");
     return true;
 }
 

@@ -72,8 +72,8 @@ struct operator {
     /* for the lowering function: an enum op or a variant of its family */
     int param;
     int min_in, max_in;          /* inputs that must be there, and may; max -1: any number */
-    /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals
-     * */
+    /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals;
+     * T: strings, in any input, t: in any but the first */
     const char *kinds;
     const char *limits;          /* what is not supported, for people; "" if nothing */
 };
@@ -97,6 +97,10 @@ const char *node_string(const struct node *n, const char *name, const char *othe
 /* -1: absent */
 int node_ints(const struct node *n, const char *name, const int64_t **v);
 int node_floats(const struct node *n, const char *name, const float **v);
+
+int node_strings(const struct node *n, const char *name, const char *const **v);
+/* A list of strings as a tensor of rank 1; empty if absent. */
+struct uop *node_string_weight(const struct node *n, const char *name);
 
 /* axis + rank if negative; error if it is out of -rank .. rank - 1. */
 bool node_axis(const struct node *n, int64_t axis, int rank, int *result);
