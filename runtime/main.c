@@ -168,9 +168,12 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
 static const void *strings_as_npy(const char *const *string, size_t count, size_t *width)
 {
     *width = 1;
-    for (size_t i = 0; i < count; i++)
-        if (string[i] && strlen(string[i]) > *width)
-            *width = strlen(string[i]);
+    for (size_t i = 0; i < count; i++) {
+        size_t n = 0;
+        for (const char *s = string[i] ? string[i] : ""; *s; n++)
+            get_utf8(&s);
+        *width = n > *width ? n : *width;
+    }
     unsigned char *data = (unsigned char *)get_memory(4 * count * *width + 1);
     memset(data, 0, 4 * count * *width);
     for (size_t i = 0; i < count; i++) {
@@ -353,7 +356,7 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     check(model_run(s.self, &s.in, &s.out), "run");
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
-        int64_t shape[16];
+        int64_t shape[16] = {0};
         get_shape(&s, t, shape);
         write_npy(folder, t, shape, get_pointer(&s.out, t->offset));
     }

@@ -219,6 +219,9 @@ const char *operator_domain(const char *domain);                 /* "ai.onnx" is
 void shell_quote(struct text *x, const char *s);
 
 /* ------------------------------------------------------------------------------- lower_FAMILY.c */
+/* Where each element of x stands among the keys, `count` where it is none of them. keys: int64_t,
+ * double or const char *, as x is. */
+struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int64_t count);
 enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);

@@ -71,7 +71,7 @@ struct uop *node_string_weight(const struct node *n, const char *name)
     const char *const *v;
     int count = node_strings(n, name, &v);
     int64_t dim = count > 0 ? count : 0;
-    return tensor_from_data(n->t, DTYPE_STRING, &dim, 1, dim ? v : NULL,
+    return tensor_from_data(n->t, DTYPE_STRING, &dim, 1, dim ? (const void *)v : "",
                             (size_t)dim * sizeof(const char *), NULL);
 }
 
