@@ -226,4 +226,262 @@ def _(folder):
 
 
 # ------------------------------------------------------------------------------------------- ml
+
+
+def one(op, attributes, x, outputs, dtype=FLOAT, ml=3, **options):
+    """A model of one node, x [n, f]."""
+    shape = list(x.shape)
+    names = [name for name, _, _ in outputs]
+    return model([node(op, ["x"], names, ML, **attributes)], [value("x", shape, dtype)],
+                 [value(*output) for output in outputs], ml=ml)
+
+
+TRANSFORMS = ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"]
+
+
+@case("Scaler, Normalizer, Binarizer, Imputer")
+def _(folder):
+    x = draw(4, 3)
+    x[1] = 0
+    y = [("y", [4, 3], FLOAT)]
+    same(folder, one("Scaler", dict(offset=[0.5, 1.0, -1.0], scale=[2.0, 0.5, 3.0]), x, y), {"x": x})
+    same(folder, one("Scaler", dict(offset=[0.5], scale=[2.0]), (x * 9).astype(np.int64), y, INT64),
+         {"x": (x * 9).astype(np.int64)})
+    for norm in ("L1", "L2"):
+        same(folder, one("Normalizer", dict(norm=norm), x, y), {"x": x})
+    same(folder, one("Normalizer", dict(norm="MAX"), abs(x), y), {"x": abs(x)})
+    same(folder, one("Binarizer", dict(threshold=0.25), x, y), {"x": x})
+    x[0, 1] = x[2, 2] = np.nan
+    same(folder, one("Imputer", dict(imputed_value_floats=[1.0, 2.0, 3.0],
+                                     replaced_value_float=float("nan")), x, y), {"x": x})
+    whole = np.array([[1, -1, 3], [-1, 2, -1]])
+    same(folder, one("Imputer", dict(imputed_value_int64s=[7], replaced_value_int64=-1), whole,
+                     [("y", [2, 3], INT64)], INT64), {"x": whole})
+
+
+@case("ArrayFeatureExtractor, FeatureVectorizer")
+def _(folder):
+    x = draw(4, 5)
+    for shape in ((4, 5), (20,)):
+        a = x.reshape(shape)
+        m = model([node("ArrayFeatureExtractor", ["x", "i"], ["y"], ML)], [value("x", shape)],
+                  [value("y", [None, 3])], [helper.make_tensor("i", INT64, [3], [4, 0, 0])])
+        same(folder, m, {"x": a})
+    m = model([node("FeatureVectorizer", ["a", "b"], ["y"], ML, inputdimensions=[5, 2])],
+              [value("a", [4, 5]), value("b", [4, 2])], [value("y", [4, 7])])
+    same(folder, m, {"a": x, "b": draw(4, 2)})
+
+
+@case("LabelEncoder")
+def _(folder):
+    text, whole = WORDS[[0, 1, 3, 7, 9]], np.array([3, 5, -2, 9, 3])
+    real = np.array([1.5, np.nan, -0.25, 7, 1.5], np.float32)
+    forms = [(text, STRING, dict(keys_strings=["blue", "red"])),
+             (whole, INT64, dict(keys_int64s=[9, 3])), (real, FLOAT, dict(keys_floats=[1.5, -0.25]))]
+    values = [(STRING, dict(values_strings=["x", "yy"], default_string="?")),
+              (INT64, dict(values_int64s=[4, 5], default_int64=-7)),
+              (FLOAT, dict(values_floats=[0.5, 2.5], default_float=9.0))]
+    for x, dtype, keys in forms:
+        for out, attributes in values:
+            same(folder, one("LabelEncoder", {**keys, **attributes}, x, [("y", [5], out)], dtype, 2),
+                 {"x": x})
+    for x, dtype, out in ((text, STRING, INT64), (whole, INT64, STRING)):
+        m = one("LabelEncoder", dict(classes_strings=["red", "green", "blue", "a b  c"]), x,
+                [("y", [5], out)], dtype, 1)
+        if dtype == STRING:
+            same(folder, m, {"x": x})
+        else:
+            y = emitted(folder, m, {"x": x})["y"].tolist()
+            expect(y == ["a b  c", "_Unused", "_Unused", "_Unused", "a b  c"], f"{y}")
+
+
+@case("OneHotEncoder, CategoryMapper")
+def _(folder):
+    text, whole = WORDS[[0, 1, 3, 7, 9]], np.array([3, 5, -2, 9, 3])
+    cats = ["blue", "red", "a b  c"]
+    same(folder, one("OneHotEncoder", dict(cats_strings=cats), text, [("y", [5, 3], FLOAT)], STRING),
+         {"x": text})
+    same(folder, one("OneHotEncoder", dict(cats_int64s=[3, 9]), whole, [("y", [5, 2], FLOAT)], INT64),
+         {"x": whole})
+    both = dict(cats_strings=cats, cats_int64s=[3, 5, 9], default_string="none", default_int64=-3)
+    same(folder, one("CategoryMapper", both, text, [("y", [5], INT64)], STRING), {"x": text})
+    same(folder, one("CategoryMapper", both, whole, [("y", [5], STRING)], INT64), {"x": whole})
+
+
+@case("LinearRegressor, LinearClassifier")
+def _(folder):
+    x, rng = draw(6, 3), np.random.default_rng(5)
+    for count, transform in ((1, "NONE"), (2, "NONE"), (3, "SOFTMAX")):
+        same(folder, one("LinearRegressor",
+                         dict(coefficients=rng.standard_normal(3 * count), targets=count,
+                              intercepts=rng.standard_normal(count), post_transform=transform),
+                         x, [("y", [6, count], FLOAT)]), {"x": x})
+    for count in (1, 2, 4):
+        for transform in TRANSFORMS[:4]:
+            labels = {"classlabels_ints": [5, 7, 2, 1][:max(count, 2)]}
+            if transform == "SOFTMAX":
+                labels = {"classlabels_strings": ["no", "yes", "so", "la"][:max(count, 2)]}
+            m = one("LinearClassifier",
+                    dict(coefficients=rng.standard_normal(3 * count), post_transform=transform,
+                         intercepts=rng.standard_normal(count), **labels), x,
+                    [("l", [6], STRING if transform == "SOFTMAX" else INT64),
+                     ("s", [6, max(count, 2)], FLOAT)])
+            same(folder, m, {"x": x})
+
+
+def random_tree(rng, tree, features, depth, targets, modes):
+    """Rows of a tree's nodes, and of its leaves' weights."""
+    nodes, leaves, open_nodes, count = [], [], [(0, 0)], 1
+    while open_nodes:
+        at, level = open_nodes.pop()
+        if level == depth or (level and rng.random() < 0.2):
+            nodes.append((tree, at, 0, "LEAF", 0.0, 0, 0, 0))
+            leaves += [(tree, at, target, rng.standard_normal()) for target in targets]
+            continue
+        nodes.append((tree, at, rng.integers(features), rng.choice(modes),
+                      round(rng.standard_normal(), 1), count, count + 1, int(rng.integers(2))))
+        open_nodes += [(count, level + 1), (count + 1, level + 1)]
+        count += 2
+    return sorted(nodes, key=lambda n: n[1]), leaves
+
+
+def forest(kind, targets, trees=5, features=4, depth=4, positive=False, modes=("BRANCH_LEQ",),
+           missing=True, seed=11):
+    rng = np.random.default_rng(seed)
+    nodes, leaves = [], []
+    for tree in range(trees):
+        n, l = random_tree(rng, tree, features, depth, targets, list(modes))
+        nodes += n
+        leaves += l
+    columns, weights = list(zip(*nodes)), list(zip(*leaves))
+    names = ["treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids",
+             "missing_value_tracks_true"]
+    attributes = {f"nodes_{name}": list(column) for name, column in zip(names, columns)}
+    if not missing:
+        attributes.pop("nodes_missing_value_tracks_true")
+    for name, column in zip(("treeids", "nodeids", "ids", "weights"), weights):
+        attributes[f"{kind}_{name}"] = [abs(v) / trees for v in column] if positive and \
+            name == "weights" else list(column)
+    return {k: [int(v) if isinstance(v, np.integer) else v for v in values]
+            for k, values in attributes.items()}
+
+
+def tree_input():
+    x = np.round(draw(60, 4), 1)
+    x[::7, 1] = np.nan
+    return x
+
+
+@case("TreeEnsembleRegressor")
+def _(folder):
+    x = tree_input()
+    every = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
+    for modes, how, base, targets in ((["BRANCH_LEQ"], "SUM", None, 1), (every, "SUM", [0.5, 2.0], 2),
+                                      (["BRANCH_LT"], "AVERAGE", None, 1),
+                                      (["BRANCH_LEQ"], "MIN", None, 3), (["BRANCH_GT"], "MAX", None, 1)):
+        attributes = forest("target", range(targets), modes=modes, missing=modes[0] == "BRANCH_LEQ")
+        if base:
+            attributes["base_values"] = base
+        m = one("TreeEnsembleRegressor", dict(n_targets=targets, aggregate_function=how, **attributes),
+                x, [("y", [60, targets], FLOAT)])
+        same(folder, m, {"x": x})
+
+
+@case("TreeEnsembleRegressor in doubles")
+def _(folder):
+    x = tree_input().astype(np.float64)
+    attributes = forest("target", [0])
+    for name in ("nodes_values", "target_weights"):
+        values = attributes.pop(name)
+        attributes[f"{name}_as_tensor"] = helper.make_tensor(name, DOUBLE, [len(values)], values)
+    same(folder, one("TreeEnsembleRegressor", dict(n_targets=1, **attributes), x,
+                     [("y", [60, 1], FLOAT)], DOUBLE), {"x": x})
+
+
+@case("TreeEnsembleClassifier of many classes")
+def _(folder):
+    x = tree_input()
+    for transform in TRANSFORMS[:4]:
+        for labels, dtype in (({"classlabels_int64s": [4, 1, 9]}, INT64),
+                              ({"classlabels_strings": ["a", "bb", "c"]}, STRING)):
+            attributes = forest("class", range(3), positive=transform == "NONE")
+            m = one("TreeEnsembleClassifier",
+                    dict(post_transform=transform, base_values=[0.1, -0.2, 0.0], **labels,
+                         **attributes), x, [("l", [60], dtype), ("s", [60, 3], FLOAT)])
+            same(folder, m, {"x": x})
+
+
+@case("TreeEnsembleClassifier of two classes with one score")
+def _(folder):
+    x = tree_input()
+    for positive in (False, True):
+        for transform in TRANSFORMS[:4]:
+            for base in (None, [0.3]):
+                attributes = forest("class", [0], positive=positive)
+                if base:
+                    attributes["base_values"] = base
+                m = one("TreeEnsembleClassifier",
+                        dict(post_transform=transform, classlabels_int64s=[4, 5], **attributes), x,
+                        [("l", [60], INT64), ("s", [60, 2], FLOAT)])
+                same(folder, m, {"x": x})
+
+
+@case("trees that are none are refused")
+def _(folder):
+    x = draw(2, 4)
+    for change, why in ((("nodes_truenodeids", 0, 0), "two parents"), (("nodes_featureids", 0, 9), "feature 9"),
+                        (("nodes_falsenodeids", 0, 99), "its child"), (("target_ids", 0, 3), "target"),
+                        (("nodes_modes", 0, "BRANCH_ODD"), "BRANCH_ODD"), (("target_nodeids", 0, 0), "no leaf")):
+        attributes = forest("target", [0], trees=1)
+        name, at, v = change
+        attributes[name][at] = v
+        refusal(folder, one("TreeEnsembleRegressor", dict(n_targets=1, **attributes), x,
+                            [("y", [2, 1], FLOAT)]), "TreeEnsembleRegressor", why)
+
+
+def machine(rng, classes, per_class, features, kernel):
+    vectors = sum(per_class)
+    pairs = classes * (classes - 1) // 2
+    return dict(kernel_type=kernel, kernel_params=[0.4, 0.3, 2.0], vectors_per_class=per_class,
+                support_vectors=rng.standard_normal(vectors * features),
+                coefficients=rng.standard_normal(vectors * (classes - 1)),
+                rho=rng.standard_normal(pairs))
+
+
+@case("SVMRegressor")
+def _(folder):
+    x, rng = draw(9, 3), np.random.default_rng(2)
+    for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID"):
+        for one_class in (0, 1):
+            m = one("SVMRegressor",
+                    dict(kernel_type=kernel, kernel_params=[0.4, 0.3, 2.0], n_supports=5,
+                         support_vectors=rng.standard_normal(15), one_class=one_class,
+                         coefficients=rng.standard_normal(5), rho=[0.2]), x, [("y", [9, 1], FLOAT)])
+            same(folder, m, {"x": x})
+    m = one("SVMRegressor", dict(coefficients=[1.0, -2.0, 0.5], rho=[0.2], kernel_params=[0.0, 0.0, 0.0]), x, [("y", [9, 1], FLOAT)])
+    same(folder, m, {"x": x})
+
+
+@case("SVMClassifier")
+def _(folder):
+    x, rng = draw(40, 3), np.random.default_rng(4)
+    for classes, per_class in ((2, [3, 4]), (3, [2, 3, 2]), (4, [2, 2, 2, 3])):
+        pairs = classes * (classes - 1) // 2
+        for kernel in ("RBF", "POLY"):
+            for probabilities in (True, False):
+                attributes = machine(rng, classes, per_class, 3, kernel)
+                if probabilities:
+                    attributes.update(prob_a=-abs(rng.standard_normal(pairs)),
+                                      prob_b=rng.standard_normal(pairs))
+                width = classes if probabilities else max(pairs, 2)
+                m = one("SVMClassifier", dict(classlabels_ints=list(range(3, 3 + classes)), **attributes),
+                        x, [("l", [40], INT64), ("s", [40, width], FLOAT)])
+                same(folder, m, {"x": x}, rtol=1e-4, atol=1e-5)
+    for transform in TRANSFORMS[1:3]:
+        m = one("SVMClassifier", dict(classlabels_strings=["a", "b"], post_transform=transform,
+                                      **machine(rng, 2, [3, 4], 3, "RBF")), x,
+                [("l", [40], STRING), ("s", [40, 2], FLOAT)])
+        same(folder, m, {"x": x}, rtol=1e-4, atol=1e-5)
+
+
 suite.main()
