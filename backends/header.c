@@ -24,8 +24,7 @@ static void write_inputs(struct program *p, struct text *out)
     for (int i = 0; i < s->ninput; i++) {
         const struct buffer *b = s->input[i];
         size_t start = out->n;
-        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype),
-                    b->dtype == DTYPE_STRING ? "const " : " ", p->buffer_name[b->id]);
+        text_printf(out, "    %s%s;", const_pointer(b->dtype), p->buffer_name[b->id]);
         text_pad(out, start, 32);
         write_tensor_comment(out, b, p->buffer_name[b->id]);
     }

@@ -36,6 +36,16 @@ bool program_has_shape_field(const struct buffer *b)
 
 int64_t dim_bound(const struct uop *dim) { return dim->vmax > 0 ? dim->vmax : 0; }
 
+const char *const_pointer(enum dtype d)
+{
+    static const char *const pointer[] = {
+#define DTYPE(name, text, ctype, bits, kind, onnx) "const " ctype " *",
+#include "ir/dtypes.def"
+#undef DTYPE
+    };
+    return d == DTYPE_STRING ? "const char *const *" : pointer[d];
+}
+
 size_t program_arena_bytes(const struct program *p)
 {
     size_t n;

@@ -122,6 +122,8 @@ bool program_is_field(const struct program *p, const struct var *v);
 /* an output with a dimension that is not constant */
 bool program_has_shape_field(const struct buffer *b);
 size_t program_arena_bytes(const struct program *p);
+/* "const float *", "const char *const *": what points to elements that are only read */
+const char *const_pointer(enum dtype d);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
 /* expression in NAME_run, typed pointer */
 const char *program_buffer(struct program *p, const struct buffer *b);

@@ -76,8 +76,7 @@ void weights_write_declaration(struct program *p, struct text *out)
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
         size_t start = out->n;
-        text_printf(out, "    const %s%s*%s;", dtype_ctype(b->dtype), is_string(b) ? "const " : " ",
-                    p->buffer_name[b->id]);
+        text_printf(out, "    %s%s;", const_pointer(b->dtype), p->buffer_name[b->id]);
         text_pad(out, start, 40);
         text_printf(out, " /* %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");

@@ -52,6 +52,7 @@ struct options {
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
     struct onnx_shape_option *shape; int nshape; size_t cap_shape;
+    struct onnx_list_option *list; int nlist; size_t cap_list;
     /* of inputs that are read from files: shapes may depend on them */
     struct onnx_value_option *value; int nvalue; size_t cap_value;
     struct onnx_load_options load;
@@ -154,7 +155,8 @@ struct model {
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The inputs that a caller gives: those that no initializer fills. */
-struct model_input *model_inputs(struct tgc *t, const struct model *m, int *n);
+struct model_input *model_inputs(struct tgc *t, const struct options *o,
+                                 const struct model *m, int *n);
 /* What an ONNX file says about its outputs, as model_inputs() does of its inputs. */
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
 /* Makes m->graph, with o's dimensions and shapes. */

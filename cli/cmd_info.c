@@ -133,7 +133,8 @@ static bool report_declared(struct tgc *t, const struct options *o, const struct
                             struct report *r)
 {
     int nin, nout;
-    struct model_input *in = model_inputs(t, m, &nin), *out = model_declared_outputs(t, m, &nout);
+    struct model_input *in = model_inputs(t, o, m, &nin),
+                       *out = model_declared_outputs(t, m, &nout);
     if (!m->onnx || o->ndim || o->nshape || !is_open(in, nin))
         return false;
     for (int i = 0; i < nin; i++)

@@ -7,7 +7,8 @@
 static const char *kinds_text(struct tgc *t, const char *kinds)
 {
     static const struct { char kind; const char *name; } names[] = {
-        {'B', "bool"}, {'I', "int"}, {'U', "uint"}, {'F', "float"}, {'S', "string"},
+        {'B', "bool"}, {'I', "int"}, {'U', "uint"}, {'F', "float"}, {'T', "string"},
+        {'t', "string"},
     };
     struct text x = {.t = t};
     text_puts(&x, "");

@@ -12,7 +12,7 @@ static const char *data_file(struct tgc *t, const struct options *o, const char 
 
 static bool read_inputs(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
-    f->input = model_inputs(t, m, &f->n);
+    f->input = model_inputs(t, o, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
     for (int i = 0; i < f->n; i++) {

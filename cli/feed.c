@@ -105,7 +105,7 @@ static bool check_names(struct tgc *t, const struct options *o, const struct mod
 
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
-    f->input = model_inputs(t, m, &f->n);
+    f->input = model_inputs(t, o, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
     if (!check_names(t, o, f->input, f->n))

@@ -100,11 +100,15 @@ static bool shape_to_dims(struct tgc *t, const struct options *o, const struct o
 static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
 {
     int ninput, n = 0;
-    struct model_input *input = model_inputs(t, m, &ninput);
+    struct model_input *input = model_inputs(t, o, m, &ninput);
     size_t most = (size_t)o->ndim;
     for (int i = 0; i < o->nshape; i++)
         most += (size_t)o->shape[i].ndim;
     struct tg_dimension *dim = mem_array(t, most + 1, sizeof *dim);
+    if (o->nlist)
+        return diag_error(t, &(struct place){.file = o->model},
+                          "--shape %.100s=...: a text graph has no sequences or optionals",
+                          o->list[0].input);
     for (int i = 0; i < o->ndim; i++)
         dim[n++] = (struct tg_dimension){o->dim[i].name, o->dim[i].min, o->dim[i].max};
     for (int i = 0; i < o->nshape; i++) {
@@ -164,12 +168,17 @@ static struct model_input input_of_graph(const struct uop *u)
     return v;
 }
 
+/* The tensors of a sequence or an optional are of the type inside of it. */
 static struct model_input input_of_onnx(const ValueInfoProto *p)
 {
     struct model_input v = {.name = p->name};
-    const TypeProto__Tensor *type = p->type && p->type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE
-                                        ? p->type->tensor_type
-                                        : NULL;
+    const TypeProto *inner = p->type;
+    if (inner && inner->value_case == TYPE_PROTO__VALUE_OPTIONAL_TYPE)
+        inner = inner->optional_type->elem_type;
+    if (inner && inner->value_case == TYPE_PROTO__VALUE_SEQUENCE_TYPE)
+        inner = inner->sequence_type->elem_type;
+    const TypeProto__Tensor *type =
+        inner && inner->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE ? inner->tensor_type : NULL;
     const TensorShapeProto *shape = type ? type->shape : NULL;
     v.dtype = type ? dtype_from_onnx(type->elem_type) : DTYPE_VOID;
     v.has_shape = shape != NULL;
@@ -186,18 +195,37 @@ static struct model_input input_of_onnx(const ValueInfoProto *p)
     return v;
 }
 
-struct model_input *model_inputs(struct tgc *t, const struct model *m, int *n)
+static const struct onnx_list_option *find_list(const struct options *o, const char *name)
+{
+    for (int i = 0; i < o->nlist; i++)
+        if (strcmp(o->list[i].input, name) == 0)
+            return &o->list[i];
+    return NULL;
+}
+
+struct model_input *model_inputs(struct tgc *t, const struct options *o,
+                                 const struct model *m, int *n)
 {
     const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
-    size_t most = g ? g->n_input : (size_t)m->graph->ninput;
-    struct model_input *input = mem_array(t, most + 1, sizeof *input);
+    size_t count = g ? g->n_input : (size_t)m->graph->ninput, cap = 0;
+    struct model_input *input = NULL;
     *n = 0;
-    for (size_t i = 0; i < most; i++) {
+    for (size_t i = 0; i < count; i++) {
         bool filled = false;
         for (size_t k = 0; g && k < g->n_initializer && !filled; k++)
             filled = strcmp(g->initializer[k]->name, g->input[i]->name) == 0;
-        if (!filled)
-            input[(*n)++] = g ? input_of_onnx(g->input[i]) : input_of_graph(m->graph->input[i]);
+        if (filled)
+            continue;
+        struct model_input v = g ? input_of_onnx(g->input[i])
+                                 : input_of_graph(m->graph->input[i]);
+        const struct onnx_list_option *list = find_list(o, v.name);
+        if (!list)
+            VEC_PUSH(t, input, *n, cap, v);
+        for (int k = 0; list && k < list->count; k++) {
+            struct model_input item = v;
+            item.name = mem_printf(t, "%s[%d]", v.name, k);
+            VEC_PUSH(t, input, *n, cap, item);
+        }
     }
     return input;
 }
@@ -232,6 +260,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .ndim = o->ndim,
                                                .shape = o->shape,
                                                .nshape = o->nshape,
+                                               .list = o->list,
+                                               .nlist = o->nlist,
                                                .value = o->value,
                                                .nvalue = o->nvalue};
     passes_init(t);

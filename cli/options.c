@@ -285,28 +285,62 @@ static bool read_dim(struct parser *p, const char *s)
     return true;
 }
 
-/* NAME=1x3x?x224, NAME= for a scalar. */
-static bool read_shape(struct parser *p, const char *s)
+/* 1x3x?x224 up to the string's end or one of `ends`; nothing for a scalar. */
+static bool read_sizes(const char *d, const char *ends, const char **end,
+                       struct onnx_shape_option *shape)
 {
-    const char *equals = strrchr(s, '=');
-    if (!equals || equals == s)
-        return false;
-    struct onnx_shape_option shape = {0};
-    for (const char *d = equals + 1; *d;) {
-        if (shape.ndim == MAX_RANK)
+    while (!strchr(ends, *d)) {
+        if (shape->ndim == MAX_RANK)
             return false;
         if (*d == '?') {
-            shape.dim[shape.ndim++] = -1;
+            shape->dim[shape->ndim++] = -1;
             d++;
-        } else if (!read_int(d, &d, 0, INT32_MAX, &shape.dim[shape.ndim++])) {
+        } else if (!read_int(d, &d, 0, INT32_MAX, &shape->dim[shape->ndim++])) {
             return false;
         }
-        if (*d && (*d != 'x' || !*++d))
+        if (!strchr(ends, *d) && (*d != 'x' || strchr(ends, *++d)))
             return false;
     }
+    *end = d;
+    return true;
+}
+
+/* [2x3,scalar], []: each item's shape is that of an input NAME[i]. */
+static bool read_shape_list(struct parser *p, const char *name, const char *d)
+{
+    static const char scalar[] = "scalar";
+    struct onnx_list_option list = {.input = name};
+    bool empty = !strcmp(d, "[]");
+    for (; !empty && (*d == '[' || *d == ','); list.count++) {
+        struct onnx_shape_option item = {.input = mem_printf(p->t, "%s[%d]", name, list.count)};
+        if (!strncmp(++d, scalar, sizeof scalar - 1))
+            d += sizeof scalar - 1;
+        else if (!read_sizes(d, ",]", &d, &item) || !item.ndim)
+            return false;
+        VEC_PUSH(p->t, p->o->shape, p->o->nshape, p->o->cap_shape, item);
+    }
+    VEC_PUSH(p->t, p->o->list, p->o->nlist, p->o->cap_list, list);
+    return empty || !strcmp(d, "]");
+}
+
+/* NAME=1x3x?x224, NAME= for a scalar; NAME=[2x3,4] for a sequence, NAME=absent for an optional. */
+static bool read_shape(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '='), *end;
+    if (!equals || equals == s)
+        return false;
     char *name = mem_copy(p->t, s, (size_t)(equals - s) + 1);
     name[equals - s] = 0;
-    shape.input = name;
+    if (equals[1] == '[')
+        return read_shape_list(p, name, equals + 1);
+    if (!strcmp(equals + 1, "absent")) {
+        VEC_PUSH(p->t, p->o->list, p->o->nlist, p->o->cap_list,
+                 ((struct onnx_list_option){name, -1}));
+        return true;
+    }
+    struct onnx_shape_option shape = {.input = name};
+    if (!read_sizes(equals + 1, "", &end, &shape))
+        return false;
     VEC_PUSH(p->t, p->o->shape, p->o->nshape, p->o->cap_shape, shape);
     return true;
 }

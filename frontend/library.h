@@ -15,8 +15,8 @@
  *     dilations are constants.
  *   - `axis` arguments accept -ndim..ndim-1. `axes` are masks of normalized axes: see lib_axes().
  *   - dtypes: operands of one dtype, which the result has. f16, bf16 and narrower floats are
- *     computed and accumulated in f32 and rounded once at the end, in contractions, norms, softmax,
- *     reductions, and activations.
+ *     computed and accumulated in f32 and rounded once at the end, in contractions, norms,
+ *     reductions, and activations; softmax and attention round after each of their steps.
  *   - Contractions are one REDUCE(ADD) of one MUL whose axes have names: "n g oc oy ox ic ky kx",
  *     "b i j k".
  *   - Zero in a field of an attribute struct is its default: { 0 } is valid everywhere.
@@ -175,7 +175,12 @@ struct uop *lib_argmin(const struct lib *l, struct uop *x, int64_t axis, bool ke
 struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64_t axis,
                            bool exclusive, bool reverse);
 
+/* In x's own dtype, step by step, as the ONNX function bodies are. */
 struct uop *lib_softmax(const struct lib *l, struct uop *x, uint32_t axes);
+/* The sum of a softmax, in x's dtype. As in the ONNX reference, f16 adds up in f32, bf16 and fp8 round
+ * at every addition; but the latter only where the axes have at most 32 elements, since such a sum
+ * soon stops growing (bf16: 256 + 1 is 256). */
+struct uop *lib_row_sum(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_log_softmax(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_hardmax(const struct lib *l, struct uop *x, int64_t axis);
 
@@ -227,6 +232,7 @@ struct attention_attr {
     /* sees the last `window` keys, itself included; 0: all. Together with causal */
     int64_t window;
     double softcap;                      /* 0: none */
+    enum dtype precision;                /* of softmax; VOID: the operands' */
     struct uop *nkeys;                   /* [batch] i64: only that many keys are real; optional */
 };
 /* q [b, h, l, e], k [b, hk, s, e], v [b, hk, s, ev], h a multiple of hk; or all 3-D without heads.

@@ -253,10 +253,18 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
                *nq = q->dim[n - 2], *nk = k->dim[n - 2];
     struct uop *full[4] = {q->dim[0], uop_int(t, h), nq, nk},
                *out[4] = {q->dim[0], uop_int(t, h), nq, v->dim[n - 1]};
-    struct uop *q5 = uop_cast(t, acc, split_heads(l, q, nkv, group)),
-               *k5 = uop_cast(t, acc, split_heads(l, k, nkv, one));
+    /* A narrow dtype is computed in steps, each rounded to it; contractions add up in acc. */
+    enum dtype soft = a->precision != DTYPE_VOID ? a->precision : d;
+    struct uop *q5 = split_heads(l, q, nkv, group), *k5 = split_heads(l, k, nkv, one);
+    if (acc != d) {
+        struct uop *root = uop_constf(t, d, sqrt(scale));
+        q5 = lib_mul(l, q5, root);
+        k5 = lib_mul(l, k5, root);
+        scale = 1;
+    }
     struct uop *v5 = uop_cast(t, acc, split_heads(l, v, nkv, one));
-    struct uop *s = lib_binaryf(l, OP_MUL, score(l, q5, k5, "b h g i j e"), scale);
+    struct uop *s = score(l, uop_cast(t, acc, q5), uop_cast(t, acc, k5), "b h g i j e");
+    s = lib_cast(l, d, scale == 1 ? s : lib_binaryf(l, OP_MUL, s, scale));
     if (s && a->softcap != 0)
         s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, a->softcap)),
                         a->softcap);
@@ -266,10 +274,11 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
     if (mask && mask->dtype == DTYPE_BOOL)
         seen = seen ? lib_binary(l, OP_AND, seen, mask) : mask;
     else if (mask)
-        s = lib_add(l, s, uop_cast(t, acc, mask));
+        s = lib_add(l, s, uop_cast(t, d, mask));
     if (!s)
         return NULL;
-    struct uop *low = uop_constf(t, acc, -(double)INFINITY), *zero = uop_constf(t, acc, 0);
+    s = uop_cast(t, soft, s);
+    struct uop *low = uop_constf(t, soft, -(double)INFINITY), *zero = uop_constf(t, soft, 0);
     if (seen && !(s = lib_where(l, seen, s, low)))
         return NULL;
     struct uop *top = tensor_max(t, s, 1u << 4, true);
@@ -281,10 +290,10 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
     if (hidden)
         top = lib_where(l, uop_binary(t, OP_EQ, top, low), zero, top);
     struct uop *p = lib_unary(l, OP_EXP, lib_sub(l, s, top)),
-               *sum = tensor_sum(t, p, 1u << 4, true);
+               *sum = lib_row_sum(l, p, 1u << 4);
     if (hidden)
-        sum = lib_where(l, uop_binary(t, OP_EQ, sum, zero), uop_constf(t, acc, 1), sum);
-    p = lib_div(l, p, sum);
+        sum = lib_where(l, uop_binary(t, OP_EQ, sum, zero), uop_constf(t, soft, 1), sum);
+    p = lib_cast(l, acc, lib_cast(l, d, lib_div(l, p, sum)));
     struct uop *r = score(l, p, uop_permute(t, v5, (int[]){0, 1, 2, 4, 3}), "b h g i e j");
     if (!r)
         return NULL;

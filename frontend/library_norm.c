@@ -198,14 +198,26 @@ static bool floating(const struct lib *l, const char *what, const struct uop *x)
     return dtype_is_float(x->dtype);
 }
 
+struct uop *lib_row_sum(const struct lib *l, struct uop *x, uint32_t axes)
+{
+    enum { FEW = 32 };
+    if (!x)
+        return NULL;
+    struct uop *n = uop_int(l->t, 1);
+    for (int a = 0; a < x->ndim; a++)
+        if (axes >> a & 1)
+            n = sym_mul(l->t, n, x->dim[a]);
+    bool stepwise = x->dtype != DTYPE_F16 && n->vmax <= FEW;
+    enum dtype d = x->dtype, wide = stepwise ? d : lib_acc_dtype(d);
+    return uop_cast(l->t, d, uop_reduce(l->t, OP_ADD, uop_cast(l->t, wide, x), axes));
+}
+
 struct uop *lib_softmax(const struct lib *l, struct uop *x, uint32_t axes)
 {
     if (!x || !floating(l, "softmax", x))
         return NULL;
-    enum dtype d = x->dtype;
-    x = uop_cast(l->t, lib_acc_dtype(d), x);
     struct uop *e = lib_unary(l, OP_EXP, lib_sub(l, x, tensor_max(l->t, x, axes, true)));
-    return lib_cast(l, d, lib_div(l, e, tensor_sum(l->t, e, axes, true)));
+    return lib_div(l, e, lib_row_sum(l, e, axes));
 }
 
 struct uop *lib_log_softmax(const struct lib *l, struct uop *x, uint32_t axes)

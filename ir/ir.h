@@ -195,6 +195,7 @@ struct buffer {
     /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
     struct buffer *base;
     struct uop *base_offset;
+    bool kept;                   /* BUFFER_TEMP: lives through the whole run, see struct host_output */
 };
 
 /* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried],
@@ -214,7 +215,12 @@ struct loop {
 /* HOST: a call of `function` in runtime/host: inputs' pointers, outputs' pointers, then params as
  * int64_t. GET k is output k. A data-dependent dimension is a var in `result`, bounded by var->max;
  * the function writes its value. */
-struct host_output { enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; };
+struct host_output {
+    enum dtype dtype;
+    int ndim;
+    struct uop *dim[MAX_RANK];
+    bool kept;                   /* other results point into it: its memory is its own for the run */
+};
 struct host_call {
     /* C identifier; also selects the snippet, see runtime/host/host.def */
     const char *function;

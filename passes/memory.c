@@ -274,8 +274,15 @@ static struct slot place_of(struct memory *m, const struct tenant *n)
     struct slot p = {.nbytes = n->buffer->nbytes};
     size_t cap = 0;
     struct span life = extend_over_loops(m, n), hole;
+    if (n->buffer->kept) {
+        for (int i = 0; i < m->nregion; i++)
+            if (m->region[i].loop && first_within(n, m->region[i].begin, m->region[i].end))
+                diag_error(m->t, NULL, "an operator inside of a loop makes strings; that is not "
+                           "supported, since they would have to outlast an iteration");
+        life = (struct span){0, m->s->nstep - 1};
+    }
     VEC_PUSH(m->t, p.span, p.nspan, cap, life);
-    for (int i = 0; i < m->nregion; i++) {
+    for (int i = 0; i < m->nregion && !n->buffer->kept; i++) {
         if (!m->region[i].loop && find_hole(m, n, life, &m->region[i], &hole))
             cut_hole(m, &p, &cap, hole);
     }

@@ -278,6 +278,8 @@ static void plan_host(struct plan *p, struct node *n)
         if (!n->result[k])
             n->result[k] = buffer_new(p->t, BUFFER_TEMP, h->out[k].dtype, h->out[k].dim,
                                       h->out[k].ndim, NULL);
+    for (int k = 0; k < h->nout; k++)
+        n->result[k]->kept = h->out[k].kept;
     n->host_arg = mem_array(p->t, (size_t)u->nsrc, sizeof *n->host_arg);
     for (int k = 0; k < u->nsrc; k++) {
         if (plan_contiguous_base(p, u->src[k]))

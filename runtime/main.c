@@ -74,6 +74,46 @@ static const char *npy_descr(const char *dtype)
     return "|u1";
 }
 
+/* NumPy keeps strings as rows of UCS-4, filled up with zeros; here they are UTF-8. */
+static size_t put_utf8(char *to, uint32_t c)
+{
+    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
+    to[0] = (char)(lead[more] | (unsigned char)(c >> 6 * more));
+    for (int i = 1; i <= more; i++)
+        to[i] = (char)(0x80 | (c >> 6 * (more - i) & 0x3f));
+    return (size_t)more + 1;
+}
+
+static uint32_t get_utf8(const char **from)
+{
+    const unsigned char *s = (const unsigned char *)*from;
+    int more = s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
+    uint32_t c = more ? s[0] & (0x3fu >> more) : s[0];
+    int i = 1;
+    for (; i <= more && (s[i] & 0xc0) == 0x80; i++)
+        c = c << 6 | (s[i] & 0x3f);
+    *from += i;
+    return c;
+}
+
+static const void *read_strings(const unsigned char *data, size_t count, size_t width)
+{
+    const char **string = (const char **)get_memory(count * sizeof *string + 1);
+    char *text = (char *)get_memory(count * (4 * width + 1) + 1);
+    for (size_t i = 0; i < count; i++) {
+        string[i] = text;
+        for (size_t k = 0; k < width; k++) {
+            const unsigned char *s = data + 4 * (i * width + k);
+            uint32_t c = s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16 | (uint32_t)s[3] << 24;
+            if (c)
+                text += put_utf8(text, c);
+        }
+        *text++ = 0;
+    }
+    return string;
+}
+
 /* The bytes of one tensor, and its shape as the file says. */
 static const void *read_npy(const char *path, const struct model_tensor *t, int64_t *shape)
 {
@@ -93,27 +133,57 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
         fail(path, "the .npy header has no descr or shape, or the array is not in C order");
     const char *wanted = npy_descr(t->dtype);
     descr += 10;
-    if (descr[1] != wanted[1] && !(descr[1] == 'u' && (strchr("fb", wanted[1]))))
+    int is_string = strcmp(t->dtype, "string") == 0;
+    size_t width = is_string ? (size_t)strtoul(descr + 2, NULL, 10) : 0;
+    if (is_string && strncmp(descr, "<U", 2) != 0)
+        fail(path, "the array's dtype is not the input's, strings");
+    if (!is_string && descr[1] != wanted[1] && !(descr[1] == 'u' && (strchr("fb", wanted[1]))))
         fail(path, "the array's dtype is not the input's");
-    if (descr[0] == '>' || strncmp(descr + 2, wanted + 2, 1) != 0)
+    if (!is_string && (descr[0] == '>' || strncmp(descr + 2, wanted + 2, 1) != 0))
         fail(path, "the array's dtype is not the input's");
     dims += 10;
-    size_t nbytes = t->element_bytes;
+    size_t count = 1, size = is_string ? 4 * width : t->element_bytes;
     for (int a = 0; a < t->rank; a++) {
         char *end;
         shape[a] = strtoll(dims, &end, 10);
         if (end == dims || shape[a] < 0 || shape[a] > t->dim[a].size ||
             (!t->dim[a].symbol && shape[a] != t->dim[a].size))
             fail(path, "the array's shape is not the input's");
-        nbytes *= (size_t)shape[a];
+        count *= (size_t)shape[a];
         dims = end + strspn(end, ", ");
     }
     if (*dims != ')')
         fail(path, "the array has more axes than the input");
-    if (at + header + nbytes > n)
+    size_t nbytes = count * size;
+    if (nbytes / (size ? size : 1) != (size ? count : 0) || nbytes > n - at - header)
         fail(path, "the file ends before its array");
+    if (is_string)
+        return read_strings(s + at + header, count, width);
     void *data = get_memory(nbytes);
     memcpy(data, s + at + header, nbytes);
+    return data;
+}
+
+/* Strings as rows of UCS-4; *width: of the longest one. */
+static const void *strings_as_npy(const char *const *string, size_t count, size_t *width)
+{
+    *width = 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t n = 0;
+        for (const char *s = string[i] ? string[i] : ""; *s; n++)
+            get_utf8(&s);
+        *width = n > *width ? n : *width;
+    }
+    unsigned char *data = (unsigned char *)get_memory(4 * count * *width + 1);
+    memset(data, 0, 4 * count * *width);
+    for (size_t i = 0; i < count; i++) {
+        unsigned char *to = data + 4 * i * *width;
+        for (const char *s = string[i] ? string[i] : ""; *s; to += 4) {
+            uint32_t c = get_utf8(&s);
+            for (int k = 0; k < 4; k++)
+                to[k] = (unsigned char)(c >> 8 * k);
+        }
+    }
     return data;
 }
 
@@ -133,9 +203,18 @@ static void write_npy(const char *folder, const struct model_tensor *t, const in
     name[length] = 0;
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path)
         fail(folder, "the path is too long");
-    n +=
-        (size_t)snprintf(header, sizeof header,
-                         "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_descr(t->dtype));
+    int is_string = strcmp(t->dtype, "string") == 0;
+    if (is_string) {
+        size_t count = 1, width;
+        for (int a = 0; a < t->rank; a++)
+            count *= (size_t)shape[a];
+        data = strings_as_npy((const char *const *)data, count, &width);
+        nbytes = 4 * width;
+        n += (size_t)snprintf(header, sizeof header, "{'descr': '<U%zu', ", width);
+    } else {
+        n += (size_t)snprintf(header, sizeof header, "{'descr': '%s', ", npy_descr(t->dtype));
+    }
+    n += (size_t)snprintf(header + n, sizeof header - n, "'fortran_order': False, 'shape': (");
     for (int a = 0; a < t->rank; a++) {
         n += (size_t)snprintf(header + n, sizeof header - n, a + 1 < t->rank ? "%lld, " : "%lld,",
                               (long long)shape[a]);
@@ -244,7 +323,10 @@ static void fill_session(struct session *s, const int64_t *symbol)
         const struct model_tensor *t = &info->inputs[i];
         size_t nbytes = bound_bytes(t);
         void *data = get_memory(nbytes);
-        fill_random(t->dtype, data, t->element_bytes, nbytes / t->element_bytes, (uint32_t)i + 1);
+        memset(data, 0, nbytes); /* strings stay empty */
+        if (strcmp(t->dtype, "string") != 0)
+            fill_random(t->dtype, data, t->element_bytes, nbytes / t->element_bytes,
+                        (uint32_t)i + 1);
         set_pointer(&s->in, t->offset, data);
     }
 }
@@ -274,7 +356,7 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     check(model_run(s.self, &s.in, &s.out), "run");
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
-        int64_t shape[16];
+        int64_t shape[16] = {0};
         get_shape(&s, t, shape);
         write_npy(folder, t, shape, get_pointer(&s.out, t->offset));
     }

@@ -101,6 +101,8 @@ static struct expr const_int(struct program *p, enum dtype d, int64_t v)
 
 struct expr expr_const(struct program *p, enum dtype d, union arg v)
 {
+    if (d == DTYPE_STRING) /* the only one: what lies outside of a tensor */
+        return (struct expr){.s = "\"\"", .prec = PREC_CALL, .kind = 'S'};
     if (!dtype_is_float(d))
         return const_int(p, d, v.i);
     struct text s = {.t = p->t};
@@ -532,8 +534,14 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     /* the operands that carry the type */
     int first = u->op == OP_WHERE;
     char kind = expr_kind(u->src[first]->dtype);
-    if (kind == 'S')
+    if (kind == 'S' && u->op == OP_WHERE)
         return expr_choose(p, &src[0], &src[1], &src[2]);
+    if (kind == 'S') {
+        struct expr e = call(p, "equal_string", mem_printf(p->t, "%s, %s", src[0].s, src[1].s),
+                             'B');
+        const char *differ = mem_printf(p->t, "!%s", e.s);
+        return u->op == OP_EQ ? e : (struct expr){.s = differ, .prec = PREC_UNARY, .kind = 'B'};
+    }
     if (kind == 'L')
         kind = index_kind(p, u, src, first);
     if (u->op == OP_LT && kind != 'B')

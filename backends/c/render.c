@@ -157,7 +157,8 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     const char *name = local_name(w, temporary_stem(w, u));
     struct expr e = expr_resolve(w->p, v->e);
     const char *type = expr_type(w->p, &e);
-    statement(w, mem_printf(w->t, "const %s %s = %s;", type, name, e.s), true);
+    bool is_string = e.kind == 'S';
+    statement(w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s), true);
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
     v->written = true;
@@ -710,11 +711,10 @@ static void write_signature(struct writer *w, const struct variant *v, struct te
         const char *s;
         if (i < k->nbuffer) {
             const struct buffer *b = k->buffer[i];
-            s = pointer_to(w, b->dtype, is_restrict(k, i) ? "restrict " : "", place_name(w, b));
-            bool is_string = b->dtype == DTYPE_STRING;
-            if (i >= k->noutput)
-                s = is_string ? pointer_to(w, b->dtype, "const ", place_name(w, b))
-                              : mem_printf(w->t, "const %s", s);
+            const char *qualifier = is_restrict(k, i) ? "restrict " : "";
+            s = i < k->noutput ? pointer_to(w, b->dtype, qualifier, place_name(w, b))
+                               : mem_printf(w->t, "%s%s%s", const_pointer(b->dtype), qualifier,
+                                            place_name(w, b));
         } else if (i < k->nbuffer + k->nscratch) {
             const struct buffer *b = k->scratch[i - k->nbuffer];
             if (on_stack(b))

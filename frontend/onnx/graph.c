@@ -104,6 +104,17 @@ struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem
         memcpy(v->item, item, (size_t)nitem * sizeof *v->item);
     return v;
 }
+
+struct value *value_optional(struct tgc *t, struct value *item)
+{
+    struct value *v = MEM_NEW(t, struct value);
+    v->kind = VALUE_OPTIONAL;
+    v->nitem = item != NULL;
+    v->item = mem_array(t, 1, sizeof(struct value *));
+    v->item[0] = item;
+    return v;
+}
+
 /* ---------------------------------------------------------------------------------------- nodes */
 
 static bool lower_nodes(struct lower *l, struct scope *s, const struct call *call,
@@ -180,15 +191,17 @@ static bool check_operands(const struct node *n)
                               n->value_in[k]->kind == VALUE_SEQUENCE ? "a sequence"
                                                                      : "an optional");
     }
-    if (n->nin && n->in[0] && *o->kinds) {
-        char kind = dtype_kind(n->in[0]->dtype);
-        if (!takes_any && !strchr(o->kinds, kind))
-            return node_error(n, 0, "dtype %s is not supported by this operator",
-                              dtype_name(n->in[0]->dtype));
+    for (int k = 0; k < n->nin; k++) {
+        if (!n->in[k])
+            continue;
+        bool is_string = n->in[k]->dtype == DTYPE_STRING;
+        bool taken = is_string ? strchr(o->kinds, 'T') || (k > 0 && strchr(o->kinds, 't'))
+                               : k > 0 || takes_any || !*o->kinds ||
+                                     strchr(o->kinds, dtype_kind(n->in[k]->dtype)) != NULL;
+        if (!taken)
+            return node_error(n, k, "dtype %s is not supported by this operator",
+                              dtype_name(n->in[k]->dtype));
     }
-    for (int k = 0; k < n->nin; k++)
-        if (n->in[k] && n->in[k]->dtype == DTYPE_STRING)
-            return node_error(n, k, "tensors of strings are not supported");
     return true;
 }
 
@@ -321,34 +334,7 @@ bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *con
     l->depth--;
     return true;
 }
-/* -------------------------------------------------------------------------------------- outputs */
-
-static bool lower_outputs(struct lower *l, const struct scope *s, const GraphProto *g,
-                          struct graph *out)
-{
-    out->output = mem_array(l->t, g->n_output + 1, sizeof *out->output);
-    for (size_t i = 0; i < g->n_output; i++) {
-        const ValueInfoProto *o = g->output[i];
-        struct place at = onnx_place_value(l->model, "graph output", o->name);
-        struct value *v = scope_get(s, o->name);
-        if (!v || v->kind != VALUE_TENSOR)
-            return diag_error(l->t, &at, "is %s, but only tensors can be outputs",
-                              !v                          ? "not there"
-                              : v->kind == VALUE_SEQUENCE ? "a sequence"
-                                                          : "an optional");
-        const TypeProto__Tensor *type =
-            o->type && o->type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE ? o->type->tensor_type
-                                                                            : NULL;
-        enum dtype d = type ? dtype_from_onnx(type->elem_type) : DTYPE_VOID;
-        if (d != DTYPE_VOID && d != v->tensor->dtype)
-            return diag_error(l->t, &at, "is declared as %s, but the nodes make %s", dtype_name(d),
-                              lib_describe(&(struct lib){l->t, &at}, v->tensor));
-        if (v->tensor->dtype == DTYPE_STRING)
-            return diag_error(l->t, &at, "is a tensor of strings, which is not supported");
-        out->output[out->noutput++] = (struct graph_output){o->name, v->tensor};
-    }
-    return true;
-}
+/* ------------------------------------------------------------------------------------ the model */
 
 /* One walk over the model with the facts that are known so far; NULL: reported. */
 static struct graph *lower_once(struct lower *l)
@@ -363,7 +349,7 @@ static struct graph *lower_once(struct lower *l)
     l->t->agree_ctx = l;
     bool ok = lower_nodes(l, &top, NULL, g->node, g->n_node);
     l->t->agree = NULL;
-    if (!ok || !lower_outputs(l, &top, g, out))
+    if (!ok || !border_outputs(l, &top, g, out))
         return NULL;
     out->var = l->var;
     out->nvar = l->nvar;

@@ -235,16 +235,26 @@ bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
     return ok;
 }
 
-/* The model's inputs that no initializer gives. */
-static ValueInfoProto **open_inputs(struct lower *l, const struct scope *s, const GraphProto *g,
-                                    int *n)
+/* The model's inputs that no initializer gives, and the tensors that stand for them. */
+struct open_inputs {
+    struct border_input *border; int nborder;
+    ValueInfoProto **tensor; int ntensor; size_t cap_tensor;
+};
+
+static bool open_inputs(struct lower *l, const struct scope *s, const GraphProto *g,
+                        struct open_inputs *v)
 {
-    ValueInfoProto **v = mem_array(l->t, g->n_input + 1, sizeof(ValueInfoProto *));
-    *n = 0;
-    for (size_t i = 0; i < g->n_input; i++)
-        if (!scope_get(s, g->input[i]->name))
-            v[(*n)++] = g->input[i];
-    return v;
+    bool ok = true;
+    v->border = mem_array(l->t, g->n_input + 1, sizeof *v->border);
+    for (size_t i = 0; i < g->n_input; i++) {
+        if (scope_get(s, g->input[i]->name))
+            continue;
+        struct border_input *b = &v->border[v->nborder++];
+        ok = border_open(l, g->input[i], b) && ok;
+        for (int k = 0; k < b->count; k++)
+            VEC_PUSH(l->t, v->tensor, v->ntensor, v->cap_tensor, b->tensor[k]);
+    }
+    return ok;
 }
 
 static bool check_input(struct lower *l, const ValueInfoProto *in)
@@ -252,16 +262,11 @@ static bool check_input(struct lower *l, const ValueInfoProto *in)
     struct place at = onnx_place_value(l->model, "graph input", in->name);
     const TypeProto *type = in->type;
     if (!type || type->value_case != TYPE_PROTO__VALUE_TENSOR_TYPE)
-        return diag_error(l->t, &at, "is %s, but only tensors can be inputs",
-                          !type                                                 ? "without a type"
-                          : type->value_case == TYPE_PROTO__VALUE_SEQUENCE_TYPE ? "a sequence"
-                          : type->value_case == TYPE_PROTO__VALUE_OPTIONAL_TYPE ? "an optional"
-                          : type->value_case == TYPE_PROTO__VALUE_MAP_TYPE      ? "a map"
-                                                                                : "no tensor");
+        return diag_error(l->t, &at, "is without a type");
     enum dtype d = dtype_from_onnx(type->tensor_type->elem_type);
-    if (d == DTYPE_VOID || d == DTYPE_STRING)
-        return diag_error(l->t, &at, "has element type %d%s, which is not supported",
-                          type->tensor_type->elem_type, d == DTYPE_STRING ? " (string)" : "");
+    if (d == DTYPE_VOID)
+        return diag_error(l->t, &at, "has element type %d, which is not supported",
+                          type->tensor_type->elem_type);
     if (!type->tensor_type->shape && !shape_option(l, in->name))
         return diag_error(l->t, &at,
                           "has no shape; give it with --shape '%s=1x2x3', with its own dimensions",
@@ -280,9 +285,21 @@ static struct uop *input_dim(struct lower *l, const char *input, const TensorSha
                        : symbol_find(l, symbol_name(l->t, input, d, axis))->dim;
 }
 
-static bool check_shape_options(struct lower *l, ValueInfoProto *const *in, int nin)
+static bool check_shape_options(struct lower *l, const struct open_inputs *v)
 {
     bool ok = true;
+    ValueInfoProto *const *in = v->tensor;
+    int nin = v->ntensor;
+    for (int i = 0; l->options && i < l->options->nlist; i++) {
+        bool found = false;
+        for (int k = 0; k < v->nborder; k++)
+            found |= !strcmp(v->border[k].name, l->options->list[i].input) &&
+                     (v->border[k].is_sequence || v->border[k].is_optional);
+        struct place at = onnx_place_model(l->model);
+        if (!found)
+            ok = diag_error(l->t, &at, "--shape gives a list for '%s', but the model has no "
+                            "sequence or optional of that name", l->options->list[i].input);
+    }
     for (int i = 0; l->options && i < l->options->nshape; i++) {
         bool found = false;
         for (int k = 0; k < nin; k++)
@@ -352,9 +369,10 @@ void lower_report_assumptions(struct lower *l)
 bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out)
 {
     struct tgc *t = l->t;
-    int nin;
-    ValueInfoProto **in = open_inputs(l, s, g, &nin);
-    bool ok = check_shape_options(l, in, nin);
+    struct open_inputs open = {0};
+    bool ok = open_inputs(l, s, g, &open) && check_shape_options(l, &open);
+    ValueInfoProto *const *in = open.tensor;
+    int nin = open.ntensor;
     for (int i = 0; i < nin; i++) {
         if (!check_input(l, in[i])) {
             ok = false;
@@ -384,8 +402,10 @@ bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct 
         struct buffer *b =
             buffer_new(t, BUFFER_INPUT, dtype_from_onnx(type->elem_type), dim, ndim, in[i]->name);
         out->input[out->ninput++] = uop_buffer(t, b);
-        scope_set(t, s, in[i]->name, value_tensor(t, out->input[i]));
         tell_input(l, out->input[i]);
     }
+    for (int i = 0, at = 0; i < open.nborder; at += open.border[i++].count)
+        scope_set(t, s, open.border[i].name,
+                  border_value(t, &open.border[i], out->input + at));
     return true;
 }

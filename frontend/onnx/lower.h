@@ -1,8 +1,8 @@
 /* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and
  * what it may call.
  *
- *      graph.c, inputs.c  walks nodes, subgraphs and functions; names -> values; symbols of
- *      dimensions; the options
+ *      graph.c, inputs.c, border.c  walks nodes, subgraphs and functions; names -> values; symbols
+ *      of dimensions; the options; sequences and optionals as inputs and outputs
  *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile
  *      time
  *      operators.def      one row an operator and opset range, with its lowering function
@@ -72,8 +72,8 @@ struct operator {
     /* for the lowering function: an enum op or a variant of its family */
     int param;
     int min_in, max_in;          /* inputs that must be there, and may; max -1: any number */
-    /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals
-     * */
+    /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals;
+     * T: strings, in any input, t: in any but the first */
     const char *kinds;
     const char *limits;          /* what is not supported, for people; "" if nothing */
 };
@@ -97,6 +97,10 @@ const char *node_string(const struct node *n, const char *name, const char *othe
 /* -1: absent */
 int node_ints(const struct node *n, const char *name, const int64_t **v);
 int node_floats(const struct node *n, const char *name, const float **v);
+
+int node_strings(const struct node *n, const char *name, const char *const **v);
+/* A list of strings as a tensor of rank 1; empty if absent. */
+struct uop *node_string_weight(const struct node *n, const char *name);
 
 /* axis + rank if negative; error if it is out of -rank .. rank - 1. */
 bool node_axis(const struct node *n, int64_t axis, int rank, int *result);
@@ -205,6 +209,7 @@ struct uop *known_index(struct tgc *t, struct uop *e);
 struct onnx_model *lower_model(const struct lower *l);
 struct value *value_tensor(struct tgc *t, struct uop *u);
 struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem, enum dtype dtype);
+struct value *value_optional(struct tgc *t, struct value *item);          /* NULL: absent */
 /* An attribute's tensor as a constant; NULL: reported. */
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p);
 struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
@@ -277,6 +282,18 @@ struct lower {
     bool *option_used;           /* by position in options->dim */
 };
 
+/* border.c: a graph input as the tensors that stand for it, and the way back. */
+struct border_input {
+    const char *name;
+    ValueInfoProto **tensor; int count;
+    bool is_optional, is_sequence, is_absent;
+    enum dtype dtype;            /* of a sequence's tensors */
+};
+bool border_open(struct lower *l, ValueInfoProto *in, struct border_input *b);
+struct value *border_value(struct tgc *t, const struct border_input *b, struct uop *const *x);
+/* The graph's outputs into `out`. */
+bool border_outputs(struct lower *l, const struct scope *s, const GraphProto *g, struct graph *out);
+
 void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v);
 /* NULL for "" and for a function's parameter that its caller left out. */
 struct value *scope_get(const struct scope *s, const char *name);
@@ -303,6 +320,10 @@ const char *operator_domain(const char *domain);                 /* "ai.onnx" is
 void shell_quote(struct text *x, const char *s);
 
 /* ------------------------------------------------------------------------------- lower_FAMILY.c */
+/* Where each element of x stands among the keys, `count` where it is none of them. keys: int64_t,
+ * double or const char *, as x is. */
+struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int64_t count);
+enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
 bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,

@@ -215,6 +215,9 @@ bool lower_attention(struct node *n)
     a.softcap = node_float(n, "softcap", 0);
     a.attr.scale = a.scale;
     a.attr.softcap = a.softcap;
+    a.attr.precision = node_dtype(n, "softmax_precision", DTYPE_VOID);
+    if (a.attr.precision != DTYPE_VOID && !dtype_is_float(a.attr.precision))
+        return node_error(n, -1, "softmax_precision names no float type");
     struct uop *mask = a.bias ? whole_bias(n, &a, a.allowed, a.q->dtype) : a.allowed;
     struct uop *y = lib_attention(&n->lib, a.q, a.k, a.v, mask, &a.attr);
     n->out[1] = a.k;

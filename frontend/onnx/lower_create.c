@@ -44,9 +44,15 @@ bool lower_constant(struct node *n)
         return node_set(n, 0, constant_floats(n));
     if (node_has(n, "value_ints"))
         return node_set(n, 0, constant_ints(n));
-    return node_error(n, -1,
-                      "one of the attributes value, sparse_value, value_float(s) and value_int(s) "
-                      "is expected; strings are not supported");
+    if (node_has(n, "value_strings"))
+        return node_set(n, 0, node_string_weight(n, "value_strings"));
+    if (node_has(n, "value_string")) {
+        const char **one = MEM_NEW(n->t, const char *);
+        *one = node_string(n, "value_string", "");
+        return node_set(n, 0, tensor_from_data(n->t, DTYPE_STRING, NULL, 0, one, sizeof *one, NULL));
+    }
+    return node_error(n, -1, "one of the attributes value, sparse_value, value_float(s), value_int(s) "
+                             "and value_string(s) is expected");
 }
 
 bool lower_constant_of_shape(struct node *n)

@@ -100,7 +100,7 @@ bool lower_bitshift(struct node *n)
                           direction);
     struct uop *x = n->in[0], *by = n->in[1];
     struct uop *r = lib_binary(&n->lib, left ? OP_SHL : OP_SHR, x, by);
-    if (r && by->vmin < 0) { /* a negative amount is one beyond every width */
+    if (r && by->vmin < 0 && dtype_kind(by->dtype) == 'I') { /* a negative amount is one beyond every width */
         struct uop *zero = uop_consti(n->t, x->dtype, 0), *gone = zero;
         if (!left && dtype_kind(x->dtype) == 'I')
             gone = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero),

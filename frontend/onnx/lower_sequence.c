@@ -198,12 +198,7 @@ bool lower_sequence_map(struct node *n)
 
 bool lower_optional(struct node *n)
 {
-    struct value *v = MEM_NEW(n->t, struct value);
-    v->kind = VALUE_OPTIONAL;
-    v->nitem = n->nin > 0 && n->value_in[0] ? 1 : 0;
-    v->item = mem_array(n->t, 1, sizeof(struct value *));
-    v->item[0] = v->nitem ? n->value_in[0] : NULL;
-    n->value_out[0] = v;
+    n->value_out[0] = value_optional(n->t, n->nin > 0 ? n->value_in[0] : NULL);
     return true;
 }
 

@@ -61,6 +61,20 @@ int node_ints(const struct node *n, const char *name, const int64_t **v)
     return onnx_attr_ints(lower_model(n->lower), n->proto, name, v);
 }
 
+int node_strings(const struct node *n, const char *name, const char *const **v)
+{
+    return onnx_attr_strings(lower_model(n->lower), n->proto, name, v);
+}
+
+struct uop *node_string_weight(const struct node *n, const char *name)
+{
+    const char *const *v;
+    int count = node_strings(n, name, &v);
+    int64_t dim = count > 0 ? count : 0;
+    return tensor_from_data(n->t, DTYPE_STRING, &dim, 1, dim ? (const void *)v : "",
+                            (size_t)dim * sizeof(const char *), NULL);
+}
+
 int node_floats(const struct node *n, const char *name, const float **v)
 {
     return onnx_attr_floats(lower_model(n->lower), n->proto, name, v);

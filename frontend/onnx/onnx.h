@@ -216,10 +216,14 @@ struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; }
  * of something depends on it (a list of axes, the length of a range), and the program then holds
  * for that value alone: a warning says so. */
 struct onnx_value_option { const char *input; enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
+/* --shape x=[2x3,4]: a sequence of two tensors, whose shapes are those of inputs x[0] and x[1];
+ * x=absent: count -1, an optional without a value. */
+struct onnx_list_option { const char *input; int count; };
 struct onnx_graph_options {
     const struct onnx_value_option *value; int nvalue;
     const struct onnx_dim_option *dim; int ndim;
     const struct onnx_shape_option *shape; int nshape;
+    const struct onnx_list_option *list; int nlist;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
 };

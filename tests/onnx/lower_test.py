@@ -389,4 +389,65 @@ def _(folder):
     check(out["rows"], np.stack(rows, axis=1))
 
 
+# ---------------------------------------------------------------- sequences, optionals, randomness
+
+
+def list_type(inner, make=helper.make_sequence_type_proto):
+    return make(helper.make_tensor_type_proto(inner, None))
+
+
+def list_model(nodes, inputs, outputs, opset=18):
+    graph = helper.make_graph(nodes, "g", [helper.make_value_info(*v) for v in inputs], outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+@case("a sequence at the border is its tensors")
+def _(folder):
+    m = list_model([G.node("SequenceInsert", ["s", "x", "at"], ["y"]),
+                    G.node("SequenceLength", ["y"], ["n"])],
+                   [("s", list_type(FLOAT)), ("x", helper.make_tensor_type_proto(FLOAT, [2]))],
+                   [helper.make_value_info("y", list_type(FLOAT)), G.value("n", [], INT64)])
+    m.graph.initializer.append(helper.make_tensor("at", INT64, [], [1]))
+    items = [draw(2, 3), draw(4)]
+    onnx.save(m, folder / "m.onnx")
+    for k, item in enumerate(items):
+        np.save(folder / f"s{k}.npy", item)
+    np.save(folder / "x.npy", draw(2))
+    T.must(T.run([TGC, "run", "m.onnx", "--shape", "s=[2x3,4]", "-i", "s[0]=s0.npy", "-i",
+                  "s[1]=s1.npy", "-i", "x=x.npy", "--out-dir", "out"], cwd=folder))
+    for k, wanted in enumerate([items[0], draw(2), items[1]]):
+        check(np.load(folder / "out" / f"y_{k}_.npy"), wanted)
+    check(np.load(folder / "out" / "n.npy"), np.array(3))
+
+
+@case("a sequence without --shape prints the option")
+def _(folder):
+    m = list_model([G.node("SequenceLength", ["s"], ["n"])], [("s", list_type(FLOAT))],
+                   [G.value("n", [], INT64)])
+    says(refusal(folder, m), "graph input 's'", "--shape 's=[2x3,2x3,scalar]'")
+    says(refusal(folder, m, "--shape", "s=absent"), "only optionals can be")
+    says(refusal(folder, m, "--shape", "t=[2]", "--shape", "s=[2]"), "gives a list for 't'")
+
+
+@case("an optional is there or not")
+def _(folder):
+    def optional(inner):
+        return helper.make_optional_type_proto(helper.make_tensor_type_proto(inner, [3]))
+    m = list_model([G.node("OptionalHasElement", ["o"], ["y"])], [("o", optional(FLOAT))],
+                   [G.value("y", [], BOOL)])
+    check(run(folder, m, {"o": draw(3)})["y"], np.array(True))
+    check(run(folder, m, {}, "--shape", "o=absent")["y"], np.array(False))
+
+
+@case("Bernoulli draws with the probabilities given")
+def _(folder):
+    p = np.repeat(np.array([0, 0.25, 0.9, 1], np.float32), 20000)
+    m = G.model([G.node("Bernoulli", ["x"], ["y"], seed=3.0)], [G.value("x", [80000])],
+                [G.value("y", [80000])])
+    y = run(folder, m, {"x": p})["y"].reshape(4, -1)
+    expect(set(np.unique(y)) <= {0, 1}, "values other than 0 and 1")
+    expect((np.abs(y.mean(axis=1) - p.reshape(4, -1)[:, 0]) <= [0, 0.0125, 0.0085, 0]).all(),
+           f"means {y.mean(axis=1)}")                         # four standard deviations
+
+
 suite.main()
