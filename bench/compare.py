@@ -475,23 +475,31 @@ class Bench:
         self.results = []
 
     def run(self):
+        options, limits = self.options, self.limits
         machine = describe_machine(self.tgc)
         print(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load']:.1f}; "
               f"{machine['gcc']}; {machine['clang']}; {machine['tgc']} ({machine['commit']})")
-        self.limits.measure(self.options.threads)
+        limits.measure(options.threads)
         print("peak of one core, GFLOP/s: "
-              + ", ".join(f"{isa} {rate:.1f}" for isa, rate in self.limits.peak.items()))
-        print("read, GB/s: " + ", ".join(f"{key} {rate:.1f}"
-                                         for key, rate in self.limits.read.items()))
-        for threads in self.options.threads:
+              + ", ".join(f"{isa} {rate:.1f}" for isa, rate in limits.peak.items()))
+        print("read, GB/s: " + ", ".join(f"{key} {rate:.1f}" for key, rate in limits.read.items()))
+        report = {"machine": machine, "peak_gflops": limits.peak, "read_gbps": limits.read,
+                  "rounds": options.rounds, "slice_seconds": options.slice,
+                  "models": self.results}
+        for threads in options.threads:
             print_header(threads)
-            for model in self.options.models:
+            for model in options.models:
                 self.one(model, threads)
-        self.limits.measure(self.options.threads)
-        sets = {str(t): print_sets(self.results, t) for t in self.options.threads}
-        return {"machine": machine, "peak_gflops": self.limits.peak, "read_gbps": self.limits.read,
-                "rounds": self.options.rounds, "slice_seconds": self.options.slice,
-                "models": self.results, "sets": sets}
+                self.save(report)
+        report["sets"] = {str(t): print_sets(self.results, t) for t in options.threads}
+        self.save(report)
+
+    def save(self, report):
+        """After every model: a run of all of them takes long, and may be stopped."""
+        if self.options.json:
+            self.options.json.write_text(json.dumps(report, indent=1) + "\n")
+        if self.options.plot:
+            self.options.plot.write_text(plot.svg(report))
 
     def one(self, model, threads):
         try:
@@ -546,14 +554,5 @@ def parse():
     return options
 
 
-def main():
-    options = parse()
-    report = Bench(options).run()
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
-    if options.plot:
-        options.plot.write_text(plot.svg(report))
-
-
 if __name__ == "__main__":
-    main()
+    Bench(parse()).run()
