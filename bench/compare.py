@@ -22,6 +22,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def describe_machine(tgc):
 
 
 class Limits:
-    """What the machine can do at most, measured by the driver; kept at its best."""
+    """What the machine can do at most, measured by the driver."""
 
     def __init__(self, driver, cores):
         self.driver, self.cores = ctypes.CDLL(driver), cores
@@ -92,26 +93,26 @@ class Limits:
     def measure(self, thread_counts):
         mask = os.sched_getaffinity(0)
         os.sched_setaffinity(0, self.cores[:1])
-        for isa in ("avx2", "avx512", "neon"):
+        for isa in ("avx2", "avx512", "neon", "vnni"):
             rate = self.driver.bench_peak(isa.encode())
             if rate > 0:
-                self.peak[isa] = max(rate, self.peak.get(isa, 0))
+                self.peak[isa] = rate
         os.sched_setaffinity(0, mask)
         cores = (ctypes.c_int * len(self.cores))(*self.cores)
         for threads in thread_counts:
             for nbytes in SIZES:
-                rate = self.driver.bench_read(threads, cores, ctypes.c_size_t(nbytes))
-                key = f"{threads}x{nbytes}"
-                self.read[key] = max(rate, self.read.get(key, 0))
+                self.read[f"{threads}x{nbytes}"] = self.driver.bench_read(
+                    threads, cores, ctypes.c_size_t(nbytes))
 
-    def best_peak(self):
-        return max(self.peak.values())
+    def best_peak(self, quantized):
+        """Of products of floats, or of bytes where there are instructions for them."""
+        return max(rate for isa, rate in self.peak.items() if quantized or isa != "vnni")
 
-    def bound(self, flop, nbytes, threads):
+    def bound(self, flop, nbytes, threads, quantized):
         """Seconds: the arithmetic at the peak, or one reading of the weights."""
         size = next((s for s in SIZES if s >= nbytes / threads), SIZES[-1])
         reading = nbytes / (1e9 * self.read[f"{threads}x{size}"])
-        return max((flop or 0) / (1e9 * self.best_peak() * threads), reading)
+        return max((flop or 0) / (1e9 * self.best_peak(quantized) * threads), reading)
 
 
 # --------------------------------------------------------------------------------- contenders
@@ -206,11 +207,7 @@ def build_emitted(compiler, folder):
     return library, {"compile_seconds": done.seconds, "library_bytes": library.stat().st_size}
 
 
-PNNX_TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64",
-              "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool"}
-
-
-def convert_for_ncnn(folder, facts):
+def convert_for_ncnn(folder):
     """pnnx's conversion, kept beside the model. A conversion that fails is kept as its reason."""
     import importlib.util
     target = folder / "ncnn"
@@ -218,15 +215,11 @@ def convert_for_ncnn(folder, facts):
     if not target.exists():
         part = Path(tempfile.mkdtemp(dir=folder, prefix="ncnn-part-"))
         pnnx = Path(importlib.util.find_spec("pnnx").submodule_search_locations[0]) / "pnnx"
-        shapes = ",".join(f"[{','.join(map(str, t['shape']))}]{PNNX_TYPES.get(t['dtype'], '?')}"
-                          for t in facts["inputs"])
         (part / "model.onnx").symlink_to(folder / "model.onnx")
-        done = T.run([pnnx, "model.onnx", f"inputshape={shapes}", "fp16=0"], cwd=part, timeout=600)
+        done = T.run([pnnx, "model.onnx", "fp16=0"], cwd=part, timeout=600)
         (part / "log.txt").write_bytes(done.out + done.err.encode())
         if done.status != 0 or not (part / "model.ncnn.param").exists():
-            text = re.sub(r"\x1b\[[0-9;]*m", "", (done.out + done.err.encode()).decode())
-            (part / "failed.txt").write_text(f"pnnx: status {done.status}: "
-                                             + " ".join(text.split())[-200:])
+            (part / "failed.txt").write_text(last_words(done))
         for name in ("model.pnnx.bin", "model.pnnx.onnx", "model.onnx", "model.pnnxsim.onnx"):
             (part / name).unlink(missing_ok=True)
         os.replace(part, target)
@@ -236,6 +229,14 @@ def convert_for_ncnn(folder, facts):
     if left:
         raise Failure(f"pnnx leaves operators that ncnn has not: {', '.join(left)}")
     return str(target)
+
+
+def last_words(done):
+    """How pnnx ended, and the last that it said in words."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.err + done.out.decode(errors="replace"))
+    lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
+    how = f"status {done.status}" if done.status >= 0 else signal.Signals(-done.status).name
+    return f"pnnx: {how}: {' '.join(lines[-1:])[:200]}"
 
 
 def unconverted(param):
@@ -310,7 +311,7 @@ class Comparison:
             self.contenders.append(contender)
             if peer == "ncnn":
                 try:
-                    contender.spec["converted"] = convert_for_ncnn(self.folder, self.facts)
+                    contender.spec["converted"] = convert_for_ncnn(self.folder)
                 except Failure as failure:
                     contender.result["broken"] = shorten(failure)
 
@@ -361,7 +362,8 @@ class Comparison:
         limits, facts = self.bench.limits, self.facts
         flop = facts["flop"] or next((c.result["about"]["flop"] for c in self.contenders
                                       if c.result.get("about", {}).get("flop")), None)
-        bound = limits.bound(flop, facts["parameter_bytes"], self.threads)
+        peak = limits.best_peak(facts["quantized"]) * self.threads
+        bound = limits.bound(flop, facts["parameter_bytes"], self.threads, facts["quantized"])
         for contender in self.contenders:
             if "broken" in contender.result or not contender.samples:
                 continue
@@ -371,8 +373,7 @@ class Comparison:
                 min=least, median=statistics.median(every), runs=len(every),
                 slice_minima=[min(part) for part in contender.samples],
                 gflops=flop / least * 1e-9 if flop else None,
-                peak_fraction=flop / least * 1e-9 / limits.best_peak() / self.threads
-                if flop else None,
+                peak_fraction=flop / least * 1e-9 / peak if flop else None,
                 bound_fraction=bound / least)
         return {"threads": self.threads, "flop": flop, "bound": bound,
                 "contenders": {c.name: c.result for c in self.contenders}}

@@ -290,7 +290,7 @@ def prepare(model):
     for name, output in zip(names, outputs):
         if output.dtype.kind == "f" and not np.isfinite(output).all():
             raise Failure(f"{model.name}: the reference's {name} is not finite")
-    inputs = [np.ascontiguousarray(feeds[name]) for name in order]
+    inputs = [np.array(feeds[name], order="C") for name in order]
     np.savez(folder / "inputs.npz", **{str(k): array for k, array in enumerate(inputs)})
     np.savez(folder / "expected.npz", **{str(k): array for k, array in enumerate(outputs)})
     facts = {"name": model.name, "set": model.set, "quantized": model.quantized,

@@ -328,16 +328,15 @@ def kernel_of(names, kernels):
 
 def functions_by_line(source_text):
     """[(first line, last line, function)] of the definitions, which end with a brace in column 1."""
+    attribute = re.compile(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)\s*")
     found, start, name = [], None, None
     for number, line in enumerate(source_text.splitlines(), 1):
-        head = re.match(r"[A-Za-z_][^;]*?\b(\w+)\((?!\()", line)
-        if head and not line.rstrip().endswith(";") and start is None:
-            start, name = number, head.group(1)
-        elif line.startswith("}") and start is not None:
+        if line.startswith("}") and start is not None:
             found.append((start, number, name))
             start = None
-        elif line.rstrip().endswith(";") and start is not None and not line.startswith(" "):
-            start = None
+        head = re.match(r"[A-Za-z_][\w\s*]*?\b(\w+)\(", attribute.sub("", line))
+        if head:
+            start, name = number, head.group(1)     # a declaration is followed by another head
     return found
 
 
