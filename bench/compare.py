@@ -12,7 +12,9 @@ first; where they are wrong, its time does not count and is not shown.
 A cell shows the least and the median milliseconds of a run. The ratio is the least time of the
 best runtime over tgc's: above 1 tgc is faster. `bound` is the time that no program could beat
 without doing less arithmetic (Winograd does less): nominal work at the measured peak of
-fused multiply-adds, or the weights at the measured read bandwidth of their size.
+fused multiply-adds, or the weights at the measured read bandwidth of their size. A line below
+the row tells where tgc's arena is larger than what a run of ONNX Runtime holds at most (beside
+weights, inputs and outputs), and which contender has no time, and why.
 """
 
 import argparse
@@ -324,6 +326,8 @@ class Comparison:
             contender.result.update(contender.worker.ask(do="run", out=str(place / "out.npz")))
             contender.result["error"] = check_outputs(self.facts, self.expected,
                                                       models.load_arrays(place / "out.npz"))
+            if contender.name == "onnxruntime" and self.threads == 1:
+                contender.result.update(contender.worker.ask(do="memory"))
         except Failure as failure:
             self.drop(contender, failure)
 
@@ -428,6 +432,10 @@ def print_row(name, entry):
           f" {number(fastest.get('peak_fraction'), '6.1%'):>6s}"
           f" {number(ratio(entry, 'tgc-gcc'), '6.2f'):>6s}"
           f" {number(ratio(entry, 'tgc-clang'), '7.2f'):>7s}", flush=True)
+    theirs = contenders.get("onnxruntime", {}).get("arena_bytes")
+    if theirs is not None and own and own[0]["about"]["arena_bytes"] > theirs:
+        print(f"    arena: {own[0]['about']['arena_bytes'] / 1e6:.3f} MB, "
+              f"ONNX Runtime's run holds {theirs / 1e6:.3f} MB", flush=True)
     for kind, result in contenders.items():
         if "broken" in result:
             print(f"    {TITLES[kind]}: {result['broken'][:200]}", flush=True)

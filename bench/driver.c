@@ -88,6 +88,52 @@ int bench_call_onnxruntime(void *argument)
                   o->output_count, o->outputs) != NULL;
 }
 
+/* An OrtAllocator that counts, for the memory that a run of ONNX Runtime needs. Its first
+ * members are the runtime's; each block has its size before it. */
+struct bench_allocator {
+    uint32_t version;
+    void *(*alloc)(struct bench_allocator *self, size_t nbytes);
+    void (*free)(struct bench_allocator *self, void *block);
+    const void *(*info)(const struct bench_allocator *self);
+    const void *memory_info;
+    size_t now, most;
+};
+
+enum { BLOCK_HEADER = 64 };
+
+static void *counted_alloc(struct bench_allocator *self, size_t nbytes)
+{
+    size_t *block = aligned_alloc(64, (nbytes + BLOCK_HEADER + 63) / 64 * 64);
+    if (!block)
+        return NULL;
+    *block = nbytes;
+    size_t held = __atomic_add_fetch(&self->now, nbytes, __ATOMIC_SEQ_CST);
+    if (held > self->most)
+        self->most = held;
+    return (char *)block + BLOCK_HEADER;
+}
+
+static void counted_free(struct bench_allocator *self, void *memory)
+{
+    if (!memory)
+        return;
+    size_t *block = (size_t *)(void *)((char *)memory - BLOCK_HEADER);
+    __atomic_sub_fetch(&self->now, *block, __ATOMIC_SEQ_CST);
+    free(block);
+}
+
+static const void *counted_info(const struct bench_allocator *self)
+{
+    return self->memory_info;
+}
+
+void bench_make_allocator(struct bench_allocator *made, const void *memory_info)
+{
+    /* 16 is older than the members that later versions add. */
+    *made = (struct bench_allocator){.version = 16, .alloc = counted_alloc, .free = counted_free,
+                                     .info = counted_info, .memory_info = memory_info};
+}
+
 /* ------------------------------------------------------------------------ peak of one core */
 
 /* Read through volatile, so that the chains below can be neither folded nor vectorized anew:

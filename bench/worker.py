@@ -8,6 +8,7 @@ standard output; between commands the process sleeps, so that contenders do not 
 other. Whatever the libraries print goes to standard error.
 
     {"do": "run", "out": FILE.npz}              -> {"outputs": [...]}       one run, outputs stored
+    {"do": "memory"}                            -> {"arena_bytes": N}       ONNX Runtime's
     {"do": "time", "seconds": S, "samples": N}  -> {"seconds": [...]}       seconds of a run, each
 
 Emitted C, ONNX Runtime and OpenVINO are timed by bench/driver.c through their C functions.
@@ -167,10 +168,18 @@ class OrtCall(ctypes.Structure):
                 ("output_count", ctypes.c_size_t), ("outputs", ctypes.c_void_p)]
 
 
+class CountingAllocator(ctypes.Structure):
+    """struct bench_allocator"""
+    _fields_ = [("version", ctypes.c_uint32), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
+                ("info", ctypes.c_void_p), ("memory_info", ctypes.c_void_p),
+                ("now", ctypes.c_size_t), ("most", ctypes.c_size_t)]
+
+
 # Places in struct OrtApi, whose order is its binary interface.
 ORT = {"GetErrorMessage": 2, "CreateEnv": 3, "CreateSession": 7, "Run": 9,
        "CreateSessionOptions": 10, "SetIntraOpNumThreads": 24, "SetInterOpNumThreads": 25,
-       "CreateTensorWithDataAsOrtValue": 49, "CreateCpuMemoryInfo": 69}
+       "CreateTensorWithDataAsOrtValue": 49, "CreateCpuMemoryInfo": 69,
+       "AddSessionConfigEntry": 130, "RegisterAllocator": 176}
 
 ORT_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7,
              "bool": 9, "float16": 10, "float64": 11, "uint32": 12, "uint64": 13}
@@ -190,23 +199,39 @@ class OnnxRuntime(Contender):
         api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(base[0])(16)
         self.table = ctypes.cast(api, ctypes.POINTER(ctypes.c_void_p))
         self.about = {"version": version}
-        env = self.made("CreateEnv", ctypes.c_int(3), b"bench")
-        options = self.made("CreateSessionOptions")
-        self.must("SetIntraOpNumThreads", options, ctypes.c_int(spec["threads"]))
-        self.must("SetInterOpNumThreads", options, ctypes.c_int(1))
-        session = self.made("CreateSession", env, str(Path(spec["folder"]) / "model.onnx").encode(),
-                            options)
-        memory = self.made("CreateCpuMemoryInfo", ctypes.c_int(1), ctypes.c_int(0))
-        values = [[self.value(memory, array) for array in group]
-                  for group in (self.inputs, self.outputs)]
+        self.env = self.made("CreateEnv", ctypes.c_int(3), b"bench")
+        self.memory = self.made("CreateCpuMemoryInfo", ctypes.c_int(1), ctypes.c_int(0))
+        values = [[self.value(array) for array in group] for group in (self.inputs, self.outputs)]
         self.keep = [name_array([t["name"] for t in facts["inputs"]]),
                      pointer_array([v.value for v in values[0]]),
                      name_array([t["name"] for t in facts["outputs"]]),
                      pointer_array([v.value for v in values[1]])]
         at = [ctypes.addressof(array) for array in self.keep]
-        self.state = OrtCall(self.table[ORT["Run"]], session, at[0], at[1], len(values[0]),
-                             at[2], len(values[1]), at[3])
+        self.state = OrtCall(self.table[ORT["Run"]], self.session(spec["threads"]), at[0], at[1],
+                             len(values[0]), at[2], len(values[1]), at[3])
         self.call, self.argument = self.driver.bench_call_onnxruntime, ctypes.byref(self.state)
+
+    def session(self, threads, **entries):
+        options = self.made("CreateSessionOptions")
+        self.must("SetIntraOpNumThreads", options, ctypes.c_int(threads))
+        self.must("SetInterOpNumThreads", options, ctypes.c_int(1))
+        for key, value in entries.items():
+            self.must("AddSessionConfigEntry", options, f"session.{key}".encode(), value)
+        path = str(Path(self.spec["folder"]) / "model.onnx").encode()
+        return self.made("CreateSession", self.env, path, options)
+
+    def arena_bytes(self):
+        """The most that a run holds beside the weights, inputs and outputs: in a session of its
+        own, with an allocator that counts."""
+        counter = CountingAllocator()
+        self.driver.bench_make_allocator(ctypes.byref(counter), self.made(
+            "CreateCpuMemoryInfo", ctypes.c_int(0), ctypes.c_int(0)))
+        self.must("RegisterAllocator", self.env, ctypes.byref(counter))
+        usual, self.state.session = self.state.session, self.session(1, use_env_allocators=b"1")
+        held = counter.most = counter.now
+        self.sample(2, 1, 60)
+        self.state.session, self.keep_counter = usual, counter
+        return counter.most - held
 
     def must(self, name, *arguments):
         status = ctypes.CFUNCTYPE(ctypes.c_void_p)(self.table[ORT[name]])(*arguments)
@@ -220,9 +245,9 @@ class OnnxRuntime(Contender):
         self.must(name, *arguments, ctypes.byref(result))
         return result
 
-    def value(self, memory, array):
+    def value(self, array):
         shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
-        return self.made("CreateTensorWithDataAsOrtValue", memory, ctypes.c_void_p(address(array)),
+        return self.made("CreateTensorWithDataAsOrtValue", self.memory, ctypes.c_void_p(address(array)),
                          ctypes.c_size_t(array.nbytes), shape, ctypes.c_size_t(array.ndim),
                          ctypes.c_int(ORT_TYPES[array.dtype.name]))
 
@@ -406,6 +431,8 @@ def main():
                 np.savez(command["out"], **{str(k): array for k, array
                                             in enumerate(contender.results())})
                 answer(peak_bytes=peak_memory())
+            elif command["do"] == "memory":
+                answer(arena_bytes=contender.arena_bytes())
             else:
                 answer(seconds=take_time(contender, command["seconds"], command["samples"]))
     except Broken as reason:
