@@ -4,10 +4,10 @@
                           [--require 'conv.*:fma>=12,stack=0']...
 
 Compiles the file with each compiler at -O2 (a cross compiler too: aarch64-linux-gnu-gcc), and
-prints one line per kernel: the innermost loop where its time goes, as far as that can be told
-without running it. `sums` counts registers that gather a sum over the loop: the tile. Each
---require names kernels by a pattern and what must hold of that loop, by the names of the
-columns; the exit status is 1 where it does not, or where no kernel matches.
+prints one line per kernel and variant of it: the innermost loop where its time goes, as far as
+that can be told without running it. `sums` counts registers that gather a sum over the loop:
+the tile. Each --require names C functions of kernels by a pattern and what must hold of that
+loop, by the columns below; the exit status is 1 where it does not, or where no function matches.
 """
 
 import argparse
@@ -51,13 +51,17 @@ def compile_object(compiler, flags, source, folder):
     return target
 
 
+PRINTED = (("instr", "instructions", 6), ("fma", "fma", 5), ("mul", "multiply", 5),
+           ("add", "add", 5), ("sums", "sums", 5), ("load", "loads", 5), ("store", "stores", 6), ("stack", "stack", 6),
+           ("call", "calls", 5), ("bits", "bits", 5))
+
+
 def print_loops(title, found, kernels):
-    print(f"\n{title}\n{'kernel':34s} {'MFLOP':>9s} {'instr':>6s} {'fma':>5s} {'mul':>5s} "
-          f"{'add':>5s} {'sums':>4s} {'load':>5s} {'store':>5s} {'stack':>5s} {'call':>4s} {'bits':>4s}")
+    print(f"\n{title}\n{'kernel':34s} {'MFLOP':>9s}"
+          + "".join(f"{head:>{width}s}" for head, _, width in PRINTED))
     for loop in found:
-        print(f"{loop.kernel:34s} {kernels[loop.kernel] / 1e6:9.3f} {loop.instructions:6d} "
-              f"{loop.fma:5d} {loop.multiply:5d} {loop.add:5d} {loop.sums:4d} {loop.loads:5d} {loop.stores:5d} "
-              f"{loop.stack:5d} {loop.calls:4d} {loop.bits:4d}")
+        print(f"{loop.variant:34s} {kernels[loop.kernel] / 1e6:9.3f}"
+              + "".join(f"{getattr(loop, column):{width}d}" for _, column, width in PRINTED))
 
 
 def unmet(requirements, hot):
@@ -70,7 +74,7 @@ def unmet(requirements, hot):
             for column, sign, value in conditions:
                 actual = getattr(loop, column)
                 if not COMPARE[sign](actual, value):
-                    yield f"{loop.kernel}: {column} is {actual}, required {sign}{value}"
+                    yield f"{loop.variant}: {column} is {actual}, required {sign}{value}"
 
 
 def main():
@@ -81,17 +85,17 @@ def main():
     parser.add_argument("--all", action="store_true", help="every innermost loop, not the hottest")
     parser.add_argument("--require", action="append", default=[], type=parse_requirement)
     options = parser.parse_args()
-    text = options.source.read_text()
-    kernels = loops.kernels_of(text)
+    kernels = loops.kernels_of(options.source.read_text())
+    order = {name: place for place, name in enumerate(kernels)}
     failed = False
     for name in options.compilers.split(","):
         compiler, flags = name.split(), options.flags.split()
         with tempfile.TemporaryDirectory() as folder:
             path = compile_object(compiler, flags, options.source, folder)
-            found = loops.audit(path, text, compiler)
+            found = loops.audit(path, options.source, compiler)
         hot = loops.hottest(found)
         shown = [loop for loop in found if loop.kernel] if options.all else \
-            [hot[kernel] for kernel in kernels if kernel in hot]
+            sorted(hot.values(), key=lambda loop: order[loop.kernel])
         print_loops(" ".join([name, "-O2", *flags]), shown, kernels)
         for line in unmet(options.require, hot):
             print(f"  UNMET {line}")

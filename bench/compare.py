@@ -482,6 +482,7 @@ class Bench:
         self.driver = build_driver(self.scratch)
         self.limits = Limits(self.driver, self.cores[:most])
         self.results = []
+        self.said = set()       # tgc's warnings, each printed once
 
     def run(self):
         options, limits = self.options, self.limits
@@ -523,6 +524,11 @@ class Bench:
             self.results.append(known)
         known["threads"][str(threads)] = entry
         print_row(model.name, entry)
+        for result in entry["contenders"].values():
+            note = result.get("note")
+            if note and note.partition("warning: ")[2] not in self.said:
+                print(f"    {note}", flush=True)
+                self.said.add(note.partition("warning: ")[2])
 
 
 def words(allowed):

@@ -246,7 +246,8 @@ static void chains_neon(long turns)
 
 #endif
 
-/* GFLOP/s (of bytes: operations) of one core with the instruction set, the best of several trials; 0: not here. */
+/* GFLOP/s (of bytes: operations) of one core with the instruction set, the best of several trials;
+ * 0: not here. */
 double bench_peak(const char *isa)
 {
     void (*chains)(long) = NULL;

@@ -247,9 +247,9 @@ class OnnxRuntime(Contender):
 
     def value(self, array):
         shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
-        return self.made("CreateTensorWithDataAsOrtValue", self.memory, ctypes.c_void_p(address(array)),
-                         ctypes.c_size_t(array.nbytes), shape, ctypes.c_size_t(array.ndim),
-                         ctypes.c_int(ORT_TYPES[array.dtype.name]))
+        return self.made("CreateTensorWithDataAsOrtValue", self.memory,
+                         ctypes.c_void_p(address(array)), ctypes.c_size_t(array.nbytes), shape,
+                         ctypes.c_size_t(array.ndim), ctypes.c_int(ORT_TYPES[array.dtype.name]))
 
     def explain(self, status):
         return "OrtApi.Run failed"

@@ -89,7 +89,7 @@ def hot_loop(scratch, compiler, text, *flags):
     folder = T.scratch(scratch)
     (folder / "net.c").write_text(text)
     T.must(T.run([compiler, "-O2", "-g", *flags, "-c", "net.c", "-o", "net.o"], cwd=folder))
-    found = loops.hottest(loops.audit(folder / "net.o", text, (compiler,)))
+    found = loops.hottest(loops.audit(folder / "net.o", folder / "net.c", (compiler,)))
     expect("tile_0" in found, "no loop is attributed to the kernel")
     return found["tile_0"]
 

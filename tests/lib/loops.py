@@ -31,6 +31,7 @@ class Instruction:
 class Loop:
     function: str               # the symbol it stands in
     kernel: str                 # the emitted kernel it comes from; None: not of a kernel
+    variant: str                # the C function: the kernel's, or one of it for certain vectors
     address: int                # of its header
     instructions: int = 0
     fma: int = 0
@@ -316,18 +317,19 @@ def sums_of(machine, code):
 
 
 def kernel_of(names, kernels):
-    """The kernel among the functions at an address; a variant's name begins with the kernel's."""
-    for name in names:
-        name = re.sub(r"\.(constprop|isra|part|cold)\b.*$", "", name)
+    """(kernel, variant) of the functions at an address; a variant's name begins with the
+    kernel's."""
+    for variant in names:
+        name = variant
         while name:
             if name in kernels:
-                return name
+                return name, variant
             name = name.rpartition("_")[0]
-    return None
+    return None, None
 
 
 def functions_by_line(source_text):
-    """[(first line, last line, function)] of the definitions, which end with a brace in column 1."""
+    """[(first line, last line, function)] of the definitions, which end at a brace in column 1."""
     attribute = re.compile(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)\s*")
     found, start, name = [], None, None
     for number, line in enumerate(source_text.splitlines(), 1):
@@ -340,8 +342,9 @@ def functions_by_line(source_text):
     return found
 
 
-def functions_at(machine, path, section, addresses, by_line):
-    """{address: [functions of the lines there, innermost first]}"""
+def functions_at(machine, path, section, addresses, source_name, by_line):
+    """{address: [functions of the source's lines there, innermost first]}; the compiler's own
+    headers have lines there too."""
     if not addresses:
         return {}
     text = subprocess.run([f"{machine.prefix}addr2line", "-a", "-i", "-j", section, "-e", path],
@@ -353,16 +356,17 @@ def functions_at(machine, path, section, addresses, by_line):
         if line.startswith("0x"):
             names = found.setdefault(int(line, 16), [])
             continue
-        number = re.search(r":(\d+)", line)
+        number = re.search(rf"(?:^|/){re.escape(source_name)}:(\d+)", line)
         place = bisect.bisect_right(starts, int(number.group(1))) - 1 if number else -1
         if place >= 0 and int(number.group(1)) <= by_line[place][1]:
             names.append(by_line[place][2])
     return found
 
 
-def audit(path, source_text, compiler=("gcc",)):
+def audit(path, source, compiler=("gcc",)):
     """The innermost loops that compute, each with its kernel, of an object file that was made
-    from the emitted text."""
+    from the emitted C file."""
+    source_text = source.read_text()
     kernels, by_line = kernels_of(source_text), functions_by_line(source_text)
     machine = Machine.of(compiler)
     found = []
@@ -373,7 +377,7 @@ def audit(path, source_text, compiler=("gcc",)):
         blocks, successors = blocks_of(machine, code)
         loops = []
         for header, body, depth in innermost(successors):
-            loop = Loop(function, None, code[blocks[header][0]].address, depth=depth)
+            loop = Loop(function, None, None, code[blocks[header][0]].address, depth=depth)
             inside = [i for block in sorted(body) for i in code[slice(*blocks[block])]]
             for instruction in inside:
                 machine.count(loop, instruction, frame)
@@ -381,19 +385,21 @@ def audit(path, source_text, compiler=("gcc",)):
             if loop.arithmetic() or loop.add:
                 loops.append(loop)
         names = functions_at(machine, path, section,
-                             [a for loop in loops for a in loop.addresses], by_line)
+                             [a for loop in loops for a in loop.addresses], source.name, by_line)
         for loop in loops:
             votes = Counter(kernel_of(names.get(a, []), kernels) for a in loop.addresses)
-            votes.pop(None, None)
-            loop.kernel = votes.most_common(1)[0][0] if votes else None
+            votes.pop((None, None), None)
+            if votes:
+                loop.kernel, loop.variant = votes.most_common(1)[0][0]
         found += loops
     return found
 
 
 def hottest(loops):
-    """{kernel: the loop where its time goes}, as Loop.heat() orders them."""
+    """{C function of a kernel: the loop where its time goes}, as Loop.heat() orders them."""
     best = {}
     for loop in loops:
-        if loop.kernel and (loop.kernel not in best or loop.heat() > best[loop.kernel].heat()):
-            best[loop.kernel] = loop
+        if loop.kernel and (loop.variant not in best or
+                            loop.heat() > best[loop.variant].heat()):
+            best[loop.variant] = loop
     return best
