@@ -52,8 +52,8 @@ def compile_object(compiler, flags, source, folder):
 
 
 PRINTED = (("instr", "instructions", 6), ("fma", "fma", 5), ("mul", "multiply", 5),
-           ("add", "add", 5), ("sums", "sums", 5), ("load", "loads", 5), ("store", "stores", 6), ("stack", "stack", 6),
-           ("call", "calls", 5), ("bits", "bits", 5))
+           ("add", "add", 5), ("sums", "sums", 5), ("load", "loads", 5),
+           ("store", "stores", 6), ("stack", "stack", 6), ("call", "calls", 5), ("bits", "bits", 5))
 
 
 def print_loops(title, found, kernels):
