@@ -81,7 +81,9 @@ def describe_machine(tgc):
             "load": os.getloadavg()[0], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "gcc": first_line(["gcc", "--version"]), "clang": first_line(["clang", "--version"]),
             "tgc": first_line([str(tgc), "--version"]),
-            "commit": first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty"])}
+            # A compiler from elsewhere is of no commit that is known here.
+            "commit": f"$TGC {tgc}" if "TGC" in os.environ else
+            first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty"])}
 
 
 class Limits:
