@@ -4,7 +4,8 @@
 #   make demo       compile a real model to C, build it, run it on real files
 #   make check      build and pass every test, in about 20 minutes on two cores
 #   make check-all  the same with every model, size and compiler
-#   make bench      print the figures: compile time, memory, arena, kernels
+#   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
+#                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
 #   make install    install tgc (PREFIX=/usr/local, DESTDIR honoured)
 
 BUILD  ?= build
@@ -36,8 +37,10 @@ check-all:
 	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all
 
 bench:
-	scripts/setup.sh check
+	scripts/setup.sh bench
 	$(MAKE) --no-print-directory build
+	.venv/bin/python bench/compare.py --build $(BUILD) --json $(BUILD)/bench.json \
+	    --plot $(BUILD)/bench.svg $(BENCH)
 	.venv/bin/python bench/figures.py --build $(BUILD)
 
 install: build

@@ -22,6 +22,9 @@ import torchvision
 OPSET = 16
 SIZE = 224
 
+# What an architecture needs beside its name: its training-only head wants larger images.
+KEYWORDS = {"inception_v3": {"aux_logits": False, "init_weights": False}}
+
 
 def images(seed, count):
     """Smooth random images, normalized as ImageNet's are: nearer to a photo than noise is."""
@@ -70,7 +73,9 @@ def calibrate_norms(model):
 
 
 def scale_head(model):
-    head = [m for m in model.modules() if isinstance(m, torch.nn.Linear)][-1]
+    layers = list(model.modules())
+    head = ([m for m in layers if isinstance(m, torch.nn.Linear)] or
+            [m for m in layers if isinstance(m, torch.nn.Conv2d)])[-1]
     deviation = model(images(2, 2)).std()
     head.weight.div_(deviation)
     head.bias.div_(deviation)
@@ -86,7 +91,7 @@ def check(name, model):
 
 def export(name, path):
     torch.manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little"))
-    model = getattr(torchvision.models, name)(weights=None).eval()
+    model = getattr(torchvision.models, name)(weights=None, **KEYWORDS.get(name, {})).eval()
     with torch.no_grad():
         redraw_degenerate(model)
         calibrate_norms(model)

@@ -4,6 +4,7 @@
 #   scripts/setup.sh build    the compiler, Meson and protobuf-c
 #   scripts/setup.sh demo     the same, and a Python with pip that fetches the demo's model
 #   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
+#   scripts/setup.sh bench    the same, and the runtimes that the benchmark compares with
 #
 # It prints the names of what it is about to install before it does so. Packages marked
 # optional are left out where the distribution has none of that name.
@@ -13,7 +14,7 @@ cd "$(dirname "$0")/.."
 build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
 python='python3 python3-venv'
 check='g++ clang libcmocka-dev python3-torch python3-torchvision'
-optional='libclang-rt-dev'
+optional='libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }
@@ -78,12 +79,15 @@ python_environment() {
     fi
 }
 
+# Installs a list of packages when it has changed; more words go to pip.
 python_packages() {
-    stamp=.venv/requirements.stamp
-    if ! cmp -s tests/requirements.txt "$stamp"; then
-        say "installing into .venv/ with pip: $(grep -v '^#' tests/requirements.txt | tr '\n' ' ')"
-        .venv/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt
-        cp tests/requirements.txt "$stamp"
+    list=$1
+    shift
+    stamp=.venv/$(echo "$list" | tr / -).stamp
+    if ! cmp -s "$list" "$stamp"; then
+        say "installing into .venv/ with pip: $(grep -v '^#' "$list" | tr '\n' ' ')"
+        .venv/bin/pip install -q --disable-pip-version-check "$@" -r "$list"
+        cp "$list" "$stamp"
     fi
 }
 
@@ -101,9 +105,16 @@ demo)
 check)
     install_packages $build $python $check $optional
     python_environment
-    python_packages
+    python_packages tests/requirements.txt
+    ;;
+bench)
+    install_packages $build $python $check $optional
+    python_environment
+    python_packages tests/requirements.txt
+    python_packages bench/requirements.txt
+    python_packages bench/converter.txt --no-deps
     ;;
 *)
-    die 'usage: scripts/setup.sh build|demo|check'
+    die 'usage: scripts/setup.sh build|demo|check|bench'
     ;;
 esac
