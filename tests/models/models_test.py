@@ -184,7 +184,7 @@ def add_model(suite, tgc, scratch, model):
         add(f"clang{where}", True, [size], (), "clang", ("-O2",))
         add(f"sanitized{where}", model.heavy or not first, [size], (), "clang", T.SANITIZE)
         add(f"gcc sanitized{where}", True, [size], (), "gcc", T.SANITIZE)
-        add(f"sanitized -O0{where}", True, [size], ("-O0",), "clang", T.SANITIZE)
+        add(f"sanitized -O0{where}", True, [size], ("-O0",), "gcc", T.SANITIZE)
     if model.dynamic:
         add("dynamic", model.heavy, model.sizes, (), "gcc", ("-O2",), dynamic=True)
         add("dynamic sanitized", True, model.sizes, (), "clang", T.SANITIZE, dynamic=True)
