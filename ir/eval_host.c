@@ -111,6 +111,115 @@ static bool host_nonzero(const struct host_args *h)
     return *h->result >= h->param[1];
 }
 
+static double float_at(const struct tensor *x, int64_t i) { return ((union scalar *)x->data)[i].f; }
+
+static int64_t *ints(struct tensor *x) { return &((union scalar *)x->data)->i; }
+
+/* A box as two corners. */
+static void corners(const struct tensor *boxes, int64_t i, bool center, double lo[2], double hi[2])
+{
+    for (int a = 0; a < 2; a++) {
+        double p = float_at(boxes, 4 * i + a), q = float_at(boxes, 4 * i + 2 + a);
+        lo[a] = center ? p - fabs(q) / 2 : fmin(p, q);
+        hi[a] = center ? p + fabs(q) / 2 : fmax(p, q);
+    }
+}
+
+static bool overlap(const struct tensor *boxes, int64_t i, int64_t k, bool center, double threshold)
+{
+    double lo[2][2], hi[2][2], common = 1, all = 0;
+    corners(boxes, i, center, lo[0], hi[0]);
+    corners(boxes, k, center, lo[1], hi[1]);
+    for (int a = 0; a < 2; a++)
+        common *= fmax(0, fmin(hi[0][a], hi[1][a]) - fmax(lo[0][a], lo[1][a]));
+    for (int b = 0; b < 2; b++)
+        all += (hi[b][0] - lo[b][0]) * (hi[b][1] - lo[b][1]);
+    return common > 0 && common / (all - common) > threshold;
+}
+
+/* (boxes, scores, most a class, iou threshold, score threshold) nbatch, nclass, nbox, center, least,
+ * most -> selected. The best box that is left, again and again. */
+static bool host_nms(const struct host_args *h)
+{
+    if (h->nin != 5 || h->nout != 2 || h->nparam != 6)
+        return false;
+    int64_t nclass = h->param[1], nbox = h->param[2], most = h->param[5], total = 0;
+    int64_t nrow = h->param[0] * nclass;
+    if (sat_mul(nrow, nbox) > h->in[1]->nelem || 3 * most > h->out[0]->nelem)
+        return false;
+    bool *gone = calloc((size_t)nbox + 1, sizeof *gone);
+    bool ok = gone != NULL;
+    for (int64_t row = 0; row < nrow && ok; row++) {
+        int64_t first = row / nclass * nbox;
+        for (int64_t i = 0; i < nbox; i++)
+            gone[i] = !(float_at(h->in[1], row * nbox + i) > float_at(h->in[4], 0));
+        for (int64_t taken = 0; taken < int_at(h->in[2], 0); taken++) {
+            int64_t best = -1;
+            for (int64_t i = 0; i < nbox; i++)
+                if (!gone[i] && (best < 0 || float_at(h->in[1], row * nbox + i) >
+                                                 float_at(h->in[1], row * nbox + best)))
+                    best = i;
+            if (best < 0)
+                break;
+            if (!(ok = total < most))
+                break;
+            union scalar *to = (union scalar *)h->out[0]->data + 3 * total++;
+            to[0].i = row / nclass;
+            to[1].i = row % nclass;
+            to[2].i = best;
+            for (int64_t i = 0; i < nbox; i++)
+                gone[i] |= i == best || overlap(h->in[0], first + best, first + i, h->param[3] != 0,
+                                                float_at(h->in[3], 0));
+        }
+    }
+    free(gone);
+    *h->result = total;
+    return ok && total >= h->param[4];
+}
+
+static int compare_rows(const struct tensor *x, int64_t a, int64_t b, int64_t len)
+{
+    const union scalar *v = x->data;
+    int order = 0;
+    for (int64_t i = 0; i < len && !order; i++)
+        order = compare_scalars(x->dtype, v[a * len + i], v[b * len + i]);
+    return order;
+}
+
+/* (x) n, len, sorted, least, most -> first, inverse, counts. A row is compared with all groups. */
+static bool host_unique(const struct host_args *h)
+{
+    if (h->nin != 1 || h->nout != 4 || h->nparam != 5)
+        return false;
+    const struct tensor *x = h->in[0];
+    int64_t n = h->param[0], len = h->param[1], count = 0, most = h->param[4];
+    int64_t *first = ints(h->out[0]), *inverse = ints(h->out[1]), *counts = ints(h->out[2]);
+    if (sat_mul(n, len) > x->nelem || n > h->out[1]->nelem || most > h->out[0]->nelem ||
+        most > h->out[2]->nelem)
+        return false;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t g = 0, order = 1;
+        for (; g < count; g++)
+            if ((order = compare_rows(x, i, first[g], len)) == 0 || (h->param[2] && order < 0))
+                break;
+        if (g == count || order) {
+            if (count == most)
+                return false;
+            memmove(first + g + 1, first + g, (size_t)(count - g) * sizeof *first);
+            memmove(counts + g + 1, counts + g, (size_t)(count - g) * sizeof *counts);
+            for (int64_t k = 0; k < i; k++)
+                inverse[k] += inverse[k] >= g;
+            first[g] = i;
+            counts[g] = 0;
+            count++;
+        }
+        inverse[i] = g;
+        counts[g]++;
+    }
+    *h->result = count;
+    return count >= h->param[3];
+}
+
 bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,
                int nout, const int64_t *param, int nparam, int64_t *result)
 {
@@ -119,6 +228,8 @@ bool eval_host(const char *function, struct tensor *const *in, int nin, struct t
         {"match_dims", host_match_dims},
         {"read_dim", host_read_dim},
         {"nonzero", host_nonzero},
+        {"nms", host_nms},
+        {"unique_", host_unique},
         {"topk_", host_topk},
     };
     struct host_args h = {in, nin, out, nout, param, nparam, result};

@@ -259,6 +259,10 @@ static int64_t floordiv(int64_t a, int64_t b)
 
 static void div_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
+    if (b->vmin == 0 && a->vmin >= 0) {
+        set_bounds(u, 0, a->vmax);                    /* a // 0 = 0 */
+        return;
+    }
     if (b->vmin <= 0)
         return;                                       /* keep the dtype's range */
     int64_t p[4] = {floordiv(a->vmin, b->vmin), floordiv(a->vmin, b->vmax),

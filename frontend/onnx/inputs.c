@@ -386,8 +386,12 @@ bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct 
         ok = apply_shape(l, in[i], shape) && ok;
     }
     apply_dim_options(l);
-    if (!ok || !close_symbols(l))
+    if (!ok)
         return false;
+    if (!close_symbols(l)) {
+        lower_check_dim_options(l);
+        return false;
+    }
     out->input = mem_array(t, (size_t)nin + 1, sizeof(struct uop *));
     for (int i = 0; i < nin; i++) {
         const TypeProto__Tensor *type = in[i]->type->tensor_type;

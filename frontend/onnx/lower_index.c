@@ -1,5 +1,6 @@
 /* lower_index.c - operators that read or write at indices which are data: gather, scatter, top-k,
  * resize. */
+#include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
@@ -200,6 +201,98 @@ bool lower_compress(struct node *n)
         return false;
     struct uop *p = true_positions(n, mask, node_output_dim_name(n, 0, axis));
     return p && node_set(n, 0, lib_gather(&n->lib, x, p, axis));
+}
+
+static struct uop *scalar_or(const struct node *n, int k, struct uop *otherwise)
+{
+    struct uop *x = k < n->nin && n->in[k] ? node_scalar(n, k) : otherwise;
+    if (x && x->dtype == otherwise->dtype)
+        return x;
+    if (x)
+        node_error(n, k, "one %s is expected, found %s", dtype_name(otherwise->dtype),
+                   shape_text(n, n->in[k]));
+    return NULL;
+}
+
+/* boxes [batch, box, 4], scores [batch, class, box] -> i64[selected, 3] */
+bool lower_nms(struct node *n)
+{
+    struct tgc *t = n->t;
+    struct uop *boxes = n->in[0], *scores = n->in[1], *in[5] = {boxes, scores}, *zero = uop_int(t, 0);
+    int64_t known;
+    if (!node_rank(n, 0, 3, 3) || !node_rank(n, 1, 3, 3))
+        return false;
+    if (boxes->dtype != DTYPE_F32 || scores->dtype != DTYPE_F32 || !uop_is_int(boxes->dim[2], 4))
+        return node_error(n, 0, "f32[batch, box, 4] and f32[batch, class, box] are expected, found "
+                                "%s and %s",
+                          shape_text(n, boxes), shape_text(n, scores));
+    if (!node_require(n, 1,
+                      uop_binary(t, OP_AND, uop_binary(t, OP_EQ, boxes->dim[0], scores->dim[0]),
+                                 uop_binary(t, OP_EQ, boxes->dim[1], scores->dim[2])),
+                      "the scores do not go with the boxes") ||
+        !(in[2] = scalar_or(n, 2, zero)) ||
+        !(in[3] = scalar_or(n, 3, uop_constf(t, DTYPE_F32, 0))) ||
+        !(in[4] = scalar_or(n, 4, uop_constf(t, DTYPE_F32, -(double)INFINITY))))
+        return false;
+    int64_t each = boxes->dim[1]->vmax;
+    if (uop_const_int(in[2], &known) && known < each)
+        each = known < 0 ? 0 : known;
+    int64_t most = sat_mul(sat_mul(scores->dim[0]->vmax, scores->dim[1]->vmax), each);
+    struct var *v = node_count_symbol(n, node_output_dim_name(n, 0, 0), most);
+    if (!v)
+        return false;
+    struct host_output out[2] = {{.dtype = DTYPE_I64, .ndim = 2}, {.dtype = DTYPE_I64, .ndim = 1}};
+    out[0].dim[0] = v->min == v->max ? uop_int(t, v->min) : uop_var(t, v);
+    out[0].dim[1] = uop_int(t, 3);
+    out[1].dim[0] = boxes->dim[1];
+    struct uop *param[6] = {sym_min(t, boxes->dim[0], scores->dim[0]),
+                            scores->dim[1],
+                            sym_min(t, boxes->dim[1], scores->dim[2]),
+                            uop_int(t, node_int(n, "center_point_box", 0)),
+                            uop_int(t, v->min),
+                            uop_int(t, v->max)};
+    struct uop *call = lib_host(&n->lib, "nms", in, 5, out, 2, param, 6, &v, 1);
+    lower_add_host(n->lower, call);
+    return node_set(n, 0, lib_get(&n->lib, call, 0));
+}
+
+/* A host step finds the first of each group of equal rows; the result is a gather of them. */
+bool lower_unique(struct node *n)
+{
+    struct tgc *t = n->t;
+    const struct lib *l = &n->lib;
+    struct uop *x = n->in[0], *dim[2];
+    int64_t perm[MAX_RANK];
+    int axis = 0;
+    if (!node_has(n, "axis"))
+        x = lib_reshape(l, x, (struct uop *[]){NULL}, 1);
+    else if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis))
+        return false;
+    for (int a = 0; a < x->ndim; a++)
+        perm[a] = a == 0 ? axis : a <= axis ? a - 1 : a;
+    dim[0] = x->dim[axis];
+    struct uop *rows = lib_permute(l, x, perm, x->ndim);
+    dim[1] = sym_prod(t, rows->dim + 1, rows->ndim - 1);
+    enum dtype wide = dtype_is_float(x->dtype) ? lib_acc_dtype(x->dtype)
+                      : x->dtype == DTYPE_U64  ? DTYPE_U64
+                                               : DTYPE_I64;
+    rows = lib_cast(l, wide, uop_reshape(t, rows, dim, 2));
+    struct var *v = node_count_symbol(n, node_output_dim_name(n, 0, axis), dim[0]->vmax);
+    if (!v)
+        return false;
+    struct host_output out[4];
+    for (int k = 0; k < 4; k++) {
+        out[k] = (struct host_output){.dtype = DTYPE_I64, .ndim = 1};
+        out[k].dim[0] = k % 2 ? dim[0] : v->min == v->max ? uop_int(t, v->min) : uop_var(t, v);
+    }
+    struct uop *param[5] = {dim[0], dim[1], uop_int(t, node_int(n, "sorted", 1)),
+                            uop_int(t, v->min), uop_int(t, v->max)};
+    struct uop *call = lib_host(l, mem_printf(t, "unique_%s", dtype_name(wide)), &rows, 1, out, 4,
+                                param, 5, &v, 1);
+    lower_add_host(n->lower, call);
+    for (int k = 1; k < 4; k++)
+        n->out[k] = lib_get(l, call, k - 1);
+    return node_set(n, 0, lib_gather(l, x, n->out[1], axis));
 }
 
 /* --------------------------------------------------------------------------------------- resize */

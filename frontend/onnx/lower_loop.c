@@ -105,8 +105,9 @@ static struct uop *loop_row(const struct node *n, const struct loop *loop, struc
     return fits ? x : node_fit(n, x, dim);
 }
 
-/* A carried value: which axes change, and the box that holds them. */
-struct carried { bool open[MAX_RANK]; struct uop *box[MAX_RANK]; };
+/* A carried value: which axes change, and the box that holds them. guess: the box is what the first
+ * iteration makes of it, which must turn out to be enough for the others. */
+struct carried { bool open[MAX_RANK], guess[MAX_RANK]; struct uop *box[MAX_RANK]; };
 
 /* One try to lower the body, with what is known so far about the shapes that change. */
 struct building {
@@ -140,6 +141,14 @@ static bool settle_shape(const struct node *n, struct building *b, int k, struct
                           k, shape_text(n, init), shape_text(n, x));
     for (int a = 0; a < x->ndim; a++) {
         struct uop *had = init->dim[a];
+        if (c->guess[a] && x->dim[a]->vmax > c->box[a]->vmax) {
+            int64_t most = node_bound(n, k, a, INT64_MAX);
+            if (most < 0)
+                return false;
+            c->box[a] = uop_int(n->t, most < had->vmax ? had->vmax : most);
+            c->guess[a] = false;
+            *again = true;
+        }
         if (c->open[a] || sym_equal(n->t, had, x->dim[a]))
             continue;
         const char *name = b->s->body->output[1 + k]->name;
@@ -156,6 +165,7 @@ static bool settle_shape(const struct node *n, struct building *b, int k, struct
         if (most < had->vmax)
             most = had->vmax;
         c->open[a] = true;
+        c->guess[a] = most == x->dim[a]->vmax;
         c->box[a] = uop_int(n->t, most);
         *again = true;
     }

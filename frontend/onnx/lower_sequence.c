@@ -113,26 +113,27 @@ bool lower_concat_from_sequence(struct node *n)
 }
 
 /* Parts of the given sizes, or of one size (the last may be smaller), or of one element each whose
- * axis may go. */
+ * axis may go. How many there are must be known, sizes need not be. */
 bool lower_split_to_sequence(struct node *n)
 {
-    struct uop *x = n->in[0];
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], **given = NULL, *begin = uop_int(t, 0);
     int axis, count = 0;
-    int64_t total, *given = NULL, each = 1;
+    int64_t total, each = 1;
     bool keep = node_int(n, "keepdims", 1) != 0 || n->in[1];
     if (!x)
         return node_error(n, 0, "a tensor is expected");
     if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis))
         return false;
-    if (!uop_const_int(x->dim[axis], &total))
-        return node_error(n, 0, "axis %d must have a fixed size; fix it with --dim", axis);
-    if (n->in[1] && !node_known_ints(n, 1, &given, &count))
+    if (n->in[1] && n->in[1]->ndim == 0) {
+        if (!node_known_int(n, 1, &each))
+            return false;
+    } else if (n->in[1] && !node_integers(n, 1, &given, &count)) {
         return false;
-    if (given && n->in[1]->ndim == 0) {
-        each = given[0];
-        given = NULL;
     }
     if (!given) {
+        if (!uop_const_int(x->dim[axis], &total))
+            return node_error(n, 0, "axis %d must have a fixed size; fix it with --dim", axis);
         if (each < 1)
             return node_error(n, 1, "a part has %lld elements; it must be positive",
                               (long long)each);
@@ -140,22 +141,25 @@ bool lower_split_to_sequence(struct node *n)
             return node_error(n, 0, "more than a million parts");
         count = (int)((total + each - 1) / each);
     }
-    struct value **item = mem_array(n->t, (size_t)count + 1, sizeof *item);
-    int64_t begin = 0;
+    struct value **item = mem_array(t, (size_t)count + 1, sizeof *item);
     for (int i = 0; i < count; i++) {
-        int64_t size = given ? given[i] : total - begin < each ? total - begin : each;
-        if (size < 0 || size > total - begin)
-            return node_error(n, 1, "the sizes do not fit into %lld elements", (long long)total);
-        struct uop *part = lib_narrow(&n->lib, x, axis, uop_int(n->t, begin), uop_int(n->t, size));
+        struct uop *left = sym_sub(t, x->dim[axis], begin);
+        struct uop *size = given ? node_symbol(n, 1, given[i], node_input_name(n, 1, i, count), 0, left)
+                                 : sym_min(t, left, uop_int(t, each));
+        if (!size)
+            return false;
+        if (size->vmax < 0 || size->vmin > left->vmax)
+            return node_error(n, 1, "the sizes do not fit into %s", shape_text(n, x));
+        struct uop *part = lib_narrow(&n->lib, x, axis, begin, size);
         if (!part)
             return false;
-        item[i] = value_tensor(n->t, keep ? part : tensor_drop_axes(n->t, part, 1u << axis));
-        begin += size;
+        item[i] = value_tensor(t, keep ? part : tensor_drop_axes(t, part, 1u << axis));
+        begin = sym_add(t, begin, size);
     }
-    if (begin != total)
-        return node_error(n, 1, "the sizes add up to %lld, but the axis has %lld elements",
-                          (long long)begin, (long long)total);
-    n->value_out[0] = value_sequence(n->t, item, count, x->dtype);
+    if (!node_require(n, 1, uop_binary(t, OP_EQ, begin, x->dim[axis]),
+                      "the sizes do not add up to the length of the axis"))
+        return false;
+    n->value_out[0] = value_sequence(t, item, count, x->dtype);
     return true;
 }
 
