@@ -125,10 +125,9 @@ def as_array(value):
     return value
 
 
-# Operators whose numbers the specification leaves to the implementation. Dropout is such a one only
-# in training.
-RANDOM = {s.name for s in onnx.defs.get_all_schemas()
-          if s.node_determinism == onnx.defs.OpSchema.NodeDeterminism.NonDeterministic} - {"Dropout"}
+# Operators whose numbers the specification leaves to the implementation.
+RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+          "RandomUniformLike"}
 
 
 def is_random(model):
