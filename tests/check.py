@@ -25,6 +25,7 @@ SUITES = [
     ("demo", "tests/demo/demo_test.py", 600, 600),
     ("lowering", "tests/onnx/lower_test.py", 600, 600),
     ("ml", "tests/onnx/ml_test.py", 600, 600),
+    ("microsoft", "tests/onnx/microsoft_test.py", 600, 600),
     ("regress", "tests/fuzz/regressions.py", 300, 300),
     ("fuzz", "tests/fuzz/random_graphs.py", 600, 7200),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),

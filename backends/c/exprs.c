@@ -601,6 +601,9 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
     struct expr v = expr_resolve(p, *e);
     if (v.kind == 'I' && d != DTYPE_I32 && d != DTYPE_I64)
         return cast(p, dtype_ctype(d), &v, 'I').s;
+    /* gcc makes a comparison of its own of x != INFINITY, and then warns of the conversion */
+    if (v.kind == 'B' && strstr(v.s, "INFINITY"))
+        return cast(p, dtype_ctype(d), &v, 'B').s;
     return v.s;
 }
 
