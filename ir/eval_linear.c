@@ -19,6 +19,7 @@ enum code {
     CODE_OPEN,
     CODE_CLOSE,
     CODE_COPY,
+    CODE_FOLD,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -321,6 +322,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_SPLAT:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
         break;
+    case OP_FOLD:
+        emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
+        break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
         break;
@@ -391,6 +395,17 @@ static void run_alu(struct linear_eval *e, const struct linstr *in)
     }
 }
 
+/* The lanes of a vector, as many as its registers, one after the other. */
+static void run_fold(struct linear_eval *e, const struct linstr *in)
+{
+    union scalar v[2] = {e->reg[in->src[0]]};
+    for (int l = 1; l < e->of[in->src[0]]->lanes; l++) {
+        v[1] = e->reg[in->src[0] + l];
+        v[0] = eval_scalar(in->op, in->dtype, in->dtype, v);
+    }
+    e->reg[in->dst] = v[0];
+}
+
 /* STORE's ranges and CLOSE's size are no values that are read here. */
 static void check_set(const struct linear_eval *e, const struct linstr *in)
 {
@@ -420,6 +435,9 @@ static bool run(struct linear_eval *e)
         case CODE_COPY:
             for (int l = 0; l < in->lanes; l++)
                 e->reg[in->dst + l] = e->reg[in->src[0] + l * in->step[0]];
+            break;
+        case CODE_FOLD:
+            run_fold(e, in);
             break;
         case CODE_LANES_INIT:
             for (int64_t i = 0; i < e->lanes[in->memory].nelem; i++)

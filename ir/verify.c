@@ -487,7 +487,8 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT)
+        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
+            u->op == OP_FOLD)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -626,6 +627,8 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
 {
     if (u->op == OP_SPLAT)
         require(&l->v, u, u->src[0]->lanes == 1 && u->arg.i > 1, "not a scalar to a vector");
+    if (u->op == OP_FOLD)
+        require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
         if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
@@ -653,7 +656,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
-    case OP_SPLAT:
+    case OP_SPLAT: case OP_FOLD:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         break;
     case OP_RANGE:

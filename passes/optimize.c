@@ -215,20 +215,6 @@ static struct tile choose_portable(const struct nest *m, const struct tile *like
 
 /* ------------------------------------------------------------------------------------- variants */
 
-static bool is_vector_op(const struct uop *u)
-{
-    switch (u->op) {
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_NEG: case OP_ABS: case OP_MAX:
-    case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
-    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
-        return u->dtype == DTYPE_F32;
-    case OP_WHERE: return u->dtype == DTYPE_F32;
-    case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
-    case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
-    default: return false;
-    }
-}
-
 /* Whether a load that depends on r reads neighbours along it, or can. */
 static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
@@ -272,7 +258,7 @@ static bool vectors_fit(const struct nest *m, struct uop *r)
         if (u->op == OP_LOAD)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
-            fits &= (u->op == OP_REDUCE && u->dtype == DTYPE_F32) || is_vector_op(u);
+            fits &= (u->op == OP_REDUCE && u->dtype == DTYPE_F32) || tile_is_vector_op(u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
@@ -334,8 +320,10 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
 {
     struct tile best = {.column_axis = -1};
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
+        bool innermost = a == m->store->nsrc - 1;
         if (fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
-            !vectors_fit(m, m->store->src[a]))
+            /* strip.c does that, with any size */
+            (innermost && !m->reduce) || !vectors_fit(m, m->store->src[a]))
             continue;
         for (int width = isa->lanes; width; width = width == isa->lanes ? isa->narrow : 0)
             try_vectors(m, isa, like, &best, a, width);
@@ -348,7 +336,7 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
 /* One store of a kernel, for one instruction set. `like` is in: a tile whose panel is kept; out:
  * this one's, if it is the first. */
 static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct variant *v,
-                                  struct uop *store, struct tile *like, bool *vectorized)
+                                  struct uop *store, struct tile *like)
 {
     struct nest m;
     if (!nest_find(t, store, &m))
@@ -358,7 +346,6 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct varian
                                              : choose_vectors(&m, &isa_table[v->isa], keep);
     if (tile.column_axis < 0)
         return store;
-    *vectorized |= tile.vector > 0;
     if (!keep)
         *like = tile;
     store = tile_apply(&m, &tile, v);
@@ -407,17 +394,16 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
     }
     for (size_t a = 0; a < sizeof order / sizeof *order; a++) {
         struct variant v = {.isa = order[a]};
-        bool vectorized = false;
         if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
             continue;
         for (int i = 0; i < n; i++)
-            store[i] = optimize_store(t, k, &v, from[i], &like[i], &vectorized);
+            store[i] = optimize_store(t, k, &v, from[i], &like[i]);
         v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
         if (v.isa == ISA_GENERIC) {
             k->ast = v.ast;
             k->opt = v.opt;
             k->nopt = v.nopt;
-        } else if (vectorized) {
+        } else {
             VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
         }
     }

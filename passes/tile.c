@@ -86,6 +86,20 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
 }
 
+bool tile_is_vector_op(const struct uop *u)
+{
+    switch (u->op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_NEG: case OP_ABS: case OP_MAX:
+    case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
+    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
+        return u->dtype == DTYPE_F32;
+    case OP_WHERE: return u->dtype == DTYPE_F32;
+    case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
+    case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
+    default: return false;
+    }
+}
+
 /* -------------------------------------------------------------------------------------- packing */
 
 /* The ranges that a load's offset is a sum of, in the order in which they are run through within a

@@ -46,6 +46,9 @@ bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);
 /* Whether a load could read its weight in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
+/* Whether vectors have this operation. */
+bool tile_is_vector_op(const struct uop *u);
+
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
 /* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */

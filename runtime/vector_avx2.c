@@ -50,3 +50,12 @@ static inline IN_f32x8 f32x8 trunc_f32x8(f32x8 v) { return _mm256_round_ps(v, 11
 //@ round_f32x8 f32x8
 /* half to even */
 static inline IN_f32x8 f32x8 round_f32x8(f32x8 v) { return _mm256_round_ps(v, 8); }
+
+//@ turn_f32x8 f32x8
+/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+static inline IN_f32x8 f32x8 turn_f32x8(f32x8 v, int by)
+{
+    return by == 4   ? _mm256_permute2f128_ps(v, v, 1)
+           : by == 2 ? _mm256_permute_ps(v, 0x4e)
+                     : _mm256_permute_ps(v, 0xb1);
+}

@@ -50,3 +50,13 @@ static inline IN_f32x16 f32x16 trunc_f32x16(f32x16 v) { return _mm512_roundscale
 //@ round_f32x16 f32x16
 /* half to even */
 static inline IN_f32x16 f32x16 round_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 8); }
+
+//@ turn_f32x16 f32x16
+/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
+{
+    return by == 8   ? _mm512_shuffle_f32x4(v, v, 0x4e)
+           : by == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
+           : by == 2 ? _mm512_permute_ps(v, 0x4e)
+                     : _mm512_permute_ps(v, 0xb1);
+}

@@ -29,6 +29,54 @@ static inline IN_T T copysign_T(T v, T sign)
     return (T)(((bits_T)v & 0x7fffffff) | ((bits_T)sign & ~0x7fffffff));
 }
 
+//@ sum_T turn_T
+static inline IN_T float sum_T(T v)
+{
+    if (sizeof v > 32)
+        v += turn_T(v, 8);
+    if (sizeof v > 16)
+        v += turn_T(v, 4);
+    v += turn_T(v, 2);
+    v += turn_T(v, 1);
+    return v[0];
+}
+
+//@ product_T turn_T
+static inline IN_T float product_T(T v)
+{
+    if (sizeof v > 32)
+        v *= turn_T(v, 8);
+    if (sizeof v > 16)
+        v *= turn_T(v, 4);
+    v *= turn_T(v, 2);
+    v *= turn_T(v, 1);
+    return v[0];
+}
+
+//@ largest_T max_T turn_T
+static inline IN_T float largest_T(T v)
+{
+    if (sizeof v > 32)
+        v = max_T(v, turn_T(v, 8));
+    if (sizeof v > 16)
+        v = max_T(v, turn_T(v, 4));
+    v = max_T(v, turn_T(v, 2));
+    v = max_T(v, turn_T(v, 1));
+    return v[0];
+}
+
+//@ smallest_T min_T turn_T
+static inline IN_T float smallest_T(T v)
+{
+    if (sizeof v > 32)
+        v = min_T(v, turn_T(v, 8));
+    if (sizeof v > 16)
+        v = min_T(v, turn_T(v, 4));
+    v = min_T(v, turn_T(v, 2));
+    v = min_T(v, turn_T(v, 1));
+    return v[0];
+}
+
 //@ exp_T fma_T max_T min_T splat_T
 /* e^x = 2^k * e^r, r in +-ln2/2; k comes out of the low bits of x*log2(e) + 1.5*2^23. */
 static inline IN_T T exp_T(T x)

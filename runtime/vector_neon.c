@@ -46,3 +46,10 @@ static inline f32x4 trunc_f32x4(f32x4 v) { return vrndq_f32(v); }
 //@ round_f32x4 f32x4
 /* half to even */
 static inline f32x4 round_f32x4(f32x4 v) { return vrndnq_f32(v); }
+
+//@ turn_f32x4 f32x4
+/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+static inline f32x4 turn_f32x4(f32x4 v, int by)
+{
+    return by == 2 ? vextq_f32(v, v, 2) : vrev64q_f32(v);
+}

@@ -278,6 +278,9 @@ static struct expr product(struct program *p, const struct uop *u, const struct 
                                      false);
     bool negative = integer && (uop_const_int(u->src[1], &c) || uop_const_int(u->src[0], &c)) &&
                     c < 0 && c > INT32_MIN;
+    /* -a % b is -(a % b) in C, too */
+    if (negative && c == -1 && v[0].prec == PREC_MUL)
+        return (struct expr){.s = mem_printf(p->t, "-%s", v[0].s), .prec = PREC_MUL, .kind = kind};
     if (!negative || v[0].prec < PREC_CALL)
         return expand(p, l, v, kind);
     v[0].s = mem_printf(p->t, "-%s", v[0].s);
@@ -620,6 +623,18 @@ struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
 {
     struct expr v = vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, lanes);
     v.kind = e->kind == 'B' ? 'M' : 'X';
+    return v;
+}
+
+struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
+{
+    const char *name = op == OP_ADD   ? "sum"
+                       : op == OP_MUL ? "product"
+                       : op == OP_MAX ? "largest"
+                                      : "smallest";
+    struct expr v = vector_call(p, name, e->s, e->lanes);
+    v.kind = 'F';
+    v.lanes = 0;
     return v;
 }
 

@@ -41,6 +41,8 @@ struct expr expr_name(const char *name, char kind);
  * statement that stores one. */
 struct expr expr_load_vector(struct program *p, const char *place, int lanes);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
+/* the lanes of a vector by op (add, mul, max, min): a scalar */
+struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e);
 
 #endif
