@@ -458,6 +458,10 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                              .prec = PREC_COND,
                              .kind = kind};
     if (kind == 'X' && cond->kind != 'M') {           /* one condition for all lanes */
+        /* arithmetic leaves the vector type that a function returns */
+        for (int k = 1; k < 3; k++)
+            if (src[k].prec < PREC_CALL)
+                src[k] = cast(p, expr_type(p, &src[k]), &src[k], 'X');
         struct expr e = expand(p, find_line(p, OP_WHERE, 'F', false), src, kind);
         e.lanes = a->lanes;
         return e;
