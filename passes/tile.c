@@ -43,12 +43,39 @@ bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
+struct uop **nest_order(struct tgc *t, struct uop *root, int *n)
+{
+    int nall;
+    struct uop **order = uop_toposort(t, &root, 1, &nall);
+    struct uop_map seen = {.t = t, .scratch = true};
+    map_set(&seen, root, root);
+    for (int i = nall - 1; i >= 0; i--)
+        for (int k = 0; k < order[i]->nsrc; k++)
+            if (order[i]->op != OP_STAGE && map_get(&seen, order[i]))
+                map_set(&seen, order[i]->src[k], order[i]->src[k]);
+    *n = 0;
+    for (int i = 0; i < nall; i++)
+        if (map_get(&seen, order[i]))
+            order[(*n)++] = order[i];
+    return order;
+}
+
+bool nest_stages_depend(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->nload + m->nother; i++) {
+        const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+        if (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r))
+            return true;
+    }
+    return false;
+}
+
 /* Loads under u, each of them once. */
 static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *except, int nexcept,
                           struct uop **load, int *nload)
 {
     int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
+    struct uop **order = nest_order(t, u, &n);
     for (int i = 0; i < n; i++) {
         bool known = order[i]->op != OP_LOAD;
         for (int k = 0; k < nexcept && !known; k++)
@@ -68,10 +95,9 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     *m = (struct nest){.t = t, .store = store, .first = 3};
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
         return false;
-    struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
+    struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_STAGE ||
-            (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0]))
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
@@ -281,11 +307,33 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, struct uop
             src[n++] = store->src[k];
     }
     for (int k = last; k < store->nsrc; k++)
-        src[n++] = store->src[k];
+        if (store->src[k] != r)
+            src[n++] = store->src[k];
     for (int i = 0; i < nlane; i++)
         if (lane[i]->op == OP_RANGE)
             src[n++] = lane[i];
     return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                struct uop **rest)
+{
+    struct uop *r = store->src[axis], *part[2];
+    int64_t size[2] = {at, r->src[0]->arg.i - at};
+    for (int k = 0; k < 2; k++) {
+        struct uop *src[80], *own = split_range(t, size[k], 0), *by = sym_addi(t, own, k * at);
+        int n = 0;
+        if (own->op == OP_RANGE && uop_get_axes(t, r))
+            uop_name_axes(t, own, uop_get_axes(t, r));
+        for (int i = 0; i < store->nsrc; i++)
+            if (store->src[i] != r)
+                src[n++] = replace(t, store->src[i], r, by);
+            else if (own->op == OP_RANGE)
+                src[n++] = own;
+        part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+    }
+    *first = part[0];
+    *rest = part[1];
 }
 
 static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
@@ -348,10 +396,15 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->column_axis];
     int64_t vector = tile->vector ? tile->vector : tile->columns;
+    int64_t columns = tile->columns, flags = tile->vector ? RANGE_VECTOR : 0;
+    if (columns > tile->panel) {                         /* see tile_fill_vectors() */
+        vector = columns = tile->panel;
+        flags = 0;
+    }
     struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, 0),
-                            split_range(t, tile->panel / tile->columns, RANGE_PART)};
-    struct uop *lane[2] = {split_range(t, tile->columns / vector, RANGE_LANE),
-                           split_range(t, vector, RANGE_LANE | (tile->vector ? RANGE_VECTOR : 0))};
+                            split_range(t, tile->panel / columns, RANGE_PART)};
+    struct uop *lane[2] = {split_range(t, columns / vector, RANGE_LANE),
+                           split_range(t, vector, RANGE_LANE | flags)};
     name_like(t, outer[0], r);
     name_like(t, outer[1], r);
     uop_name_axes(t, lane[0], "block");
@@ -359,7 +412,7 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     note_opt(t, v, tile->vector ? OPT_VECTORIZE : OPT_UPCAST, tile->column_axis - m->first,
              tile->columns);
     struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
-                             sym_add(t, sym_muli(t, outer[1], tile->columns),
+                             sym_add(t, sym_muli(t, outer[1], columns),
                                      sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
     enum placing where = m->contraction && tile->vector ? place_panels(m, tile) : PLACE_THERE;
     return split(t, store, m->first, r, by, outer, 2, lane, 2, where);
@@ -371,4 +424,42 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
     if (tile->rows > 1)
         store = apply_rows(m, tile, v, store);
     return apply_columns(m, tile, v, store);
+}
+
+struct gate { const struct nest *m; struct uop *column, *valid; };
+
+static struct uop *gate_load(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct gate *g = ctx;
+    if (u->op != OP_LOAD || u->nsrc > 2 || !nest_depends(t, u->src[1], g->column))
+        return NULL;
+    struct uop *src[4] = {u->src[0], u->src[1], g->valid, uop_consti(t, u->dtype, 0)};
+    return uop_intern(t, OP_LOAD, u->dtype, src, 4, (union arg){0});
+}
+
+/* Lanes beyond the last column: nothing is read for them, nothing stored. */
+static struct uop *gate_columns(const struct nest *m, struct uop *store, struct uop *column,
+                                struct uop *lane, int64_t n)
+{
+    struct uop *src[80];
+    struct gate g = {m, lane, sym_lt(m->t, column, uop_int(m->t, n))};
+    uop_rewrite(m->t, &store, 1, gate_load, &g);
+    for (int k = 0; k < store->nsrc; k++)
+        src[k + (k >= 3)] = store->src[k];
+    src[3] = g.valid;
+    return uop_intern(m->t, OP_STORE, store->dtype, src, store->nsrc + 1, (union arg){0});
+}
+
+struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store)
+{
+    struct tgc *t = m->t;
+    if (tile->columns <= tile->panel)
+        return store;
+    struct uop *r = store->src[store->nsrc - 1];         /* the panel's columns */
+    struct uop *lane[2] = {split_range(t, tile->columns / tile->vector, RANGE_LANE),
+                           split_range(t, tile->vector, RANGE_LANE | RANGE_VECTOR)};
+    uop_name_axes(t, lane[1], "column");
+    struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
+    store = split(t, store, m->first, r, by, NULL, 0, lane, 2, PLACE_THERE);
+    return gate_columns(m, store, by, lane[1], tile->panel);
 }

@@ -618,9 +618,26 @@ static struct expr vector_call(struct program *p, const char *function, const ch
     return e;
 }
 
-struct expr expr_load_vector(struct program *p, const char *place, int lanes)
+/* "load", "load_part" or "load_apart", and what it takes behind the place and value: how many
+ * elements they lie apart, how many there are. */
+static const char *vector_access(struct program *p, const char *verb, int64_t bits, const char **args)
 {
-    return vector_call(p, "load", mem_printf(p->t, "&%s", place), lanes);
+    int part = VECTOR_PART(bits), lanes = VECTOR_LANES(bits);
+    long long stride = (long long)VECTOR_STRIDE(bits);
+    if (stride != 1) {
+        *args = mem_printf(p->t, "%s, %lld, %d", *args, stride, part ? part : lanes);
+        return mem_printf(p->t, "%s_apart", verb);
+    }
+    if (part)
+        *args = mem_printf(p->t, "%s, %d", *args, part);
+    return part ? mem_printf(p->t, "%s_part", verb) : verb;
+}
+
+struct expr expr_load_vector(struct program *p, const char *place, int64_t bits)
+{
+    const char *args = mem_printf(p->t, "&%s", place);
+    const char *name = vector_access(p, "load", bits, &args);
+    return vector_call(p, name, args, VECTOR_LANES(bits));
 }
 
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
@@ -642,8 +659,10 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     return v;
 }
 
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e)
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
+                              int64_t bits)
 {
-    return mem_printf(p->t, "%s;", vector_call(p, "store", mem_printf(p->t, "&%s, %s", place, e->s),
-                                               e->lanes).s);
+    const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    const char *name = vector_access(p, "store", bits, &args);
+    return mem_printf(p->t, "%s;", vector_call(p, name, args, e->lanes).s);
 }

@@ -332,7 +332,7 @@ static void write_load(struct writer *w, const struct uop *u)
     note_used(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->lanes)
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
@@ -358,7 +358,7 @@ static void write_store(struct writer *w, const struct uop *u)
         open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     if (u->src[2]->lanes > 1)
-        statement(w, expr_store_vector(w->p, place, &src[2]), false);
+        statement(w, expr_store_vector(w->p, place, &src[2], u->arg.i), false);
     else
         statement(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])), false);
     if (guarded)
