@@ -194,9 +194,10 @@ static bool storage_view(const struct nest *m, const struct uop *load, struct vi
     }
     for (int a = 0; a < b->ndim; a++)
         nelem = uop_const_int(b->dim[a], &n) ? sat_mul(nelem, n) : -1;
-    if (rest->op != OP_CONST || rest->arg.i != 0 || total != nelem)
+    /* the weight, or the part of it that the nest is about */
+    if (rest->op != OP_CONST || rest->arg.i < 0 || total > nelem)
         return false;
-    v->offset = uop_int(t, 0);
+    v->offset = rest;
     *offset = uop_int(t, 0);
     for (int a = 0; a < v->ndim; a++)
         *offset = sym_add(t, sym_mul(t, *offset, v->dim[a]), at[a]);
@@ -213,7 +214,7 @@ bool nest_is_packable(const struct nest *m, const struct uop *load)
 
 static bool views_equal(const struct view *a, const struct view *b)
 {
-    return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
+    return a->ndim == b->ndim && a->offset == b->offset && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
@@ -226,7 +227,9 @@ static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct 
             return k->packed[i];
     struct buffer *b = buffer_new(t, BUFFER_WEIGHT, from->dtype, v->dim, v->ndim, from->name);
     b->data = from->data;
-    b->nbytes = from->nbytes;
+    b->nbytes = dtype_nbytes(from->dtype);
+    for (int a = 0; a < v->ndim; a++)
+        b->nbytes *= (size_t)v->dim[a]->arg.i;       /* at most the weight's own size */
     b->storage = mem_copy(t, v, sizeof *v);
     VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
     return b;
@@ -326,7 +329,7 @@ void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct u
         if (own->op == OP_RANGE && uop_get_axes(t, r))
             uop_name_axes(t, own, uop_get_axes(t, r));
         for (int i = 0; i < store->nsrc; i++)
-            if (store->src[i] != r)
+            if (i != axis)
                 src[n++] = replace(t, store->src[i], r, by);
             else if (own->op == OP_RANGE)
                 src[n++] = own;
