@@ -78,7 +78,7 @@ static int lane_index(const struct expander *e, const struct uop *acc)
 {
     int64_t at = 0;
     for (int k = 1; k < acc->nsrc; k++)
-        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i)) {
+        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i) && !RANGE_IS_LOOP(acc->src[k]->arg.i)) {
             const struct uop *v = map_get(&e->value, acc->src[k]);
             at = at * acc->src[k]->src[0]->arg.i + (v ? v->arg.i : 0);
         }
@@ -276,18 +276,21 @@ static void expand_store(struct expander *e, struct uop *u)
 
 static void expand_acc(struct expander *e, struct uop *u)
 {
-    struct uop *init = expand_value_of(e, u->src[0]);
+    struct uop *src[MAX_RANK + 1] = {expand_value_of(e, u->src[0])};
     int64_t n = 1, lanes = 1;
+    int nsrc = 1;
     for (int k = 1; k < u->nsrc; k++) {
-        if (RANGE_IS_VECTOR(u->src[k]->arg.i))
+        if (RANGE_IS_LOOP(u->src[k]->arg.i))
+            src[nsrc++] = u->src[k];
+        else if (RANGE_IS_VECTOR(u->src[k]->arg.i))
             lanes = u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
     }
-    init = expand_splat(e, init, (int)lanes);
+    src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++) {
-        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, &init, 1,
+        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, src, nsrc,
                                (union arg){.i = e->next_acc++});
         expand_push(e, a.each[i]);
     }
@@ -344,7 +347,7 @@ static void expand_all(struct expander *e)
     int depth = 0;
     for (int i = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
-        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i)) {
+        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
             bool vector = RANGE_IS_VECTOR(u->arg.i);
             if (depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);

@@ -417,8 +417,11 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
-    struct tile tile = v->isa == ISA_GENERIC ? choose_portable(&m, keep)
-                                             : choose_vectors(&m, &isa_table[v->isa], keep);
+    struct tile tile = {.column_axis = -1};
+    if (v->isa != ISA_GENERIC)
+        tile = choose_vectors(&m, &isa_table[v->isa], keep);
+    if (tile.column_axis < 0)
+        tile = choose_portable(&m, keep);                /* and one stored weight for all variants */
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0 ? fixed_size(store->src[tile.row_axis]) : 0;
     if (tile.column_axis >= 0 && !keep)
         *like = tile;

@@ -284,7 +284,7 @@ static bool is_innermost(const struct expander *e, int begin, int end)
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (!is_innermost(e, s.begin, s.end) || !loop_fits(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || !is_innermost(e, s.begin, s.end) || !loop_fits(&s))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);

@@ -351,7 +351,7 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->row_axis];
     struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, 0);
-    struct uop *lane = split_range(t, tile->rows, RANGE_LANE);
+    struct uop *lane = split_range(t, tile->rows, RANGE_LANE | (tile->vector ? 0 : RANGE_LOOP));
     name_like(t, outer, r);
     uop_name_axes(t, lane, "row");
     note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
@@ -399,7 +399,7 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->column_axis];
     int64_t vector = tile->vector ? tile->vector : tile->columns;
-    int64_t columns = tile->columns, flags = tile->vector ? RANGE_VECTOR : 0;
+    int64_t columns = tile->columns, flags = tile->vector ? RANGE_VECTOR : RANGE_LOOP;
     if (columns > tile->panel) {                         /* see tile_fill_vectors() */
         vector = columns = tile->panel;
         flags = 0;
