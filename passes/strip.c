@@ -96,7 +96,8 @@ static bool stride_fits(const struct strip *s, struct uop *offset, int64_t *stri
 static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *varies)
 {
     int64_t stride;
-    if (!stride_fits(s, u->src[1], &stride) || (stride == 1 && u->dtype != DTYPE_F32))
+    if (!stride_fits(s, u->src[1], &stride) || (stride == 1 && !tile_is_vector_dtype(u->dtype)) ||
+        (stride == 1 && u->dtype != DTYPE_F32 && u->nsrc > 2))
         return false;
     for (int k = 1; k < u->nsrc; k++)
         if (map_get(varies, u->src[k]) || (k > 1 && nest_depends(s->e->t, u->src[k], s->range)))

@@ -112,6 +112,11 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
 }
 
+bool tile_is_vector_dtype(enum dtype d)
+{
+    return d == DTYPE_F32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
+}
+
 bool tile_is_vector_op(const struct uop *u)
 {
     switch (u->op) {
@@ -119,6 +124,8 @@ bool tile_is_vector_op(const struct uop *u)
     case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
     case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
+    case OP_CAST: return u->dtype == DTYPE_F32 && u->src[0]->op == OP_LOAD &&
+                         tile_is_vector_dtype(u->src[0]->dtype);
     case OP_WHERE: return u->dtype == DTYPE_F32;
     case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
     case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;

@@ -162,6 +162,7 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     statement(w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s), true);
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
+    v->e.of = e.of;
     v->written = true;
     v->reads_memory = v->reads_any_memory = false;
     v->nacc = 0;
@@ -332,7 +333,7 @@ static void write_load(struct writer *w, const struct uop *u)
     note_used(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->arg.i)
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
