@@ -600,6 +600,13 @@ static void inline_uses(struct plan *p, struct node *n)
     }
 }
 
+/* Needed within a reduction or a stage: what it is made of is a layer's operand, no epilogue. */
+static bool is_within(struct plan *p, const struct node *n)
+{
+    const struct segment *s = n->use->seg;
+    return (mask_of(p, n->use->index, n->u->ndim) & s->inner) != 0;
+}
+
 /* True: compute it where it is used. False: try to stage or realize it. */
 static bool inline_elementwise(struct plan *p, struct node *n)
 {
@@ -610,9 +617,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     if (!(repeats > 1.01)) {
         /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
          * own epilogue */
+        const struct uop *c = is_within(p, n) ? NULL : leads_to_contraction(p, n->u);
         struct segment *s = n->use->seg;
-        bool prologue = (mask_of(p, n->use->index, n->u->ndim) & s->inner) != 0;
-        const struct uop *c = prologue ? NULL : leads_to_contraction(p, n->u);
         if (c && contracts_a_weight(c) && s->claimed && s->claimed != c)
             return false;
         if (c)

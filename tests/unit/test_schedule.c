@@ -395,6 +395,19 @@ static struct uop *case_two_convs(struct fixture *f)
     return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4);
 }
 
+/* A pointwise layer stores into the depthwise one's halo; that one's products are never stored. */
+static struct uop *case_depthwise(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr plain = {0}, a = {.lo = {one, one}, .hi = {one, one}, .group = 12};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, 6, 7), WEIGHT(f, 12, 4, 1, 1), INPUT(f, 12),
+                             &plain);
+    return lib_binaryf(&f->l, OP_MAX,
+                       lib_conv(&f->l, lib_binaryf(&f->l, OP_MAX, x, 0), WEIGHT(f, 12, 1, 3, 3),
+                                INPUT(f, 12), &a),
+                       0);
+}
+
 static struct uop *case_concat(struct fixture *f)
 {
     struct uop *x[2] = {INPUT(f, 2, 3, 4), lib_unary(&f->l, OP_EXP, INPUT(f, 2, 5, 4))};
@@ -559,6 +572,7 @@ static const struct {
     {"attention", case_attention, 1},
     {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3},
+    {"pointwise+depthwise", case_depthwise, 2},
     {"concat", case_concat, 1},
     {"argmax", case_argmax, 1},
     {"if", case_if, 6},
