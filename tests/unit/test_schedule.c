@@ -375,15 +375,6 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
                        lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
 }
 
-static struct uop *case_depthwise(struct fixture *f)
-{
-    struct uop *one = uop_int(f->t, 1);
-    struct window_attr a = {.group = 24, .lo = {one, one}, .hi = {one, one}};
-    return lib_binaryf(&f->l, OP_MAX,
-                       lib_conv(&f->l, conv_relu(f, INPUT(f, 1, 3, 6, 6), 24, 3),
-                                WEIGHT(f, 24, 1, 3, 3), NULL, &a), 0);
-}
-
 static struct uop *case_conv_relu_pool(struct fixture *f)
 {
     struct window_attr pool = {.kernel = {2, 2}, .stride = {2, 2}};
@@ -563,7 +554,6 @@ static const struct {
     {"rests of rows and columns", case_rests, 1},
     {"row times matrix", case_row, 1},
     {"lanes apart", case_apart, 1},
-    {"depthwise convolution", case_depthwise, 3},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},
