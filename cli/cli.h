@@ -257,7 +257,7 @@ bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
 /* -----------------------------------------------------------------------------------------------------
  * cmd_*.c */
 
-enum exit_status cmd_compile(struct tgc *t, const struct options *o);
+enum exit_status cmd_compile(struct tgc *t, const struct options *given);
 enum exit_status cmd_run(struct tgc *t, const struct options *o);
 enum exit_status cmd_verify(struct tgc *t, const struct options *o);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);
