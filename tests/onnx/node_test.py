@@ -29,6 +29,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
+import support
 import tgc as T
 from suite import Failure, Suite
 
@@ -322,6 +323,9 @@ def main():
         parser.add_argument("--sanitize", action="store_true",
                             help="only the passing tests, built with the sanitizers")
 
+        parser.add_argument("--support", action="store_true",
+                            help="write docs/onnx-support.md from the lists")
+
     options = suite.parse(more)
     cases = load_cases()
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "onnx")
@@ -338,7 +342,16 @@ def main():
         if missing or unknown:
             raise Failure(f"not on any list: {missing[:5]}; no such test: {unknown[:5]}")
 
+    def support_is_current():
+        if support.DOCUMENT.read_text() != support.document(tgc, cases, passing, rest):
+            raise Failure("docs/onnx-support.md is old: run tests/onnx/node_test.py --support")
+
+    if options.support:
+        support.DOCUMENT.write_text(support.document(tgc, cases, passing, rest))
+        return
     suite.add("the two lists name every test", lists_are_whole)
+    if not options.sanitize:
+        suite.add("docs/onnx-support.md is current", support_is_current)
     for name, told in passing.items():
         if name not in cases:
             continue
@@ -349,10 +362,8 @@ def main():
             continue
         suite.add(name, run, scratch / flat(name))
         suite.add(f"{name} -O0", run, scratch / f"{flat(name)}-O0", ("-O0",), slow=True)
-    if options.sanitize:
-        rest = {}
     for name, reason in rest.items():
-        if name not in cases:
+        if name not in cases or options.sanitize:
             continue
         if reason.startswith("refused"):
             suite.add(f"{name} is refused", check_refusal, tgc, cases[name], scratch / flat(name))
