@@ -446,7 +446,7 @@ bool lower_expand_dims(struct node *n)
 }
 
 /* T5's buckets of relative positions: exact below half of them, then logarithmic up to
- * max_distance. bias_table [buckets, heads] -> [1, heads, q, k]. */
+ * max_distance. bias_table [buckets, heads], column after column, -> [1, heads, q, k]. */
 bool lower_relative_position_bias(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -488,7 +488,8 @@ bool lower_relative_position_bias(struct node *n)
     far = lib_binary(l, OP_MIN, far, uop_int(t, buckets - 1));
     struct uop *bucket =
         lib_where(l, lib_binary(l, OP_LT, distance, uop_int(t, exact)), distance, far);
-    struct uop *row = lib_gather(l, n->in[0], lib_add(l, bucket, base), 0); /* [q, k, heads] */
-    row = lib_permute(l, row, (int64_t[]){2, 0, 1}, 3);
+    struct uop *order[2] = {n->in[0]->dim[1], n->in[0]->dim[0]};
+    struct uop *row =
+        lib_gather(l, lib_reshape(l, n->in[0], order, 2), lib_add(l, bucket, base), 1);
     return node_set(n, 0, row ? tensor_insert_axis(t, row, 0) : NULL);
 }

@@ -41,6 +41,15 @@ def ints(low, high, *shape, dtype=np.int64):
     return RNG.integers(low, high, shape).astype(dtype)
 
 
+def network(nodes, weights, inputs, outputs, opset=17):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def float_value(name, *shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
 def session(m, **more):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -215,6 +224,11 @@ g.add("EmbedLayerNormalization", [ids, None, tables[0], tables[1], None, *tail, 
 g.add("EmbedLayerNormalization", [ids, segments, *tables, *tail, mask, where], outputs=3)
 g.add("EmbedLayerNormalization", [ids, segments, *tables, *tail, None, where[:1]], epsilon=1e-3,
       outputs=2)
+tables = [ints(0, 256, *t.shape, dtype=np.uint8) for t in (*tables, *tail)]
+scales = [F32(RNG.uniform(0.01, 0.03)) for _ in tables]
+zeros = [np.uint8(RNG.integers(100, 150)) for _ in tables]
+g.add("QEmbedLayerNormalization", [ids, segments, *tables, mask, *map(const, scales),
+                                   *map(const, zeros)], outputs=2, rtol=1e-3, atol=1e-4)
 
 
 def group_norm(x, gamma, beta, groups, eps, silu):
@@ -270,6 +284,30 @@ g.add("Inverse", [np.array([[0, 1, 2], [1, 0, 3], [4, -3, 8]], F32)], rtol=1e-3)
 for metric in ("euclidean", "sqeuclidean"):
     g.add("CDist", [draw(4, 3), draw(5, 3)], metric=metric, atol=1e-4)
 
+x, w, b = draw(3, 8), draw(8, 5), draw(5)
+y = x @ w + b
+y = y * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3)))
+g.add("GemmFastGelu", [x, w, b], reference=[y.astype(F32)])
+g.add("TransposeMatMul", [draw(4, 3), draw(4, 5)], transA=1, alpha=0.5)
+a, b = ints(-300, 300, 3, 4, dtype=np.int16), ints(-300, 300, 4, 5, dtype=np.int16)
+g.add("MatMulInteger16", [a, b], reference=[a.astype(np.int32) @ b.astype(np.int32)])
+
+
+def nhwc_conv(x, w, b):
+    """Stride 1, no pads."""
+    x = x.transpose(0, 3, 1, 2)
+    m = network([helper.make_node("Conv", ["x", "w", "b"], ["y"])], [],
+                [float_value("x", *x.shape), float_value("w", *w.shape), float_value("b", *b.shape)],
+                [float_value("y", None, None, None, None)])
+    y, = session(m).run(None, {"x": x, "w": w, "b": b})
+    return y.transpose(0, 2, 3, 1)
+
+
+x, w, b, z = draw(1, 6, 5, 4), draw(6, 4, 3, 3), draw(6), draw(1, 4, 3, 6)
+g.add("NhwcConv", [x, w, b], reference=[nhwc_conv(x, w, b)])
+g.add("NhwcFusedConv", [x, w, b, z], activation="Relu",
+      reference=[np.maximum(nhwc_conv(x, w, b) + z, 0)])
+
 g = Group("forerunners of ai.onnx")
 for upper in (0, 1):
     g.add("Trilu", [draw(4, 5)], upper=upper)
@@ -301,6 +339,40 @@ def masks(total, s=S):
     yield by_key
     yield np.repeat(by_key[:, None], s, 1) & np.tril(np.ones((s, total), np.int32), total - s)
 
+
+def position_bias(table, size, most, both):
+    """T5's: exact buckets for the near half, logarithmic ones up to the distance `most`."""
+    count, heads = table.shape
+    behind = np.arange(size)[:, None] - np.arange(size)
+    bucket = np.zeros_like(behind)
+    if both:
+        count //= 2
+        bucket, behind = (behind < 0) * count, np.abs(behind)
+    behind, exact = np.maximum(behind, 0), count // 2
+    far = np.log(np.maximum(behind, 1) / exact, dtype=F32) / np.log(most / exact, dtype=F32)
+    far = np.minimum(exact + (far * (count - exact)).astype(int), count - 1)
+    bucket = bucket + np.where(behind < exact, behind, far)
+    return table.reshape(heads, -1)[:, bucket][None]
+
+
+g = Group("relative positions and states")
+for both in (0, 1):
+    for table, size, most in ((draw(8, 4), 9, 6), (draw(32, 2), 40, 20)):
+        g.add("RelativePositionBias", [table, const(np.int64(size)), const(np.int64(size))],
+              is_bidirectional=both, max_distance=most,
+              reference=[position_bias(table, size, most, both)])
+for activation in ("none", "silu"):
+    g.add("CausalConvWithState", [draw(2, 4, 7), draw(4, 1, 3), draw(4), draw(2, 4, 2)], outputs=2,
+          activation=activation)
+for direction in ("forward", "reverse", "bidirectional"):
+    d = 2 if direction == "bidirectional" else 1
+    w = [const(ints(0, 256, d, i, 4 * 3, dtype=np.uint8)) for i in (5, 3)]
+    quantization = []
+    for _ in w:
+        quantization += [const(np.full(d, 0.01, F32)), const(np.full(d, 120, np.uint8))]
+    g.add("DynamicQuantizeLSTM", [draw(4, 2, 5), *w, draw(d, 24, scale=0.3), None, None, None, None,
+                                  *quantization], outputs=3, hidden_size=3, direction=direction,
+          atol=2e-3)
 
 g = Group("Attention")
 for uni in (0, 1):
@@ -528,11 +600,6 @@ for zeros in (False, True):
 # ------------------------------------------------------------------------------------- whole models
 
 
-def network(nodes, weights, inputs, outputs, opset=17):
-    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
 class Nodes:
     """Collects nodes and random weights; each method returns the name of its output."""
 
@@ -550,10 +617,6 @@ class Nodes:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=f"{op}_{name}",
                                            **attributes))
         return name
-
-
-def float_value(name, *shape):
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
 def conv_net(channels=(20, 24)):
@@ -576,6 +639,25 @@ def conv_net(channels=(20, 24)):
     n.nodes[-1].output[0] = "y"
     return (network(n.nodes, n.weights, [float_value("x", 1, 3, 32, 32)],
                     [float_value("y", 1, 10)]), {"x": draw(1, 3, 32, 32)})
+
+
+def resize_net():
+    """Two convolutions with an upsampled path between them, of channels that need padding."""
+    n = Nodes()
+
+    def conv(x, m, c):
+        return n("Conv", x, n.weight(m, c, 3, 3), n.weight(m), kernel_shape=[3, 3], pads=[1] * 4)
+
+    x = n("Relu", conv("x", 24, 24))
+    up = n("Resize", x, "", n.weight(array=np.array([1, 1, 2, 2], F32)), mode="nearest",
+           coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    linear = n("Resize", x, "", n.weight(array=np.array([1, 1, 2, 2], F32)), mode="linear",
+               coordinate_transformation_mode="half_pixel")
+    y = conv(n("Add", conv(up, 24, 24), linear), 40, 24)
+    n("GlobalMaxPool", y)
+    n.nodes[-1].output[0] = "y"
+    return (network(n.nodes, n.weights, [float_value("x", 1, 24, 6, 6)],
+                    [float_value("y", 1, 40, 1, 1)]), {"x": draw(1, 24, 6, 6)})
 
 
 def bert_net(layers=2, width=32, heads=4, s=9):
@@ -669,6 +751,8 @@ BLOCK = ("--nchwc-block", "16" if WIDE else "8")
 optimized_case("convolutions, optimized: all", conv_net, LEVELS.ORT_ENABLE_ALL, [(NCHWC, "Conv")])
 optimized_case("convolutions, optimized: all, blocks told", lambda: conv_net((16, 32)),
                LEVELS.ORT_ENABLE_ALL, [(NCHWC, "Conv"), (NCHWC, "ReorderOutput")], BLOCK)
+optimized_case("upsampling, optimized: all", resize_net, LEVELS.ORT_ENABLE_ALL,
+               [(NCHWC, "ReorderInput"), (NCHWC, "Upsample")])
 optimized_case("an encoder, optimized: all", bert_net, LEVELS.ORT_ENABLE_ALL,
                [(MS, "SkipLayerNormalization")], slow=True)
 
