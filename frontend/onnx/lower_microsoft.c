@@ -163,6 +163,8 @@ bool lower_is_all_finite(struct node *n)
         struct uop *x = n->in[k];
         if (!x)
             return node_error(n, k, "input %d is missing", k);
+        if (!dtype_is_float(x->dtype))
+            return node_error(n, k, "floats are expected, found %s", shape_text(n, x));
         x = lib_cast(l, lib_acc_dtype(x->dtype), x);
         struct uop *nan = lib_unary(l, OP_ISNAN, x),
                    *inf = lib_binaryf(l, OP_EQ, lib_unary(l, OP_ABS, x), (double)INFINITY);
@@ -318,6 +320,8 @@ bool lower_microsoft_group_norm(struct node *n)
         }
         x = lib_add(l, x, skip);
         if (n->in[4] && x) {
+            if (!node_rank(n, 4, 1, 1))
+                return false;
             struct uop *dim[MAX_RANK] = {n->in[4]->dim[0]};
             for (int a = 1; a < x->ndim - 1; a++)
                 dim[a] = uop_int(n->t, 1);

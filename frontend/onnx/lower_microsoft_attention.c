@@ -181,10 +181,15 @@ static bool add_projection_bias(const struct node *n, struct uop *v[3])
     struct uop *begin = uop_int(n->t, 0);
     if (!n->in[3])
         return true;
+    if (!node_rank(n, 3, 1, 1))
+        return false;
     for (int i = 0; i < 3; i++) {
         if (v[i]->ndim != 3)
             return node_error(n, 3, "a bias needs operands of rank 3");
         struct uop *size = v[i]->dim[2];
+        if (sym_add(n->t, begin, size)->vmax > n->in[3]->dim[0]->vmax)
+            return node_error(n, 3, "a bias for query, key and value is expected, found %s",
+                              shape_text(n, n->in[3]));
         v[i] = lib_add(&n->lib, v[i], lib_narrow(&n->lib, n->in[3], 0, begin, size));
         if (!v[i])
             return false;
@@ -317,9 +322,14 @@ static bool group_query_operands(struct node *n, struct group_query *g)
             begin += size;
         }
     }
-    for (int i = 0; i < 3; i++)
-        if (!v[i] || !(*part[i] = heads_unpack(n, i, v[i], i ? pairs : heads)))
+    for (int i = 0; i < 3; i++) {
+        if (!v[i])
+            return node_error(n, i, "input %d is missing", i);
+        if (v[i]->ndim != 3)
+            return node_error(n, i, "rank 3 is expected, found %s", shape_text(n, v[i]));
+        if (!(*part[i] = heads_unpack(n, i, v[i], i ? pairs : heads)))
             return false;
+    }
     for (int i = 0; i < 2 && n->in[14] && n->in[15]; i++)
         *part[i] =
             lib_rms_norm(l, *part[i], n->in[14 + i], -1, node_float(n, "qk_norm_epsilon", 1e-6));
@@ -444,6 +454,8 @@ bool lower_group_query_attention(struct node *n)
         return node_error(n, 3,
                           "a past key and value are expected, or neither; "
                           "sliding_window_cache is not supported");
+    if (n->in[11] && !node_rank(n, 11, 1, 1))
+        return false;
     if (!group_query_operands(n, &g) || !group_query_positions(n, &g) || !group_query_rotate(n, &g))
         return false;
     struct uop *length = g.total;

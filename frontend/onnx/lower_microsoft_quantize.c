@@ -15,6 +15,8 @@ static struct uop *linear(const struct node *n, struct uop *x, int scale, int ze
 {
     const struct lib *l = &n->lib;
     struct uop *z = n->in[zero] ? node_scalar(n, zero) : NULL, *s;
+    if (!n->in[scale])
+        node_error(n, scale, "input %d is missing", scale);
     if (!n->in[scale] || (n->in[zero] && !z) || !(s = node_scalar(n, scale)))
         return NULL;
     x = quantized_centered(n, x, z, 0);
@@ -343,6 +345,8 @@ bool lower_gather_block_quantized(struct node *n)
         if (!part[i])
             continue;
         part[i] = lib_gather(l, part[i], at, gather);
+        if (!part[i])
+            return false;
         if (packed && i != 1)
             part[i] = unpack_bits(n, part[i], bits);
         if (!part[i])

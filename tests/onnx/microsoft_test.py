@@ -86,6 +86,9 @@ def mismatch(actual, wanted, rtol, atol, steps):
     return f"{a[at]:.7g} at {at} of {a.size}, expected {w[at]:.7g}"
 
 
+GROUPS = []
+
+
 class Group:
     """Nodes of one model. Inputs are arrays, or `const(array)` for initializers; None: absent."""
 
@@ -93,6 +96,7 @@ class Group:
         self.name, self.opset = name, opset
         self.nodes, self.inputs, self.weights, self.arrays = [], [], [], []
         self.checks = []
+        GROUPS.append(self)
         for level in ("", "-O0"):
             suite.add(f"{name} {level}".strip(), self.run, level)
 
@@ -833,6 +837,63 @@ quantized_case("an encoder, quantized: dynamic, optimized", bert_net, dynamic,
                [(MS, "DynamicQuantizeMatMul")], LEVELS.ORT_ENABLE_EXTENDED)
 quantized_case("an encoder, quantized: QOperator", bert_net, static("QOperator"),
                [("", "QLinearMatMul"), (MS, "QLinearAdd")], slow=True)
+
+
+# ---------------------------------------------------------------------------------------- bad input
+
+
+def spoiled(g, node, draws):
+    """The node's model with one thing wrong, at random, and what that is."""
+    m = g.model([node])
+    n = m.graph.node[0]
+    k = int(draws.integers(len(n.input)))
+    kind = draws.integers(5)
+    shapes = {i.name: i.type.tensor_type for i in m.graph.input}
+    name = n.input[k]
+    if kind == 0 or name not in shapes:
+        n.input[k] = ""
+        what = "is missing"
+    elif kind == 1:
+        del shapes[name].shape.dim[:]
+        what = "is a scalar"
+    elif kind == 2:
+        shapes[name].shape.dim.add().dim_value = 3
+        what = "has one more axis"
+    elif kind == 3 and len(shapes[name].shape.dim):
+        dims = shapes[name].shape.dim
+        dims[int(draws.integers(len(dims)))].dim_value = int(draws.integers(0, 4))
+        what = f"has the shape {[d.dim_value for d in dims]}"
+    else:
+        shapes[name].elem_type = int(draws.choice([1, 2, 3, 6, 7, 9, 10, 11, 16]))
+        what = f"has the type {shapes[name].elem_type}"
+    for a in n.attribute:
+        if draws.integers(8) == 0 and a.type == onnx.AttributeProto.INT:
+            a.i = int(draws.choice([-1, 0, 1, 3, 1 << 40]))
+            what += f", {a.name} is {a.i}"
+    return m, f"{n.op_type} {dict((a.name, helper.get_attribute_value(a)) for a in n.attribute)}: " \
+              f"input {k} {what}"
+
+
+def bad_input(g, times):
+    draws = np.random.default_rng(len(g.nodes))
+    folder = T.scratch(SCRATCH / (re.sub(r"\W", "_", g.name) + "_bad"))
+    problems = []
+    try:
+        for node in g.nodes[::1 if times > 1 else 4]:
+            for _ in range(times):
+                m, what = spoiled(g, node, draws)
+                onnx.save(m, folder / "m.onnx")
+                done = T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder)
+                if done.status not in (0, 1) or (done.status == 1 and not done.err.strip()):
+                    problems.append(f"{what}: {done.describe()}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    expect(not problems, "\n".join(problems[:4]) + f"\n{len(problems)} went wrong")
+
+
+for one in GROUPS:
+    suite.add(f"{one.name}: bad input", bad_input, one, 1)
+    suite.add(f"{one.name}: much bad input", bad_input, one, 12, slow=True)
 
 
 if __name__ == "__main__":
