@@ -54,7 +54,7 @@ def rests():
     """Sizes that vectors do not divide: parts of vectors, lanes apart, small weights, folds."""
     random = np.random.default_rng(10)
     floats = lambda *shape: (random.standard_normal(shape) * 0.3).astype(np.float32)
-    small = random.integers(-100, 100, (214, 61)).astype(np.int8)
+    small = random.integers(-100, 100, (214, 97)).astype(np.int8)
     return G.model(
         [G.node("Conv", ["x", "w"], ["c"], name="conv"),
          G.node("Tanh", ["c"], ["t"], name="tanh"),
@@ -64,10 +64,10 @@ def rests():
          G.node("MatMul", ["g", "wide"], ["m"], name="matmul"),
          G.node("LayerNormalization", ["m", "gain"], ["n"], name="norm"),
          G.node("Softmax", ["n"], ["y"], name="softmax", axis=1)],
-        [G.value("x", [1, 5, 9, 13])], [G.value("y", [12, 61])],
+        [G.value("x", [1, 5, 9, 13])], [G.value("y", [12, 97]), G.value("t", [1, 12, 7, 11])],
         [G.weight("w", floats(12, 5, 3, 3)), G.weight("v", floats(214, 77)),
          G.weight("shape", np.array([12, 77])), G.weight("small", small),
-         G.weight("scale", np.abs(floats(61)) / 64), G.weight("gain", floats(61))])
+         G.weight("scale", np.abs(floats(97)) / 64), G.weight("gain", floats(97))])
 
 
 def emit(name, model, *options):
