@@ -248,6 +248,9 @@ int64_t perm_pack(const int *perm, int n);
 /* A part of a panel of columns: a loop, but stored weights have it inside of the reduction. */
 #define RANGE_PART ((int64_t)1 << 34)
 #define RANGE_IS_PART(bits) (((bits) & RANGE_PART) != 0)
+/* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
+#define RANGE_THREAD ((int64_t)1 << 35)
+#define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
@@ -516,6 +519,8 @@ struct eval_env {
     /* the graph's: they give symbols their values; those that only check run first, and one that
      * fails ends the evaluation */
     struct uop *const *host; int nhost;
+    /* eval_linear(): which part of the loops that threads share; parts 0: all of them */
+    int part, parts;
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
  * diagnostic). */
