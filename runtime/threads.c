@@ -20,7 +20,7 @@
 //@ team
 /* Define MODEL_NO_PTHREADS where there are none: work is then shared by the parallel_for of the
  * options, or not at all. */
-#if defined _WIN32 && !defined __MINGW32__
+#if defined _WIN32 && !defined __MINGW32__ && !defined MODEL_NO_PTHREADS
 #define MODEL_NO_PTHREADS
 #endif
 #ifndef MODEL_NO_PTHREADS
