@@ -64,7 +64,10 @@ bool snippets_any(const struct snippet_set *s, const char *file);
 
 /* ----------------------------------------------------------------------------- program.c et al. */
 
-enum { PROGRAM_HEAD_BYTES = 128 };  /* the arena before the intermediates: struct NAME */
+/* Threads that a run of the program uses at most: 1, if they share no kernel. */
+int program_threads(const struct schedule *s);
+/* The arena before the intermediates, which holds struct NAME. */
+size_t program_head_bytes(const struct schedule *s);
 
 struct program {
     struct tgc *t;
@@ -80,13 +83,17 @@ struct program {
     struct names *run;           /* identifiers inside NAME_run */
     const char **kernel_name;    /* by position in schedule->kernel */
     const char **parameters;     /* of the kernel's function, likewise */
+    /* likewise, where threads share the kernel: "conv1_task", "conv1_part" */
+    const char **task_name, **part_name;
     /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
     const char **buffer_name;
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
     bool *buffer_used;           /* by buffer->id: NAME_run names it */
     int nbuffer_id, nvar_id;
     struct snippet_set snippets;
+    int threads;                 /* of program_threads() */
     size_t head_bytes;           /* the arena's beginning, where struct NAME lies */
+    struct text tasks;           /* how threads call the kernels that they share */
 };
 
 struct backend {
@@ -95,7 +102,7 @@ struct backend {
      * is the first; it notes its parameters in p->parameters. */
     void (*kernel)(struct program *p, const struct kernel *k, const struct variant *v,
                    struct text *out);
-    /* Writes the statement of NAME_run that runs it. */
+    /* Writes the statements of NAME_run that run it. */
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
 };
 extern const struct backend backend_c;

@@ -303,6 +303,5 @@ struct program_options model_program_options(const struct options *o, const stru
         .model = m->base,
         .producer = "tgc " TGC_VERSION,
         .weights = o->weights,
-        .threads = o->threads,
     };
 }

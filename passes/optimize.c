@@ -450,8 +450,7 @@ static struct uop *simplify_store(struct tgc *t, struct uop *store)
     return order_reduction(t, merge_ranges(t, store, first));
 }
 
-/* The kernel's parameters: outputs, then what any variant reads, in order of first use. */
-static void collect_buffers(struct tgc *t, struct kernel *k)
+void kernel_collect_buffers(struct tgc *t, struct kernel *k)
 {
     struct buffer **b = mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
     int n = 0;
@@ -516,7 +515,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
             VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
         }
     }
-    collect_buffers(t, k);
+    kernel_collect_buffers(t, k);
 }
 
 bool pass_optimize(struct tgc *t, struct schedule *s)

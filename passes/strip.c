@@ -255,9 +255,11 @@ static void write_strip(struct strip *s, struct uop *first, struct uop *count, i
         return;
     if (parts)
         open_parts(s, lanes, unroll);
-    if (!uop_is_int(count, 1)) {
+    int64_t shared = s->range->arg.i & RANGE_THREAD;
+    if (!uop_is_int(count, 1) || shared) {
         expand_need(s->e, count);
-        range = uop_intern(t, OP_RANGE, DTYPE_INDEX, &count, 1, (union arg){.i = t->next_range++});
+        range = uop_intern(t, OP_RANGE, DTYPE_INDEX, &count, 1,
+                           (union arg){.i = t->next_range++ | shared});
         if (uop_get_axes(t, s->range))
             uop_name_axes(t, range, uop_get_axes(t, s->range));
         expand_push(s->e, range);

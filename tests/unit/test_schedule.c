@@ -28,6 +28,7 @@ struct fixture {
     const struct schedule *schedule; /* shown if it is wrong */
     enum isa isa;                    /* whose kernels run */
     int nvariant;                    /* kernels that ran with vectors */
+    int threads, nshared;            /* 0: one thread; kernels that threads shared */
 };
 
 static uint64_t next_random(struct fixture *f)
@@ -157,6 +158,16 @@ static int skip_region(const struct schedule *s, int i)
     }
 }
 
+/* No thread may need what another one left in scratch. */
+static void spoil(struct tensor *x)
+{
+    for (int64_t i = 0; i < x->nelem; i++)
+        if (dtype_is_float(x->dtype))
+            ((double *)x->data)[i] = NAN;
+        else
+            ((int64_t *)x->data)[i] = INT64_MIN + 12345;
+}
+
 static void run_kernel(struct fixture *f, const struct kernel *k)
 {
     for (int i = 0; i < k->nbuffer; i++)
@@ -175,7 +186,14 @@ static void run_kernel(struct fixture *f, const struct kernel *k)
     assert_true(linear_verify(f->t, linear, nlinear, "test"));
     struct eval_env env = {
         .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
-    assert_true(eval_linear(f->t, linear, nlinear, &env));
+    /* the parts of a shared kernel in some other order than that of its loops */
+    env.parts = k->is_shared ? f->threads : 0;
+    f->nshared += k->is_shared;
+    for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
+        for (int i = 0; i < k->nscratch; i++)
+            spoil(value_of(f, k->scratch[i]));
+        assert_true(eval_linear(f->t, linear, nlinear, &env));
+    }
 }
 
 static void run_schedule(struct fixture *f, const struct schedule *s)
@@ -279,8 +297,9 @@ static int check(struct fixture *f, bool noopt)
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
     s->isa = 1u << f->isa;
+    s->threads = f->threads;
     if (!noopt)
-        assert_true(pass_optimize(f->t, s));
+        assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
     assert_true(pass_linearize(f->t, s));
     f->schedule = s;
     assert_true(pass_expand(f->t, s));
@@ -593,18 +612,23 @@ static int run_case(struct fixture *f, size_t i, bool noopt)
 static void test_cases(void **state)
 {
     (void)state;
+    int shared = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int isa = 0; isa <= ISA_COUNT; isa++) {      /* the last one: -O0 */
-            bool noopt = isa == ISA_COUNT;
+        for (int k = 0; k <= 2 * ISA_COUNT; k++) {
+            bool noopt = k == 2 * ISA_COUNT;
             struct fixture *f = fixture_new(i + 1);
-            f->isa = noopt ? ISA_GENERIC : (enum isa)isa;
+            f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
+            f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors\n", cases[i].name,
-                          noopt ? "-O0" : isa_table[isa].text, n, f->nvariant);
-            if (!noopt)
+            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared\n", cases[i].name,
+                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared);
+            /* nests that meet are kernels of their own where threads share them */
+            if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
+            shared += f->nshared;
             fixture_free(f);
         }
+    assert_true(shared > 100);
 }
 
 /* ---- random graphs */
@@ -860,6 +884,7 @@ static int run_random(struct fixture *f, int seed)
     f->isa = seed % 3 == 0   ? ISA_GENERIC
              : seed % 3 == 1 ? ISA_NEON
                              : ISA_AVX2;
+    f->threads = seed % 5;
     return check(f, seed % 4 == 0);
 }
 
@@ -867,16 +892,17 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0;
+    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);
         vectors += f->nvariant;
+        shared += f->nshared;
         fixture_free(f);
     }
-    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors\n", total, kernels,
-                  vectors);
-    assert_true(vectors > 0);
+    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors, %d by threads\n",
+                  total, kernels, vectors, shared);
+    assert_true(vectors > 0 && shared > 0);
 }
 
 int main(void)
