@@ -61,10 +61,10 @@ def session(m, **more):
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def compiled(folder, model, arrays, names, *options):
+def compiled(folder, model, arrays, names, *options, compiler="gcc", flags=("-O1",)):
     """The outputs of the emitted program, by name."""
     T.must(T.run([TGC, model, "-o", "m.c", *options], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m", compiler, flags)
     return T.Program(folder / "m", names).run(arrays)
 
 
@@ -99,6 +99,7 @@ class Group:
         GROUPS.append(self)
         for level in ("", "-O0"):
             suite.add(f"{name} {level}".strip(), self.run, level)
+        suite.add(f"{name} sanitized", self.run, "", True, slow=True)
 
     def add(self, op, inputs, outputs=1, domain=MS, reference=None, rtol=1e-4, atol=1e-5, steps=0,
             **attributes):
@@ -139,14 +140,16 @@ class Group:
         except Exception as why:
             raise Failure(f"{label}: onnxruntime: {why}") from None
 
-    def run(self, level):
-        folder = T.scratch(SCRATCH / re.sub(r"\W", "_", self.name + level))
+    def run(self, level, sanitized=False):
+        folder = T.scratch(SCRATCH / re.sub(r"\W", "_", f"{self.name}{level}{sanitized}"))
+        more = {"compiler": "clang", "flags": tuple(T.SANITIZE)} if sanitized else {}
         feed = {i.name: a for i, a in zip(self.inputs, self.arrays)}
         try:
             m = self.model(self.nodes)
             onnx.save(m, folder / "m.onnx")
             names = [o.name for o in m.graph.output]
-            actual = compiled(folder, "m.onnx", self.arrays, names, *([level] if level else []))
+            actual = compiled(folder, "m.onnx", self.arrays, names, *([level] if level else []),
+                              **more)
             wanted = {}
             for n, check in zip(self.nodes, self.checks):
                 wanted.update(zip(check[1], check[2] or self.theirs(n, check[0], feed)))
