@@ -446,11 +446,12 @@ def grouped(new, past, lengths, groups=2, rotary=0, **attributes):
 
 
 g = Group("GroupQueryAttention")
-for new, past, lengths in ((5, None, (4, 4)), (1, 8, (5, 2)), (1, 6, (6, 3)), (3, 7, (6,)),
-                           (5, 9, (4,))):
-    for extra in ({}, {"rotary": 1}, {"rotary": 1, "packed": True, "rotary_interleaved": 1},
-                  {"local_window_size": 2}, {"scale": 0.1, "softcap": 5.0}, {"groups": 4},
-                  {"smooth_softmax": 1}, {"more": [None, None, draw(N)]}):
+EXTRAS = ({"rotary": 1}, {"local_window_size": 2}, {"smooth_softmax": 1}, {"groups": 4},
+          {"rotary": 1, "packed": True, "rotary_interleaved": 1}, {"scale": 0.1, "softcap": 5.0},
+          {"more": [None, None, draw(N)]}, {})
+for k, (new, past, lengths) in enumerate(((5, None, (4, 4)), (1, 8, (5, 2)), (1, 6, (6, 3)),
+                                          (3, 7, (6,)), (5, 9, (4,)))):
+    for extra in EXTRAS[k % 2::2]:
         inputs, attributes = grouped(new, past, lengths, **extra)
         g.add("GroupQueryAttention", inputs, **attributes)
 inputs, attributes = grouped(1, 8, (5, 2), more=[None, draw(B, N, 1, 6)])
