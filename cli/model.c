@@ -187,10 +187,8 @@ static struct model_input input_of_onnx(const ValueInfoProto *p)
         const TensorShapeProto__Dimension *d = shape->dim[a];
         bool sized = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
                      d->dim_value >= 0;
-        bool named = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-                     *d->dim_param;
         v.dim[a] = sized ? d->dim_value : -1;
-        v.symbol[a] = named ? d->dim_param : NULL;
+        v.symbol[a] = onnx_dim_is_named(d) ? d->dim_param : NULL;
     }
     return v;
 }
