@@ -13,6 +13,8 @@ struct report {
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
     size_t arena_bytes, weight_bytes;
+    size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
+    bool is_artefact;
     int kernels;
     double flop;
 };
@@ -176,6 +178,7 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     for (int i = 0; i < m.graph->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
     r->arena_bytes = m.schedule->arena_nbytes;
+    r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;
     r->kernels = m.schedule->nkernel;
@@ -201,6 +204,7 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     if (!instance_open(t, o->model, o->name, &p))
         return false;
     r->name = p.info->name;
+    r->is_artefact = true;
     put_described(&r->inputs, o->json, p.info->inputs, p.info->input_count);
     put_described(&r->outputs, o->json, p.info->outputs, p.info->output_count);
     r->arena_bytes = p.info->arena_bytes;
@@ -212,17 +216,20 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
 
 static void print_json(struct tgc *t, const struct report *r)
 {
-    struct text x = {.t = t};
+    struct text x = {.t = t}, live = {.t = t};
     text_puts(&x, "{\"name\":");
     text_json(&x, r->name);
     text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
                 r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
     /* known once --dim or --shape bound the dimensions */
     if (r->open.n)
-        text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null,\"operators\":{");
+        text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null");
     else
-        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{",
+        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
                     r->arena_bytes, r->kernels, r->flop);
+    if (!r->open.n && !r->is_artefact)
+        text_printf(&live, "%zu", r->live_bytes);
+    text_printf(&x, ",\"live_bytes\":%s,\"operators\":{", live.n ? live.s : "null");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
         text_json(&x, r->tally[i].name);
@@ -260,8 +267,11 @@ static void print_text(struct tgc *t, const struct report *r)
     }
     printf("weights: %zu bytes\n", r->weight_bytes);
     if (!r->open.n) {
-        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\n", r->kernels, r->flop,
+        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
                r->arena_bytes);
+        if (!r->is_artefact)
+            printf(", %zu of them alive at once at most", r->live_bytes);
+        putchar('\n');
         return;
     }
     fputs("kernels and arena: depend on ", stdout);

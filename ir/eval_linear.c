@@ -30,7 +30,7 @@ struct linstr {
     enum op op;
     enum dtype dtype, sdtype;
     int dst, src[4], nsrc;
-    int lanes;                   /* of the result; a stored value's */
+    int lanes, part, stride;     /* of the result; a stored value's; in memory */
     int step[4];                 /* per source: 1 where it is a vector, 0 where all lanes read one */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
     int memory;                  /* LOAD, STORE: index into memory[] */
@@ -262,6 +262,9 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     }
     if (u->op == OP_STORE)
         in.lanes = u->src[2]->lanes;
+    bool vector = (u->op == OP_LOAD || u->op == OP_STORE) && u->arg.i;
+    in.part = vector && VECTOR_PART(u->arg.i) ? VECTOR_PART(u->arg.i) : in.lanes;
+    in.stride = vector ? (int)VECTOR_STRIDE(u->arg.i) : 1;
     in.dtype = u->dtype;
     in.dst = reg_of(e, u);
     append(e, in);
@@ -350,8 +353,9 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
 {
     int64_t offset = e->reg[in->src[0]].i;
     const struct memory *m = &e->memory[in->memory];
-    if (offset < 0 || offset + in->lanes > m->nelem)
-        TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->lanes,
+    int64_t last = offset + (int64_t)(in->part - 1) * in->stride;
+    if (offset < 0 || offset >= m->nelem || last < 0 || last >= m->nelem)
+        TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->part,
                 (long long)offset, m->buffer->id, m->buffer->name ? m->buffer->name : "",
                 (long long)m->nelem);
     return offset;
@@ -363,12 +367,13 @@ static void run_load(struct linear_eval *e, const struct linstr *in)
     bool outside = in->nsrc > 2 && !e->reg[in->src[1]].i;
     int64_t offset = outside ? 0 : element(e, in, "load");
     for (int l = 0; l < in->lanes; l++)
-        e->reg[in->dst + l] = outside ? e->reg[in->src[2] + l * in->step[2]]
+        e->reg[in->dst + l] = l >= in->part ? (union scalar){.f = NAN}
+                              : outside ? e->reg[in->src[2] + l * in->step[2]]
                               : m->raw
                                   ? scalar_load(m->buffer->dtype,
-                                                m->raw + (size_t)(offset + l) *
+                                                m->raw + (size_t)(offset + l * in->stride) *
                                                              dtype_nbytes(m->buffer->dtype))
-                                  : m->data[offset + l];
+                                  : m->data[offset + l * in->stride];
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
@@ -385,8 +390,8 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
     int64_t offset = element(e, in, "store");
     if (!e->memory[in->memory].data)
         TGC_BUG(e->t, "store to a weight");
-    for (int l = 0; l < in->lanes; l++)
-        e->memory[in->memory].data[offset + l] = e->reg[in->src[1] + l * in->step[1]];
+    for (int l = 0; l < in->part; l++)
+        e->memory[in->memory].data[offset + l * in->stride] = e->reg[in->src[1] + l * in->step[1]];
 }
 
 static void run_alu(struct linear_eval *e, const struct linstr *in)

@@ -634,6 +634,12 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
     if (u->op == OP_LOAD || u->op == OP_STORE)
         require(&l->v, u, u->src[1]->lanes == 1, "the offset is a vector");
+    if (u->op == OP_STORE)
+        require(&l->v, u, u->src[2]->lanes == (u->arg.i ? VECTOR_LANES(u->arg.i) : 1),
+                "the value has other lanes");
+    if (u->op == OP_LOAD || u->op == OP_STORE)
+        require(&l->v, u, VECTOR_PART(u->arg.i) < VECTOR_LANES(u->arg.i) || !u->arg.i,
+                "more in memory than there are lanes");
     if (u->op == OP_LOAD && u->nsrc == 4)
         require(&l->v, u, u->src[2]->lanes == 1 && u->src[3]->lanes == u->lanes,
                 "the alternative has other lanes");

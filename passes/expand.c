@@ -78,7 +78,7 @@ static int lane_index(const struct expander *e, const struct uop *acc)
 {
     int64_t at = 0;
     for (int k = 1; k < acc->nsrc; k++)
-        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i)) {
+        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i) && !RANGE_IS_LOOP(acc->src[k]->arg.i)) {
             const struct uop *v = map_get(&e->value, acc->src[k]);
             at = at * acc->src[k]->src[0]->arg.i + (v ? v->arg.i : 0);
         }
@@ -139,32 +139,114 @@ static void expand_value(struct expander *e, struct uop *u)
     map_set(&e->value, u, v);
 }
 
-static bool runs_along(struct expander *e, struct uop *offset)
+/* How many elements of a buffer lie between a vector's neighbours: 0, all lanes are one. */
+static int64_t stride_of(struct expander *e, struct uop *offset)
 {
     int64_t stride = 0;
     if (!e->vector)
-        return false;
-    uintptr_t memo = (uintptr_t)map_get(&e->stride, offset);
+        return 0;
+    intptr_t memo = (intptr_t)map_get(&e->stride, offset);
     if (memo)
-        return memo == 2;
-    if (!nest_stride(e->t, offset, e->vector, &stride) || (stride != 0 && stride != 1))
-        TGC_BUG(e->t, "a vector's lane has no stride of 0 or 1");
-    map_set(&e->stride, offset, (void *)(uintptr_t)(stride + 1));
-    return stride == 1;
+        return memo - VECTOR_STRIDE_MAX - 1;
+    if (!nest_stride(e->t, offset, e->vector, &stride) || stride > VECTOR_STRIDE_MAX ||
+        stride < -VECTOR_STRIDE_MAX)
+        TGC_BUG(e->t, "a vector's lane has no stride");
+    map_set(&e->stride, offset, (void *)(intptr_t)(stride + VECTOR_STRIDE_MAX + 1));
+    return stride;
+}
+
+struct lanes_now { const struct expander *e; int64_t lane; };
+
+static struct uop *lane_now(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct lanes_now *l = ctx;
+    if (u == l->e->vector)
+        return uop_int(t, l->lane);
+    return u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) ? map_get(&l->e->value, u) : NULL;
+}
+
+/* How many lanes of the vector a condition holds for: its first ones; what is left of the condition
+ * is the same for all of them. */
+static int count_lanes(struct expander *e, struct uop **cond)
+{
+    struct uop *all = *cond;
+    int n = 0;
+    for (; n < e->lanes; n++) {
+        struct lanes_now l = {e, n};
+        struct uop *now = all;
+        uop_rewrite(e->t, &now, 1, lane_now, &l);
+        if (uop_is_int(now, 0))
+            break;
+        if (n > 0 && now != *cond)
+            TGC_BUG(e->t, "a condition differs from lane to lane");
+        *cond = now;
+    }
+    return n;
+}
+
+static bool is_lane_wise(struct expander *e, struct uop *cond)
+{
+    return e->vector && nest_depends(e->t, cond, e->vector);
+}
+
+static struct uop *part_of(struct expander *e, struct uop *u, int lanes, int part, int64_t stride)
+{
+    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
+    union arg arg = {.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0};
+    return uop_intern(e->t, OP_LOAD, u->dtype, src, 2, arg);
 }
 
 static void expand_load(struct expander *e, struct uop *u)
 {
-    struct uop *src[4];
-    int lanes = runs_along(e, u->src[1]) ? e->lanes : 1;
-    for (int k = 0; k < u->nsrc; k++)
-        src[k] = expand_value_of(e, u->src[k]);
-    if (u->nsrc == 4)
-        src[3] = expand_splat(e, src[3], lanes);
-    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
-                               (union arg){.i = lanes > 1 ? lanes : 0});
+    struct uop *src[4], *v, *cond = u->nsrc > 2 ? u->src[2] : NULL;
+    int64_t stride = stride_of(e, u->src[1]);
+    int lanes = stride ? e->lanes : 1;
+    if (cond && is_lane_wise(e, cond)) {
+        int part = count_lanes(e, &cond);
+        if (!uop_is_int(cond, 1) && part > 0)
+            TGC_BUG(e->t, "a part of a vector under a condition");
+        v = part == 0 ? expand_splat(e, uop_consti(e->t, u->dtype, 0), lanes)
+                      : part_of(e, u, lanes, part < lanes ? part : 0, stride);
+    } else {
+        for (int k = 0; k < u->nsrc; k++)
+            src[k] = expand_value_of(e, u->src[k]);
+        if (u->nsrc == 4)
+            src[3] = expand_splat(e, src[3], lanes);
+        v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
+                       (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, 0, stride) : 0});
+    }
     expand_need(e, v);
     map_set(&e->value, u, v);
+}
+
+/* A store's condition that holds for some lanes of a vector says how many are stored. */
+static void expand_guard(struct expander *e, struct uop *u)
+{
+    struct uop *cond = u->src[0];
+    e->part = e->lanes;
+    if (is_lane_wise(e, cond)) {
+        e->part = count_lanes(e, &cond);
+        e->guard = u;
+        if (e->part == 0 || uop_is_int(cond, 1))
+            return;
+        TGC_BUG(e->t, "a part of a vector under a condition");
+    }
+    cond = expand_value_of(e, cond);
+    struct uop *v = uop_intern(e->t, OP_GUARD, u->dtype, &cond, 1, u->arg);
+    expand_enter(e);
+    expand_push(e, v);
+    map_set(&e->value, u, v);
+}
+
+static void expand_end(struct expander *e, struct uop *u)
+{
+    if (e->guard == u->src[0]) {
+        e->guard = NULL;
+        return;
+    }
+    struct uop *v = expand_value_of(e, u->src[0]);
+    expand_push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
+    expand_leave(e);
 }
 
 /* What a load may now read again is no longer known. */
@@ -178,28 +260,37 @@ static void forget_loads(struct expander *e, const struct uop *place)
 static void expand_store(struct expander *e, struct uop *u)
 {
     struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
-    if (runs_along(e, u->src[1]))
+    int part = e->guard && e->part < e->lanes ? e->part : 0;
+    int64_t stride = stride_of(e, u->src[1]);
+    if (e->guard && e->part == 0)
+        return;
+    if (stride)
         src[2] = expand_splat(e, src[2], e->lanes);
     else if (src[2]->lanes > 1)
         TGC_BUG(e->t, "a vector is stored to one place");
     forget_loads(e, u->src[0]);
-    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3, (union arg){0}));
+    int lanes = src[2]->lanes;
+    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                              (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0}));
 }
 
 static void expand_acc(struct expander *e, struct uop *u)
 {
-    struct uop *init = expand_value_of(e, u->src[0]);
+    struct uop *src[MAX_RANK + 1] = {expand_value_of(e, u->src[0])};
     int64_t n = 1, lanes = 1;
+    int nsrc = 1;
     for (int k = 1; k < u->nsrc; k++) {
-        if (RANGE_IS_VECTOR(u->src[k]->arg.i))
+        if (RANGE_IS_LOOP(u->src[k]->arg.i))
+            src[nsrc++] = u->src[k];
+        else if (RANGE_IS_VECTOR(u->src[k]->arg.i))
             lanes = u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
     }
-    init = expand_splat(e, init, (int)lanes);
+    src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++) {
-        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, &init, 1,
+        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, src, nsrc,
                                (union arg){.i = e->next_acc++});
         expand_push(e, a.each[i]);
     }
@@ -236,18 +327,8 @@ void expand_one(struct expander *e, struct uop *u)
         expand_push(e, v);
         map_set(&e->value, u, v);
         break;
-    case OP_GUARD:
-        v = expand_value_of(e, u->src[0]);
-        v = uop_intern(e->t, OP_GUARD, u->dtype, &v, 1, u->arg);
-        expand_enter(e);
-        expand_push(e, v);
-        map_set(&e->value, u, v);
-        break;
-    case OP_END: case OP_ENDGUARD:
-        v = expand_value_of(e, u->src[0]);
-        expand_push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
-        expand_leave(e);
-        break;
+    case OP_GUARD: expand_guard(e, u); break;
+    case OP_END: case OP_ENDGUARD: expand_end(e, u); break;
     case OP_ACC: expand_acc(e, u); break;
     case OP_ASSIGN: expand_assign(e, u); break;
     case OP_LOAD: expand_load(e, u); break;
@@ -266,7 +347,7 @@ static void expand_all(struct expander *e)
     int depth = 0;
     for (int i = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
-        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i)) {
+        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
             bool vector = RANGE_IS_VECTOR(u->arg.i);
             if (depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);

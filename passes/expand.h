@@ -13,12 +13,14 @@ struct expander {
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
     struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its value now */
-    struct uop_map stride;       /* offset of `in` -> how it grows along the vector's lane, + 1 */
+    struct uop_map stride;       /* offset of `in` -> how it grows along the vector's lane, biased */
     struct uop_map known;        /* uop of `out` -> it is computed and in scope */
     struct uop **scope; int nscope; size_t cap_scope;   /* what is known, in order; NULL: a loop */
     struct accs *accs; int naccs; size_t cap_accs;
     struct uop *vector;          /* the vector's lane that is open, or NULL */
     int lanes;
+    const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
+    int part;                    /* how many */
     int next_acc;
 };
 

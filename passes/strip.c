@@ -96,7 +96,8 @@ static bool stride_fits(const struct strip *s, struct uop *offset, int64_t *stri
 static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *varies)
 {
     int64_t stride;
-    if (!stride_fits(s, u->src[1], &stride) || (stride == 1 && u->dtype != DTYPE_F32))
+    if (!stride_fits(s, u->src[1], &stride) || (stride == 1 && !tile_is_vector_dtype(u->dtype)) ||
+        (stride == 1 && u->dtype != DTYPE_F32 && u->nsrc > 2))
         return false;
     for (int k = 1; k < u->nsrc; k++)
         if (map_get(varies, u->src[k]) || (k > 1 && nest_depends(s->e->t, u->src[k], s->range)))
@@ -286,7 +287,7 @@ static bool is_innermost(const struct expander *e, int begin, int end)
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (!is_innermost(e, s.begin, s.end) || !loop_fits(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || !is_innermost(e, s.begin, s.end) || !loop_fits(&s))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);

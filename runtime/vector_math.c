@@ -3,6 +3,26 @@
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
+//@ load_apart_T load_T
+/* n floats, each `step` behind the one before; 0 in the other lanes */
+static inline IN_T T load_apart_T(const float *p, int64_t step, int n)
+{
+    float a[sizeof(T) / sizeof(float)] = {0};
+    for (int i = 0; i < n; i++)
+        a[i] = p[i * step];
+    return load_T(a);
+}
+
+//@ store_apart_T store_T
+/* the first n, each `step` behind the one before */
+static inline IN_T void store_apart_T(float *p, T v, int64_t step, int n)
+{
+    float a[sizeof(T) / sizeof(float)];
+    store_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
 //@ select_T T
 /* m ? a : b, lane by lane */
 static inline IN_T T select_T(bits_T m, T a, T b)

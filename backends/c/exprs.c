@@ -39,6 +39,7 @@ const char *expr_type(struct program *p, const struct expr *e)
     switch (e->kind) {
     case 'X': return mem_printf(p->t, "f32x%d", e->lanes);
     case 'M': return mem_printf(p->t, "bits_f32x%d", e->lanes);
+    case 'P': return mem_printf(p->t, "%s *", dtype_ctype(e->of));
     case 'B': return "bool";
     case 'I': return "int";
     case 'L': return "int64_t";
@@ -458,6 +459,10 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                              .prec = PREC_COND,
                              .kind = kind};
     if (kind == 'X' && cond->kind != 'M') {           /* one condition for all lanes */
+        /* arithmetic leaves the vector type that a function returns */
+        for (int k = 1; k < 3; k++)
+            if (src[k].prec < PREC_CALL)
+                src[k] = cast(p, expr_type(p, &src[k]), &src[k], 'X');
         struct expr e = expand(p, find_line(p, OP_WHERE, 'F', false), src, kind);
         e.lanes = a->lanes;
         return e;
@@ -501,12 +506,22 @@ static struct expr apply_int(struct program *p, const struct uop *u, struct expr
     return e;
 }
 
+static struct expr vector_call(struct program *p, const char *function, const char *args, int lanes)
+{
+    struct expr e = call(p, mem_printf(p->t, "%s_f32x%d", function, lanes), args, 'X');
+    e.lanes = lanes;
+    return e;
+}
+
 /* On vectors: the lines of kind X, and M where the operands are the lanes of a comparison. */
 static struct expr apply_vector(struct program *p, const struct uop *u, const struct expr *src)
 {
     char kind = u->src[u->nsrc - 1]->dtype == DTYPE_BOOL ? 'M' : 'X';
     struct expr e;
-    if (u->op == OP_WHERE && u->src[0]->lanes == 1)
+    if (u->op == OP_CAST)
+        e = vector_call(p, mem_printf(p->t, "load_%s", dtype_name(u->src[0]->dtype)), src[0].s,
+                        u->lanes);
+    else if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
     else if (u->op == OP_ADD)
         e = sum(p, src, kind);
@@ -607,16 +622,28 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
     return v.s;
 }
 
-static struct expr vector_call(struct program *p, const char *function, const char *args, int lanes)
+/* "load", "load_part" or "load_apart", and what it takes behind the place and value: how many
+ * elements they lie apart, how many there are. */
+static const char *vector_access(struct program *p, const char *verb, int64_t bits, const char **args)
 {
-    struct expr e = call(p, mem_printf(p->t, "%s_f32x%d", function, lanes), args, 'X');
-    e.lanes = lanes;
-    return e;
+    int part = VECTOR_PART(bits), lanes = VECTOR_LANES(bits);
+    long long stride = (long long)VECTOR_STRIDE(bits);
+    if (stride != 1) {
+        *args = mem_printf(p->t, "%s, %lld, %d", *args, stride, part ? part : lanes);
+        return mem_printf(p->t, "%s_apart", verb);
+    }
+    if (part)
+        *args = mem_printf(p->t, "%s, %d", *args, part);
+    return part ? mem_printf(p->t, "%s_part", verb) : verb;
 }
 
-struct expr expr_load_vector(struct program *p, const char *place, int lanes)
+struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits)
 {
-    return vector_call(p, "load", mem_printf(p->t, "&%s", place), lanes);
+    const char *args = mem_printf(p->t, "&%s", place);
+    if (d != DTYPE_F32)
+        return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = VECTOR_LANES(bits)};
+    const char *name = vector_access(p, "load", bits, &args);
+    return vector_call(p, name, args, VECTOR_LANES(bits));
 }
 
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
@@ -638,8 +665,10 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     return v;
 }
 
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e)
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
+                              int64_t bits)
 {
-    return mem_printf(p->t, "%s;", vector_call(p, "store", mem_printf(p->t, "&%s, %s", place, e->s),
-                                               e->lanes).s);
+    const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    const char *name = vector_access(p, "store", bits, &args);
+    return mem_printf(p->t, "%s;", vector_call(p, name, args, e->lanes).s);
 }

@@ -162,6 +162,7 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     statement(w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s), true);
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
+    v->e.of = e.of;
     v->written = true;
     v->reads_memory = v->reads_any_memory = false;
     v->nacc = 0;
@@ -332,7 +333,7 @@ static void write_load(struct writer *w, const struct uop *u)
     note_used(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->lanes)
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
@@ -358,7 +359,7 @@ static void write_store(struct writer *w, const struct uop *u)
         open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     if (u->src[2]->lanes > 1)
-        statement(w, expr_store_vector(w->p, place, &src[2]), false);
+        statement(w, expr_store_vector(w->p, place, &src[2], u->arg.i), false);
     else
         statement(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])), false);
     if (guarded)
@@ -440,6 +441,11 @@ static void write_range(struct writer *w, const struct uop *u)
     map_set(&w->value, u, v);
     for (int i = 0; i < w->ntile; i++)
         set_tile_element(w, w->tile[i]);
+    if (RANGE_IS_THREAD(u->arg.i) && uop_is_int(u->src[0], 1)) {
+        v->e = expr_const(w->p, DTYPE_INDEX, (union arg){.i = 0});
+        open_block(w, "if (part == parts - 1)");         /* the last part, as of any loop */
+        return;
+    }
     const char *type = narrow ? "int" : "int64_t", *begin = "0",
                *end = expr_operand(w->p, &size, PREC_SHIFT);
     if (RANGE_IS_THREAD(u->arg.i))

@@ -291,6 +291,8 @@ def _(folder):
     expect(info["inputs"][0]["dtype"] in ("f32", "float32"), f"dtype: {info['inputs'][0]}")
     expect(info["outputs"][0]["name"] == "y" and info["outputs"][0]["shape"] == [1, 4],
            f"outputs: {info['outputs']}")
+    expect(0 < info["live_bytes"] <= info["arena_bytes"],
+           f"{info['live_bytes']} bytes alive in an arena of {info['arena_bytes']}")
     expect(info["weight_bytes"] == 4 * (8 * 16 + 16 + 16 * 4 + 4), f"{info['weight_bytes']} bytes")
 
 

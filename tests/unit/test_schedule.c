@@ -299,7 +299,7 @@ static int check(struct fixture *f, bool noopt)
     s->isa = 1u << f->isa;
     s->threads = f->threads;
     if (!noopt)
-        assert_true(pass_optimize(f->t, s) && pass_thread(f->t, s));
+        assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
     assert_true(pass_linearize(f->t, s));
     f->schedule = s;
     assert_true(pass_expand(f->t, s));
@@ -327,6 +327,24 @@ static struct uop *case_matmul_bias_gelu(struct fixture *f)
 static struct uop *case_linear(struct fixture *f)
 {
     return lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 32, 10), INPUT(f, 32));
+}
+
+/* rows and columns that no tile divides: a part of a vector, stores of their own */
+static struct uop *case_rests(struct fixture *f)
+{
+    return lib_linear(&f->l, INPUT(f, 37, 10), WEIGHT(f, 214, 10), INPUT(f, 214));
+}
+
+static struct uop *case_row(struct fixture *f)
+{
+    return lib_linear(&f->l, INPUT(f, 1, 20), WEIGHT(f, 214, 20), NULL);
+}
+
+/* twelve channels beside 62 columns: lanes that are stored apart */
+static struct uop *case_apart(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 1, 5, 9, 13), WEIGHT(f, 12, 5, 3, 3), NULL, &a);
 }
 
 static struct uop *case_grouped(struct fixture *f)
@@ -385,6 +403,19 @@ static struct uop *case_conv_relu_pool(struct fixture *f)
 static struct uop *case_two_convs(struct fixture *f)
 {
     return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4);
+}
+
+/* A pointwise layer stores into the depthwise one's halo; that one's products are never stored. */
+static struct uop *case_depthwise(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr plain = {0}, a = {.lo = {one, one}, .hi = {one, one}, .group = 12};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, 6, 7), WEIGHT(f, 12, 4, 1, 1), INPUT(f, 12),
+                             &plain);
+    return lib_binaryf(&f->l, OP_MAX,
+                       lib_conv(&f->l, lib_binaryf(&f->l, OP_MAX, x, 0), WEIGHT(f, 12, 1, 3, 3),
+                                INPUT(f, 12), &a),
+                       0);
 }
 
 static struct uop *case_concat(struct fixture *f)
@@ -539,6 +570,9 @@ static const struct {
 } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1},
     {"linear", case_linear, 1},
+    {"rests of rows and columns", case_rests, 1},
+    {"row times matrix", case_row, 1},
+    {"lanes apart", case_apart, 1},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},
@@ -547,6 +581,7 @@ static const struct {
     {"attention", case_attention, 1},
     {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3},
+    {"pointwise+depthwise", case_depthwise, 2},
     {"concat", case_concat, 1},
     {"argmax", case_argmax, 1},
     {"if", case_if, 6},
