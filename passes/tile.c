@@ -436,28 +436,35 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
     return apply_columns(m, tile, v, store);
 }
 
-struct gate { const struct nest *m; struct uop *column, *valid; };
-
-static struct uop *gate_load(struct tgc *t, void *ctx, struct uop *u)
+/* Lanes beyond the last column: nothing is read for them, nothing stored. Built without folding, so
+ * that no condition of the model's own joins that of a lane. */
+static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
+                                struct uop *lane, int64_t ncolumns)
 {
-    const struct gate *g = ctx;
-    if (u->op != OP_LOAD || u->nsrc > 2 || !nest_depends(t, u->src[1], g->column))
-        return NULL;
-    struct uop *src[4] = {u->src[0], u->src[1], g->valid, uop_consti(t, u->dtype, 0)};
-    return uop_intern(t, OP_LOAD, u->dtype, src, 4, (union arg){0});
-}
-
-/* Lanes beyond the last column: nothing is read for them, nothing stored. */
-static struct uop *gate_columns(const struct nest *m, struct uop *store, struct uop *column,
-                                struct uop *lane, int64_t n)
-{
-    struct uop *src[80];
-    struct gate g = {m, lane, sym_lt(m->t, column, uop_int(m->t, n))};
-    uop_rewrite(m->t, &store, 1, gate_load, &g);
-    for (int k = 0; k < store->nsrc; k++)
-        src[k + (k >= 3)] = store->src[k];
-    src[3] = g.valid;
-    return uop_intern(m->t, OP_STORE, store->dtype, src, store->nsrc + 1, (union arg){0});
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *src[80];
+    struct uop *valid = sym_lt(t, column, uop_int(t, ncolumns));
+    struct uop_map by = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        bool changed = false;
+        int nsrc = 0;
+        for (int k = 0; k < u->nsrc; k++) {
+            if (u == store && k == 3)
+                src[nsrc++] = valid;
+            struct uop *s = map_get(&by, u->src[k]);
+            changed |= s != NULL;
+            src[nsrc++] = s ? s : u->src[k];
+        }
+        if (u->op == OP_LOAD && u->nsrc == 2 && nest_depends(t, u->src[1], lane)) {
+            src[nsrc++] = valid;
+            src[nsrc++] = uop_consti(t, u->dtype, 0);
+            changed = true;
+        }
+        if (changed || u == store)
+            map_set(&by, u, uop_intern(t, u->op, u->dtype, src, nsrc, u->arg));
+    }
+    return map_get(&by, store);
 }
 
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store)
@@ -471,5 +478,5 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
     uop_name_axes(t, lane[1], "column");
     struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
     store = split(t, store, m->first, r, by, NULL, 0, lane, 2, PLACE_THERE);
-    return gate_columns(m, store, by, lane[1], tile->panel);
+    return gate_columns(t, store, by, lane[1], tile->panel);
 }
