@@ -248,12 +248,12 @@ int64_t perm_pack(const int *perm, int n);
 /* A part of a panel of columns: a loop, but stored weights have it inside of the reduction. */
 #define RANGE_PART ((int64_t)1 << 34)
 #define RANGE_IS_PART(bits) (((bits) & RANGE_PART) != 0)
-/* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
-#define RANGE_THREAD ((int64_t)1 << 35)
-#define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
 /* A lane that stays a loop, for compilers to vectorize: the portable tile's. */
 #define RANGE_LOOP ((int64_t)1 << 36)
 #define RANGE_IS_LOOP(bits) (((bits) & RANGE_LOOP) != 0)
+/* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
+#define RANGE_THREAD ((int64_t)1 << 37)
+#define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
  * elements they lie apart. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
