@@ -62,8 +62,8 @@ struct kernel {
      * shares the kernel has one of its own, scratch_stride() behind the one before */
     struct buffer **scratch; int nscratch;
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
-    bool scatters;               /* stores at places that are data, perhaps several times at one */
-    bool meets;                  /* its nests are of one buffer, and stay one kernel: for no threads */
+    /* threads cannot share it: its nests meet, or it stores to places that are data */
+    bool is_serial;
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat
@@ -135,7 +135,7 @@ bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* expand.c: in the variants, lanes become vectors and straight-line code */
 bool pass_expand(struct tgc *t, struct schedule *s);
-/* thread.c: nests that meet become kernels; which loops threads share */
+/* thread.c: nests that meet become kernels of their own; which loops threads share */
 bool pass_part(struct tgc *t, struct schedule *s);
 bool pass_thread(struct tgc *t, struct schedule *s);
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
