@@ -261,7 +261,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .list = o->list,
                                                .nlist = o->nlist,
                                                .value = o->value,
-                                               .nvalue = o->nvalue};
+                                               .nvalue = o->nvalue,
+                                               .nchwc_block = o->nchwc_block};
     passes_init(t);
     if (m->onnx)
         m->graph = onnx_lower(t, m->onnx, &graph_options);

@@ -227,6 +227,8 @@ struct onnx_graph_options {
     const struct onnx_list_option *list; int nlist;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
+    /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */
+    int nchwc_block;
 };
 
 /* The tensor graph of a model. Every node of it is lowered; functions are inlined; names of outputs
