@@ -274,6 +274,7 @@ struct tgc {
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
+    bool no_winograd;            /* convolutions stay sums of products */
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */
