@@ -248,6 +248,9 @@ int64_t perm_pack(const int *perm, int n);
 /* A part of a panel of columns: a loop, but stored weights have it inside of the reduction. */
 #define RANGE_PART ((int64_t)1 << 34)
 #define RANGE_IS_PART(bits) (((bits) & RANGE_PART) != 0)
+/* A lane whose values have expressions of their own: straight-line code in all variants. */
+#define RANGE_UNROLL ((int64_t)1 << 35)
+#define RANGE_IS_UNROLL(bits) (((bits) & RANGE_UNROLL) != 0)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)

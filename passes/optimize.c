@@ -343,6 +343,40 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
     return best;
 }
 
+/* ------------------------------------------------------------------------------------- choices */
+
+/* A range of n values among which n - 1 decisions choose: each value has an expression of its own,
+ * as Winograd's transforms have, and the ranges around it all that these have in common. */
+static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
+{
+    enum { CHOICES_MAX = 64 };
+    int64_t size = fixed_size(r), at;
+    bool decided[CHOICES_MAX] = {false};
+    int n, ndecided = 0;
+    if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i))
+        return false;
+    struct uop **order = uop_toposort(t, &value, 1, &n);
+    for (int i = 0; i < n; i++) {
+        const struct uop *c = order[i]->op == OP_WHERE ? order[i]->src[0] : NULL;
+        if (!c || c->op != OP_LT || c->src[0] != r || !uop_const_int(c->src[1], &at) || at < 1 ||
+            at >= size || decided[at])
+            continue;
+        decided[at] = true;
+        ndecided++;
+    }
+    return ndecided == size - 1;
+}
+
+static struct uop *unroll_choices(struct tgc *t, struct variant *v, struct uop *store)
+{
+    for (int k = 3; k < store->nsrc; k++)
+        if (is_choice(t, store->src[2], store->src[k])) {
+            store = tile_unroll(t, store, store->src[k], v);
+            k = 2;                                    /* the others stand elsewhere now */
+        }
+    return store;
+}
+
 /* ------------------------------------------------------------------------------------- the pass */
 
 /* One store of a kernel, for one instruction set. `like` is in: a tile whose panel is kept; out:
@@ -356,13 +390,15 @@ static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct varian
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
     struct tile tile = v->isa == ISA_GENERIC ? choose_portable(&m, keep)
                                              : choose_vectors(&m, &isa_table[v->isa], keep);
-    if (tile.column_axis < 0)
-        return store;
-    *vectorized |= tile.vector > 0;
-    if (!keep)
-        *like = tile;
-    store = tile_apply(&m, &tile, v);
-    return m.contraction ? tile_pack(t, k, v, store) : store;
+    if (tile.column_axis >= 0) {
+        *vectorized |= tile.vector > 0;
+        if (!keep)
+            *like = tile;
+        store = tile_apply(&m, &tile, v);
+    }
+    if (!m.reduce)
+        return unroll_choices(t, v, store);
+    return m.contraction && tile.column_axis >= 0 ? tile_pack(t, k, v, store) : store;
 }
 
 static struct uop *simplify_store(struct tgc *t, struct uop *store)

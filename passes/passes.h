@@ -28,6 +28,8 @@ enum opt_op {
     OPT_UPCAST,
     /* so is it, and the lane is a vector's */
     OPT_VECTORIZE,
+    /* all of it becomes straight-line code; amount: its size */
+    OPT_UNROLL,
     /* weight load `axis` of the contraction reads a copy in loop order */
     OPT_PACK
 };

@@ -358,3 +358,14 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
         store = apply_rows(m, tile, v, store);
     return apply_columns(m, tile, v, store);
 }
+
+struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)
+{
+    int first = 3, axis = 3;
+    while (store->src[axis] != r)
+        axis++;
+    struct uop *lane = split_range(t, r->src[0]->arg.i, RANGE_LANE | RANGE_UNROLL);
+    name_like(t, lane, r);
+    note_opt(t, v, OPT_UNROLL, axis - first, r->src[0]->arg.i);
+    return split(t, store, first, r, lane, NULL, 0, &lane, 1, PLACE_THERE);
+}

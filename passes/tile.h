@@ -16,7 +16,7 @@
 
 #include "passes/passes.h"
 
-enum { MAX_LOADS = 32 };
+enum { MAX_LOADS = 96 };
 
 struct nest {
     struct tgc *t;
@@ -48,6 +48,8 @@ bool nest_is_packable(const struct nest *m, const struct uop *load);
 
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
+/* UNROLL: the store's range r becomes a lane. */
+struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
 /* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
 

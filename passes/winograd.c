@@ -119,8 +119,11 @@ static void multiply(struct tgc *t, const struct matrix *a, struct uop *const *x
             continue;
         in[c] = uop_binary(t, OP_ADD, x[c], x[c + 1]);
         in[c + 1] = uop_binary(t, OP_SUB, x[c], x[c + 1]);
-        for (int r = 0; r < a->nrow; r++)
-            b.at[r][opposite >> r & 1 ? c : c + 1] = 0;
+        for (int r = 0; r < a->nrow; r++) {
+            bool odd = opposite >> r & 1;
+            b.at[r][c + 1] = odd ? a->at[r][c] : 0;
+            b.at[r][c] = odd ? 0 : a->at[r][c];
+        }
         c++;
     }
     for (int r = 0; r < a->nrow; r++) {
