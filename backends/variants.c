@@ -131,16 +131,11 @@ static void write_pick(const struct program *p, struct text *out)
         if (*isa_text[isa].features) {
             text_puts(out, "    if (");
             write_test(isa_text[isa].features, out);
-            text_printf(out, ")\n        return &kernels_%s;\n#endif\n", isa_table[isa].text);
-        } else {
-            text_printf(out, "    return &kernels_%s;\n#else\n", isa_table[isa].text);
+            text_puts(out, ")\n    ");
         }
+        text_printf(out, "    return &kernels_%s;\n#endif\n", isa_table[isa].text);
     }
-    text_puts(out, "    return &kernels_generic;\n");
-    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)
-        if (isa_is_used(p, (enum isa)isa) && !*isa_text[isa].features)
-            text_puts(out, "#endif\n");
-    text_puts(out, "}\n\n");
+    text_puts(out, "    return &kernels_generic;\n}\n\n");
 }
 
 void variants_write(struct program *p, struct text *out)

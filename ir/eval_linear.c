@@ -19,6 +19,7 @@ enum code {
     CODE_OPEN,
     CODE_CLOSE,
     CODE_COPY,
+    CODE_FOLD,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -29,7 +30,7 @@ struct linstr {
     enum op op;
     enum dtype dtype, sdtype;
     int dst, src[4], nsrc;
-    int lanes;                   /* of the result; a stored value's */
+    int lanes, part, stride;     /* of the result; a stored value's; in memory */
     int step[4];                 /* per source: 1 where it is a vector, 0 where all lanes read one */
     int memory;                  /* LOAD, STORE: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
@@ -260,6 +261,9 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     }
     if (u->op == OP_STORE)
         in.lanes = u->src[2]->lanes;
+    bool vector = (u->op == OP_LOAD || u->op == OP_STORE) && u->arg.i;
+    in.part = vector && VECTOR_PART(u->arg.i) ? VECTOR_PART(u->arg.i) : in.lanes;
+    in.stride = vector ? (int)VECTOR_STRIDE(u->arg.i) : 1;
     in.dtype = u->dtype;
     in.dst = reg_of(e, u);
     append(e, in);
@@ -321,6 +325,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_SPLAT:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
         break;
+    case OP_FOLD:
+        emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
+        break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
         break;
@@ -342,8 +349,9 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
 {
     int64_t offset = e->reg[in->src[0]].i;
     const struct memory *m = &e->memory[in->memory];
-    if (offset < 0 || offset + in->lanes > m->nelem)
-        TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->lanes,
+    int64_t last = offset + (int64_t)(in->part - 1) * in->stride;
+    if (offset < 0 || offset >= m->nelem || last < 0 || last >= m->nelem)
+        TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->part,
                 (long long)offset, m->buffer->id, m->buffer->name ? m->buffer->name : "",
                 (long long)m->nelem);
     return offset;
@@ -355,12 +363,13 @@ static void run_load(struct linear_eval *e, const struct linstr *in)
     bool outside = in->nsrc > 2 && !e->reg[in->src[1]].i;
     int64_t offset = outside ? 0 : element(e, in, "load");
     for (int l = 0; l < in->lanes; l++)
-        e->reg[in->dst + l] = outside ? e->reg[in->src[2] + l * in->step[2]]
+        e->reg[in->dst + l] = l >= in->part ? (union scalar){.f = NAN}
+                              : outside ? e->reg[in->src[2] + l * in->step[2]]
                               : m->raw
                                   ? scalar_load(m->buffer->dtype,
-                                                m->raw + (size_t)(offset + l) *
+                                                m->raw + (size_t)(offset + l * in->stride) *
                                                              dtype_nbytes(m->buffer->dtype))
-                                  : m->data[offset + l];
+                                  : m->data[offset + l * in->stride];
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
@@ -377,8 +386,8 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
     int64_t offset = element(e, in, "store");
     if (!e->memory[in->memory].data)
         TGC_BUG(e->t, "store to a weight");
-    for (int l = 0; l < in->lanes; l++)
-        e->memory[in->memory].data[offset + l] = e->reg[in->src[1] + l * in->step[1]];
+    for (int l = 0; l < in->part; l++)
+        e->memory[in->memory].data[offset + l * in->stride] = e->reg[in->src[1] + l * in->step[1]];
 }
 
 static void run_alu(struct linear_eval *e, const struct linstr *in)
@@ -389,6 +398,17 @@ static void run_alu(struct linear_eval *e, const struct linstr *in)
             v[k] = e->reg[in->src[k] + l * in->step[k]];
         e->reg[in->dst + l] = eval_scalar(in->op, in->dtype, in->sdtype, v);
     }
+}
+
+/* The lanes of a vector, as many as its registers, one after the other. */
+static void run_fold(struct linear_eval *e, const struct linstr *in)
+{
+    union scalar v[2] = {e->reg[in->src[0]]};
+    for (int l = 1; l < e->of[in->src[0]]->lanes; l++) {
+        v[1] = e->reg[in->src[0] + l];
+        v[0] = eval_scalar(in->op, in->dtype, in->dtype, v);
+    }
+    e->reg[in->dst] = v[0];
 }
 
 /* STORE's ranges and CLOSE's size are no values that are read here. */
@@ -420,6 +440,9 @@ static bool run(struct linear_eval *e)
         case CODE_COPY:
             for (int l = 0; l < in->lanes; l++)
                 e->reg[in->dst + l] = e->reg[in->src[0] + l * in->step[0]];
+            break;
+        case CODE_FOLD:
+            run_fold(e, in);
             break;
         case CODE_LANES_INIT:
             for (int64_t i = 0; i < e->lanes[in->memory].nelem; i++)

@@ -251,6 +251,16 @@ int64_t perm_pack(const int *perm, int n);
 /* A lane whose values have expressions of their own: straight-line code in all variants. */
 #define RANGE_UNROLL ((int64_t)1 << 35)
 #define RANGE_IS_UNROLL(bits) (((bits) & RANGE_UNROLL) != 0)
+/* A lane that stays a loop, for compilers to vectorize: the portable tile's. */
+#define RANGE_LOOP ((int64_t)1 << 36)
+#define RANGE_IS_LOOP(bits) (((bits) & RANGE_LOOP) != 0)
+/* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
+ * elements they lie apart. */
+#define VECTOR_BITS(lanes, part, stride)                                                           \
+    ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
+#define VECTOR_LANES(bits) ((int)((bits) & 0xff))
+#define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
+#define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)

@@ -398,7 +398,7 @@ static void derive_bounds(struct uop *u)
 static int derive_lanes(const struct uop *u)
 {
     if (u->op == OP_SPLAT || (u->op == OP_LOAD && u->arg.i))
-        return (int)u->arg.i;
+        return VECTOR_LANES(u->arg.i);
     if (u->op == OP_ACC || u->op == OP_ASSIGN)
         return u->src[0]->lanes;
     int lanes = 1;

@@ -487,7 +487,8 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT)
+        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
+            u->op == OP_FOLD)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -626,11 +627,19 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
 {
     if (u->op == OP_SPLAT)
         require(&l->v, u, u->src[0]->lanes == 1 && u->arg.i > 1, "not a scalar to a vector");
+    if (u->op == OP_FOLD)
+        require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
         if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
     if (u->op == OP_LOAD || u->op == OP_STORE)
         require(&l->v, u, u->src[1]->lanes == 1, "the offset is a vector");
+    if (u->op == OP_STORE)
+        require(&l->v, u, u->src[2]->lanes == (u->arg.i ? VECTOR_LANES(u->arg.i) : 1),
+                "the value has other lanes");
+    if (u->op == OP_LOAD || u->op == OP_STORE)
+        require(&l->v, u, VECTOR_PART(u->arg.i) < VECTOR_LANES(u->arg.i) || !u->arg.i,
+                "more in memory than there are lanes");
     if (u->op == OP_LOAD && u->nsrc == 4)
         require(&l->v, u, u->src[2]->lanes == 1 && u->src[3]->lanes == u->lanes,
                 "the alternative has other lanes");
@@ -653,7 +662,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
-    case OP_SPLAT:
+    case OP_SPLAT: case OP_FOLD:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         break;
     case OP_RANGE:

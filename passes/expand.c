@@ -15,36 +15,18 @@
  * needs: optimize.c has made sure that everything which varies along a vector's lane has an
  * operation on vectors, and is read and written with stride 1.
  */
-#include "passes/tile.h"
+#include "passes/expand.h"
 
 #include <string.h>
 
-/* An accumulator with lanes: one of its own for each of their values. */
-struct accs { const struct uop *acc; struct uop **each; };
-
-struct expander {
-    struct tgc *t;
-    struct uop *const *in; int nin;
-    struct uop **out; int nout; size_t cap;
-    struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its value now */
-    struct uop_map stride;       /* offset of `in` -> how it grows along the vector's lane, + 1 */
-    struct uop_map known;        /* uop of `out` -> it is computed and in scope */
-    struct uop **scope; int nscope; size_t cap_scope;   /* what is known, in order; NULL: a loop */
-    struct accs *accs; int naccs; size_t cap_accs;
-    struct uop *vector;          /* the vector's lane that is open, or NULL */
-    bool lazy;                   /* values are computed where a store needs them */
-    int lanes;
-    int next_acc;
-};
-
-static void push(struct expander *e, struct uop *u)
+void expand_push(struct expander *e, struct uop *u)
 {
     SCRATCH_PUSH(e->t, e->out, e->nout, e->cap, u);
 }
 
-static void enter(struct expander *e) { SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, NULL); }
+void expand_enter(struct expander *e) { SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, NULL); }
 
-static void leave(struct expander *e)
+void expand_leave(struct expander *e)
 {
     while (e->nscope > 0 && e->scope[--e->nscope])
         map_set(&e->known, e->scope[e->nscope], NULL);
@@ -52,7 +34,7 @@ static void leave(struct expander *e)
 
 static void learn(struct expander *e, struct uop *u)
 {
-    push(e, u);
+    expand_push(e, u);
     map_set(&e->known, u, u);
     SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, u);
 }
@@ -63,7 +45,6 @@ static bool is_named(const struct uop *u)
            u->op == OP_STAGE;
 }
 
-/* Computes u, and whatever it is made of that is not known yet: folding makes new sums. */
 static void compute(struct expander *e, struct uop *u)
 {
     int n;
@@ -84,7 +65,7 @@ static void compute(struct expander *e, struct uop *u)
             learn(e, order[i]);
 }
 
-static void need(struct expander *e, struct uop *u)
+void expand_need(struct expander *e, struct uop *u)
 {
     if (!e->lazy)
         compute(e, u);
@@ -103,14 +84,14 @@ static int lane_index(const struct expander *e, const struct uop *acc)
 {
     int64_t at = 0;
     for (int k = 1; k < acc->nsrc; k++)
-        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i)) {
+        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i) && !RANGE_IS_LOOP(acc->src[k]->arg.i)) {
             const struct uop *v = map_get(&e->value, acc->src[k]);
             at = at * acc->src[k]->src[0]->arg.i + (v ? v->arg.i : 0);
         }
     return (int)at;
 }
 
-static struct uop *value_of(struct expander *e, struct uop *u)
+struct uop *expand_value_of(struct expander *e, struct uop *u)
 {
     int a = u->op == OP_ACC ? accs_of(e, u) : -1;
     if (a >= 0)
@@ -121,17 +102,17 @@ static struct uop *value_of(struct expander *e, struct uop *u)
     return v ? v : u;
 }
 
-static struct uop *splat(struct expander *e, struct uop *u, int lanes)
+struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
 {
     if (lanes == 1 || u->lanes == lanes)
         return u;
     struct uop *v = uop_intern(e->t, OP_SPLAT, u->dtype, &u, 1, (union arg){.i = lanes});
-    need(e, v);
+    expand_need(e, v);
     return v;
 }
 
 /* a*b + c, and c + a*b. */
-static struct uop *fuse_product(struct expander *e, struct uop *u)
+struct uop *expand_fuse_product(struct expander *e, struct uop *u)
 {
     for (int k = 0; k < 2 && u->op == OP_ADD && u->dtype == DTYPE_F32; k++) {
         const struct uop *m = u->src[k];
@@ -149,7 +130,7 @@ static void expand_value(struct expander *e, struct uop *u)
     struct uop *src[4], *v;
     int lanes = 1;
     for (int k = 0; k < u->nsrc; k++) {
-        src[k] = value_of(e, u->src[k]);
+        src[k] = expand_value_of(e, u->src[k]);
         lanes = src[k]->lanes > lanes ? src[k]->lanes : lanes;
     }
     if (lanes == 1) {
@@ -157,39 +138,121 @@ static void expand_value(struct expander *e, struct uop *u)
     } else {
         bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;
         for (int k = uniform; k < u->nsrc; k++)
-            src[k] = splat(e, src[k], lanes);
-        v = fuse_product(e, uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
+            src[k] = expand_splat(e, src[k], lanes);
+        v = expand_fuse_product(e, uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
     }
-    need(e, v);
+    expand_need(e, v);
     map_set(&e->value, u, v);
 }
 
-static bool runs_along(struct expander *e, struct uop *offset)
+/* How many elements of a buffer lie between a vector's neighbours: 0, all lanes are one. */
+static int64_t stride_of(struct expander *e, struct uop *offset)
 {
     int64_t stride = 0;
     if (!e->vector)
-        return false;
-    uintptr_t memo = (uintptr_t)map_get(&e->stride, offset);
+        return 0;
+    intptr_t memo = (intptr_t)map_get(&e->stride, offset);
     if (memo)
-        return memo == 2;
-    if (!nest_stride(e->t, offset, e->vector, &stride) || (stride != 0 && stride != 1))
-        TGC_BUG(e->t, "a vector's lane has no stride of 0 or 1");
-    map_set(&e->stride, offset, (void *)(uintptr_t)(stride + 1));
-    return stride == 1;
+        return memo - VECTOR_STRIDE_MAX - 1;
+    if (!nest_stride(e->t, offset, e->vector, &stride) || stride > VECTOR_STRIDE_MAX ||
+        stride < -VECTOR_STRIDE_MAX)
+        TGC_BUG(e->t, "a vector's lane has no stride");
+    map_set(&e->stride, offset, (void *)(intptr_t)(stride + VECTOR_STRIDE_MAX + 1));
+    return stride;
+}
+
+struct lanes_now { const struct expander *e; int64_t lane; };
+
+static struct uop *lane_now(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct lanes_now *l = ctx;
+    if (u == l->e->vector)
+        return uop_int(t, l->lane);
+    return u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) ? map_get(&l->e->value, u) : NULL;
+}
+
+/* How many lanes of the vector a condition holds for: its first ones; what is left of the condition
+ * is the same for all of them. */
+static int count_lanes(struct expander *e, struct uop **cond)
+{
+    struct uop *all = *cond;
+    int n = 0;
+    for (; n < e->lanes; n++) {
+        struct lanes_now l = {e, n};
+        struct uop *now = all;
+        uop_rewrite(e->t, &now, 1, lane_now, &l);
+        if (uop_is_int(now, 0))
+            break;
+        if (n > 0 && now != *cond)
+            TGC_BUG(e->t, "a condition differs from lane to lane");
+        *cond = now;
+    }
+    return n;
+}
+
+static bool is_lane_wise(struct expander *e, struct uop *cond)
+{
+    return e->vector && nest_depends(e->t, cond, e->vector);
+}
+
+static struct uop *part_of(struct expander *e, struct uop *u, int lanes, int part, int64_t stride)
+{
+    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
+    union arg arg = {.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0};
+    return uop_intern(e->t, OP_LOAD, u->dtype, src, 2, arg);
 }
 
 static void expand_load(struct expander *e, struct uop *u)
 {
-    struct uop *src[4];
-    int lanes = runs_along(e, u->src[1]) ? e->lanes : 1;
-    for (int k = 0; k < u->nsrc; k++)
-        src[k] = value_of(e, u->src[k]);
-    if (u->nsrc == 4)
-        src[3] = splat(e, src[3], lanes);
-    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
-                               (union arg){.i = lanes > 1 ? lanes : 0});
-    need(e, v);
+    struct uop *src[4], *v, *cond = u->nsrc > 2 ? u->src[2] : NULL;
+    int64_t stride = stride_of(e, u->src[1]);
+    int lanes = stride ? e->lanes : 1;
+    if (cond && is_lane_wise(e, cond)) {
+        int part = count_lanes(e, &cond);
+        if (!uop_is_int(cond, 1) && part > 0)
+            TGC_BUG(e->t, "a part of a vector under a condition");
+        v = part == 0 ? expand_splat(e, uop_consti(e->t, u->dtype, 0), lanes)
+                      : part_of(e, u, lanes, part < lanes ? part : 0, stride);
+    } else {
+        for (int k = 0; k < u->nsrc; k++)
+            src[k] = expand_value_of(e, u->src[k]);
+        if (u->nsrc == 4)
+            src[3] = expand_splat(e, src[3], lanes);
+        v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
+                       (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, 0, stride) : 0});
+    }
+    expand_need(e, v);
     map_set(&e->value, u, v);
+}
+
+/* A store's condition that holds for some lanes of a vector says how many are stored. */
+static void expand_guard(struct expander *e, struct uop *u)
+{
+    struct uop *cond = u->src[0];
+    e->part = e->lanes;
+    if (is_lane_wise(e, cond)) {
+        e->part = count_lanes(e, &cond);
+        e->guard = u;
+        if (e->part == 0 || uop_is_int(cond, 1))
+            return;
+        TGC_BUG(e->t, "a part of a vector under a condition");
+    }
+    cond = expand_value_of(e, cond);
+    struct uop *v = uop_intern(e->t, OP_GUARD, u->dtype, &cond, 1, u->arg);
+    expand_enter(e);
+    expand_push(e, v);
+    map_set(&e->value, u, v);
+}
+
+static void expand_end(struct expander *e, struct uop *u)
+{
+    if (e->guard == u->src[0]) {
+        e->guard = NULL;
+        return;
+    }
+    struct uop *v = expand_value_of(e, u->src[0]);
+    expand_push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
+    expand_leave(e);
 }
 
 /* What a load may now read again is no longer known. */
@@ -202,47 +265,56 @@ static void forget_loads(struct expander *e, const struct uop *place)
 
 static void expand_store(struct expander *e, struct uop *u)
 {
-    struct uop *src[3] = {u->src[0], value_of(e, u->src[1]), value_of(e, u->src[2])};
-    if (runs_along(e, u->src[1]))
-        src[2] = splat(e, src[2], e->lanes);
+    struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
+    int part = e->guard && e->part < e->lanes ? e->part : 0;
+    int64_t stride = stride_of(e, u->src[1]);
+    if (e->guard && e->part == 0)
+        return;
+    if (stride)
+        src[2] = expand_splat(e, src[2], e->lanes);
     else if (src[2]->lanes > 1)
         TGC_BUG(e->t, "a vector is stored to one place");
     for (int k = 1; k < 3 && e->lazy; k++)
         compute(e, src[k]);
     forget_loads(e, u->src[0]);
-    push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3, (union arg){0}));
+    int lanes = src[2]->lanes;
+    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                              (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0}));
 }
 
 static void expand_acc(struct expander *e, struct uop *u)
 {
-    struct uop *init = value_of(e, u->src[0]);
+    struct uop *src[MAX_RANK + 1] = {expand_value_of(e, u->src[0])};
     int64_t n = 1, lanes = 1;
+    int nsrc = 1;
     for (int k = 1; k < u->nsrc; k++) {
-        if (RANGE_IS_VECTOR(u->src[k]->arg.i))
+        if (RANGE_IS_LOOP(u->src[k]->arg.i))
+            src[nsrc++] = u->src[k];
+        else if (RANGE_IS_VECTOR(u->src[k]->arg.i))
             lanes = u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
     }
-    init = splat(e, init, (int)lanes);
+    src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++) {
-        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, &init, 1,
+        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, src, nsrc,
                                (union arg){.i = e->next_acc++});
-        push(e, a.each[i]);
+        expand_push(e, a.each[i]);
     }
     SCRATCH_PUSH(e->t, e->accs, e->naccs, e->cap_accs, a);
 }
 
 static void expand_assign(struct expander *e, struct uop *u)
 {
-    struct uop *acc = value_of(e, u->src[0]), *src[2] = {acc, value_of(e, u->src[1])};
-    src[1] = splat(e, src[1], acc->lanes);
+    struct uop *acc = expand_value_of(e, u->src[0]), *src[2] = {acc, expand_value_of(e, u->src[1])};
+    src[1] = expand_splat(e, src[1], acc->lanes);
     struct uop *v = uop_intern(e->t, OP_ASSIGN, u->dtype, src, 2, (union arg){0});
-    push(e, v);
+    expand_push(e, v);
     map_set(&e->value, u, acc);
 }
 
-static int find_end(const struct expander *e, int at)
+int expand_find_end(const struct expander *e, int at)
 {
     for (int i = at + 1; i < e->nin; i++)
         if (e->in[i]->op == OP_END && e->in[i]->src[0] == e->in[at])
@@ -250,31 +322,21 @@ static int find_end(const struct expander *e, int at)
     TGC_BUG(e->t, "a loop is not closed");
 }
 
-static void expand_one(struct expander *e, struct uop *u)
+void expand_one(struct expander *e, struct uop *u)
 {
     struct uop *v;
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK:
         break;
     case OP_RANGE:
-        v = value_of(e, u->src[0]);
+        v = expand_value_of(e, u->src[0]);
         v = uop_intern(e->t, OP_RANGE, u->dtype, &v, 1, u->arg);
-        enter(e);
-        push(e, v);
+        expand_enter(e);
+        expand_push(e, v);
         map_set(&e->value, u, v);
         break;
-    case OP_GUARD:
-        v = value_of(e, u->src[0]);
-        v = uop_intern(e->t, OP_GUARD, u->dtype, &v, 1, u->arg);
-        enter(e);
-        push(e, v);
-        map_set(&e->value, u, v);
-        break;
-    case OP_END: case OP_ENDGUARD:
-        v = value_of(e, u->src[0]);
-        push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
-        leave(e);
-        break;
+    case OP_GUARD: expand_guard(e, u); break;
+    case OP_END: case OP_ENDGUARD: expand_end(e, u); break;
     case OP_ACC: expand_acc(e, u); break;
     case OP_ASSIGN: expand_assign(e, u); break;
     case OP_LOAD: expand_load(e, u); break;
@@ -308,11 +370,11 @@ static void expand_all(struct expander *e)
     int depth = 0;
     for (int i = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
-        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i)) {
+        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
             bool vector = RANGE_IS_VECTOR(u->arg.i);
             if (depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
-            lane[depth++] = (struct lane){i, find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
+            lane[depth++] = (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
             map_set(&e->value, u, uop_int(e->t, 0));
             if (depth == 1)
                 e->lazy = may_be_lazy(e, i, lane[0].end);
@@ -323,6 +385,9 @@ static void expand_all(struct expander *e)
             }
             continue;
         }
+        if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC] &&
+            strip_loop(e, &i))
+            continue;
         if (depth == 0 || i != lane[depth - 1].end) {
             expand_one(e, u);
             continue;
@@ -340,16 +405,24 @@ static void expand_all(struct expander *e)
     }
 }
 
-static void expand_program(struct tgc *t, struct uop ***linear, int *nlinear)
+static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
-    *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
+    *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
     e->value = e->stride = e->known = (struct uop_map){.t = t, .scratch = true};
     expand_all(e);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
     *nlinear = e->nout;
     scratch_release(t, mark);
+}
+
+static bool has_vectors(const struct variant *v)
+{
+    for (int i = 0; i < v->nlinear; i++)
+        if (v->linear[i]->op == OP_STORE ? v->linear[i]->src[2]->lanes > 1 : v->linear[i]->lanes > 1)
+            return true;
+    return false;
 }
 
 static bool has_choices(const struct kernel *k)
@@ -360,14 +433,23 @@ static bool has_choices(const struct kernel *k)
     return false;
 }
 
+/* A variant without vectors says nothing that the portable one does not say. */
+static void expand_kernel(struct tgc *t, struct kernel *k)
+{
+    int n = 0;
+    for (int j = 0; j < k->nvariant; j++) {
+        expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
+        if (has_vectors(&k->variant[j]))
+            k->variant[n++] = k->variant[j];
+    }
+    k->nvariant = n;
+    if (has_choices(k))
+        expand_program(t, ISA_GENERIC, &k->linear, &k->nlinear);
+}
+
 bool pass_expand(struct tgc *t, struct schedule *s)
 {
-    for (int i = 0; i < s->nkernel; i++) {
-        struct kernel *k = s->kernel[i];
-        for (int j = 0; j < k->nvariant; j++)
-            expand_program(t, &k->variant[j].linear, &k->variant[j].nlinear);
-        if (has_choices(k))
-            expand_program(t, &k->linear, &k->nlinear);
-    }
+    for (int i = 0; i < s->nkernel; i++)
+        expand_kernel(t, s->kernel[i]);
     return true;
 }

@@ -606,8 +606,9 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     if (!(repeats > 1.01)) {
         /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
          * own epilogue */
-        const struct uop *c = leads_to_contraction(p, n->u);
         struct segment *s = n->use->seg;
+        bool prologue = (mask_of(p, n->use->index, n->u->ndim) & s->inner) != 0;
+        const struct uop *c = prologue ? NULL : leads_to_contraction(p, n->u);
         if (c && contracts_a_weight(c) && s->claimed && s->claimed != c)
             return false;
         if (c)

@@ -139,7 +139,7 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 {
     int64_t stride;
     bool vectors = false;
-    if (!nest_stride(m->t, m->store->src[1], r, &stride))
+    if (nest_stages_depend(m, r) || !nest_stride(m->t, m->store->src[1], r, &stride))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r) || !nest_stride(m->t, m->load[i]->src[1], r, &stride))
@@ -154,6 +154,8 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 static bool rows_fit(const struct nest *m, struct uop *r)
 {
     bool reuse = false;
+    if (nest_stages_depend(m, r))
+        return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r))
             return false;
@@ -215,21 +217,15 @@ static struct tile choose_portable(const struct nest *m, const struct tile *like
 
 /* ------------------------------------------------------------------------------------- variants */
 
-static bool is_vector_op(const struct uop *u)
+/* Lanes that lie apart in memory are moved one by one: a contraction's tile is worth it, since it does
+ * that once for all its steps. */
+static bool may_lie_apart(const struct nest *m, int64_t stride)
 {
-    switch (u->op) {
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_NEG: case OP_ABS: case OP_MAX:
-    case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
-    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
-        return u->dtype == DTYPE_F32;
-    case OP_WHERE: return u->dtype == DTYPE_F32;
-    case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
-    case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
-    default: return false;
-    }
+    return m->contraction && stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
 }
 
-/* Whether a load that depends on r reads neighbours along it, or can. */
+/* Whether a load that depends on r reads neighbours along it, or can; outside of the reduction, also
+ * what lies apart. */
 static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
     int64_t stride;
@@ -237,7 +233,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
         return false;
     if (stride == 0)
         return true;
-    return load->dtype == DTYPE_F32 && (stride == 1 || (reduced && nest_is_packable(m, load)));
+    return load->dtype == DTYPE_F32 &&
+           (stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride)));
 }
 
 /* Whether vectors can run along r: everything that varies with it is a float, read side by side,
@@ -247,7 +244,8 @@ static bool vectors_fit(const struct nest *m, struct uop *r)
     struct tgc *t = m->t;
     int64_t stride;
     int n;
-    if (!nest_stride(t, m->store->src[1], r, &stride) || stride != 1 ||
+    if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
+        (stride != 1 && !may_lie_apart(m, stride)) ||
         uop_buffer_of(m->store->src[0])->dtype != DTYPE_F32)
         return false;
     for (int i = 0; i < m->nload; i++)
@@ -258,7 +256,7 @@ static bool vectors_fit(const struct nest *m, struct uop *r)
             return false;
     struct mem_mark mark = scratch_mark(t);
     struct uop_map varies = {.t = t, .scratch = true};
-    struct uop **order = uop_toposort(t, &m->store->src[2], 1, &n);
+    struct uop **order = nest_order(t, m->store->src[2], &n);
     bool fits = true;
     for (int i = 0; i < n && fits; i++) {
         struct uop *u = order[i];
@@ -272,7 +270,7 @@ static bool vectors_fit(const struct nest *m, struct uop *r)
         if (u->op == OP_LOAD)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
-            fits &= (u->op == OP_REDUCE && u->dtype == DTYPE_F32) || is_vector_op(u);
+            fits &= (u->op == OP_REDUCE && u->dtype == DTYPE_F32) || tile_is_vector_op(u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
@@ -304,26 +302,77 @@ static double vector_gain(const struct isa_info *isa, bool reduces, int64_t rows
     return acc * (double)vector / (cycles + 0.02 * loads);
 }
 
+/* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
+ * that are wanted. */
+static double rows_gain(const struct isa_info *isa, bool reduces, int64_t size, int64_t rows,
+                        int64_t blocks, int64_t vector)
+{
+    double full = vector_gain(isa, reduces, rows, blocks, vector);
+    int64_t rest = size % rows;
+    if (rest == 0 || full == 0)
+        return full;
+    double last = vector_gain(isa, reduces, rest, blocks, vector);
+    double cycles = (double)(size - rest) / full + (double)rest / last;
+    return 0.98 * (double)size / cycles;                 /* two loop nests instead of one */
+}
+
+/* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns), or
+ * the last lanes of a vector that nobody looks at. false: such columns do not suit. */
+static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struct tile *like,
+                         bool gated, int64_t *panel)
+{
+    *panel = like ? like->panel : columns < n ? columns : n;
+    if (gated && n % columns)
+        return false;
+    return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
+}
+
+/* Whether a load that runs along r is conditional already. */
+static bool has_gates(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->nload + m->nother; i++) {
+        const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+        if (load->nsrc > 2 && nest_depends(m->t, load->src[1], r))
+            return true;
+    }
+    return false;
+}
+
+/* Cycles to store a lane, for each step of the reduction. */
+static double store_cost(const struct nest *m, struct uop *r)
+{
+    double steps = 1;
+    int64_t stride;
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
+    bool apart = !nest_stride(m->t, m->store->src[1], r, &stride) || stride != 1;
+    return (apart ? 1.5 : 0.1) / steps;
+}
+
 static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
                         struct tile *best, int axis, int64_t vector)
 {
-    int64_t n = fixed_size(m->store->src[axis]);
+    int64_t n = fixed_size(m->store->src[axis]), panel;
+    double storing = store_cost(m, m->store->src[axis]);
+    bool gated = has_gates(m, m->store->src[axis]);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
-        int64_t columns = blocks * vector;
-        if (n % columns || (like && like->panel % columns))
+        int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
+        if (!columns_suit(n, columns, vector, like, gated, &panel))
             continue;
+        double used = (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : fixed_size(m->store->src[a]);
             if (!none && (size < 2 || a == axis || !m->reduce || !rows_fit(m, m->store->src[a])))
                 continue;
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
-                double gain = vector_gain(isa, m->reduce != NULL, rows, blocks, vector);
-                if (size % rows || gain <= best->gain)
+                double gain = used * rows_gain(isa, m->reduce != NULL, size, rows, blocks, vector);
+                gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
+                if (gain <= best->gain)
                     continue;
                 *best = (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
-                                      .panel = like ? like->panel : columns, .columns = columns,
-                                      .rows = rows, .vector = (int)vector, .gain = gain};
+                                      .panel = panel, .columns = columns, .rows = rows,
+                                      .vector = (int)vector, .gain = gain};
             }
         }
     }
@@ -334,8 +383,10 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
 {
     struct tile best = {.column_axis = -1};
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
+        bool plain = !m->reduce || !nest_depends(m->t, m->reduce, m->store->src[a]);
         if (fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
-            !vectors_fit(m, m->store->src[a]))
+            /* strip.c does that, with any size */
+            (plain && a == m->store->nsrc - 1) || !vectors_fit(m, m->store->src[a]))
             continue;
         for (int width = isa->lanes; width; width = width == isa->lanes ? isa->narrow : 0)
             try_vectors(m, isa, like, &best, a, width);
@@ -343,10 +394,10 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
     return best;
 }
 
-/* ------------------------------------------------------------------------------------- choices */
+/* -------------------------------------------------------------------------------------- choices */
 
 /* A range of n values among which n - 1 decisions choose: each value has an expression of its own,
- * as Winograd's transforms have, and the ranges around it all that these have in common. */
+ * as Winograd's transforms have. */
 static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
 {
     enum { CHOICES_MAX = 64 };
@@ -355,7 +406,7 @@ static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
     int n, ndecided = 0;
     if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i))
         return false;
-    struct uop **order = uop_toposort(t, &value, 1, &n);
+    struct uop **order = nest_order(t, value, &n);
     for (int i = 0; i < n; i++) {
         const struct uop *c = order[i]->op == OP_WHERE ? order[i]->src[0] : NULL;
         if (!c || c->op != OP_LT || c->src[0] != r || !uop_const_int(c->src[1], &at) || at < 1 ||
@@ -367,38 +418,83 @@ static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
     return ndecided == size - 1;
 }
 
-static struct uop *unroll_choices(struct tgc *t, struct variant *v, struct uop *store)
+static int find_choice(struct tgc *t, const struct uop *store)
 {
     for (int k = 3; k < store->nsrc; k++)
-        if (is_choice(t, store->src[2], store->src[k])) {
-            store = tile_unroll(t, store, store->src[k], v);
-            k = 2;                                    /* the others stand elsewhere now */
-        }
+        if (store->src[k]->op == OP_RANGE && is_choice(t, store->src[2], store->src[k]))
+            return k;
+    return -1;
+}
+
+/* Choices become straight-line code around one vector, since the values to choose from have much in
+ * common. */
+static struct uop *unroll_choices(const struct nest *m, struct variant *v, struct uop *store)
+{
+    const struct isa_info *isa = &isa_table[v->isa];
+    int axis = store->nsrc - 1, width[2] = {isa->lanes, isa->narrow};
+    for (int k = 0; k < 2 && v->isa != ISA_GENERIC && vectors_fit(m, store->src[axis]); k++) {
+        struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = width[k], .rows = 1,
+                            .columns = width[k], .vector = width[k]};
+        if (width[k] == 0 || fixed_size(store->src[axis]) % width[k])
+            continue;
+        struct nest nest = *m;
+        store = tile_apply(&nest, &tile, v);
+        break;
+    }
+    while ((axis = find_choice(m->t, store)) >= 0)
+        store = tile_unroll(m->t, store, store->src[axis], v);
     return store;
 }
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* One store of a kernel, for one instruction set. `like` is in: a tile whose panel is kept; out:
- * this one's, if it is the first. */
-static struct uop *optimize_store(struct tgc *t, struct kernel *k, struct variant *v,
-                                  struct uop *store, struct tile *like, bool *vectorized)
+struct stores { struct uop **u; struct tile *like; int n; size_t cap, cap_like; };
+
+static void push_store(struct tgc *t, struct stores *s, struct uop *store, struct tile like)
+{
+    int n = s->n;
+    SCRATCH_PUSH(t, s->like, n, s->cap_like, like);
+    SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
+}
+
+/* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
+ * in: a tile whose panel is kept; out: this one's, if it is the first. */
+static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
+                           struct tile *like, struct stores *out)
 {
     struct nest m;
-    if (!nest_find(t, store, &m))
-        return store;
-    const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
-    struct tile tile = v->isa == ISA_GENERIC ? choose_portable(&m, keep)
-                                             : choose_vectors(&m, &isa_table[v->isa], keep);
-    if (tile.column_axis >= 0) {
-        *vectorized |= tile.vector > 0;
-        if (!keep)
-            *like = tile;
-        store = tile_apply(&m, &tile, v);
+    struct uop *rest = NULL;
+    if (!nest_find(t, store, &m)) {
+        push_store(t, out, store, *like);
+        return;
     }
-    if (!m.reduce)
-        return unroll_choices(t, v, store);
-    return m.contraction && tile.column_axis >= 0 ? tile_pack(t, k, v, store) : store;
+    if (!m.reduce && find_choice(t, store) >= 0) {
+        push_store(t, out, unroll_choices(&m, v, store), *like);
+        return;
+    }
+    const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
+    struct tile tile = {.column_axis = -1};
+    if (v->isa != ISA_GENERIC)
+        tile = choose_vectors(&m, &isa_table[v->isa], keep);
+    if (tile.column_axis < 0)
+        tile = choose_portable(&m, keep);                /* and one stored weight for all variants */
+    int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0 ? fixed_size(store->src[tile.row_axis]) : 0;
+    if (tile.column_axis >= 0 && !keep)
+        *like = tile;
+    if (tile.column_axis >= 0 && size % tile.rows) {
+        tile_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
+        if (!nest_find(t, store, &m))
+            TGC_BUG(t, "a part of a nest is none");
+    }
+    if (tile.column_axis >= 0) {
+        store = tile_apply(&m, &tile, v);
+        if (m.contraction)
+            store = tile_pack(t, k, v, store);
+        store = tile_fill_vectors(&m, &tile, store);
+    }
+    push_store(t, out, store, *like);
+    if (rest)
+        optimize_store(t, k, v, rest, like, out);        /* fewer rows than a tile has: no rest */
 }
 
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
@@ -430,30 +526,46 @@ static void collect_buffers(struct tgc *t, struct kernel *k)
     k->nbuffer = n;
 }
 
+/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over are a
+ * store of their own, so that the weights of both are packed. */
+static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct stores *out)
+{
+    struct nest m;
+    struct uop *rest = NULL;
+    struct tile none = {.column_axis = -1}, tile = none;
+    if (isa != ISA_GENERIC && nest_find(t, store, &m))
+        tile = choose_vectors(&m, &isa_table[isa], NULL);
+    int64_t n = tile.column_axis >= 0 ? fixed_size(store->src[tile.column_axis]) : 0;
+    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns)
+        tile_split(t, store, tile.column_axis, n - n % tile.columns, &store, &rest);
+    push_store(t, out, store, none);
+    if (rest)
+        push_store(t, out, rest, none);
+}
+
 static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
 {
     static const enum isa order[] = {ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
-    int n = k->ast->nsrc;
-    struct uop **from = scratch_array(t, (size_t)n, sizeof *from),
-               **store = scratch_array(t, (size_t)n, sizeof *store);
-    struct tile *like = scratch_array(t, (size_t)n, sizeof *like);
-    for (int i = 0; i < n; i++) {
-        from[i] = simplify_store(t, k->ast->src[i]);
-        like[i].column_axis = -1;
-    }
-    for (size_t a = 0; a < sizeof order / sizeof *order; a++) {
+    enum { NORDER = sizeof order / sizeof *order };
+    struct stores from = {0};
+    int widest = 0;
+    while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
+        widest++;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        split_columns(t, order[widest], simplify_store(t, k->ast->src[i]), &from);
+    for (int a = widest; a < NORDER; a++) {
         struct variant v = {.isa = order[a]};
-        bool vectorized = false;
+        struct stores to = {0};
         if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
             continue;
-        for (int i = 0; i < n; i++)
-            store[i] = optimize_store(t, k, &v, from[i], &like[i], &vectorized);
-        v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
+        for (int i = 0; i < from.n; i++)
+            optimize_store(t, k, &v, from.u[i], &from.like[i], &to);
+        v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
         if (v.isa == ISA_GENERIC) {
             k->ast = v.ast;
             k->opt = v.opt;
             k->nopt = v.nopt;
-        } else if (vectorized) {
+        } else {
             VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
         }
     }

@@ -43,12 +43,39 @@ bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
+struct uop **nest_order(struct tgc *t, struct uop *root, int *n)
+{
+    int nall;
+    struct uop **order = uop_toposort(t, &root, 1, &nall);
+    struct uop_map seen = {.t = t, .scratch = true};
+    map_set(&seen, root, root);
+    for (int i = nall - 1; i >= 0; i--)
+        for (int k = 0; k < order[i]->nsrc; k++)
+            if (order[i]->op != OP_STAGE && map_get(&seen, order[i]))
+                map_set(&seen, order[i]->src[k], order[i]->src[k]);
+    *n = 0;
+    for (int i = 0; i < nall; i++)
+        if (map_get(&seen, order[i]))
+            order[(*n)++] = order[i];
+    return order;
+}
+
+bool nest_stages_depend(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->nload + m->nother; i++) {
+        const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+        if (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r))
+            return true;
+    }
+    return false;
+}
+
 /* Loads under u, each of them once. */
 static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *except, int nexcept,
                           struct uop **load, int *nload)
 {
     int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
+    struct uop **order = nest_order(t, u, &n);
     for (int i = 0; i < n; i++) {
         bool known = order[i]->op != OP_LOAD;
         for (int k = 0; k < nexcept && !known; k++)
@@ -68,10 +95,9 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     *m = (struct nest){.t = t, .store = store, .first = 3};
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
         return false;
-    struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
+    struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_STAGE ||
-            (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0]))
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
@@ -84,6 +110,20 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
         return false;
     m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
+}
+
+bool tile_is_vector_op(const struct uop *u)
+{
+    switch (u->op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_NEG: case OP_ABS: case OP_MAX:
+    case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
+    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
+        return u->dtype == DTYPE_F32;
+    case OP_WHERE: return u->dtype == DTYPE_F32;
+    case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
+    case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
+    default: return false;
+    }
 }
 
 /* -------------------------------------------------------------------------------------- packing */
@@ -154,9 +194,10 @@ static bool storage_view(const struct nest *m, const struct uop *load, struct vi
     }
     for (int a = 0; a < b->ndim; a++)
         nelem = uop_const_int(b->dim[a], &n) ? sat_mul(nelem, n) : -1;
-    if (rest->op != OP_CONST || rest->arg.i != 0 || total != nelem)
+    /* the weight, or the part of it that the nest is about */
+    if (rest->op != OP_CONST || rest->arg.i < 0 || total > nelem)
         return false;
-    v->offset = uop_int(t, 0);
+    v->offset = rest;
     *offset = uop_int(t, 0);
     for (int a = 0; a < v->ndim; a++)
         *offset = sym_add(t, sym_mul(t, *offset, v->dim[a]), at[a]);
@@ -173,7 +214,7 @@ bool nest_is_packable(const struct nest *m, const struct uop *load)
 
 static bool views_equal(const struct view *a, const struct view *b)
 {
-    return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
+    return a->ndim == b->ndim && a->offset == b->offset && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
@@ -186,7 +227,9 @@ static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct 
             return k->packed[i];
     struct buffer *b = buffer_new(t, BUFFER_WEIGHT, from->dtype, v->dim, v->ndim, from->name);
     b->data = from->data;
-    b->nbytes = from->nbytes;
+    b->nbytes = dtype_nbytes(from->dtype);
+    for (int a = 0; a < v->ndim; a++)
+        b->nbytes *= (size_t)v->dim[a]->arg.i;       /* at most the weight's own size */
     b->storage = mem_copy(t, v, sizeof *v);
     VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
     return b;
@@ -242,9 +285,9 @@ static struct uop *split_range(struct tgc *t, int64_t n, int64_t flags)
                                (union arg){.i = t->next_range++ | flags});
 }
 
-/* r is replaced by `by`; the ranges in `outer` take its place (or the first that is no batch's, or
- * the last), the lanes join the end. Ranges that are constants, since they have one value, are left
- * out. */
+/* r is replaced by `by`; the ranges in `outer` take its place (or the first behind `nbatch` ranges,
+ * or the last), the lanes join the end. Ranges that are constants, since they have one value, are
+ * left out. */
 enum placing { PLACE_THERE, PLACE_FIRST, PLACE_LAST };
 static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch, struct uop *r,
                          struct uop *by, struct uop *const *outer, int nouter,
@@ -268,11 +311,33 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch
             src[n++] = store->src[k];
     }
     for (int k = last; k < store->nsrc; k++)
-        src[n++] = store->src[k];
+        if (store->src[k] != r)
+            src[n++] = store->src[k];
     for (int i = 0; i < nlane; i++)
         if (lane[i]->op == OP_RANGE)
             src[n++] = lane[i];
     return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                struct uop **rest)
+{
+    struct uop *r = store->src[axis], *part[2];
+    int64_t size[2] = {at, r->src[0]->arg.i - at};
+    for (int k = 0; k < 2; k++) {
+        struct uop *src[80], *own = split_range(t, size[k], 0), *by = sym_addi(t, own, k * at);
+        int n = 0;
+        if (own->op == OP_RANGE && uop_get_axes(t, r))
+            uop_name_axes(t, own, uop_get_axes(t, r));
+        for (int i = 0; i < store->nsrc; i++)
+            if (i != axis)
+                src[n++] = replace(t, store->src[i], r, by);
+            else if (own->op == OP_RANGE)
+                src[n++] = own;
+        part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+    }
+    *first = part[0];
+    *rest = part[1];
 }
 
 static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
@@ -287,7 +352,7 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->row_axis];
     struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, 0);
-    struct uop *lane = split_range(t, tile->rows, RANGE_LANE);
+    struct uop *lane = split_range(t, tile->rows, RANGE_LANE | (tile->vector ? 0 : RANGE_LOOP));
     name_like(t, outer, r);
     uop_name_axes(t, lane, "row");
     note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
@@ -343,8 +408,6 @@ static enum placing place_panels(const struct nest *m, const struct tile *tile)
     double value_cost = values <= NEAR ? 0 : values <= CACHE ? 0.25 : 1;
     double outside = weights + ncolumns * values * value_cost;
     double inside = values + nrows * weights * weight_cost;
-    if (nest_batches(m) && weights <= CACHE)
-        return PLACE_LAST;
     return outside <= inside ? PLACE_FIRST : PLACE_LAST;
 }
 
@@ -354,10 +417,15 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->column_axis];
     int64_t vector = tile->vector ? tile->vector : tile->columns;
+    int64_t columns = tile->columns, flags = tile->vector ? RANGE_VECTOR : RANGE_LOOP;
+    if (columns > tile->panel) {                         /* see tile_fill_vectors() */
+        vector = columns = tile->panel;
+        flags = 0;
+    }
     struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, 0),
-                            split_range(t, tile->panel / tile->columns, RANGE_PART)};
-    struct uop *lane[2] = {split_range(t, tile->columns / vector, RANGE_LANE),
-                           split_range(t, vector, RANGE_LANE | (tile->vector ? RANGE_VECTOR : 0))};
+                            split_range(t, tile->panel / columns, RANGE_PART)};
+    struct uop *lane[2] = {split_range(t, columns / vector, RANGE_LANE),
+                           split_range(t, vector, RANGE_LANE | flags)};
     name_like(t, outer[0], r);
     name_like(t, outer[1], r);
     uop_name_axes(t, lane[0], "block");
@@ -365,7 +433,7 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     note_opt(t, v, tile->vector ? OPT_VECTORIZE : OPT_UPCAST, tile->column_axis - m->first,
              tile->columns);
     struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
-                             sym_add(t, sym_muli(t, outer[1], tile->columns),
+                             sym_add(t, sym_muli(t, outer[1], columns),
                                      sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
     enum placing where = m->contraction && tile->vector ? place_panels(m, tile) : PLACE_THERE;
     return split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, where);
@@ -377,6 +445,44 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
     if (tile->rows > 1)
         store = apply_rows(m, tile, v, store);
     return apply_columns(m, tile, v, store);
+}
+
+struct gate { const struct nest *m; struct uop *column, *valid; };
+
+static struct uop *gate_load(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct gate *g = ctx;
+    if (u->op != OP_LOAD || u->nsrc > 2 || !nest_depends(t, u->src[1], g->column))
+        return NULL;
+    struct uop *src[4] = {u->src[0], u->src[1], g->valid, uop_consti(t, u->dtype, 0)};
+    return uop_intern(t, OP_LOAD, u->dtype, src, 4, (union arg){0});
+}
+
+/* Lanes beyond the last column: nothing is read for them, nothing stored. */
+static struct uop *gate_columns(const struct nest *m, struct uop *store, struct uop *column,
+                                struct uop *lane, int64_t n)
+{
+    struct uop *src[80];
+    struct gate g = {m, lane, sym_lt(m->t, column, uop_int(m->t, n))};
+    uop_rewrite(m->t, &store, 1, gate_load, &g);
+    for (int k = 0; k < store->nsrc; k++)
+        src[k + (k >= 3)] = store->src[k];
+    src[3] = g.valid;
+    return uop_intern(m->t, OP_STORE, store->dtype, src, store->nsrc + 1, (union arg){0});
+}
+
+struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store)
+{
+    struct tgc *t = m->t;
+    if (tile->columns <= tile->panel)
+        return store;
+    struct uop *r = store->src[store->nsrc - 1];         /* the panel's columns */
+    struct uop *lane[2] = {split_range(t, tile->columns / tile->vector, RANGE_LANE),
+                           split_range(t, tile->vector, RANGE_LANE | RANGE_VECTOR)};
+    uop_name_axes(t, lane[1], "column");
+    struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
+    store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PLACE_THERE);
+    return gate_columns(m, store, by, lane[1], tile->panel);
 }
 
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)

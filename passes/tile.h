@@ -5,6 +5,9 @@
  *      range r of n columns = panel q · part s · block b · lane v      P = columns of a panel
  *      range of rows        = tile · row
  *
+ * Where a panel has more lanes than there are columns, loads and the store are conditional on the
+ * column.
+ *
  *      for q  for s  for tile                       acc[row][b] = 0
  *                      for k                        acc[row][b] += a[tile, row, k] * w[q, k, s, b, v]
  *
@@ -16,7 +19,7 @@
 
 #include "passes/passes.h"
 
-enum { MAX_LOADS = 96 };
+enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
 
 struct nest {
     struct tgc *t;
@@ -37,8 +40,12 @@ struct tile {
     double gain;
 };
 
+/* What root is made of, sources first; what is under a STAGE is another nest's. In scratch memory. */
+struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
+/* Whether what a stage keeps depends on r: it would have to be kept for each of r's lanes. */
+bool nest_stages_depend(const struct nest *m, const struct uop *r);
 /* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
- * stage, a condition on the store. */
+ * condition on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
 /* By how much `offset` grows with r; false if that is no constant. */
 bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride);
@@ -46,8 +53,17 @@ bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);
 /* Whether a load could read its weight in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
+/* Whether vectors have this operation. */
+bool tile_is_vector_op(const struct uop *u);
+
+/* Two stores: the first `at` of range `axis` of store->src, and the rest. */
+void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                struct uop **rest);
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
+/* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done
+ * last, since weights are stored without them. */
+struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
 /* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */

@@ -18,6 +18,27 @@ static inline IN_f32x8 f32x8 load_f32x8(const float *p) { return _mm256_loadu_ps
 //@ store_f32x8 f32x8
 static inline IN_f32x8 void store_f32x8(float *p, f32x8 v) { _mm256_storeu_ps(p, v); }
 
+//@ first_f32x8 f32x8
+/* all ones in the first n */
+static inline IN_f32x8 __m256i first_f32x8(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+//@ load_part_f32x8 f32x8 first_f32x8
+/* the first n; 0 in the others */
+static inline IN_f32x8 f32x8 load_part_f32x8(const float *p, int n)
+{
+    return _mm256_maskload_ps(p, first_f32x8(n));
+}
+
+//@ store_part_f32x8 f32x8 first_f32x8
+/* the first n */
+static inline IN_f32x8 void store_part_f32x8(float *p, f32x8 v, int n)
+{
+    _mm256_maskstore_ps(p, first_f32x8(n), v);
+}
+
 //@ splat_f32x8 f32x8
 static inline IN_f32x8 f32x8 splat_f32x8(float v) { return _mm256_set1_ps(v); }
 
@@ -50,3 +71,12 @@ static inline IN_f32x8 f32x8 trunc_f32x8(f32x8 v) { return _mm256_round_ps(v, 11
 //@ round_f32x8 f32x8
 /* half to even */
 static inline IN_f32x8 f32x8 round_f32x8(f32x8 v) { return _mm256_round_ps(v, 8); }
+
+//@ turn_f32x8 f32x8
+/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+static inline IN_f32x8 f32x8 turn_f32x8(f32x8 v, int by)
+{
+    return by == 4   ? _mm256_permute2f128_ps(v, v, 1)
+           : by == 2 ? _mm256_permute_ps(v, 0x4e)
+                     : _mm256_permute_ps(v, 0xb1);
+}

@@ -18,6 +18,20 @@ static inline IN_f32x16 f32x16 load_f32x16(const float *p) { return _mm512_loadu
 //@ store_f32x16 f32x16
 static inline IN_f32x16 void store_f32x16(float *p, f32x16 v) { _mm512_storeu_ps(p, v); }
 
+//@ load_part_f32x16 f32x16
+/* the first n; 0 in the others */
+static inline IN_f32x16 f32x16 load_part_f32x16(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+
+//@ store_part_f32x16 f32x16
+/* the first n */
+static inline IN_f32x16 void store_part_f32x16(float *p, f32x16 v, int n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
+
 //@ splat_f32x16 f32x16
 static inline IN_f32x16 f32x16 splat_f32x16(float v) { return _mm512_set1_ps(v); }
 
@@ -50,3 +64,13 @@ static inline IN_f32x16 f32x16 trunc_f32x16(f32x16 v) { return _mm512_roundscale
 //@ round_f32x16 f32x16
 /* half to even */
 static inline IN_f32x16 f32x16 round_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 8); }
+
+//@ turn_f32x16 f32x16
+/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
+{
+    return by == 8   ? _mm512_shuffle_f32x4(v, v, 0x4e)
+           : by == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
+           : by == 2 ? _mm512_permute_ps(v, 0x4e)
+                     : _mm512_permute_ps(v, 0xb1);
+}

@@ -3,6 +3,26 @@
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
+//@ load_apart_T load_T
+/* n floats, each `step` behind the one before; 0 in the other lanes */
+static inline IN_T T load_apart_T(const float *p, int64_t step, int n)
+{
+    float a[sizeof(T) / sizeof(float)] = {0};
+    for (int i = 0; i < n; i++)
+        a[i] = p[i * step];
+    return load_T(a);
+}
+
+//@ store_apart_T store_T
+/* the first n, each `step` behind the one before */
+static inline IN_T void store_apart_T(float *p, T v, int64_t step, int n)
+{
+    float a[sizeof(T) / sizeof(float)];
+    store_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
 //@ select_T T
 /* m ? a : b, lane by lane */
 static inline IN_T T select_T(bits_T m, T a, T b)
@@ -27,6 +47,54 @@ static inline IN_T T abs_T(T v) { return (T)((bits_T)v & 0x7fffffff); }
 static inline IN_T T copysign_T(T v, T sign)
 {
     return (T)(((bits_T)v & 0x7fffffff) | ((bits_T)sign & ~0x7fffffff));
+}
+
+//@ sum_T turn_T
+static inline IN_T float sum_T(T v)
+{
+    if (sizeof v > 32)
+        v += turn_T(v, 8);
+    if (sizeof v > 16)
+        v += turn_T(v, 4);
+    v += turn_T(v, 2);
+    v += turn_T(v, 1);
+    return v[0];
+}
+
+//@ product_T turn_T
+static inline IN_T float product_T(T v)
+{
+    if (sizeof v > 32)
+        v *= turn_T(v, 8);
+    if (sizeof v > 16)
+        v *= turn_T(v, 4);
+    v *= turn_T(v, 2);
+    v *= turn_T(v, 1);
+    return v[0];
+}
+
+//@ largest_T max_T turn_T
+static inline IN_T float largest_T(T v)
+{
+    if (sizeof v > 32)
+        v = max_T(v, turn_T(v, 8));
+    if (sizeof v > 16)
+        v = max_T(v, turn_T(v, 4));
+    v = max_T(v, turn_T(v, 2));
+    v = max_T(v, turn_T(v, 1));
+    return v[0];
+}
+
+//@ smallest_T min_T turn_T
+static inline IN_T float smallest_T(T v)
+{
+    if (sizeof v > 32)
+        v = min_T(v, turn_T(v, 8));
+    if (sizeof v > 16)
+        v = min_T(v, turn_T(v, 4));
+    v = min_T(v, turn_T(v, 2));
+    v = min_T(v, turn_T(v, 1));
+    return v[0];
 }
 
 //@ exp_T fma_T max_T min_T splat_T

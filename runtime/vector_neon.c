@@ -18,6 +18,22 @@ static inline f32x4 load_f32x4(const float *p) { return vld1q_f32(p); }
 //@ store_f32x4 f32x4
 static inline void store_f32x4(float *p, f32x4 v) { vst1q_f32(p, v); }
 
+//@ load_part_f32x4 f32x4
+/* the first n; 0 in the others */
+static inline f32x4 load_part_f32x4(const float *p, int n)
+{
+    const float a[4] = {n > 0 ? p[0] : 0.0f, n > 1 ? p[1] : 0.0f, n > 2 ? p[2] : 0.0f, 0.0f};
+    return vld1q_f32(a);
+}
+
+//@ store_part_f32x4 f32x4
+/* the first n */
+static inline void store_part_f32x4(float *p, f32x4 v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = v[i];
+}
+
 //@ splat_f32x4 f32x4
 static inline f32x4 splat_f32x4(float v) { return vdupq_n_f32(v); }
 
@@ -46,3 +62,10 @@ static inline f32x4 trunc_f32x4(f32x4 v) { return vrndq_f32(v); }
 //@ round_f32x4 f32x4
 /* half to even */
 static inline f32x4 round_f32x4(f32x4 v) { return vrndnq_f32(v); }
+
+//@ turn_f32x4 f32x4
+/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+static inline f32x4 turn_f32x4(f32x4 v, int by)
+{
+    return by == 2 ? vextq_f32(v, v, 2) : vrev64q_f32(v);
+}

@@ -278,6 +278,9 @@ static struct expr product(struct program *p, const struct uop *u, const struct 
                                      false);
     bool negative = integer && (uop_const_int(u->src[1], &c) || uop_const_int(u->src[0], &c)) &&
                     c < 0 && c > INT32_MIN;
+    /* -a % b is -(a % b) in C, too */
+    if (negative && c == -1 && v[0].prec == PREC_MUL)
+        return (struct expr){.s = mem_printf(p->t, "-%s", v[0].s), .prec = PREC_MUL, .kind = kind};
     if (!negative || v[0].prec < PREC_CALL)
         return expand(p, l, v, kind);
     v[0].s = mem_printf(p->t, "-%s", v[0].s);
@@ -455,6 +458,10 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                              .prec = PREC_COND,
                              .kind = kind};
     if (kind == 'X' && cond->kind != 'M') {           /* one condition for all lanes */
+        /* arithmetic leaves the vector type that a function returns */
+        for (int k = 1; k < 3; k++)
+            if (src[k].prec < PREC_CALL)
+                src[k] = cast(p, expr_type(p, &src[k]), &src[k], 'X');
         struct expr e = expand(p, find_line(p, OP_WHERE, 'F', false), src, kind);
         e.lanes = a->lanes;
         return e;
@@ -611,9 +618,26 @@ static struct expr vector_call(struct program *p, const char *function, const ch
     return e;
 }
 
-struct expr expr_load_vector(struct program *p, const char *place, int lanes)
+/* "load", "load_part" or "load_apart", and what it takes behind the place and value: how many
+ * elements they lie apart, how many there are. */
+static const char *vector_access(struct program *p, const char *verb, int64_t bits, const char **args)
 {
-    return vector_call(p, "load", mem_printf(p->t, "&%s", place), lanes);
+    int part = VECTOR_PART(bits), lanes = VECTOR_LANES(bits);
+    long long stride = (long long)VECTOR_STRIDE(bits);
+    if (stride != 1) {
+        *args = mem_printf(p->t, "%s, %lld, %d", *args, stride, part ? part : lanes);
+        return mem_printf(p->t, "%s_apart", verb);
+    }
+    if (part)
+        *args = mem_printf(p->t, "%s, %d", *args, part);
+    return part ? mem_printf(p->t, "%s_part", verb) : verb;
+}
+
+struct expr expr_load_vector(struct program *p, const char *place, int64_t bits)
+{
+    const char *args = mem_printf(p->t, "&%s", place);
+    const char *name = vector_access(p, "load", bits, &args);
+    return vector_call(p, name, args, VECTOR_LANES(bits));
 }
 
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
@@ -623,8 +647,22 @@ struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
     return v;
 }
 
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e)
+struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
 {
-    return mem_printf(p->t, "%s;", vector_call(p, "store", mem_printf(p->t, "&%s, %s", place, e->s),
-                                               e->lanes).s);
+    const char *name = op == OP_ADD   ? "sum"
+                       : op == OP_MUL ? "product"
+                       : op == OP_MAX ? "largest"
+                                      : "smallest";
+    struct expr v = vector_call(p, name, e->s, e->lanes);
+    v.kind = 'F';
+    v.lanes = 0;
+    return v;
+}
+
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
+                              int64_t bits)
+{
+    const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    const char *name = vector_access(p, "store", bits, &args);
+    return mem_printf(p->t, "%s;", vector_call(p, name, args, e->lanes).s);
 }

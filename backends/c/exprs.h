@@ -38,9 +38,11 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
 const char *expr_operand(struct program *p, const struct expr *e, enum prec least);
 struct expr expr_name(const char *name, char kind);
 /* Vectors: of `lanes` neighbours in memory (an lvalue such as x[i]), of equal elements; and the
- * statement that stores one. */
-struct expr expr_load_vector(struct program *p, const char *place, int lanes);
+ * statement that stores one. bits: VECTOR_BITS(). */
+struct expr expr_load_vector(struct program *p, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e);
+/* the lanes of a vector by op (add, mul, max, min): a scalar */
+struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e, int64_t bits);
 
 #endif

@@ -106,7 +106,8 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 
 static bool is_value(const struct uop *u)
 {
-    return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT;
+    return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
+           u->op == OP_FOLD;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -193,7 +194,7 @@ static void take_operands(struct writer *w, const struct uop *u, int nsrc, struc
 {
     size_t length = 0;
     for (int i = 0; i < nsrc; i++)
-        length += strlen(value_of(w, u->src[i])->e.s) + 3;
+        length += strlen(value_of(w, u->src[i])->e.s) + (u->src[i]->lanes > 1 ? 10 : 3);
     while (length > (size_t)room(w) - 6) {
         struct value *longest = NULL;
         const struct uop *which = NULL;
@@ -331,7 +332,7 @@ static void write_load(struct writer *w, const struct uop *u)
     note_used(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->lanes)
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
@@ -357,7 +358,7 @@ static void write_store(struct writer *w, const struct uop *u)
         open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     if (u->src[2]->lanes > 1)
-        statement(w, expr_store_vector(w->p, place, &src[2]), false);
+        statement(w, expr_store_vector(w->p, place, &src[2], u->arg.i), false);
     else
         statement(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])), false);
     if (guarded)
@@ -597,6 +598,17 @@ static void write_splat(struct writer *w, const struct uop *u)
     define(w, u, v);
 }
 
+static void write_fold(struct writer *w, const struct uop *u)
+{
+    struct expr src;
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    take_operands(w, u, 1, &src);
+    v->e = expr_fold(w->p, (enum op)u->arg.i, &src);
+    v->nuse = w->use[w->position];
+    inherit_reads(w, v, u);
+    define(w, u, v);
+}
+
 static void write_uop(struct writer *w, const struct uop *u)
 {
     if (is_value(u) && w->use[w->position] == 0)
@@ -608,6 +620,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_END: case OP_ENDGUARD: close_block(w); break;
     case OP_GUARD: write_guard(w, u); break;
     case OP_SPLAT: write_splat(w, u); break;
+    case OP_FOLD: write_fold(w, u); break;
     case OP_ACC: write_acc(w, u); break;
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;

@@ -310,6 +310,24 @@ static struct uop *case_linear(struct fixture *f)
     return lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 32, 10), INPUT(f, 32));
 }
 
+/* rows and columns that no tile divides: a part of a vector, stores of their own */
+static struct uop *case_rests(struct fixture *f)
+{
+    return lib_linear(&f->l, INPUT(f, 37, 10), WEIGHT(f, 214, 10), INPUT(f, 214));
+}
+
+static struct uop *case_row(struct fixture *f)
+{
+    return lib_linear(&f->l, INPUT(f, 1, 20), WEIGHT(f, 214, 20), NULL);
+}
+
+/* twelve channels beside 62 columns: lanes that are stored apart */
+static struct uop *case_apart(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 1, 5, 9, 13), WEIGHT(f, 12, 5, 3, 3), NULL, &a);
+}
+
 static struct uop *case_grouped(struct fixture *f)
 {
     struct window_attr a = {.group = 2};
@@ -355,6 +373,15 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
     struct window_attr a = {.lo = {one, one}, .hi = {one, one}};
     return lib_binaryf(&f->l, OP_MAX,
                        lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
+}
+
+static struct uop *case_depthwise(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr a = {.group = 24, .lo = {one, one}, .hi = {one, one}};
+    return lib_binaryf(&f->l, OP_MAX,
+                       lib_conv(&f->l, conv_relu(f, INPUT(f, 1, 3, 6, 6), 24, 3),
+                                WEIGHT(f, 24, 1, 3, 3), NULL, &a), 0);
 }
 
 static struct uop *case_conv_relu_pool(struct fixture *f)
@@ -520,6 +547,10 @@ static const struct {
 } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1},
     {"linear", case_linear, 1},
+    {"rests of rows and columns", case_rests, 1},
+    {"row times matrix", case_row, 1},
+    {"lanes apart", case_apart, 1},
+    {"depthwise convolution", case_depthwise, 3},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},

@@ -1,0 +1,48 @@
+/* expand.h - private to expand.c and strip.c: a linear program on its way from lanes to vectors. */
+#ifndef TGC_EXPAND_H
+#define TGC_EXPAND_H
+
+#include "passes/tile.h"
+
+/* An accumulator with lanes: one of its own for each of their values. */
+struct accs { const struct uop *acc; struct uop **each; };
+
+struct expander {
+    struct tgc *t;
+    const struct isa_info *isa;
+    struct uop *const *in; int nin;
+    struct uop **out; int nout; size_t cap;
+    struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its value now */
+    struct uop_map stride;       /* offset of `in` -> how it grows along the vector's lane, biased */
+    struct uop_map known;        /* uop of `out` -> it is computed and in scope */
+    struct uop **scope; int nscope; size_t cap_scope;   /* what is known, in order; NULL: a loop */
+    struct accs *accs; int naccs; size_t cap_accs;
+    struct uop *vector;          /* the vector's lane that is open, or NULL */
+    int lanes;
+    const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
+    int part;                    /* how many */
+    bool lazy;                   /* values are computed where a store needs them */
+    int next_acc;
+};
+
+void expand_push(struct expander *e, struct uop *u);
+/* A loop opens, or a guard; what is computed inside is forgotten when it closes. */
+void expand_enter(struct expander *e);
+void expand_leave(struct expander *e);
+/* Computes u, and whatever it is made of that is not known yet: folding makes new sums. */
+void expand_need(struct expander *e, struct uop *u);
+/* What stands for a uop of `in` now. */
+struct uop *expand_value_of(struct expander *e, struct uop *u);
+struct uop *expand_splat(struct expander *e, struct uop *u, int lanes);
+/* a*b + c for a product that is added, else u */
+struct uop *expand_fuse_product(struct expander *e, struct uop *u);
+/* One uop of `in`, along the vector's lane that is open. */
+void expand_one(struct expander *e, struct uop *u);
+/* The index of the END that closes the loop at `at`. */
+int expand_find_end(const struct expander *e, int at);
+
+/* strip.c: the loop at `at`, if vectors can run along it: as many strips of vectors as there are,
+ * then the rest; *at becomes its END. false: nothing was done. */
+bool strip_loop(struct expander *e, int *at);
+
+#endif
