@@ -725,6 +725,7 @@ void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, v
         }
         if (changed) {
             r = uop_replace_src(t, u, src);
+            uop_set_origin(t, r, u);
             if (uop_get_axes(t, u) && r->op == u->op && !uop_get_axes(t, r))
                 uop_name_axes(t, r, uop_get_axes(t, u));
         }
