@@ -297,6 +297,8 @@ static void expand_acc(struct expander *e, struct uop *u)
         else
             n *= u->src[k]->src[0]->arg.i;
     }
+    if (u->nsrc == 1 && e->vector)                    /* one declared where a vector is open */
+        lanes = e->lanes;
     src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++) {

@@ -636,6 +636,9 @@ static bool inline_elementwise(struct plan *p, struct node *n)
             s->claimed = c;
         return true;
     }
+    /* a layer's prologue belongs to whoever produced it */
+    if (n->use->seg->ncontraction && is_within(p, n))
+        return false;
     return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
 }
 
