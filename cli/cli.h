@@ -66,7 +66,7 @@ struct options {
     enum target target;
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
-    bool fast_math, debug_info, json, verbose;
+    bool fast_math, no_winograd, debug_info, json, verbose;
     struct input_file *input; int ninput; size_t cap_input;
     const char *out_dir, *data;
     double rtol, atol;

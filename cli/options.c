@@ -491,6 +491,9 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_FAST_MATH:
         o->fast_math = true;
         return true;
+    case OPTION_NO_WINOGRAD:
+        o->no_winograd = true;
+        return true;
     case OPTION_TUNE:
         return usage(p, "--tune is not in this version of tgc");
     case OPTION_DEBUG_INFO:

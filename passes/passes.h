@@ -28,6 +28,8 @@ enum opt_op {
     OPT_UPCAST,
     /* so is it, and the lane is a vector's */
     OPT_VECTORIZE,
+    /* all of it becomes straight-line code; amount: its size */
+    OPT_UNROLL,
     /* weight load `axis` of the contraction reads a copy in loop order */
     OPT_PACK,
     /* the store's loop `axis` is shared by up to `amount` threads */
@@ -62,8 +64,8 @@ struct kernel {
      * shares the kernel has one of its own, scratch_stride() behind the one before */
     struct buffer **scratch; int nscratch;
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
-    bool scatters;               /* stores at places that are data, perhaps several times at one */
-    bool meets;                  /* its nests are of one buffer, and stay one kernel: for no threads */
+    /* threads cannot share it: its nests meet, or it stores to places that are data */
+    bool is_serial;
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat
@@ -126,6 +128,10 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */
+bool pass_winograd(struct tgc *t, struct graph *g);
+/* The same with tiles of this side, 2, 4 or 6, wherever it can be; 0: as pass_winograd() */
+bool winograd_apply(struct tgc *t, struct graph *g, int tile);
 /* schedule.c: fusion, lowering, control */
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
 /* s->buffer, s->weight from the steps' kernels */
@@ -135,7 +141,7 @@ bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* expand.c: in the variants, lanes become vectors and straight-line code */
 bool pass_expand(struct tgc *t, struct schedule *s);
-/* thread.c: nests that meet become kernels; which loops threads share */
+/* thread.c: nests that meet become kernels of their own; which loops threads share */
 bool pass_part(struct tgc *t, struct schedule *s);
 bool pass_thread(struct tgc *t, struct schedule *s);
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */

@@ -16,7 +16,8 @@
  * done before the others have woken up is not shared, nor is one whose threads could meet: that
  * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
  * element where they write it, so their threads do not meet. Where a kernel's nests meet (one fills
- * a padded tensor with zeros, the next one writes its inside), each becomes a kernel of its own.
+ * a padded tensor with zeros, the next one writes its inside), each becomes a kernel of its own,
+ * before it is tiled. (What a tile leaves over are nests, too, but those never meet.)
  */
 #include "passes/passes.h"
 
@@ -180,20 +181,15 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int thr
     return best;
 }
 
-struct mark { struct uop *const *range; int n; };
-
 static struct uop *mark_range(struct tgc *t, void *ctx, struct uop *u)
 {
-    const struct mark *m = ctx;
-    for (int i = 0; i < m->n; i++)
-        if (u == m->range[i]) {
-            struct uop *r = uop_intern(t, OP_RANGE, u->dtype, u->src, u->nsrc,
-                                       (union arg){.i = u->arg.i | RANGE_THREAD});
-            if (uop_get_axes(t, u))
-                uop_name_axes(t, r, uop_get_axes(t, u));
-            return r;
-        }
-    return NULL;
+    if (u != ctx)
+        return NULL;
+    struct uop *r = uop_intern(t, OP_RANGE, u->dtype, u->src, u->nsrc,
+                               (union arg){.i = u->arg.i | RANGE_THREAD});
+    if (uop_get_axes(t, u))
+        uop_name_axes(t, r, uop_get_axes(t, u));
+    return r;
 }
 
 /* One of a kernel's programs. */
@@ -202,7 +198,7 @@ struct sharing {
     double time, saved;          /* of one thread; by all of them */
 };
 
-static bool find_sharing(struct tgc *t, const struct uop *ast, const struct kernel *k, int threads,
+static void find_sharing(struct tgc *t, const struct uop *ast, const struct kernel *k, int threads,
                          struct sharing *s)
 {
     struct cost c = {.t = t};
@@ -215,8 +211,6 @@ static bool find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     for (int i = 0; i < ast->nsrc; i++) {
         double saved = 0;
         s->range[i] = choose_range(&c, ast->src[i], threads, &saved);
-        if (!s->range[i])
-            return false;
         find_bytes(t, ast->src[i], NULL, &all, &along);
         s->time += byte_ns * all;
         s->saved += saved;
@@ -225,14 +219,36 @@ static bool find_sharing(struct tgc *t, const struct uop *ast, const struct kern
         s->time *= scalar_factor;
         s->saved *= scalar_factor;
     }
-    return true;
 }
 
-static struct uop *share(struct tgc *t, struct uop *ast, const struct sharing *s)
+/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration. */
+static struct uop *give_to_one(struct tgc *t, struct uop *store)
 {
-    struct mark m = {s->range, ast->nsrc};
-    uop_rewrite(t, &ast, 1, mark_range, &m);
-    return ast;
+    struct uop *src[80], *one = uop_int(t, 1);
+    int n = 0;
+    if (store->nsrc >= 80)
+        TGC_BUG(t, "a store with %d sources", store->nsrc);
+    for (int i = 0; i <= store->nsrc; i++) {
+        if (i == first_range(store))
+            src[n++] = uop_intern(t, OP_RANGE, DTYPE_INDEX, &one, 1,
+                                  (union arg){.i = t->next_range++ | RANGE_THREAD});
+        if (i < store->nsrc)
+            src[n++] = store->src[i];
+    }
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+static struct uop *share(struct tgc *t, const struct uop *ast, const struct sharing *s)
+{
+    struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
+    for (int i = 0; i < ast->nsrc; i++) {
+        store[i] = ast->src[i];
+        if (s->range[i])
+            uop_rewrite(t, &store[i], 1, mark_range, s->range[i]);
+        else
+            store[i] = give_to_one(t, store[i]);
+    }
+    return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, (union arg){0});
 }
 
 static int axis_of(const struct uop *ast, const struct sharing *s)
@@ -250,8 +266,7 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
 {
     struct sharing *each = scratch_array(t, (size_t)k->nvariant + 1, sizeof *each);
     for (int i = 0; i <= k->nvariant; i++)
-        if (!find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]))
-            return NULL;
+        find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]);
     const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant's */
     return first->saved >= s->thread_gain_ns &&
                    first->time >= least_speedup * (first->time - first->saved)
@@ -261,7 +276,7 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
 
 static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule *s)
 {
-    if (k->scatters || k->meets || reads_results(t, k))
+    if (k->is_serial || reads_results(t, k))
         return;
     const struct sharing *each = find_sharings(t, k, s);
     if (!each)
@@ -293,27 +308,20 @@ static bool nests_meet(struct tgc *t, const struct kernel *k)
     return k->ast->nsrc > 1 && reads_results(t, k);
 }
 
+/* Which of the kernel's symbols and stages are left. */
 static void collect_leaves(struct tgc *t, struct kernel *k)
 {
     struct buffer **scratch = mem_array(t, (size_t)k->nscratch, sizeof(struct buffer *));
     struct var **var = mem_array(t, (size_t)k->nvar, sizeof *var);
     int nscratch = 0, nvar = 0, n;
-    struct uop **root = scratch_array(t, (size_t)k->nvariant + 1, sizeof *root);
-    for (int i = 0; i <= k->nvariant; i++)
-        root[i] = i ? k->variant[i - 1].ast : k->ast;
-    struct uop **order = uop_toposort(t, root, k->nvariant + 1, &n);
-    for (int j = 0; j < k->nscratch; j++)
-        for (int i = 0; i < n; i++)
-            if (order[i]->op == OP_STAGE && order[i]->arg.p == k->scratch[j]) {
-                scratch[nscratch++] = k->scratch[j];
-                break;
-            }
-    for (int j = 0; j < k->nvar; j++)
-        for (int i = 0; i < n; i++)
-            if (order[i]->op == OP_VAR && order[i]->arg.p == k->var[j]) {
-                var[nvar++] = k->var[j];
-                break;
-            }
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    for (int i = 0; i < n; i++) {
+        void *arg = (void *)(uintptr_t)order[i]->arg.p;
+        if (order[i]->op == OP_STAGE)
+            scratch[nscratch++] = arg;
+        else if (order[i]->op == OP_VAR)
+            var[nvar++] = arg;
+    }
     k->scratch = scratch, k->nscratch = nscratch;
     k->var = var, k->nvar = nvar;
 }
@@ -335,40 +343,41 @@ static struct kernel *kernel_of_nest(struct tgc *t, const struct kernel *from, i
     return k;
 }
 
-/* Nests that meet become kernels, one step after the other, where sharing them is worth it. */
-static void part_kernels(struct tgc *t, struct schedule *s)
+static bool is_worth_parting(struct tgc *t, const struct kernel *k, const struct schedule *s)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool worth = find_sharings(t, k, s) != NULL;
+    scratch_release(t, mark);
+    return worth;
+}
+
+bool pass_part(struct tgc *t, struct schedule *s)
 {
     struct kernel **kernel = NULL;
     struct step *step = NULL;
     int nkernel = 0, nstep = 0;
     size_t cap_kernel = 0, cap_step = 0;
-    for (int i = 0; i < s->nstep; i++) {
-        struct mem_mark mark = scratch_mark(t);
+    for (int i = 0; i < s->nstep && s->threads > 1; i++) {
         struct step st = s->step[i];
         struct kernel *k = st.kernel;
-        bool meet = k && !k->scatters && nests_meet(t, k), apart = meet && find_sharings(t, k, s);
-        scratch_release(t, mark);
-        if (meet)
-            k->meets = !apart;
+        bool meet = k && nests_meet(t, k);
+        bool apart = meet && !k->is_serial && is_worth_parting(t, k, s);
+        if (!k)
+            VEC_PUSH(t, step, nstep, cap_step, st);
+        else
+            k->is_serial |= meet && !apart;
         for (int nest = 0; k && nest < (apart ? k->ast->nsrc : 1); nest++) {
-            mark = scratch_mark(t);
-            st.kernel = apart ? kernel_of_nest(t, k, nest) : k;
-            scratch_release(t, mark);
+            if (apart)
+                st.kernel = kernel_of_nest(t, k, nest);
             st.kernel->index = nkernel;
             VEC_PUSH(t, kernel, nkernel, cap_kernel, st.kernel);
             VEC_PUSH(t, step, nstep, cap_step, st);
         }
-        if (!k)
-            VEC_PUSH(t, step, nstep, cap_step, st);
     }
-    s->kernel = kernel, s->nkernel = nkernel;
-    s->step = step, s->nstep = nstep;
-}
-
-bool pass_part(struct tgc *t, struct schedule *s)
-{
-    if (s->threads > 1)
-        part_kernels(t, s);
+    if (s->threads > 1) {
+        s->kernel = kernel, s->nkernel = nkernel;
+        s->step = step, s->nstep = nstep;
+    }
     return true;
 }
 

@@ -30,6 +30,7 @@ SUITES = [
     ("microsoft", "tests/onnx/microsoft_test.py", 600, 600),
     ("regress", "tests/fuzz/regressions.py", 300, 300),
     ("fuzz", "tests/fuzz/random_graphs.py", 600, 7200),
+    ("mutants", "tests/fuzz/mutants.py", 300, 1800),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]
