@@ -470,6 +470,48 @@ for inter in (0, 1):
                               sin[:, :2].copy()], interleaved=inter, num_heads=N,
           rotary_embedding_dim=4)
 
+g = Group("half floats")
+
+
+def add_half(op, inputs, outputs=1, **attributes):
+    """In f16, against onnxruntime in f32 on the same numbers."""
+    def narrow(a):
+        if isinstance(a, const):
+            return const(narrow(a.array))
+        return a.astype(F16) if isinstance(a, np.ndarray) and a.dtype == F32 else a
+
+    def wide(a):
+        if isinstance(a, const):
+            return const(wide(a.array))
+        return a.astype(F32) if isinstance(a, np.ndarray) and a.dtype == F16 else a
+
+    inputs = [narrow(a) for a in inputs]
+    single = Group.__new__(Group)
+    single.opset, single.nodes, single.checks = 20, [], []
+    single.inputs, single.weights, single.arrays = [], [], []
+    single.add(op, [wide(a) for a in inputs], outputs, **attributes)
+    m = single.model(single.nodes)
+    results = session(m).run(None, {i.name: a for i, a in zip(single.inputs, single.arrays)})
+    g.add(op, inputs, outputs, reference=[narrow(r) for r in results], rtol=1e-2, atol=1e-2,
+          **attributes)
+
+
+add_half("FastGelu", [draw(2, 3, 8), draw(8)])
+add_half("BiasGelu", [draw(2, 3, 8), draw(8)])
+add_half("QuickGelu", [draw(2, 3, 8)])
+add_half("SkipLayerNormalization", [draw(2, 5, 16), draw(2, 5, 16), draw(16), draw(16), draw(16)])
+add_half("SkipSimplifiedLayerNormalization", [draw(2, 5, 16), draw(2, 5, 16), draw(16)])
+add_half("FusedMatMul", [draw(2, 3, 4), draw(2, 5, 4)], transB=1, alpha=0.5)
+add_half("FusedConv", [draw(1, 4, 6, 5), draw(6, 4, 3, 3), draw(6)], activation="Relu")
+add_half("Attention", [draw(B, S, 8), draw(8, 3 * D, scale=0.4), draw(3 * D),
+                       np.array([5, 3], np.int32)], num_heads=N, unidirectional=1)
+add_half("MultiHeadAttention", [draw(B, S, D), draw(B, S, D), draw(B, S, D)], num_heads=N)
+inputs, attributes = grouped(1, 8, (5, 2), rotary=1, smooth_softmax=1)
+add_half("GroupQueryAttention", inputs, **attributes)
+add_half("RotaryEmbedding", [draw(B, S, D), ints(0, 12, B, S), cos, sin])
+add_half("MatMulNBits", [draw(2, 3, 32), const(ints(0, 256, 6, 2, 8, dtype=np.uint8)),
+                         const(draw(6, 2, scale=0.1))], bits=4, N=6, K=32, block_size=16)
+
 # ---------------------------------------------------------------------------------------- quantized
 
 U8, I8 = np.uint8, np.int8
