@@ -304,7 +304,8 @@ def nhwc_conv(x, w, b):
     """Stride 1, no pads."""
     x = x.transpose(0, 3, 1, 2)
     m = network([helper.make_node("Conv", ["x", "w", "b"], ["y"])], [],
-                [float_value("x", *x.shape), float_value("w", *w.shape), float_value("b", *b.shape)],
+                [float_value("x", *x.shape), float_value("w", *w.shape),
+                 float_value("b", *b.shape)],
                 [float_value("y", None, None, None, None)])
     y, = session(m).run(None, {"x": x, "w": w, "b": b})
     return y.transpose(0, 2, 3, 1)
@@ -916,8 +917,8 @@ def spoiled(g, node, draws):
         if draws.integers(8) == 0 and a.type == onnx.AttributeProto.INT:
             a.i = int(draws.choice([-1, 0, 1, 3, 1 << 40]))
             what += f", {a.name} is {a.i}"
-    return m, f"{n.op_type} {dict((a.name, helper.get_attribute_value(a)) for a in n.attribute)}: " \
-              f"input {k} {what}"
+    attributes = {a.name: helper.get_attribute_value(a) for a in n.attribute}
+    return m, f"{n.op_type} {attributes}: input {k} {what}"
 
 
 def bad_input(g, times):
