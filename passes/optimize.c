@@ -451,6 +451,27 @@ static struct uop *unroll_choices(const struct nest *m, struct variant *v, struc
 
 /* ------------------------------------------------------------------------------------- the pass */
 
+/* Contractions in scratch get tiles of one row. */
+static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n && v->isa != ISA_GENERIC; i++) {
+        struct nest m;
+        if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
+            !m.contraction)
+            continue;
+        struct tile tile = choose_vectors(&m, &isa_table[v->isa], NULL);
+        if (tile.column_axis < 0 || tile.rows > 1 || tile.panel % tile.columns ||
+            fixed_size(m.store->src[tile.column_axis]) % tile.panel)
+            continue;
+        struct reorder r = {order[i], store_as_stage(t, tile_apply(&m, &tile, v))};
+        uop_rewrite(t, &store, 1, reorder_one, &r);
+        return store;                                 /* attention has one */
+    }
+    return store;
+}
+
 struct stores { struct uop **u; struct tile *like; int n; size_t cap, cap_like; };
 
 static void push_store(struct tgc *t, struct stores *s, struct uop *store, struct tile like)
@@ -467,6 +488,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
 {
     struct nest m;
     struct uop *rest = NULL;
+    store = optimize_stages(t, v, store);
     if (!nest_find(t, store, &m)) {
         push_store(t, out, store, *like);
         return;
@@ -554,7 +576,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++)
-        split_columns(t, order[widest], simplify_store(t, k->ast->src[i]), &from);
+        split_columns(t, order[widest], keys_pack(t, k, simplify_store(t, k->ast->src[i])), &from);
     for (int a = widest; a < NORDER; a++) {
         struct variant v = {.isa = order[a]};
         struct stores to = {0};

@@ -68,6 +68,11 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
+/* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
+struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
+/* A STAGE as the nest of a store to its scratch, and back. */
+struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
+struct uop *store_as_stage(struct tgc *t, const struct uop *store);
 /* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
 

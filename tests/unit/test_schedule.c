@@ -377,13 +377,27 @@ static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 
 static struct uop *case_layernorm(struct fixture *f) { return layernorm(f, INPUT(f, 2, 3, 7), 7); }
 
-static struct uop *case_attention(struct fixture *f)
+/* mask: NULL or something added to the scores */
+static struct uop *attention(struct fixture *f, int rows, int keys, struct uop *mask)
 {
-    struct uop *q = INPUT(f, 1, 3, 5, 4), *k = INPUT(f, 1, 3, 5, 4), *v = INPUT(f, 1, 3, 5, 4);
+    struct uop *q = INPUT(f, 1, 3, rows, 4), *k = INPUT(f, 1, 3, keys, 4),
+               *v = INPUT(f, 1, 3, keys, 4);
     struct uop *s = lib_binaryf(
         &f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)),
         0.5);
-    return lib_matmul(&f->l, lib_softmax(&f->l, lib_add(&f->l, s, INPUT(f, 5, 5)), 8), v);
+    if (mask)
+        s = lib_add(&f->l, s, mask);
+    return lib_matmul(&f->l, lib_softmax(&f->l, s, 8), v);
+}
+
+static struct uop *case_attention(struct fixture *f) { return attention(f, 5, 5, INPUT(f, 5, 5)); }
+
+/* keys are packed once for all rows, and padded to whole vectors */
+static struct uop *case_attention_keys(struct fixture *f) { return attention(f, 9, 37, NULL); }
+
+static struct uop *case_attention_masked(struct fixture *f)
+{
+    return attention(f, 10, 64, INPUT(f, 10, 64));
 }
 
 static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
@@ -579,6 +593,8 @@ static const struct {
     {"linear+softmax", case_linear_softmax, 2},
     {"layernorm", case_layernorm, 1},
     {"attention", case_attention, 1},
+    {"attention, packed keys", case_attention_keys, 1},
+    {"attention, masked", case_attention_masked, 1},
     {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3},
     {"pointwise+depthwise", case_depthwise, 2},
