@@ -67,26 +67,79 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
     return true;
 }
 
+/* What an optional holds; a value itself otherwise; NULL: an optional that holds nothing. */
+static const struct value *held(const struct value *v)
+{
+    return v->kind != VALUE_OPTIONAL ? v : v->nitem ? v->item[0] : NULL;
+}
+
+/* Output k of both branches is of one kind, sequences of one length: they are chosen item by item.
+ */
+static bool join_fits(const struct node *n, int k, const struct value *a, const struct value *b)
+{
+    bool same = a->kind == b->kind && !held(a) == !held(b);
+    a = held(a);
+    b = held(b);
+    if (same &&
+        (!a || (a->kind == b->kind &&
+                (a->kind == VALUE_TENSOR || (a->kind == VALUE_SEQUENCE && a->nitem == b->nitem)))))
+        return true;
+    return node_error(n, -1,
+                      "output %d is a sequence or an optional that the branches make of another "
+                      "length, so the condition must be known when the model is compiled",
+                      k);
+}
+
+struct tensor_list {
+    struct uop **v;
+    int n;
+    size_t cap;
+};
+
+static void add_tensors(struct tgc *t, struct tensor_list *list, const struct value *v)
+{
+    v = held(v);
+    for (int i = 0; v && v->kind == VALUE_SEQUENCE && i < v->nitem; i++)
+        VEC_PUSH(t, list->v, list->n, list->cap, v->item[i]->tensor);
+    if (v && v->kind == VALUE_TENSOR)
+        VEC_PUSH(t, list->v, list->n, list->cap, v->tensor);
+}
+
+/* A value like v of the tensors from *x on. */
+static struct value *like(struct tgc *t, const struct value *v, struct uop *const **x)
+{
+    const struct value *in = held(v);
+    struct value *made = NULL;
+    if (in && in->kind == VALUE_SEQUENCE) {
+        struct value **item = mem_array(t, (size_t)in->nitem + 1, sizeof *item);
+        for (int i = 0; i < in->nitem; i++)
+            item[i] = value_tensor(t, *(*x)++);
+        made = value_sequence(t, item, in->nitem, in->dtype);
+    } else if (in) {
+        made = value_tensor(t, *(*x)++);
+    }
+    return v->kind == VALUE_OPTIONAL ? value_optional(t, made) : made;
+}
+
 /* The results of both branches as one IF. */
 static bool join_branches(struct node *n, struct uop *cond, struct value **const *out,
                           struct uop *const *ok)
 {
-    struct uop **side[2], **all = mem_array(n->t, (size_t)n->nout + 1, sizeof *all);
+    struct tensor_list side[2] = {{0}, {0}};
+    for (int k = 0; k < n->nout; k++)
+        if (!join_fits(n, k, out[0][k], out[1][k]))
+            return false;
     for (int i = 0; i < 2; i++) {
-        side[i] = mem_array(n->t, (size_t)n->nout + 1, sizeof **side);
         for (int k = 0; k < n->nout; k++)
-            if (!(side[i][k] = out[i][k]->tensor))
-                return node_error(n, -1,
-                                  "output %d is no tensor, so the condition must be known when the "
-                                  "model is compiled",
-                                  k);
-        side[i][n->nout] = ok[i];
+            add_tensors(n->t, &side[i], out[i][k]);
+        VEC_PUSH(n->t, side[i].v, side[i].n, side[i].cap, ok[i]);
     }
-    if (!node_choose(n, cond, side[1], side[0], n->nout + 1, all))
+    struct uop **all = mem_array(n->t, (size_t)side[0].n, sizeof *all), *const *next = all;
+    if (!node_choose(n, cond, side[1].v, side[0].v, side[0].n, all))
         return false;
     for (int k = 0; k < n->nout; k++)
-        n->value_out[k] = value_tensor(n->t, all[k]);
-    return node_require(n, -1, all[n->nout], "cannot work with these dimensions");
+        n->value_out[k] = like(n->t, out[0][k], &next);
+    return node_require(n, -1, *next, "cannot work with these dimensions");
 }
 
 bool lower_if(struct node *n)

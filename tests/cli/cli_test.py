@@ -326,6 +326,21 @@ def _(folder):
     expect("y" in tgc(folder, "run", "model.onnx", "-i", "x=x.npy").out.decode(), "no summary")
 
 
+@case("compile takes the value of an input that a shape depends on")
+def _(folder):
+    m = G.model([G.node("Tile", ["x", "r"], ["y"])],
+                [G.value("x", [2]), G.value("r", [1], onnx.TensorProto.INT64)],
+                [G.value("y", ["n"])])
+    onnx.save(m, folder / "model.onnx")
+    expect("--dim" in tgc(folder, "model.onnx", "-o", "net.c", status=1).err, "no reason")
+    np.save(folder / "r.npy", np.array([3]))
+    done = tgc(folder, "model.onnx", "-o", "net.c", "-i", "r=r.npy")
+    expect("'r'" in done.err, f"no warning that the program holds for one value: {done.err}")
+    expect("f32[6]" in (folder / "net.h").read_text(), "y has not 6 elements")
+    tgc(folder, "model.onnx", "-o", "net.c", "-i", "nosuch=r.npy", status=1)
+    tgc(folder, "model.onnx", "-o", "net.c", "--nchwc-block", "12", status=2)
+
+
 @case("run refuses inputs that do not fit")
 def _(folder):
     perceptron(folder)

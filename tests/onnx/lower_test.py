@@ -464,6 +464,30 @@ def _(folder):
     check(run(folder, m, {}, "--shape", "o=absent")["y"], np.array(False))
 
 
+@case("an If chooses sequences of one length item by item, of other shapes too")
+def _(folder):
+    def branch(name, first, second):
+        nodes = [G.node("SequenceConstruct", [first, second], [name]),
+                 G.node("Optional", [name], [f"{name}_opt"])]
+        kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None))
+        outputs = [helper.make_value_info(name, kind),
+                   helper.make_value_info(f"{name}_opt", helper.make_optional_type_proto(kind))]
+        return helper.make_graph(nodes, name, [], outputs)
+
+    one = np.array(1)
+    m = G.model([G.node("If", ["c"], ["s", "o"], then_branch=branch("then", "a", "b"),
+                        else_branch=branch("else", "b", "a")),
+                 G.node("SequenceAt", ["s", "k"], ["y"]), G.node("OptionalGetElement", ["o"], ["t"]),
+                 G.node("ConcatFromSequence", ["t"], ["z"], axis=0)],
+                [G.value("c", [], BOOL), G.value("a", [3, 4]), G.value("b", [2, 4])],
+                [G.value("y", None), G.value("z", [5, 4])], [G.weight("k", one)], opset=18)
+    a, b = draw(3, 4), draw(2, 4)
+    for c in (True, False):
+        got = run(folder, m, {"c": np.array(c), "a": a, "b": b})
+        check(got["y"], b if c else a)
+        check(got["z"], np.concatenate([a, b] if c else [b, a]))
+
+
 @case("Bernoulli draws with the probabilities given")
 def _(folder):
     p = np.repeat(np.array([0, 0.25, 0.9, 1], np.float32), 20000)

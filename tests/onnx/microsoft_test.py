@@ -61,10 +61,10 @@ def session(m, **more):
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def compiled(folder, model, arrays, names, *options):
+def compiled(folder, model, arrays, names, *options, compiler="gcc", flags=("-O1",)):
     """The outputs of the emitted program, by name."""
     T.must(T.run([TGC, model, "-o", "m.c", *options], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m", compiler, flags)
     return T.Program(folder / "m", names).run(arrays)
 
 
@@ -99,6 +99,7 @@ class Group:
         GROUPS.append(self)
         for level in ("", "-O0"):
             suite.add(f"{name} {level}".strip(), self.run, level)
+        suite.add(f"{name} sanitized", self.run, "", True, slow=True)
 
     def add(self, op, inputs, outputs=1, domain=MS, reference=None, rtol=1e-4, atol=1e-5, steps=0,
             **attributes):
@@ -139,14 +140,16 @@ class Group:
         except Exception as why:
             raise Failure(f"{label}: onnxruntime: {why}") from None
 
-    def run(self, level):
-        folder = T.scratch(SCRATCH / re.sub(r"\W", "_", self.name + level))
+    def run(self, level, sanitized=False):
+        folder = T.scratch(SCRATCH / re.sub(r"\W", "_", f"{self.name}{level}{sanitized}"))
+        more = {"compiler": "clang", "flags": tuple(T.SANITIZE)} if sanitized else {}
         feed = {i.name: a for i, a in zip(self.inputs, self.arrays)}
         try:
             m = self.model(self.nodes)
             onnx.save(m, folder / "m.onnx")
             names = [o.name for o in m.graph.output]
-            actual = compiled(folder, "m.onnx", self.arrays, names, *([level] if level else []))
+            actual = compiled(folder, "m.onnx", self.arrays, names, *([level] if level else []),
+                              **more)
             wanted = {}
             for n, check in zip(self.nodes, self.checks):
                 wanted.update(zip(check[1], check[2] or self.theirs(n, check[0], feed)))
@@ -443,11 +446,12 @@ def grouped(new, past, lengths, groups=2, rotary=0, **attributes):
 
 
 g = Group("GroupQueryAttention")
-for new, past, lengths in ((5, None, (4, 4)), (1, 8, (5, 2)), (1, 6, (6, 3)), (3, 7, (6,)),
-                           (5, 9, (4,))):
-    for extra in ({}, {"rotary": 1}, {"rotary": 1, "packed": True, "rotary_interleaved": 1},
-                  {"local_window_size": 2}, {"scale": 0.1, "softcap": 5.0}, {"groups": 4},
-                  {"smooth_softmax": 1}, {"more": [None, None, draw(N)]}):
+EXTRAS = ({"rotary": 1}, {"local_window_size": 2}, {"smooth_softmax": 1}, {"groups": 4},
+          {"rotary": 1, "packed": True, "rotary_interleaved": 1}, {"scale": 0.1, "softcap": 5.0},
+          {"more": [None, None, draw(N)]}, {})
+for k, (new, past, lengths) in enumerate(((5, None, (4, 4)), (1, 8, (5, 2)), (1, 6, (6, 3)),
+                                          (3, 7, (6,)), (5, 9, (4,)))):
+    for extra in EXTRAS[k % 2::2]:
         inputs, attributes = grouped(new, past, lengths, **extra)
         g.add("GroupQueryAttention", inputs, **attributes)
 inputs, attributes = grouped(1, 8, (5, 2), more=[None, draw(B, N, 1, 6)])
@@ -465,6 +469,48 @@ for inter in (0, 1):
     g.add("RotaryEmbedding", [draw(B, S, D), ints(0, 12, B, S), cos[:, :2].copy(),
                               sin[:, :2].copy()], interleaved=inter, num_heads=N,
           rotary_embedding_dim=4)
+
+g = Group("half floats")
+
+
+def add_half(op, inputs, outputs=1, **attributes):
+    """In f16, against onnxruntime in f32 on the same numbers."""
+    def narrow(a):
+        if isinstance(a, const):
+            return const(narrow(a.array))
+        return a.astype(F16) if isinstance(a, np.ndarray) and a.dtype == F32 else a
+
+    def wide(a):
+        if isinstance(a, const):
+            return const(wide(a.array))
+        return a.astype(F32) if isinstance(a, np.ndarray) and a.dtype == F16 else a
+
+    inputs = [narrow(a) for a in inputs]
+    single = Group.__new__(Group)
+    single.opset, single.nodes, single.checks = 20, [], []
+    single.inputs, single.weights, single.arrays = [], [], []
+    single.add(op, [wide(a) for a in inputs], outputs, **attributes)
+    m = single.model(single.nodes)
+    results = session(m).run(None, {i.name: a for i, a in zip(single.inputs, single.arrays)})
+    g.add(op, inputs, outputs, reference=[narrow(r) for r in results], rtol=1e-2, atol=1e-2,
+          **attributes)
+
+
+add_half("FastGelu", [draw(2, 3, 8), draw(8)])
+add_half("BiasGelu", [draw(2, 3, 8), draw(8)])
+add_half("QuickGelu", [draw(2, 3, 8)])
+add_half("SkipLayerNormalization", [draw(2, 5, 16), draw(2, 5, 16), draw(16), draw(16), draw(16)])
+add_half("SkipSimplifiedLayerNormalization", [draw(2, 5, 16), draw(2, 5, 16), draw(16)])
+add_half("FusedMatMul", [draw(2, 3, 4), draw(2, 5, 4)], transB=1, alpha=0.5)
+add_half("FusedConv", [draw(1, 4, 6, 5), draw(6, 4, 3, 3), draw(6)], activation="Relu")
+add_half("Attention", [draw(B, S, 8), draw(8, 3 * D, scale=0.4), draw(3 * D),
+                       np.array([5, 3], np.int32)], num_heads=N, unidirectional=1)
+add_half("MultiHeadAttention", [draw(B, S, D), draw(B, S, D), draw(B, S, D)], num_heads=N)
+inputs, attributes = grouped(1, 8, (5, 2), rotary=1, smooth_softmax=1)
+add_half("GroupQueryAttention", inputs, **attributes)
+add_half("RotaryEmbedding", [draw(B, S, D), ints(0, 12, B, S), cos, sin])
+add_half("MatMulNBits", [draw(2, 3, 32), const(ints(0, 256, 6, 2, 8, dtype=np.uint8)),
+                         const(draw(6, 2, scale=0.1))], bits=4, N=6, K=32, block_size=16)
 
 # ---------------------------------------------------------------------------------------- quantized
 
