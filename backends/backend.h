@@ -113,7 +113,6 @@ struct program_options {
     const char *model;
     const char *producer;        /* "tgc 0.1.0" */
     enum weights_mode weights;
-    int threads;                 /* 1: no threads */
     bool no_main;                /* leave the -DNAME_MAIN program out */
     /* NULL: computed with the interpreter if that is quick, else no reference vectors */
     const struct program_vectors *vectors;

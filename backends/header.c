@@ -73,6 +73,9 @@ static void write_macros(struct program *p, struct text *out)
         out, "#define %s_ARENA_BYTES %zu      /* scratch and state, which the caller provides */\n",
         p->upper, program_arena_bytes(p));
     text_printf(out, "#define %s_ARENA_ALIGN 64\n", p->upper);
+    if (p->threads > 1)
+        text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",
+                    p->upper, p->threads);
     for (int i = 0; i < s->nvar; i++)
         if (!s->var[i]->is_counter) {
             text_printf(out, "#define %s_MAX_%s %lld", p->upper,
@@ -111,14 +114,14 @@ static void write_statuses(struct program *p, struct text *out)
 
 static const char options_text[] =
     "typedef struct {\n"
-    "    int threads;                    /* 0: as compiled */\n"
+    "    int threads;                    /* of a run, at most as compiled; 0: as compiled */\n"
     "    const void *weights;            /* --weights=file: what model_.weights holds, 64-byte "
     "aligned */\n"
     "    size_t weights_bytes;\n"
-    "    /* Your thread pool: calls body(context, 0) ... body(context, count - 1), at once or in "
-    "any\n"
-    "     * order, and returns when all are done. A model compiled for one thread does not call "
-    "it. */\n"
+    "    /* Your thread pool, instead of threads of the model's own: calls body(context, 0) ...\n"
+    "     * body(context, count - 1), at once or in any order, and returns when all are done; count "
+    "is\n"
+    "     * `threads`. A model compiled for one thread does not call it. */\n"
     "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index),\n"
     "                         void *context);\n"
     "    /* Called before each kernel, and once with index == kernel_count and NULL when a run "

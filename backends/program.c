@@ -46,6 +46,23 @@ const char *const_pointer(enum dtype d)
     return d == DTYPE_STRING ? "const char *const *" : pointer[d];
 }
 
+int program_threads(const struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        if (s->kernel[i]->is_shared)
+            return s->threads;
+    return 1;
+}
+
+/* A static_assert in the program sees to it that these are enough: what POSIX systems need for a
+ * mutex, a condition and a thread differs. */
+size_t program_head_bytes(const struct schedule *s)
+{
+    enum { STRUCT = 128, TEAM = 384, WORKER = 24, LINE = 64 };
+    size_t workers = (size_t)program_threads(s) - 1;
+    return workers ? STRUCT + TEAM + (workers * WORKER + LINE - 1) / LINE * LINE : STRUCT;
+}
+
 size_t program_arena_bytes(const struct program *p)
 {
     size_t n;
@@ -58,7 +75,12 @@ const char *program_kernel_name(const struct program *p, const struct kernel *k)
 {
     if (k->index >= p->s->nkernel || p->s->kernel[k->index] != k)
         TGC_BUG(p->t, "kernel %s is not in the schedule", k->name);
-    return p->kernel_name[k->index];
+    return p->kernel_name[p->twin[k->index]->index];
+}
+
+bool program_is_twin(const struct program *p, const struct kernel *k)
+{
+    return p->twin[k->index] != k;
 }
 
 const char *program_var(const struct program *p, const struct var *v)
@@ -347,6 +369,15 @@ static void name_everything(struct program *p)
     for (int i = 0; i < s->nkernel; i++)
         names_add(p->visible,
                   p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
+    p->twin = twins_find(p->t, s);
+    p->task_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->task_name);
+    p->part_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->part_name);
+    for (int i = 0; i < s->nkernel; i++)
+        if (s->kernel[i]->is_shared) {
+            const char *name = p->kernel_name[i];
+            p->task_name[i] = names_unique(p->file, mem_printf(p->t, "%s_task", name), "task");
+            p->part_name[i] = names_unique(p->file, mem_printf(p->t, "%s_part", name), "part");
+        }
     p->run = names_new(p->t, p->file);
     name_vars(p);
     name_buffers(p);
@@ -568,10 +599,38 @@ static const char struct_text[] =
     "struct model_self {\n"
     "    const model_self *opened;       /* itself, from model_init to model_close */\n"
     "    model_options options;\n"
-    "KERNELS"
+    "FIELDS"
     "};\n"
     "static_assert(sizeof(struct model_self) <= HEAD_BYTES, \"the intermediates begin behind the "
     "struct\");\n\n";
+
+static const char team_fields_text[] =
+    "    int parts;                      /* of the work of a kernel that threads share */\n"
+    "    struct team team;\n";
+
+static const char share_text[] =
+    "/* Runs body(context, 0) ... body(context, parts - 1), each in a thread. */\n"
+    "static void share(model_self *self, void (*body)(void *context, int part), void *context)\n"
+    "{\n"
+    "    if (self->parts == 1)\n"
+    "        body(context, 0);\n"
+    "    else if (self->options.parallel_for)\n"
+    "        self->options.parallel_for(self->options.user, self->parts, body, context);\n"
+    "    else\n"
+    "        team_run(&self->team, body, context);\n"
+    "}\n\n";
+
+static const char team_open_text[] =
+    "    self->parts = MODEL_THREADS;\n"
+    "    if (self->options.threads > 0 && self->options.threads < MODEL_THREADS)\n"
+    "        self->parts = self->options.threads;\n"
+    "    if (self->parts > 1 && !self->options.parallel_for &&\n"
+    "        team_open(&self->team, self->parts - 1) != 0)\n"
+    "        return MODEL_NO_THREADS;\n";
+
+static const char team_close_text[] =
+    "    if (self && self->opened == self && self->parts > 1 && !self->options.parallel_for)\n"
+    "        team_close(&self->team);\n";
 
 static const char step_text[] =
     "/* Tells the caller's hook which kernel comes now; -1: the run ends. */\n"
@@ -597,7 +656,7 @@ static const char init_text[] = "int model_init(model_self **made, void *arena, 
                                 "        return MODEL_BAD_OPTIONS;\n"
                                 "CHECK_WEIGHTS"
                                 "    model_self *self = (model_self *)arena;\n"
-                                "    memset(self, 0, sizeof *self);\n"
+                                "    memset(CASTself, 0, sizeof *self);\n"
                                 "    if (options)\n"
                                 "        self->options = *options;\n"
                                 "PICK"
@@ -614,6 +673,7 @@ static const char weights_check_text[] =
 static const char close_text[] =
     "void model_close(model_self *self)\n"
     "{\n"
+    "CLOSE_TEAM"
     "    if (self)\n"
     "        self->opened = NULL;\n"
     "}\n\n"
@@ -639,12 +699,20 @@ static void write_lifetime(struct program *p, struct text *out)
     const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
+    rest = write_up_to(p, out, rest, "CAST");
+    /* in C++ an atomic counter is no plain memory */
+    text_puts(out, p->threads > 1 ? "(void *)" : "");
     rest = write_up_to(p, out, rest, "PICK");
     if (program_has_variants(p))
         text_puts(out, "    self->kernels = pick_kernels();\n");
+    if (p->threads > 1)
+        program_write_text(p, out, team_open_text);
     program_write_text(p, out, rest);
     write_run(p, out);
-    rest = write_up_to(p, out, close_text, "STATUS_CASES");
+    rest = write_up_to(p, out, close_text, "CLOSE_TEAM");
+    if (p->threads > 1)
+        program_write_text(p, out, team_close_text);
+    rest = write_up_to(p, out, rest, "STATUS_CASES");
 #define STATUS(name, value, text)                                                                  \
     text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
 #include "backends/statuses.def"
@@ -688,9 +756,10 @@ static void write_title(struct program *p, struct text *out)
     text_bytes(out, (double)program_arena_bytes(p));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);
-    text_printf(out, ".\n *\n *     cc -O2 -c %s.c                     a library, see %s.h\n", p->name, p->name);
+    const char *pthread = p->threads > 1 ? " -pthread" : "";
+    text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n", pthread, p->name, p->name);
     if (!p->o->no_main)
-        text_printf(out, " *     cc -O2 -D%s_MAIN %s.c -o %s     a program, see %s --help\n", p->upper, p->name, p->name, p->name);
+        text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n", pthread, p->upper, p->name, p->name, p->name);
     text_puts(out, " */\n");
 }
 
@@ -723,9 +792,15 @@ static void write_prelude(struct program *p, struct text *out)
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
     if (has_long_names(p->s))
         text_puts(out, long_strings);
-    const char *rest = write_up_to(p, out, struct_text, "KERNELS");
+    if (p->threads > 1)
+        program_write_text(p, out, snippet_find("team")->text);
+    if (p->threads > 1)
+        text_putc(out, '\n');
+    const char *rest = write_up_to(p, out, struct_text, "FIELDS");
     if (program_has_variants(p))
         text_puts(out, "    const struct kernels *kernels;  /* for this processor */\n");
+    if (p->threads > 1)
+        program_write_text(p, out, team_fields_text);
     rest = write_up_to(p, out, rest, "HEAD_BYTES");
     text_printf(out, "%zu", p->head_bytes);
     program_write_text(p, out, rest);
@@ -765,10 +840,9 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->upper = name_upper(t, o->name);
     p->weights = program_weights_mode(s, o->weights);
     p->snippets.t = t;
-    p->head_bytes = PROGRAM_HEAD_BYTES;
-    if (o->threads > 1)
-        diag_warn(t, NULL, "the C target runs in one thread for now; --threads=%d changes nothing",
-                  o->threads);
+    p->threads = program_threads(s);
+    p->head_bytes = program_head_bytes(s);
+    p->tasks.t = t;
     *weights_beside = s->nweight > 0 &&
                       (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
     name_everything(p);
@@ -776,8 +850,11 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     struct text kernels = {.t = t}, lifetime = {.t = t};
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
-        p->backend->kernel(p, s->kernel[i], NULL, &kernels);
+        if (!program_is_twin(p, s->kernel[i]))
+            p->backend->kernel(p, s->kernel[i], NULL, &kernels);
     variants_write(p, &kernels);
+    if (p->tasks.n > 0)
+        text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);
     write_lifetime(p, &lifetime);
 
     header_write(p, h);
@@ -794,6 +871,11 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);
     write_step_hook(p, c);
+    if (p->threads > 1) {
+        program_write_text(p, c, snippet_find("team_run")->text);
+        text_putc(c, '\n');
+        program_write_text(p, c, share_text);
+    }
     text_puts(c, lifetime.s);
     weights_write_data(p, c);
     if (!o->no_main)

@@ -151,12 +151,17 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
         return false;
     const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
     struct outputs *inside = outputs_new(t);
-    const char *flags[] = {"-fPIC", "-g"};
+    const char *flags[3] = {"-fPIC"};
+    int nflag = 1;
+    if (o->threads > 1)
+        flags[nflag++] = "-pthread";
+    if (o->debug_info)
+        flags[nflag++] = "-g";
     struct compile_request r = {.kind = kinds[o->emit],
                                 .c_path = c_path,
                                 .out_path = out,
                                 .flags = flags,
-                                .nflag = o->debug_info ? 2 : 1};
+                                .nflag = nflag};
     bool ok = put_text(t, inside, c_path, &e.c) &&
               put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
               (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
@@ -247,10 +252,14 @@ static const char *name_of(struct tgc *t, const struct options *o, const struct 
     return program_name(t, stem);
 }
 
-enum exit_status cmd_compile(struct tgc *t, const struct options *o)
+/* Inputs that are given settle shapes and the lengths of sequences; they stay inputs. */
+enum exit_status cmd_compile(struct tgc *t, const struct options *given)
 {
+    struct options told = *given;
+    const struct options *o = &told;
     struct model m;
-    if (!model_load(t, o, &m))
+    struct feed f;
+    if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
         return EXIT_FAILED;
     const char *name = name_of(t, o, &m);
     struct outputs *files = outputs_new(t);

@@ -12,7 +12,10 @@ struct report {
     struct tally *tally; size_t ntally, cap_tally;
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
+    const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, weight_bytes;
+    size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
+    bool is_artefact;
     int kernels;
     double flop;
 };
@@ -105,6 +108,15 @@ static void count_operators(struct tgc *t, struct op_names all, struct report *r
     }
 }
 
+static void name_open(struct report *r, const char *symbol)
+{
+    for (int i = 0; i < r->nopen; i++)
+        if (strcmp(r->open_dim[i], symbol) == 0)
+            return;
+    VEC_PUSH(r->open.t, r->open_dim, r->nopen, r->cap_open, symbol);
+    text_printf(&r->open, "%s%s", r->open.n ? ", " : "", symbol);
+}
+
 static void put_declared(struct report *r, struct text *x, bool json, bool first,
                          const struct model_input *v)
 {
@@ -113,7 +125,7 @@ static void put_declared(struct report *r, struct text *x, bool json, bool first
         const char *symbol = v->symbol[a] ? v->symbol[a] : mem_printf(x->t, "%s_dim%d", v->name, a);
         put_dim(&shape, json, v->dim[a] < 0 ? symbol : NULL, v->dim[a]);
         if (v->dim[a] < 0 && x == &r->inputs)
-            text_printf(&r->open, "%s%s", r->open.n ? ", " : "", symbol);
+            name_open(r, symbol);
     }
     put_tensor(x, json, first, v->name, dtype_name(v->dtype), &shape);
 }
@@ -125,6 +137,21 @@ static bool is_open(const struct model_input *v, int n)
             if (v[i].dim[a] < 0)
                 return true;
     return false;
+}
+
+static size_t declared_nbytes(const TensorProto *p)
+{
+    size_t nbytes = dtype_nbytes(dtype_from_onnx(p->data_type));
+    for (size_t a = 0; a < p->n_dims; a++)
+        if (!size_mul(nbytes, (size_t)p->dims[a], &nbytes))
+            return 0;
+    return nbytes;
+}
+
+/* Some exporters write weights as constants. */
+static bool is_constant(const NodeProto *node)
+{
+    return strcmp(node->op_type, "Constant") == 0;
 }
 
 /* A model as its file declares it, where dimensions are open and no option bounds them: what it
@@ -142,13 +169,12 @@ static bool report_declared(struct tgc *t, const struct options *o, const struct
     for (int i = 0; i < nout; i++)
         put_declared(r, &r->outputs, o->json, i == 0, &out[i]);
     const GraphProto *g = m->onnx->proto->graph;
-    for (size_t i = 0; i < g->n_initializer; i++) {
-        size_t nbytes = dtype_nbytes(dtype_from_onnx(g->initializer[i]->data_type));
-        for (size_t a = 0; a < g->initializer[i]->n_dims; a++)
-            if (!size_mul(nbytes, (size_t)g->initializer[i]->dims[a], &nbytes))
-                nbytes = 0;
-        r->weight_bytes += nbytes;
-    }
+    for (size_t i = 0; i < g->n_initializer; i++)
+        r->weight_bytes += declared_nbytes(g->initializer[i]);
+    for (size_t i = 0; i < g->n_node; i++)
+        for (size_t k = 0; k < g->node[i]->n_attribute && is_constant(g->node[i]); k++)
+            if (g->node[i]->attribute[k]->t)
+                r->weight_bytes += declared_nbytes(g->node[i]->attribute[k]->t);
     return true;
 }
 
@@ -176,6 +202,7 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     for (int i = 0; i < m.graph->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
     r->arena_bytes = m.schedule->arena_nbytes;
+    r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;
     r->kernels = m.schedule->nkernel;
@@ -201,6 +228,7 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     if (!instance_open(t, o->model, o->name, &p))
         return false;
     r->name = p.info->name;
+    r->is_artefact = true;
     put_described(&r->inputs, o->json, p.info->inputs, p.info->input_count);
     put_described(&r->outputs, o->json, p.info->outputs, p.info->output_count);
     r->arena_bytes = p.info->arena_bytes;
@@ -212,17 +240,20 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
 
 static void print_json(struct tgc *t, const struct report *r)
 {
-    struct text x = {.t = t};
+    struct text x = {.t = t}, live = {.t = t};
     text_puts(&x, "{\"name\":");
     text_json(&x, r->name);
     text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
                 r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
     /* known once --dim or --shape bound the dimensions */
     if (r->open.n)
-        text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null,\"operators\":{");
+        text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null");
     else
-        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g,\"operators\":{",
+        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
                     r->arena_bytes, r->kernels, r->flop);
+    if (!r->open.n && !r->is_artefact)
+        text_printf(&live, "%zu", r->live_bytes);
+    text_printf(&x, ",\"live_bytes\":%s,\"operators\":{", live.n ? live.s : "null");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
         text_json(&x, r->tally[i].name);
@@ -260,8 +291,11 @@ static void print_text(struct tgc *t, const struct report *r)
     }
     printf("weights: %zu bytes\n", r->weight_bytes);
     if (!r->open.n) {
-        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes\n", r->kernels, r->flop,
+        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
                r->arena_bytes);
+        if (!r->is_artefact)
+            printf(", %zu of them alive at once at most", r->live_bytes);
+        putchar('\n');
         return;
     }
     fputs("kernels and arena: depend on ", stdout);

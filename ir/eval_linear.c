@@ -32,6 +32,7 @@ struct linstr {
     int dst, src[4], nsrc;
     int lanes, part, stride;     /* of the result; a stored value's; in memory */
     int step[4];                 /* per source: 1 where it is a vector, 0 where all lanes read one */
+    bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
     int memory;                  /* LOAD, STORE: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
     int target;
@@ -281,7 +282,8 @@ static void close_region(struct linear_eval *e, const struct uop *u)
     if (at < 0 || e->of[e->code[at].dst] != u->src[0])
         TGC_BUG(e->t, "%s does not close what was opened last", op_name(u->op));
     if (u->op == OP_END)
-        emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1}, u->src[0], 0);
+        emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1, .shared = e->code[at].shared},
+             u->src[0], 0);
     e->code[at].target = e->ncode;
 }
 
@@ -291,7 +293,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK:
         break;
     case OP_RANGE:
-        emit(e, (struct linstr){.code = CODE_OPEN}, u, 0);
+        emit(e, (struct linstr){.code = CODE_OPEN,
+                                .shared = e->env->parts > 0 && RANGE_IS_THREAD(u->arg.i)},
+             u, 0);
         open_region(e);
         break;
     case OP_GUARD:
@@ -420,6 +424,13 @@ static void check_set(const struct linear_eval *e, const struct linstr *in)
             TGC_BUG(e->t, "%s reads %s before it is computed", op_name(e->of[in->dst]->op), op_name(e->of[in->src[k]]->op));
 }
 
+/* Where a loop begins (end 0) and ends (end 1). */
+static int64_t loop_bound(const struct linear_eval *e, const struct linstr *in, int end)
+{
+    int64_t n = e->reg[in->src[0]].i;
+    return in->shared ? n * (e->env->part + end) / e->env->parts : n * end;
+}
+
 static bool run(struct linear_eval *e)
 {
     for (int pc = 0; pc < e->ncode;) {
@@ -455,12 +466,12 @@ static bool run(struct linear_eval *e)
             *lane_element(e, in) = e->reg[in->dst];
             break;
         case CODE_OPEN:
-            e->reg[in->dst].i = 0;
-            if (e->reg[in->src[0]].i <= 0)
+            e->reg[in->dst].i = loop_bound(e, in, 0);
+            if (e->reg[in->dst].i >= loop_bound(e, in, 1))
                 pc = in->target;
             break;
         case CODE_CLOSE:
-            if (++e->reg[in->dst].i < e->reg[in->src[0]].i)
+            if (++e->reg[in->dst].i < loop_bound(e, in, 1))
                 pc = in->target;
             break;
         case CODE_SKIP_UNLESS:

@@ -254,6 +254,9 @@ int64_t perm_pack(const int *perm, int n);
 /* A lane that stays a loop, for compilers to vectorize: the portable tile's. */
 #define RANGE_LOOP ((int64_t)1 << 36)
 #define RANGE_IS_LOOP(bits) (((bits) & RANGE_LOOP) != 0)
+/* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
+#define RANGE_THREAD ((int64_t)1 << 37)
+#define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
  * elements they lie apart. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
@@ -530,6 +533,8 @@ struct eval_env {
     /* the graph's: they give symbols their values; those that only check run first, and one that
      * fails ends the evaluation */
     struct uop *const *host; int nhost;
+    /* eval_linear(): which part of the loops that threads share; parts 0: all of them */
+    int part, parts;
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
  * diagnostic). */

@@ -187,7 +187,8 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
         print_buffer(out, u->arg.p);
         return;
     case OP_RANGE:
-        text_printf(out, "%c%lld", RANGE_IS_LANE(u->arg.i) ? 'l' : 'r',
+        text_printf(out, "%c%lld",
+                    RANGE_IS_LANE(u->arg.i) ? 'l' : RANGE_IS_THREAD(u->arg.i) ? 't' : 'r',
                     (long long)RANGE_ID(u->arg.i));
         return;
     case OP_ACC:

@@ -80,6 +80,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         if (!s && !(s = schedule_graph(t, g, o->noopt)))
             return NULL;
         s->isa = o->isa;
+        s->threads = o->threads;
+        s->thread_gain_ns = THREAD_GAIN_NS;
         if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
             return NULL;
         if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))

@@ -161,14 +161,26 @@ static int64_t stride_of(struct expander *e, struct uop *offset)
     return stride;
 }
 
-struct lanes_now { const struct expander *e; int64_t lane; };
-
-static struct uop *lane_now(struct tgc *t, void *ctx, struct uop *u)
+/* What stands for u in one lane of the vector. */
+static struct uop *value_at(struct expander *e, struct uop *u, int64_t lane)
 {
-    const struct lanes_now *l = ctx;
-    if (u == l->e->vector)
-        return uop_int(t, l->lane);
-    return u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) ? map_get(&l->e->value, u) : NULL;
+    int n;
+    struct uop **order = uop_toposort(e->t, &u, 1, &n), *src[4];
+    struct uop_map at = {.t = e->t, .scratch = true};
+    map_set(&at, e->vector, uop_int(e->t, lane));
+    for (int i = 0; i < n; i++) {
+        struct uop *x = order[i];
+        bool varies = false;
+        for (int k = 0; k < x->nsrc && k < 4; k++) {
+            struct uop *now = map_get(&at, x->src[k]);
+            varies |= now != NULL;
+            src[k] = now ? now : expand_value_of(e, x->src[k]);
+        }
+        if (varies)
+            map_set(&at, x, uop_new(e->t, x->op, x->dtype, src, x->nsrc, x->arg));
+    }
+    struct uop *now = map_get(&at, u);
+    return now ? now : expand_value_of(e, u);
 }
 
 /* How many lanes of the vector a condition holds for: its first ones; what is left of the condition
@@ -178,9 +190,7 @@ static int count_lanes(struct expander *e, struct uop **cond)
     struct uop *all = *cond;
     int n = 0;
     for (; n < e->lanes; n++) {
-        struct lanes_now l = {e, n};
-        struct uop *now = all;
-        uop_rewrite(e->t, &now, 1, lane_now, &l);
+        struct uop *now = value_at(e, all, n);
         if (uop_is_int(now, 0))
             break;
         if (n > 0 && now != *cond)
@@ -195,32 +205,24 @@ static bool is_lane_wise(struct expander *e, struct uop *cond)
     return e->vector && nest_depends(e->t, cond, e->vector);
 }
 
-static struct uop *part_of(struct expander *e, struct uop *u, int lanes, int part, int64_t stride)
-{
-    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
-    union arg arg = {.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0};
-    return uop_intern(e->t, OP_LOAD, u->dtype, src, 2, arg);
-}
-
 static void expand_load(struct expander *e, struct uop *u)
 {
-    struct uop *src[4], *v, *cond = u->nsrc > 2 ? u->src[2] : NULL;
+    struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
     int64_t stride = stride_of(e, u->src[1]);
-    int lanes = stride ? e->lanes : 1;
-    if (cond && is_lane_wise(e, cond)) {
-        int part = count_lanes(e, &cond);
-        if (!uop_is_int(cond, 1) && part > 0)
-            TGC_BUG(e->t, "a part of a vector under a condition");
-        v = part == 0 ? expand_splat(e, uop_consti(e->t, u->dtype, 0), lanes)
-                      : part_of(e, u, lanes, part < lanes ? part : 0, stride);
-    } else {
-        for (int k = 0; k < u->nsrc; k++)
-            src[k] = expand_value_of(e, u->src[k]);
-        if (u->nsrc == 4)
-            src[3] = expand_splat(e, src[3], lanes);
-        v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
-                       (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, 0, stride) : 0});
+    int lanes = stride ? e->lanes : 1, part = lanes, nsrc = u->nsrc;
+    if (nsrc == 4 && is_lane_wise(e, u->src[2])) {
+        src[2] = u->src[2];
+        part = count_lanes(e, &src[2]);
+        expand_need(e, src[2]);
+        nsrc = uop_is_int(src[2], 1) ? 2 : 4;
+    } else if (nsrc == 4) {
+        src[2] = expand_value_of(e, u->src[2]);
     }
+    if (nsrc == 4 || part == 0)
+        src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
+    v = part == 0 ? src[3]
+                  : uop_intern(e->t, OP_LOAD, u->dtype, src, nsrc,
+                               (union arg){.i = lanes == 1 ? 0 : VECTOR_BITS(lanes, part % lanes, stride)});
     expand_need(e, v);
     map_set(&e->value, u, v);
 }
@@ -233,9 +235,9 @@ static void expand_guard(struct expander *e, struct uop *u)
     if (is_lane_wise(e, cond)) {
         e->part = count_lanes(e, &cond);
         e->guard = u;
-        if (e->part == 0 || uop_is_int(cond, 1))
-            return;
-        TGC_BUG(e->t, "a part of a vector under a condition");
+        if (e->part > 0 && !uop_is_int(cond, 1))
+            TGC_BUG(e->t, "a part of a vector is stored under a condition");
+        return;
     }
     cond = expand_value_of(e, cond);
     struct uop *v = uop_intern(e->t, OP_GUARD, u->dtype, &cond, 1, u->arg);
@@ -295,6 +297,8 @@ static void expand_acc(struct expander *e, struct uop *u)
         else
             n *= u->src[k]->src[0]->arg.i;
     }
+    if (u->nsrc == 1 && e->vector)                    /* one declared where a vector is open */
+        lanes = e->lanes;
     src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++) {

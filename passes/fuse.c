@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4 };
+enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4, POOLED_MAX = 16 };
 /* bytes that a staged contraction may read again for every row: half of a common L2 */
 static const double STAGE_FOOTPRINT = 256 << 10;
 
@@ -300,15 +300,27 @@ static bool is_contraction(const struct uop *v)
            plan_nelem(m) > 1.5 * plan_nelem(b);
 }
 
+/* A weight, or what quantized weights stand for: casts, differences and multiples of weights. */
+static bool is_of_weights(const struct uop *v, int depth)
+{
+    if (v->op == OP_BUFFER)
+        return ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
+    if (v->op == OP_CONST || depth == 0)
+        return v->op == OP_CONST;
+    bool moves = op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT;
+    if (!moves && v->op != OP_CAST && v->op != OP_ADD && v->op != OP_MUL && v->op != OP_NEG)
+        return false;
+    for (int k = 0; k < (moves ? 1 : v->nsrc); k++)
+        if (!is_of_weights(v->src[k], depth - 1))
+            return false;
+    return true;
+}
+
+enum { WEIGHT_DEPTH = 12 };
 static bool contracts_a_weight(const struct uop *v)
 {
     const struct uop *m = operand_base(v->src[0]);
-    for (int k = 0; k < 2; k++) {
-        const struct uop *b = operand_base(m->src[k]);
-        if (b->op == OP_BUFFER && ((const struct buffer *)b->arg.p)->kind == BUFFER_WEIGHT)
-            return true;
-    }
-    return false;
+    return is_of_weights(m->src[0], WEIGHT_DEPTH) || is_of_weights(m->src[1], WEIGHT_DEPTH);
 }
 
 /* Made of constants, iotas and symbols only: cheaper to compute again than to keep. */
@@ -599,22 +611,34 @@ static void inline_uses(struct plan *p, struct node *n)
     }
 }
 
+/* Needed within a reduction or a stage: what it is made of is a layer's operand, no epilogue. */
+static bool is_within(struct plan *p, const struct node *n)
+{
+    const struct segment *s = n->use->seg;
+    return (mask_of(p, n->use->index, n->u->ndim) & s->inner) != 0;
+}
+
 /* True: compute it where it is used. False: try to stage or realize it. */
 static bool inline_elementwise(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    /* small weights stay small in memory */
+    if (is_of_weights(n->u, WEIGHT_DEPTH))
+        return true;
     if (!(repeats > 1.01)) {
         /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
          * own epilogue */
+        const struct uop *c = is_within(p, n) ? NULL : leads_to_contraction(p, n->u);
         struct segment *s = n->use->seg;
-        bool prologue = (mask_of(p, n->use->index, n->u->ndim) & s->inner) != 0;
-        const struct uop *c = prologue ? NULL : leads_to_contraction(p, n->u);
         if (c && contracts_a_weight(c) && s->claimed && s->claimed != c)
             return false;
         if (c)
             s->claimed = c;
         return true;
     }
+    /* a layer's prologue belongs to whoever produced it */
+    if (n->use->seg->ncontraction && is_within(p, n))
+        return false;
     return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
 }
 
@@ -646,6 +670,10 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* inside a stage a contraction with weights would stream them again for every row */
     if (contraction && contracts_a_weight(n->u) && (deps & s->inner) && s->nchain &&
         !is_subset(s->out, deps))
+        return false;
+    /* a layer under a reduction has no rows for a tile: a small window is worth that, not a whole
+     * image */
+    if (contraction && contracts_a_weight(n->u) && extent_of(s, deps & s->inner) > POOLED_MAX)
         return false;
     if (!(deps & s->inner))
         chain_add(s, deps);

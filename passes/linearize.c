@@ -314,8 +314,7 @@ static void emit_store(struct linear *l, struct uop *store)
         close_range(l, store->src[k]);
 }
 
-/* The linear program of a kernel's AST; *flop: its floating point operations. */
-static struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
+struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
 {
     struct mem_mark mark = scratch_mark(t);
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};

@@ -38,6 +38,7 @@ struct tenant {
     size_t cap_access;
     bool has_parts;
     int place; /* index, -1: none */
+    size_t copies;
 };
 
 struct memory {
@@ -272,6 +273,9 @@ static void cut_hole(struct memory *m, struct slot *p, size_t *cap, struct span 
 static struct slot place_of(struct memory *m, const struct tenant *n)
 {
     struct slot p = {.nbytes = n->buffer->nbytes};
+    /* SIZE_MAX fits in no arena, which is what arena_pack() then says */
+    if (n->copies > 1 && !size_mul(scratch_stride(n->buffer), n->copies, &p.nbytes))
+        p.nbytes = SIZE_MAX;
     size_t cap = 0;
     struct span life = extend_over_loops(m, n), hole;
     if (n->buffer->kept) {
@@ -374,6 +378,25 @@ static bool on_stack(const struct buffer *b)
     return b->kind == BUFFER_SCRATCH && b->nbytes <= STACK_SCRATCH_NBYTES;
 }
 
+size_t scratch_stride(const struct buffer *b)
+{
+    return (b->nbytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+/* In how many copies each buffer lies in the arena: scratch of kernels that threads share. */
+static void find_copies(struct memory *m)
+{
+    struct schedule *s = m->s;
+    for (int i = 0; i < s->nbuffer; i++)
+        m->tenant[i].copies = 1;
+    for (int i = 0; i < s->nkernel; i++)
+        for (int j = 0; s->kernel[i]->is_shared && j < s->kernel[i]->nscratch; j++) {
+            struct tenant *n = tenant_of(m, s->kernel[i]->scratch[j]);
+            if (n)
+                n->copies = (size_t)s->threads;
+        }
+}
+
 static void find_tenants(struct memory *m)
 {
     struct schedule *s = m->s;
@@ -391,6 +414,7 @@ static void find_tenants(struct memory *m)
             TGC_BUG(m->t, "buffer %d is a part of buffer %d, which the schedule lacks",
                     s->buffer[i]->id, root->id);
     }
+    find_copies(m);
     add_steps(m);
 }
 

@@ -233,8 +233,10 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
         return false;
     if (stride == 0)
         return true;
-    return load->dtype == DTYPE_F32 &&
-           (stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride)));
+    if (load->dtype != DTYPE_F32)
+        return tile_is_vector_dtype(load->dtype) && load->nsrc == 2 &&
+               (stride == 1 || (reduced && nest_is_packable(m, load)));
+    return stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride));
 }
 
 /* Whether vectors can run along r: everything that varies with it is a float, read side by side,
@@ -327,12 +329,13 @@ static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struc
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
 
-/* Whether a load that runs along r is conditional already. */
+/* Whether a load that runs along r is conditional already, or of small elements: no part of it can be
+ * loaded. */
 static bool has_gates(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload + m->nother; i++) {
         const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
-        if (load->nsrc > 2 && nest_depends(m->t, load->src[1], r))
+        if ((load->nsrc > 2 || load->dtype != DTYPE_F32) && nest_depends(m->t, load->src[1], r))
             return true;
     }
     return false;
@@ -503,8 +506,7 @@ static struct uop *simplify_store(struct tgc *t, struct uop *store)
     return order_reduction(t, merge_ranges(t, store, first));
 }
 
-/* The kernel's parameters: outputs, then what any variant reads, in order of first use. */
-static void collect_buffers(struct tgc *t, struct kernel *k)
+void kernel_collect_buffers(struct tgc *t, struct kernel *k)
 {
     struct buffer **b = mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
     int n = 0;
@@ -569,7 +571,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
             VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
         }
     }
-    collect_buffers(t, k);
+    kernel_collect_buffers(t, k);
 }
 
 bool pass_optimize(struct tgc *t, struct schedule *s)

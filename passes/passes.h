@@ -31,7 +31,9 @@ enum opt_op {
     /* all of it becomes straight-line code; amount: its size */
     OPT_UNROLL,
     /* weight load `axis` of the contraction reads a copy in loop order */
-    OPT_PACK
+    OPT_PACK,
+    /* the store's loop `axis` is shared by up to `amount` threads */
+    OPT_THREAD
 };
 struct opt { enum opt_op op; int axis; int64_t amount; };
 
@@ -58,9 +60,13 @@ struct kernel {
     struct buffer **packed; int npacked; size_t cap_packed;
     struct buffer **buffer; int nbuffer;   /* in order of the kernel's parameters: outputs first */
     int noutput;                 /* the first `noutput` of buffer[] are written */
-    /* STAGE buffers: places in the arena, or on the stack if small */
+    /* STAGE buffers: places in the arena, or on the stack if small. In the arena each thread that
+     * shares the kernel has one of its own, scratch_stride() behind the one before */
     struct buffer **scratch; int nscratch;
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
+    /* threads cannot share it: its nests meet, or it stores to places that are data */
+    bool is_serial;
+    bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat
      * within a kernel */
@@ -91,17 +97,24 @@ struct schedule {
     struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
     struct var **var; int nvar;            /* run-time dimensions and host results */
     isa_set isa;                 /* for which kernels may have variants */
+    int threads;                 /* that run a kernel at most; 0 as 1 */
+    double thread_gain_ns;       /* what a kernel has to gain by threads, or is not shared */
     size_t arena_nbytes, live_nbytes;      /* planned, and the largest live set */
     size_t weight_nbytes;
 };
 
+/* A kernel that gains less time by threads than this runs in one: waking and waiting cost some of
+ * it. */
+enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 enum { STACK_SCRATCH_NBYTES = 4096 };
+/* Bytes from one thread's scratch to the next one's: whole cache lines. */
+size_t scratch_stride(const struct buffer *b);
 
 struct compile_options {
     bool noopt;
     int level;                   /* -O0..3 */
-    int threads;
+    int threads;                 /* of a run, at most; 0 as 1 */
     isa_set isa;                 /* 0: the portable one alone */
     const char *name;            /* C identifier */
 };
@@ -124,9 +137,16 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
 /* s->buffer, s->weight from the steps' kernels */
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: tiles */
+/* k->buffer anew: the first noutput stay, then what any variant reads, in order of first use */
+void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* expand.c: in the variants, lanes become vectors and straight-line code */
 bool pass_expand(struct tgc *t, struct schedule *s);
+/* thread.c: nests that meet become kernels of their own; which loops threads share */
+bool pass_part(struct tgc *t, struct schedule *s);
+bool pass_thread(struct tgc *t, struct schedule *s);
 bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
+/* The linear program of a kernel's AST; *flop: its floating point operations. */
+struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop);
 bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */
 
 #endif

@@ -112,6 +112,11 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
 }
 
+bool tile_is_vector_dtype(enum dtype d)
+{
+    return d == DTYPE_F32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
+}
+
 bool tile_is_vector_op(const struct uop *u)
 {
     switch (u->op) {
@@ -119,6 +124,8 @@ bool tile_is_vector_op(const struct uop *u)
     case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
     case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
+    case OP_CAST: return u->dtype == DTYPE_F32 && u->src[0]->op == OP_LOAD &&
+                         tile_is_vector_dtype(u->src[0]->dtype);
     case OP_WHERE: return u->dtype == DTYPE_F32;
     case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
     case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
@@ -447,28 +454,35 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
     return apply_columns(m, tile, v, store);
 }
 
-struct gate { const struct nest *m; struct uop *column, *valid; };
-
-static struct uop *gate_load(struct tgc *t, void *ctx, struct uop *u)
+/* Lanes beyond the last column: nothing is read for them, nothing stored. Built without folding, so
+ * that no condition of the model's own joins that of a lane. */
+static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
+                                struct uop *lane, int64_t ncolumns)
 {
-    const struct gate *g = ctx;
-    if (u->op != OP_LOAD || u->nsrc > 2 || !nest_depends(t, u->src[1], g->column))
-        return NULL;
-    struct uop *src[4] = {u->src[0], u->src[1], g->valid, uop_consti(t, u->dtype, 0)};
-    return uop_intern(t, OP_LOAD, u->dtype, src, 4, (union arg){0});
-}
-
-/* Lanes beyond the last column: nothing is read for them, nothing stored. */
-static struct uop *gate_columns(const struct nest *m, struct uop *store, struct uop *column,
-                                struct uop *lane, int64_t n)
-{
-    struct uop *src[80];
-    struct gate g = {m, lane, sym_lt(m->t, column, uop_int(m->t, n))};
-    uop_rewrite(m->t, &store, 1, gate_load, &g);
-    for (int k = 0; k < store->nsrc; k++)
-        src[k + (k >= 3)] = store->src[k];
-    src[3] = g.valid;
-    return uop_intern(m->t, OP_STORE, store->dtype, src, store->nsrc + 1, (union arg){0});
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *src[80];
+    struct uop *valid = sym_lt(t, column, uop_int(t, ncolumns));
+    struct uop_map by = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        bool changed = false;
+        int nsrc = 0;
+        for (int k = 0; k < u->nsrc; k++) {
+            if (u == store && k == 3)
+                src[nsrc++] = valid;
+            struct uop *s = map_get(&by, u->src[k]);
+            changed |= s != NULL;
+            src[nsrc++] = s ? s : u->src[k];
+        }
+        if (u->op == OP_LOAD && u->nsrc == 2 && nest_depends(t, u->src[1], lane)) {
+            src[nsrc++] = valid;
+            src[nsrc++] = uop_consti(t, u->dtype, 0);
+            changed = true;
+        }
+        if (changed || u == store)
+            map_set(&by, u, uop_intern(t, u->op, u->dtype, src, nsrc, u->arg));
+    }
+    return map_get(&by, store);
 }
 
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store)
@@ -482,7 +496,7 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
     uop_name_axes(t, lane[1], "column");
     struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
     store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PLACE_THERE);
-    return gate_columns(m, store, by, lane[1], tile->panel);
+    return gate_columns(t, store, by, lane[1], tile->panel);
 }
 
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)

@@ -53,6 +53,8 @@ bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);
 /* Whether a load could read its weight in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
+/* Whether vectors of it can be loaded: floats, and what is cast to floats on the way. */
+bool tile_is_vector_dtype(enum dtype d);
 /* Whether vectors have this operation. */
 bool tile_is_vector_op(const struct uop *u);
 

@@ -333,11 +333,12 @@ static void fill_session(struct session *s, const int64_t *symbol)
 
 /* ---- the commands */
 
-static int run_files(char **file, int nfile, const char *folder, const char *weights_path)
+static int run_files(char **file, int nfile, const char *folder, const char *weights_path,
+                     const model_options *options)
 {
     const struct model_info *info = model_describe();
     struct session s;
-    open_session(&s, weights_path, NULL);
+    open_session(&s, weights_path, options);
     if (nfile != info->input_count) {
         fprintf(stderr, "%s takes %d inputs, %d were given:", info->name, info->input_count, nfile);
         for (int i = 0; i < info->input_count; i++)
@@ -413,7 +414,7 @@ static size_t count_wrong(const struct model_tensor *t, const char *a, const cha
     return wrong;
 }
 
-static int selftest(const char *weights_path)
+static int selftest(const char *weights_path, const model_options *options)
 {
     const struct model_info *info = model_describe();
     struct session s;
@@ -421,7 +422,7 @@ static int selftest(const char *weights_path)
         printf("%s: carries no reference vectors\n", info->name);
         return 77;
     }
-    open_session(&s, weights_path, NULL);
+    open_session(&s, weights_path, options);
     fill_session(&s, selftest_symbol);
     for (int i = 0; i < info->input_count; i++)
         if (selftest_input[i].data)
@@ -468,13 +469,13 @@ static void on_kernel(void *user, int index, const char *kernel)
     p->since = t;
 }
 
-static int bench(const char *weights_path, double seconds)
+static int bench(const char *weights_path, double seconds, const model_options *options)
 {
     const struct model_info *info = model_describe();
     struct session s;
     double best = 1e30, total = 0;
     int runs = 0;
-    open_session(&s, weights_path, NULL);
+    open_session(&s, weights_path, options);
     fill_session(&s, NULL);
     check(model_run(s.self, &s.in, &s.out), "run");
     while (total < seconds || runs < 3) {
@@ -493,8 +494,7 @@ static int bench(const char *weights_path, double seconds)
                         -1, 3};
     for (int i = 0; i < info->kernel_count; i++)
         p.seconds[i] = 0;
-    model_options hooks;
-    memset(&hooks, 0, sizeof hooks);
+    model_options hooks = *options;
     hooks.on_kernel = on_kernel;
     hooks.user = &p;
     open_session(&s, weights_path, &hooks);
@@ -519,6 +519,7 @@ static int usage(FILE *out, int status)
     fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n",
             info->name);
     fprintf(out, "       %s --bench [SECONDS]    measure a run, and each kernel\n", info->name);
+    fprintf(out, "       --threads N    at most so many, and at most as compiled\n");
     if (info->weights_external)
         fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);
     for (int k = 0; k < 2; k++)
@@ -544,11 +545,15 @@ int main(int argc, char **argv)
     double seconds = 1;
     char **file = (char **)get_memory(sizeof(char *) * (size_t)(argc + 1));
     int nfile = 0;
+    model_options options;
+    memset(&options, 0, sizeof options);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-o") == 0 && i + 1 < argc)
             folder = argv[++i];
         else if (strcmp(argv[i], "--weights") == 0 && i + 1 < argc)
             weights_path = argv[++i];
+        else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
+            options.threads = atoi(argv[++i]);
         else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
                  strcmp(argv[i], "--bench") == 0)
             command = argv[i];
@@ -562,10 +567,10 @@ int main(int argc, char **argv)
     if (command && strcmp(command, "--help") == 0)
         return usage(stdout, 0);
     if (command && strcmp(command, "--selftest") == 0)
-        return selftest(weights_path);
+        return selftest(weights_path, &options);
     if (command)
-        return bench(weights_path, seconds);
+        return bench(weights_path, seconds, &options);
     if (!folder)
         return usage(stderr, 2);
-    return run_files(file, nfile, folder, weights_path);
+    return run_files(file, nfile, folder, weights_path, &options);
 }

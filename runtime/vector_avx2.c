@@ -18,6 +18,25 @@ static inline IN_f32x8 f32x8 load_f32x8(const float *p) { return _mm256_loadu_ps
 //@ store_f32x8 f32x8
 static inline IN_f32x8 void store_f32x8(float *p, f32x8 v) { _mm256_storeu_ps(p, v); }
 
+//@ load_i8_f32x8 f32x8
+static inline IN_f32x8 f32x8 load_i8_f32x8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+//@ load_u8_f32x8 f32x8
+static inline IN_f32x8 f32x8 load_u8_f32x8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+//@ load_bf16_f32x8 f32x8
+static inline IN_f32x8 f32x8 load_bf16_f32x8(const uint16_t *p)
+{
+    const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
 //@ first_f32x8 f32x8
 /* all ones in the first n */
 static inline IN_f32x8 __m256i first_f32x8(int n)

@@ -18,6 +18,25 @@ static inline IN_f32x16 f32x16 load_f32x16(const float *p) { return _mm512_loadu
 //@ store_f32x16 f32x16
 static inline IN_f32x16 void store_f32x16(float *p, f32x16 v) { _mm512_storeu_ps(p, v); }
 
+//@ load_i8_f32x16 f32x16
+static inline IN_f32x16 f32x16 load_i8_f32x16(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+//@ load_u8_f32x16 f32x16
+static inline IN_f32x16 f32x16 load_u8_f32x16(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+//@ load_bf16_f32x16 f32x16
+static inline IN_f32x16 f32x16 load_bf16_f32x16(const uint16_t *p)
+{
+    const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
 //@ load_part_f32x16 f32x16
 /* the first n; 0 in the others */
 static inline IN_f32x16 f32x16 load_part_f32x16(const float *p, int n)

@@ -18,6 +18,26 @@ static inline f32x4 load_f32x4(const float *p) { return vld1q_f32(p); }
 //@ store_f32x4 f32x4
 static inline void store_f32x4(float *p, f32x4 v) { vst1q_f32(p, v); }
 
+//@ load_i8_f32x4 f32x4
+static inline f32x4 load_i8_f32x4(const int8_t *p)
+{
+    const int32_t a[4] = {p[0], p[1], p[2], p[3]};
+    return vcvtq_f32_s32(vld1q_s32(a));
+}
+
+//@ load_u8_f32x4 f32x4
+static inline f32x4 load_u8_f32x4(const uint8_t *p)
+{
+    const uint32_t a[4] = {p[0], p[1], p[2], p[3]};
+    return vcvtq_f32_u32(vld1q_u32(a));
+}
+
+//@ load_bf16_f32x4 f32x4
+static inline f32x4 load_bf16_f32x4(const uint16_t *p)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+
 //@ load_part_f32x4 f32x4
 /* the first n; 0 in the others */
 static inline f32x4 load_part_f32x4(const float *p, int n)

@@ -39,6 +39,7 @@ const char *expr_type(struct program *p, const struct expr *e)
     switch (e->kind) {
     case 'X': return mem_printf(p->t, "f32x%d", e->lanes);
     case 'M': return mem_printf(p->t, "bits_f32x%d", e->lanes);
+    case 'P': return mem_printf(p->t, "%s *", dtype_ctype(e->of));
     case 'B': return "bool";
     case 'I': return "int";
     case 'L': return "int64_t";
@@ -505,12 +506,22 @@ static struct expr apply_int(struct program *p, const struct uop *u, struct expr
     return e;
 }
 
+static struct expr vector_call(struct program *p, const char *function, const char *args, int lanes)
+{
+    struct expr e = call(p, mem_printf(p->t, "%s_f32x%d", function, lanes), args, 'X');
+    e.lanes = lanes;
+    return e;
+}
+
 /* On vectors: the lines of kind X, and M where the operands are the lanes of a comparison. */
 static struct expr apply_vector(struct program *p, const struct uop *u, const struct expr *src)
 {
     char kind = u->src[u->nsrc - 1]->dtype == DTYPE_BOOL ? 'M' : 'X';
     struct expr e;
-    if (u->op == OP_WHERE && u->src[0]->lanes == 1)
+    if (u->op == OP_CAST)
+        e = vector_call(p, mem_printf(p->t, "load_%s", dtype_name(u->src[0]->dtype)), src[0].s,
+                        u->lanes);
+    else if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
     else if (u->op == OP_ADD)
         e = sum(p, src, kind);
@@ -603,19 +614,17 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
 {
     if (expr_kind(d) == 'F' && d != DTYPE_F32) {
         struct expr v = e->round == d ? *e : expr_resolve(p, *e);
+        if (d == DTYPE_F8E5M2 && e->round != d) /* the only 8-bit kind with an infinity */
+            return call(p, "store_f8e5m2", v.s, 'I').s;
         return call(p, mem_printf(p->t, "f32_to_%s", dtype_name(d)), v.s, 'I').s;
     }
     struct expr v = expr_resolve(p, *e);
     if (v.kind == 'I' && d != DTYPE_I32 && d != DTYPE_I64)
         return cast(p, dtype_ctype(d), &v, 'I').s;
+    /* gcc makes a comparison of its own of x != INFINITY, and then warns of the conversion */
+    if (v.kind == 'B' && strstr(v.s, "INFINITY"))
+        return cast(p, dtype_ctype(d), &v, 'B').s;
     return v.s;
-}
-
-static struct expr vector_call(struct program *p, const char *function, const char *args, int lanes)
-{
-    struct expr e = call(p, mem_printf(p->t, "%s_f32x%d", function, lanes), args, 'X');
-    e.lanes = lanes;
-    return e;
 }
 
 /* "load", "load_part" or "load_apart", and what it takes behind the place and value: how many
@@ -633,9 +642,11 @@ static const char *vector_access(struct program *p, const char *verb, int64_t bi
     return part ? mem_printf(p->t, "%s_part", verb) : verb;
 }
 
-struct expr expr_load_vector(struct program *p, const char *place, int64_t bits)
+struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s", place);
+    if (d != DTYPE_F32)
+        return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = VECTOR_LANES(bits)};
     const char *name = vector_access(p, "load", bits, &args);
     return vector_call(p, name, args, VECTOR_LANES(bits));
 }

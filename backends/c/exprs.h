@@ -13,8 +13,10 @@ struct expr {
     const char *negated;         /* of an integer comparison: its opposite; NULL otherwise */
     enum prec prec;
     /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F'
-     * float · 'D' double · 'X' a vector of floats · 'M' the lanes of a comparison */
+     * float · 'D' double · 'X' a vector of floats · 'M' the lanes of a comparison · 'P' where small
+     * elements lie that will be cast to a vector */
     char kind;
+    enum dtype of;               /* 'P': the elements' */
     int lanes;                   /* of a vector */
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };
@@ -39,7 +41,7 @@ const char *expr_operand(struct program *p, const struct expr *e, enum prec leas
 struct expr expr_name(const char *name, char kind);
 /* Vectors: of `lanes` neighbours in memory (an lvalue such as x[i]), of equal elements; and the
  * statement that stores one. bits: VECTOR_BITS(). */
-struct expr expr_load_vector(struct program *p, const char *place, int64_t bits);
+struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);

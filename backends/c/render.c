@@ -162,6 +162,7 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     statement(w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s), true);
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
+    v->e.of = e.of;
     v->written = true;
     v->reads_memory = v->reads_any_memory = false;
     v->nacc = 0;
@@ -286,7 +287,7 @@ const struct buffer *buffer_root(const struct buffer *b)
     return b;
 }
 
-static bool may_alias(const struct buffer *a, const struct buffer *b)
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
 {
     a = buffer_root(a);
     b = buffer_root(b);
@@ -299,10 +300,10 @@ static bool may_alias(const struct buffer *a, const struct buffer *b)
 static bool is_written_here(const struct writer *w, const struct buffer *b)
 {
     for (int i = 0; i < w->k->noutput; i++)
-        if (may_alias(w->k->buffer[i], b))
+        if (buffers_may_alias(w->k->buffer[i], b))
             return true;
     for (int i = 0; i < w->k->nscratch; i++)
-        if (may_alias(w->k->scratch[i], b))
+        if (buffers_may_alias(w->k->scratch[i], b))
             return true;
     return false;
 }
@@ -332,7 +333,7 @@ static void write_load(struct writer *w, const struct uop *u)
     note_used(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, place, u->arg.i)
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
@@ -388,7 +389,7 @@ static const char *loop_name(struct writer *w, const char *stem)
         bool taken = names_has(w->names, s);
         for (int i = 0; i < w->depth && !taken; i++) {
             const char *head = w->block[i].head;
-            const char *eq = head ? strstr(head, " = 0;") : NULL;
+            const char *eq = head ? strstr(head, " = ") : NULL;
             size_t n = strlen(s);
             taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) &&
                     eq[-1 - (int)n] == ' ';
@@ -413,6 +414,21 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
     v->e.s = s.s;
 }
 
+/* Where this thread's part of a loop begins and ends, as variables. */
+static void write_share(struct writer *w, const struct uop *u, const char *type,
+                        const struct expr *size, const char **begin, const char **end)
+{
+    bool cast = !strcmp(type, "int") && sat_mul(u->src[0]->vmax, w->p->threads) > INT32_MAX;
+    const char *n = expr_operand(w->p, size, PREC_MUL);
+    const char *open = cast ? "(int)((int64_t)" : "", *close = cast ? ")" : "";
+    *begin = local_name(w, "begin");
+    *end = local_name(w, "end");
+    statement(w, mem_printf(w->t, "const %s %s = %s%s * part / parts%s;", type, *begin, open, n,
+                            close), true);
+    statement(w, mem_printf(w->t, "const %s %s = %s%s * (part + 1) / parts%s;", type, *end, open, n,
+                            close), true);
+}
+
 static void write_range(struct writer *w, const struct uop *u)
 {
     struct expr size;
@@ -425,8 +441,17 @@ static void write_range(struct writer *w, const struct uop *u)
     map_set(&w->value, u, v);
     for (int i = 0; i < w->ntile; i++)
         set_tile_element(w, w->tile[i]);
-    open_block(w, mem_printf(w->t, "for (%s %s = 0; %s < %s; %s++)", narrow ? "int" : "int64_t",
-                             name, name, expr_operand(w->p, &size, PREC_SHIFT), name));
+    if (RANGE_IS_THREAD(u->arg.i) && uop_is_int(u->src[0], 1)) {
+        v->e = expr_const(w->p, DTYPE_INDEX, (union arg){.i = 0});
+        open_block(w, "if (part == parts - 1)");         /* the last part, as of any loop */
+        return;
+    }
+    const char *type = narrow ? "int" : "int64_t", *begin = "0",
+               *end = expr_operand(w->p, &size, PREC_SHIFT);
+    if (RANGE_IS_THREAD(u->arg.i))
+        write_share(w, u, type, &size, &begin, &end);
+    open_block(w, mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end,
+                             name));
 }
 
 static void write_guard(struct writer *w, const struct uop *u)
@@ -679,7 +704,7 @@ static void name_buffers(struct writer *w)
 static bool is_restrict(const struct kernel *k, int i)
 {
     for (int j = 0; j < k->nbuffer; j++)
-        if (j != i && (i < k->noutput || j < k->noutput) && may_alias(k->buffer[i], k->buffer[j]))
+        if (j != i && (i < k->noutput || j < k->noutput) && buffers_may_alias(k->buffer[i], k->buffer[j]))
             return false;
     return true;
 }
@@ -707,11 +732,17 @@ static const char *one_line(struct tgc *t, const char *s)
     return out.s;
 }
 
+static const char *var_type(const struct var *v)
+{
+    return v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t";
+}
+
 /* "static void conv1(float *restrict y, const float *restrict x)", wrapped below the
  * parenthesis. */
 static void write_signature(struct writer *w, const struct variant *v, struct text *out)
 {
     const struct kernel *k = w->k;
+    int nparameter = k->nbuffer + k->nscratch + k->nvar;
     struct text head = {.t = w->t};
     if (v)
         text_printf(&head, "IN_f32x%d ", isa_table[v->isa].lanes);
@@ -720,9 +751,11 @@ static void write_signature(struct writer *w, const struct variant *v, struct te
     size_t indent = head.n, start = out->n, from = start + indent;
     text_puts(out, head.s);
     bool first = true;
-    for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
+    for (int i = 0; i < nparameter + 2 * k->is_shared; i++) {
         const char *s;
-        if (i < k->nbuffer) {
+        if (i >= nparameter) {
+            s = i == nparameter ? "int part" : "int parts";
+        } else if (i < k->nbuffer) {
             const struct buffer *b = k->buffer[i];
             const char *qualifier = is_restrict(k, i) ? "restrict " : "";
             s = i < k->noutput ? pointer_to(w, b->dtype, qualifier, place_name(w, b))
@@ -735,9 +768,7 @@ static void write_signature(struct writer *w, const struct variant *v, struct te
             s = pointer_to(w, b->dtype, "restrict ", place_name(w, b));
         } else {
             const struct var *var = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(w->t, "%s %s",
-                           var->max <= INT32_MAX && var->min >= INT32_MIN ? "int" : "int64_t",
-                           program_var(w->p, var));
+            s = mem_printf(w->t, "%s %s", var_type(var), program_var(w->p, var));
         }
         if (!first && out->n - start + strlen(s) + 3 > LINE_WIDTH) {
             text_puts(out, ",\n");
@@ -754,6 +785,47 @@ static void write_signature(struct writer *w, const struct variant *v, struct te
     if (!v)
         w->p->parameters[k->index] = one_line(w->t, out->s + from);
     text_puts(out, ")\n");
+}
+
+/* struct conv1_task, which holds a call's arguments, and conv1_part(), which runs a part of it. */
+static void write_task(struct writer *w)
+{
+    const struct kernel *k = w->k;
+    struct program *p = w->p;
+    struct text *out = &p->tasks, call = {.t = w->t};
+    const char *task = p->task_name[k->index];
+    text_printf(out, "struct %s {\n    %s *self;\n", task, p->name);
+    text_printf(&call, "%s%s(", k->nvariant ? "t->self->kernels->" : "", program_kernel_name(p, k));
+    size_t indent = call.n + 4, start = 0;
+    for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
+        const char *name, *argument;
+        if (i < k->nbuffer + k->nscratch) {
+            const struct buffer *b = i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer];
+            bool written = i < k->noutput || i >= k->nbuffer;
+            if (i >= k->nbuffer && on_stack(b))
+                continue;
+            name = place_name(w, b);
+            text_printf(out, "    %s%s;\n",
+                        written ? pointer_to(w, b->dtype, "", "") : const_pointer(b->dtype), name);
+            argument = i < k->nbuffer ? mem_printf(w->t, "t->%s", name)
+                                      : mem_printf(w->t, "t->%s + part * %zu", name,
+                                                   scratch_stride(b) / dtype_nbytes(b->dtype));
+        } else {
+            const struct var *var = k->var[i - k->nbuffer - k->nscratch];
+            name = program_var(p, var);
+            text_printf(out, "    %s %s;\n", var_type(var), name);
+            argument = mem_printf(w->t, "t->%s", name);
+        }
+        if (call.n - start + strlen(argument) + 30 > LINE_WIDTH) {
+            text_putc(&call, '\n');
+            start = call.n;
+            text_pad(&call, start, indent);
+        }
+        text_printf(&call, "%s, ", argument);
+    }
+    text_printf(out, "};\nstatic void %s(void *context, int part)\n{\n", p->part_name[k->index]);
+    text_printf(out, "    const struct %s *t = (const struct %s *)context;\n", task, task);
+    text_printf(out, "    %spart, t->self->parts);\n}\n\n", call.s);
 }
 
 /* Above each kernel: the model's nodes, the shapes, the work. */
@@ -778,6 +850,11 @@ static void write_comment(struct writer *w, struct text *out)
         if (i < k->noutput)
             text_puts(out, "  <- result");
     }
+    for (int i = k->index + 1; i < w->p->s->nkernel; i++)
+        if (w->p->twin[i] == k) {
+            text_puts(out, "\n * the same: ");
+            text_comment(out, w->p->s->kernel[i]->title ? w->p->s->kernel[i]->title : "");
+        }
     if (k->flop > 0 || k->nbytes > 0) {
         text_printf(out, "\n * %s", text_si(w->t, k->flop, "FLOP"));
         text_puts(out, ", touches ");
@@ -801,6 +878,10 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
     w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
     for (int i = 0; i < k->nvar; i++)
         names_add(w->names, program_var(p, k->var[i]));
+    if (k->is_shared) {
+        names_add(w->names, "part");
+        names_add(w->names, "parts");
+    }
     name_buffers(w);
     count_uses(w);
     open_block(w, NULL);
@@ -813,6 +894,8 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
                                  b->nbytes / dtype_nbytes(b->dtype)),
                       true);
         }
+    if (k->is_shared && !v)
+        write_task(w);
     for (w->position = 0; w->position < w->nlinear; w->position++)
         write_uop(w, w->linear[w->position]);
     if (w->depth != 1)
@@ -839,8 +922,11 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
 static void render_call(struct program *p, const struct kernel *k, struct text *out)
 {
     struct text head = {.t = p->t};
-    text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
-    size_t indent = head.n, start = out->n;
+    if (k->is_shared)
+        text_printf(&head, "{\n    struct %s task = {self, ", p->task_name[p->twin[k->index]->index]);
+    else
+        text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
+    size_t indent = k->is_shared ? head.n - 2 : head.n, start = out->n;
     text_puts(out, head.s);
     bool first = true;
     for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
@@ -853,7 +939,7 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
             s = program_buffer(p, k->scratch[i - k->nbuffer]);
         } else {
             const struct var *v = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(p->t, "%s%s", v->max <= INT32_MAX && v->min >= INT32_MIN ? "(int)" : "",
+            s = mem_printf(p->t, "%s%s", strcmp(var_type(v), "int") == 0 ? "(int)" : "",
                            program_var_in_run(p, v));
         }
         if (!first && out->n - start + strlen(s) + 8 > LINE_WIDTH) {
@@ -866,7 +952,10 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         text_puts(out, s);
         first = false;
     }
-    text_puts(out, ");\n");
+    if (k->is_shared)
+        text_printf(out, "};\n    share(self, %s, &task);\n}\n", p->part_name[p->twin[k->index]->index]);
+    else
+        text_puts(out, ");\n");
 }
 
 const struct backend backend_c = {"c", render_kernel, render_call};

@@ -5,6 +5,7 @@ compiled once and its C is held to what the project promises of every emitted fi
 """
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import onnx
 
 import graphs as G
 import tgc as T
-from suite import Failure, Suite, expect
+from suite import Failure, Skip, Suite, expect
 
 suite = Suite("emitted")
 OPTIONS = suite.parse()
@@ -47,6 +48,26 @@ def varied():
         [G.value("image", [1, 3, 12, 12])],
         [G.value("probabilities", [1, 6]), G.value("class", [1], onnx.TensorProto.INT64)],
         [G.weight("w", w)])
+
+
+def rests():
+    """Sizes that vectors do not divide: parts of vectors, lanes apart, small weights, folds."""
+    random = np.random.default_rng(10)
+    floats = lambda *shape: (random.standard_normal(shape) * 0.3).astype(np.float32)
+    small = random.integers(-100, 100, (214, 97)).astype(np.int8)
+    return G.model(
+        [G.node("Conv", ["x", "w"], ["c"], name="conv"),
+         G.node("Tanh", ["c"], ["t"], name="tanh"),
+         G.node("Reshape", ["t", "shape"], ["rows"], name="rows"),
+         G.node("Gemm", ["rows", "v"], ["g"], name="gemm", transB=1),
+         G.node("DequantizeLinear", ["small", "scale"], ["wide"], name="wide", axis=1),
+         G.node("MatMul", ["g", "wide"], ["m"], name="matmul"),
+         G.node("LayerNormalization", ["m", "gain"], ["n"], name="norm"),
+         G.node("Softmax", ["n"], ["y"], name="softmax", axis=1)],
+        [G.value("x", [1, 5, 9, 13])], [G.value("y", [12, 97]), G.value("t", [1, 12, 7, 11])],
+        [G.weight("w", floats(12, 5, 3, 3)), G.weight("v", floats(214, 77)),
+         G.weight("shape", np.array([12, 77])), G.weight("small", small),
+         G.weight("scale", np.abs(floats(97)) / 64), G.weight("gain", floats(97))])
 
 
 def emit(name, model, *options):
@@ -182,6 +203,29 @@ def selftest():
                          "-lm", "-lpthread")
             done = T.must(T.run([model / "program", option], timeout=60))
             expect(done.out.strip(), f"{option} says nothing")
+
+
+@suite.case("every instruction set of this machine computes the same")
+def instruction_sets():
+    flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
+    here = ["generic"] + ["avx2"] * ({"avx2", "fma"} <= flags) + ["avx512"] * ("avx512bw" in flags)
+    for cpu in here:
+        folder = emit(f"rests-{cpu}", rests(), f"--cpu={cpu}")
+        for compiler in ("gcc", "clang"):
+            compile_with(folder, compiler, *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o", compiler,
+                         "-lm")
+            T.must(T.run([folder / compiler, "--selftest"], timeout=60))
+
+
+@suite.case("NEON, emulated, computes the same")
+def neon():
+    compiler, emulator = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+    if not shutil.which(compiler) or not shutil.which(emulator):
+        raise Skip(f"{compiler} and {emulator} are not here")
+    for folder in (*MODELS[:2], emit("rests-neon", rests(), "--cpu=neon")):
+        compile_with(folder, compiler, *WARNINGS, "-O2", "-static", "-DNET_MAIN", "net.c", "-o",
+                     "neon", "-lm")
+        T.must(T.run([emulator, folder / "neon", "--selftest"], timeout=120))
 
 
 @suite.case("the self-test finds a changed weight")

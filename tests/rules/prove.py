@@ -236,7 +236,7 @@ def main():
             failed += 1
             print(f"not ok {tested} - {rule['name']}\n# {rule['at']}: {result}")
     print(f"1..{tested}")
-    print(f"# {len(spec['rules'])} rules, {count['proved']} proved for words of {WIDTH} bits, {count['helper']} with C helpers (brute force), "
+    print(f"# figure: {len(spec['rules'])} rules, {count['proved']} proved for words of {WIDTH} bits, {count['helper']} with C helpers (brute force), "
           f"{count['other']} over floats, casts, movement or memory (evaluated), {failed} wrong")
     return 1 if failed or not count["proved"] else 0
 

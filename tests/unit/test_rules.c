@@ -620,7 +620,7 @@ static void every_rule_fires(void **state)
                         rule_infos[i].line);
         nfired += fired > 0;
     }
-    print_message("%d rules, %d fired\n", NRULE, nfired);
+    print_message("figure: %d rules, %d fired\n", NRULE, nfired);
     assert_int_equal(nfired, NRULE);
 }
 

@@ -29,6 +29,7 @@ struct fixture {
     enum isa isa;                    /* whose kernels run */
     int nvariant;                    /* kernels that ran with vectors */
     int tile;                        /* Winograd's, for all convolutions that it suits; 0: none */
+    int threads, nshared;            /* 0: one thread; kernels that threads shared */
 };
 
 static uint64_t next_random(struct fixture *f)
@@ -158,6 +159,16 @@ static int skip_region(const struct schedule *s, int i)
     }
 }
 
+/* No thread may need what another one left in scratch. */
+static void spoil(struct tensor *x)
+{
+    for (int64_t i = 0; i < x->nelem; i++)
+        if (dtype_is_float(x->dtype))
+            ((double *)x->data)[i] = NAN;
+        else
+            ((int64_t *)x->data)[i] = INT64_MIN + 12345;
+}
+
 static void run_kernel(struct fixture *f, const struct kernel *k)
 {
     for (int i = 0; i < k->nbuffer; i++)
@@ -176,7 +187,14 @@ static void run_kernel(struct fixture *f, const struct kernel *k)
     assert_true(linear_verify(f->t, linear, nlinear, "test"));
     struct eval_env env = {
         .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
-    assert_true(eval_linear(f->t, linear, nlinear, &env));
+    /* the parts of a shared kernel in some other order than that of its loops */
+    env.parts = k->is_shared ? f->threads : 0;
+    f->nshared += k->is_shared;
+    for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
+        for (int i = 0; i < k->nscratch; i++)
+            spoil(value_of(f, k->scratch[i]));
+        assert_true(eval_linear(f->t, linear, nlinear, &env));
+    }
 }
 
 static void run_schedule(struct fixture *f, const struct schedule *s)
@@ -285,8 +303,9 @@ static int check(struct fixture *f, bool noopt)
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
     s->isa = 1u << f->isa;
+    s->threads = f->threads;
     if (!noopt)
-        assert_true(pass_optimize(f->t, s));
+        assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
     assert_true(pass_linearize(f->t, s));
     f->schedule = s;
     assert_true(pass_expand(f->t, s));
@@ -382,15 +401,6 @@ static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
                        lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), INPUT(f, out), &a), 0);
 }
 
-static struct uop *case_depthwise(struct fixture *f)
-{
-    struct uop *one = uop_int(f->t, 1);
-    struct window_attr a = {.group = 24, .lo = {one, one}, .hi = {one, one}};
-    return lib_binaryf(&f->l, OP_MAX,
-                       lib_conv(&f->l, conv_relu(f, INPUT(f, 1, 3, 6, 6), 24, 3),
-                                WEIGHT(f, 24, 1, 3, 3), NULL, &a), 0);
-}
-
 static struct uop *case_conv_relu_pool(struct fixture *f)
 {
     struct window_attr pool = {.kernel = {2, 2}, .stride = {2, 2}};
@@ -400,6 +410,19 @@ static struct uop *case_conv_relu_pool(struct fixture *f)
 static struct uop *case_two_convs(struct fixture *f)
 {
     return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4);
+}
+
+/* A pointwise layer stores into the depthwise one's halo; that one's products are never stored. */
+static struct uop *case_depthwise(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr plain = {0}, a = {.lo = {one, one}, .hi = {one, one}, .group = 12};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, 6, 7), WEIGHT(f, 12, 4, 1, 1), INPUT(f, 12),
+                             &plain);
+    return lib_binaryf(&f->l, OP_MAX,
+                       lib_conv(&f->l, lib_binaryf(&f->l, OP_MAX, x, 0), WEIGHT(f, 12, 1, 3, 3),
+                                INPUT(f, 12), &a),
+                       0);
 }
 
 static struct uop *case_concat(struct fixture *f)
@@ -590,7 +613,6 @@ static const struct {
     {"rests of rows and columns", case_rests, 1},
     {"row times matrix", case_row, 1},
     {"lanes apart", case_apart, 1},
-    {"depthwise convolution", case_depthwise, 3},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},
@@ -599,6 +621,7 @@ static const struct {
     {"attention", case_attention, 1},
     {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3},
+    {"pointwise+depthwise", case_depthwise, 2},
     {"concat", case_concat, 1},
     {"argmax", case_argmax, 1},
     {"if", case_if, 6},
@@ -638,18 +661,23 @@ static int run_case(struct fixture *f, size_t i, bool noopt)
 static void test_cases(void **state)
 {
     (void)state;
+    int shared = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int isa = 0; isa <= ISA_COUNT; isa++) {      /* the last one: -O0 */
-            bool noopt = isa == ISA_COUNT;
+        for (int k = 0; k <= 2 * ISA_COUNT; k++) {
+            bool noopt = k == 2 * ISA_COUNT;
             struct fixture *f = fixture_new(i + 1);
-            f->isa = noopt ? ISA_GENERIC : (enum isa)isa;
+            f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
+            f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors\n", cases[i].name,
-                          noopt ? "-O0" : isa_table[isa].text, n, f->nvariant);
-            if (!noopt)
+            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared\n", cases[i].name,
+                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared);
+            /* nests that meet are kernels of their own where threads share them */
+            if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
+            shared += f->nshared;
             fixture_free(f);
         }
+    assert_true(shared > 100);
 }
 
 /* ---- random graphs */
@@ -905,6 +933,7 @@ static int run_random(struct fixture *f, int seed)
     f->isa = seed % 3 == 0   ? ISA_GENERIC
              : seed % 3 == 1 ? ISA_NEON
                              : ISA_AVX2;
+    f->threads = seed % 5;
     return check(f, seed % 4 == 0);
 }
 
@@ -912,16 +941,17 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0;
+    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);
         vectors += f->nvariant;
+        shared += f->nshared;
         fixture_free(f);
     }
-    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors\n", total, kernels,
-                  vectors);
-    assert_true(vectors > 0);
+    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors, %d by threads\n",
+                  total, kernels, vectors, shared);
+    assert_true(vectors > 0 && shared > 0);
 }
 
 int main(void)

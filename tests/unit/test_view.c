@@ -524,8 +524,8 @@ static void random_chains(bool rules, bool symbols, int nchain, uint64_t seed)
     struct totals sum = {0};
     for (int k = 0; k < nchain; k++)
         guarded_chain(&random, rules, symbols, k, &sum);
-    print_message("views: %ld chains, %ld comparisons; %ld trackers, %ld views, %ld of one view "
-                  "(%s, %s)\n",
+    print_message("figure: views: %ld chains, %ld comparisons; %ld trackers, %ld views, "
+                  "%ld of one view (%s, %s)\n",
                   sum.chains, sum.comparisons, sum.tracked, sum.views, sum.one_view,
                   rules ? "with rules" : "no rules", symbols ? "symbolic" : "constant");
     assert_true(sum.comparisons > 20L * nchain);

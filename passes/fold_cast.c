@@ -1,0 +1,52 @@
+/* fold_cast.c - quantized values that stay floats: what is rounded, clamped to an integer type and
+ * read again needs no integer in between.
+ *
+ *      (f32)(u8)min(max(round(x) + 3, 0), 255)   =   min(max(round(x) + 3, 0), 255), but 0 for NaN
+ *      (f32)((i32)q - 3)                         =   (f32)q - 3
+ *
+ * (Quantization and dequantization as separate operators: ONNX QuantizeLinear, DequantizeLinear.)
+ */
+#include "passes/rules.h"
+
+/* Integers up to this size are floats of dtype d. */
+static double exact_up_to(enum dtype d) { return d == DTYPE_F64 ? 0x1p53 : d == DTYPE_F32 ? 0x1p24 : 0; }
+
+static bool is_within(const struct uop *u, double most)
+{
+    return (double)u->vmin >= -most && (double)u->vmax <= most;
+}
+
+struct uop *fold_cast_sum(struct tgc *t, struct uop *u, struct uop *x, struct uop *c0)
+{
+    double most = exact_up_to(u->dtype);
+    enum dtype d = c0->dtype;
+    if (!is_within(x, most) || !is_within(c0, most))
+        return NULL;
+    double least = (double)x->vmin + (double)c0->arg.i, largest = (double)x->vmax + (double)c0->arg.i;
+    if (least < -most || largest > most || least < (double)dtype_min(d) ||
+        largest > (double)dtype_max(d))
+        return NULL;                                  /* rounded, or wrapped */
+    return uop_binary(t, OP_ADD, uop_cast(t, u->dtype, x),
+                      uop_constf(t, u->dtype, (double)c0->arg.i));
+}
+
+/* An integer that both can hold; -0 is none. */
+static bool is_whole(const struct uop *c, double most)
+{
+    double v = c->arg.f;
+    return v >= -most && v <= most && v == (double)(int64_t)v && !(v == 0 && __builtin_signbit(v));
+}
+
+struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct uop *c0,
+                            struct uop *c1, struct uop *c2)
+{
+    struct uop *clamped = u->src[0]->src[0];
+    enum dtype d = u->src[0]->dtype;
+    double most = exact_up_to(u->dtype);
+    (void)x;
+    if (u->dtype != clamped->dtype || d == DTYPE_U64 || !is_whole(c0, most) || !is_whole(c1, most) ||
+        !is_whole(c2, most) || c1->arg.f < (double)dtype_min(d) ||
+        c2->arg.f > (double)dtype_max(d) || c1->arg.f > c2->arg.f)
+        return NULL;
+    return uop_where(t, uop_binary(t, OP_NE, clamped, clamped), uop_constf(t, u->dtype, 0), clamped);
+}

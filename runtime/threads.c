@@ -1,0 +1,200 @@
+/* threads.c - threads that wait for work together, for models compiled with --threads.
+ *
+ * A call of team_run() is one turn: every worker, and the caller, runs the body with a part of its
+ * own. Who waits spins for some microseconds, since the next kernel is near, then sleeps: workers
+ * between turns and between runs, the caller where a worker has been held up. A turn costs two
+ * cache lines that travel between the cores.
+ *
+ * The counters go first, the flags of sleepers after them, all in one order (seq_cst): either the
+ * one who counts sees the sleeper, or the sleeper sees the count. The condition variables are only
+ * for those who sleep.
+ */
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define MODEL_THREADS 4
+
+//@ team
+/* Define MODEL_NO_PTHREADS where there are none: work is then shared by the parallel_for of the
+ * options, or not at all. */
+#if defined _WIN32 && !defined __MINGW32__ && !defined MODEL_NO_PTHREADS
+#define MODEL_NO_PTHREADS
+#endif
+#ifndef MODEL_NO_PTHREADS
+#include <pthread.h>
+#ifdef __cplusplus
+#include <atomic>
+using std::atomic_fetch_add;
+using std::atomic_fetch_sub;
+using std::atomic_int;
+using std::atomic_load;
+using std::atomic_load_explicit;
+using std::atomic_store;
+using std::atomic_store_explicit;
+using std::atomic_uint;
+using std::memory_order_acquire;
+using std::memory_order_relaxed;
+#else
+#include <stdatomic.h>
+#endif
+
+struct team;
+struct worker {
+    struct team *team;
+    pthread_t thread;
+    int part;
+};
+
+/* The threads of a model beside its caller. */
+struct team {
+    void (*body)(void *context, int part); /* of this turn; NULL: the end */
+    void *context;
+    int workers;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done;
+    struct worker worker[MODEL_THREADS - 1];
+    alignas(64) atomic_uint turn; /* workers wait for the next one */
+    atomic_int asleep;            /* workers that wait for `wake` */
+    alignas(64) atomic_int busy;  /* workers that are not done with this turn */
+    atomic_int waiting;           /* the caller waits for `done` */
+};
+#else
+struct team { int workers; };
+#endif
+
+//@ team_run team
+#ifndef MODEL_NO_PTHREADS
+enum { TEAM_SPINS = 4000 };
+
+static void relax(void)
+{
+#if defined __GNUC__ && (defined __x86_64__ || defined __i386__)
+    __builtin_ia32_pause();
+#elif defined __GNUC__ && defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Waits until the turn is another one than the one seen last. */
+static unsigned team_await(struct team *t, unsigned seen)
+{
+    unsigned turn;
+    for (int i = 0; i < TEAM_SPINS; i++) {
+        turn = atomic_load_explicit(&t->turn, memory_order_acquire);
+        if (turn != seen)
+            return turn;
+        relax();
+    }
+    pthread_mutex_lock(&t->lock);
+    atomic_fetch_add(&t->asleep, 1);
+    while ((turn = atomic_load(&t->turn)) == seen)
+        pthread_cond_wait(&t->wake, &t->lock);
+    atomic_fetch_sub(&t->asleep, 1);
+    pthread_mutex_unlock(&t->lock);
+    return turn;
+}
+
+static void *team_work(void *argument)
+{
+    const struct worker *me = (const struct worker *)argument;
+    struct team *t = me->team;
+    unsigned turn = 0;
+    for (;;) {
+        turn = team_await(t, turn);
+        if (!t->body)
+            return NULL;
+        t->body(t->context, me->part);
+        if (atomic_fetch_sub(&t->busy, 1) == 1 && atomic_load(&t->waiting)) {
+            pthread_mutex_lock(&t->lock);
+            pthread_cond_signal(&t->done);
+            pthread_mutex_unlock(&t->lock);
+        }
+    }
+}
+
+static void team_start_turn(struct team *t, void (*body)(void *context, int part), void *context)
+{
+    t->body = body;
+    t->context = context;
+    atomic_store_explicit(&t->busy, t->workers, memory_order_relaxed);
+    atomic_fetch_add(&t->turn, 1u);
+    if (atomic_load(&t->asleep) > 0) {
+        pthread_mutex_lock(&t->lock);
+        pthread_cond_broadcast(&t->wake);
+        pthread_mutex_unlock(&t->lock);
+    }
+}
+
+/* Runs all parts of the body; the caller's is part 0. */
+static void team_run(struct team *t, void (*body)(void *context, int part), void *context)
+{
+    team_start_turn(t, body, context);
+    body(context, 0);
+    for (int i = 0; i < TEAM_SPINS; i++) {
+        if (atomic_load_explicit(&t->busy, memory_order_acquire) == 0)
+            return;
+        relax();
+    }
+    pthread_mutex_lock(&t->lock);
+    atomic_store(&t->waiting, 1);
+    while (atomic_load(&t->busy) > 0)
+        pthread_cond_wait(&t->done, &t->lock);
+    atomic_store(&t->waiting, 0);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void team_close(struct team *t)
+{
+    team_start_turn(t, NULL, NULL);
+    for (int i = 0; i < t->workers; i++)
+        pthread_join(t->worker[i].thread, NULL);
+    pthread_cond_destroy(&t->done);
+    pthread_cond_destroy(&t->wake);
+    pthread_mutex_destroy(&t->lock);
+}
+
+/* 0, or nothing is left of it. needs: zeroed memory */
+static int team_open(struct team *t, int workers)
+{
+    atomic_store(&t->turn, 0u);
+    atomic_store(&t->asleep, 0);
+    atomic_store(&t->busy, 0);
+    atomic_store(&t->waiting, 0);
+    if (pthread_mutex_init(&t->lock, NULL) != 0)
+        return 1;
+    if (pthread_cond_init(&t->wake, NULL) != 0) {
+        pthread_mutex_destroy(&t->lock);
+        return 1;
+    }
+    if (pthread_cond_init(&t->done, NULL) != 0) {
+        pthread_cond_destroy(&t->wake);
+        pthread_mutex_destroy(&t->lock);
+        return 1;
+    }
+    for (; t->workers < workers; t->workers++) {
+        struct worker *w = &t->worker[t->workers];
+        w->team = t;
+        w->part = t->workers + 1;
+        if (pthread_create(&w->thread, NULL, team_work, w) != 0) {
+            team_close(t);
+            return 1;
+        }
+    }
+    return 0;
+}
+#else
+static void team_run(struct team *t, void (*body)(void *context, int part), void *context)
+{
+    for (int part = 0; part <= t->workers; part++)
+        body(context, part);
+}
+static int team_open(struct team *t, int workers)
+{
+    t->workers = workers;
+    return 0;
+}
+static void team_close(struct team *t) { t->workers = 0; }
+#endif

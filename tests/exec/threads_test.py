@@ -1,0 +1,158 @@
+"""Emitted models that run by threads: the same bits at any count, and no race.
+
+Each model is compiled for seven threads and for one. tests/exec/threads.c runs it in every way; it
+checks the answers against each other, this file compares those of the two compilations.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("threads")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "threads")
+THREAD_SANITIZER = ["-g", "-O1", "-fsanitize=thread"]
+
+
+def draw(*shape, seed=5):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 0.2
+
+
+def convolutions():
+    """Odd sizes, padding, a residual, pooling, a matrix-vector product."""
+    return G.model(
+        [G.node("Conv", ["x", "w1"], ["c1"], pads=[1] * 4),
+         G.node("Relu", ["c1"], ["r1"]),
+         G.node("Conv", ["r1", "w2"], ["c2"], pads=[1] * 4),
+         G.node("Add", ["c2", "r1"], ["s2"]),
+         G.node("MaxPool", ["s2"], ["p2"], kernel_shape=[3, 3], strides=[2, 2]),
+         G.node("Conv", ["p2", "w3"], ["c3"], group=19, pads=[1] * 4),
+         G.node("Relu", ["c3"], ["r3"]),
+         G.node("Flatten", ["r3"], ["f"]),
+         G.node("MatMul", ["f", "w4"], ["y"])],
+        [G.value("x", [1, 3, 31, 29])], [G.value("y", [1, 203])],
+        [G.weight("w1", draw(19, 3, 3, 3)), G.weight("w2", draw(19, 19, 3, 3)),
+         G.weight("w3", draw(19, 1, 3, 3)), G.weight("w4", draw(19 * 15 * 14, 203))])
+
+
+def elements():
+    """A prime number of elements: the loop that is shared becomes strips of vectors."""
+    return G.model(
+        [G.node("Tanh", ["x"], ["t"]), G.node("Exp", ["t"], ["e"]),
+         G.node("Mul", ["e", "x"], ["m"]), G.node("Erf", ["m"], ["y"])],
+        [G.value("x", [1, 9973])], [G.value("y", [1, 9973])])
+
+
+def rows():
+    """Scratch of 6 kB for a row: each thread needs its own in the arena."""
+    return G.model([G.node("Softmax", ["x"], ["s"], axis=1), G.node("Exp", ["s"], ["y"])],
+                   [G.value("x", [37, 1501])], [G.value("y", [37, 1501])])
+
+
+def joined():
+    """Parts of one tensor, and stores to places that are data."""
+    places = np.random.default_rng(3).integers(0, 40, (4000, 1))
+    return G.model(
+        [G.node("Exp", ["x"], ["a"]), G.node("Tanh", ["x"], ["b"]),
+         G.node("Concat", ["a", "b"], ["c"], axis=1),
+         G.node("ScatterND", ["zero", "places", "c"], ["y"])],
+        [G.value("x", [4000, 30])], [G.value("y", [40, 60])],
+        [G.weight("places", places), G.weight("zero", np.zeros((40, 60), np.float32))])
+
+
+MODELS = {"convolutions": convolutions, "elements": elements, "rows": rows, "joined": joined}
+TEXTS = ("transformer_block", "sliding_window_attention", "mlp")
+
+
+def emit(name, threads, use):
+    folder = T.scratch(SCRATCH / f"{name}-{threads}-{use}")
+    source = T.ROOT / "models" / f"{name}.tg"
+    if name in MODELS:
+        source = folder / "model.onnx"
+        onnx.save(MODELS[name](), source)
+    T.emit(TGC, source, folder / "net.c", f"--threads={threads}")
+    expect("NET_THREADS 7" in (folder / "net.h").read_text() or threads < 7, "nothing is shared")
+    return folder
+
+
+def run_driver(folder, compiler, *flags):
+    T.must(T.run([compiler, *T.WARNINGS, *flags, f"-I{folder}", f"-I{T.ROOT / 'runtime'}",
+                  HERE / "threads.c", "-o", folder / "program", "-lm", "-lpthread"], timeout=300))
+    return T.must(T.run([folder / "program"], timeout=120)).out.decode().strip()
+
+
+def equal(name, compiler):
+    one, seven = (run_driver(emit(name, n, compiler), compiler, "-O2") for n in (1, 7))
+    expect(one == seven, f"compiled for one thread: {one}, for seven: {seven}")
+
+
+for name in (*MODELS, *TEXTS):
+    for compiler in ("gcc", "clang"):
+        suite.add(f"{name}: the same bits by any number of threads ({compiler})", equal, name,
+                  compiler)
+    suite.add(f"{name}: the threads do not race",
+              lambda name=name: run_driver(emit(name, 7, "race"), "clang", *THREAD_SANITIZER))
+
+
+@suite.case("gcc's sanitizers find nothing")
+def sanitizers():
+    run_driver(emit("convolutions", 7, "race-gcc"), "gcc", *THREAD_SANITIZER)
+    run_driver(emit("rows", 7, "sanitize"), "gcc", *T.SANITIZE)
+
+
+@suite.case("without threads of the system's the caller's are left")
+def no_pthreads():
+    folder = emit("rows", 7, "none")
+    T.must(T.run(["gcc", *T.WARNINGS, "-O2", "-DNET_NO_PTHREADS", "-c", "net.c"], cwd=folder))
+    names = T.must(T.run(["nm", "-u", "net.o"], cwd=folder)).out.decode()
+    expect("pthread" not in names, names)
+
+
+@suite.case("the file is C++17, and a program, too")
+def program():
+    folder = emit("elements", 7, "program")
+    for compiler in ("g++", "clang++"):
+        T.must(T.run([compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated",
+                      "-fsyntax-only", "-x", "c++", "net.c"], cwd=folder))
+    T.build(folder / "net.c", folder / "program", "gcc", ("-O2",))
+    for words in (["--selftest"], ["--selftest", "--threads", "3"], ["--threads", "1", "--bench", "0"]):
+        done = T.must(T.run([folder / "program", *words], timeout=60))
+        expect(done.out.strip(), f"{words} says nothing")
+
+
+@suite.case("a model that is soon done has no threads")
+def small():
+    folder = T.scratch(SCRATCH / "small")
+    onnx.save(G.perceptron(), folder / "model.onnx")
+    for n in (1, 4):
+        T.emit(TGC, folder / "model.onnx", folder / "net.c", f"--threads={n}")
+        (folder / "net.c").rename(folder / f"net{n}.c")
+    expect((folder / "net1.c").read_bytes() == (folder / "net4.c").read_bytes(),
+           "--threads changes a model whose kernels nothing shares")
+
+
+@suite.case("tgc runs and measures by threads")
+def commands():
+    folder = emit("convolutions", 7, "commands")
+    outputs = []
+    for n in (1, 2, 7):
+        out = T.scratch(folder / f"out{n}")
+        T.must(T.run([TGC, "run", folder / "model.onnx", f"--threads={n}", "--out-dir", out]))
+        outputs.append((out / "y.npy").read_bytes())
+    expect(len(set(outputs)) == 1, "the answers differ")
+    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--threads=2", "--json"]))
+    expect(json.loads(done.out)["threads"] == 2, done.describe())
+
+
+suite.main()
