@@ -299,7 +299,7 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
 static bool nests_meet(struct tgc *t, const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++)
-        for (int j = 0; j < i; j++) {
+        for (int j = 0; j < i && !k->is_disjoint; j++) {
             const struct buffer *a = uop_buffer_of(k->ast->src[i]->src[0]),
                                 *b = uop_buffer_of(k->ast->src[j]->src[0]);
             if (is_part_of(a, b) || is_part_of(b, a))
