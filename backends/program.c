@@ -75,7 +75,12 @@ const char *program_kernel_name(const struct program *p, const struct kernel *k)
 {
     if (k->index >= p->s->nkernel || p->s->kernel[k->index] != k)
         TGC_BUG(p->t, "kernel %s is not in the schedule", k->name);
-    return p->kernel_name[k->index];
+    return p->kernel_name[p->twin[k->index]->index];
+}
+
+bool program_is_twin(const struct program *p, const struct kernel *k)
+{
+    return p->twin[k->index] != k;
 }
 
 const char *program_var(const struct program *p, const struct var *v)
@@ -364,6 +369,7 @@ static void name_everything(struct program *p)
     for (int i = 0; i < s->nkernel; i++)
         names_add(p->visible,
                   p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
+    p->twin = twins_find(p->t, s);
     p->task_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->task_name);
     p->part_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->part_name);
     for (int i = 0; i < s->nkernel; i++)
@@ -844,7 +850,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     struct text kernels = {.t = t}, lifetime = {.t = t};
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
-        p->backend->kernel(p, s->kernel[i], NULL, &kernels);
+        if (!program_is_twin(p, s->kernel[i]))
+            p->backend->kernel(p, s->kernel[i], NULL, &kernels);
     variants_write(p, &kernels);
     if (p->tasks.n > 0)
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);

@@ -82,6 +82,8 @@ struct program {
     struct names *visible;
     struct names *run;           /* identifiers inside NAME_run */
     const char **kernel_name;    /* by position in schedule->kernel */
+    /* likewise: the kernel whose function it calls, itself or one before it */
+    const struct kernel **twin;
     const char **parameters;     /* of the kernel's function, likewise */
     /* likewise, where threads share the kernel: "conv1_task", "conv1_part" */
     const char **task_name, **part_name;
@@ -106,6 +108,9 @@ struct backend {
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
 };
 extern const struct backend backend_c;
+
+/* twins.c: by position in schedule->kernel, the first kernel that the same function computes */
+const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
 
 /* variants.c: kernels for each instruction set, and pick_kernels() */
 bool program_has_variants(const struct program *p);
@@ -134,12 +139,17 @@ const char *const_pointer(enum dtype d);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
 /* expression in NAME_run, typed pointer */
 const char *program_buffer(struct program *p, const struct buffer *b);
+/* the function's */
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
+/* whether another kernel's function computes it */
+bool program_is_twin(const struct program *p, const struct kernel *k);
 /* as a kernel's parameter */
 const char *program_var(const struct program *p, const struct var *v);
 /* as an expression in NAME_run */
 const char *program_var_in_run(const struct program *p, const struct var *v);
 const struct buffer *buffer_root(const struct buffer *b);
+/* whether they share memory, in part or whole */
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
 /* An integer or bool scalar expression over VARs and LOADs, as C in NAME_run. */
 const char *program_scalar(struct program *p, struct uop *u);
 

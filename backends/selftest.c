@@ -28,19 +28,17 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
     struct tensor *x = MEM_NEW(p->t, struct tensor);
     x->dtype = b->dtype;
     x->ndim = b->ndim;
-    x->nelem = 1;
-    size_t bound = 1;
-    for (int a = 0; a < b->ndim; a++) {
-        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) ||
-            !size_mul(bound, (size_t)dim_bound(b->dim[a]), &bound))
+    size_t nelem = 1; /* the program fills its buffer to the bounds: these are the first of them */
+    for (int a = 0; a < b->ndim; a++)
+        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) || x->dim[a] < 0 ||
+            !size_mul(nelem, (size_t)x->dim[a], &nelem))
             return NULL;
-        x->nelem *= x->dim[a];
-    }
     size_t size = dtype_nbytes(b->dtype);
-    if (bound > MOST_VECTOR_BYTES * 4 || b->dtype == DTYPE_STRING)
+    if (nelem > MOST_VECTOR_BYTES * 4 || b->dtype == DTYPE_STRING)
         return NULL;
-    unsigned char *bytes = mem_array(p->t, bound + 1, size);
-    fill_random(dtype_name(b->dtype), bytes, size, bound, (uint32_t)index + 1);
+    x->nelem = (int64_t)nelem;
+    unsigned char *bytes = mem_array(p->t, nelem + 1, size);
+    fill_random(dtype_name(b->dtype), bytes, size, nelem, (uint32_t)index + 1);
     x->data = mem_array(p->t, (size_t)x->nelem + 1, 8);
     union scalar *v = x->data;
     for (int64_t i = 0; i < x->nelem; i++)

@@ -62,7 +62,7 @@ static void write_architecture(struct program *p, const char *arch, struct text 
         header = isa_text[isa].header;
         for (int i = 0; i < p->s->nkernel; i++) {
             const struct variant *v = find_variant(p->s->kernel[i], (enum isa)isa);
-            if (v)
+            if (v && !program_is_twin(p, p->s->kernel[i]))
                 p->backend->kernel(p, p->s->kernel[i], v, &kernels);
         }
     }
@@ -94,7 +94,7 @@ static void write_table(const struct program *p, int isa, struct text *out)
     size_t line = out->n - 100;
     for (int i = 0; i < p->s->nkernel; i++) {
         const struct kernel *k = p->s->kernel[i];
-        if (k->nvariant == 0)
+        if (k->nvariant == 0 || program_is_twin(p, k))
             continue;
         const char *name = best_name(p, k, isa);
         if (out->n - line + strlen(name) + 3 > 100) {
@@ -151,7 +151,7 @@ void variants_write(struct program *p, struct text *out)
     }
     text_puts(out, "struct kernels {\n");
     for (int i = 0; i < p->s->nkernel; i++)
-        if (p->s->kernel[i]->nvariant > 0)
+        if (p->s->kernel[i]->nvariant > 0 && !program_is_twin(p, p->s->kernel[i]))
             text_printf(out, "    void (*%s)(%s);\n", program_kernel_name(p, p->s->kernel[i]),
                         p->parameters[i]);
     text_puts(out, "};\n");

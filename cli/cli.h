@@ -56,6 +56,7 @@ struct options {
     /* of inputs that are read from files: shapes may depend on them */
     struct onnx_value_option *value; int nvalue; size_t cap_value;
     struct onnx_load_options load;
+    int nchwc_block;                /* 0: as the model shows */
     const char *output;             /* NULL: none; "-": standard output */
     enum emit emit;
     const char *name;               /* NULL: from the output or the model */
@@ -65,7 +66,7 @@ struct options {
     enum target target;
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
-    bool fast_math, debug_info, json, verbose;
+    bool fast_math, no_winograd, debug_info, json, verbose;
     struct input_file *input; int ninput; size_t cap_input;
     const char *out_dir, *data;
     double rtol, atol;
@@ -256,7 +257,7 @@ bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
 /* -----------------------------------------------------------------------------------------------------
  * cmd_*.c */
 
-enum exit_status cmd_compile(struct tgc *t, const struct options *o);
+enum exit_status cmd_compile(struct tgc *t, const struct options *given);
 enum exit_status cmd_run(struct tgc *t, const struct options *o);
 enum exit_status cmd_verify(struct tgc *t, const struct options *o);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);

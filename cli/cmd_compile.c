@@ -252,10 +252,14 @@ static const char *name_of(struct tgc *t, const struct options *o, const struct 
     return program_name(t, stem);
 }
 
-enum exit_status cmd_compile(struct tgc *t, const struct options *o)
+/* Inputs that are given settle shapes and the lengths of sequences; they stay inputs. */
+enum exit_status cmd_compile(struct tgc *t, const struct options *given)
 {
+    struct options told = *given;
+    const struct options *o = &told;
     struct model m;
-    if (!model_load(t, o, &m))
+    struct feed f;
+    if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
         return EXIT_FAILED;
     const char *name = name_of(t, o, &m);
     struct outputs *files = outputs_new(t);

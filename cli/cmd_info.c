@@ -12,6 +12,7 @@ struct report {
     struct tally *tally; size_t ntally, cap_tally;
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
+    const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
     bool is_artefact;
@@ -107,6 +108,15 @@ static void count_operators(struct tgc *t, struct op_names all, struct report *r
     }
 }
 
+static void name_open(struct report *r, const char *symbol)
+{
+    for (int i = 0; i < r->nopen; i++)
+        if (strcmp(r->open_dim[i], symbol) == 0)
+            return;
+    VEC_PUSH(r->open.t, r->open_dim, r->nopen, r->cap_open, symbol);
+    text_printf(&r->open, "%s%s", r->open.n ? ", " : "", symbol);
+}
+
 static void put_declared(struct report *r, struct text *x, bool json, bool first,
                          const struct model_input *v)
 {
@@ -115,7 +125,7 @@ static void put_declared(struct report *r, struct text *x, bool json, bool first
         const char *symbol = v->symbol[a] ? v->symbol[a] : mem_printf(x->t, "%s_dim%d", v->name, a);
         put_dim(&shape, json, v->dim[a] < 0 ? symbol : NULL, v->dim[a]);
         if (v->dim[a] < 0 && x == &r->inputs)
-            text_printf(&r->open, "%s%s", r->open.n ? ", " : "", symbol);
+            name_open(r, symbol);
     }
     put_tensor(x, json, first, v->name, dtype_name(v->dtype), &shape);
 }
@@ -127,6 +137,21 @@ static bool is_open(const struct model_input *v, int n)
             if (v[i].dim[a] < 0)
                 return true;
     return false;
+}
+
+static size_t declared_nbytes(const TensorProto *p)
+{
+    size_t nbytes = dtype_nbytes(dtype_from_onnx(p->data_type));
+    for (size_t a = 0; a < p->n_dims; a++)
+        if (!size_mul(nbytes, (size_t)p->dims[a], &nbytes))
+            return 0;
+    return nbytes;
+}
+
+/* Some exporters write weights as constants. */
+static bool is_constant(const NodeProto *node)
+{
+    return strcmp(node->op_type, "Constant") == 0;
 }
 
 /* A model as its file declares it, where dimensions are open and no option bounds them: what it
@@ -144,13 +169,12 @@ static bool report_declared(struct tgc *t, const struct options *o, const struct
     for (int i = 0; i < nout; i++)
         put_declared(r, &r->outputs, o->json, i == 0, &out[i]);
     const GraphProto *g = m->onnx->proto->graph;
-    for (size_t i = 0; i < g->n_initializer; i++) {
-        size_t nbytes = dtype_nbytes(dtype_from_onnx(g->initializer[i]->data_type));
-        for (size_t a = 0; a < g->initializer[i]->n_dims; a++)
-            if (!size_mul(nbytes, (size_t)g->initializer[i]->dims[a], &nbytes))
-                nbytes = 0;
-        r->weight_bytes += nbytes;
-    }
+    for (size_t i = 0; i < g->n_initializer; i++)
+        r->weight_bytes += declared_nbytes(g->initializer[i]);
+    for (size_t i = 0; i < g->n_node; i++)
+        for (size_t k = 0; k < g->node[i]->n_attribute && is_constant(g->node[i]); k++)
+            if (g->node[i]->attribute[k]->t)
+                r->weight_bytes += declared_nbytes(g->node[i]->attribute[k]->t);
     return true;
 }
 

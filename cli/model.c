@@ -141,6 +141,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->debug = o->debug;
     t->noopt = o->level == 0;
     t->fast_math = o->fast_math;
+    t->no_winograd = o->no_winograd;
     if (format_of(o, m->base) == FORMAT_TG) {
         m->text = tg_load(t, o->model, &m->text_nbytes);
         if (!m->text || !read_text(t, o, m, NULL, 0))
@@ -187,10 +188,8 @@ static struct model_input input_of_onnx(const ValueInfoProto *p)
         const TensorShapeProto__Dimension *d = shape->dim[a];
         bool sized = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
                      d->dim_value >= 0;
-        bool named = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-                     *d->dim_param;
         v.dim[a] = sized ? d->dim_value : -1;
-        v.symbol[a] = named ? d->dim_param : NULL;
+        v.symbol[a] = onnx_dim_is_named(d) ? d->dim_param : NULL;
     }
     return v;
 }
@@ -263,7 +262,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .list = o->list,
                                                .nlist = o->nlist,
                                                .value = o->value,
-                                               .nvalue = o->nvalue};
+                                               .nvalue = o->nvalue,
+                                               .nchwc_block = o->nchwc_block};
     passes_init(t);
     if (m->onnx)
         m->graph = onnx_lower(t, m->onnx, &graph_options);

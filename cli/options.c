@@ -479,6 +479,10 @@ static bool apply(struct parser *p, const struct given *g)
             return bad_value(p, g);
         o->level = (int)n;
         return true;
+    case OPTION_NCHWC_BLOCK:
+        k = choice(table[g->id].value, g->value);
+        o->nchwc_block = k == 0 ? 8 : 16;
+        return k >= 0 || bad_value(p, g);
     case OPTION_THREADS:
         if (!read_int(g->value, &end, 1, MAX_THREADS, &n) || *end)
             return bad_value(p, g);
@@ -486,6 +490,9 @@ static bool apply(struct parser *p, const struct given *g)
         return true;
     case OPTION_FAST_MATH:
         o->fast_math = true;
+        return true;
+    case OPTION_NO_WINOGRAD:
+        o->no_winograd = true;
         return true;
     case OPTION_TUNE:
         return usage(p, "--tune is not in this version of tgc");

@@ -172,6 +172,9 @@ struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct 
     int a;
     if (!x || !begin || !size || !lib_axis(l, axis, x->ndim, &a))
         return NULL;
+    if (sat_add(begin->vmin, size->vmin) > x->dim[a]->vmax || begin->vmax < 0 || size->vmax < 0)
+        return lib_error(l, "%lld elements from %lld on are beyond the end of axis %d of %s",
+                         (long long)size->vmin, (long long)begin->vmin, a, lib_describe(l, x));
     for (int i = 0; i < x->ndim; i++) {
         b[i] = uop_int(l->t, 0);
         s[i] = x->dim[i];

@@ -248,6 +248,9 @@ int64_t perm_pack(const int *perm, int n);
 /* A part of a panel of columns: a loop, but stored weights have it inside of the reduction. */
 #define RANGE_PART ((int64_t)1 << 34)
 #define RANGE_IS_PART(bits) (((bits) & RANGE_PART) != 0)
+/* A lane whose values have expressions of their own: straight-line code in all variants. */
+#define RANGE_UNROLL ((int64_t)1 << 35)
+#define RANGE_IS_UNROLL(bits) (((bits) & RANGE_UNROLL) != 0)
 /* A lane that stays a loop, for compilers to vectorize: the portable tile's. */
 #define RANGE_LOOP ((int64_t)1 << 36)
 #define RANGE_IS_LOOP(bits) (((bits) & RANGE_LOOP) != 0)
@@ -287,6 +290,7 @@ struct tgc {
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
+    bool no_winograd;            /* convolutions stay sums of products */
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */

@@ -723,8 +723,12 @@ void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, v
             src[k] = map_get(&done, u->src[k]);
             changed |= src[k] != u->src[k];
         }
-        if (changed)
+        if (changed) {
             r = uop_replace_src(t, u, src);
+            uop_set_origin(t, r, u);
+            if (uop_get_axes(t, u) && r->op == u->op && !uop_get_axes(t, r))
+                uop_name_axes(t, r, uop_get_axes(t, u));
+        }
         struct uop *by = fn(t, ctx, r);
         if (by)
             r = by;

@@ -1,4 +1,5 @@
-/* expand.c - in the variants of kernels, lanes become vectors and straight-line code.
+/* expand.c - in the variants of kernels, lanes become vectors and straight-line code; lanes that are
+ * choices do in all kernels.
  *
  * A linear program comes in with its lanes as loops. What is inside a lane's loop is written once
  * for each of its values, with that value in the place of the loop variable; inside a vector's lane
@@ -44,8 +45,7 @@ static bool is_named(const struct uop *u)
            u->op == OP_STAGE;
 }
 
-/* Computes u, and whatever it is made of that is not known yet: folding makes new sums. */
-void expand_need(struct expander *e, struct uop *u)
+static void compute(struct expander *e, struct uop *u)
 {
     int n;
     if (is_named(u) || map_get(&e->known, u))
@@ -63,6 +63,12 @@ void expand_need(struct expander *e, struct uop *u)
     for (int i = 0; i < n; i++)
         if (wanted[i])
             learn(e, order[i]);
+}
+
+void expand_need(struct expander *e, struct uop *u)
+{
+    if (!e->lazy)
+        compute(e, u);
 }
 
 static int accs_of(const struct expander *e, const struct uop *acc)
@@ -270,6 +276,8 @@ static void expand_store(struct expander *e, struct uop *u)
         src[2] = expand_splat(e, src[2], e->lanes);
     else if (src[2]->lanes > 1)
         TGC_BUG(e->t, "a vector is stored to one place");
+    for (int k = 1; k < 3 && e->lazy; k++)
+        compute(e, src[k]);
     forget_loads(e, u->src[0]);
     int lanes = src[2]->lanes;
     expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
@@ -289,6 +297,8 @@ static void expand_acc(struct expander *e, struct uop *u)
         else
             n *= u->src[k]->src[0]->arg.i;
     }
+    if (u->nsrc == 1 && e->vector)                    /* one declared where a vector is open */
+        lanes = e->lanes;
     src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++) {
@@ -339,6 +349,21 @@ void expand_one(struct expander *e, struct uop *u)
     }
 }
 
+/* Among choices, what is chosen follows from the lane: nothing else shall be computed, nor sooner
+ * than it is stored. That holds where lanes have stores inside of them alone. */
+static bool may_be_lazy(const struct expander *e, int begin, int end)
+{
+    bool choice = false;
+    for (int i = begin; i < end; i++) {
+        const struct uop *u = e->in[i];
+        if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_GUARD ||
+            (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i)))
+            return false;
+        choice |= u->op == OP_RANGE && RANGE_IS_UNROLL(u->arg.i);
+    }
+    return choice;
+}
+
 /* A lane's loop, and where in it we are; lanes nest as deep as tiles have kinds of them. */
 struct lane { int begin, end; int64_t now, size; };
 
@@ -355,6 +380,8 @@ static void expand_all(struct expander *e)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
             lane[depth++] = (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
             map_set(&e->value, u, uop_int(e->t, 0));
+            if (depth == 1)
+                e->lazy = may_be_lazy(e, i, lane[0].end);
             if (vector) {
                 e->vector = u;
                 e->lanes = (int)u->src[0]->arg.i;
@@ -362,7 +389,8 @@ static void expand_all(struct expander *e)
             }
             continue;
         }
-        if (depth == 0 && u->op == OP_RANGE && strip_loop(e, &i))
+        if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC] &&
+            strip_loop(e, &i))
             continue;
         if (depth == 0 || i != lane[depth - 1].end) {
             expand_one(e, u);
@@ -376,19 +404,20 @@ static void expand_all(struct expander *e)
         }
         if (e->vector == e->in[l->begin])
             e->vector = NULL;
-        depth--;
+        if (--depth == 0)
+            e->lazy = false;
     }
 }
 
-static void expand_variant(struct tgc *t, struct variant *v)
+static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
-    *e = (struct expander){.t = t, .isa = &isa_table[v->isa], .in = v->linear, .nin = v->nlinear};
+    *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
     e->value = e->stride = e->known = (struct uop_map){.t = t, .scratch = true};
     expand_all(e);
-    v->linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
-    v->nlinear = e->nout;
+    *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
+    *nlinear = e->nout;
     scratch_release(t, mark);
 }
 
@@ -400,16 +429,26 @@ static bool has_vectors(const struct variant *v)
     return false;
 }
 
+static bool has_choices(const struct kernel *k)
+{
+    for (int i = 0; i < k->nopt; i++)
+        if (k->opt[i].op == OPT_UNROLL)
+            return true;
+    return false;
+}
+
 /* A variant without vectors says nothing that the portable one does not say. */
 static void expand_kernel(struct tgc *t, struct kernel *k)
 {
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
-        expand_variant(t, &k->variant[j]);
+        expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
         if (has_vectors(&k->variant[j]))
             k->variant[n++] = k->variant[j];
     }
     k->nvariant = n;
+    if (has_choices(k))
+        expand_program(t, ISA_GENERIC, &k->linear, &k->nlinear);
 }
 
 bool pass_expand(struct tgc *t, struct schedule *s)

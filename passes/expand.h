@@ -21,6 +21,7 @@ struct expander {
     int lanes;
     const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
     int part;                    /* how many */
+    bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
 };
 

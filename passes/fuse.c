@@ -158,12 +158,14 @@ static struct use *add_use(struct plan *p, struct uop *v, struct segment *s,
     struct use *u = plan_find_use(n, s, index);
     if (u) {
         u->open |= open;
+        u->depth = u->depth > s->depth ? u->depth : s->depth + 1;
         return u;
     }
     u = MEM_NEW(p->t, struct use);
     u->seg = s;
     u->index = v->ndim ? mem_copy(p->t, index, (size_t)v->ndim * sizeof *index) : NULL;
     u->open = open;
+    u->depth = s->depth + 1;
     struct use **end = &n->use;
     while (*end)
         end = &(*end)->next;
@@ -211,6 +213,7 @@ static void push_sources(struct plan *p, struct uop *v, struct segment *s, struc
 {
     struct uop *at[MAX_RANK], *valid;
     s->nnode++;
+    s->depth = u ? u->depth : 0;
     name_ranges(p, v, index);
     switch (op_class(v->op)) {
     case CLASS_MOVE:
@@ -611,6 +614,14 @@ static bool try_stage(struct plan *p, struct node *n)
 
 /* ---- deciding */
 
+static bool is_too_large(const struct node *n, int most)
+{
+    int depth = 0;
+    for (const struct use *u = n->use; u; u = u->next)
+        depth = u->depth > depth ? u->depth : depth;
+    return depth > MAX_SEGMENT_DEPTH * most || n->use->seg->nnode > MAX_SEGMENT_NODES * most;
+}
+
 static double evaluations_of(struct plan *p, const struct node *n)
 {
     double sum = 0;
@@ -653,6 +664,9 @@ static bool inline_elementwise(struct plan *p, struct node *n)
             s->claimed = c;
         return true;
     }
+    /* a layer's prologue belongs to whoever produced it */
+    if (n->use->seg->ncontraction && is_within(p, n))
+        return false;
     return op_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !leads_to_contraction(p, n->u);
 }
 
@@ -721,7 +735,7 @@ static void decide_computed(struct plan *p, struct node *n)
     bool reduce = n->u->op == OP_REDUCE;
     if (is_index_like(p, n->u, 8))
         inline_uses(p, n);
-    else if (!one_segment(n) || s->block != n->block || s->nnode > MAX_SEGMENT_NODES)
+    else if (!one_segment(n) || s->block != n->block || is_too_large(n, 1))
         realize(p, n);
     else if (n->use->root && !n->use->next && !is_plain(s))
         compute_root(p, n);
@@ -755,12 +769,15 @@ static void demand_source(struct plan *p, struct uop *u)
     n->must = true;
 }
 
-/* Padding that a contraction would test for again and again. */
+/* Padding that a contraction would test for again and again, or that is read at many places of one
+ * segment: a tile's. */
 static bool wants_halo(struct plan *p, const struct node *n)
 {
-    return !p->noopt && n->u->op == OP_PAD && n->u->src[1]->op == OP_CONST && n->use &&
-           !n->use->root && n->use->seg->ncontraction &&
-           evaluations_of(p, n) > 2 * plan_nelem(n->u);
+    enum { PLACES = 4 };
+    if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
+        return false;
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    return n->use->seg->ncontraction ? repeats > 2 : n->nuse > PLACES && repeats > 1;
 }
 
 void plan_decide(struct plan *p, struct node *n)
@@ -772,8 +789,7 @@ void plan_decide(struct plan *p, struct node *n)
         demand_source(p, v->src[0]);
     if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
         realize(p, n);
-    else if (op_class(v->op) == CLASS_MOVE && n->use &&
-             n->use->seg->nnode <= 2 * MAX_SEGMENT_NODES && !(n->must && v->op == OP_IOTA))
+    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) && !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);
     else
         decide_computed(p, n);

@@ -397,6 +397,58 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
     return best;
 }
 
+/* -------------------------------------------------------------------------------------- choices */
+
+/* A range of n values among which n - 1 decisions choose: each value has an expression of its own,
+ * as Winograd's transforms have. */
+static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
+{
+    enum { CHOICES_MAX = 64 };
+    int64_t size = fixed_size(r), at;
+    bool decided[CHOICES_MAX] = {false};
+    int n, ndecided = 0;
+    if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i))
+        return false;
+    struct uop **order = nest_order(t, value, &n);
+    for (int i = 0; i < n; i++) {
+        const struct uop *c = order[i]->op == OP_WHERE ? order[i]->src[0] : NULL;
+        if (!c || c->op != OP_LT || c->src[0] != r || !uop_const_int(c->src[1], &at) || at < 1 ||
+            at >= size || decided[at])
+            continue;
+        decided[at] = true;
+        ndecided++;
+    }
+    return ndecided == size - 1;
+}
+
+static int find_choice(struct tgc *t, const struct uop *store)
+{
+    for (int k = 3; k < store->nsrc; k++)
+        if (store->src[k]->op == OP_RANGE && is_choice(t, store->src[2], store->src[k]))
+            return k;
+    return -1;
+}
+
+/* Choices become straight-line code around one vector, since the values to choose from have much in
+ * common. */
+static struct uop *unroll_choices(const struct nest *m, struct variant *v, struct uop *store)
+{
+    const struct isa_info *isa = &isa_table[v->isa];
+    int axis = store->nsrc - 1, width[2] = {isa->lanes, isa->narrow};
+    for (int k = 0; k < 2 && v->isa != ISA_GENERIC && vectors_fit(m, store->src[axis]); k++) {
+        struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = width[k], .rows = 1,
+                            .columns = width[k], .vector = width[k]};
+        if (width[k] == 0 || fixed_size(store->src[axis]) % width[k])
+            continue;
+        struct nest nest = *m;
+        store = tile_apply(&nest, &tile, v);
+        break;
+    }
+    while ((axis = find_choice(m->t, store)) >= 0)
+        store = tile_unroll(m->t, store, store->src[axis], v);
+    return store;
+}
+
 /* ------------------------------------------------------------------------------------- the pass */
 
 struct stores { struct uop **u; struct tile *like; int n; size_t cap, cap_like; };
@@ -417,6 +469,10 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     struct uop *rest = NULL;
     if (!nest_find(t, store, &m)) {
         push_store(t, out, store, *like);
+        return;
+    }
+    if (!m.reduce && find_choice(t, store) >= 0) {
+        push_store(t, out, unroll_choices(&m, v, store), *like);
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;

@@ -28,6 +28,8 @@ enum opt_op {
     OPT_UPCAST,
     /* so is it, and the lane is a vector's */
     OPT_VECTORIZE,
+    /* all of it becomes straight-line code; amount: its size */
+    OPT_UNROLL,
     /* weight load `axis` of the contraction reads a copy in loop order */
     OPT_PACK,
     /* the store's loop `axis` is shared by up to `amount` threads */
@@ -127,6 +129,10 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */
+bool pass_winograd(struct tgc *t, struct graph *g);
+/* The same with tiles of this side, 2, 4 or 6, wherever it can be; 0: as pass_winograd() */
+bool winograd_apply(struct tgc *t, struct graph *g, int tile);
 /* schedule.c: fusion, lowering, control */
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
 /* s->buffer, s->weight from the steps' kernels */

@@ -10,7 +10,8 @@
 
 #include "passes/passes.h"
 
-enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 256 };
+/* What one segment computes: values, and how deep they nest, since lowering recurses. */
+enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 2048, MAX_SEGMENT_DEPTH = 256 };
 typedef uint64_t range_set;      /* bit b: the segment's b-th range */
 
 enum block_kind { BLOCK_TOP, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY };
@@ -43,6 +44,7 @@ struct segment {
     /* sets that must be prefixes of the loop order, by size */
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
+    int depth;                   /* of the use whose sources are looked at */
     const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
 };
@@ -63,6 +65,7 @@ struct use {
     struct uop **index;          /* [ndim] */
     range_set open;              /* ranges open where it is needed */
     bool root;                   /* the segment's own value */
+    int depth;                   /* below the segment's value */
     /* [ndim] REDUCE, where inlined: the ranges of its axes, NULL elsewhere */
     struct uop **range;
     struct stage *stage;

@@ -7,6 +7,9 @@
  *                                    sum := sum + fold(sums0 + ... + sums3)
  *                                    for k < n % 64 / 16  ...   for k < n % 8  sum := sum + x[...]
  *
+ * A loop that holds loops is taken, too, if all in it lies side by side along the outer one: the sum
+ * of each of many columns.
+ *
  * Strip-mining (Allen, Kennedy: Optimizing Compilers for Modern Architectures, 2.2.4): what runs
  * along the loop in steps of one element becomes vectors, the rest of the loop stays as it was. A
  * sum is reassociated, as REDUCE allows. Sizes may be known only at run time.
@@ -33,6 +36,14 @@ struct strip {
 };
 
 /* ------------------------------------------------------------------------------- does it go along */
+
+static bool is_declared_inside(const struct strip *s, const struct uop *acc)
+{
+    for (int i = s->begin + 1; i < s->end; i++)
+        if (s->e->in[i] == acc)
+            return true;
+    return false;
+}
 
 static bool find_sum(struct strip *s, struct uop *assign)
 {
@@ -129,7 +140,8 @@ static bool loop_fits(struct strip *s)
     if (size->vmax < e->isa->lanes || (size->op != OP_CONST && size->vmax < 2 * e->isa->lanes))
         return false;
     for (int i = s->begin + 1; i < s->end; i++)
-        if (e->in[i]->op == OP_ASSIGN && !find_sum(s, e->in[i]))
+        if (e->in[i]->op == OP_ASSIGN && !is_declared_inside(s, e->in[i]->src[0]) &&
+            !find_sum(s, e->in[i]))
             return false;
     if (!sums_are_apart(s) || !memory_fits(s))
         return false;
@@ -146,7 +158,14 @@ static bool loop_fits(struct strip *s)
         } else if (op_is_elementwise(u->op)) {
             if (!sum_of_value(s, u) && !value_fits(s, u, &varies))
                 return false;
-        } else if (u->op != OP_ASSIGN && op_class(u->op) != CLASS_LEAF) {
+        } else if (u->op == OP_ACC) {                  /* as a vector, whatever is added to it */
+            if (u->nsrc > 1 || u->dtype != DTYPE_F32 || map_get(&varies, u->src[0]))
+                return false;
+            map_set(&varies, u, u);
+        } else if (u->op == OP_RANGE) {
+            if (RANGE_IS_LANE(u->arg.i) || nest_depends(e->t, u->src[0], s->range))
+                return false;
+        } else if (u->op != OP_ASSIGN && u->op != OP_END && op_class(u->op) != CLASS_LEAF) {
             return false;
         }
     }
@@ -230,14 +249,14 @@ static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
         struct uop *u = e->in[i];
         const struct sum *m = lanes > 1 && op_is_elementwise(u->op) ? sum_of_value(s, u) : NULL;
         if (m)
-            continue;
-        if (lanes == 1 || u->op != OP_ASSIGN) {
+            continue;                                 /* its sum's ASSIGN does that */
+        for (int k = 0; k < s->nsum && u->op == OP_ASSIGN && lanes > 1; k++)
+            if (s->sum[k].assign == u)
+                m = &s->sum[k];
+        if (!m) {
             expand_one(e, u);
             continue;
         }
-        for (int k = 0; k < s->nsum; k++)
-            if (s->sum[k].assign == u)
-                m = &s->sum[k];
         struct uop *x = expand_splat(e, expand_value_of(e, m->x), lanes);
         struct uop *acc = part < 0 ? expand_value_of(e, m->acc) : m->part[part];
         assign(s, acc, combine(s, m->op, acc, part < 0 ? fold(s, m->op, x) : x));
@@ -276,18 +295,21 @@ static void write_strip(struct strip *s, struct uop *first, struct uop *count, i
         close_parts(s, unroll);
 }
 
-static bool is_innermost(const struct expander *e, int begin, int end)
+/* Loops inside, and sums that go on outside: only one of the two. */
+static bool is_simple(const struct strip *s)
 {
-    for (int i = begin + 1; i < end; i++)
-        if (e->in[i]->op == OP_RANGE || e->in[i]->op == OP_GUARD)
-            return false;
-    return true;
+    bool loops = false, guards = false;
+    for (int i = s->begin + 1; i < s->end; i++) {
+        loops |= s->e->in[i]->op == OP_RANGE;
+        guards |= s->e->in[i]->op == OP_GUARD;
+    }
+    return !guards && !(loops && s->nsum > 0);
 }
 
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (RANGE_IS_LANE(s.range->arg.i) || !is_innermost(e, s.begin, s.end) || !loop_fits(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || !loop_fits(&s) || !is_simple(&s))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);

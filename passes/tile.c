@@ -292,10 +292,11 @@ static struct uop *split_range(struct tgc *t, int64_t n, int64_t flags)
                                (union arg){.i = t->next_range++ | flags});
 }
 
-/* r is replaced by `by`; the ranges in `outer` take its place (or the first, or the last), the
- * lanes join the end. Ranges that are constants, since they have one value, are left out. */
+/* r is replaced by `by`; the ranges in `outer` take its place (or the first behind `nbatch` ranges,
+ * or the last), the lanes join the end. Ranges that are constants, since they have one value, are
+ * left out. */
 enum placing { PLACE_THERE, PLACE_FIRST, PLACE_LAST };
-static struct uop *split(struct tgc *t, struct uop *store, int first, struct uop *r,
+static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch, struct uop *r,
                          struct uop *by, struct uop *const *outer, int nouter,
                          struct uop *const *lane, int nlane, enum placing where)
 {
@@ -307,7 +308,7 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, struct uop
         nlanes_before += RANGE_IS_LANE(store->src[k]->arg.i);
     int last = store->nsrc - nlanes_before;      /* lanes stand last */
     for (int k = first; k <= last; k++) {
-        bool here = where == PLACE_FIRST  ? k == first
+        bool here = where == PLACE_FIRST  ? k == first + nbatch
                     : where == PLACE_LAST ? k == last
                                           : k < last && store->src[k] == r;
         for (int i = 0; i < nouter && here; i++)
@@ -363,7 +364,7 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     uop_name_axes(t, lane, "row");
     note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
     struct uop *by = sym_add(t, sym_muli(t, outer, tile->rows), lane);
-    return split(t, store, m->first, r, by, &outer, 1, &lane, 1, PLACE_THERE);
+    return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PLACE_THERE);
 }
 
 static int64_t nelem_read(const struct uop *load)
@@ -373,6 +374,17 @@ static int64_t nelem_read(const struct uop *load)
     for (int a = 0; a < b->ndim; a++)
         n = sat_mul(n, b->dim[a]->vmax);
     return n;
+}
+
+/* The leading ranges that all operands depend on: for each of their values there is a contraction of
+ * its own. */
+static int nest_batches(const struct nest *m)
+{
+    for (int k = m->first; k < m->store->nsrc; k++)
+        for (int i = 0; i < m->nload; i++)
+            if (!nest_depends(m->t, m->load[i]->src[1], m->store->src[k]))
+                return k - m->first;
+    return 0;
 }
 
 /* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
@@ -388,9 +400,15 @@ static enum placing place_panels(const struct nest *m, const struct tile *tile)
         else
             values += (double)nelem_read(m->load[i]);
     }
-    for (int k = m->first; k < m->store->nsrc; k++)
-        if (m->store->src[k] != column)
-            nrows *= (double)m->store->src[k]->src[0]->vmax;
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        double n = (double)m->store->src[k]->src[0]->vmax;
+        if (k < m->first + nest_batches(m)) {
+            weights /= n;
+            values /= n;
+        } else if (m->store->src[k] != column) {
+            nrows *= n;
+        }
+    }
     ncolumns = (double)column->src[0]->vmax / (double)tile->columns;
     nrows /= (double)tile->rows;
     double weight_cost = weights <= NEAR ? 0 : weights <= CACHE ? 0.25 : 1;
@@ -425,7 +443,7 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
                              sym_add(t, sym_muli(t, outer[1], columns),
                                      sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
     enum placing where = m->contraction && tile->vector ? place_panels(m, tile) : PLACE_THERE;
-    return split(t, store, m->first, r, by, outer, 2, lane, 2, where);
+    return split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, where);
 }
 
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v)
@@ -477,6 +495,17 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
                            split_range(t, tile->vector, RANGE_LANE | RANGE_VECTOR)};
     uop_name_axes(t, lane[1], "column");
     struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
-    store = split(t, store, m->first, r, by, NULL, 0, lane, 2, PLACE_THERE);
+    store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PLACE_THERE);
     return gate_columns(t, store, by, lane[1], tile->panel);
+}
+
+struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)
+{
+    int first = 3, axis = 3;
+    while (store->src[axis] != r)
+        axis++;
+    struct uop *lane = split_range(t, r->src[0]->arg.i, RANGE_LANE | RANGE_UNROLL);
+    name_like(t, lane, r);
+    note_opt(t, v, OPT_UNROLL, axis - first, r->src[0]->arg.i);
+    return split(t, store, first, 0, r, lane, NULL, 0, &lane, 1, PLACE_THERE);
 }

@@ -19,7 +19,7 @@
 
 #include "passes/passes.h"
 
-enum { MAX_LOADS = 32, VECTOR_STRIDE_MAX = 1 << 30 };
+enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
 
 struct nest {
     struct tgc *t;
@@ -66,6 +66,8 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 /* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done
  * last, since weights are stored without them. */
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
+/* UNROLL: the store's range r becomes a lane. */
+struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
 /* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
 

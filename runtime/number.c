@@ -420,6 +420,13 @@ static uint8_t f32_to_f8e5m2(float v)
 //@ round_f8e5m2 f8e5m2_to_f32 f32_to_f8e5m2
 static inline float round_f8e5m2(float v) { return f8e5m2_to_f32(f32_to_f8e5m2(v)); }
 
+/* Of a number that the format has, infinity among them: a conversion saturates. */
+//@ store_f8e5m2 f32_to_f8e5m2
+static inline uint8_t store_f8e5m2(float v)
+{
+    return v == INFINITY ? 0x7c : v == -INFINITY ? 0xfc : f32_to_f8e5m2(v);
+}
+
 //@ f8e5m2fnuz_to_f32 minifloat_to_f32
 static float f8e5m2fnuz_to_f32(uint8_t b)
 {

@@ -287,7 +287,7 @@ const struct buffer *buffer_root(const struct buffer *b)
     return b;
 }
 
-static bool may_alias(const struct buffer *a, const struct buffer *b)
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
 {
     a = buffer_root(a);
     b = buffer_root(b);
@@ -300,10 +300,10 @@ static bool may_alias(const struct buffer *a, const struct buffer *b)
 static bool is_written_here(const struct writer *w, const struct buffer *b)
 {
     for (int i = 0; i < w->k->noutput; i++)
-        if (may_alias(w->k->buffer[i], b))
+        if (buffers_may_alias(w->k->buffer[i], b))
             return true;
     for (int i = 0; i < w->k->nscratch; i++)
-        if (may_alias(w->k->scratch[i], b))
+        if (buffers_may_alias(w->k->scratch[i], b))
             return true;
     return false;
 }
@@ -704,7 +704,7 @@ static void name_buffers(struct writer *w)
 static bool is_restrict(const struct kernel *k, int i)
 {
     for (int j = 0; j < k->nbuffer; j++)
-        if (j != i && (i < k->noutput || j < k->noutput) && may_alias(k->buffer[i], k->buffer[j]))
+        if (j != i && (i < k->noutput || j < k->noutput) && buffers_may_alias(k->buffer[i], k->buffer[j]))
             return false;
     return true;
 }
@@ -850,6 +850,11 @@ static void write_comment(struct writer *w, struct text *out)
         if (i < k->noutput)
             text_puts(out, "  <- result");
     }
+    for (int i = k->index + 1; i < w->p->s->nkernel; i++)
+        if (w->p->twin[i] == k) {
+            text_puts(out, "\n * the same: ");
+            text_comment(out, w->p->s->kernel[i]->title ? w->p->s->kernel[i]->title : "");
+        }
     if (k->flop > 0 || k->nbytes > 0) {
         text_printf(out, "\n * %s", text_si(w->t, k->flop, "FLOP"));
         text_puts(out, ", touches ");
@@ -918,7 +923,7 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
 {
     struct text head = {.t = p->t};
     if (k->is_shared)
-        text_printf(&head, "{\n    struct %s task = {self, ", p->task_name[k->index]);
+        text_printf(&head, "{\n    struct %s task = {self, ", p->task_name[p->twin[k->index]->index]);
     else
         text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
     size_t indent = k->is_shared ? head.n - 2 : head.n, start = out->n;
@@ -948,7 +953,7 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         first = false;
     }
     if (k->is_shared)
-        text_printf(out, "};\n    share(self, %s, &task);\n}\n", p->part_name[k->index]);
+        text_printf(out, "};\n    share(self, %s, &task);\n}\n", p->part_name[p->twin[k->index]->index]);
     else
         text_puts(out, ");\n");
 }

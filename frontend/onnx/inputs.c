@@ -14,7 +14,7 @@
 
 /* -------------------------------------------------------------------------------------- symbols */
 
-static bool is_named(const TensorShapeProto__Dimension *d)
+bool onnx_dim_is_named(const TensorShapeProto__Dimension *d)
 {
     return d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && *d->dim_param &&
            strcmp(d->dim_param, "?");
@@ -28,7 +28,7 @@ static bool is_fixed(const TensorShapeProto__Dimension *d)
 static const char *symbol_name(struct tgc *t, const char *input,
                                const TensorShapeProto__Dimension *d, int axis)
 {
-    return is_named(d) ? d->dim_param : mem_printf(t, "%s_dim%d", input, axis);
+    return onnx_dim_is_named(d) ? d->dim_param : mem_printf(t, "%s_dim%d", input, axis);
 }
 
 static struct symbol *symbol_find(struct lower *l, const char *name)

@@ -271,6 +271,7 @@ struct lower {
     struct var **var; int nvar; size_t cap_var;
     struct told_input *told; int ntold; size_t cap_told;
     int depth, nnode;
+    int nchwc_block;             /* lower_microsoft_nchwc.c: as the model shows it; 0: not looked */
     const struct node *node;     /* that is being lowered */
     bool hinted, limit;
     struct uop **host; int nhost; size_t cap_host;
@@ -324,8 +325,26 @@ void shell_quote(struct text *x, const char *s);
  * double or const char *, as x is. */
 struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int64_t count);
 enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
+/* mode, coordinates, rounding and their parameters, of the node's attributes. */
+bool resize_modes(const struct node *n, struct resize_attr *a);
+/* Input 0 through a pool with the node's attributes. */
+bool lower_pool_of(struct node *n, enum pool_kind kind);
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
+/* [b, s, h * e] -> [b, h, s, e], of input k or made from it, and back; NULL stays. */
+struct uop *heads_unpack(const struct node *n, int k, struct uop *x, int64_t heads);
+struct uop *heads_pack(const struct node *n, struct uop *x);
+/* as ONNX writes it: "LeakyRelu" */
+bool activation_by_name(const char *name, enum activation *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
+/* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide float.
+ */
+struct uop *quantized(const struct node *n, struct uop *x, struct uop *zero, enum dtype d);
+/* x - zero in i32; zero is a scalar, or of as many values as `axis` of x has; NULL: 0. */
+struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *zero, int axis);
+/* x [.., i] times quantized weights [i, j]: x becomes u8 by its own range, the sum is exact in i32,
+ * then scaled. */
+struct uop *quantized_product(const struct node *n, struct uop *x, struct uop *w,
+                              struct uop *w_scale, struct uop *w_zero);
 bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,
                           struct uop **zero);
 #define OPERATOR(domain, name, since, until, function, param, min_in, max_in, kinds, limits) bool function(struct node *n);

@@ -10,11 +10,11 @@
 
 #include "frontend/onnx/lower.h"
 
-/* [b, s, h * e] -> [b, h, s, e] */
-static struct uop *unpack_heads(const struct node *n, int k, int64_t heads)
+struct uop *heads_unpack(const struct node *n, int k, struct uop *x, int64_t heads)
 {
-    struct uop *x = n->in[k];
     int64_t width;
+    if (!x)
+        return NULL;
     if (heads < 1 || (uop_const_int(x->dim[2], &width) && width % heads)) {
         node_error(n, k, "%s does not split into %lld heads", shape_text(n, x), (long long)heads);
         return NULL;
@@ -24,8 +24,7 @@ static struct uop *unpack_heads(const struct node *n, int k, int64_t heads)
     return uop_permute(n->t, uop_reshape(n->t, x, dim, 4), (int[]){0, 2, 1, 3});
 }
 
-/* [b, h, s, e] -> [b, s, h * e] */
-static struct uop *pack_heads(const struct node *n, struct uop *x)
+struct uop *heads_pack(const struct node *n, struct uop *x)
 {
     if (!x)
         return NULL;
@@ -187,9 +186,9 @@ static bool attention_operands(const struct node *n, struct attention *a)
     for (int k = 0; k < 3; k++)
         if (!node_rank(n, k, packed ? 3 : 4, packed ? 3 : 4))
             return false;
-    a->q = packed ? unpack_heads(n, 0, node_int(n, "q_num_heads", 0)) : n->in[0];
-    a->k = packed ? unpack_heads(n, 1, node_int(n, "kv_num_heads", 0)) : n->in[1];
-    a->v = packed ? unpack_heads(n, 2, node_int(n, "kv_num_heads", 0)) : n->in[2];
+    a->q = packed ? heads_unpack(n, 0, n->in[0], node_int(n, "q_num_heads", 0)) : n->in[0];
+    a->k = packed ? heads_unpack(n, 1, n->in[1], node_int(n, "kv_num_heads", 0)) : n->in[1];
+    a->v = packed ? heads_unpack(n, 2, n->in[2], node_int(n, "kv_num_heads", 0)) : n->in[2];
     if (!a->q || !a->k || !a->v)
         return false;
     if (!n->in[4] != !n->in[5])
@@ -225,7 +224,7 @@ bool lower_attention(struct node *n)
     if (n->nout > 3 && *n->proto->output[3] &&
         !node_set(n, 3, attention_scores(n, &a, node_int(n, "qk_matmul_output_mode", 0))))
         return false;
-    return node_set(n, 0, n->in[0]->ndim == 3 ? pack_heads(n, y) : y);
+    return node_set(n, 0, n->in[0]->ndim == 3 ? heads_pack(n, y) : y);
 }
 
 /* -------------------------------------------------------------------------------- FlexAttention */
@@ -279,7 +278,7 @@ bool lower_rotary_embedding(struct node *n)
     bool packed = x->ndim == 3;
     if (!node_rank(n, 0, 3, 4))
         return false;
-    if (packed && !(x = unpack_heads(n, 0, node_int(n, "num_heads", 0))))
+    if (packed && !(x = heads_unpack(n, 0, n->in[0], node_int(n, "num_heads", 0))))
         return false;
     for (int i = 0; i < 2; i++) {
         if (n->in[3])
@@ -297,7 +296,7 @@ bool lower_rotary_embedding(struct node *n)
         return node_error(n, 1, "rotary_embedding_dim is %lld, but the table has rows of %lld",
                           (long long)rotary, (long long)half);
     struct uop *y = lib_rope(&n->lib, x, table[0], table[1], node_int(n, "interleaved", 0) != 0);
-    return node_set(n, 0, packed ? pack_heads(n, y) : y);
+    return node_set(n, 0, packed ? heads_pack(n, y) : y);
 }
 
 /* ----------------------------------------------------------------------------- linear attention */
@@ -312,7 +311,7 @@ static struct uop *gate_operand(const struct node *n, int k, int64_t heads)
     }
     if (!node_rank(n, k, 3, 3) || !uop_const_int(n->in[k]->dim[2], &width))
         return NULL;
-    return lib_cast(&n->lib, DTYPE_F32, unpack_heads(n, k, width < heads ? width : heads));
+    return lib_cast(&n->lib, DTYPE_F32, heads_unpack(n, k, n->in[k], width < heads ? width : heads));
 }
 
 /* State S [b, h, dk, dv], for each position: S = exp(g) S; v = beta (v - S^T k); S += k v^T; o =
@@ -331,9 +330,9 @@ bool lower_linear_attention(struct node *n)
     for (int k = 0; k < 3; k++)
         if (!node_rank(n, k, 3, 3))
             return false;
-    struct uop *q = lib_cast(l, DTYPE_F32, unpack_heads(n, 0, q_heads)),
-               *k = lib_cast(l, DTYPE_F32, unpack_heads(n, 1, heads));
-    struct uop *v = lib_cast(l, DTYPE_F32, unpack_heads(n, 2, heads)), *g = NULL, *beta = NULL;
+    struct uop *q = lib_cast(l, DTYPE_F32, heads_unpack(n, 0, n->in[0], q_heads)),
+               *k = lib_cast(l, DTYPE_F32, heads_unpack(n, 1, n->in[1], heads));
+    struct uop *v = lib_cast(l, DTYPE_F32, heads_unpack(n, 2, n->in[2], heads)), *g = NULL, *beta = NULL;
     if (!q || !k || !v || (gated && !(g = gate_operand(n, 4, heads))) ||
         (delta && !(beta = gate_operand(n, 5, heads))))
         return false;
@@ -373,7 +372,7 @@ bool lower_linear_attention(struct node *n)
                                 4); /* [t, b, h, m] -> [b, h, t, m] */
     enum dtype state = n->in[3] ? n->in[3]->dtype : n->in[0]->dtype;
     n->out[1] = lib_cast(l, state, lib_get(l, all, 0));
-    return node_set(n, 0, lib_cast(l, n->in[0]->dtype, pack_heads(n, y)));
+    return node_set(n, 0, lib_cast(l, n->in[0]->dtype, heads_pack(n, y)));
 }
 
 /* A depthwise convolution that looks back only; the last k - 1 positions are the state. */

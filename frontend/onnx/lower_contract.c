@@ -133,11 +133,10 @@ bool lower_conv_transpose(struct node *n)
 
 /* ---------------------------------------------------------------------------------------- pools */
 
-bool lower_pool(struct node *n)
+bool lower_pool_of(struct node *n, enum pool_kind kind)
 {
     struct window_attr a;
     struct uop *x = n->in[0];
-    enum pool_kind kind = (enum pool_kind)n->operator->param;
     if (!window_attributes(n, x, &a))
         return false;
     if (kind == POOL_LP && n->opset < 2 && !a.kernel[0])
@@ -154,6 +153,8 @@ bool lower_pool(struct node *n)
                         lib_max_pool_indices(&n->lib, x, &a, node_int(n, "storage_order", 0) != 0));
     return true;
 }
+
+bool lower_pool(struct node *n) { return lower_pool_of(n, (enum pool_kind)n->operator->param); }
 
 bool lower_global_pool(struct node *n)
 {

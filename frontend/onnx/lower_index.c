@@ -256,14 +256,15 @@ bool lower_nms(struct node *n)
     return node_set(n, 0, lib_get(&n->lib, call, 0));
 }
 
-/* A host step finds the first of each group of equal rows; the result is a gather of them. */
+/* A host step finds the first of each group of equal rows; the result is a gather of them. That of
+ * com.microsoft keeps their order and does not give the firsts. */
 bool lower_unique(struct node *n)
 {
     struct tgc *t = n->t;
     const struct lib *l = &n->lib;
     struct uop *x = n->in[0], *dim[2];
     int64_t perm[MAX_RANK];
-    int axis = 0;
+    int axis = 0, skip = n->operator->param;
     if (!node_has(n, "axis"))
         x = lib_reshape(l, x, (struct uop *[]){NULL}, 1);
     else if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis))
@@ -285,19 +286,19 @@ bool lower_unique(struct node *n)
         out[k] = (struct host_output){.dtype = DTYPE_I64, .ndim = 1};
         out[k].dim[0] = k % 2 ? dim[0] : v->min == v->max ? uop_int(t, v->min) : uop_var(t, v);
     }
-    struct uop *param[5] = {dim[0], dim[1], uop_int(t, node_int(n, "sorted", 1)),
+    struct uop *param[5] = {dim[0], dim[1], uop_int(t, skip ? 0 : node_int(n, "sorted", 1)),
                             uop_int(t, v->min), uop_int(t, v->max)};
     struct uop *call = lib_host(l, mem_printf(t, "unique_%s", dtype_name(wide)), &rows, 1, out, 4,
                                 param, 5, &v, 1);
     lower_add_host(n->lower, call);
-    for (int k = 1; k < 4; k++)
-        n->out[k] = lib_get(l, call, k - 1);
-    return node_set(n, 0, lib_gather(l, x, n->out[1], axis));
+    for (int k = 1; k < 4 - skip; k++)
+        n->out[k] = lib_get(l, call, k - 1 + skip);
+    return node_set(n, 0, lib_gather(l, x, lib_get(l, call, 0), axis));
 }
 
 /* --------------------------------------------------------------------------------------- resize */
 
-static bool resize_modes(const struct node *n, struct resize_attr *a)
+bool resize_modes(const struct node *n, struct resize_attr *a)
 {
     static const struct {
         const char *name;

@@ -47,9 +47,7 @@ static struct uop *spread(const struct node *n, int k, const struct uop *x, int 
                       x->dim[axis]);
 }
 
-/* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide float.
- */
-static struct uop *to_integer(const struct node *n, struct uop *x, struct uop *zero, enum dtype d)
+struct uop *quantized(const struct node *n, struct uop *x, struct uop *zero, enum dtype d)
 {
     const struct lib *l = &n->lib;
     x = lib_unary(l, OP_ROUND, x);
@@ -93,7 +91,7 @@ bool lower_quantize(struct node *n)
         return node_set(n, 0, lib_cast(&n->lib, to, ratio));
     }
     return node_set(n, 0,
-                    to_integer(n, lib_cast(&n->lib, lib_acc_dtype(precision), ratio), zero, to));
+                    quantized(n, lib_cast(&n->lib, lib_acc_dtype(precision), ratio), zero, to));
 }
 
 bool lower_dequantize(struct node *n)
@@ -135,9 +133,9 @@ bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, s
     if (!*scale)
         return false;
     struct uop *at = lib_unary(l, OP_NEG, lib_div(l, lo, *scale));
-    *zero = to_integer(n, lib_clip(l, at, lib_scalar(l, at, 0), lib_scalar(l, at, 255)), NULL,
+    *zero = quantized(n, lib_clip(l, at, lib_scalar(l, at, 0), lib_scalar(l, at, 255)), NULL,
                        DTYPE_U8);
-    *y = to_integer(n, lib_div(l, x, *scale), *zero, DTYPE_U8);
+    *y = quantized(n, lib_div(l, x, *scale), *zero, DTYPE_U8);
     return *y != NULL;
 }
 
@@ -148,12 +146,22 @@ bool lower_dynamic_quantize(struct node *n)
 
 /* ----------------------------------------------------------------------------- integer products */
 
-/* x - zero in i32; zero is a scalar, or of as many values as `axis` of x has. */
-static struct uop *centered(const struct node *n, struct uop *x, int k, int axis)
+struct uop *quantized_product(const struct node *n, struct uop *x, struct uop *w,
+                              struct uop *w_scale, struct uop *w_zero)
 {
-    struct uop *zero = k < n->nin ? n->in[k] : NULL;
+    const struct lib *l = &n->lib;
+    struct uop *q, *scale, *zero;
+    if (!x || !quantize_dynamically(n, x, &q, &scale, &zero))
+        return NULL;
+    q = quantized_centered(n, q, zero, 0);
+    w = quantized_centered(n, w, w_zero, w->ndim - 1);
+    return lib_mul(l, lib_cast(l, x->dtype, lib_matmul(l, q, w)), lib_mul(l, scale, w_scale));
+}
+
+struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *zero, int axis)
+{
     x = lib_cast(&n->lib, DTYPE_I32, x);
-    if (!zero)
+    if (!zero || !x)
         return x;
     if (zero->ndim == 1 && !uop_is_int(zero->dim[0], 1)) {
         struct uop *dim[MAX_RANK];
@@ -179,8 +187,8 @@ bool lower_matmul_integer(struct node *n)
     struct uop *a = n->in[0], *b = n->in[1];
     if (!integers(n, 0, 1) || !node_rank(n, 0, 1, MAX_RANK) || !node_rank(n, 1, 1, MAX_RANK))
         return false;
-    a = centered(n, a, 2, a->ndim > 1 ? a->ndim - 2 : 0);
-    return node_set(n, 0, lib_matmul(&n->lib, a, centered(n, b, 3, b->ndim - 1)));
+    a = quantized_centered(n, a, n->in[2], a->ndim > 1 ? a->ndim - 2 : 0);
+    return node_set(n, 0, lib_matmul(&n->lib, a, quantized_centered(n, b, n->in[3], b->ndim - 1)));
 }
 
 bool lower_conv_integer(struct node *n)
@@ -191,7 +199,8 @@ bool lower_conv_integer(struct node *n)
         return false;
     return node_set(
         n, 0,
-        lib_conv(&n->lib, centered(n, n->in[0], 2, 1), centered(n, n->in[1], 3, 0), NULL, &a));
+        lib_conv(&n->lib, quantized_centered(n, n->in[0], n->in[2], 1),
+                 quantized_centered(n, n->in[1], n->in[3], 0), NULL, &a));
 }
 
 /* Inputs x, scale, zero, w, scale, zero, y scale, y zero: the i32 product p -> saturate(round(p *
@@ -208,7 +217,7 @@ static bool requantize(struct node *n, struct uop *product, struct uop *w_scale)
     struct uop *r = lib_mul(l, lib_cast(l, DTYPE_F32, product), scale);
     if (dtype_is_float(to))
         return node_set(n, 0, lib_cast(l, to, r));
-    return node_set(n, 0, to_integer(n, r, zero, to));
+    return node_set(n, 0, quantized(n, r, zero, to));
 }
 
 bool lower_qlinear_matmul(struct node *n)
@@ -220,8 +229,9 @@ bool lower_qlinear_matmul(struct node *n)
     } else {
         if (!integers(n, 0, 3) || !node_rank(n, 0, 1, MAX_RANK) || !node_rank(n, 3, 1, MAX_RANK))
             return false;
-        product = lib_matmul(&n->lib, centered(n, a, 2, a->ndim > 1 ? a->ndim - 2 : 0),
-                             centered(n, b, 5, b->ndim - 1));
+        a = quantized_centered(n, a, n->in[2], a->ndim > 1 ? a->ndim - 2 : 0);
+        product = lib_matmul(&n->lib, a,
+                             quantized_centered(n, b, n->in[5], b->ndim - 1));
     }
     return requantize(n, product, bs);
 }
@@ -233,7 +243,8 @@ bool lower_qlinear_conv(struct node *n)
     if (!integers(n, 0, 3) || !window_attributes(n, x, &a) || !node_rank(n, 3, x->ndim, x->ndim))
         return false;
     struct uop *product =
-        lib_conv(&n->lib, centered(n, x, 2, 1), centered(n, w, 5, 0), n->in[8], &a);
+        lib_conv(&n->lib, quantized_centered(n, x, n->in[2], 1),
+                 quantized_centered(n, w, n->in[5], 0), n->in[8], &a);
     if (ws->ndim == 1 && !uop_is_int(ws->dim[0], 1)) {
         for (int k = 0; k < x->ndim - 1; k++)
             dim[k] = k ? uop_int(n->t, 1) : ws->dim[0];

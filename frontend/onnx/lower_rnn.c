@@ -4,7 +4,7 @@
 
 #include "frontend/onnx/lower.h"
 
-static bool parse_activation(const char *name, enum activation *a)
+bool activation_by_name(const char *name, enum activation *a)
 {
     static const struct {
         const char *name;
@@ -48,7 +48,7 @@ static bool rnn_activations(const struct node *n, struct rnn_attr *a, int ndirec
     a->nactivation = count;
     for (int i = 0; i < count; i++) {
         struct rnn_activation *r = &a->activation[i];
-        if (!parse_activation(name[i], &r->kind))
+        if (!activation_by_name(name[i], &r->kind))
             return node_error(n, -1, "activation '%s' is not supported", name[i]);
         const struct activation_info *info = lib_activation_info(r->kind);
         r->alpha =
@@ -115,20 +115,6 @@ bool lower_rnn(struct node *n)
 static struct uop *of_direction(const struct node *n, int k, int d)
 {
     return n->in[k] ? node_slice_at(n, n->in[k], 0, uop_int(n->t, d)) : NULL;
-}
-
-/* x [.., i] times quantized weights [i, 4h]: x becomes u8 by its own range, the sum is exact in
- * i32, then scaled. */
-static struct uop *quantized_product(const struct node *n, struct uop *x, struct uop *w,
-                                     struct uop *w_scale, struct uop *w_zero)
-{
-    const struct lib *l = &n->lib;
-    struct uop *q, *scale, *zero;
-    if (!x || !quantize_dynamically(n, x, &q, &scale, &zero))
-        return NULL;
-    q = lib_sub(l, lib_cast(l, DTYPE_I32, q), lib_cast(l, DTYPE_I32, zero));
-    w = lib_sub(l, lib_cast(l, DTYPE_I32, w), lib_cast(l, DTYPE_I32, w_zero));
-    return lib_mul(l, lib_cast(l, x->dtype, lib_matmul(l, q, w)), lib_mul(l, scale, w_scale));
 }
 
 /* i o f g = sigmoid sigmoid sigmoid tanh of four parts of z [b, 4h]; c = f c + i g; h = o tanh(c)

@@ -460,3 +460,10 @@ bool lower_col2im(struct node *n)
     struct uop *zeros = tensor_full(t, uop_consti(t, x->dtype, 0), out, 2 + r);
     return node_set(n, 0, uop_scatter(t, OP_ADD, zeros, v, index));
 }
+
+/* Compressed images need libraries that an emitted program cannot carry. */
+bool lower_image_decoder(struct node *n)
+{
+    return node_error(n, -1, "images are not decoded in the model; give it the pixels, u8 "
+                             "[height, width, channels], instead of the file's bytes");
+}

@@ -246,56 +246,105 @@ bool lower_mel_weights(struct node *n)
     return node_set(n, 0, lib_cast(l, d, w ? lib_fold(l, w) : NULL));
 }
 
-/* Gaussian elimination with partial pivoting, one column after the other; the sign flips with each
- * exchange of rows. */
+/* One column of Gaussian elimination with partial pivoting: in a [.., size, width] row k and the row
+ * of the largest element at or below it change places; *pivot [.., 1, 1] is that element, *row_k the
+ * row, *exchanged whether they differed. */
+static struct uop *exchange_rows(const struct node *n, struct uop *a, int64_t k, struct uop **row_k,
+                                 struct uop **pivot, struct uop **exchanged)
+{
+    const struct lib *l = &n->lib;
+    struct tgc *t = n->t;
+    int r = a->ndim;
+    struct uop *row = tensor_insert_axis(t, uop_iota(t, a->dim[r - 2]), 1); /* [size, 1] */
+    struct uop *column = lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1)); /* [.., size, 1] */
+    struct uop *open = uop_not(t, lib_binaryf(l, OP_LT, row, (double)k));
+    struct uop *p =
+        lib_argmax(l, lib_where(l, open, lib_unary(l, OP_ABS, column), lib_scalar(l, a, -1)), r - 2,
+                   true, false);
+    struct uop *is_p = lib_binary(l, OP_EQ, row, p),
+               *is_k = lib_binaryf(l, OP_EQ, row, (double)k);
+    struct uop *old = lib_narrow(l, a, r - 2, uop_int(t, k), uop_int(t, 1));
+    *row_k = lib_reduce(l, REDUCE_SUM, lib_where(l, is_p, a, lib_scalar(l, a, 0)), 1u << (r - 2),
+                        true);
+    *exchanged = uop_not(t, lib_binaryf(l, OP_EQ, p, (double)k));
+    *pivot = lib_narrow(l, *row_k, r - 1, uop_int(t, k), uop_int(t, 1));
+    return lib_where(l, is_k, *row_k, lib_where(l, is_p, old, a));
+}
+
+/* a less what makes column k zero in the rows of `which` [size, 1] (a bool). */
+static struct uop *eliminate(const struct node *n, struct uop *a, int64_t k, struct uop *which,
+                             struct uop *row_k, struct uop *pivot)
+{
+    const struct lib *l = &n->lib;
+    struct uop *column = lib_narrow(l, a, a->ndim - 1, uop_int(n->t, k), uop_int(n->t, 1));
+    struct uop *scale = lib_where(l, which, lib_div(l, column, pivot), lib_scalar(l, a, 0));
+    return lib_sub(l, a, lib_mul(l, scale, row_k));
+}
+
+/* A square matrix of a fixed size in the accumulation dtype; NULL: reported. */
+static struct uop *square_matrix(const struct node *n, int64_t *size)
+{
+    struct uop *a = lib_cast(&n->lib, lib_acc_dtype(n->in[0]->dtype), n->in[0]);
+    int r = a->ndim;
+    if (!node_rank(n, 0, 2, MAX_RANK - 1))
+        return NULL;
+    if (uop_const_int(a->dim[r - 1], size) && uop_is_int(a->dim[r - 2], *size) && *size <= 64)
+        return a;
+    node_error(n, 0, "square matrices of a fixed size up to 64 are expected, found %s",
+               shape_text(n, a));
+    return NULL;
+}
+
+/* The product of the pivots; the sign flips with each exchange of rows. */
 bool lower_det(struct node *n)
 {
     const struct lib *l = &n->lib;
     struct tgc *t = n->t;
-    struct uop *a = lib_cast(l, lib_acc_dtype(n->in[0]->dtype), n->in[0]), *det = NULL;
+    struct uop *det = NULL, *row_k, *pivot, *exchanged;
     int64_t size;
-    int r = a->ndim;
-    if (!node_rank(n, 0, 2, MAX_RANK - 1))
+    struct uop *a = square_matrix(n, &size);
+    if (!a)
         return false;
-    if (!uop_const_int(a->dim[r - 1], &size) || !uop_is_int(a->dim[r - 2], size) || size > 64)
-        return node_error(n, 0, "square matrices of a fixed size up to 64 are expected, found %s",
-                          shape_text(n, a));
-    struct uop *one = uop_constf(t, a->dtype, 1), *zero = uop_constf(t, a->dtype, 0),
-               *count = uop_int(t, size);
-    struct uop *row = tensor_insert_axis(t, uop_iota(t, count), 1); /* [size, 1] */
+    struct uop *one = uop_constf(t, a->dtype, 1), *count = uop_int(t, size);
+    struct uop *row = tensor_insert_axis(t, uop_iota(t, count), 1);
     for (int64_t k = 0; k < size; k++) {
-        struct uop *column =
-            lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1)); /* [.., size, 1] */
-        struct uop *open = uop_not(t, lib_binaryf(l, OP_LT, row, (double)k));
-        struct uop *p =
-            lib_argmax(l, lib_where(l, open, lib_unary(l, OP_ABS, column), lib_scalar(l, a, -1)),
-                       r - 2, true, false);
-        struct uop *is_p = lib_binary(l, OP_EQ, row, p),
-                   *is_k = lib_binaryf(l, OP_EQ, row, (double)k);
-        struct uop *row_k = lib_narrow(l, a, r - 2, uop_int(t, k), uop_int(t, 1));
-        struct uop *row_p =
-            lib_reduce(l, REDUCE_SUM, lib_where(l, is_p, a, zero), 1u << (r - 2), true);
-        a = lib_where(l, is_k, row_p, lib_where(l, is_p, row_k, a));
-        if (!a)
+        if (!(a = exchange_rows(n, a, k, &row_k, &pivot, &exchanged)))
             return false;
-        struct uop *pivot =
-            lib_narrow(l, row_p, r - 1, uop_int(t, k), uop_int(t, 1)); /* [.., 1, 1] */
-        struct uop *sign =
-            lib_where(l, lib_binaryf(l, OP_EQ, p, (double)k), one, lib_unary(l, OP_NEG, one));
-        struct uop *factor = lib_mul(l, pivot, sign);
+        struct uop *factor =
+            lib_mul(l, pivot, lib_where(l, exchanged, lib_unary(l, OP_NEG, one), one));
         det = det ? lib_mul(l, det, factor) : factor;
         struct uop *safe = lib_where(l, lib_binaryf(l, OP_EQ, pivot, 0), one, pivot);
-        struct uop *below = lib_binary(l, OP_LT, uop_int(t, k), row);
-        struct uop *scale = lib_where(
-            l, below, lib_div(l, lib_narrow(l, a, r - 1, uop_int(t, k), uop_int(t, 1)), safe),
-            zero);
-        a = lib_sub(l, a, lib_mul(l, scale, row_p));
-        if (!a || !det)
+        a = eliminate(n, a, k, lib_binary(l, OP_LT, uop_int(t, k), row), row_k, safe);
+        if (!(a = lib_contiguous(l, a)) || !det) /* each step reads the last one many times */
             return false;
-        a = uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1,
-                    (union arg){0}); /* each step reads the last one many times */
     }
     if (!det)
         det = tensor_full(t, one, (struct uop *[]){uop_int(t, 1), uop_int(t, 1)}, 2);
-    return node_set(n, 0, lib_cast(l, n->in[0]->dtype, lib_reshape(l, det, a->dim, r - 2)));
+    det = lib_reshape(l, det, n->in[0]->dim, n->in[0]->ndim - 2);
+    return node_set(n, 0, lib_cast(l, n->in[0]->dtype, det));
+}
+
+/* com.microsoft.Inverse: Gauss-Jordan; [a | 1] becomes [1 | inverse]. A singular matrix gives
+ * infinities and NaNs. */
+bool lower_inverse(struct node *n)
+{
+    const struct lib *l = &n->lib;
+    struct tgc *t = n->t;
+    struct uop *row_k, *pivot, *exchanged;
+    int64_t size;
+    struct uop *a = square_matrix(n, &size);
+    if (!a)
+        return false;
+    int r = a->ndim;
+    struct uop *count = uop_int(t, size), *row = tensor_insert_axis(t, uop_iota(t, count), 1);
+    struct uop *unit = lib_broadcast_to(l, lib_eye(l, a->dtype, count, count, 0), a->dim, r);
+    a = lib_concat(l, (struct uop *[]){a, unit}, 2, r - 1);
+    for (int64_t k = 0; k < size && a; k++) {
+        if (!(a = exchange_rows(n, a, k, &row_k, &pivot, &exchanged)))
+            return false;
+        struct uop *here = lib_binaryf(l, OP_EQ, row, (double)k);
+        struct uop *rest = eliminate(n, a, k, uop_not(t, here), row_k, pivot);
+        a = lib_contiguous(l, lib_where(l, here, lib_div(l, row_k, pivot), rest));
+    }
+    return node_set(n, 0, lib_cast(l, n->in[0]->dtype, lib_narrow(l, a, r - 1, count, count)));
 }

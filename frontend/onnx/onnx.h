@@ -207,7 +207,8 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n);
 /* -------------------------------------------------------------------------------------- graph.c */
 
 /* What the command line says of dimensions. A dimension's name is its dim_param, or INPUT_dimK
- * where the model has none. */
+ * where the model has none: "?" says nothing. */
+bool onnx_dim_is_named(const TensorShapeProto__Dimension *d);
 /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
 struct onnx_dim_option { const char *name; int64_t min, max; };
 /* -1: as the model says */
@@ -226,6 +227,8 @@ struct onnx_graph_options {
     const struct onnx_list_option *list; int nlist;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
+    /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */
+    int nchwc_block;
 };
 
 /* The tensor graph of a model. Every node of it is lowered; functions are inlined; names of outputs

@@ -296,6 +296,18 @@ def _(folder):
     expect(info["weight_bytes"] == 4 * (8 * 16 + 16 + 16 * 4 + 4), f"{info['weight_bytes']} bytes")
 
 
+@case("info names open dimensions as --dim takes them")
+def _(folder):
+    nodes = [G.node("Constant", [], ["w"], value=onnx.numpy_helper.from_array(
+        np.ones((3, 1, 1), np.float32))), G.node("Mul", ["x", "w"], ["y"])]
+    m = G.model(nodes, [G.value("x", ["n", 3, "?", "n"])], [G.value("y", ["n", 3, "?", "n"])])
+    onnx.save(m, folder / "model.onnx")
+    info = tgc(folder, "info", "model.onnx").out.decode()
+    expect("depend on n, x_dim2;" in info, f"not each name once: {info}")
+    expect("weights: 12 bytes" in info, f"a constant is a weight, too: {info}")
+    tgc(folder, "model.onnx", "-o", "net.c", "--dim", "n=1", "--dim", "x_dim2=4")
+
+
 @case("ops --json lists the operators")
 def _(folder):
     text = tgc(folder, "ops", "--json").out.decode()

@@ -201,7 +201,7 @@ def compare(name, actual, expected, rtol, atol):
         actual = actual.view(expected.dtype)
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        close = np.abs(a - e) <= atol + rtol * np.abs(e)
+        close = np.isfinite(e) & (np.abs(a - e) <= atol + rtol * np.abs(e))
     wrong = np.asarray(~(close | (a == e) | (np.isnan(a) & np.isnan(e))))
     if np.any(wrong):
         _mismatch(name, actual, expected, wrong, f"beyond rtol {rtol:g}, atol {atol:g}")

@@ -9,7 +9,9 @@ the program runs on .npy files. Tolerances are the tests' own; integers and bool
     rest.txt      the others, and tgc's own words on why: a refusal must stay a refusal with
                   a message, and one that starts to work must move to the other list
 
-Both are written by this program, with --bless, from what it saw; they are never edited.
+Both are written by this program, with --bless, from what it saw; they are never edited. Where a
+shape or the length of a sequence depends on the value of an input, and nothing bounds it, a test
+passes with that value told to the compiler (-i NAME=FILE); passing.txt then says "told".
 """
 
 import functools
@@ -27,6 +29,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
+import support
 import tgc as T
 from suite import Failure, Suite
 
@@ -143,17 +146,56 @@ def compare_form(name, actual, expected):
         raise Failure(f"{name}: has values that the reference has not: {np.unique(actual)[:5]}")
 
 
+def training_dropout(model):
+    """The node, where the model is one Dropout that takes training_mode as an input."""
+    nodes = model.graph.node
+    return nodes[0] if len(nodes) == 1 and nodes[0].op_type == "Dropout" and \
+        len(nodes[0].input) > 2 else None
+
+
+def compare_dropout(node, given, wanted, results):
+    """Elements are dropped at random, in about their share; what stays is scaled exactly."""
+    if not given[node.input[2]]:
+        raise Failure(f"{node.name}: a Dropout that does not train is not random")
+    ratio = float(given[node.input[1]]) if node.input[1] else 0.5
+    x, y = given[node.input[0]], results[node.output[0]]
+    for name, expected in wanted.items():
+        if results[name].shape != expected.shape or results[name].dtype != expected.dtype:
+            raise Failure(f"{name}: {results[name].dtype}{list(results[name].shape)}")
+    stays = y != 0
+    if not np.allclose(y[stays], x[stays] / (1 - ratio), 1e-6):
+        raise Failure("what stays is not scaled by 1 / (1 - ratio)")
+    if abs(stays.mean() - (1 - ratio)) > 4 * (max(ratio * (1 - ratio), 1e-9) / x.size) ** 0.5:
+        raise Failure(f"{stays.mean():.2f} of the elements stay, for a ratio of {ratio}")
+    if len(wanted) > 1 and not np.array_equal(results[node.output[1]], stays):
+        raise Failure("the mask does not say what stays")
+
+
 def flat(name):
     return name.replace("/", "_")
 
 
-def emit_case(tgc, case, folder, options):
+def told_values(case, folder):
+    """The options that tell the compiler the integers and bools among the inputs."""
+    options = []
+    for inputs, _ in case.data_sets:
+        for k, (name, array) in enumerate(border(graph_inputs(case.model), inputs)[0]):
+            if array.dtype.kind in "iub" and array.size <= 64 and "[" not in name:
+                np.save(folder / f"told{k}.npy", T.as_npy(array))
+                options += ["-i", f"{name}=told{k}.npy"]
+        break
+    return options
+
+
+def emit_case(tgc, case, folder, options, told=False):
     """Writes the model and its C into the folder; the C file is named after no test."""
     T.scratch(folder)
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     for inputs, _ in case.data_sets:
         options = (*options, *border(graph_inputs(case.model), inputs)[1])
         break
+    if told:
+        options = (*options, *told_values(case, folder))
     done = T.run([tgc, "model.onnx", "-o", "node.c", *options], cwd=folder, timeout=60)
     if done.status == 1 and not done.timed_out:
         if not done.err.strip():
@@ -164,15 +206,19 @@ def emit_case(tgc, case, folder, options):
     T.must(done)
 
 
-def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc"):
+def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told=False):
     try:
-        emit_case(tgc, case, folder, options)
+        emit_case(tgc, case, folder, options, told)
         T.build(folder / "node.c", folder / "node", compiler, flags)
         for inputs, outputs in case.data_sets:
             given, _ = border(graph_inputs(case.model), inputs)
             wanted, _ = border(case.model.graph.output, outputs)
             program = T.Program(folder / "node", [name for name, _ in wanted])
             results = program.run([array for _, array in given], timeout=60)
+            dropout = training_dropout(case.model)
+            if dropout:
+                compare_dropout(dropout, dict(given), dict(wanted), results)
+                continue
             for name, expected in wanted:
                 if is_random(case.model):
                     compare_form(name, results[name], expected)
@@ -185,7 +231,7 @@ def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc"):
 def check_refusal(tgc, case, folder):
     """Quick form for a test on the other list: only that tgc still refuses it, with reason."""
     try:
-        emit_case(tgc, case, folder, ())
+        emit_case(tgc, case, folder, (), told=True)
     except Refused:
         return
     finally:
@@ -196,7 +242,7 @@ def check_refusal(tgc, case, folder):
 def check_rest(tgc, case, folder):
     """Full form: the whole way; a test that passes belongs on the passing list."""
     try:
-        run_case(tgc, case, folder)
+        run_case(tgc, case, folder, told=True)
     except (Refused, Unfit):
         return
     except Failure as failure:
@@ -207,7 +253,8 @@ def check_rest(tgc, case, folder):
 
 
 def read_lists():
-    passing = PASSING.read_text().split() if PASSING.exists() else []
+    lines = PASSING.read_text().splitlines() if PASSING.exists() else []
+    passing = {line.partition("\t")[0]: line.partition("\t")[2] == "told" for line in lines}
     rest = {}
     if REST.exists():
         for line in REST.read_text().splitlines():
@@ -227,24 +274,37 @@ def bless(options, cases, scratch):
             run_case(tgc, case, scratch / flat(case.name))
             return None
         except Refused as refusal:
-            return "refused", str(refusal)
-        except Unfit as unfit:
-            return "unfit", str(unfit)
-        except Failure as failure:
-            lines = str(failure).splitlines()
-            return "wrong", " | ".join(lines[1:] or lines)
+            reason = str(refusal)
+        except (Unfit, Failure) as why:
+            return kind_of(why)
+        try:
+            run_case(tgc, case, scratch / flat(case.name), told=True)
+            return "told", ""
+        except Refused:
+            return "refused", reason
+        except (Unfit, Failure) as why:
+            return kind_of(why)
+
+    def kind_of(why):
+        if isinstance(why, Unfit):
+            return "unfit", str(why)
+        lines = str(why).splitlines()
+        return "wrong", " | ".join(lines[1:] or lines)
 
     with ThreadPoolExecutor(options.jobs) as pool:
         verdicts = dict(zip(cases, pool.map(verdict, cases.values())))
     before, others = read_lists()
-    passing = {name for name in before if name not in cases}
-    passing |= {name for name, why in verdicts.items() if why is None}
+    passing = {name: told for name, told in before.items() if name not in cases}
+    for name, why in verdicts.items():
+        if why is None or why[0] == "told":
+            passing[name] = why is not None
     rest = {name: why for name, why in others.items() if name not in cases}
     for name, why in verdicts.items():
-        if why is not None:
+        if name not in passing:
             words = " ".join(why[1].replace(str(scratch), "").split())
             rest[name] = f"{why[0]}: {words[:200]}"
-    PASSING.write_text("".join(name + "\n" for name in sorted(passing)))
+    PASSING.write_text("".join(f"{name}\ttold\n" if passing[name] else f"{name}\n"
+                               for name in sorted(passing)))
     with open(REST, "w") as file:
         file.write("# Written by node_test.py --bless: the tests that do not pass, and why.\n")
         for name, why in sorted(rest.items()):
@@ -256,8 +316,17 @@ def bless(options, cases, scratch):
 
 def main():
     suite = Suite("onnx node")
-    options = suite.parse(lambda parser: parser.add_argument(
-        "--bless", action="store_true", help="run everything and rewrite both lists"))
+
+    def more(parser):
+        parser.add_argument("--bless", action="store_true",
+                            help="run everything and rewrite both lists")
+        parser.add_argument("--sanitize", action="store_true",
+                            help="only the passing tests, built with the sanitizers")
+
+        parser.add_argument("--support", action="store_true",
+                            help="write docs/onnx-support.md from the lists")
+
+    options = suite.parse(more)
     cases = load_cases()
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "onnx")
     if options.bless:
@@ -273,16 +342,28 @@ def main():
         if missing or unknown:
             raise Failure(f"not on any list: {missing[:5]}; no such test: {unknown[:5]}")
 
+    def support_is_current():
+        if support.DOCUMENT.read_text() != support.document(tgc, cases, passing, rest):
+            raise Failure("docs/onnx-support.md is old: run tests/onnx/node_test.py --support")
+
+    if options.support:
+        support.DOCUMENT.write_text(support.document(tgc, cases, passing, rest))
+        return
     suite.add("the two lists name every test", lists_are_whole)
-    for name in passing:
-        if name in cases:
-            suite.add(name, run_case, tgc, cases[name], scratch / flat(name))
-            suite.add(f"{name} -O0", run_case, tgc, cases[name], scratch / f"{flat(name)}-O0", ("-O0",),
-                      slow=True)
-            suite.add(f"{name} sanitized", run_case, tgc, cases[name],
-                      scratch / f"{flat(name)}-san", (), tuple(T.SANITIZE), "clang", slow=True)
-    for name, reason in rest.items():
+    if not options.sanitize:
+        suite.add("docs/onnx-support.md is current", support_is_current)
+    for name, told in passing.items():
         if name not in cases:
+            continue
+        run = functools.partial(run_case, tgc, cases[name], told=told)
+        suite.add(f"{name} sanitized", run, scratch / f"{flat(name)}-san", (), tuple(T.SANITIZE),
+                  "clang", slow=not options.sanitize)
+        if options.sanitize:
+            continue
+        suite.add(name, run, scratch / flat(name))
+        suite.add(f"{name} -O0", run, scratch / f"{flat(name)}-O0", ("-O0",), slow=True)
+    for name, reason in rest.items():
+        if name not in cases or options.sanitize:
             continue
         if reason.startswith("refused"):
             suite.add(f"{name} is refused", check_refusal, tgc, cases[name], scratch / flat(name))

@@ -1,0 +1,248 @@
+"""Numbers in emitted programs: conversions of every value of the 8- and 16-bit types, and how far
+functions are from the exact result.
+
+Conversions are exact, so that they are compared with numpy and ml_dtypes, over all values of a
+type; what the specification leaves open (floats beyond an integer's range) is left out.
+
+Functions are measured in units in the last place of the result's type: over all values of f16 and
+bf16, over a sample of f32 and f64 that has as many in each binade. The exact result is computed in
+x87's 64-bit significands. docs/ulp.md holds the largest ones; --write writes it anew, and a test
+fails where a function has become worse than it says.
+"""
+
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import helper
+
+import tgc as T
+from suite import Failure, Suite, expect
+
+DOCUMENT = HERE.parents[1] / "docs" / "ulp.md"
+suite = Suite("numbers")
+OPTIONS = suite.parse(lambda parser: parser.add_argument(
+    "--write", action="store_true", help="measure, and write docs/ulp.md"))
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "numbers"
+LONG = np.longdouble
+warnings.simplefilter("ignore", RuntimeWarning)
+
+
+def program(folder, nodes, x, outputs):
+    """The results of a model of these nodes on x, by name, in the types of `outputs`."""
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(d)), x.shape)
+         for name, d in outputs.items()])
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    onnx.save(m, folder / "m.onnx")
+    T.must(T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder))
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    results = T.Program(folder / "m", list(outputs)).run([x])
+    return {name: results[name].view(d) if results[name].dtype != d else results[name]
+            for name, d in outputs.items()}
+
+
+def in_folder(name, function, *arguments):
+    folder = T.scratch(SCRATCH / name)
+    try:
+        return function(folder, *arguments)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ----------------------------------------------------------------------------------- conversions
+
+F16, BF16, F32, F64 = (np.dtype(d) for d in (np.float16, ml_dtypes.bfloat16, np.float32,
+                                             np.float64))
+F8 = [np.dtype(d) for d in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz,
+                            ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz)]
+FLOATS = [F64, F32, F16, BF16, *F8]
+INTS = [np.dtype(d) for d in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64,
+                              np.uint64)]
+BOOL = np.dtype(bool)
+
+
+def all_values(d):
+    if d == BOOL:
+        return np.array([False, True])
+    bits = np.arange(1 << (8 * d.itemsize), dtype=np.uint32)
+    return bits.astype(f"u{d.itemsize}").view(d)
+
+
+def converted(x, to, saturate):
+    """x in the type `to`, and which elements the specification settles."""
+    settled = np.ones(x.shape, bool)
+    if x.dtype not in FLOATS or to == BOOL:
+        source = x.astype(F64) if to in FLOATS else x
+        y = (source != 0) if to == BOOL else source.astype(to)
+    elif to in FLOATS:
+        y = x.astype(F64).astype(to)
+    else:
+        info, wide = np.iinfo(to), np.trunc(x.astype(F64))
+        settled = (wide >= float(info.min)) & (wide <= float(info.max)) & (wide < 2.0**63)
+        y = np.where(settled, wide, 0).astype(to)
+    if to in F8 and saturate and to != x.dtype:
+        most = float(ml_dtypes.finfo(to).max)
+        wide = x.astype(F64)
+        y = np.where(np.isnan(wide), wide, np.clip(wide, -most, most)).astype(to)
+    return y, settled
+
+
+def same_bits(a, b):
+    bits = f"u{a.dtype.itemsize}"
+    if a.dtype not in FLOATS:
+        return a.view(bits) == b.view(bits)
+    return (a.view(bits) == b.view(bits)) | (np.isnan(a.astype(F64)) & np.isnan(b.astype(F64)))
+
+
+def conversions(folder, d):
+    x = all_values(d)
+    nodes, outputs, wanted = [], {}, {}
+    for to in [*FLOATS, *INTS, BOOL]:
+        for saturate in ((1, 0) if to in F8 and d in FLOATS else (1,)):
+            name = f"{to.name}_{saturate}"
+            more = {} if saturate else {"saturate": 0}
+            nodes.append(helper.make_node("Cast", ["x"], [name],
+                                          to=helper.np_dtype_to_tensor_dtype(to), **more))
+            outputs[name] = to
+            wanted[name] = converted(x, to, saturate)
+    problems = []
+    for name, y in program(folder, nodes, x, outputs).items():
+        want, settled = wanted[name]
+        wrong = np.flatnonzero(~same_bits(y, want) & settled)
+        if wrong.size:
+            k = wrong[0]
+            problems.append(f"{d.name} to {name}: {wrong.size} of {x.size}; {x[k]!r} becomes "
+                            f"{y[k]!r}, should be {want[k]!r}")
+    expect(not problems, "\n".join(problems))
+
+
+for one in [F16, BF16, *F8, *INTS[:4], BOOL]:
+    suite.add(f"every {one.name}", in_folder, f"from_{one.name}", conversions, one)
+
+# ------------------------------------------------------------------------------------- functions
+
+
+def exact_erf(x):
+    """By the series whose terms have one sign: 2 / sqrt(pi) exp(-x^2) sum (2 x^2)^n x / (2n+1)!!"""
+    term = total = np.minimum(np.abs(x), LONG(7))
+    square = term * term
+    scale = np.exp(-square)
+    for n in range(1, 250):
+        term = term * 2 * square / (2 * n + 1)
+        total = total + term
+    return np.copysign(total * scale * 2 / np.sqrt(LONG("3.14159265358979323846264338")), x)
+
+
+FUNCTIONS = {
+    "Acos": np.arccos, "Acosh": np.arccosh, "Asin": np.arcsin, "Asinh": np.arcsinh,
+    "Atan": np.arctan, "Atanh": np.arctanh, "Cos": np.cos, "Cosh": np.cosh, "Erf": exact_erf,
+    "Exp": np.exp, "Log": np.log, "Reciprocal": lambda x: 1 / x,
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Sin": np.sin, "Sinh": np.sinh,
+    "Softplus": lambda x: np.logaddexp(x, LONG(0)), "Softsign": lambda x: x / (1 + np.abs(x)),
+    "Sqrt": np.sqrt, "Tan": np.tan, "Tanh": np.tanh,
+}
+
+# 1 / (1 + exp(-x)) is 0 where the result is below the smallest normal number.
+NORMAL_ONLY = {"Sigmoid"}
+
+
+def sample(d):
+    """All values of a narrow type; else some of each binade, of both signs."""
+    if d.itemsize == 2:
+        x = all_values(d)
+    else:
+        draws = np.random.default_rng(1)
+        bits = draws.integers(0, 1 << 63, 100_000, np.uint64, endpoint=False) * 2
+        bits += draws.integers(0, 2, bits.size, np.uint64)
+        x = bits.view(F64) if d == F64 else (bits >> 32).astype(np.uint32).view(F32)
+        usual = draws.standard_normal(50_000) * np.exp2(draws.integers(-12, 7, 50_000))
+        x = np.concatenate([x, usual.astype(d)])
+    return x[np.isfinite(x.astype(F64))]
+
+
+def ulps(y, exact, d):
+    """|y - exact| in units in the last place of exact, where that is in the type's range."""
+    info = ml_dtypes.finfo(d)
+    bits = {F16: 11, BF16: 8, F32: 24, F64: 53}[d]
+    inside = np.isfinite(exact) & (np.abs(exact) <= LONG(info.max))
+    exponent = np.frexp(np.where(inside, exact, 1))[1]
+    unit = np.ldexp(LONG(1), np.maximum(exponent, np.frexp(LONG(info.smallest_normal))[1]) - bits)
+    error = np.where(inside, np.abs(y.astype(F64).astype(LONG) - exact) / unit, 0)
+    nan = np.isnan(exact) != np.isnan(y.astype(F64))
+    return np.where(nan | np.isnan(error) & inside, np.inf, error)
+
+
+def measure(folder, d):
+    x = sample(d)
+    nodes = [helper.make_node(op, ["x"], [op]) for op in FUNCTIONS]
+    results = program(folder, nodes, x, {op: d for op in FUNCTIONS})
+    wide = x.astype(F64).astype(LONG)
+    found = {}
+    for op, function in FUNCTIONS.items():
+        exact = function(wide)
+        error = ulps(results[op], exact, d)
+        if op in NORMAL_ONLY:
+            error[np.abs(exact) < LONG(ml_dtypes.finfo(d).smallest_normal)] = 0
+        k = int(np.argmax(error))
+        found[op] = (float(error[k]), x[k])
+    return found
+
+
+COLUMNS = [F64, F32, F16, BF16]
+
+
+def documented():
+    table = {}
+    for line in DOCUMENT.read_text().splitlines() if DOCUMENT.exists() else []:
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if cells[0] in FUNCTIONS:
+            table[cells[0]] = dict(zip(COLUMNS, (float(c) for c in cells[1:])))
+    return table
+
+
+def functions(folder, d):
+    table, worse = documented(), []
+    for op, (error, at) in measure(folder, d).items():
+        if op not in table:
+            worse.append(f"{op} is not in docs/ulp.md")
+        elif not error <= table[op][d] + 0.005:
+            worse.append(f"{op}({at!r}) in {d.name} is off by {error:.2f} ulp; docs/ulp.md says "
+                         f"{table[op][d]}")
+    expect(not worse, "\n".join(worse))
+
+
+for one in COLUMNS:
+    suite.add(f"functions in {one.name}", in_folder, f"functions_{one.name}", functions, one)
+
+
+def write():
+    found = {d: in_folder(f"functions_{d.name}", measure, d) for d in COLUMNS}
+    rows = [f"| {op} | " + " | ".join(f"{found[d][op][0]:.2f}" for d in COLUMNS) + " |"
+            for op in sorted(FUNCTIONS)]
+    DOCUMENT.write_text(f"""# How exact functions are
+
+The largest error of a function in an emitted program, in units in the last place of the result: 0.50 is a result that is rounded correctly. f16 and bf16
+over all values, f32 and f64 over 150,000 of all sizes; Sigmoid where its result is a normal number, since it is 0 below. Written by `tests/exec/numbers_test.py --write`, which also fails where a function becomes worse.
+
+| | f64 | f32 | f16 | bf16 |
+|---|---|---|---|---|
+""" + "\n".join(rows) + """
+
+Conversions between types are exact: `tests/exec/numbers_test.py` compares those from every value of every 8- and 16-bit type.
+""")
+    print(DOCUMENT.read_text())
+
+
+if __name__ == "__main__":
+    write() if OPTIONS.write else suite.main()
