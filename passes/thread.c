@@ -15,9 +15,9 @@
  * reads. Rows are shared where activations are large, columns where weights are. A kernel that is
  * done before the others have woken up is not shared, nor is one whose threads could meet: that
  * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
- * element where they write it, so their threads do not meet. Where a kernel's nests meet (one fills
- * a padded tensor with zeros, the next one writes its inside), each becomes a kernel of its own,
- * before it is tiled. (What a tile leaves over are nests, too, but those never meet.)
+ * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
+ * what another one stores), each becomes a kernel of its own, before it is tiled. (The borders and the
+ * inside of a padded tensor are nests that do not meet, nor do those that a tile leaves over.)
  */
 #include "passes/passes.h"
 
