@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4 };
+enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4, POOLED_MAX = 16 };
 /* bytes that a staged contraction may read again for every row: half of a common L2 */
 static const double STAGE_FOOTPRINT = 256 << 10;
 
@@ -698,6 +698,10 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* inside a stage a contraction with weights would stream them again for every row */
     if (contraction && contracts_a_weight(n->u) && (deps & s->inner) && s->nchain &&
         !is_subset(s->out, deps))
+        return false;
+    /* a layer under a reduction has no rows for a tile: a small window is worth that, not a whole
+     * image */
+    if (contraction && contracts_a_weight(n->u) && extent_of(s, deps & s->inner) > POOLED_MAX)
         return false;
     if (!(deps & s->inner))
         chain_add(s, deps);

@@ -82,14 +82,50 @@ static double trips_of(const struct nest *m)
     return n;
 }
 
+/* A result is stored once, lane by lane where that must be. */
+static double stores_of(const struct nest *m)
+{
+    enum { APART = 16 };                              /* how much that costs, in products */
+    double n = APART, all = trips_of(m);
+    for (int k = m->first; k < m->store->nsrc; k++)
+        n *= (double)m->store->src[k]->src[0]->vmax;
+    return n < all ? n : all;
+}
+
 static void vote(struct layout *l, const struct nest *m, const struct uop *access, struct uop *r)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
     int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
     /* a result with hardly any columns is better off with its pixels side by side */
-    if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i % COLUMNS_MIN))
+    if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
         return;
-    *vote_of(l, b, axis) += trips_of(m);
+    *vote_of(l, b, axis) += access == m->store ? stores_of(m) : trips_of(m);
+}
+
+/* Whether the weights have columns enough for vectors. */
+static bool has_columns(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++)
+        for (int k = m->first; k < m->store->nsrc; k++)
+            if (uop_buffer_of(m->load[i]->src[0])->kind == BUFFER_WEIGHT &&
+                m->store->src[k]->src[0]->vmax >= COLUMNS_MIN &&
+                nest_depends(m->t, m->load[i]->src[1], m->store->src[k]))
+                return true;
+    return false;
+}
+
+/* A layer of few channels runs along its pixels, or along nothing. */
+static void vote_pixels(struct layout *l, const struct nest *m)
+{
+    enum { SCALAR = 8 };                              /* how much that is slower */
+    struct uop *r = m->store->src[m->store->nsrc - 1];
+    for (int i = -1; i < m->nload && r->op == OP_RANGE; i++) {
+        const struct uop *access = i < 0 ? m->store : m->load[i];
+        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
+        int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
+        if (axis != NO_AXIS)
+            *vote_of(l, b, axis) += SCALAR * trips_of(m);
+    }
 }
 
 /* What a layer says: the axes of its values that its weights know, too, belong innermost. */
@@ -98,6 +134,10 @@ static void vote_layer(struct layout *l, struct uop *store)
     struct nest m;
     if (!nest_find(l->p->t, store, &m) || !m.contraction)
         return;
+    if (!has_columns(&m)) {
+        vote_pixels(l, &m);
+        return;
+    }
     for (int i = 0; i < m.nload; i++) {
         if (uop_buffer_of(m.load[i]->src[0])->kind != BUFFER_WEIGHT)
             continue;

@@ -142,7 +142,6 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --name=1x", "not a C identifier"},
         {"m.onnx -o m.c --name=double", "identifier"},
         {"m.onnx -o m.c --max-memory=12Q", "--max-memory"},
-        {"m.onnx -o m.c -i x=y.npy", "does not take -i"},
         {"m.onnx -o m.c --json", "does not take --json"},
         {"verify m.onnx", "--data"},
         {"verify m.onnx --data d --rtol=-1", "--rtol"},
