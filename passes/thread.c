@@ -25,6 +25,8 @@
 static const double flop_ns = 0.01, move_ns = 0.02, hard_ns = 0.3, byte_ns = 0.03;
 static const double scalar_factor = 4;           /* without vectors */
 static const double least_speedup = 1.2;
+/* What a loop is worth whose size only the run knows: it may be 1. */
+static const double symbol_factor = 0.6;
 
 /* -------------------------------------------------------------------------------------- may it be */
 
@@ -165,6 +167,7 @@ static double largest_part(double n, int threads) { return __builtin_ceil(n / th
 static struct uop *choose_range(const struct cost *c, struct uop *store, int threads, double *saved)
 {
     struct uop *best = NULL;
+    double most = 0;
     for (int k = first_range(store); k < store->nsrc; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
@@ -173,8 +176,10 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int thr
         find_bytes(c->t, store, r, &all, &along);
         double time = time_inside(c, r) + byte_ns * along;
         double less = time * (1 - largest_part(n, threads));
-        if (!best || less > *saved) {
+        double worth = less * (r->src[0]->op == OP_CONST ? 1 : symbol_factor);
+        if (!best || worth > most) {
             best = r;
+            most = worth;
             *saved = less;
         }
     }
