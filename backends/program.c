@@ -58,9 +58,9 @@ int program_threads(const struct schedule *s)
  * mutex, a condition and a thread differs. */
 size_t program_head_bytes(const struct schedule *s)
 {
-    enum { STRUCT = 128, TEAM = 384, WORKER = 24, LINE = 64 };
+    enum { STRUCT = 128, TEAM = 384, WORKER = 64 };
     size_t workers = (size_t)program_threads(s) - 1;
-    return workers ? STRUCT + TEAM + (workers * WORKER + LINE - 1) / LINE * LINE : STRUCT;
+    return workers ? STRUCT + TEAM + workers * WORKER : STRUCT;
 }
 
 size_t program_arena_bytes(const struct program *p)

@@ -449,8 +449,11 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
         else if (u->op == OP_STAGE)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
-    for (const struct segment *part = s; part; part = part->next)
+    k->is_disjoint = true;
+    for (const struct segment *part = s; part; part = part->next) {
         k->is_serial |= part->scatter != NULL;
+        k->is_disjoint &= part->start != NULL;
+    }
     k->title = kernel_title(t, k);
     k->index = number;
     k->name = kernel_name(t, k, number);
