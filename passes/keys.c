@@ -25,22 +25,6 @@ static int64_t padded_columns(int64_t n)
                 return v * LANES;
 }
 
-struct swap { struct uop *from, *to; };
-
-static struct uop *swap_one(struct tgc *t, void *ctx, struct uop *u)
-{
-    (void)t;
-    const struct swap *s = ctx;
-    return u == s->from ? s->to : NULL;
-}
-
-static struct uop *swapped(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
-{
-    struct swap s = {from, to};
-    uop_rewrite(t, &u, 1, swap_one, &s);
-    return u;
-}
-
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
 {
     struct uop *src[MAX_RANK + 4];
@@ -148,8 +132,8 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     if (uop_get_axes(t, c))
         uop_name_axes(t, column, uop_get_axes(t, c));
     struct uop *read[2] = {packed, sym_add(t, sym_muli(t, e, wide), c)};
-    value = swapped(t, stage->src[0], keys, uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
-    struct uop *row[3] = {swapped(t, value, c, column), column, column};
+    value = nest_replace(t, stage->src[0], keys, uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
+    struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
     return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3,
                       (union arg){.p = wide > ncolumn ? new_scratch(t, k, DTYPE_F32, wide)
                                                       : (struct buffer *)(uintptr_t)stage->arg.p});
@@ -162,7 +146,7 @@ struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)
     for (int i = 0; i < n; i++) {
         struct uop *by = order[i]->op == OP_STAGE ? pack_keys(t, k, store, order[i]) : NULL;
         if (by)
-            return swapped(t, store, order[i], by);      /* one a kernel: attention has one */
+            return nest_replace(t, store, order[i], by);      /* one a kernel: attention has one */
     }
     return store;
 }

@@ -85,15 +85,6 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
     return store;
 }
 
-struct reorder { struct uop *from, *to; };
-
-static struct uop *reorder_one(struct tgc *t, void *ctx, struct uop *u)
-{
-    (void)t;
-    const struct reorder *r = ctx;
-    return u == r->from ? r->to : NULL;
-}
-
 /* The ranges of a contraction in the order in which its largest operand that is no weight lies in
  * memory: the innermost loop reads neighbours. */
 static struct uop *order_reduction(struct tgc *t, struct uop *store)
@@ -120,11 +111,9 @@ static struct uop *order_reduction(struct tgc *t, struct uop *store)
             src[j] = src[j - 1], src[j - 1] = r;
             stride[j] = stride[j - 1], stride[j - 1] = s;
         }
-    struct reorder r = {m.reduce, uop_intern(t, OP_REDUCE, m.reduce->dtype, src, m.reduce->nsrc,
-                                             m.reduce->arg)};
-    uop_set_origin(t, r.to, m.reduce);
-    uop_rewrite(t, &store, 1, reorder_one, &r);
-    return store;
+    struct uop *by = uop_intern(t, OP_REDUCE, m.reduce->dtype, src, m.reduce->nsrc, m.reduce->arg);
+    uop_set_origin(t, by, m.reduce);
+    return nest_replace(t, store, m.reduce, by);
 }
 
 /* --------------------------------------------------------------------------- the portable kernel */
@@ -465,9 +454,8 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
         if (tile.column_axis < 0 || tile.rows > 1 || tile.panel % tile.columns ||
             fixed_size(m.store->src[tile.column_axis]) % tile.panel)
             continue;
-        struct reorder r = {order[i], store_as_stage(t, tile_apply(&m, &tile, v))};
-        uop_rewrite(t, &store, 1, reorder_one, &r);
-        return store;                                 /* attention has one */
+        /* attention has one */
+        return nest_replace(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
     }
     return store;
 }
