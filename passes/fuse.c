@@ -439,7 +439,8 @@ static struct segment *border_along(struct plan *p, struct node *n, struct block
     dim[a] = v->src[2 + 2 * a + behind];
     if (behind)
         start[a] = sym_add(p->t, v->src[2 + 2 * a], v->src[0]->dim[a]);
-    struct segment *s = plan_segment(p, b, n->pos, tensor_full(p->t, v->src[1], dim, v->ndim), dest);
+    struct segment *s =
+        plan_segment(p, b, n->pos, tensor_full(p->t, v->src[1], dim, v->ndim), dest);
     s->start = start;
     return s;
 }
@@ -793,7 +794,8 @@ void plan_decide(struct plan *p, struct node *n)
         demand_source(p, v->src[0]);
     if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
         realize(p, n);
-    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) && !(n->must && v->op == OP_IOTA))
+    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
+             !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);
     else
         decide_computed(p, n);

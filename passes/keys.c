@@ -112,7 +112,8 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
         !uop_const_int(m.reduce->src[1]->src[0], &nstep))
         return NULL;
     int64_t wide = padded_columns(ncolumn), nbytes;
-    struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2], *e = m.reduce->src[1];
+    struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
+               *e = m.reduce->src[1];
     if (!keys || __builtin_mul_overflow(wide * 4, nstep, &nbytes) || nbytes > KEYS_NBYTES)
         return NULL;
     (void)nest_stride(t, keys->src[1], c, &along_c);
@@ -120,10 +121,12 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
 
     struct uop *j = uop_range(t, uop_int(t, wide), t->next_range++);
     struct uop *s = uop_range(t, uop_int(t, nstep), t->next_range++);
-    struct uop *from = sym_add(t, rest, sym_add(t, sym_muli(t, j, along_c), sym_muli(t, s, along_e)));
+    struct uop *from =
+        sym_add(t, rest, sym_add(t, sym_muli(t, j, along_c), sym_muli(t, s, along_e)));
     struct uop *load[4] = {keys->src[0], from, sym_lt(t, j, uop_int(t, ncolumn)),
                            uop_constf(t, DTYPE_F32, 0)};
-    struct uop *value = uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > ncolumn ? 4 : 2, (union arg){0});
+    struct uop *value =
+        uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > ncolumn ? 4 : 2, (union arg){0});
     struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, wide), j), j, s};
     struct uop *packed = uop_intern(t, OP_STAGE, DTYPE_F32, copy, 4,
                                     (union arg){.p = new_scratch(t, k, DTYPE_F32, wide * nstep)});
@@ -132,7 +135,8 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     if (uop_get_axes(t, c))
         uop_name_axes(t, column, uop_get_axes(t, c));
     struct uop *read[2] = {packed, sym_add(t, sym_muli(t, e, wide), c)};
-    value = nest_replace(t, stage->src[0], keys, uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
+    value = nest_replace(t, stage->src[0], keys,
+                         uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
     struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
     return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3,
                       (union arg){.p = wide > ncolumn ? new_scratch(t, k, DTYPE_F32, wide)

@@ -234,7 +234,7 @@ static void emit_stage(struct linear *l, struct uop *u)
     struct uop *outer = l->nest;
     struct part body = part_under(l, u->src, 2), outside = part_outside(l, u->src, 2);
     l->nest = u;
-    emit_opened(l, 0, &body);                         /* sums over its lanes, if it has no other loops */
+    emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
     for (int k = 2; k < u->nsrc; k++)
         open_range(l, u->src[k], RANGE_IS_LANE(u->src[k]->arg.i) ? &outside : &body);
     struct uop *src[3] = {buffer, made(l, u->src[1]), made(l, u->src[0])};

@@ -4,7 +4,8 @@
  * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
  * value it loads is used several times:
  *
- *      acc[4][16] = 0;  for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
+ *      acc[4][16] = 0
+ *      for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
  *
  * The columns run along a range in which every operand stands still, is contiguous, or is a weight
  * that can be packed; the rows along a range in which some operand stands still. All pairs of
@@ -28,7 +29,7 @@ const struct isa_info isa_table[ISA_COUNT] = {
 enum { COLUMNS_MAX = 32, ROWS_MAX = 8, TILE_MAX = 64 };          /* of the portable kernel */
 enum { VECTOR_ROWS_MAX = 16, VECTOR_BLOCKS_MAX = 8 };
 
-/* --------------------------------------------------------------------------- simpler loops first */
+/* -------------------------------------------------------------------------- simpler loops first */
 
 static int64_t fixed_size(const struct uop *range)
 {
@@ -116,7 +117,7 @@ static struct uop *order_reduction(struct tgc *t, struct uop *store)
     return nest_replace(t, store, m.reduce, by);
 }
 
-/* --------------------------------------------------------------------------- the portable kernel */
+/* -------------------------------------------------------------------------- the portable kernel */
 
 static bool is_gated_by(const struct nest *m, const struct uop *load, const struct uop *r)
 {
@@ -206,15 +207,15 @@ static struct tile choose_portable(const struct nest *m, const struct tile *like
 
 /* ------------------------------------------------------------------------------------- variants */
 
-/* Lanes that lie apart in memory are moved one by one: a contraction's tile is worth it, since it does
- * that once for all its steps. */
+/* Lanes that lie apart in memory are moved one by one: a contraction's tile is worth it, since it
+ * does that once for all its steps. */
 static bool may_lie_apart(const struct nest *m, int64_t stride)
 {
     return m->contraction && stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
 }
 
-/* Whether a load that depends on r reads neighbours along it, or can; outside of the reduction, also
- * what lies apart. */
+/* Whether a load that depends on r reads neighbours along it, or can; outside of the reduction,
+ * also what lies apart. */
 static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
     int64_t stride;
@@ -307,8 +308,8 @@ static double rows_gain(const struct isa_info *isa, bool reduces, int64_t size, 
     return 0.98 * (double)size / cycles;                 /* two loop nests instead of one */
 }
 
-/* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns), or
- * the last lanes of a vector that nobody looks at. false: such columns do not suit. */
+/* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns),
+ * or the last lanes of a vector that nobody looks at. false: such columns do not suit. */
 static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struct tile *like,
                          bool gated, int64_t *panel)
 {
@@ -318,8 +319,8 @@ static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struc
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
 
-/* Whether a load that runs along r is conditional already, or of small elements: no part of it can be
- * loaded. */
+/* Whether a load that runs along r is conditional already, or of small elements: no part of it can
+ * be loaded. */
 static bool has_gates(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload + m->nother; i++) {
@@ -351,7 +352,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, gated, &panel))
             continue;
-        double used = (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
+        double used =
+            (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : fixed_size(m->store->src[a]);
@@ -490,8 +492,9 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (v->isa != ISA_GENERIC)
         tile = choose_vectors(&m, &isa_table[v->isa], keep);
     if (tile.column_axis < 0)
-        tile = choose_portable(&m, keep);                /* and one stored weight for all variants */
-    int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0 ? fixed_size(store->src[tile.row_axis]) : 0;
+        tile = choose_portable(&m, keep); /* and one stored weight for all variants */
+    int64_t size =
+        tile.column_axis >= 0 && tile.row_axis >= 0 ? fixed_size(store->src[tile.row_axis]) : 0;
     if (tile.column_axis >= 0 && !keep)
         *like = tile;
     if (tile.column_axis >= 0 && size % tile.rows) {
@@ -518,7 +521,8 @@ static struct uop *simplify_store(struct tgc *t, struct uop *store)
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
 {
-    struct buffer **b = mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
+    struct buffer **b =
+        mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
     int n = 0;
     for (; n < k->noutput; n++)
         b[n] = k->buffer[n];
@@ -538,8 +542,8 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k)
     k->nbuffer = n;
 }
 
-/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over are a
- * store of their own, so that the weights of both are packed. */
+/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over
+ * are a store of their own, so that the weights of both are packed. */
 static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct stores *out)
 {
     struct nest m;

@@ -604,8 +604,13 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
 {
     struct plan *p = MEM_NEW(t, struct plan);
-    *p = (struct plan){
-        .t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .finder = {.t = t}, .bit = {.t = t}, .mask = {.t = t}};
+    *p = (struct plan){.t = t,
+                       .graph = g,
+                       .noopt = noopt,
+                       .of = {.t = t},
+                       .finder = {.t = t},
+                       .bit = {.t = t},
+                       .mask = {.t = t}};
     struct schedule *s = MEM_NEW(t, struct schedule);
     *s = (struct schedule){
         .graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};

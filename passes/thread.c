@@ -16,8 +16,8 @@
  * done before the others have woken up is not shared, nor is one whose threads could meet: that
  * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
  * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
- * what another one stores), each becomes a kernel of its own, before it is tiled. (The borders and the
- * inside of a padded tensor are nests that do not meet, nor do those that a tile leaves over.)
+ * what another one stores), each becomes a kernel of its own, before it is tiled. (The borders and
+ * the inside of a padded tensor are nests that do not meet, nor do those that a tile leaves over.)
  */
 #include "passes/passes.h"
 
@@ -28,7 +28,7 @@ static const double least_speedup = 1.2;
 /* What a loop is worth whose size only the run knows: it may be 1. */
 static const double symbol_factor = 0.6;
 
-/* -------------------------------------------------------------------------------------- may it be */
+/* ------------------------------------------------------------------------------------ may it be */
 
 static bool is_part_of(const struct buffer *b, const struct buffer *whole)
 {
@@ -63,7 +63,8 @@ static int first_range(const struct uop *store)
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
 }
 
-/* --------------------------------------------------------------------------------- what does it cost */
+/* --------------------------------------------------------------------------------- what does it
+ * cost */
 
 /* A kernel's time: inside of each of its loops, and in all. */
 struct timed { const struct uop *range; double inside; };
@@ -158,7 +159,7 @@ static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range
     }
 }
 
-/* ------------------------------------------------------------------------------------ the choice */
+/* ----------------------------------------------------------------------------------- the choice */
 
 /* The largest part of n iterations. */
 static double largest_part(double n, int threads) { return __builtin_ceil(n / threads) / n; }
@@ -226,7 +227,8 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     }
 }
 
-/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration. */
+/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration.
+ */
 static struct uop *give_to_one(struct tgc *t, struct uop *store)
 {
     struct uop *src[80], *one = uop_int(t, 1);
@@ -298,7 +300,7 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
     k->is_shared = true;
 }
 
-/* ----------------------------------------------------------------------- nests that become kernels */
+/* -------------------------------------------------------------------- nests that become kernels */
 
 /* Whether one nest reads or writes what another one writes. */
 static bool nests_meet(struct tgc *t, const struct kernel *k)

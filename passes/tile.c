@@ -221,7 +221,8 @@ bool nest_is_packable(const struct nest *m, const struct uop *load)
 
 static bool views_equal(const struct view *a, const struct view *b)
 {
-    return a->ndim == b->ndim && a->offset == b->offset && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
+    return a->ndim == b->ndim && a->offset == b->offset &&
+           !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
@@ -376,8 +377,8 @@ static int64_t nelem_read(const struct uop *load)
     return n;
 }
 
-/* The leading ranges that all operands depend on: for each of their values there is a contraction of
- * its own. */
+/* The leading ranges that all operands depend on: for each of their values there is a contraction
+ * of its own. */
 static int nest_batches(const struct nest *m)
 {
     for (int k = m->first; k < m->store->nsrc; k++)

@@ -890,10 +890,23 @@ static struct uop *random_op(struct fixture *f, struct uop **have, int n, int de
     switch (size_of(f, x) > 4000 ? 5 : pick(f, depth < DEPTH && f->g.ninput < 12 ? 16 : 14)) {
     case 0: case 1: case 2: return random_arithmetic(f, x, y);
     case 3: case 4: return random_view(f, x);
-    case 5: return x->ndim ? uop_reduce(f->t, folds[pick(f, 3)], x, 1u + (uint32_t)pick(f, (1 << x->ndim) - 1)) : x;
-    case 6: return x->ndim && dtype_is_float(x->dtype) ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim)) : x;
-    case 7: case 8: return x->dtype == y->dtype && x->ndim > 0 && same_dims(x, y, 1) ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0) : x;
-    case 9: return x->dtype != y->dtype ? NULL : tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_consti(f->t, x->dtype, 1)), y, x);
+    case 5:
+        return x->ndim ? uop_reduce(f->t, folds[pick(f, 3)], x,
+                                    1u + (uint32_t)pick(f, (1 << x->ndim) - 1))
+                       : x;
+    case 6:
+        return x->ndim && dtype_is_float(x->dtype) ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim))
+                                                   : x;
+    case 7:
+    case 8:
+        return x->dtype == y->dtype && x->ndim > 0 && same_dims(x, y, 1)
+                   ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0)
+                   : x;
+    case 9:
+        return x->dtype != y->dtype
+                   ? NULL
+                   : tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_consti(f->t, x->dtype, 1)),
+                                  y, x);
     case 10: return random_cast(f, x);
     case 11: case 12: return random_index(f, x, y);
     case 13: return random_scatter(f, x, y);
