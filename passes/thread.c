@@ -63,8 +63,7 @@ static int first_range(const struct uop *store)
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
 }
 
-/* --------------------------------------------------------------------------------- what does it
- * cost */
+/* ------------------------------------------------------------------------- what does it cost */
 
 /* A kernel's time: inside of each of its loops, and in all. */
 struct timed { const struct uop *range; double inside; };
