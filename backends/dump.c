@@ -17,8 +17,16 @@ static void write_step(struct text *out, const struct step *step)
     case STEP_IF: text_puts(out, "if "); uop_print(out, step->cond); text_putc(out, '\n'); break;
     case STEP_ELSE: text_puts(out, "else\n"); break;
     case STEP_ENDIF: text_puts(out, "endif\n"); break;
-    case STEP_LOOP: text_puts(out, "loop "); uop_print(out, step->trip); text_putc(out, '\n'); break;
-    case STEP_BREAK_UNLESS: text_puts(out, "break unless "); uop_print(out, step->cond); text_putc(out, '\n'); break;
+    case STEP_LOOP:
+        text_puts(out, "loop ");
+        uop_print(out, step->trip);
+        text_putc(out, '\n');
+        break;
+    case STEP_BREAK_UNLESS:
+        text_puts(out, "break unless ");
+        uop_print(out, step->cond);
+        text_putc(out, '\n');
+        break;
     case STEP_ENDLOOP: text_puts(out, "endloop\n"); break;
     }
 }

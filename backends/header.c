@@ -119,7 +119,8 @@ static const char options_text[] =
     "aligned */\n"
     "    size_t weights_bytes;\n"
     "    /* Your thread pool, instead of threads of the model's own: calls body(context, 0) ...\n"
-    "     * body(context, count - 1), at once or in any order, and returns when all are done; count "
+    "     * body(context, count - 1), at once or in any order, and returns when all are done; "
+    "count "
     "is\n"
     "     * `threads`. A model compiled for one thread does not call it. */\n"
     "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index),\n"
@@ -207,9 +208,12 @@ void header_write(struct program *p, struct text *out)
     text_comment(out, p->o->model ? p->o->model : n);
     text_puts(out, " as a C library, by ");
     text_comment(out, p->o->producer);
-    text_printf(out, ".\n *\n *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n", p->upper, p->upper);
+    text_printf(out, ".\n *\n *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n",
+                p->upper, p->upper);
     write_example(p, out);
-    text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that changes. */\n");
+    text_puts(
+        out,
+        " *\n * No heap, no files, no global state: the arena holds everything that changes. */\n");
     text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
                 p->upper, p->upper);
     text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");

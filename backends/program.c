@@ -58,9 +58,9 @@ int program_threads(const struct schedule *s)
  * mutex, a condition and a thread differs. */
 size_t program_head_bytes(const struct schedule *s)
 {
-    enum { STRUCT = 128, TEAM = 384, WORKER = 24, LINE = 64 };
+    enum { STRUCT = 128, TEAM = 384, WORKER = 64 };
     size_t workers = (size_t)program_threads(s) - 1;
-    return workers ? STRUCT + TEAM + (workers * WORKER + LINE - 1) / LINE * LINE : STRUCT;
+    return workers ? STRUCT + TEAM + workers * WORKER : STRUCT;
 }
 
 size_t program_arena_bytes(const struct program *p)
@@ -222,7 +222,8 @@ void program_write_text(const struct program *p, struct text *out, const char *t
             n = 1;
             line = s + 1;
             line_start = out->n;
-        } else if (*s == '\\' && s[1] && s[1] != '\n') {                          /* an escape's letter is no part of a word */
+        } else if (*s == '\\' && s[1] &&
+                   s[1] != '\n') { /* an escape's letter is no part of a word */
             text_write(out, s, n = 2);
         } else if (n == 0) {
             text_write(out, s, n = 1);
@@ -541,7 +542,9 @@ static void write_steps(struct program *p, struct text *out)
             text_printf(&line, "for (int64_t %s = 0; %s < %s; %s++) {\n", n, n, trip, n);
             break;
         }
-        case STEP_BREAK_UNLESS: text_printf(&line, "if (!(%s))\n    break;\n", program_scalar(p, step->cond)); break;
+        case STEP_BREAK_UNLESS:
+            text_printf(&line, "if (!(%s))\n    break;\n", program_scalar(p, step->cond));
+            break;
         case STEP_ENDIF: case STEP_ENDLOOP: text_puts(&line, "}\n"); break;
         }
         if (step->kind == STEP_ENDIF || step->kind == STEP_ELSE || step->kind == STEP_ENDLOOP)
@@ -744,7 +747,11 @@ static void write_title(struct program *p, struct text *out)
         text_putc(out, '.');
     }
     text_puts(out, "\n *");
-    struct { struct buffer *const *b; int n; const char *title; } side[2] = {{s->input, s->ninput, "input "}, {s->output, s->noutput, "output"}};
+    struct {
+        struct buffer *const *b;
+        int n;
+        const char *title;
+    } side[2] = {{s->input, s->ninput, "input "}, {s->output, s->noutput, "output"}};
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < side[k].n; i++) {
             const struct buffer *b = side[k].b[i];
@@ -752,14 +759,17 @@ static void write_title(struct program *p, struct text *out)
             text_printf(out, " %s", dtype_name(b->dtype));
             text_dims(out, b->dim, b->ndim, "[", "]");
         }
-    text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel, s->nkernel == 1 ? "" : "s", text_si(p->t, run_flop(s), "FLOP"));
+    text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel,
+                s->nkernel == 1 ? "" : "s", text_si(p->t, run_flop(s), "FLOP"));
     text_bytes(out, (double)program_arena_bytes(p));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);
     const char *pthread = p->threads > 1 ? " -pthread" : "";
-    text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n", pthread, p->name, p->name);
+    text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
+                pthread, p->name, p->name);
     if (!p->o->no_main)
-        text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n", pthread, p->upper, p->name, p->name, p->name);
+        text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
+                    pthread, p->upper, p->name, p->name, p->name);
     text_puts(out, " */\n");
 }
 

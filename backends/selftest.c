@@ -131,7 +131,8 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     if (!v)
         v = compute_vectors(p);
     text_printf(out,
-                "/* -------------------------------------------------------------------- the " "program: -D%s_MAIN */\n\n",
+                "/* -------------------------------------------------------------------- the "
+                "program: -D%s_MAIN */\n\n",
                 p->upper);
     text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
     text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "

@@ -113,8 +113,8 @@ static void write_test(const char *features, struct text *out)
 {
     for (const char *s = features; *s;) {
         int n = (int)strcspn(s, " ");
-        text_printf(out, "%s__builtin_cpu_supports(\"%.*s\")", s == features ? "" : " &&\n        ", n,
-                    s);
+        text_printf(out, "%s__builtin_cpu_supports(\"%.*s\")", s == features ? "" : " &&\n        ",
+                    n, s);
         s += n + (s[n] == ' ');
     }
 }

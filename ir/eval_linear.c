@@ -31,7 +31,7 @@ struct linstr {
     enum dtype dtype, sdtype;
     int dst, src[4], nsrc;
     int lanes, part, stride;     /* of the result; a stored value's; in memory */
-    int step[4];                 /* per source: 1 where it is a vector, 0 where all lanes read one */
+    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
     int memory;                  /* LOAD, STORE: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
@@ -421,7 +421,8 @@ static void check_set(const struct linear_eval *e, const struct linstr *in)
     int n = in->code == CODE_STORE ? 2 : in->code == CODE_CLOSE ? 0 : in->nsrc;
     for (int k = 0; k < n; k++)
         if (!e->set[in->src[k]])
-            TGC_BUG(e->t, "%s reads %s before it is computed", op_name(e->of[in->dst]->op), op_name(e->of[in->src[k]]->op));
+            TGC_BUG(e->t, "%s reads %s before it is computed", op_name(e->of[in->dst]->op),
+                    op_name(e->of[in->src[k]]->op));
 }
 
 /* Where a loop begins (end 0) and ends (end 1). */

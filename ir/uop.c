@@ -348,7 +348,9 @@ static void derive_bounds(struct uop *u)
     const struct uop *a = u->nsrc > 0 ? u->src[0] : NULL, *b = u->nsrc > 1 ? u->src[1] : NULL;
     switch (u->op) {
     case OP_CONST: set_bounds(u, u->arg.i, u->arg.i); return;
-    case OP_VAR: set_bounds(u, ((const struct var *)u->arg.p)->min, ((const struct var *)u->arg.p)->max); return;
+    case OP_VAR:
+        set_bounds(u, ((const struct var *)u->arg.p)->min, ((const struct var *)u->arg.p)->max);
+        return;
     case OP_IOTA: set_bounds(u, 0, a->vmax > 0 ? a->vmax - 1 : 0); return;
     case OP_RANGE: range_bounds(u, a); return;
     case OP_LT: case OP_EQ: case OP_NE: compare_bounds(u, a, b); return;
@@ -367,8 +369,12 @@ static void derive_bounds(struct uop *u)
     case OP_MUL: mul_bounds(u, a, b); break;
     case OP_DIV: case OP_FLOORDIV: div_bounds(u, a, b); break;
     case OP_MOD: case OP_FLOORMOD: mod_bounds(u, a, b); break;
-    case OP_MAX: set_bounds(u, a->vmin > b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax); break;
-    case OP_MIN: set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax < b->vmax ? a->vmax : b->vmax); break;
+    case OP_MAX:
+        set_bounds(u, a->vmin > b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax);
+        break;
+    case OP_MIN:
+        set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax < b->vmax ? a->vmax : b->vmax);
+        break;
     case OP_AND: case OP_OR: case OP_XOR: bitwise_bounds(u, a, b); break;
     case OP_CAST: cast_bounds(u, a); break;
     case OP_WHERE: {
@@ -380,7 +386,9 @@ static void derive_bounds(struct uop *u)
     case OP_CONTIGUOUS:
         set_bounds(u, a->vmin, a->vmax);
         break;
-    case OP_PAD: set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax); break;
+    case OP_PAD:
+        set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax);
+        break;
     case OP_CONCAT:
         set_bounds(u, a->vmin, a->vmax);
         for (int i = 1; i < u->nsrc; i++) {
@@ -562,7 +570,8 @@ struct uop *uop_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b)
 struct uop *uop_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b)
 {
     if (a->dtype != b->dtype || c->dtype != DTYPE_BOOL)
-        TGC_BUG(t, "where of %s, %s and %s", dtype_name(c->dtype), dtype_name(a->dtype), dtype_name(b->dtype));
+        TGC_BUG(t, "where of %s, %s and %s", dtype_name(c->dtype), dtype_name(a->dtype),
+                dtype_name(b->dtype));
     struct uop *src[3] = {c, a, b};
     return uop_new(t, OP_WHERE, a->dtype, src, 3, (union arg){0});
 }
@@ -645,7 +654,8 @@ const struct buffer *uop_buffer_of(const struct uop *u)
 
 /* ---- order and rewriting */
 
-/* Eight neighbours by id share a cache line or two: they are mostly looked up one after the other. */
+/* Eight neighbours by id share a cache line or two,
+ * mostly looked up one after the other. */
 static struct uop_slot *map_slot(const struct uop_map *m, uint32_t key)
 {
     size_t block = (uint64_t)(key >> 3) * 0x9E3779B97F4A7C15u >> 32;

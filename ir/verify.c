@@ -30,8 +30,8 @@ static _Noreturn void violation(const struct verifier *v, const struct uop *u, c
     struct text line = {.t = v->t};
     const struct origin *o = uop_get_origin(v->t, u);
     uop_print(&line, u);
-    TGC_BUG(v->t, "after %s: %s %%%u%s%s%s: %s; it is %.200s", v->after, op_name(u->op), u->id, o ? " of node '" : "", o ? o->node : "",
-            o ? "'" : "", what, line.s ? line.s : "");
+    TGC_BUG(v->t, "after %s: %s %%%u%s%s%s: %s; it is %.200s", v->after, op_name(u->op), u->id,
+            o ? " of node '" : "", o ? o->node : "", o ? "'" : "", what, line.s ? line.s : "");
 }
 
 static void require(const struct verifier *v, const struct uop *u, bool ok, const char *what)
@@ -439,7 +439,8 @@ bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
     struct uop **root = graph_roots(t, g, &nroot);
     for (int i = 0; i < g->noutput; i++)
         if (!root[i])
-            TGC_BUG(t, "after %s: output %d '%s' has no value", after_pass, i, g->output[i].name ? g->output[i].name : "");
+            TGC_BUG(t, "after %s: output %d '%s' has no value", after_pass, i,
+                    g->output[i].name ? g->output[i].name : "");
     for (int i = 0; i < g->nhost; i++)
         require(&v, g->host[i], g->host[i]->op == OP_HOST, "no host call among the graph's");
     struct uop **order = uop_toposort(t, root, nroot, &n);
@@ -533,7 +534,8 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
 
 static void open_region(struct linear_verifier *l, const struct uop *u)
 {
-    SCRATCH_PUSH(l->v.t, l->region, l->nregion, l->cap_region, ((struct region){u, l->current, true}));
+    SCRATCH_PUSH(l->v.t, l->region, l->nregion, l->cap_region,
+                 ((struct region){u, l->current, true}));
     l->current = l->nregion - 1;
 }
 
@@ -560,7 +562,8 @@ static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
                 for (int k = 0; k < l->nupdate && !known; k++)
                     known = l->update[k].acc == u[i]->src[0] && l->update[k].region == r;
                 if (!known)
-                    SCRATCH_PUSH(l->v.t, l->update, l->nupdate, l->cap_update, ((struct update){u[i]->src[0], r}));
+                    SCRATCH_PUSH(l->v.t, l->update, l->nupdate, l->cap_update,
+                                 ((struct update){u[i]->src[0], r}));
             }
     }
     if (l->current)

@@ -1,5 +1,5 @@
-/* expand.c - in the variants of kernels, lanes become vectors and straight-line code; lanes that are
- * choices do in all kernels.
+/* expand.c - in the variants of kernels, lanes become vectors and straight-line code; lanes that
+ * are choices do in all kernels.
  *
  * A linear program comes in with its lanes as loops. What is inside a lane's loop is written once
  * for each of its values, with that value in the place of the loop variable; inside a vector's lane
@@ -24,7 +24,10 @@ void expand_push(struct expander *e, struct uop *u)
     SCRATCH_PUSH(e->t, e->out, e->nout, e->cap, u);
 }
 
-void expand_enter(struct expander *e) { SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, NULL); }
+void expand_enter(struct expander *e)
+{
+    SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, NULL);
+}
 
 void expand_leave(struct expander *e)
 {
@@ -222,7 +225,8 @@ static void expand_load(struct expander *e, struct uop *u)
         src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
     v = part == 0 ? src[3]
                   : uop_intern(e->t, OP_LOAD, u->dtype, src, nsrc,
-                               (union arg){.i = lanes == 1 ? 0 : VECTOR_BITS(lanes, part % lanes, stride)});
+                               (union arg){
+                                   .i = lanes == 1 ? 0 : VECTOR_BITS(lanes, part % lanes, stride)});
     expand_need(e, v);
     map_set(&e->value, u, v);
 }
@@ -378,7 +382,8 @@ static void expand_all(struct expander *e)
             bool vector = RANGE_IS_VECTOR(u->arg.i);
             if (depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
-            lane[depth++] = (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
+            lane[depth++] =
+                (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
             map_set(&e->value, u, uop_int(e->t, 0));
             if (depth == 1)
                 e->lazy = may_be_lazy(e, i, lane[0].end);
@@ -424,7 +429,8 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
 static bool has_vectors(const struct variant *v)
 {
     for (int i = 0; i < v->nlinear; i++)
-        if (v->linear[i]->op == OP_STORE ? v->linear[i]->src[2]->lanes > 1 : v->linear[i]->lanes > 1)
+        if (v->linear[i]->op == OP_STORE ? v->linear[i]->src[2]->lanes > 1
+                                         : v->linear[i]->lanes > 1)
             return true;
     return false;
 }

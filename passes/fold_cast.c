@@ -9,7 +9,10 @@
 #include "passes/rules.h"
 
 /* Integers up to this size are floats of dtype d. */
-static double exact_up_to(enum dtype d) { return d == DTYPE_F64 ? 0x1p53 : d == DTYPE_F32 ? 0x1p24 : 0; }
+static double exact_up_to(enum dtype d)
+{
+    return d == DTYPE_F64 ? 0x1p53 : d == DTYPE_F32 ? 0x1p24 : 0;
+}
 
 static bool is_within(const struct uop *u, double most)
 {
@@ -22,7 +25,8 @@ struct uop *fold_cast_sum(struct tgc *t, struct uop *u, struct uop *x, struct uo
     enum dtype d = c0->dtype;
     if (!is_within(x, most) || !is_within(c0, most))
         return NULL;
-    double least = (double)x->vmin + (double)c0->arg.i, largest = (double)x->vmax + (double)c0->arg.i;
+    double least = (double)x->vmin + (double)c0->arg.i,
+           largest = (double)x->vmax + (double)c0->arg.i;
     if (least < -most || largest > most || least < (double)dtype_min(d) ||
         largest > (double)dtype_max(d))
         return NULL;                                  /* rounded, or wrapped */
@@ -44,9 +48,10 @@ struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct 
     enum dtype d = u->src[0]->dtype;
     double most = exact_up_to(u->dtype);
     (void)x;
-    if (u->dtype != clamped->dtype || d == DTYPE_U64 || !is_whole(c0, most) || !is_whole(c1, most) ||
-        !is_whole(c2, most) || c1->arg.f < (double)dtype_min(d) ||
+    if (u->dtype != clamped->dtype || d == DTYPE_U64 || !is_whole(c0, most) ||
+        !is_whole(c1, most) || !is_whole(c2, most) || c1->arg.f < (double)dtype_min(d) ||
         c2->arg.f > (double)dtype_max(d) || c1->arg.f > c2->arg.f)
         return NULL;
-    return uop_where(t, uop_binary(t, OP_NE, clamped, clamped), uop_constf(t, u->dtype, 0), clamped);
+    return uop_where(t, uop_binary(t, OP_NE, clamped, clamped), uop_constf(t, u->dtype, 0),
+                     clamped);
 }

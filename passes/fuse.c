@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4 };
+enum { STAGE_NELEM = 1 << 14, REPEAT_CHEAP = 4, EXPENSIVE = 4, POOLED_MAX = 16 };
 /* bytes that a staged contraction may read again for every row: half of a common L2 */
 static const double STAGE_FOOTPRINT = 256 << 10;
 
@@ -423,20 +423,49 @@ static void realize_concat(struct plan *p, struct node *n, struct block *b, stru
     }
 }
 
-/* A halo: the border's value everywhere, then the source inside of it. So a convolution's inner
- * loops need no conditions, and the producer of its input stores into the padded buffer directly.
- * */
+/* The border before or behind axis a: along the axes before a as wide as the source, along those
+ * behind it as the whole. NULL: there is none. */
+static struct segment *border_along(struct plan *p, struct node *n, struct block *b,
+                                    struct buffer *dest, int a, bool behind)
+{
+    struct uop *v = n->u, *dim[MAX_RANK], **start;
+    if (uop_is_int(v->src[2 + 2 * a + behind], 0))
+        return NULL;
+    start = mem_array(p->t, (size_t)v->ndim, sizeof *start);
+    for (int k = 0; k < v->ndim; k++) {
+        start[k] = k < a ? v->src[2 + 2 * k] : uop_int(p->t, 0);
+        dim[k] = k < a ? v->src[0]->dim[k] : v->dim[k];
+    }
+    dim[a] = v->src[2 + 2 * a + behind];
+    if (behind)
+        start[a] = sym_add(p->t, v->src[2 + 2 * a], v->src[0]->dim[a]);
+    struct segment *s =
+        plan_segment(p, b, n->pos, tensor_full(p->t, v->src[1], dim, v->ndim), dest);
+    s->start = start;
+    return s;
+}
+
+/* A halo: the border's value around, the source inside of it. So a convolution's inner loops need
+ * no conditions, and the producer of its input stores into the padded buffer directly. */
 static void realize_pad(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
 {
     struct uop *v = n->u;
-    struct segment *border = plan_segment(p, b, n->pos,
-                                          tensor_full(p->t, v->src[1], v->dim, v->ndim), dest);
+    struct segment *last = NULL;
+    for (int k = 0; k < 2 * v->ndim; k++) {
+        struct segment *s = border_along(p, n, b, dest, k / 2, k % 2);
+        if (s && last)
+            last->next = s;
+        if (s)
+            s->absorbed = last != NULL;
+        last = s ? s : last;
+    }
     struct segment *inside = plan_segment(p, b, n->pos, v->src[0], dest);
     inside->start = mem_array(p->t, (size_t)v->ndim, sizeof *inside->start);
     for (int a = 0; a < v->ndim; a++)
         inside->start[a] = v->src[2 + 2 * a];
-    inside->absorbed = true;
-    border->next = inside;
+    inside->absorbed = last != NULL;
+    if (last)
+        last->next = inside;
     plan_use_root(p, inside);
 }
 
@@ -671,6 +700,10 @@ static bool inline_reduce(struct plan *p, struct node *n)
     if (contraction && contracts_a_weight(n->u) && (deps & s->inner) && s->nchain &&
         !is_subset(s->out, deps))
         return false;
+    /* a layer under a reduction has no rows for a tile: a small window is worth that, not a whole
+     * image */
+    if (contraction && contracts_a_weight(n->u) && extent_of(s, deps & s->inner) > POOLED_MAX)
+        return false;
     if (!(deps & s->inner))
         chain_add(s, deps);
     note_contraction(s, n->u);
@@ -761,7 +794,8 @@ void plan_decide(struct plan *p, struct node *n)
         demand_source(p, v->src[0]);
     if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
         realize(p, n);
-    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) && !(n->must && v->op == OP_IOTA))
+    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
+             !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);
     else
         decide_computed(p, n);

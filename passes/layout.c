@@ -225,8 +225,9 @@ static void find_free(struct layout *l)
     for (int i = 0; i < p->nnode; i++) {
         const struct node *n = &p->node[i];
         enum op op = n->u->op;
-        if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->must && rank_stored(n->u) == n->buffer->ndim &&
-            op != OP_GET && op != OP_PARAM && op != OP_BUFFER && has_fixed_sizes(n->buffer))
+        if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->must &&
+            rank_stored(n->u) == n->buffer->ndim && op != OP_GET && op != OP_PARAM &&
+            op != OP_BUFFER && has_fixed_sizes(n->buffer))
             l->is_free[n->buffer->id] = true;
     }
     for (int i = 0; i < p->nsegment; i++) {

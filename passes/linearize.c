@@ -33,6 +33,7 @@ struct linear {
     double trips;                /* product of the open loops' sizes, at their bounds */
     int next_acc;
     struct uop *store;
+    struct uop *nest;            /* whose lanes are meant: the store, or a stage */
 };
 
 static void push(struct linear *l, struct uop *u)
@@ -189,9 +190,9 @@ static union scalar identity(enum op op, enum dtype d)
 static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
 {
     int n = 0;
-    for (int k = 3; k < l->store->nsrc; k++)
-        if (l->store->src[k]->op == OP_RANGE && (bit_of(l, l->store->src[k]) & bits & l->lanes))
-            lane[n++] = l->store->src[k];
+    for (int k = 2; k < l->nest->nsrc; k++)
+        if (l->nest->src[k]->op == OP_RANGE && (bit_of(l, l->nest->src[k]) & bits & l->lanes))
+            lane[n++] = l->nest->src[k];
     return n;
 }
 
@@ -230,13 +231,17 @@ static void emit_stage(struct linear *l, struct uop *u)
     struct tgc *t = l->t;
     struct uop *buffer = uop_buffer(t, (struct buffer *)(uintptr_t)u->arg.p);
     double trips = l->trips;
-    struct part body = part_under(l, u->src, 2);
+    struct uop *outer = l->nest;
+    struct part body = part_under(l, u->src, 2), outside = part_outside(l, u->src, 2);
+    l->nest = u;
+    emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
     for (int k = 2; k < u->nsrc; k++)
-        open_range(l, u->src[k], &body);
+        open_range(l, u->src[k], RANGE_IS_LANE(u->src[k]->arg.i) ? &outside : &body);
     struct uop *src[3] = {buffer, made(l, u->src[1]), made(l, u->src[0])};
     push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
     for (int k = u->nsrc - 1; k >= 2; k--)
         close_range(l, u->src[k]);
+    l->nest = outer;
     l->trips = trips;
     map_set(&l->made, u, buffer);
 }
@@ -267,6 +272,15 @@ static void emit_value(struct linear *l, struct uop *u)
     map_set(&l->made, u, v);
 }
 
+/* Whether a sum has lanes that are a stage's, which is not there yet. */
+static bool waits_for_stage(struct linear *l, const struct uop *reduce)
+{
+    uint64_t lanes = deps_of(l, reduce) & l->lanes & ~l->open;
+    for (int k = 2; k < l->nest->nsrc && lanes; k++)
+        lanes &= ~bit_of(l, l->nest->src[k]);
+    return lanes != 0;
+}
+
 /* Everything in `part` that could not be computed before `newly` opened and can be now. 0: what
  * depends on no range. */
 static void emit_opened(struct linear *l, uint64_t newly, const struct part *part)
@@ -275,7 +289,7 @@ static void emit_opened(struct linear *l, uint64_t newly, const struct part *par
         struct uop *u = part->u[i];
         uint64_t wait = wait_of(l, u);
         if ((wait & ~l->open) || (newly && !(wait & newly)) || map_get(&l->made, u) ||
-            u->op == OP_RANGE)
+            u->op == OP_RANGE || (u->op == OP_REDUCE && waits_for_stage(l, u)))
             continue;
         emit_value(l, u);
     }
@@ -288,7 +302,7 @@ static void emit_store(struct linear *l, struct uop *store)
     int nvalue = 3;
     if (store->nsrc > 3 && store->src[3]->op != OP_RANGE)
         nvalue = 4;
-    l->store = store;
+    l->store = l->nest = store;
     l->order = uop_toposort(t, store->src, store->nsrc, &l->n);
     l->deps = scratch_array(t, (size_t)l->n, sizeof *l->deps);
     l->wait = scratch_array(t, (size_t)l->n, sizeof *l->wait);

@@ -4,7 +4,8 @@
  * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
  * value it loads is used several times:
  *
- *      acc[4][16] = 0;  for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
+ *      acc[4][16] = 0
+ *      for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
  *
  * The columns run along a range in which every operand stands still, is contiguous, or is a weight
  * that can be packed; the rows along a range in which some operand stands still. All pairs of
@@ -28,7 +29,7 @@ const struct isa_info isa_table[ISA_COUNT] = {
 enum { COLUMNS_MAX = 32, ROWS_MAX = 8, TILE_MAX = 64 };          /* of the portable kernel */
 enum { VECTOR_ROWS_MAX = 16, VECTOR_BLOCKS_MAX = 8 };
 
-/* --------------------------------------------------------------------------- simpler loops first */
+/* -------------------------------------------------------------------------- simpler loops first */
 
 static int64_t fixed_size(const struct uop *range)
 {
@@ -85,15 +86,6 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
     return store;
 }
 
-struct reorder { struct uop *from, *to; };
-
-static struct uop *reorder_one(struct tgc *t, void *ctx, struct uop *u)
-{
-    (void)t;
-    const struct reorder *r = ctx;
-    return u == r->from ? r->to : NULL;
-}
-
 /* The ranges of a contraction in the order in which its largest operand that is no weight lies in
  * memory: the innermost loop reads neighbours. */
 static struct uop *order_reduction(struct tgc *t, struct uop *store)
@@ -120,14 +112,12 @@ static struct uop *order_reduction(struct tgc *t, struct uop *store)
             src[j] = src[j - 1], src[j - 1] = r;
             stride[j] = stride[j - 1], stride[j - 1] = s;
         }
-    struct reorder r = {m.reduce, uop_intern(t, OP_REDUCE, m.reduce->dtype, src, m.reduce->nsrc,
-                                             m.reduce->arg)};
-    uop_set_origin(t, r.to, m.reduce);
-    uop_rewrite(t, &store, 1, reorder_one, &r);
-    return store;
+    struct uop *by = uop_intern(t, OP_REDUCE, m.reduce->dtype, src, m.reduce->nsrc, m.reduce->arg);
+    uop_set_origin(t, by, m.reduce);
+    return nest_replace(t, store, m.reduce, by);
 }
 
-/* --------------------------------------------------------------------------- the portable kernel */
+/* -------------------------------------------------------------------------- the portable kernel */
 
 static bool is_gated_by(const struct nest *m, const struct uop *load, const struct uop *r)
 {
@@ -217,15 +207,15 @@ static struct tile choose_portable(const struct nest *m, const struct tile *like
 
 /* ------------------------------------------------------------------------------------- variants */
 
-/* Lanes that lie apart in memory are moved one by one: a contraction's tile is worth it, since it does
- * that once for all its steps. */
+/* Lanes that lie apart in memory are moved one by one: a contraction's tile is worth it, since it
+ * does that once for all its steps. */
 static bool may_lie_apart(const struct nest *m, int64_t stride)
 {
     return m->contraction && stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
 }
 
-/* Whether a load that depends on r reads neighbours along it, or can; outside of the reduction, also
- * what lies apart. */
+/* Whether a load that depends on r reads neighbours along it, or can; outside of the reduction,
+ * also what lies apart. */
 static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
     int64_t stride;
@@ -318,8 +308,8 @@ static double rows_gain(const struct isa_info *isa, bool reduces, int64_t size, 
     return 0.98 * (double)size / cycles;                 /* two loop nests instead of one */
 }
 
-/* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns), or
- * the last lanes of a vector that nobody looks at. false: such columns do not suit. */
+/* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns),
+ * or the last lanes of a vector that nobody looks at. false: such columns do not suit. */
 static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struct tile *like,
                          bool gated, int64_t *panel)
 {
@@ -329,8 +319,8 @@ static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struc
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
 
-/* Whether a load that runs along r is conditional already, or of small elements: no part of it can be
- * loaded. */
+/* Whether a load that runs along r is conditional already, or of small elements: no part of it can
+ * be loaded. */
 static bool has_gates(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload + m->nother; i++) {
@@ -362,7 +352,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, gated, &panel))
             continue;
-        double used = (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
+        double used =
+            (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : fixed_size(m->store->src[a]);
@@ -451,6 +442,26 @@ static struct uop *unroll_choices(const struct nest *m, struct variant *v, struc
 
 /* ------------------------------------------------------------------------------------- the pass */
 
+/* Contractions in scratch get tiles of one row. */
+static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n && v->isa != ISA_GENERIC; i++) {
+        struct nest m;
+        if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
+            !m.contraction)
+            continue;
+        struct tile tile = choose_vectors(&m, &isa_table[v->isa], NULL);
+        if (tile.column_axis < 0 || tile.rows > 1 || tile.panel % tile.columns ||
+            fixed_size(m.store->src[tile.column_axis]) % tile.panel)
+            continue;
+        /* attention has one */
+        return nest_replace(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
+    }
+    return store;
+}
+
 struct stores { struct uop **u; struct tile *like; int n; size_t cap, cap_like; };
 
 static void push_store(struct tgc *t, struct stores *s, struct uop *store, struct tile like)
@@ -467,6 +478,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
 {
     struct nest m;
     struct uop *rest = NULL;
+    store = optimize_stages(t, v, store);
     if (!nest_find(t, store, &m)) {
         push_store(t, out, store, *like);
         return;
@@ -480,8 +492,9 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (v->isa != ISA_GENERIC)
         tile = choose_vectors(&m, &isa_table[v->isa], keep);
     if (tile.column_axis < 0)
-        tile = choose_portable(&m, keep);                /* and one stored weight for all variants */
-    int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0 ? fixed_size(store->src[tile.row_axis]) : 0;
+        tile = choose_portable(&m, keep); /* and one stored weight for all variants */
+    int64_t size =
+        tile.column_axis >= 0 && tile.row_axis >= 0 ? fixed_size(store->src[tile.row_axis]) : 0;
     if (tile.column_axis >= 0 && !keep)
         *like = tile;
     if (tile.column_axis >= 0 && size % tile.rows) {
@@ -508,7 +521,8 @@ static struct uop *simplify_store(struct tgc *t, struct uop *store)
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
 {
-    struct buffer **b = mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
+    struct buffer **b =
+        mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
     int n = 0;
     for (; n < k->noutput; n++)
         b[n] = k->buffer[n];
@@ -528,8 +542,8 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k)
     k->nbuffer = n;
 }
 
-/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over are a
- * store of their own, so that the weights of both are packed. */
+/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over
+ * are a store of their own, so that the weights of both are packed. */
 static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct stores *out)
 {
     struct nest m;
@@ -554,7 +568,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++)
-        split_columns(t, order[widest], simplify_store(t, k->ast->src[i]), &from);
+        split_columns(t, order[widest], keys_pack(t, k, simplify_store(t, k->ast->src[i])), &from);
     for (int a = widest; a < NORDER; a++) {
         struct variant v = {.isa = order[a]};
         struct stores to = {0};

@@ -66,6 +66,7 @@ struct kernel {
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
     /* threads cannot share it: its nests meet, or it stores to places that are data */
     bool is_serial;
+    bool is_disjoint;            /* its nests store to parts of a tensor that have nothing in common */
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat

@@ -449,8 +449,11 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
         else if (u->op == OP_STAGE)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
-    for (const struct segment *part = s; part; part = part->next)
+    k->is_disjoint = true;
+    for (const struct segment *part = s; part; part = part->next) {
         k->is_serial |= part->scatter != NULL;
+        k->is_disjoint &= part->start != NULL;
+    }
     k->title = kernel_title(t, k);
     k->index = number;
     k->name = kernel_name(t, k, number);
@@ -601,8 +604,13 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
 {
     struct plan *p = MEM_NEW(t, struct plan);
-    *p = (struct plan){
-        .t = t, .graph = g, .noopt = noopt, .of = {.t = t}, .finder = {.t = t}, .bit = {.t = t}, .mask = {.t = t}};
+    *p = (struct plan){.t = t,
+                       .graph = g,
+                       .noopt = noopt,
+                       .of = {.t = t},
+                       .finder = {.t = t},
+                       .bit = {.t = t},
+                       .mask = {.t = t}};
     struct schedule *s = MEM_NEW(t, struct schedule);
     *s = (struct schedule){
         .graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};

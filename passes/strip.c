@@ -7,8 +7,8 @@
  *                                    sum := sum + fold(sums0 + ... + sums3)
  *                                    for k < n % 64 / 16  ...   for k < n % 8  sum := sum + x[...]
  *
- * A loop that holds loops is taken, too, if all in it lies side by side along the outer one: the sum
- * of each of many columns.
+ * A loop that holds loops is taken, too, if all in it lies side by side along the outer one: the
+ * sum of each of many columns.
  *
  * Strip-mining (Allen, Kennedy: Optimizing Compilers for Modern Architectures, 2.2.4): what runs
  * along the loop in steps of one element becomes vectors, the rest of the loop stays as it was. A
@@ -35,7 +35,7 @@ struct strip {
     bool any;                    /* something runs along the loop */
 };
 
-/* ------------------------------------------------------------------------------- does it go along */
+/* ----------------------------------------------------------------------------- does it go along */
 
 static bool is_declared_inside(const struct strip *s, const struct uop *acc)
 {
@@ -174,7 +174,7 @@ static bool loop_fits(struct strip *s)
     return s->any;
 }
 
-/* ----------------------------------------------------------------------------------------- strips */
+/* --------------------------------------------------------------------------------------- strips */
 
 static union scalar identity(enum op op)
 {
@@ -265,8 +265,8 @@ static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
 }
 
 /* `count` times `unroll` vectors of `lanes`, from `first` on. */
-static void write_strip(struct strip *s, struct uop *first, struct uop *count, int lanes, int unroll,
-                        bool parts)
+static void write_strip(struct strip *s, struct uop *first, struct uop *count, int lanes,
+                        int unroll, bool parts)
 {
     struct tgc *t = s->e->t;
     struct uop *range = NULL, *at = first;

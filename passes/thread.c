@@ -15,9 +15,9 @@
  * reads. Rows are shared where activations are large, columns where weights are. A kernel that is
  * done before the others have woken up is not shared, nor is one whose threads could meet: that
  * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
- * element where they write it, so their threads do not meet. Where a kernel's nests meet (one fills
- * a padded tensor with zeros, the next one writes its inside), each becomes a kernel of its own,
- * before it is tiled. (What a tile leaves over are nests, too, but those never meet.)
+ * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
+ * what another one stores), each becomes a kernel of its own, before it is tiled. (The borders and
+ * the inside of a padded tensor are nests that do not meet, nor do those that a tile leaves over.)
  */
 #include "passes/passes.h"
 
@@ -25,8 +25,10 @@
 static const double flop_ns = 0.01, move_ns = 0.02, hard_ns = 0.3, byte_ns = 0.03;
 static const double scalar_factor = 4;           /* without vectors */
 static const double least_speedup = 1.2;
+/* What a loop is worth whose size only the run knows: it may be 1. */
+static const double symbol_factor = 0.6;
 
-/* -------------------------------------------------------------------------------------- may it be */
+/* ------------------------------------------------------------------------------------ may it be */
 
 static bool is_part_of(const struct buffer *b, const struct buffer *whole)
 {
@@ -61,7 +63,7 @@ static int first_range(const struct uop *store)
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
 }
 
-/* --------------------------------------------------------------------------------- what does it cost */
+/* ------------------------------------------------------------------------- what does it cost */
 
 /* A kernel's time: inside of each of its loops, and in all. */
 struct timed { const struct uop *range; double inside; };
@@ -156,7 +158,7 @@ static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range
     }
 }
 
-/* ------------------------------------------------------------------------------------ the choice */
+/* ----------------------------------------------------------------------------------- the choice */
 
 /* The largest part of n iterations. */
 static double largest_part(double n, int threads) { return __builtin_ceil(n / threads) / n; }
@@ -165,6 +167,7 @@ static double largest_part(double n, int threads) { return __builtin_ceil(n / th
 static struct uop *choose_range(const struct cost *c, struct uop *store, int threads, double *saved)
 {
     struct uop *best = NULL;
+    double most = 0;
     for (int k = first_range(store); k < store->nsrc; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
@@ -173,8 +176,10 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int thr
         find_bytes(c->t, store, r, &all, &along);
         double time = time_inside(c, r) + byte_ns * along;
         double less = time * (1 - largest_part(n, threads));
-        if (!best || less > *saved) {
+        double worth = less * (r->src[0]->op == OP_CONST ? 1 : symbol_factor);
+        if (!best || worth > most) {
             best = r;
+            most = worth;
             *saved = less;
         }
     }
@@ -221,7 +226,8 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     }
 }
 
-/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration. */
+/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration.
+ */
 static struct uop *give_to_one(struct tgc *t, struct uop *store)
 {
     struct uop *src[80], *one = uop_int(t, 1);
@@ -293,13 +299,13 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
     k->is_shared = true;
 }
 
-/* ----------------------------------------------------------------------- nests that become kernels */
+/* -------------------------------------------------------------------- nests that become kernels */
 
 /* Whether one nest reads or writes what another one writes. */
 static bool nests_meet(struct tgc *t, const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++)
-        for (int j = 0; j < i; j++) {
+        for (int j = 0; j < i && !k->is_disjoint; j++) {
             const struct buffer *a = uop_buffer_of(k->ast->src[i]->src[0]),
                                 *b = uop_buffer_of(k->ast->src[j]->src[0]);
             if (is_part_of(a, b) || is_part_of(b, a))

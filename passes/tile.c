@@ -18,7 +18,7 @@ static struct uop *substitute(struct tgc *t, void *ctx, struct uop *u)
     return u == s->from ? s->to : NULL;
 }
 
-static struct uop *replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
+struct uop *nest_replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
 {
     struct substitution s = {from, to};
     uop_rewrite(t, &u, 1, substitute, &s);
@@ -29,7 +29,7 @@ static struct uop *replace(struct tgc *t, struct uop *u, struct uop *from, struc
 
 bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride)
 {
-    struct uop *next = replace(t, offset, r, sym_addi(t, r, 1));
+    struct uop *next = nest_replace(t, offset, r, sym_addi(t, r, 1));
     return uop_const_int(sym_sub(t, next, offset), stride);
 }
 
@@ -221,7 +221,8 @@ bool nest_is_packable(const struct nest *m, const struct uop *load)
 
 static bool views_equal(const struct view *a, const struct view *b)
 {
-    return a->ndim == b->ndim && a->offset == b->offset && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
+    return a->ndim == b->ndim && a->offset == b->offset &&
+           !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
@@ -276,7 +277,7 @@ struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct
         struct buffer *b = packed_copy(t, k, uop_buffer_of(load->src[0]), &view);
         struct uop *src[2] = {uop_buffer(t, b), offset};
         struct uop *packed = uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0});
-        store = replace(t, store, m.load[i], packed);
+        store = nest_replace(t, store, m.load[i], packed);
         note_opt(t, v, OPT_PACK, i, 0);
     }
     return store;
@@ -303,7 +304,7 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch
     struct uop *src[80];
     int n = first, nlanes_before = 0;
     for (int k = 0; k < first; k++)
-        src[k] = replace(t, store->src[k], r, by);
+        src[k] = nest_replace(t, store->src[k], r, by);
     for (int k = first; k < store->nsrc; k++)
         nlanes_before += RANGE_IS_LANE(store->src[k]->arg.i);
     int last = store->nsrc - nlanes_before;      /* lanes stand last */
@@ -338,7 +339,7 @@ void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct u
             uop_name_axes(t, own, uop_get_axes(t, r));
         for (int i = 0; i < store->nsrc; i++)
             if (i != axis)
-                src[n++] = replace(t, store->src[i], r, by);
+                src[n++] = nest_replace(t, store->src[i], r, by);
             else if (own->op == OP_RANGE)
                 src[n++] = own;
         part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
@@ -376,8 +377,8 @@ static int64_t nelem_read(const struct uop *load)
     return n;
 }
 
-/* The leading ranges that all operands depend on: for each of their values there is a contraction of
- * its own. */
+/* The leading ranges that all operands depend on: for each of their values there is a contraction
+ * of its own. */
 static int nest_batches(const struct nest *m)
 {
     for (int k = m->first; k < m->store->nsrc; k++)

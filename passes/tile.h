@@ -47,6 +47,8 @@ bool nest_stages_depend(const struct nest *m, const struct uop *r);
 /* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
  * condition on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
+/* u with `to` in the place of `from`. */
+struct uop *nest_replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to);
 /* By how much `offset` grows with r; false if that is no constant. */
 bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride);
 bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);
@@ -68,6 +70,11 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
+/* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
+struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
+/* A STAGE as the nest of a store to its scratch, and back. */
+struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
+struct uop *store_as_stage(struct tgc *t, const struct uop *store);
 /* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
 

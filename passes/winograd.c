@@ -22,7 +22,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TAPS = 3, TILE_MAX = 6, SIDE_MAX = TILE_MAX + TAPS - 1, PLACES_MAX = SIDE_MAX * SIDE_MAX };
@@ -68,7 +67,7 @@ static void make_transform(struct transform *f, int m)
     expand_product(p, last, -1, f->input.at[last]);
 }
 
-/* ----------------------------------------------------------------------------------- straight sums */
+/* -------------------------------------------------------------------------------- straight sums */
 
 /* The sum of coef[k] * x[k] over the k that `part` has; NULL if there is none. */
 static struct uop *sum_of(struct tgc *t, const double *coef, struct uop *const *x, int n,
@@ -157,7 +156,7 @@ static void multiply_both(struct tgc *t, const struct matrix *a, struct uop *con
         multiply(t, a, half + r * a->ncol, out + r * a->nrow);
 }
 
-/* ------------------------------------------------------------------------------------- the layer */
+/* ------------------------------------------------------------------------------------ the layer */
 
 /* A convolution. Axes of `product` are its axes; roles of those of size 1 do not matter. */
 struct layer {
@@ -171,7 +170,7 @@ struct layer {
      * of the windows and of their taps */
     int nspatial, spatial[2], out[2], tap[2];
     int64_t begin[2];
-    int part[MAX_RANK][4], npart[MAX_RANK];     /* per axis of x: the product's axes it is made of */
+    int part[MAX_RANK][4], npart[MAX_RANK]; /* per axis of x: the product's axes it is made of */
 };
 
 static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
@@ -217,8 +216,8 @@ static bool add_window(struct layer *l, int axis, const int *of, int64_t begin)
     return true;
 }
 
-/* How one axis of x is run through by the product's axes: by windows, or row-major by one or several
- * of them. */
+/* How one axis of x is run through by the product's axes: by windows, or row-major by one or
+ * several of them. */
 static bool find_parts(struct layer *l, int axis, struct uop *at)
 {
     struct tgc *t = l->t;
@@ -263,7 +262,8 @@ static bool is_weight(const struct uop *v)
 static struct uop *take_padding(struct layer *l, struct uop *x)
 {
     struct uop *zero = uop_int(l->t, 0);
-    bool padded = x->op == OP_PAD && (uop_is_constf(x->src[1], 0.0) || uop_is_constf(x->src[1], -0.0));
+    bool padded =
+        x->op == OP_PAD && (uop_is_constf(x->src[1], 0.0) || uop_is_constf(x->src[1], -0.0));
     for (int a = 0; a < 2 * x->ndim; a++)
         l->pad[a] = padded ? x->src[2 + a] : zero;
     return padded ? x->src[0] : x;
@@ -308,7 +308,7 @@ static bool find_layer(struct tgc *t, struct uop *u, struct layer *l)
     return l->nspatial == 2 && !l->of_weight[l->out[0]] && !l->of_weight[l->out[1]];
 }
 
-/* ------------------------------------------------------------------------------------ the rewrite */
+/* ---------------------------------------------------------------------------------- the rewrite */
 
 /* i64[.., n, ..], all other axes 1: 0, 1, ... along the axis. */
 static struct uop *index_along(struct tgc *t, int n, int axis, int ndim)
@@ -326,7 +326,8 @@ static struct uop *select_place(struct tgc *t, struct uop *index, struct uop *co
     int mid = lo + (hi - lo) / 2;
     if (hi - lo == 1)
         return x[lo];
-    struct uop *low = select_place(t, index, x, lo, mid), *high = select_place(t, index, x, mid, hi);
+    struct uop *low = select_place(t, index, x, lo, mid),
+               *high = select_place(t, index, x, mid, hi);
     return tensor_where(t, tensor_binary(t, OP_LT, index, uop_int(t, mid)), low, high);
 }
 
@@ -567,13 +568,13 @@ static struct uop *rewrite_layer(const struct layer *l, int m)
     return transform_output(l, &f, uop_reduce(t, OP_ADD, product, axes << 1));
 }
 
-/* -------------------------------------------------------------------------------------- the choice */
+/* ----------------------------------------------------------------------------------- the choice */
 
 /* Cycles of a core with 8-lane vectors, as measured on layers of ResNet and VGG: what is computed,
  * what the transforms move, and the weights, each time from memory. The ratios are what counts, and
  * they hold for other widths, too. */
 enum { FLOP_CYCLE = 29, TRANSFORM_BYTES_CYCLE = 10, WEIGHT_BYTES_CYCLE = 6 };
-static const double FAR_BYTES = 16 << 20;            /* what lies in no cache costs three times as much */
+static const double FAR_BYTES = 16 << 20; /* what lies in no cache costs three times as much */
 
 struct extent { double in, out, groups, batch; };    /* channels of a group, groups, images */
 
@@ -637,8 +638,10 @@ static void report(const struct layer *l, int m)
 {
     struct extent e = extent_of(l);
     const struct origin *o = uop_get_origin(l->t, l->reduce);
-    fprintf(stderr, "winograd: %s %s: %g x %g channels, %lld x %lld; kcycles %.0f, F2 %.0f, F4 %.0f, "
-            "F6 %.0f: %d\n", o ? o->op_type : "", o ? o->node : "", e.in, e.out,
+    fprintf(stderr,
+            "winograd: %s %s: %g x %g channels, %lld x %lld; kcycles %.0f, F2 %.0f, F4 %.0f, "
+            "F6 %.0f: %d\n",
+            o ? o->op_type : "", o ? o->node : "", e.in, e.out,
             (long long)size_of(l->product->dim[l->out[0]]),
             (long long)size_of(l->product->dim[l->out[1]]), cost_of(l, &e, 1) / 1e3,
             cost_of(l, &e, 2) / 1e3, cost_of(l, &e, 4) / 1e3, cost_of(l, &e, 6) / 1e3, m);
@@ -680,5 +683,5 @@ bool winograd_apply(struct tgc *t, struct graph *g, int tile)
 
 bool pass_winograd(struct tgc *t, struct graph *g)
 {
-    return t->no_winograd || winograd_apply(t, g, getenv("WG") ? atoi(getenv("WG")) : 0);
+    return t->no_winograd || winograd_apply(t, g, 0);
 }

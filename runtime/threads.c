@@ -1,9 +1,10 @@
 /* threads.c - threads that wait for work together, for models compiled with --threads.
  *
  * A call of team_run() is one turn: every worker, and the caller, runs the body with a part of its
- * own. Who waits spins for some microseconds, since the next kernel is near, then sleeps: workers
- * between turns and between runs, the caller where a worker has been held up. A turn costs two
- * cache lines that travel between the cores.
+ * own. Who is done takes the parts of those who have not begun, so that nobody waits for a thread
+ * that still sleeps or has no processor; the caller waits for those who have begun. A part is
+ * claimed by setting its worker's number from the last turn to this one: who comes late claims
+ * nothing. Who waits spins for some microseconds, since the next kernel is near, then sleeps.
  *
  * The counters go first, the flags of sleepers after them, all in one order (seq_cst): either the
  * one who counts sees the sleeper, or the sleeper sees the count. The condition variables are only
@@ -27,6 +28,7 @@
 #include <pthread.h>
 #ifdef __cplusplus
 #include <atomic>
+using std::atomic_compare_exchange_strong;
 using std::atomic_fetch_add;
 using std::atomic_fetch_sub;
 using std::atomic_int;
@@ -43,6 +45,7 @@ using std::memory_order_relaxed;
 
 struct team;
 struct worker {
+    alignas(64) atomic_uint claimed; /* the last turn in which somebody began this part */
     struct team *team;
     pthread_t thread;
     int part;
@@ -50,7 +53,7 @@ struct worker {
 
 /* The threads of a model beside its caller. */
 struct team {
-    void (*body)(void *context, int part); /* of this turn; NULL: the end */
+    void (*body)(void *context, int part); /* of this turn */
     void *context;
     int workers;
     pthread_mutex_t lock;
@@ -58,7 +61,8 @@ struct team {
     struct worker worker[MODEL_THREADS - 1];
     alignas(64) atomic_uint turn; /* workers wait for the next one */
     atomic_int asleep;            /* workers that wait for `wake` */
-    alignas(64) atomic_int busy;  /* workers that are not done with this turn */
+    atomic_int ended;             /* there is none */
+    alignas(64) atomic_int left;  /* parts that are not done in this turn */
     atomic_int waiting;           /* the caller waits for `done` */
 };
 #else
@@ -97,17 +101,22 @@ static unsigned team_await(struct team *t, unsigned seen)
     return turn;
 }
 
-static void *team_work(void *argument)
+static int team_claim(struct worker *w, unsigned turn)
 {
-    const struct worker *me = (const struct worker *)argument;
-    struct team *t = me->team;
-    unsigned turn = 0;
-    for (;;) {
-        turn = team_await(t, turn);
-        if (!t->body)
-            return NULL;
-        t->body(t->context, me->part);
-        if (atomic_fetch_sub(&t->busy, 1) == 1 && atomic_load(&t->waiting)) {
+    unsigned before = turn - 1;
+    return atomic_load_explicit(&w->claimed, memory_order_relaxed) == before &&
+           atomic_compare_exchange_strong(&w->claimed, &before, turn);
+}
+
+/* Runs the parts of this turn that nobody has begun, the given worker's first. */
+static void team_take_parts(struct team *t, unsigned turn, int first)
+{
+    for (int k = 0; k < t->workers; k++) {
+        struct worker *w = &t->worker[(first + k) % t->workers];
+        if (!team_claim(w, turn))
+            continue;
+        t->body(t->context, w->part);
+        if (atomic_fetch_sub(&t->left, 1) == 1 && atomic_load(&t->waiting)) {
             pthread_mutex_lock(&t->lock);
             pthread_cond_signal(&t->done);
             pthread_mutex_unlock(&t->lock);
@@ -115,32 +124,46 @@ static void *team_work(void *argument)
     }
 }
 
-static void team_start_turn(struct team *t, void (*body)(void *context, int part), void *context)
+static void *team_work(void *argument)
 {
-    t->body = body;
-    t->context = context;
-    atomic_store_explicit(&t->busy, t->workers, memory_order_relaxed);
-    atomic_fetch_add(&t->turn, 1u);
+    const struct worker *me = (const struct worker *)argument;
+    unsigned turn = 0;
+    for (;;) {
+        turn = team_await(me->team, turn);
+        if (atomic_load(&me->team->ended))
+            return NULL;
+        team_take_parts(me->team, turn, me->part - 1);
+    }
+}
+
+static unsigned team_start_turn(struct team *t)
+{
+    unsigned turn = atomic_fetch_add(&t->turn, 1u) + 1;
     if (atomic_load(&t->asleep) > 0) {
         pthread_mutex_lock(&t->lock);
         pthread_cond_broadcast(&t->wake);
         pthread_mutex_unlock(&t->lock);
     }
+    return turn;
 }
 
 /* Runs all parts of the body; the caller's is part 0. */
 static void team_run(struct team *t, void (*body)(void *context, int part), void *context)
 {
-    team_start_turn(t, body, context);
+    t->body = body;
+    t->context = context;
+    atomic_store_explicit(&t->left, t->workers, memory_order_relaxed);
+    unsigned turn = team_start_turn(t);
     body(context, 0);
+    team_take_parts(t, turn, 0);
     for (int i = 0; i < TEAM_SPINS; i++) {
-        if (atomic_load_explicit(&t->busy, memory_order_acquire) == 0)
+        if (atomic_load_explicit(&t->left, memory_order_acquire) == 0)
             return;
         relax();
     }
     pthread_mutex_lock(&t->lock);
     atomic_store(&t->waiting, 1);
-    while (atomic_load(&t->busy) > 0)
+    while (atomic_load(&t->left) > 0)
         pthread_cond_wait(&t->done, &t->lock);
     atomic_store(&t->waiting, 0);
     pthread_mutex_unlock(&t->lock);
@@ -148,7 +171,8 @@ static void team_run(struct team *t, void (*body)(void *context, int part), void
 
 static void team_close(struct team *t)
 {
-    team_start_turn(t, NULL, NULL);
+    atomic_store(&t->ended, 1);
+    team_start_turn(t);
     for (int i = 0; i < t->workers; i++)
         pthread_join(t->worker[i].thread, NULL);
     pthread_cond_destroy(&t->done);
@@ -161,7 +185,8 @@ static int team_open(struct team *t, int workers)
 {
     atomic_store(&t->turn, 0u);
     atomic_store(&t->asleep, 0);
-    atomic_store(&t->busy, 0);
+    atomic_store(&t->ended, 0);
+    atomic_store(&t->left, 0);
     atomic_store(&t->waiting, 0);
     if (pthread_mutex_init(&t->lock, NULL) != 0)
         return 1;
@@ -176,6 +201,7 @@ static int team_open(struct team *t, int workers)
     }
     for (; t->workers < workers; t->workers++) {
         struct worker *w = &t->worker[t->workers];
+        atomic_store(&w->claimed, 0u);
         w->team = t;
         w->part = t->workers + 1;
         if (pthread_create(&w->thread, NULL, team_work, w) != 0) {

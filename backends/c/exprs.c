@@ -202,7 +202,8 @@ static const struct line *find_line(struct program *p, enum op op, char kind, bo
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].op == op && table[i].wrap == wrap && strchr(table[i].kinds, kind))
             return &table[i];
-    TGC_BUG(p->t, "exprs.def has no line for %s of kind %c%s", op_name(op), kind, wrap ? " that wraps" : "");
+    TGC_BUG(p->t, "exprs.def has no line for %s of kind %c%s", op_name(op), kind,
+            wrap ? " that wraps" : "");
 }
 
 /* The functions that a template calls: words before '('. */
@@ -629,7 +630,8 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
 
 /* "load", "load_part" or "load_apart", and what it takes behind the place and value: how many
  * elements they lie apart, how many there are. */
-static const char *vector_access(struct program *p, const char *verb, int64_t bits, const char **args)
+static const char *vector_access(struct program *p, const char *verb, int64_t bits,
+                                 const char **args)
 {
     int part = VECTOR_PART(bits), lanes = VECTOR_LANES(bits);
     long long stride = (long long)VECTOR_STRIDE(bits);
@@ -646,7 +648,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
 {
     const char *args = mem_printf(p->t, "&%s", place);
     if (d != DTYPE_F32)
-        return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = VECTOR_LANES(bits)};
+        return (struct expr){
+            .s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = VECTOR_LANES(bits)};
     const char *name = vector_access(p, "load", bits, &args);
     return vector_call(p, name, args, VECTOR_LANES(bits));
 }

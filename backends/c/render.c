@@ -159,7 +159,9 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     struct expr e = expr_resolve(w->p, v->e);
     const char *type = expr_type(w->p, &e);
     bool is_string = e.kind == 'S';
-    statement(w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s), true);
+    statement(
+        w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s),
+        true);
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
     v->e.of = e.of;
@@ -361,7 +363,8 @@ static void write_store(struct writer *w, const struct uop *u)
     if (u->src[2]->lanes > 1)
         statement(w, expr_store_vector(w->p, place, &src[2], u->arg.i), false);
     else
-        statement(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])), false);
+        statement(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])),
+                  false);
     if (guarded)
         close_block(w);
 }
@@ -704,7 +707,8 @@ static void name_buffers(struct writer *w)
 static bool is_restrict(const struct kernel *k, int i)
 {
     for (int j = 0; j < k->nbuffer; j++)
-        if (j != i && (i < k->noutput || j < k->noutput) && buffers_may_alias(k->buffer[i], k->buffer[j]))
+        if (j != i && (i < k->noutput || j < k->noutput) &&
+            buffers_may_alias(k->buffer[i], k->buffer[j]))
             return false;
     return true;
 }
@@ -843,7 +847,9 @@ static void write_comment(struct writer *w, struct text *out)
         text_printf(out, " %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");
         if (b->name && *b->name) {
-            text_puts(out, b->kind == BUFFER_WEIGHT ? "  weight \"" : b->kind == BUFFER_INPUT ? "  input \"" : "  \"");
+            text_puts(out, b->kind == BUFFER_WEIGHT  ? "  weight \""
+                           : b->kind == BUFFER_INPUT ? "  input \""
+                                                     : "  \"");
             text_comment(out, b->name);
             text_puts(out, "\"");
         }
@@ -923,9 +929,11 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
 {
     struct text head = {.t = p->t};
     if (k->is_shared)
-        text_printf(&head, "{\n    struct %s task = {self, ", p->task_name[p->twin[k->index]->index]);
+        text_printf(&head, "{\n    struct %s task = {self, ",
+                    p->task_name[p->twin[k->index]->index]);
     else
-        text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
+        text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "",
+                    program_kernel_name(p, k));
     size_t indent = k->is_shared ? head.n - 2 : head.n, start = out->n;
     text_puts(out, head.s);
     bool first = true;
@@ -953,7 +961,8 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         first = false;
     }
     if (k->is_shared)
-        text_printf(out, "};\n    share(self, %s, &task);\n}\n", p->part_name[p->twin[k->index]->index]);
+        text_printf(out, "};\n    share(self, %s, &task);\n}\n",
+                    p->part_name[p->twin[k->index]->index]);
     else
         text_puts(out, ");\n");
 }

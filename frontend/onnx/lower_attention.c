@@ -311,7 +311,8 @@ static struct uop *gate_operand(const struct node *n, int k, int64_t heads)
     }
     if (!node_rank(n, k, 3, 3) || !uop_const_int(n->in[k]->dim[2], &width))
         return NULL;
-    return lib_cast(&n->lib, DTYPE_F32, heads_unpack(n, k, n->in[k], width < heads ? width : heads));
+    return lib_cast(&n->lib, DTYPE_F32,
+                    heads_unpack(n, k, n->in[k], width < heads ? width : heads));
 }
 
 /* State S [b, h, dk, dv], for each position: S = exp(g) S; v = beta (v - S^T k); S += k v^T; o =
@@ -332,7 +333,8 @@ bool lower_linear_attention(struct node *n)
             return false;
     struct uop *q = lib_cast(l, DTYPE_F32, heads_unpack(n, 0, n->in[0], q_heads)),
                *k = lib_cast(l, DTYPE_F32, heads_unpack(n, 1, n->in[1], heads));
-    struct uop *v = lib_cast(l, DTYPE_F32, heads_unpack(n, 2, n->in[2], heads)), *g = NULL, *beta = NULL;
+    struct uop *v = lib_cast(l, DTYPE_F32, heads_unpack(n, 2, n->in[2], heads)), *g = NULL,
+               *beta = NULL;
     if (!q || !k || !v || (gated && !(g = gate_operand(n, 4, heads))) ||
         (delta && !(beta = gate_operand(n, 5, heads))))
         return false;

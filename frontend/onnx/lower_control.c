@@ -24,7 +24,8 @@ static bool impossible_branch(const struct node *n, int which, struct value *con
         if (!u)
             return node_error(n, -1, "its %s does not work with these dimensions (%s)",
                               which ? "then_branch" : "else_branch", why);
-        out[k] = value_tensor(n->t, tensor_full(n->t, uop_consti(n->t, u->dtype, 0), u->dim, u->ndim));
+        out[k] =
+            value_tensor(n->t, tensor_full(n->t, uop_consti(n->t, u->dtype, 0), u->dim, u->ndim));
     }
     diag_warn(n->t, &n->at,
               "its %s does not work with these dimensions; a run that takes it ends with a status "

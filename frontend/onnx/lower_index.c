@@ -102,7 +102,8 @@ bool lower_tensor_scatter(struct node *n)
             lib_reshape(&n->lib, lib_cast(&n->lib, DTYPE_INDEX, n->in[2]), dim, past->ndim);
         index[axis] = lib_add(&n->lib, index[axis], start);
         struct uop *end = lib_add(&n->lib, start, update->dim[axis]);
-        struct uop *fits = end ? uop_not(n->t, uop_binary(n->t, OP_LT, past->dim[axis], end)) : NULL;
+        struct uop *fits =
+            end ? uop_not(n->t, uop_binary(n->t, OP_LT, past->dim[axis], end)) : NULL;
         struct uop *begins = start ? uop_binary(n->t, OP_LT, uop_int(n->t, -1), start) : NULL;
         if (!begins || !node_require(n, 2, begins, "writes before the beginning") ||
             (!strcmp(mode, "linear") && !node_require(n, 2, fits, "writes behind the end")))
@@ -218,7 +219,8 @@ static struct uop *scalar_or(const struct node *n, int k, struct uop *otherwise)
 bool lower_nms(struct node *n)
 {
     struct tgc *t = n->t;
-    struct uop *boxes = n->in[0], *scores = n->in[1], *in[5] = {boxes, scores}, *zero = uop_int(t, 0);
+    struct uop *boxes = n->in[0], *scores = n->in[1], *in[5] = {boxes, scores},
+               *zero = uop_int(t, 0);
     int64_t known;
     if (!node_rank(n, 0, 3, 3) || !node_rank(n, 1, 3, 3))
         return false;
@@ -426,7 +428,8 @@ static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const i
         struct uop *in = lib_float_of(l, DTYPE_F64, n->in[0]->dim[axis[i]]);
         struct uop *out = lib_binaryf(l, OP_ADD, lib_mul(l, scale, in), 0.5);
         out = lib_cast(l, DTYPE_INDEX, lib_unary(l, OP_FLOOR, out));
-        if (!(a->size[axis[i]] = node_symbol(n, 3, out, node_output_dim_name(n, 0, axis[i]), 0, NULL)))
+        if (!(a->size[axis[i]] =
+                  node_symbol(n, 3, out, node_output_dim_name(n, 0, axis[i]), 0, NULL)))
             return false;
         if (scale->op == OP_CONST)
             a->scale[axis[i]] = scale->arg.f;
@@ -508,7 +511,8 @@ bool lower_resize(struct node *n)
         }
     }
     if (is_given(n, 3)) {
-        if (!node_integers(n, 3, &size, &count) || !resize_by_sizes(n, &a, axis, naxis, size, count))
+        if (!node_integers(n, 3, &size, &count) ||
+            !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;
     } else if (n->opset < 9 && node_has(n, "scales")) { /* Upsample 7: an attribute */
         const float *f;

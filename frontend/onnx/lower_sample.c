@@ -422,8 +422,8 @@ bool lower_col2im(struct node *n)
         elements = sym_mul(t, elements, block[a]);
         out[2 + a] = image[a];
         dim[2 + a] = block[a];
-        struct uop *room = sym_addi(t, sym_sub(t, padded, sym_muli(t, sym_addi(t, block[a], -1), d)),
-                                    -1);
+        struct uop *room =
+            sym_addi(t, sym_sub(t, padded, sym_muli(t, sym_addi(t, block[a], -1), d)), -1);
         dim[2 + r + a] = sym_addi(t, sym_div(t, room, uop_int(t, s)), 1);
         places = sym_mul(t, places, dim[2 + r + a]);
     }

@@ -188,8 +188,8 @@ bool lower_stft(struct node *n)
     return y && node_set(n, 0, transform(n, y, &f));
 }
 
-/* Triangles over the bins of a spectrum, evenly spaced in mel = 2595 log10(1 + hz / 700). A triangle
- * without a left side is 1 at its peak. */
+/* Triangles over the bins of a spectrum, evenly spaced in mel = 2595 log10(1 + hz / 700). A
+ * triangle without a left side is 1 at its peak. */
 bool lower_mel_weights(struct node *n)
 {
     struct tgc *t = n->t;
@@ -215,9 +215,10 @@ bool lower_mel_weights(struct node *n)
     struct uop *bins = lib_float_of(l, DTYPE_F64, dim[0]);
     struct uop *mel[2];
     for (int k = 0; k < 2; k++)
-        mel[k] = lib_binaryf(l, OP_MUL,
-                             lib_unary(l, OP_LOG, lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_DIV, v[3 + k], 700), 1)),
-                             2595 / log(10));
+        mel[k] = lib_binaryf(
+            l, OP_MUL,
+            lib_unary(l, OP_LOG, lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_DIV, v[3 + k], 700), 1)),
+            2595 / log(10));
     struct uop *step = lib_div(l, lib_sub(l, mel[1], mel[0]),
                                lib_float_of(l, DTYPE_F64, sym_addi(t, v[0], 2)));
     struct uop *m = lib_cast(l, DTYPE_F64, tensor_iota(t, dim, 2, 1)),
@@ -237,7 +238,8 @@ bool lower_mel_weights(struct node *n)
     struct uop *left = lib_div(l, lib_sub(l, j, edge[0]), lib_sub(l, edge[1], edge[0])),
                *right = lib_div(l, lib_sub(l, edge[2], j), lib_sub(l, edge[2], edge[1]));
     struct uop *before = lib_binary(l, OP_LT, j, edge[0]), *upto = lib_binary(l, OP_LT, edge[1], j);
-    struct uop *rises = lib_binary(l, OP_AND, uop_not(t, flat), uop_not(t, lib_binary(l, OP_OR, before, upto)));
+    struct uop *rises =
+        lib_binary(l, OP_AND, uop_not(t, flat), uop_not(t, lib_binary(l, OP_OR, before, upto)));
     struct uop *falls = lib_binary(l, OP_AND, uop_not(t, lib_binary(l, OP_LT, j, edge[1])),
                                    lib_binary(l, OP_LT, j, edge[2]));
     struct uop *peak = lib_binary(l, OP_AND, flat, lib_binary(l, OP_EQ, j, edge[1]));
@@ -246,9 +248,9 @@ bool lower_mel_weights(struct node *n)
     return node_set(n, 0, lib_cast(l, d, w ? lib_fold(l, w) : NULL));
 }
 
-/* One column of Gaussian elimination with partial pivoting: in a [.., size, width] row k and the row
- * of the largest element at or below it change places; *pivot [.., 1, 1] is that element, *row_k the
- * row, *exchanged whether they differed. */
+/* One column of Gaussian elimination with partial pivoting: in a [.., size, width] row k and the
+ * row of the largest element at or below it change places; *pivot [.., 1, 1] is that element,
+ * *row_k the row, *exchanged whether they differed. */
 static struct uop *exchange_rows(const struct node *n, struct uop *a, int64_t k, struct uop **row_k,
                                  struct uop **pivot, struct uop **exchanged)
 {

@@ -111,6 +111,17 @@ def sanitizers():
     run_driver(emit("rows", 7, "sanitize"), "gcc", *T.SANITIZE)
 
 
+@suite.case("no heap, and no mutable data")
+def discipline():
+    folder = emit("convolutions", 7, "discipline")
+    T.must(T.run(["gcc", "-std=c11", "-O2", "-fno-pic", "-c", "net.c"], cwd=folder))
+    for line in T.must(T.run(["nm", "net.o"], cwd=folder)).out.decode().splitlines():
+        kind, name = line.split()[-2:]
+        expect(kind not in "dDbBC", f"{name} is mutable data ({kind})")
+        expect(kind != "U" or name.startswith(("pthread_", "mem", "__cpu_", "__stack_chk")),
+               f"it refers to {name}")
+
+
 @suite.case("without threads of the system's the caller's are left")
 def no_pthreads():
     folder = emit("rows", 7, "none")

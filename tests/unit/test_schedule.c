@@ -28,6 +28,7 @@ struct fixture {
     const struct schedule *schedule; /* shown if it is wrong */
     enum isa isa;                    /* whose kernels run */
     int nvariant;                    /* kernels that ran with vectors */
+    int tile;                        /* Winograd's, for all convolutions that it suits; 0: none */
     int threads, nshared;            /* 0: one thread; kernels that threads shared */
 };
 
@@ -256,7 +257,7 @@ static void show(struct fixture *f, bool noopt)
             text.s);
 }
 
-static bool equal(const struct tensor *want, const struct tensor *got)
+static bool equal(const struct tensor *want, const struct tensor *got, double tolerance)
 {
     assert_int_equal(want->nelem, got->nelem);
     for (int64_t i = 0; i < want->nelem; i++) {
@@ -269,7 +270,7 @@ static bool equal(const struct tensor *want, const struct tensor *got)
             return false;
         }
         double a = ((double *)want->data)[i], b = ((double *)got->data)[i];
-        if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-9 * (1 + fabs(a)))
+        if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1 + fabs(a)))
             continue;
         print_message("element %lld is %.17g, expected %.17g\n", (long long)i, b, a);
         return false;
@@ -294,6 +295,11 @@ static int check(struct fixture *f, bool noopt)
     }
     assert_true(graph_verify(f->t, &f->g, "test"));
     assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
+    if (f->tile && !noopt) {
+        assert_true(winograd_apply(f->t, &f->g, f->tile));
+        assert_true(graph_verify(f->t, &f->g, "winograd"));
+        assert_ptr_not_equal(f->output[0].value, root[0]);
+    }
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
     s->isa = 1u << f->isa;
@@ -305,7 +311,8 @@ static int check(struct fixture *f, bool noopt)
     assert_true(pass_expand(f->t, s));
     run_schedule(f, s);
     for (int i = 0; i < f->g.noutput; i++)
-        if (!equal(want[i], value_of(f, s->output[i]))) {
+        /* its weights are rounded to f32 */
+        if (!equal(want[i], value_of(f, s->output[i]), f->tile ? 1e-4 : 1e-9)) {
             show(f, noopt);
             fail_msg("%s: output %d", f->g.name, i);
         }
@@ -377,13 +384,27 @@ static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 
 static struct uop *case_layernorm(struct fixture *f) { return layernorm(f, INPUT(f, 2, 3, 7), 7); }
 
-static struct uop *case_attention(struct fixture *f)
+/* mask: NULL or something added to the scores */
+static struct uop *attention(struct fixture *f, int rows, int keys, struct uop *mask)
 {
-    struct uop *q = INPUT(f, 1, 3, 5, 4), *k = INPUT(f, 1, 3, 5, 4), *v = INPUT(f, 1, 3, 5, 4);
+    struct uop *q = INPUT(f, 1, 3, rows, 4), *k = INPUT(f, 1, 3, keys, 4),
+               *v = INPUT(f, 1, 3, keys, 4);
     struct uop *s = lib_binaryf(
         &f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)),
         0.5);
-    return lib_matmul(&f->l, lib_softmax(&f->l, lib_add(&f->l, s, INPUT(f, 5, 5)), 8), v);
+    if (mask)
+        s = lib_add(&f->l, s, mask);
+    return lib_matmul(&f->l, lib_softmax(&f->l, s, 8), v);
+}
+
+static struct uop *case_attention(struct fixture *f) { return attention(f, 5, 5, INPUT(f, 5, 5)); }
+
+/* keys are packed once for all rows, and padded to whole vectors */
+static struct uop *case_attention_keys(struct fixture *f) { return attention(f, 9, 37, NULL); }
+
+static struct uop *case_attention_masked(struct fixture *f)
+{
+    return attention(f, 10, 64, INPUT(f, 10, 64));
 }
 
 static struct uop *conv_relu(struct fixture *f, struct uop *x, int out, int in)
@@ -563,10 +584,43 @@ static struct uop *case_empty_rows(struct fixture *f)
     return uop_reshape(f->t, lib_softmax(&f->l, uop_reshape(f->t, x, dim, 2), 2), x->dim, 4);
 }
 
+static struct uop *conv3(struct fixture *f, struct uop *x, int out, int in, int group, int pad)
+{
+    int bias[] = {out};
+    struct uop *p = uop_int(f->t, pad);
+    struct window_attr a = {.group = group, .lo = {p, p}, .hi = {p, p}};
+    return lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), make_weight(f, 1, bias), &a);
+}
+
+/* tiles that fill the image */
+static struct uop *case_winograd_exact(struct fixture *f)
+{
+    return lib_binaryf(&f->l, OP_MAX, conv3(f, INPUT(f, 1, 8, 12, 12), 16, 8, 1, 1), 0.0);
+}
+
+/* a batch, a border of tiles that is cut off, no padding, channels that no vector divides */
+static struct uop *case_winograd_rest(struct fixture *f)
+{
+    return conv3(f, INPUT(f, 2, 3, 9, 15), 5, 3, 1, 0);
+}
+
+static struct uop *case_winograd_grouped(struct fixture *f)
+{
+    return conv3(f, INPUT(f, 1, 16, 7, 9), 32, 8, 2, 1);
+}
+
+/* A residual block: the second layer's epilogue adds what the first one read. */
+static struct uop *case_winograd_block(struct fixture *f)
+{
+    struct uop *x = INPUT(f, 1, 8, 10, 6);
+    struct uop *y = lib_unary(&f->l, OP_TANH, conv3(f, x, 8, 8, 1, 1));
+    return lib_add(&f->l, x, conv3(f, y, 8, 8, 1, 1));
+}
+
 static const struct {
     const char *name;
     struct uop *(*build)(struct fixture *);
-    int kernels;
+    int kernels, tile;
 } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1},
     {"linear", case_linear, 1},
@@ -579,6 +633,8 @@ static const struct {
     {"linear+softmax", case_linear_softmax, 2},
     {"layernorm", case_layernorm, 1},
     {"attention", case_attention, 1},
+    {"attention, packed keys", case_attention_keys, 1},
+    {"attention, masked", case_attention_masked, 1},
     {"conv+bias+relu+pool", case_conv_relu_pool, 2},
     {"two convolutions", case_two_convs, 3},
     {"pointwise+depthwise", case_depthwise, 2},
@@ -596,6 +652,14 @@ static const struct {
     {"softmax under padding", case_softmax_padding, 1},
     {"stages of computed size", case_dynamic_stages, 1},
     {"empty rows", case_empty_rows, 1},
+    {"winograd, F2", case_winograd_exact, 5, 2},
+    {"winograd, F4", case_winograd_exact, 5, 4},
+    {"winograd, F6", case_winograd_exact, 5, 6},
+    {"winograd, F2, rest", case_winograd_rest, 5, 2},
+    {"winograd, F4, rest", case_winograd_rest, 5, 4},
+    {"winograd, F6, rest", case_winograd_rest, 5, 6},
+    {"winograd, F4, groups", case_winograd_grouped, 5, 4},
+    {"winograd, F4, block", case_winograd_block, 9, 4},
 };
 
 static int run_case(struct fixture *f, size_t i, bool noopt)
@@ -605,6 +669,7 @@ static int run_case(struct fixture *f, size_t i, bool noopt)
         fail();
     }
     f->g.name = cases[i].name;
+    f->tile = cases[i].tile;
     add_output(f, cases[i].build(f));
     return check(f, noopt);
 }
@@ -825,10 +890,23 @@ static struct uop *random_op(struct fixture *f, struct uop **have, int n, int de
     switch (size_of(f, x) > 4000 ? 5 : pick(f, depth < DEPTH && f->g.ninput < 12 ? 16 : 14)) {
     case 0: case 1: case 2: return random_arithmetic(f, x, y);
     case 3: case 4: return random_view(f, x);
-    case 5: return x->ndim ? uop_reduce(f->t, folds[pick(f, 3)], x, 1u + (uint32_t)pick(f, (1 << x->ndim) - 1)) : x;
-    case 6: return x->ndim && dtype_is_float(x->dtype) ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim)) : x;
-    case 7: case 8: return x->dtype == y->dtype && x->ndim > 0 && same_dims(x, y, 1) ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0) : x;
-    case 9: return x->dtype != y->dtype ? NULL : tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_consti(f->t, x->dtype, 1)), y, x);
+    case 5:
+        return x->ndim ? uop_reduce(f->t, folds[pick(f, 3)], x,
+                                    1u + (uint32_t)pick(f, (1 << x->ndim) - 1))
+                       : x;
+    case 6:
+        return x->ndim && dtype_is_float(x->dtype) ? lib_softmax(&f->l, x, 1u << pick(f, x->ndim))
+                                                   : x;
+    case 7:
+    case 8:
+        return x->dtype == y->dtype && x->ndim > 0 && same_dims(x, y, 1)
+                   ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0)
+                   : x;
+    case 9:
+        return x->dtype != y->dtype
+                   ? NULL
+                   : tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_consti(f->t, x->dtype, 1)),
+                                  y, x);
     case 10: return random_cast(f, x);
     case 11: case 12: return random_index(f, x, y);
     case 13: return random_scatter(f, x, y);

@@ -1,0 +1,156 @@
+/* keys.c - contractions of two run-time values that a kernel keeps in scratch: attention's scores.
+ *
+ *      for head                              for head
+ *        for i < 197                           keys[e][j] = k[head, j, e]       e < 64, j < 224
+ *          for j < 197                         for i < 197
+ *            row[j] = sum over e                 for j < 224, vectors of j
+ *                     q[i, e] * k[j, e]            row[j] = sum over e  q[i, e] * keys[e][j]
+ *
+ * Along j, which vectors shall run along, the keys lie apart in memory. They are the same for all
+ * rows, so a copy in the order in which they are read (PACK, at run time) costs one row's worth. It
+ * is wide enough for whole vectors, with zeros beyond the last key; so is the row.
+ */
+#include "passes/tile.h"
+
+#include <string.h>
+
+enum { KEYS_NBYTES = 1 << 16, ROWS_MIN = 8, LANES = 16 };
+
+/* Columns for whole tiles of four to eight vectors of any instruction set. */
+static int64_t padded_columns(int64_t n)
+{
+    for (int64_t v = (n + LANES - 1) / LANES;; v++)
+        for (int64_t blocks = 8; blocks >= 4; blocks--)
+            if (v % blocks == 0 || v < 4)
+                return v * LANES;
+}
+
+struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
+{
+    struct uop *src[MAX_RANK + 4];
+    int n = 0;
+    src[n++] = uop_buffer(t, (struct buffer *)(uintptr_t)stage->arg.p);
+    src[n++] = stage->src[1];
+    src[n++] = stage->src[0];
+    for (int k = 2; k < stage->nsrc; k++)
+        src[n++] = stage->src[k];
+    return uop_intern(t, OP_STORE, stage->dtype, src, n, (union arg){0});
+}
+
+struct uop *store_as_stage(struct tgc *t, const struct uop *store)
+{
+    struct uop *src[80];
+    int n = 0;
+    src[n++] = store->src[2];
+    src[n++] = store->src[1];
+    for (int k = 3; k < store->nsrc; k++)
+        src[n++] = store->src[k];
+    return uop_intern(t, OP_STAGE, store->src[2]->dtype, src, n,
+                      (union arg){.p = uop_buffer_of(store->src[0])});
+}
+
+static struct buffer *new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n)
+{
+    struct uop *dim = uop_int(t, n);
+    struct buffer *b = buffer_new(t, BUFFER_SCRATCH, d, &dim, 1, NULL);
+    struct buffer **grown = mem_array(t, (size_t)k->nscratch + 1, sizeof(struct buffer *));
+    for (int i = 0; i < k->nscratch; i++)
+        grown[i] = k->scratch[i];
+    grown[k->nscratch++] = b;
+    k->scratch = grown;
+    return b;
+}
+
+/* Whether the stage is computed again and again while `rest` stays as it is. */
+static bool is_reused(struct tgc *t, const struct uop *store, struct uop *stage, struct uop *rest)
+{
+    for (int k = 3; k < store->nsrc; k++) {
+        struct uop *r = store->src[k];
+        if (r->op == OP_RANGE && r->src[0]->vmax >= ROWS_MIN && nest_depends(t, stage, r) &&
+            !nest_depends(t, rest, r))
+            return true;
+    }
+    return false;
+}
+
+/* The one load of the stage's contraction that lies apart along its column, if copying it pays. */
+static struct uop *find_keys(const struct nest *m, const struct uop *store, struct uop *stage,
+                             bool is_padded, struct uop **rest)
+{
+    struct tgc *t = m->t;
+    struct uop *c = stage->src[2], *e = m->reduce->src[1], *keys = NULL;
+    int64_t along_c, along_e;
+    for (int i = 0; i < m->nload + m->nother; i++) {
+        struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+        if (!nest_depends(t, load->src[1], c))
+            continue;
+        if (!nest_stride(t, load->src[1], c, &along_c) || load->nsrc > 2 ||
+            (along_c == 1 && is_padded))              /* a mask has no more columns than keys */
+            return NULL;
+        if (along_c == 1)
+            continue;
+        if (keys || i >= m->nload || load->dtype != DTYPE_F32 || load->src[0]->op == OP_STAGE ||
+            !nest_stride(t, load->src[1], e, &along_e))
+            return NULL;
+        keys = load;
+        *rest = sym_sub(t, sym_sub(t, load->src[1], sym_muli(t, c, along_c)),
+                        sym_muli(t, e, along_e));
+    }
+    return keys && is_reused(t, store, stage, *rest) ? keys : NULL;
+}
+
+/* The stage over packed keys; NULL: as it is. */
+static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *store,
+                             struct uop *stage)
+{
+    struct nest m;
+    struct uop *rest = NULL;
+    int64_t ncolumn, nstep, along_c, along_e;
+    if (stage->nsrc != 3 || stage->src[1] != stage->src[2] || stage->dtype != DTYPE_F32 ||
+        !uop_const_int(stage->src[2]->src[0], &ncolumn) || ncolumn < 2 * LANES ||
+        !nest_find(t, stage_as_store(t, stage), &m) || !m.contraction || m.reduce->nsrc != 2 ||
+        !uop_const_int(m.reduce->src[1]->src[0], &nstep))
+        return NULL;
+    int64_t wide = padded_columns(ncolumn), nbytes;
+    struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
+               *e = m.reduce->src[1];
+    if (!keys || __builtin_mul_overflow(wide * 4, nstep, &nbytes) || nbytes > KEYS_NBYTES)
+        return NULL;
+    (void)nest_stride(t, keys->src[1], c, &along_c);
+    (void)nest_stride(t, keys->src[1], e, &along_e);
+
+    struct uop *j = uop_range(t, uop_int(t, wide), t->next_range++);
+    struct uop *s = uop_range(t, uop_int(t, nstep), t->next_range++);
+    struct uop *from =
+        sym_add(t, rest, sym_add(t, sym_muli(t, j, along_c), sym_muli(t, s, along_e)));
+    struct uop *load[4] = {keys->src[0], from, sym_lt(t, j, uop_int(t, ncolumn)),
+                           uop_constf(t, DTYPE_F32, 0)};
+    struct uop *value =
+        uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > ncolumn ? 4 : 2, (union arg){0});
+    struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, wide), j), j, s};
+    struct uop *packed = uop_intern(t, OP_STAGE, DTYPE_F32, copy, 4,
+                                    (union arg){.p = new_scratch(t, k, DTYPE_F32, wide * nstep)});
+
+    struct uop *column = uop_range(t, uop_int(t, wide), t->next_range++);
+    if (uop_get_axes(t, c))
+        uop_name_axes(t, column, uop_get_axes(t, c));
+    struct uop *read[2] = {packed, sym_add(t, sym_muli(t, e, wide), c)};
+    value = nest_replace(t, stage->src[0], keys,
+                         uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
+    struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
+    return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3,
+                      (union arg){.p = wide > ncolumn ? new_scratch(t, k, DTYPE_F32, wide)
+                                                      : (struct buffer *)(uintptr_t)stage->arg.p});
+}
+
+struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *by = order[i]->op == OP_STAGE ? pack_keys(t, k, store, order[i]) : NULL;
+        if (by)
+            return nest_replace(t, store, order[i], by);      /* one a kernel: attention has one */
+    }
+    return store;
+}
