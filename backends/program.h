@@ -93,6 +93,7 @@ struct program {
     struct snippet_set snippets;
     int threads;                 /* of program_threads() */
     size_t head_bytes;           /* the arena's beginning, where struct NAME lies */
+    struct functions *functions; /* that kernels share: functions.c */
     struct text tasks;           /* how threads call the kernels that they share */
 };
 
@@ -111,6 +112,14 @@ extern const struct backend backend_c;
 bool program_has_variants(const struct program *p);
 const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa);
 void variants_write(struct program *p, struct text *out);
+
+/* functions.c: kernels that share a function. */
+/* The kernel's function, or variant, consists of this text (parameters and body). NULL: it is the
+ * first such function; else the name of the one that is called in its place. */
+const char *program_share_function(struct program *p, const struct kernel *k, enum isa isa,
+                                   const char *text);
+/* What is called. needs: the kernel, or variant, was written */
+const char *program_function(const struct program *p, const struct kernel *k, enum isa isa);
 
 void header_write(struct program *p, struct text *out);
 /* struct weights, before the kernels */

@@ -84,8 +84,8 @@ static const char *best_name(const struct program *p, const struct kernel *k, in
 {
     for (int i = isa; i > ISA_GENERIC; i--)
         if (strcmp(isa_text[i].arch, isa_text[isa].arch) == 0 && find_variant(k, (enum isa)i))
-            return program_variant_name(p, k, (enum isa)i);
-    return program_kernel_name(p, k);
+            return program_function(p, k, (enum isa)i);
+    return program_function(p, k, ISA_GENERIC);
 }
 
 static void write_table(const struct program *p, int isa, struct text *out)

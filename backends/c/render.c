@@ -795,7 +795,8 @@ static void write_task(struct writer *w)
     struct text *out = &p->tasks, call = {.t = w->t};
     const char *task = p->task_name[k->index];
     text_printf(out, "struct %s {\n    %s *self;\n", task, p->name);
-    text_printf(&call, "%s%s(", k->nvariant ? "t->self->kernels->" : "", program_kernel_name(p, k));
+    text_printf(&call, "%s%s(", k->nvariant ? "t->self->kernels->" : "",
+                k->nvariant ? program_kernel_name(p, k) : program_function(p, k, ISA_GENERIC));
     size_t indent = call.n + 4, start = 0;
     for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
         const char *name, *argument;
@@ -828,8 +829,9 @@ static void write_task(struct writer *w)
     text_printf(out, "    %spart, t->self->parts);\n}\n\n", call.s);
 }
 
-/* Above each kernel: the model's nodes, the shapes, the work. */
-static void write_comment(struct writer *w, struct text *out)
+/* Above each kernel: the model's nodes, the shapes, the work; where its loops stand, if `same` as
+ * another's. */
+static void write_comment(struct writer *w, const char *same, struct text *out)
 {
     const struct kernel *k = w->k;
     text_puts(out, "/* ");
@@ -856,6 +858,8 @@ static void write_comment(struct writer *w, struct text *out)
         text_bytes(out, k->nbytes);
         text_putc(out, '.');
     }
+    if (same)
+        text_printf(out, "\n * %s: the loops are those of %s.", program_kernel_name(w->p, k), same);
     text_puts(out, " */\n");
 }
 
@@ -889,26 +893,32 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
                                  b->nbytes / dtype_nbytes(b->dtype)),
                       true);
         }
-    if (k->is_shared && !v)
-        write_task(w);
     for (w->position = 0; w->position < w->nlinear; w->position++)
         write_uop(w, w->linear[w->position]);
     if (w->depth != 1)
         TGC_BUG(p->t, "kernel %s: %d loops are not closed", k->name, w->depth - 1);
     if (v)
         snippet_use(&p->snippets, mem_printf(p->t, "f32x%d", isa_table[v->isa].lanes));
-    if (v)
-        text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
-    else
-        write_comment(w, out);
-    write_signature(w, v, out);
-    text_puts(out, "{\n");
+    struct text head = {.t = p->t}, body = {.t = p->t};
+    write_signature(w, v, &head);
     /* of weights that another instruction set's kernel reads in another order */
     for (int i = 0; i < k->nbuffer; i++)
         if (!w->is_used[i])
-            text_printf(out, "    (void)%s;\n", place_name(w, k->buffer[i]));
-    put_indented(out, top(w)->body.s);
-    text_puts(out, "}\n\n");
+            text_printf(&body, "    (void)%s;\n", place_name(w, k->buffer[i]));
+    put_indented(&body, top(w)->body.s);
+    const char *parameters = one_line(w->t, strchr(head.s, '(')),
+               *same = program_share_function(p, k, v ? v->isa : ISA_GENERIC,
+                                              mem_printf(p->t, "%s%s", parameters, body.s ? body.s : ""));
+    if (!v)
+        write_comment(w, same, out);
+    else if (!same)
+        text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
+    if (same)
+        text_puts(out, v ? "" : "\n");
+    else
+        text_printf(out, "%s{\n%s}\n\n", head.s, body.s ? body.s : "");
+    if (k->is_shared && !v)
+        write_task(w);
     scratch_release(p->t, mark);
 }
 
@@ -920,7 +930,8 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
     if (k->is_shared)
         text_printf(&head, "{\n    struct %s task = {self, ", p->task_name[k->index]);
     else
-        text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
+        text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "",
+                    k->nvariant ? program_kernel_name(p, k) : program_function(p, k, ISA_GENERIC));
     size_t indent = k->is_shared ? head.n - 2 : head.n, start = out->n;
     text_puts(out, head.s);
     bool first = true;
