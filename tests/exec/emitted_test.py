@@ -256,6 +256,37 @@ def weights():
             expect(np.array_equal(value, answers["string"][name]), f"{form}: {name} differs")
 
 
+@suite.case("layers with the same loops share a function, others do not")
+def shared_functions():
+    random = np.random.default_rng(11)
+
+    def floats(*shape):
+        return random.standard_normal(shape).astype(np.float32) / 4
+    sizes = [16, 16, 16, 16, 24]
+    nodes = []
+    for k in range(4):
+        nodes += [G.node("MatMul", [f"x{k}", f"w{k}"], [f"m{k}"], name=f"layer{k}"),
+                  G.node("Softmax", [f"m{k}"], [f"x{k + 1}"], name=f"softmax{k}")]
+    model = G.model(nodes, [G.value("x0", [12, 16])], [G.value("x4", [12, 24])],
+                    [G.weight(f"w{k}", floats(sizes[k], sizes[k + 1])) for k in range(4)])
+    folder = emit("shared", model)
+    text = (folder / "net.c").read_text()
+    made = re.findall(r"^static void (matmul_\d+|softmax_\d+)\(", text, re.M)
+    expect(len(made) == 4, f"functions of two sizes of two layers: {made}")
+    expect(text.count("the same: ") == 4, "the others are not named where their function stands")
+    for k in range(4):
+        expect(f"layer{k}" in text, f"no word of layer{k}")
+    x = floats(12, 16)
+    T.build(folder / "net.c", folder / "net")
+    T.must(T.run([folder / "net", "--selftest"]))
+    want = x
+    for k in range(4):
+        weight = next(w for w in model.graph.initializer if w.name == f"w{k}")
+        exp = np.exp(want @ onnx.numpy_helper.to_array(weight))
+        want = exp / exp.sum(axis=1, keepdims=True)
+    T.compare("x4", T.Program(folder / "net", ["x4"]).run([x])["x4"], want, 1e-4, 1e-6)
+
+
 @suite.case("the comments name the model's nodes and shapes")
 def readable():
     for folder in MODELS:
