@@ -69,7 +69,10 @@ static bool buffers_are_alike(const struct kernel *a, const struct kernel *b)
 {
     for (int i = 0; i < a->nbuffer; i++) {
         const struct buffer *x = a->buffer[i], *y = b->buffer[i];
-        if (x->dtype != y->dtype || (x->kind == BUFFER_INPUT) != (y->kind == BUFFER_INPUT) ||
+        /* a bool of the caller's may be any byte */
+        bool careful = x->dtype == DTYPE_BOOL;
+        if (x->dtype != y->dtype ||
+            (careful && (x->kind == BUFFER_INPUT) != (y->kind == BUFFER_INPUT)) ||
             (x->kind == BUFFER_WEIGHT) != (y->kind == BUFFER_WEIGHT))
             return false;
         for (int j = 0; j < a->nbuffer; j++)
