@@ -311,10 +311,10 @@ static double rows_gain(const struct isa_info *isa, bool reduces, int64_t size, 
 /* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns),
  * or the last lanes of a vector that nobody looks at. false: such columns do not suit. */
 static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struct tile *like,
-                         bool gated, int64_t *panel)
+                         bool exact, bool gated, int64_t *panel)
 {
     *panel = like ? like->panel : columns < n ? columns : n;
-    if (gated && n % columns)
+    if (n % columns && (gated || (exact && columns < n)))
         return false;
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
@@ -343,14 +343,14 @@ static double store_cost(const struct nest *m, struct uop *r)
 }
 
 static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
-                        struct tile *best, int axis, int64_t vector)
+                        bool exact, struct tile *best, int axis, int64_t vector)
 {
     int64_t n = fixed_size(m->store->src[axis]), panel;
     double storing = store_cost(m, m->store->src[axis]);
     bool gated = has_gates(m, m->store->src[axis]);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
-        if (!columns_suit(n, columns, vector, like, gated, &panel))
+        if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
         double used =
             (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
@@ -373,7 +373,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
 }
 
 static struct tile choose_vectors(const struct nest *m, const struct isa_info *isa,
-                                  const struct tile *like)
+                                  const struct tile *like, bool exact)
 {
     struct tile best = {.column_axis = -1};
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
@@ -383,7 +383,7 @@ static struct tile choose_vectors(const struct nest *m, const struct isa_info *i
             (plain && a == m->store->nsrc - 1) || !vectors_fit(m, m->store->src[a]))
             continue;
         for (int width = isa->lanes; width; width = width == isa->lanes ? isa->narrow : 0)
-            try_vectors(m, isa, like, &best, a, width);
+            try_vectors(m, isa, like, exact, &best, a, width);
     }
     return best;
 }
@@ -452,7 +452,7 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
         if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
             !m.contraction)
             continue;
-        struct tile tile = choose_vectors(&m, &isa_table[v->isa], NULL);
+        struct tile tile = choose_vectors(&m, &isa_table[v->isa], NULL, true);
         if (tile.column_axis < 0 || tile.rows > 1 || tile.panel % tile.columns ||
             fixed_size(m.store->src[tile.column_axis]) % tile.panel)
             continue;
@@ -490,7 +490,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
     struct tile tile = {.column_axis = -1};
     if (v->isa != ISA_GENERIC)
-        tile = choose_vectors(&m, &isa_table[v->isa], keep);
+        tile = choose_vectors(&m, &isa_table[v->isa], keep, true);
     if (tile.column_axis < 0)
         tile = choose_portable(&m, keep); /* and one stored weight for all variants */
     int64_t size =
@@ -550,7 +550,7 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
     struct uop *rest = NULL;
     struct tile none = {.column_axis = -1}, tile = none;
     if (isa != ISA_GENERIC && nest_find(t, store, &m))
-        tile = choose_vectors(&m, &isa_table[isa], NULL);
+        tile = choose_vectors(&m, &isa_table[isa], NULL, false);
     int64_t n = tile.column_axis >= 0 ? fixed_size(store->src[tile.column_axis]) : 0;
     if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns)
         tile_split(t, store, tile.column_axis, n - n % tile.columns, &store, &rest);

@@ -421,6 +421,14 @@ static struct uop *case_conv_relu_pool(struct fixture *f)
     return lib_pool(&f->l, POOL_MAX, conv_relu(f, INPUT(f, 1, 3, 8, 8), 16, 3), &pool);
 }
 
+/* channels last, whose number and that of the pixels leave rests of rests */
+static struct uop *case_pool_rests(struct fixture *f)
+{
+    struct window_attr pool = {.kernel = {3, 3}, .stride = {2, 2}};
+    struct uop *x = lib_permute(&f->l, INPUT(f, 1, 55, 55, 128), (int64_t[]){0, 3, 1, 2}, 4);
+    return lib_permute(&f->l, lib_pool(&f->l, POOL_MAX, x, &pool), (int64_t[]){0, 2, 3, 1}, 4);
+}
+
 static struct uop *case_two_convs(struct fixture *f)
 {
     return conv_relu(f, conv_relu(f, INPUT(f, 1, 2, 5, 5), 4, 2), 3, 4);
@@ -636,6 +644,7 @@ static const struct {
     {"attention, packed keys", case_attention_keys, 1},
     {"attention, masked", case_attention_masked, 1},
     {"conv+bias+relu+pool", case_conv_relu_pool, 2},
+    {"pooling leaves rests", case_pool_rests, 1},
     {"two convolutions", case_two_convs, 3},
     {"pointwise+depthwise", case_depthwise, 2},
     {"concat", case_concat, 1},
