@@ -321,8 +321,9 @@ static const char *place_name(const struct writer *w, const struct buffer *b)
 
 static void note_used(struct writer *w, const struct buffer *b)
 {
-    for (int i = 0; i < w->k->nbuffer; i++)
-        if (w->k->buffer[i] == b)
+    const struct kernel *k = w->k;
+    for (int i = 0; i < k->nbuffer + k->nscratch; i++)
+        if (b == (i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer]))
             w->is_used[i] = true;
 }
 
@@ -691,7 +692,7 @@ static void name_buffers(struct writer *w)
 {
     const struct kernel *k = w->k;
     w->buffer_name = mem_array(w->t, (size_t)(k->nbuffer + k->nscratch), sizeof *w->buffer_name);
-    w->is_used = mem_array(w->t, (size_t)k->nbuffer + 1, sizeof *w->is_used);
+    w->is_used = mem_array(w->t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *w->is_used);
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];
         bool weight = b->kind == BUFFER_WEIGHT;
@@ -891,15 +892,6 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
     name_buffers(w);
     count_uses(w);
     open_block(w, NULL);
-    for (int i = 0; i < k->nscratch; i++)
-        if (on_stack(k->scratch[i])) {
-            const struct buffer *b = k->scratch[i];
-            const char *type = dtype_ctype(b->dtype);
-            statement(w,
-                      mem_printf(w->t, "%s %s[%zu];", type, place_name(w, b),
-                                 b->nbytes / dtype_nbytes(b->dtype)),
-                      true);
-        }
     if (k->is_shared && !v)
         write_task(w);
     for (w->position = 0; w->position < w->nlinear; w->position++)
@@ -918,6 +910,14 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
     for (int i = 0; i < k->nbuffer; i++)
         if (!w->is_used[i])
             text_printf(out, "    (void)%s;\n", place_name(w, k->buffer[i]));
+    for (int i = 0; i < k->nscratch; i++) {
+        const struct buffer *b = k->scratch[i];
+        if (on_stack(b) && w->is_used[k->nbuffer + i])
+            text_printf(out, "    %s %s[%zu];\n", dtype_ctype(b->dtype), place_name(w, b),
+                        b->nbytes / dtype_nbytes(b->dtype));
+        else if (!on_stack(b) && !w->is_used[k->nbuffer + i])
+            text_printf(out, "    (void)%s;\n", place_name(w, b));
+    }
     put_indented(out, top(w)->body.s);
     text_puts(out, "}\n\n");
     scratch_release(p->t, mark);
