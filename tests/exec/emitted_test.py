@@ -70,6 +70,17 @@ def rests():
          G.weight("scale", np.abs(floats(97)) / 64), G.weight("gain", floats(97))])
 
 
+def keys():
+    """Attention over 37 keys: they are packed and padded in scratch."""
+    return G.model(
+        [G.node("Transpose", ["k"], ["t"], name="turn", perm=[0, 2, 1]),
+         G.node("MatMul", ["q", "t"], ["s"], name="scores"),
+         G.node("Softmax", ["s"], ["p"], name="softmax", axis=2),
+         G.node("MatMul", ["p", "v"], ["y"], name="mix")],
+        [G.value("q", [2, 9, 8]), G.value("k", [2, 37, 8]), G.value("v", [2, 37, 6])],
+        [G.value("y", [2, 9, 6])], [])
+
+
 def emit(name, model, *options):
     folder = SCRATCH / name
     if not (folder / "net.c").exists():
@@ -210,11 +221,12 @@ def instruction_sets():
     flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
     here = ["generic"] + ["avx2"] * ({"avx2", "fma"} <= flags) + ["avx512"] * ("avx512bw" in flags)
     for cpu in here:
-        folder = emit(f"rests-{cpu}", rests(), f"--cpu={cpu}")
-        for compiler in ("gcc", "clang"):
-            compile_with(folder, compiler, *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o", compiler,
-                         "-lm")
-            T.must(T.run([folder / compiler, "--selftest"], timeout=60))
+        for name, model in (("rests", rests()), ("keys", keys())):
+            folder = emit(f"{name}-{cpu}", model, f"--cpu={cpu}")
+            for compiler in ("gcc", "clang"):
+                compile_with(folder, compiler, *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o",
+                             compiler, "-lm")
+                T.must(T.run([folder / compiler, "--selftest"], timeout=60))
 
 
 @suite.case("NEON, emulated, computes the same")
