@@ -1,4 +1,5 @@
-/* tile.h - private to optimize.c and tile.c: a loop nest with one reduction, and how it is tiled.
+/* tile.h - private to choose.c, optimize.c, tile.c: a loop nest with one reduction, and how it is
+ * tiled.
  *
  * Columns are what vectors run along, rows reuse them:
  *
@@ -59,6 +60,18 @@ bool nest_is_packable(const struct nest *m, const struct uop *load);
 bool tile_is_vector_dtype(enum dtype d);
 /* Whether vectors have this operation. */
 bool tile_is_vector_op(const struct uop *u);
+
+/* choose.c. The size of a range, 0 where only the run knows it. */
+int64_t range_fixed_size(const struct uop *range);
+/* Whether vectors can run along r: everything that varies with it is a float, read side by side,
+ * and has an operation on vectors; r itself is used in offsets only. */
+bool nest_vectors_fit(const struct nest *m, struct uop *r);
+/* The tile that is best by the cost model; column_axis -1: none suits. `like`: a variant's tile,
+ * whose panel is to be kept, or NULL. exact: no columns may be left over for a store of their
+ * own. */
+struct tile tile_choose_portable(const struct nest *m, const struct tile *like);
+struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
+                                const struct tile *like, bool exact);
 
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
