@@ -567,8 +567,12 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
     int widest = 0;
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        split_columns(t, order[widest], keys_pack(t, k, simplify_store(t, k->ast->src[i])), &from);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct uop *part[PARTS_MAX];
+        int n = divide_ranges(t, simplify_store(t, k->ast->src[i]), part);
+        for (int j = 0; j < n; j++)
+            split_columns(t, order[widest], keys_pack(t, k, part[j]), &from);
+    }
     for (int a = widest; a < NORDER; a++) {
         struct variant v = {.isa = order[a]};
         struct stores to = {0};

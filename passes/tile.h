@@ -63,6 +63,10 @@ bool tile_is_vector_op(const struct uop *u);
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);
+/* divide.c: the store, its ranges that are divided taken apart, as up to PARTS_MAX stores; returns
+ * their number. */
+enum { PARTS_MAX = 6 };
+int divide_ranges(struct tgc *t, struct uop *store, struct uop **part);
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
 /* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done

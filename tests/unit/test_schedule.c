@@ -354,6 +354,21 @@ static struct uop *case_apart(struct fixture *f)
     return lib_conv(&f->l, INPUT(f, 1, 5, 9, 13), WEIGHT(f, 12, 5, 3, 3), NULL, &a);
 }
 
+/* the transposed result of a product, cut off: a Fourier transform in two steps */
+static struct uop *digits(struct fixture *f, int columns, int rows, int size)
+{
+    int weight[] = {12, columns};
+    struct uop *y = lib_matmul(&f->l, INPUT(f, 5, rows, 12), make_weight(f, 2, weight));
+    struct uop *dim[2] = {uop_int(f->t, 5), uop_int(f->t, rows * columns)};
+    y = lib_reshape(&f->l, lib_permute(&f->l, y, (int64_t[]){0, 2, 1}, 3), dim, 2);
+    return lib_slice(&f->l, y, 1, uop_int(f->t, 0), uop_int(f->t, size), 1);
+}
+
+static struct uop *case_digits(struct fixture *f) { return digits(f, 20, 16, 161); }
+
+/* a divisor that leaves most of a second one */
+static struct uop *case_digits_rest(struct fixture *f) { return digits(f, 7, 9, 62); }
+
 static struct uop *case_grouped(struct fixture *f)
 {
     struct window_attr a = {.group = 2};
@@ -635,6 +650,8 @@ static const struct {
     {"rests of rows and columns", case_rests, 1},
     {"row times matrix", case_row, 1},
     {"lanes apart", case_apart, 1},
+    {"digits of an index", case_digits, 1},
+    {"digits of an index, rest", case_digits_rest, 1},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},
@@ -992,8 +1009,41 @@ static void test_random(void **state)
     assert_true(vectors > 0 && shared > 0);
 }
 
+/* ---- what programs look like */
+
+static bool has_op(struct uop *const *linear, int n, enum op op)
+{
+    for (int i = 0; i < n; i++)
+        if (linear[i]->op == op)
+            return true;
+    return false;
+}
+
+/* A range is taken apart where it is divided, and what it is made of is tiled. */
+static void test_divided(void **state)
+{
+    (void)state;
+    for (int rest = 0; rest < 2; rest++) {
+        struct fixture *f = fixture_new(1);
+        f->isa = ISA_AVX512;
+        f->threads = 1;
+        add_output(f, rest ? case_digits_rest(f) : case_digits(f));
+        assert_int_equal(check(f, false), 1);
+        const struct kernel *k = f->schedule->kernel[0];
+        assert_int_equal(k->nvariant, rest ? k->nvariant : 1);
+        for (int i = 0; i <= k->nvariant; i++) {
+            struct uop **linear = i ? k->variant[i - 1].linear : k->linear;
+            int n = i ? k->variant[i - 1].nlinear : k->nlinear;
+            assert_false(has_op(linear, n, OP_FLOORDIV));
+            assert_false(has_op(linear, n, OP_FLOORMOD));
+        }
+        fixture_free(f);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_divided),
+                                       cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
