@@ -442,7 +442,7 @@ static struct uop *unroll_choices(const struct nest *m, struct variant *v, struc
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* Contractions in scratch get tiles of one row. */
+/* Contractions in scratch get tiles that fit exactly. */
 static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop *store)
 {
     int n;
@@ -453,9 +453,11 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
             !m.contraction)
             continue;
         struct tile tile = choose_vectors(&m, &isa_table[v->isa], NULL, true);
-        if (tile.column_axis < 0 || tile.rows > 1 || tile.panel % tile.columns ||
+        if (tile.column_axis < 0 || tile.panel % tile.columns ||
             fixed_size(m.store->src[tile.column_axis]) % tile.panel)
             continue;
+        while (tile.rows > 1 && fixed_size(m.store->src[tile.row_axis]) % tile.rows)
+            tile.rows--;
         /* attention has one */
         return nest_replace(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
     }
@@ -568,10 +570,13 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++) {
-        struct uop *part[PARTS_MAX];
+        struct uop *part[PARTS_MAX], *rows[2];
         int n = divide_ranges(t, simplify_store(t, k->ast->src[i]), part);
-        for (int j = 0; j < n; j++)
-            split_columns(t, order[widest], keys_pack(t, k, part[j]), &from);
+        for (int j = 0; j < n; j++) {
+            int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
+            for (int l = 0; l < nrows; l++)
+                split_columns(t, order[widest], rows[l], &from);
+        }
     }
     for (int a = widest; a < NORDER; a++) {
         struct variant v = {.isa = order[a]};

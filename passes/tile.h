@@ -76,6 +76,11 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
+/* rows.c: rows that go through the store's stages together, as up to two stores; returns their
+ * number. Scratch joins the kernel's. */
+int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
+/* Scratch of n elements that joins the kernel's. */
+struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
