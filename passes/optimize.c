@@ -473,6 +473,23 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
     SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
 }
 
+/* The rest of a store with the store's own first loops, where they are of one size: linearize.c
+ * makes one nest of both, so a panel of weights that is in the cache serves both. */
+static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop *rest)
+{
+    for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
+        struct uop *a = store->src[k], *b = rest->src[k];
+        if (a == b)
+            continue;
+        if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
+            a->src[0]->op != OP_CONST || RANGE_IS_LANE(a->arg.i) || RANGE_IS_LANE(b->arg.i) ||
+            RANGE_IS_PART(a->arg.i) || RANGE_IS_PART(b->arg.i) || nest_depends(t, rest, a))
+            break;
+        rest = nest_replace(t, rest, b, a);
+    }
+    return rest;
+}
+
 /* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
  * in: a tile whose panel is kept; out: this one's, if it is the first. */
 static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
@@ -511,8 +528,12 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         store = tile_fill_vectors(&m, &tile, store);
     }
     push_store(t, out, store, *like);
-    if (rest)
-        optimize_store(t, k, v, rest, like, out);        /* fewer rows than a tile has: no rest */
+    if (!rest)
+        return;
+    int from = out->n;
+    optimize_store(t, k, v, rest, like, out);            /* fewer rows than a tile has: no rest */
+    for (int i = from; i < out->n; i++)
+        out->u[i] = join_loops(t, store, out->u[i]);
 }
 
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
