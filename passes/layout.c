@@ -190,7 +190,7 @@ static bool follow(struct layout *l, const struct stored *s)
 }
 
 /* The trial's values are of no further use: the order of axes changes all offsets. */
-static void forget(struct plan *p)
+void plan_forget(struct plan *p)
 {
     for (int i = 0; i < p->nnode; i++)
         for (struct use *u = p->node[i].use; u; u = u->next) {
@@ -278,5 +278,5 @@ void plan_layout(struct plan *p)
         if (inner != NO_AXIS && inner != b->ndim - 1)
             set_order(b, inner);
     }
-    forget(p);
+    plan_forget(p);
 }

@@ -295,13 +295,32 @@ static void emit_opened(struct linear *l, uint64_t newly, const struct part *par
     }
 }
 
+static int first_range(const struct uop *store)
+{
+    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+}
+
+/* How many loops a store shares with the one before, or with the one behind. */
+static int count_bands(const struct uop *store)
+{
+    int first = first_range(store), n = 0;
+    while (first + n < store->nsrc && RANGE_IS_BAND(store->src[first + n]->arg.i))
+        n++;
+    return n;
+}
+
+static bool share_bands(const struct uop *a, const struct uop *b)
+{
+    int n = count_bands(a);
+    return n == count_bands(b) && !memcmp(a->src + first_range(a), b->src + first_range(b),
+                                          (size_t)n * sizeof *a->src);
+}
+
 static void emit_store(struct linear *l, struct uop *store)
 {
     struct tgc *t = l->t;
     struct uop *src[4];
-    int nvalue = 3;
-    if (store->nsrc > 3 && store->src[3]->op != OP_RANGE)
-        nvalue = 4;
+    int nvalue = first_range(store), first = nvalue + count_bands(store);
     l->store = l->nest = store;
     l->order = uop_toposort(t, store->src, store->nsrc, &l->n);
     l->deps = scratch_array(t, (size_t)l->n, sizeof *l->deps);
@@ -311,8 +330,13 @@ static void emit_store(struct linear *l, struct uop *store)
     l->open = 0;
     l->trips = 1;
     struct part outside = part_outside(l, store->src, nvalue);
+    for (int k = nvalue; k < first; k++) {            /* open already */
+        map_set(&l->made, store->src[k], store->src[k]);
+        l->open |= bit_of(l, store->src[k]);
+        l->trips *= (double)store->src[k]->src[0]->vmax;
+    }
     emit_opened(l, 0, &all);
-    for (int k = nvalue; k < store->nsrc; k++)
+    for (int k = first; k < store->nsrc; k++)
         open_range(l, store->src[k], RANGE_IS_LANE(store->src[k]->arg.i) ? &outside : &all);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
@@ -324,7 +348,7 @@ static void emit_store(struct linear *l, struct uop *store)
     push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
     if (guard)
         push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
-    for (int k = store->nsrc - 1; k >= nvalue; k--)
+    for (int k = store->nsrc - 1; k >= first; k--)
         close_range(l, store->src[k]);
 }
 
@@ -333,8 +357,20 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     struct mem_mark mark = scratch_mark(t);
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
     for (int i = 0; i < ast->nsrc; i++) {
+        struct uop *store = ast->src[i];
+        int first = first_range(store), nband = count_bands(store);
+        bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], store));
+        bool closes = nband && (i + 1 == ast->nsrc || !share_bands(store, ast->src[i + 1]));
+        for (int k = 0; k < nband && opens; k++)
+            push(&l, store->src[first + k]);
         l.bit = l.place = (struct uop_map){.t = t, .scratch = true};
-        emit_store(&l, ast->src[i]);
+        if (opens)
+            l.made = (struct uop_map){.t = t, .scratch = true};
+        emit_store(&l, store);
+        for (int k = nband - 1; k >= 0 && closes; k--)
+            push(&l, uop_intern(t, OP_END, DTYPE_VOID, &store->src[first + k], 1, (union arg){0}));
+        if (closes)                   /* what was computed in a band is not known behind it */
+            l.made = (struct uop_map){.t = t, .scratch = true};
     }
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);
     *n = l.nprogram;

@@ -608,7 +608,9 @@ static double cost_of(const struct layer *l, const struct extent *e, int m)
         return cost;
     /* V and M are written and read; inputs are read, outputs written and read */
     double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
-    double near = values * places > FAR_BYTES ? 1 : 3;
+    bool whole = size_of(l->product->dim[l->out[0]]) % m == 0 &&
+                 size_of(l->product->dim[l->out[1]]) % m == 0;    /* band.c keeps them near */
+    double near = values * places > FAR_BYTES && !whole ? 1 : 3;
     return cost + values * (places + 1.5 * m * m) * (3 / near) / TRANSFORM_BYTES_CYCLE;
 }
 
