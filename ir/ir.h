@@ -296,7 +296,7 @@ struct tgc {
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
-    size_t cache_nbytes;         /* of a core's own cache */
+    size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */

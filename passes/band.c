@@ -19,13 +19,14 @@
 #include "passes/plan.h"
 #include "passes/tile.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
 
 /* Cycles of a core: see winograd.c. The part of a cache that may be scratch. */
-enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 8, FAR_BYTES_CYCLE = 4 };
-static const double far_nbytes = 16 << 20, scratch_share = 0.5, nest_cycles = 200;
+enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
+static const double far_nbytes = 8 << 20, scratch_share = 0.5, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
 struct member {
@@ -123,7 +124,8 @@ static double scratch_of(const struct group *g)
 
 static bool is_too_large(const struct banding *w, const struct group *g)
 {
-    return scratch_of(g) > scratch_share * (double)w->p->t->cache_nbytes;
+    double cache = (double)w->p->t->cache_nbytes;
+    return cache > 0 && scratch_of(g) > scratch_share * cache;
 }
 
 /* Cycles saved by a group; 0 or less: leave it. */
@@ -140,6 +142,8 @@ static double gain_of(struct banding *w, const struct group *g)
         saved += 2 * nbytes;
         lost += work_of(w, m->s)->flop * (part * g->nbands - 1) / FLOP_CYCLE;
     }
+    if (cache == 0)
+        return whole;
     if (is_too_large(w, g) || whole < scratch_share * cache)
         return 0;
     for (int i = 0; i < g->n; i++)
@@ -414,6 +418,25 @@ static void join_group(struct plan *p, const struct group *g)
         before->next = first;
 }
 
+/* DEBUG=2: what was chosen. */
+static void report(struct banding *w, const struct group *g)
+{
+    double flop = 0, weights = 0;
+    for (int i = 0; i < g->n; i++) {
+        const struct work *k = work_of(w, g->member[i].s);
+        const struct origin *o = uop_get_origin(w->p->t, g->member[i].s->value);
+        fprintf(stderr, "%s%s", i ? " < " : "bands: ", o ? o->node : "");
+        flop += k->flop;
+        weights += k->weights;
+    }
+    fprintf(stderr, ": %g kB of scratch for", scratch_of(g) / 1e3);
+    for (int k = 0; k < g->nband; k++)
+        fprintf(stderr, "%s %lld of %g", k ? "," : "", (long long)g->member[0].part[k].extent,
+                plan_extent(g->member[0].s->value->dim[g->member[0].part[k].axis]));
+    fprintf(stderr, "; %g MFLOP, weights %g kB, %.0f kcycles saved\n", flop / 1e6, weights / 1e3,
+            gain_of(w, g) / 1e3);
+}
+
 /* Buffers of fixed size that one plain segment fills, and the segments. */
 static void find_candidates(struct banding *w)
 {
@@ -427,7 +450,7 @@ static void find_candidates(struct banding *w)
         for (int k = 0; plain && k < p->nsegment; k++) {
             if (p->segment[k]->dest != n->buffer)
                 continue;
-            plain = !s && p->segment[k]->value == n->u;
+                    plain = !s && p->segment[k]->value == n->u;
             s = p->segment[k];
         }
         if (!plain || !s || s->next || s->absorbed || s->start || s->lead || s->scatter)
@@ -451,6 +474,8 @@ void plan_bands(struct plan *p)
         if (!s->value || s->lead || s->scatter || s->nband || !reads_candidates(&w, s))
             continue;
         find_group(&w, s, &best);
+        if (best.n > 1 && p->t->debug >= 2)
+            report(&w, &best);
         if (best.n > 1)
             join_group(p, &best);
         if (w.tried)
