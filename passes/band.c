@@ -26,7 +26,7 @@ enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
 
 /* Cycles of a core: see winograd.c. The part of a cache that may be scratch. */
 enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
-static const double far_nbytes = 8 << 20, scratch_share = 0.5, nest_cycles = 2000;
+static const double far_nbytes = 8 << 20, scratch_share = 0.7, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
 struct member {
@@ -38,7 +38,7 @@ struct member {
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
 
 /* chooses: axes of its value whose coordinate decides what is computed. */
-struct work { bool known; double flop, weights; uint32_t chooses; };
+struct work { bool known; double flop, weights, reads; uint32_t chooses; };
 
 struct banding {
     struct plan *p;
@@ -76,8 +76,9 @@ static const struct work *work_of(struct banding *w, struct segment *s)
     (void)linearize(p->t, ast, &n, &k->flop);
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_BUFFER && uop_buffer_of(order[i])->kind == BUFFER_WEIGHT)
-            k->weights += nbytes_of(uop_buffer_of(order[i]));
+        if (order[i]->op == OP_BUFFER && uop_buffer_of(order[i]) != s->dest)
+            *(uop_buffer_of(order[i])->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
+                nbytes_of(uop_buffer_of(order[i]));
     for (int i = 0; i < n; i++)
         for (int a = 0; a < s->value->ndim && order[i]->op == OP_LT; a++)
             if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
@@ -109,6 +110,7 @@ static int stored_axis(const struct uop *v, int a)
     return n;
 }
 
+/* Scratch for one band. */
 static double scratch_of(const struct group *g)
 {
     double n = 0;
@@ -122,10 +124,19 @@ static double scratch_of(const struct group *g)
     return n;
 }
 
-static bool is_too_large(const struct banding *w, const struct group *g)
+/* What a band reads and writes beside scratch, and would drive scratch out of the cache. */
+static double streamed_of(struct banding *w, const struct group *g)
+{
+    double n = nbytes_of(g->member[0].s->dest);
+    for (int i = 0; i < g->n; i++)
+        n += work_of(w, g->member[i].s)->reads - (i ? nbytes_of(g->member[i].node->buffer) : 0);
+    return n / g->nbands;
+}
+
+static bool is_too_large(struct banding *w, const struct group *g)
 {
     double cache = (double)w->p->t->cache_nbytes;
-    return cache > 0 && scratch_of(g) > scratch_share * cache;
+    return cache > 0 && scratch_of(g) + streamed_of(w, g) > scratch_share * cache;
 }
 
 /* Cycles saved by a group; 0 or less: leave it. */
