@@ -602,8 +602,11 @@ static double cost_of(const struct layer *l, const struct extent *e, int m)
 {
     double n = m + TAPS - 1, places = m == 1 ? TAPS * TAPS : n * n;
     double tiles = (double)tiles_of(l, 0, m) * (double)tiles_of(l, 1, m) * e->batch;
-    double cost = places * tiles * e->in * e->out * e->groups * 2 / FLOP_CYCLE +
-                  places * e->in * e->out * e->groups * (double)sizeof(float) / WEIGHT_BYTES_CYCLE;
+    /* weights are fetched while products are made (prefetch.c), as far as that goes */
+    double flops = places * tiles * e->in * e->out * e->groups * 2 / FLOP_CYCLE;
+    double weights = places * e->in * e->out * e->groups * (double)sizeof(float) /
+                     WEIGHT_BYTES_CYCLE;
+    double cost = flops > weights ? flops + 0.25 * weights : weights + 0.25 * flops;
     if (m == 1)
         return cost;
     /* V and M are written and read; inputs are read, outputs written and read */
