@@ -162,7 +162,7 @@ static double gain_of(struct banding *w, const struct group *g)
     if (weights + scratch_of(g) > cache)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
     /* near, what is passed on has to be most of what moves */
-    if (whole < far_nbytes && whole < 2 * nbytes_of(g->member[0].s->dest))
+    if (whole < far_nbytes && whole < 3 * nbytes_of(g->member[0].s->dest))
         return 0;
     saved /= whole > far_nbytes ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE;
     return saved - lost - nest_cycles * g->nbands * g->n;
