@@ -26,7 +26,7 @@ enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
 
 /* Cycles of a core: see winograd.c. The part of a cache that may be scratch. */
 enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
-static const double far_nbytes = 8 << 20, scratch_share = 0.7, nest_cycles = 2000;
+static const double far_nbytes = 8 << 20, scratch_share = 0.8, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
 struct member {
