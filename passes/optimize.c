@@ -56,7 +56,8 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
                           range_fixed_size(store->src[k + 1])};
         int64_t n = range_fixed_size(m.outer), total;
         struct uop *src[72];
-        if (n < 1 || m.size < 1 || __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
+        if (n < 1 || m.size < 1 || RANGE_IS_BAND(m.outer->arg.i) ||
+            __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
             continue;
         m.both = uop_range(t, uop_int(t, total), t->next_range++);
         memcpy(src, store->src, (size_t)first * sizeof *src);
@@ -144,7 +145,8 @@ static struct uop *unroll_choices(const struct nest *m, struct variant *v, struc
 {
     const struct isa_info *isa = &isa_table[v->isa];
     int axis = store->nsrc - 1, width[2] = {isa->lanes, isa->narrow};
-    for (int k = 0; k < 2 && v->isa != ISA_GENERIC && nest_vectors_fit(m, store->src[axis]); k++) {
+    bool fits = v->isa != ISA_GENERIC && axis >= m->first && nest_vectors_fit(m, store->src[axis]);
+    for (int k = 0; k < 2 && fits; k++) {
         struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = width[k], .rows = 1,
                             .columns = width[k], .vector = width[k]};
         if (width[k] == 0 || range_fixed_size(store->src[axis]) % width[k])
@@ -273,7 +275,8 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k)
         struct uop *root = i == 0 ? k->ast : k->variant[i - 1].ast;
         struct uop **order = uop_toposort(t, &root, 1, &nuop);
         for (int j = 0; j < nuop; j++) {
-            bool known = order[j]->op != OP_BUFFER;
+            bool known =
+                order[j]->op != OP_BUFFER || uop_buffer_of(order[j])->kind == BUFFER_SCRATCH;
             for (int l = 0; l < n && !known; l++)
                 known = b[l] == order[j]->arg.p;
             if (!known)

@@ -95,6 +95,8 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     *m = (struct nest){.t = t, .store = store, .first = 3};
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
         return false;
+    while (m->first < store->nsrc && RANGE_IS_BAND(store->src[m->first]->arg.i))
+        m->first++;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
         if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])

@@ -25,7 +25,7 @@ enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
 struct nest {
     struct tgc *t;
     struct uop *store;
-    int first;                   /* store->src[first..]: its ranges */
+    int first;                   /* store->src[first..]: its ranges, but for a band's */
     struct uop *reduce;          /* the innermost reduction, or NULL */
     bool contraction;            /* a sum of products with several operands */
     bool bytes;                  /* of bytes, its innermost range is a group */
