@@ -66,6 +66,7 @@ struct options {
     enum target target;
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
+    enum dtype weight_dtype;        /* VOID: as the model has them */
     bool fast_math, no_winograd, debug_info, json, verbose;
     struct input_file *input; int ninput; size_t cap_input;
     const char *out_dir, *data;

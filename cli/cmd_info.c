@@ -15,6 +15,7 @@ struct report {
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
+    struct narrowing narrowing;     /* of a model: what --weight-type has done */
     bool is_artefact;
     int kernels;
     double flop;
@@ -205,6 +206,7 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;
+    r->narrowing = m.graph->narrowing;
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
@@ -253,7 +255,14 @@ static void print_json(struct tgc *t, const struct report *r)
                     r->arena_bytes, r->kernels, r->flop);
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
-    text_printf(&x, ",\"live_bytes\":%s,\"operators\":{", live.n ? live.s : "null");
+    text_printf(&x, ",\"live_bytes\":%s", live.n ? live.s : "null");
+    if (r->narrowing.nweight)
+        text_printf(&x,
+                    ",\"narrowed\":{\"dtype\":\"%s\",\"weights\":%d,\"bytes\":%zu,"
+                    "\"bytes_before\":%zu,\"rms_error\":%.3g,\"max_error\":%.3g}",
+                    dtype_name(r->narrowing.dtype), r->narrowing.nweight, r->narrowing.to_nbytes,
+                    r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
+    text_puts(&x, ",\"operators\":{");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
         text_json(&x, r->tally[i].name);
@@ -290,6 +299,11 @@ static void print_text(struct tgc *t, const struct report *r)
         putchar('\n');
     }
     printf("weights: %zu bytes\n", r->weight_bytes);
+    if (r->narrowing.nweight) {
+        struct text note = {.t = t};
+        text_narrowing(&note, &r->narrowing);
+        printf("    %s\n", note.s);
+    }
     if (!r->open.n) {
         printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
                r->arena_bytes);

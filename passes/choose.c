@@ -214,7 +214,7 @@ static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struc
                          bool exact, bool gated, int64_t *panel)
 {
     *panel = like ? like->panel : columns < n ? columns : n;
-    if (n % columns && (gated || (exact && columns < n)))
+    if (n % columns && (columns < n ? exact : gated))
         return false;
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
@@ -252,8 +252,10 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
-        double used =
-            (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
+        /* what is left over: part of a vector, or, with gates, one by one */
+        int64_t lanes = gated && n > columns ? n - n % columns + n % columns * vector
+                                             : tiles * columns;
+        double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : range_fixed_size(m->store->src[a]);

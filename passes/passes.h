@@ -129,6 +129,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* narrow.c: large weights in t->weight_dtype, where the user wants that */
+bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2, 4 or 6, wherever it can be; 0: as pass_winograd() */

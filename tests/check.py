@@ -22,6 +22,7 @@ SUITES = [
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
+    ("weights", "tests/exec/weights_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
     ("audit", "tests/audit/audit_test.py", 120, 120),
