@@ -12,6 +12,7 @@ struct report {
     struct tally *tally; size_t ntally, cap_tally;
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
+    struct text why;                /* --why: lines */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
@@ -207,6 +208,8 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;
     r->narrowing = m.graph->narrowing;
+    if (o->why)
+        why_write(&r->why, t, m.schedule);
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
@@ -310,6 +313,8 @@ static void print_text(struct tgc *t, const struct report *r)
         if (!r->is_artefact)
             printf(", %zu of them alive at once at most", r->live_bytes);
         putchar('\n');
+        if (r->why.n)
+            print_lines("choices", &r->why);
         return;
     }
     fputs("kernels and arena: depend on ", stdout);
@@ -319,7 +324,7 @@ static void print_text(struct tgc *t, const struct report *r)
 
 enum exit_status cmd_info(struct tgc *t, const struct options *o)
 {
-    struct report r = {.open = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
+    struct report r = {.open = {.t = t}, .why = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
     if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {

@@ -293,6 +293,8 @@ struct tgc {
     bool no_winograd;            /* convolutions stay sums of products */
     /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
     enum dtype weight_dtype;
+    /* what has been measured, see passes/tune.h; NULL: the cost models choose */
+    struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */

@@ -190,9 +190,10 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
 }
 
 /* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
- * in: a tile whose panel is kept; out: this one's, if it is the first. */
+ * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
+ * rest. */
 static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
-                           struct tile *like, struct stores *out)
+                           int nest, struct tile *like, struct stores *out)
 {
     struct nest m;
     struct uop *rest = NULL;
@@ -206,11 +207,8 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
-    struct tile tile = {.column_axis = -1};
-    if (v->isa != ISA_GENERIC)
-        tile = tile_choose_vectors(&m, &isa_table[v->isa], keep, true);
-    if (tile.column_axis < 0)
-        tile = tile_choose_portable(&m, keep); /* and one stored weight for all variants */
+    /* one stored weight for all variants */
+    struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
                        ? range_fixed_size(store->src[tile.row_axis])
                        : 0;
@@ -229,7 +227,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     }
     push_store(t, out, store, *like);
     if (rest)
-        optimize_store(t, k, v, rest, like, out);        /* fewer rows than a tile has: no rest */
+        optimize_store(t, k, v, rest, -1, like, out);    /* fewer rows than a tile has: no rest */
 }
 
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
@@ -294,7 +292,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
         if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
             continue;
         for (int i = 0; i < from.n; i++)
-            optimize_store(t, k, &v, from.u[i], &from.like[i], &to);
+            optimize_store(t, k, &v, from.u[i], i, &from.like[i], &to);
         v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
         if (v.isa == ISA_GENERIC) {
             k->ast = v.ast;

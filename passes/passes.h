@@ -30,6 +30,8 @@ enum opt_op {
     OPT_VECTORIZE,
     /* all of it becomes straight-line code; amount: its size */
     OPT_UNROLL,
+    /* what is left of the store's range `axis` is the loop number `amount`, outside of the rows' */
+    OPT_SWAP,
     /* weight load `axis` of the contraction reads a copy in loop order */
     OPT_PACK,
     /* the store's loop `axis` is shared by up to `amount` threads */

@@ -1,0 +1,28 @@
+/* tuner.h - private to cmd_tune.c and round.c: what tgc tune measures. */
+#ifndef TGC_TUNER_H
+#define TGC_TUNER_H
+
+#include "cli/cli.h"
+
+enum { TITLE_NBYTES = 120, KERNELS_MAX = 64 };
+
+/* One choice of one compile, and how long it took: of a tile's kernel on this machine, of all
+ * kernels of a convolution. */
+struct record {
+    struct tuned entry;                  /* what was chosen; us: its time */
+    int ncandidate;
+    struct tile candidate[TUNE_WIDTH_MAX];
+    int model_side;                      /* WINOGRAD */
+    int kernel;                          /* TILE: its index */
+    char title[TITLE_NBYTES];            /* for a person, one line */
+};
+
+struct round { struct record *record; int n; size_t cap; double us; /* of a run */ };
+
+/* Compiles m with these entries, in a process of its own, runs it, and says what was chosen and how
+ * long that took. Without `timed` nothing is compiled or run. false: a diagnostic. needs: m is
+ * loaded. */
+bool round_run(struct tgc *t, const struct options *o, const struct model *m,
+               const struct tuning *tuning, bool timed, struct round *r);
+
+#endif
