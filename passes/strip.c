@@ -227,9 +227,9 @@ static void close_parts(struct strip *s, int n)
 {
     for (int k = 0; k < s->nsum; k++) {
         struct sum *m = &s->sum[k];
-        for (; n > 1; n /= 2)
-            for (int j = 0; j < n / 2; j++)
-                m->part[j] = combine(s, m->op, m->part[j], m->part[j + n / 2]);
+        for (int half = n / 2; half > 0; half /= 2)
+            for (int j = 0; j < half; j++)
+                m->part[j] = combine(s, m->op, m->part[j], m->part[j + half]);
         struct uop *acc = expand_value_of(s->e, m->acc);
         assign(s, acc, combine(s, m->op, acc, fold(s, m->op, m->part[0])));
     }

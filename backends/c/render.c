@@ -604,38 +604,35 @@ static void write_leaf_operands(struct writer *w, const struct uop *u)
             write_leaf(w, u->src[i]);
 }
 
-static void write_elementwise(struct writer *w, const struct uop *u)
+static void define_as(struct writer *w, const struct uop *u, struct expr e)
 {
-    struct expr src[3];
     struct value *v = scratch_array(w->t, 1, sizeof *v);
-    take_operands(w, u, u->nsrc, src);
-    v->e = expr_apply(w->p, u, src);
+    v->e = e;
     v->nuse = w->use[w->position];
     inherit_reads(w, v, u);
     define(w, u, v);
+}
+
+static void write_elementwise(struct writer *w, const struct uop *u)
+{
+    struct expr src[3];
+    take_operands(w, u, u->nsrc, src);
+    define_as(w, u, expr_apply(w->p, u, src));
 }
 
 static void write_splat(struct writer *w, const struct uop *u)
 {
     struct expr src;
-    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &src);
     src = expr_resolve(w->p, src);
-    v->e = expr_splat(w->p, &src, u->lanes);
-    v->nuse = w->use[w->position];
-    inherit_reads(w, v, u);
-    define(w, u, v);
+    define_as(w, u, expr_splat(w->p, &src, u->lanes));
 }
 
 static void write_fold(struct writer *w, const struct uop *u)
 {
     struct expr src;
-    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &src);
-    v->e = expr_fold(w->p, (enum op)u->arg.i, &src);
-    v->nuse = w->use[w->position];
-    inherit_reads(w, v, u);
-    define(w, u, v);
+    define_as(w, u, expr_fold(w->p, (enum op)u->arg.i, &src));
 }
 
 static void write_uop(struct writer *w, const struct uop *u)
