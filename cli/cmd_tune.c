@@ -173,9 +173,14 @@ static bool read_journal(struct search *s)
         if (at[0] != '#' && tune_read(s->t, s->journal, line, strlen(line), &one) && one.nentry)
             put_times(s, &one.entry[0]);
     }
-    struct text first = {.t = s->t};
-    text_puts(&first, head);
-    return ours || write_journal(s, &first, true);
+    if (ours && x.s[x.n - 1] == '\n')
+        return true;
+    struct text kept = {.t = s->t};                   /* without a line that was cut off */
+    if (ours)
+        text_write(&kept, x.s, (size_t)(strrchr(x.s, '\n') + 1 - x.s));
+    else
+        text_puts(&kept, head);
+    return write_journal(s, &kept, true);
 }
 
 /* -------------------------------------------------------------------------------------- progress */

@@ -69,6 +69,7 @@ static double gain_of(int64_t rows, int64_t columns)
 /* The best tiles so far, best first; of equals the first. `want`: this one alone is looked for. */
 struct shortlist {
     struct tile *tile; int n, most;
+    bool orders;                 /* are candidates of their own */
     const struct tile *want;
 };
 
@@ -91,9 +92,7 @@ static void insert(struct shortlist *s, const struct tile *tile)
 static void consider(const struct nest *m, struct shortlist *s, struct tile tile)
 {
     const double second = 0.97;
-    tile.panels = PANELS_THERE;
-    if (s->most > 1 || s->want)
-        tile.panels = tile_place_panels(m, &tile);
+    tile.panels = s->orders ? tile_place_panels(m, &tile) : PANELS_THERE;
     insert(s, &tile);
     if (tile.panels == PANELS_THERE)
         return;
@@ -357,7 +356,7 @@ static struct tile count_from(struct tile tile, int first)
 static struct tile tuned_tile(const struct nest *m, const struct tuned *e, const struct tile *like)
 {
     struct tile want = e->tile, found = {.column_axis = -1};
-    struct shortlist s = {.tile = &found, .most = 1, .want = &want};
+    struct shortlist s = {.tile = &found, .most = 1, .orders = true, .want = &want};
     want = count_from(want, -m->first);
     list_all(m, e->isa, like, &s);
     if (s.n == 0)
@@ -373,6 +372,7 @@ struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *l
     struct shortlist s = {.tile = &best, .most = 1};
     bool tunable = t->tuning && k;
     if (tunable) {
+        s.orders = true;
         s.most = t->tuning->width > 1 ? t->tuning->width : 1;
         s.tile = mem_array(t, (size_t)s.most, sizeof *s.tile);
     }
@@ -380,7 +380,7 @@ struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *l
     if (s.n == 0)
         return (struct tile){.column_axis = -1};
     best = s.tile[0];
-    if (s.most == 1)
+    if (!s.orders)
         best.panels = tile_place_panels(m, &best);
     if (!tunable)
         return best;
