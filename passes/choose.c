@@ -156,6 +156,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     int64_t stride;
     if (is_gated_by(m, load, r) || !nest_stride(m->t, load->src[1], r, &stride))
         return false;
+    if (m->bytes && reduced)
+        return load->dtype == DTYPE_I8 ? nest_is_packable(m, load) : stride == 0;
     if (stride == 0)
         return true;
     if (load->dtype != DTYPE_F32)
@@ -172,8 +174,8 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int64_t stride;
     int n;
     if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
-        (stride != 1 && !may_lie_apart(m, stride)) ||
-        uop_buffer_of(m->store->src[0])->dtype != DTYPE_F32)
+        (stride != 1 && !(may_lie_apart(m, stride) && m->store->src[2]->dtype == DTYPE_F32)) ||
+        !tile_stores_vectors(m->store, m->store->src[2]))
         return false;
     for (int i = 0; i < m->nload; i++)
         if (!load_fits(m, m->load[i], r, true))
@@ -197,7 +199,8 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
         if (u->op == OP_LOAD)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
-            fits &= (u->op == OP_REDUCE && u->dtype == DTYPE_F32) || tile_is_vector_op(u);
+            fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || m->bytes)) ||
+                    tile_is_vector_op(u) || tile_stores_vectors(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
@@ -249,7 +252,7 @@ static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struc
                          bool exact, bool gated, int64_t *panel)
 {
     *panel = like ? like->panel : columns < n ? columns : n;
-    if (n % columns && (columns < n ? exact : gated))
+    if (n % columns && columns < n ? exact : columns > n && gated)
         return false;
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
@@ -263,7 +266,7 @@ static bool has_gates(const struct nest *m, const struct uop *r)
         if ((load->nsrc > 2 || load->dtype != DTYPE_F32) && nest_depends(m->t, load->src[1], r))
             return true;
     }
-    return false;
+    return m->store->src[2]->dtype != DTYPE_F32;
 }
 
 /* Cycles to store a lane, for each step of the reduction. */

@@ -16,8 +16,8 @@
 #include <string.h>
 
 const struct isa_info isa_table[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features)                   \
-    {text, lanes, narrow, registers, title},
+#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot)                   \
+    {text, lanes, narrow, registers, title, attribute, dot},
 #include "passes/isa.def"
 #undef ISA
 };
@@ -233,7 +233,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
 {
     int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-    return order_reduction(t, merge_ranges(t, store, first));
+    return tile_group_bytes(t, order_reduction(t, merge_ranges(t, store, first)));
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
@@ -276,12 +276,23 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
         push_store(t, out, rest, none);
 }
 
+static bool has_bytes(struct tgc *t, const struct kernel *k)
+{
+    struct nest m;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        if (nest_find(t, simplify_store(t, k->ast->src[i]), &m) && m.bytes)
+            return true;
+    return false;
+}
+
 static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
 {
-    static const enum isa order[] = {ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
+    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
     enum { NORDER = sizeof order / sizeof *order };
     struct stores from = {0};
     int widest = 0;
+    if ((isa >> ISA_AVX512 & 1) && !has_bytes(t, k))
+        isa &= ~(1u << ISA_AVX512VNNI);
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++)

@@ -28,6 +28,7 @@ struct nest {
     int first;                   /* store->src[first..]: its ranges */
     struct uop *reduce;          /* the innermost reduction, or NULL */
     bool contraction;            /* a sum of products with several operands */
+    bool bytes;                  /* of bytes, its innermost range is a group */
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
     struct uop *part;            /* the range s, once there is one */
@@ -80,6 +81,10 @@ struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa
 struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
                         struct kernel *k, int nest);
 
+/* Whether u is the value of the store, and vectors of it can be stored: floats, i32, floats that are
+ * cast to bytes. */
+bool tile_stores_vectors(const struct uop *store, const struct uop *u);
+
 /* Where a tile's panels had best be: outside of the rows, or inside? */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
@@ -92,6 +97,10 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
+/* bytes.c: whether the nest's sum is one of products of u8 values and i8 weights; their loads. */
+bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
+/* The innermost range of a sum of products of bytes becomes groups of DOT_BYTES. */
+struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* A STAGE as the nest of a store to its scratch, and back. */

@@ -22,8 +22,6 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-import tgc
-
 
 class Skip(Exception):
     """The case cannot run here; its text says why."""
@@ -56,6 +54,8 @@ class Suite:
 
     def folder_case(self, root):
         """Like case(), for functions that take an empty folder of their own under `root`."""
+        import tgc  # which imports this module
+
         def case(name, slow=False):
             def register(function):
                 def inside():
