@@ -2,10 +2,10 @@
  * down which are fastest.
  *
  * First each convolution's Winograd tiles, all layers at once, one side a round; then the tiles of
- * the nests. A round compiles the whole model with another candidate for every nest at once, as long as
- * no kernel has two that differ from the model's choice, and times every kernel: so there are as
- * many rounds as the widest list has candidates, not as many as there are candidates. What has won
- * is measured once more, beside the model's choices, and has to win again.
+ * the nests; then which loops threads share. A round compiles the whole model with another candidate
+ * for every nest at once, as long as no kernel has two that differ from the model's choice, and
+ * times every kernel: so there are as many rounds as the longest list has candidates. What has won is
+ * measured again, in turns with the model's choices, and has to win then, too.
  *
  * Every round's results are added to OUT.part; a search that was interrupted goes on from there.
  */
@@ -18,17 +18,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WIDTH = 8, SIDES = 4, CONFIRMATIONS = 2 };
+enum { WIDTH = 8, CONFIRMATIONS = 2 };
 static const double least_gain = 0.03, least_us = 0.05;
 
-/* A choice that is searched: candidates, and the least time of each; 0: not yet measured. */
+/* A choice that is searched: candidates, and in each the least time; 0: not yet measured. */
 struct unit {
     enum tune_kind kind;
     uint64_t key;
     enum isa isa;
+    struct tuned candidate[TUNE_WIDTH_MAX];
     int n, model;                /* candidates; the model's */
-    struct tile tile[TUNE_WIDTH_MAX];
-    double us[TUNE_WIDTH_MAX];
     int kernel[KERNELS_MAX], nkernel;
     int now;                     /* the candidate of this round */
     int best;
@@ -52,7 +51,8 @@ static struct unit *find_unit(struct search *s, const struct tuned *e)
 {
     for (int i = 0; i < s->nunit; i++) {
         struct unit *u = &s->unit[i];
-        if (u->kind == e->kind && u->key == e->key && (e->kind != TUNE_TILE || u->isa == e->isa))
+        if (u->kind == e->kind && u->key == e->key &&
+            (e->kind == TUNE_WINOGRAD || u->isa == e->isa))
             return u;
     }
     return NULL;
@@ -60,23 +60,17 @@ static struct unit *find_unit(struct search *s, const struct tuned *e)
 
 static int candidate_of(const struct unit *u, const struct tuned *e)
 {
-    if (u->kind == TUNE_WINOGRAD)
-        return e->winograd / 2;
     for (int i = 0; i < u->n; i++)
-        if (tiles_are_equal(&u->tile[i], &e->tile))
+        if (tuned_are_equal(&u->candidate[i], e))
             return i;
     return -1;
 }
 
+/* What a tune file shall say. */
 static struct tuned entry_of(const struct unit *u, int candidate)
 {
-    struct tuned e = {.kind = u->kind, .key = u->key, .isa = u->isa};
-    if (u->kind == TUNE_WINOGRAD)
-        e.winograd = 2 * candidate;
-    else
-        e.tile = u->tile[candidate];
-    e.us = u->us[candidate];
-    e.model_us = candidate == u->model ? 0 : u->us[u->model];
+    struct tuned e = u->candidate[candidate];
+    e.model_us = candidate == u->model ? 0 : u->candidate[u->model].us;
     return e;
 }
 
@@ -85,14 +79,13 @@ static void add_units(struct search *s, const struct round *r, enum tune_kind ki
 {
     for (int i = 0; i < r->n; i++) {
         const struct record *from = &r->record[i];
-        struct unit *u = from->entry.kind == kind ? find_unit(s, &from->entry) : NULL;
-        if (from->entry.kind != kind)
+        if (from->taken.kind != kind)
             continue;
+        struct unit *u = find_unit(s, &from->taken);
         if (!u) {
-            struct unit fresh = {.kind = kind, .key = from->entry.key, .isa = from->entry.isa,
-                                 .n = kind == TUNE_WINOGRAD ? SIDES : from->ncandidate,
-                                 .model = from->model_side / 2};
-            memcpy(fresh.tile, from->candidate, sizeof fresh.tile);
+            struct unit fresh = {.kind = kind, .key = from->taken.key, .isa = from->taken.isa,
+                                 .n = from->n, .model = from->model};
+            memcpy(fresh.candidate, from->candidate, sizeof fresh.candidate);
             memcpy(fresh.title, from->title, sizeof fresh.title);
             fresh.best = fresh.now = fresh.model;
             VEC_PUSH(s->t, s->unit, s->nunit, s->cap_unit, fresh);
@@ -121,7 +114,7 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
     hash_text(&h, TGC_VERSION);
     hash_text(&h, getenv("CC") ? getenv("CC") : "");
     for (int i = 0; i < r->n; i++)
-        h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].entry.key}, 2);
+        h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].taken.key}, 2);
     return h;
 }
 
@@ -129,8 +122,8 @@ static void put_times(struct search *s, const struct tuned *e)
 {
     struct unit *u = find_unit(s, e);
     int k = u ? candidate_of(u, e) : -1;
-    if (k >= 0 && e->us > 0 && (u->us[k] == 0 || e->us < u->us[k]))
-        u->us[k] = e->us;
+    if (k >= 0 && e->us > 0 && (u->candidate[k].us == 0 || e->us < u->candidate[k].us))
+        u->candidate[k].us = e->us;
 }
 
 static const char *journal_head(struct search *s)
@@ -185,17 +178,18 @@ static bool read_journal(struct search *s)
 
 /* -------------------------------------------------------------------------------------- progress */
 
+/* As many as the kernel has candidates that has most of them. */
 static int rounds_left(const struct search *s, enum tune_kind kind)
 {
     int most = 0;
     for (int i = 0; i < s->nunit; i++) {
         int open = 0;
-        for (int j = 0; j < s->nunit; j++) {             /* units of one kernel take turns */
+        for (int j = 0; j < s->nunit && s->unit[i].kind == kind; j++) {
             const struct unit *u = &s->unit[j];
-            bool same = u->kind == kind && (kind == TUNE_WINOGRAD ? i == j
-                                            : u->kernel[0] == s->unit[i].kernel[0]);
+            bool same = u->kind == kind && u->kernel[0] == s->unit[i].kernel[0] &&
+                        (kind != TUNE_WINOGRAD || i == j);
             for (int k = 0; k < u->n && same; k++)
-                open += u->us[k] == 0;
+                open += u->candidate[k].us == 0;
         }
         most = open > most ? open : most;
     }
@@ -216,80 +210,68 @@ static void show_progress(const struct search *s, const char *what, int left)
 
 /* ---------------------------------------------------------------------------------------- rounds */
 
-/* A round with every unit's candidate `now`; what it took goes to units and journal. */
+/* A round with every unit's candidate `now`; what it took goes to the units of the kind, and to the
+ * journal. */
 static bool measure(struct search *s, enum tune_kind kind, double *us)
 {
     struct tuning tuning = {.width = 1};
     struct text lines = {.t = s->t};
     struct round r;
-    for (int i = 0; i < s->nunit; i++) {
-        struct tuned e = entry_of(&s->unit[i], s->unit[i].now);
-        if (s->unit[i].kind == TUNE_WINOGRAD || s->unit[i].now != s->unit[i].model)
-            VEC_PUSH(s->t, tuning.entry, tuning.nentry, tuning.cap_entry, e);
-    }
+    for (int i = 0; i < s->nunit; i++)
+        if (s->unit[i].now != s->unit[i].model)
+            VEC_PUSH(s->t, tuning.entry, tuning.nentry, tuning.cap_entry,
+                     s->unit[i].candidate[s->unit[i].now]);
     if (!round_run(s->t, s->o, s->model, &tuning, true, &r))
         return false;
     for (int i = 0; i < s->nunit; i++) {
-        struct unit *u = &s->unit[i];
-        struct tuned e = entry_of(u, u->now);
+        const struct unit *u = &s->unit[i];
+        struct tuned e = u->candidate[u->now];
         e.us = e.model_us = 0;
         for (int k = 0; k < r.n && u->kind == kind; k++) /* twins together */
-            if (r.record[k].entry.kind == kind && r.record[k].entry.key == u->key)
-                e.us += r.record[k].entry.us;
+            if (r.record[k].taken.kind == kind && r.record[k].taken.key == u->key)
+                e.us += r.record[k].taken.us;
         if (e.us <= 0)
             continue;
         put_times(s, &e);
         tune_write(&lines, &e);
         text_putc(&lines, '\n');
     }
-    *us = r.us;
+    if (us)
+        *us = *us == 0 || r.us < *us ? r.us : *us;
     s->done++;
     return write_journal(s, &lines, false);
 }
 
-static void choose_best(struct unit *u)
+static void choose_best(struct search *s, enum tune_kind kind)
 {
-    double model = u->us[u->model];
-    u->best = u->model;
-    for (int k = 0; k < u->n; k++)
-        if (u->us[k] > 0 && u->us[k] < u->us[u->best])
-            u->best = k;
-    if (u->us[u->best] > model * (1 - least_gain) || model - u->us[u->best] < least_us)
+    for (int i = 0; i < s->nunit; i++) {
+        struct unit *u = &s->unit[i];
+        if (u->kind != kind)
+            continue;
+        double model = u->candidate[u->model].us, least = model;
         u->best = u->model;
-    u->now = u->best;
-}
-
-static bool search_winograd(struct search *s)
-{
-    double us;
-    for (int side = 0; side < SIDES; side++) {
-        bool open = false;
-        for (int i = 0; i < s->nunit; i++) {
-            s->unit[i].now = side;
-            open |= s->unit[i].us[side] == 0;
-        }
-        if (open) {
-            show_progress(s, "convolutions", rounds_left(s, TUNE_WINOGRAD));
-            if (!measure(s, TUNE_WINOGRAD, &us))
-                return false;
-        }
+        for (int k = 0; k < u->n; k++)
+            if (u->candidate[k].us > 0 && u->candidate[k].us < least) {
+                u->best = k;
+                least = u->candidate[k].us;
+            }
+        if (least > model * (1 - least_gain) || model - least < least_us)
+            u->best = u->model;
+        u->now = u->best;
     }
-    for (int i = 0; i < s->nunit; i++)
-        choose_best(&s->unit[i]);
-    return true;
 }
 
-static bool shares_kernel(const struct unit *u, const bool *taken, int n)
+static bool shares_kernel(const struct unit *u, const bool *taken)
 {
     for (int k = 0; k < u->nkernel; k++)
-        if (u->kernel[k] < n && taken[u->kernel[k]])
+        if (taken[u->kernel[k]])
             return true;
     return false;
 }
 
-/* For each unit a candidate that is not yet measured, as far as kernels are free. false: there is
- * none. */
-static bool assign(struct search *s)
+/* For each unit of the kind a candidate that is not yet measured, as far as kernels are free.
+ * Convolutions go together: all layers have tiles of the same side. false: there is none. */
+static bool assign(struct search *s, enum tune_kind kind)
 {
     int nkernel = 0;
     bool any = false;
@@ -300,13 +282,13 @@ static bool assign(struct search *s)
     bool *taken = scratch_array(s->t, (size_t)nkernel + 1, sizeof *taken);
     for (int i = 0; i < s->nunit; i++) {
         struct unit *u = &s->unit[i];
-        int open = 0;
-        if (u->kind != TUNE_TILE)
+        int open = u->candidate[u->model].us > 0 ? 0 : u->model;
+        if (u->kind != kind)
             continue;
-        while (open < u->n && u->us[open] > 0)
+        while (open < u->n && u->candidate[open].us > 0)
             open++;
         u->now = u->model;
-        if (open == u->n || shares_kernel(u, taken, nkernel))
+        if (open == u->n || (kind != TUNE_WINOGRAD && shares_kernel(u, taken)))
             continue;
         u->now = open;
         any = true;
@@ -317,37 +299,68 @@ static bool assign(struct search *s)
     return any;
 }
 
-static bool confirm(struct search *s)
+static void set_now(struct search *s, enum tune_kind kind, bool best)
 {
-    double us;
-    for (int k = 0; k < CONFIRMATIONS; k++)
-        for (int best = 0; best < 2; best++) {
-            for (int i = 0; i < s->nunit; i++)
-                if (s->unit[i].kind == TUNE_TILE)
-                    s->unit[i].now = best ? s->unit[i].best : s->unit[i].model;
-            show_progress(s, "winners", 2 * CONFIRMATIONS - 2 * k - best);
-            if (!measure(s, TUNE_TILE, &us))
-                return false;
-            double *least = best ? &s->after_us : &s->before_us;
-            *least = *least == 0 || us < *least ? us : *least;
-        }
     for (int i = 0; i < s->nunit; i++)
-        choose_best(&s->unit[i]);
+        if (s->unit[i].kind == kind || kind == TUNE_KIND_COUNT)
+            s->unit[i].now = best ? s->unit[i].best : s->unit[i].model;
+}
+
+/* Candidates one after the other; then the winners and the model's choices in turns. */
+static bool search_kind(struct search *s, enum tune_kind kind)
+{
+    static const char *const what[] = {"tiles", "convolutions", "threads"};
+    int before = s->done;
+    while (assign(s, kind)) {
+        show_progress(s, what[kind], rounds_left(s, kind) + 2 * CONFIRMATIONS);
+        if (!measure(s, kind, NULL))
+            return false;
+    }
+    choose_best(s, kind);
+    for (int k = 0; k < 2 * CONFIRMATIONS && s->done > before; k++) {
+        set_now(s, kind, k % 2 == 0);
+        show_progress(s, what[kind], 2 * CONFIRMATIONS - k);
+        if (!measure(s, kind, NULL))
+            return false;
+    }
+    choose_best(s, kind);
     return true;
 }
 
-static bool search_tiles(struct search *s)
+/* The kinds in the order in which a compile makes these choices: keys depend on what was chosen
+ * before. */
+static bool search_all(struct search *s)
 {
-    double us;
-    while (assign(s)) {
-        show_progress(s, "kernels", rounds_left(s, TUNE_TILE) + 2 * CONFIRMATIONS);
-        if (!measure(s, TUNE_TILE, &us))
+    static const enum tune_kind order[] = {TUNE_WINOGRAD, TUNE_TILE, TUNE_THREADS};
+    for (int i = 0; i < TUNE_KIND_COUNT; i++) {
+        struct tuning known = {.width = s->width};
+        struct round r;
+        int before = s->nunit;
+        for (int k = 0; k < s->nunit; k++)
+            if (s->unit[k].best != s->unit[k].model)
+                VEC_PUSH(s->t, known.entry, known.nentry, known.cap_entry,
+                         s->unit[k].candidate[s->unit[k].best]);
+        if (!round_run(s->t, s->o, s->model, &known, false, &r))
+            return false;
+        if (i == 0)
+            s->identity = identity_of(s, &r);
+        add_units(s, &r, order[i]);
+        if (!read_journal(s) || (s->nunit > before && !search_kind(s, order[i])))
             return false;
     }
-    for (int i = 0; i < s->nunit; i++)
-        if (s->unit[i].kind == TUNE_TILE)
-            choose_best(&s->unit[i]);
-    return confirm(s);
+    return true;
+}
+
+/* The whole model with all winners, and with none. */
+static bool compare(struct search *s)
+{
+    for (int k = 0; k < 2 * CONFIRMATIONS && s->done > 0; k++) {
+        set_now(s, TUNE_KIND_COUNT, k % 2 == 0);
+        show_progress(s, "the result", 2 * CONFIRMATIONS - k);
+        if (!measure(s, TUNE_KIND_COUNT, k % 2 ? &s->before_us : &s->after_us))
+            return false;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------- the result */
@@ -392,24 +405,9 @@ static void print_summary(const struct search *s)
 enum exit_status cmd_tune(struct tgc *t, const struct options *o)
 {
     struct model m;
-    struct round r;
     struct search s = {.t = t, .o = o, .model = &m, .width = o->beam ? o->beam : WIDTH,
-                       .started = seconds_now()};
-    struct tuning none = {.width = s.width}, layers = none;
-    s.journal = mem_printf(t, "%s.part", o->output);
-    if (!model_load(t, o, &m) || !round_run(t, o, &m, &none, false, &r))
-        return EXIT_FAILED;
-    s.identity = identity_of(&s, &r);
-    add_units(&s, &r, TUNE_WINOGRAD);
-    if (!read_journal(&s) || !search_winograd(&s))
-        return EXIT_FAILED;
-    for (int i = 0; i < s.nunit; i++)
-        VEC_PUSH(t, layers.entry, layers.nentry, layers.cap_entry,
-                 entry_of(&s.unit[i], s.unit[i].best));
-    if (!round_run(t, o, &m, &layers, false, &r))
-        return EXIT_FAILED;
-    add_units(&s, &r, TUNE_TILE);
-    if (!read_journal(&s) || (s.nunit > 0 && !search_tiles(&s)) || !write_result(&s))
+                       .journal = mem_printf(t, "%s.part", o->output), .started = seconds_now()};
+    if (!model_load(t, o, &m) || !search_all(&s) || !compare(&s) || !write_result(&s))
         return EXIT_FAILED;
     unlink(s.journal);
     print_summary(&s);

@@ -102,25 +102,21 @@ static void set_title(struct tgc *t, struct record *r, const char *name, const c
 static bool record_of(struct tgc *t, const struct schedule *s, const struct choice *c,
                       const double *us, struct record *r)
 {
-    *r = (struct record){.entry = {.kind = c->kind, .key = c->key, .isa = c->isa}};
-    if (c->kind == TUNE_WINOGRAD) {
-        r->entry.winograd = c->side;
-        r->model_side = c->model_side;
+    *r = (struct record){.taken = c->taken, .model = c->model,
+                         .n = c->n < TUNE_WIDTH_MAX ? c->n : TUNE_WIDTH_MAX};
+    memcpy(r->candidate, c->candidate, (size_t)r->n * sizeof *c->candidate);
+    if (c->taken.kind == TUNE_WINOGRAD) {
         for (int i = 0; i < s->nkernel && us && c->origin; i++)
             if (computes_origin(t, s->kernel[i], c->origin))
-                r->entry.us += us[i];
+                r->taken.us += us[i];
         set_title(t, r, c->origin ? c->origin->node : "", c->title);
         return c->origin != NULL;
     }
     const struct kernel *k = c->kernel;
-    enum isa isa = k->nvariant > 0 ? k->variant[0].isa : ISA_GENERIC;
-    if (c->isa != isa)
+    if (c->taken.isa != (k->nvariant > 0 ? k->variant[0].isa : ISA_GENERIC))
         return false;                                 /* another machine's */
-    r->entry.tile = c->tile;
-    r->entry.us = us ? us[k->index] : 0;
+    r->taken.us = us ? us[k->index] : 0;
     r->kernel = k->index;
-    r->ncandidate = c->ncandidate;
-    memcpy(r->candidate, c->candidate, (size_t)c->ncandidate * sizeof *c->candidate);
     set_title(t, r, k->name, k->title);
     return true;
 }

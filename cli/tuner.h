@@ -6,14 +6,13 @@
 
 enum { TITLE_NBYTES = 120, KERNELS_MAX = 64 };
 
-/* One choice of one compile, and how long it took: of a tile's kernel on this machine, of all
+/* One choice of one compile, and how long it took: of a nest's kernel on this machine, of all
  * kernels of a convolution. */
 struct record {
-    struct tuned entry;                  /* what was chosen; us: its time */
-    int ncandidate;
-    struct tile candidate[TUNE_WIDTH_MAX];
-    int model_side;                      /* WINOGRAD */
-    int kernel;                          /* TILE: its index */
+    struct tuned taken;                  /* us: its time */
+    struct tuned candidate[TUNE_WIDTH_MAX];
+    int n, model;                        /* candidates; the model's */
+    int kernel;                          /* not WINOGRAD: its index */
     char title[TITLE_NBYTES];            /* for a person, one line */
 };
 

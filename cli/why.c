@@ -28,8 +28,8 @@ static void put_measured(struct text *x, const struct tuning *s, const struct tu
 static void put_winograd(struct text *x, const struct tuning *s, const struct choice *c)
 {
     text_printf(x, "    %s: ", c->title);
-    if (c->side)
-        text_printf(x, "Winograd, tiles of %d x %d", c->side, c->side);
+    if (c->taken.winograd)
+        text_printf(x, "Winograd, tiles of %d x %d", c->taken.winograd, c->taken.winograd);
     else
         text_puts(x, "sums of products");
     text_printf(x, "; estimated kilocycles: %.0f, with tiles of 2: %.0f, 4: %.0f, 6: %.0f",
@@ -41,32 +41,51 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
 
 static void put_tiles(struct text *x, const struct tuning *s, const struct choice *c)
 {
-    double best = c->ncandidate ? c->candidate[0].gain : 0;
-    text_printf(x, "    %s: ", isa_table[c->isa].text);
-    put_tile(x, &c->tile);
+    enum { OTHERS = 3 };
+    double best = c->candidate[0].tile.gain, own = c->taken.tile.gain;
+    text_printf(x, "    %s: ", isa_table[c->taken.isa].text);
+    put_tile(x, &c->taken.tile);
+    text_printf(x, "; estimated %.1f lanes a cycle", own);
     if (c->by)
         put_measured(x, s, c->by);
-    else
-        text_printf(x, "; estimated %.1f lanes a cycle", best);
-    text_puts(x, ". Of the model's best it does ");
-    text_printf(x, "%.0f %%\n", best > 0 ? 100 * c->tile.gain / best : 100);
-    for (int i = 0, n = 0; i < c->ncandidate && n < 3; i++) {
-        if (i == c->chosen)
+    text_putc(x, '\n');
+    for (int i = 0, n = 0; i < c->n && n < OTHERS; i++) {
+        if (tuned_are_equal(&c->candidate[i], &c->taken))
             continue;
-        text_printf(x, "        %.0f %%: ", 100 * c->candidate[i].gain / best);
-        put_tile(x, &c->candidate[i]);
+        text_printf(x, "        %.0f %% of the best: ", 100 * c->candidate[i].tile.gain / best);
+        put_tile(x, &c->candidate[i].tile);
         text_putc(x, '\n');
         n++;
     }
 }
 
-/* What threads share, and what became of kernels that there was nothing to choose for. */
-static void put_opts(struct text *x, const struct kernel *k)
+static void put_threads(struct text *x, const struct tuning *s, const struct choice *c)
 {
-    for (int i = 0; i < k->nopt; i++)
-        if (k->opt[i].op == OPT_THREAD)
-            text_printf(x, "    loop %d shared by %lld threads\n", k->opt[i].axis,
-                        (long long)k->opt[i].amount);
+    text_printf(x, "    %s: threads share loop %d", isa_table[c->taken.isa].text, c->taken.loop);
+    if (c->by)
+        put_measured(x, s, c->by);
+    for (int i = 0, n = 0; i < c->n; i++)
+        if (!tuned_are_equal(&c->candidate[i], &c->taken))
+            text_printf(x, "%s%d", n++ ? ", " : "; they could share ", c->candidate[i].loop);
+    text_putc(x, '\n');
+}
+
+static void put_kernel(struct text *x, const struct tuning *s, const struct kernel *k)
+{
+    bool any = false;
+    text_printf(x, "%s: %s\n", k->name, k->title);
+    for (int i = 0; i < s->nchoice; i++) {
+        const struct choice *c = &s->choice[i];
+        if (c->kernel != k)
+            continue;
+        any |= c->taken.kind == TUNE_TILE;
+        if (c->taken.kind == TUNE_TILE)
+            put_tiles(x, s, c);
+        else
+            put_threads(x, s, c);
+    }
+    if (!any)
+        text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
 }
 
 void why_write(struct text *out, struct tgc *t, const struct schedule *s)
@@ -75,7 +94,7 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s)
     const struct origin *before = NULL;
     for (int i = 0; i < tuning->nchoice; i++) {
         const struct choice *c = &tuning->choice[i];
-        if (c->kind != TUNE_WINOGRAD)
+        if (c->taken.kind != TUNE_WINOGRAD)
             continue;
         if (!before || c->origin != before)
             text_printf(out, "%s %s\n", c->origin ? c->origin->op_type : "layer",
@@ -83,18 +102,6 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s)
         before = c->origin;
         put_winograd(out, tuning, c);
     }
-    for (int k = 0; k < s->nkernel; k++) {
-        bool any = false;
-        text_printf(out, "%s: %s\n", s->kernel[k]->name, s->kernel[k]->title);
-        for (int i = 0; i < tuning->nchoice; i++) {
-            const struct choice *c = &tuning->choice[i];
-            if (c->kind != TUNE_TILE || c->kernel != s->kernel[k])
-                continue;
-            any = true;
-            put_tiles(out, tuning, c);
-        }
-        if (!any)
-            text_puts(out, "    no tile suits: vectors along its innermost loops, where they fit\n");
-        put_opts(out, s->kernel[k]);
-    }
+    for (int k = 0; k < s->nkernel; k++)
+        put_kernel(out, tuning, s->kernel[k]);
 }

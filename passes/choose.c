@@ -387,17 +387,16 @@ struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *l
         best.panels = tile_place_panels(m, &best);
     if (!tunable)
         return best;
-    struct choice c = {.kind = TUNE_TILE, .key = tune_key_of_nest(m, like), .isa = isa,
-                       .kernel = k, .nest = nest, .candidate = s.tile, .ncandidate = s.n};
-    c.by = tune_find(t, TUNE_TILE, c.key, isa);
+    struct choice c = {.kernel = k, .nest = nest, .n = s.n,
+                       .taken = {.kind = TUNE_TILE, .key = tune_key_of_nest(m, like), .isa = isa},
+                       .candidate = mem_array(t, (size_t)s.n, sizeof *c.candidate)};
+    c.by = tune_find(t, TUNE_TILE, c.taken.key, isa);
     best = c.by ? tuned_tile(m, c.by, like) : best;
-    c.tile = count_from(best, m->first);
-    c.chosen = -1;
     for (int i = 0; i < s.n; i++) {
-        s.tile[i] = count_from(s.tile[i], m->first);
-        if (c.chosen < 0 && tiles_are_equal(&s.tile[i], &c.tile))
-            c.chosen = i;
+        c.candidate[i] = c.taken;
+        c.candidate[i].tile = count_from(s.tile[i], m->first);
     }
+    c.taken.tile = count_from(best, m->first);
     tune_note(t, c);
     return best;
 }

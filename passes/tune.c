@@ -3,6 +3,7 @@
  *      tgc-tune 1
  *      tile 3f9c21aa77e01b42 isa=avx512 columns=64@1 rows=6@2 vector=16 panels=outside us=101 model=120
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
+ *      threads 9c21aa77e01b423f isa=avx512 loop=1 us=55
  *
  * A `#` begins a remark. A key is a hash of the nest's tree as lowering made it: operations, types,
  * sizes and strides, without names and numbers of buffers and loops, and without an order of
@@ -15,6 +16,7 @@
 #include <string.h>
 
 static const char magic[] = "tgc-tune 1";
+static const char *const kinds[TUNE_KIND_COUNT] = {"tile", "winograd", "threads"};
 static const char *const panels_text[] = {"there", "outside", "inside"};
 
 /* ------------------------------------------------------------------------------------------ keys */
@@ -76,13 +78,11 @@ static uint64_t hash_uop(const struct hasher *s, const struct uop *u)
     return mix(h, sum);
 }
 
-uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like)
+uint64_t tune_key_of_store(struct tgc *t, struct uop *store)
 {
-    struct tgc *t = m->t;
     struct mem_mark mark = scratch_mark(t);
-    struct uop *root = m->store;
     int n;
-    struct uop **order = uop_toposort(t, &root, 1, &n);
+    struct uop **order = uop_toposort(t, &store, 1, &n);
     struct hasher s = {.place = {.t = t, .scratch = true},
                        .hash = scratch_array(t, (size_t)n, sizeof *s.hash)};
     for (int i = 0; i < n; i++)
@@ -94,9 +94,15 @@ uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like)
         if (order[i]->op != OP_RANGE)
             s.hash[i] = hash_uop(&s, order[i]);
     uint64_t h = s.hash[n - 1];
+    scratch_release(t, mark);
+    return h;
+}
+
+uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like)
+{
+    uint64_t h = tune_key_of_store(m->t, m->store);
     if (like)
         h = mix(mix(h, (uint64_t)like->panel), (uint64_t)(like->column_axis - m->first));
-    scratch_release(t, mark);
     return h;
 }
 
@@ -117,11 +123,18 @@ bool tiles_are_equal(const struct tile *a, const struct tile *b)
            (a->rows == 1 || a->row_axis == b->row_axis);
 }
 
+bool tuned_are_equal(const struct tuned *a, const struct tuned *b)
+{
+    return a->kind == b->kind && (a->kind == TUNE_WINOGRAD  ? a->winograd == b->winograd
+                                  : a->kind == TUNE_THREADS ? a->loop == b->loop
+                                                            : tiles_are_equal(&a->tile, &b->tile));
+}
+
 struct tuned *tune_find(struct tgc *t, enum tune_kind kind, uint64_t key, enum isa isa)
 {
     for (int i = 0; t->tuning && i < t->tuning->nentry; i++) {
         struct tuned *e = &t->tuning->entry[i];
-        if (e->kind != kind || e->key != key || (kind == TUNE_TILE && e->isa != isa))
+        if (e->kind != kind || e->key != key || (kind != TUNE_WINOGRAD && e->isa != isa))
             continue;
         e->used = true;
         return e;
@@ -129,11 +142,10 @@ struct tuned *tune_find(struct tgc *t, enum tune_kind kind, uint64_t key, enum i
     return NULL;
 }
 
-struct choice *tune_note(struct tgc *t, struct choice c)
+void tune_note(struct tgc *t, struct choice c)
 {
     struct tuning *s = t->tuning;
     VEC_PUSH(t, s->choice, s->nchoice, s->cap_choice, c);
-    return &s->choice[s->nchoice - 1];
 }
 
 bool tune_misfit(struct tgc *t, const struct tuned *e, const char *what)
@@ -152,7 +164,9 @@ bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa)
         if (!e->used && e->kind == TUNE_WINOGRAD)
             return tune_misfit(t, e, "no convolution of the model has this key");
         if (!e->used && (isa >> e->isa & 1))
-            return tune_misfit(t, e, "no kernel of the model has this key");
+            return tune_misfit(t, e, e->kind == TUNE_THREADS
+                                         ? "no kernel that threads share has this key"
+                                         : "no kernel of the model has this key");
     }
     return true;
 }
@@ -164,6 +178,9 @@ void tune_write(struct text *out, const struct tuned *e)
     const struct tile *v = &e->tile;
     if (e->kind == TUNE_WINOGRAD) {
         text_printf(out, "winograd %016llx side=%d", (unsigned long long)e->key, e->winograd);
+    } else if (e->kind == TUNE_THREADS) {
+        text_printf(out, "threads %016llx isa=%s loop=%d", (unsigned long long)e->key,
+                    isa_table[e->isa].text, e->loop);
     } else {
         text_printf(out, "tile %016llx isa=%s columns=%lld@%d", (unsigned long long)e->key,
                     isa_table[e->isa].text, (long long)v->columns, v->column_axis);
@@ -238,6 +255,12 @@ static bool read_field(struct tuned *e, const char *name, const char *value)
     }
     if (strcmp(name, "isa") == 0)
         return read_isa(value, &e->isa);
+    if (e->kind == TUNE_THREADS) {
+        bool known = strcmp(name, "loop") == 0 && *value && strspn(value, "0123456789") < 3 &&
+                     value[strspn(value, "0123456789")] == 0;
+        e->loop = atoi(value);
+        return known;
+    }
     if (strcmp(name, "columns") == 0)
         return read_size(value, &e->tile.columns, &e->tile.column_axis);
     if (strcmp(name, "rows") == 0)
@@ -266,13 +289,14 @@ static char *next_word(char **at)
 
 static bool read_entry(const struct reader *r, char *line, struct tuning *tuning)
 {
-    struct tuned e = {.line = r->line, .winograd = -1,
+    struct tuned e = {.line = r->line, .winograd = -1, .loop = -1,
                       .tile = {.rows = 1, .row_axis = -1, .column_axis = -1, .vector = -1}};
     char *kind = next_word(&line), *key = next_word(&line), *end = NULL, *word;
     if (!kind)
         return true;
-    e.kind = strcmp(kind, "tile") == 0 ? TUNE_TILE : TUNE_WINOGRAD;
-    if (e.kind == TUNE_WINOGRAD && strcmp(kind, "winograd") != 0)
+    while (e.kind < TUNE_KIND_COUNT && strcmp(kind, kinds[e.kind]) != 0)
+        e.kind++;
+    if (e.kind == TUNE_KIND_COUNT)
         return wrong(r, "found", kind);
     e.key = key ? strtoull(key, &end, 16) : 0;
     if (!key || *end || strlen(key) != 16)
@@ -285,7 +309,9 @@ static bool read_entry(const struct reader *r, char *line, struct tuning *tuning
         if (!read_field(&e, word, value))
             return wrong(r, mem_printf(r->t, "bad value for '%.40s':", word), value);
     }
-    if (e.kind == TUNE_TILE ? e.tile.column_axis < 0 || e.tile.vector < 0 : e.winograd < 0)
+    if (e.kind == TUNE_TILE       ? e.tile.column_axis < 0 || e.tile.vector < 0
+        : e.kind == TUNE_THREADS ? e.loop < 0
+                                 : e.winograd < 0)
         return wrong(r, "something is missing behind", key);
     for (int i = 0; i < tuning->nentry; i++)
         if (tuning->entry[i].kind == e.kind && tuning->entry[i].key == e.key &&

@@ -654,17 +654,22 @@ static int tuned_tile(const struct layer *l)
     struct extent e = extent_of(l);
     int64_t shape[] = {(int64_t)e.in, (int64_t)e.out, (int64_t)e.groups, (int64_t)e.batch,
                        size_of(l->product->dim[l->out[0]]), size_of(l->product->dim[l->out[1]])};
-    struct choice c = {.kind = TUNE_WINOGRAD, .key = tune_key_of_numbers(shape, 6),
-                       .origin = uop_get_origin(t, l->reduce), .model_side = choose_tile(l)};
-    for (int m = 0; m <= TILE_MAX; m += 2)
+    struct choice c = {.taken = {.kind = TUNE_WINOGRAD, .key = tune_key_of_numbers(shape, 6)},
+                       .origin = uop_get_origin(t, l->reduce), .n = TILE_MAX / 2 + 1,
+                       .candidate = mem_array(t, TILE_MAX / 2 + 1, sizeof *c.candidate)};
+    c.model = choose_tile(l) / 2;
+    for (int m = 0; m <= TILE_MAX; m += 2) {
+        c.candidate[m / 2] = c.taken;
+        c.candidate[m / 2].winograd = m;
         c.cost[m / 2] = cost_of(l, &e, m ? m : 1) / 1e3;
-    c.by = tune_find(t, TUNE_WINOGRAD, c.key, ISA_GENERIC);
-    c.side = c.by ? c.by->winograd : c.model_side;
+    }
+    c.by = tune_find(t, TUNE_WINOGRAD, c.taken.key, ISA_GENERIC);
+    c.taken.winograd = c.by ? c.by->winograd : 2 * c.model;
     c.title = mem_printf(t, "%lld x %lld channels, %lld groups, %lld images of %lld x %lld",
                          (long long)shape[0], (long long)shape[1], (long long)shape[2],
                          (long long)shape[3], (long long)shape[4], (long long)shape[5]);
     tune_note(t, c);
-    return c.side;
+    return c.taken.winograd;
 }
 
 struct winograd { int tile; };

@@ -174,6 +174,35 @@ def foreign_journal(folder):
     expect(lines_of(folder / "net.tune"), "nothing was found to tune")
 
 
+@case("with threads, the loop that they share is a choice, too")
+def threads(folder):
+    random = np.random.default_rng(2)
+    w = G.weight("w", random.standard_normal((256, 256)).astype(np.float32) / 16)
+    onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"], name="m")], [G.value("x", [96, 256])],
+                      [G.value("y", [96, 256])], [w]), folder / "net.onnx")
+    x = random.standard_normal((96, 256)).astype(np.float32)
+    tgc(folder, "tune", "net.onnx", "-o", "net.tune", "--threads=2", env={"BEAM": "1"})
+    good = (folder / "net.tune").read_text()
+    loop = int(re.search(r"threads \w+ isa=\w+ loop=(\d)", good).group(1))
+    plain = results(folder, x, "--threads=2")
+    fits = 0
+    for other in range(4):
+        (folder / "other.tune").write_text(good.replace(f" loop={loop}", f" loop={other}"))
+        done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", "--threads=2", "--tune",
+                      folder / "other.tune"])
+        if done.status == 0:
+            fits += 1
+            other = results(folder, x, "--threads=2", "--tune", folder / "other.tune")
+            expect(np.array_equal(plain, other), "which loop is shared changes the result")
+        else:
+            expect("no such loop" in done.err and MISFIT in done.err, done.err)
+    expect(2 <= fits < 4, f"{fits} loops fit")
+    done = tgc(folder, "net.onnx", "-o", "net.c", "--tune", "net.tune", status=1)
+    expect("no kernel that threads share" in done.err, done.err)
+    text = tgc(folder, "info", "net.onnx", "--why", "--threads=2").out.decode()
+    expect("threads share loop" in text and "they could share" in text, text)
+
+
 @case("what does not fit is refused by line")
 def refused(folder):
     model, _ = network(folder)
@@ -210,7 +239,7 @@ def why(folder):
     network(folder)
     text = tgc(folder, "info", "net.onnx", "--why").out.decode()
     for word in ("choices:", "Conv conv", "kilocycles", "columns (loop", "estimated",
-                 "Of the model's best it does 100 %", "generic:"):
+                 "% of the best", "generic:"):
         expect(word in text, f"'{word}' is not in\n{text}")
     tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
     text = tgc(folder, "info", "net.onnx", "--why", "--tune", "net.tune").out.decode()

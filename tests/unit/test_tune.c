@@ -20,6 +20,7 @@ static void test_round_trip(void **state)
                   .panels = PANELS_INSIDE}},
         {.kind = TUNE_TILE, .key = 1, .isa = ISA_GENERIC,
          .tile = {.columns = 5, .column_axis = 0, .rows = 1, .row_axis = -1}},
+        {.kind = TUNE_THREADS, .key = 2, .isa = ISA_AVX512, .loop = 3, .us = 7},
     };
     enum { N = sizeof entry / sizeof *entry };
     struct text x = {.t = t};
@@ -36,10 +37,8 @@ static void test_round_trip(void **state)
         assert_int_equal(e->line, 4 + i);
         assert_true(e->kind == entry[i].kind && e->key == entry[i].key && e->us == entry[i].us &&
                     e->model_us == entry[i].model_us);
-        if (e->kind == TUNE_WINOGRAD)
-            assert_int_equal(e->winograd, entry[i].winograd);
-        else
-            assert_true(e->isa == entry[i].isa && tiles_are_equal(&e->tile, &entry[i].tile));
+        assert_true(tuned_are_equal(e, &entry[i]) && !tuned_are_equal(e, &entry[(i + 1) % N]));
+        assert_true(e->kind == TUNE_WINOGRAD || e->isa == entry[i].isa);
     }
     tgc_free(t);
 }
@@ -60,6 +59,10 @@ static void test_refusals(void **state)
         "tgc-tune 1\nwinograd 0123456789abcdef side=4 us=-1\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side=4\nwinograd 0123456789abcdef side=2\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2 loop=\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2 loop=-1\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2 loop=123\n",
         "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8@0\n",
         "tgc-tune 1\ntile 0123456789abcdef isa=avx2 vector=8\n",
         "tgc-tune 1\ntile 0123456789abcdef isa=z80 columns=8@0 vector=8\n",
