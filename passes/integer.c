@@ -473,18 +473,83 @@ static struct uop *rewrite_sum(struct sum_of_bytes *s)
     return scale ? tensor_binary(t, OP_MUL, sum, scale) : sum;
 }
 
+/* ------------------------------------------------------------------------------- requantization */
+
+/* Made of weights and constants. */
+static bool is_constant(const struct uop *v, int depth)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (v->op == OP_CONST || weight_of(v))
+        return true;
+    bool all = depth > 0 && op_is_elementwise(v->op);
+    for (int k = 0; k < v->nsrc && all; k++)
+        all = is_constant(v->src[k], depth - 1);
+    return all;
+}
+
+/* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
+static struct uop *divide(struct tgc *t, struct uop *v, double c, int depth)
+{
+    struct uop *src[MAX_RANK * 2 + 2];
+    if (depth == 0)
+        return NULL;
+    if (is_move(v) && v->op != OP_PAD) {
+        memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
+        src[0] = divide(t, v->src[0], c, depth - 1);
+        return src[0] ? uop_replace_src(t, v, src) : NULL;
+    }
+    if (is_constant(v, depth))
+        return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
+    for (int k = 0; k < 2 && v->op == OP_MUL; k++)
+        if (is_constant(v->src[k], depth) && (src[k] = divide(t, v->src[k], c, depth - 1)))
+            return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
+    if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
+        return NULL;
+    for (int k = 0; k < 2; k++)
+        if (!(src[k] = divide(t, v->src[k], c, depth - 1)))
+            return NULL;
+    return tensor_binary(t, v->op, src[0], src[1]);
+}
+
+/* Scaled sums that are scaled anew, as in
+ *
+ *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
+ *
+ * which differ where the sum is within a rounding error of the middle between two results. */
+static struct uop *requantize(struct tgc *t, struct uop *u)
+{
+    enum { DEPTH = 12, STEPS = 4 };
+    struct uop *step[STEPS], *v = u->src[0];
+    int n = 0;
+    for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
+        step[n++] = v;
+    if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
+        return NULL;
+    const struct uop *by = without_moves(v->src[0]->src[1]);
+    if (by->op != OP_CONST || !(by->arg.f > 0))
+        return NULL;
+    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, DEPTH);
+    if (!r)
+        return NULL;
+    r = uop_unary(t, OP_ROUND, r);
+    while (n-- > 0)
+        r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
+    return uop_cast(t, u->dtype, r);
+}
+
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct sum_of_bytes s;
     struct mem_mark mark = scratch_mark(t);
     bool found = find_sum(t, u, &s);
+    bool bytes = u->op == OP_CAST && is_byte(u->dtype);
     int outer = t->current_origin;
     (void)ctx;
     scratch_release(t, mark);
-    if (!found)
+    if (!found && !bytes)
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *r = rewrite_sum(&s);
+    struct uop *r = bytes ? requantize(t, u) : rewrite_sum(&s);
     t->current_origin = outer;
     return r;
 }
