@@ -297,6 +297,7 @@ struct tgc {
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
+    int threads;                 /* of a run, at most; 0 as 1 */
     /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
     enum dtype weight_dtype;
     /* what has been measured, see passes/tune.h; NULL: the cost models choose */

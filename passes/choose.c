@@ -280,6 +280,28 @@ static double store_cost(const struct nest *m, struct uop *r)
     return (apart ? 1.5 : 0.1) / steps;
 }
 
+/* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
+ * nest that is done before they have woken up is not shared. */
+static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
+                       int64_t rows)
+{
+    const double least_steps = 1 << 18;
+    double threads = m->t->threads, steps = 1, best = 1 / threads;
+    if (m->t->threads < 2)
+        return 1;
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        double n = (double)m->store->src[k]->src[0]->vmax;
+        double each = k == column_axis ? (double)columns : k == row_axis ? (double)rows : 1;
+        double loops = n > each ? __builtin_floor(n / each) : 1;
+        double even = loops / (threads * __builtin_ceil(loops / threads));
+        best = even > best ? even : best;
+        steps *= n;
+    }
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps *= (double)m->reduce->src[k]->src[0]->vmax;
+    return steps < least_steps ? 1 : best;
+}
+
 static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
                         bool exact, struct shortlist *s, int axis, int64_t vector)
 {
@@ -302,6 +324,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 double gain = used * rows_gain(isa, m->reduce != NULL, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
+                gain *= evenness(m, axis, columns, none ? -1 : a, rows);
                 consider(m, s,
                          (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
                                        .panel = panel, .columns = columns, .rows = rows,
