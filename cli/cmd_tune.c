@@ -1,11 +1,11 @@
-/* cmd_tune.c - tgc tune: measures the best candidates of the cost models on this machine, and writes
- * down which are fastest.
+/* cmd_tune.c - tgc tune: measures the best candidates of the cost models on this machine, and
+ * writes down which are fastest.
  *
  * First each convolution's Winograd tiles, all layers at once, one side a round; then the tiles of
- * the nests; then which loops threads share. A round compiles the whole model with another candidate
- * for every nest at once, as long as no kernel has two that differ from the model's choice, and
- * times every kernel: so there are as many rounds as the longest list has candidates. What has won is
- * measured again, in turns with the model's choices, and has to win then, too.
+ * the nests; then which loops threads share. A round compiles the whole model with another
+ * candidate for every nest at once, as long as no kernel has two that differ from the model's
+ * choice, and times every kernel: so there are as many rounds as the longest list has candidates.
+ * What has won is measured again, in turns with the model's choices, and has to win then, too.
  *
  * Every round's results are added to OUT.part; a search that was interrupted goes on from there.
  */
@@ -45,7 +45,7 @@ struct search {
     double started, before_us, after_us;
 };
 
-/* ----------------------------------------------------------------------------------------- units */
+/* ---------------------------------------------------------------------------------------- units */
 
 static struct unit *find_unit(struct search *s, const struct tuned *e)
 {
@@ -96,7 +96,7 @@ static void add_units(struct search *s, const struct round *r, enum tune_kind ki
     }
 }
 
-/* --------------------------------------------------------------------------------------- journal */
+/* -------------------------------------------------------------------------------------- journal */
 
 static void hash_text(uint64_t *h, const char *text)
 {
@@ -176,7 +176,7 @@ static bool read_journal(struct search *s)
     return write_journal(s, &kept, true);
 }
 
-/* -------------------------------------------------------------------------------------- progress */
+/* ------------------------------------------------------------------------------------- progress */
 
 /* As many as the kernel has candidates that has most of them. */
 static int rounds_left(const struct search *s, enum tune_kind kind)
@@ -208,7 +208,7 @@ static void show_progress(const struct search *s, const char *what, int left)
     fflush(stderr);
 }
 
-/* ---------------------------------------------------------------------------------------- rounds */
+/* --------------------------------------------------------------------------------------- rounds */
 
 /* A round with every unit's candidate `now`; what it took goes to the units of the kind, and to the
  * journal. */
@@ -363,7 +363,7 @@ static bool compare(struct search *s)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------- the result */
+/* ----------------------------------------------------------------------------------- the result */
 
 static bool write_result(struct search *s)
 {

@@ -18,7 +18,7 @@
 enum { WARM_UP = 2, MIN_RUNS = 5, MAX_RUNS = 2000 };
 static const double min_seconds = 0.3, max_seconds = 10;
 
-/* ---------------------------------------------------------------------------------------- timing */
+/* --------------------------------------------------------------------------------------- timing */
 
 struct timer { double *now, *least; int n, open; double since; };
 
@@ -59,7 +59,7 @@ static bool time_kernels(struct tgc *t, struct instance *p, struct timer *s, dou
     return true;
 }
 
-/* ------------------------------------------------------------------------------- what was chosen */
+/* ------------------------------------------------------------------------------ what was chosen */
 
 /* Of each kernel's variants the one that this machine runs; the others need not be compiled. */
 static void keep_one_variant(struct schedule *s, isa_set host)
@@ -121,7 +121,7 @@ static bool record_of(struct tgc *t, const struct schedule *s, const struct choi
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- a round */
+/* -------------------------------------------------------------------------------------- a round */
 
 struct child { struct tgc *t; const struct model *model; bool timed; FILE *out; };
 

@@ -9,12 +9,12 @@
  *
  *      sum over k  x[k] * w[k, n]     =     (sum over k  x[k] * (f32)q[k, n]) * scale[n]
  *
- * It is a rewrite of the graph. Narrowed are the large weights that a sum of products reads, through
- * any chain of movements; the channels are the weight's axes that no such sum adds up. The CAST and
- * the scale move behind the movements and behind INDEX (an embedding), so that nothing is ever
- * widened in memory: lowering reads the small elements where it needs them. What a weight loses is
- * noted in graph.narrowing, for the header and tgc info. Winograd's transforms come later and do
- * not see such a layer.
+ * It is a rewrite of the graph. Narrowed are the large weights that a sum of products reads,
+ * through any chain of movements; the channels are the weight's axes that no such sum adds up. The
+ * CAST and the scale move behind the movements and behind INDEX (an embedding), so that nothing is
+ * ever widened in memory: lowering reads the small elements where it needs them. What a weight
+ * loses is noted in graph.narrowing, for the header and tgc info. Winograd's transforms come later
+ * and do not see such a layer.
  */
 #include "passes/passes.h"
 #include "passes/tile.h"
@@ -40,7 +40,7 @@ struct narrower {
     double error2, weight2, worst;
 };
 
-/* -------------------------------------------------------------------------------- what to narrow */
+/* ------------------------------------------------------------------------------- what to narrow */
 
 static bool is_pure_move(const struct uop *v)
 {
@@ -85,7 +85,8 @@ static uint32_t kept_axes(struct tgc *t, const struct uop *u, struct uop *v)
     for (int a = 0; a < v->ndim; a++) {
         bool adds = false;
         for (int p = 0; p < u->src[0]->ndim; p++)
-            adds |= (reduced >> p & 1) && range[p]->op == OP_RANGE && nest_depends(t, at[a], range[p]);
+            adds |= (reduced >> p & 1) && range[p]->op == OP_RANGE &&
+                    nest_depends(t, at[a], range[p]);
         kept |= adds ? 0 : 1u << a;
     }
     return kept;
@@ -142,7 +143,7 @@ static void find_weights(struct narrower *m)
         refuse(m, m->graph->output[i].value);
 }
 
-/* ------------------------------------------------------------------------------------ the values */
+/* ----------------------------------------------------------------------------------- the values */
 
 static struct uop *new_weight(struct narrower *m, enum dtype d, const struct uop *like,
                               uint32_t axes, const void *data, const char *name)
@@ -273,7 +274,7 @@ static void round_weights(struct narrower *m)
     sum->max_error = m->worst;
 }
 
-/* ----------------------------------------------------------------------------------- the rewrite */
+/* ---------------------------------------------------------------------------------- the rewrite */
 
 static void keep_notes(struct tgc *t, struct uop *by, const struct uop *u)
 {
@@ -334,7 +335,8 @@ static struct uop *scale_behind(struct narrower *m, struct uop *u)
 
 static void rewrite(struct narrower *m, struct uop *u)
 {
-    struct pair *below = (is_pure_move(u) || u->op == OP_INDEX) ? map_get(&m->pair, u->src[0]) : NULL;
+    bool carries = is_pure_move(u) || u->op == OP_INDEX;
+    const struct pair *below = carries ? map_get(&m->pair, u->src[0]) : NULL;
     struct uop *by;
     bool changed = false;
     if (below) {

@@ -63,7 +63,7 @@ static int first_range(const struct uop *store)
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
 }
 
-/* ------------------------------------------------------------------------- what does it cost */
+/* ---------------------------------------------------------------------------- what does it cost */
 
 /* A kernel's time: inside of each of its loops, and in all. */
 struct timed { const struct uop *range; double inside; };
@@ -281,7 +281,8 @@ static struct uop *tuned_range(struct tgc *t, struct kernel *k, enum isa isa, in
 {
     int first = first_range(store);
     struct choice c = {.kernel = k, .nest = nest,
-                       .taken = {.kind = TUNE_THREADS, .key = tune_key_of_store(t, store), .isa = isa},
+                       .taken = {.kind = TUNE_THREADS, .isa = isa,
+                                 .key = tune_key_of_store(t, store)},
                        .candidate = mem_array(t, (size_t)store->nsrc, sizeof *c.candidate)};
     for (int axis = first; axis < store->nsrc; axis++) {
         struct tuned e = c.taken;

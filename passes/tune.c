@@ -1,7 +1,7 @@
 /* tune.c - tune files: reading, writing, finding the entry for a choice, and keys.
  *
  *      tgc-tune 1
- *      tile 3f9c21aa77e01b42 isa=avx512 columns=64@1 rows=6@2 vector=16 panels=outside us=101 model=120
+ *      tile 3f9c21aa77e01b42 isa=avx512 columns=64@1 rows=6@2 vector=16 panels=outside us=101
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
  *      threads 9c21aa77e01b423f isa=avx512 loop=1 us=55
  *
@@ -19,7 +19,7 @@ static const char magic[] = "tgc-tune 1";
 static const char *const kinds[TUNE_KIND_COUNT] = {"tile", "winograd", "threads"};
 static const char *const panels_text[] = {"there", "outside", "inside"};
 
-/* ------------------------------------------------------------------------------------------ keys */
+/* ----------------------------------------------------------------------------------------- keys */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -114,7 +114,7 @@ uint64_t tune_key_of_numbers(const int64_t *v, int n)
     return h;
 }
 
-/* --------------------------------------------------------------------------------------- entries */
+/* -------------------------------------------------------------------------------------- entries */
 
 bool tiles_are_equal(const struct tile *a, const struct tile *b)
 {
@@ -151,9 +151,9 @@ void tune_note(struct tgc *t, struct choice c)
 bool tune_misfit(struct tgc *t, const struct tuned *e, const char *what)
 {
     return diag_error(t, &(struct place){.file = t->tuning->file, .line = e->line, .column = 1},
-                      "%s; the model, tgc or an option that changes kernels (--dim, --shape, --cpu, "
-                      "--threads, --weight-type, --no-winograd, ...) is not as it was when this was "
-                      "measured: run tgc tune again",
+                      "%s; the model, tgc or an option that changes kernels (--dim, --shape, "
+                      "--cpu, --threads, --weight-type, --no-winograd, ...) is not as it was when "
+                      "this was measured: run tgc tune again",
                       what);
 }
 
@@ -171,7 +171,7 @@ bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- writing */
+/* -------------------------------------------------------------------------------------- writing */
 
 void tune_write(struct text *out, const struct tuned *e)
 {
@@ -194,7 +194,7 @@ void tune_write(struct text *out, const struct tuned *e)
         text_printf(out, " model=%.4g", e->model_us);
 }
 
-/* --------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 struct reader { struct tgc *t; const char *file; int line; };
 
@@ -339,8 +339,8 @@ bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
                 line[strlen(line) - 1] = 0;
             if (strcmp(line, magic) != 0)
                 return diag_error(t, &(struct place){.file = file, .line = 1, .column = 1},
-                                  "found '%.40s', expected '%s': this is no file of tgc tune, or of "
-                                  "another version of it; tgc tune MODEL -o MODEL.tune writes one",
+                                  "found '%.40s', expected '%s': this is no file of tgc tune, or "
+                                  "of another version; tgc tune MODEL -o MODEL.tune writes one",
                                   line, magic);
         } else if (!read_entry(&r, line, tuning)) {
             return false;

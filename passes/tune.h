@@ -1,9 +1,9 @@
 /* tune.h - choices as data: what could be chosen, what has been measured, what to choose.
  *
- * Where the cost model chooses among candidates (a nest's tile, a layer's Winograd tiles, the loop that
- * threads share) the choice has a key, made of the shape of what is compiled: equal for layers of
- * equal shapes, on any machine. Without a `struct tuning` in tgc.tuning the model's first choice is
- * taken. With one, what its entries say is taken instead, and every choice is noted with its
+ * Where the cost model chooses among candidates (a nest's tile, a layer's Winograd tiles, the loop
+ * that threads share) the choice has a key, made of the shape of what is compiled: equal for layers
+ * of equal shapes, on any machine. Without a `struct tuning` in tgc.tuning the model's first choice
+ * is taken. With one, what its entries say is taken instead, and every choice is noted with its
  * candidates: for tgc tune, which measures them, and tgc info --why.
  */
 #ifndef TGC_TUNE_H
