@@ -257,6 +257,9 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
 
 /* How the schedule's choices came about. needs: t->tuning has noted them. */
 void why_write(struct text *out, struct tgc *t, const struct schedule *s);
+/* The same as the elements of a JSON list; what is chosen and what could be as lines of a tune
+ * file, and of which line it is (0: the model's). */
+void why_write_json(struct text *out, struct tgc *t);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 

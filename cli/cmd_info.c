@@ -208,7 +208,9 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;
     r->narrowing = m.graph->narrowing;
-    if (o->why)
+    if (o->why && o->json)
+        why_write_json(&r->why, t);
+    else if (o->why)
         why_write(&r->why, t, m.schedule);
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
@@ -243,7 +245,7 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     return true;
 }
 
-static void print_json(struct tgc *t, const struct report *r)
+static void print_json(struct tgc *t, const struct options *o, const struct report *r)
 {
     struct text x = {.t = t}, live = {.t = t};
     text_puts(&x, "{\"name\":");
@@ -265,6 +267,8 @@ static void print_json(struct tgc *t, const struct report *r)
                     "\"bytes_before\":%zu,\"rms_error\":%.3g,\"max_error\":%.3g}",
                     dtype_name(r->narrowing.dtype), r->narrowing.nweight, r->narrowing.to_nbytes,
                     r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
+    if (o->why && !r->open.n && !r->is_artefact)
+        text_printf(&x, ",\"choices\":[%s]", r->why.s ? r->why.s : "");
     text_puts(&x, ",\"operators\":{");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
@@ -335,7 +339,7 @@ enum exit_status cmd_info(struct tgc *t, const struct options *o)
     if (is_artefact ? !report_artefact(t, o, &r) : !report_model(t, o, &r))
         return EXIT_FAILED;
     if (o->json)
-        print_json(t, &r);
+        print_json(t, o, &r);
     else
         print_text(t, &r);
     return EXIT_DONE;

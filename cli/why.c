@@ -105,3 +105,36 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s)
     for (int k = 0; k < s->nkernel; k++)
         put_kernel(out, tuning, s->kernel[k]);
 }
+
+static void put_json_line(struct text *out, struct tgc *t, const struct tuned *e)
+{
+    struct text line = {.t = t};
+    tune_write(&line, e);
+    text_json(out, line.s);
+}
+
+void why_write_json(struct text *out, struct tgc *t)
+{
+    const struct tuning *tuning = t->tuning;
+    for (int i = 0; i < tuning->nchoice; i++) {
+        const struct choice *c = &tuning->choice[i];
+        text_puts(out, i ? ",{\"kernel\":" : "{\"kernel\":");
+        if (c->kernel)
+            text_json(out, c->kernel->name);
+        else
+            text_puts(out, "null");
+        text_puts(out, ",\"node\":");
+        if (c->origin)
+            text_json(out, c->origin->node);
+        else
+            text_puts(out, "null");
+        text_printf(out, ",\"line\":%d,\"taken\":", c->by ? c->by->line : 0);
+        put_json_line(out, t, &c->taken);
+        text_puts(out, ",\"candidates\":[");
+        for (int k = 0; k < c->n; k++) {
+            text_puts(out, k ? "," : "");
+            put_json_line(out, t, &c->candidate[k]);
+        }
+        text_puts(out, "]}");
+    }
+}

@@ -241,6 +241,10 @@ def why(folder):
     for word in ("choices:", "Conv conv", "kilocycles", "columns (loop", "estimated",
                  "% of the best", "generic:"):
         expect(word in text, f"'{word}' is not in\n{text}")
+    told = T.info(TGC, folder / "net.onnx", "--why")["choices"]
+    expect(any(c["node"] == "conv" and c["taken"].startswith("winograd ") for c in told) and
+           any(c["kernel"] and c["taken"] in c["candidates"] and len(c["candidates"]) > 1
+               for c in told), f"{told}")
     tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
     text = tgc(folder, "info", "net.onnx", "--why", "--tune", "net.tune").out.decode()
     expect(re.search(r"net\.tune, line \d+: measured [\d.]+ us", text), text)
