@@ -211,6 +211,31 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     return fits;
 }
 
+/* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
+ * of row i what step k + 1 of row i - 1 reads. Compilers, which unroll a short innermost loop, keep
+ * these in registers. That saves loads, as long as there are registers for them and for the
+ * accumulators; beyond, all of it is spilled. */
+static double window_fits(const struct nest *m, const struct isa_info *isa,
+                          const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
+{
+    enum { TAPS_MAX = 8 };
+    const double saved = 1.1, spilled = 0.5, room = 1.5;
+    struct uop *step = m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
+    int64_t down, along, taps = step ? range_fixed_size(step) : 0;
+    for (int i = 0; row && taps > 1 && taps <= TAPS_MAX && i < m->nload; i++) {
+        struct uop *offset = m->load[i]->src[1];
+        if (!nest_depends(m->t, offset, column) || !nest_stride(m->t, offset, row, &down) ||
+            !nest_stride(m->t, offset, step, &along) || along == 0 || down % along ||
+            down / along < 1 || down / along >= taps)
+            continue;
+        int64_t places = (rows - 1) * (down / along) + taps;
+        if ((double)((rows + places) * blocks) >= room * isa->registers)
+            return spilled;
+        return down == along ? saved : 1;
+    }
+    return 1;
+}
+
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
  * as many loads as blocks. */
 static double vector_gain(const struct isa_info *isa, bool reduces, int64_t rows, int64_t blocks,
@@ -325,6 +350,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
                 double gain = used * rows_gain(isa, m->reduce != NULL, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
                 gain *= evenness(m, axis, columns, none ? -1 : a, rows);
+                gain *= window_fits(m, isa, m->store->src[axis],
+                                    none ? NULL : m->store->src[a], rows, blocks);
                 consider(m, s,
                          (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
                                        .panel = panel, .columns = columns, .rows = rows,
