@@ -68,6 +68,11 @@ def check(name, model, inputs, shared, kind, *options):
     expect(about["bytes"] <= about["bytes_before"] / size * 1.1, f"too many bytes: {about}")
     expect(about["rms_error"] <= {"bf16": 2e-3, "int8": 1.2e-2}[kind]
            and about["max_error"] <= 0.00395, f"the weights err too much: {about}")
+    if "-O0" not in options:      # nothing is widened by a kernel of its own
+        plain, small = (T.info(TGC, folder / "net.onnx", "--no-winograd", f"--weight-type={k}",
+                               *options) for k in ("f32", kind))
+        expect(small["kernels"] == plain["kernels"] and small["arena_bytes"] == plain["arena_bytes"],
+               f"{small['kernels']} kernels in place of {plain['kernels']}")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--weight-type={kind}", *options)
     expect(f"stored as {kind}" in (folder / "net.c").read_text()[:4000],
            "the C file does not say what was done to its weights")
