@@ -510,7 +510,11 @@ bool lower_resize(struct node *n)
                 return false;
         }
     }
-    if (is_given(n, 3)) {
+    if (n->opset < 7) { /* Upsample 1: [n, c, height, width] */
+        double scale[4] = {1, 1, node_float(n, "height_scale", 0), node_float(n, "width_scale", 0)};
+        if (!node_rank(n, 0, 4, 4) || !resize_by_scales(n, &a, axis, naxis, scale, 4))
+            return false;
+    } else if (is_given(n, 3)) {
         if (!node_integers(n, 3, &size, &count) ||
             !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;

@@ -1,4 +1,4 @@
-/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, DeformConv; AffineGrid,
+/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, MaxRoiPool, DeformConv; AffineGrid,
  * which makes the points; Col2Im.
  *
  * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
@@ -248,6 +248,54 @@ static struct uop *roi_points(const struct node *n, struct uop *start, struct uo
     return lib_add(l, start, lib_mul(l, lib_add(l, i, k), step));
 }
 
+/* A host step for what no sum of a known number of terms can say. image NULL: the regions name it. y is
+ * [region, channel, out[0], out[1]]. */
+static bool roi_host(struct node *n, const char *function, struct uop *image, const int64_t out[2],
+                     const int64_t *more, int nmore)
+{
+    const struct lib *l = &n->lib;
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *rois = n->in[1], *in[4], *param[9];
+    enum dtype d = lib_acc_dtype(x->dtype);
+    struct host_output y = {.dtype = d, .ndim = 4};
+    struct text name = {.t = t};
+    int nin = 0, nparam = 0;
+    in[nin++] = lib_cast(l, d, x);
+    in[nin++] = lib_cast(l, d, rois);
+    if (image)
+        in[nin++] = lib_cast(l, DTYPE_I64, image);
+    in[nin++] = uop_constf(t, d, node_float(n, "spatial_scale", 1));
+    for (int a = 0; a < 4; a++)
+        param[nparam++] = x->dim[a];
+    param[nparam++] = rois->dim[0];
+    for (int a = 0; a < 2; a++)
+        param[nparam++] = uop_int(t, out[a]);
+    for (int k = 0; k < nmore; k++)
+        param[nparam++] = uop_int(t, more[k]);
+    y.dim[0] = rois->dim[0];
+    y.dim[1] = x->dim[1];
+    for (int a = 0; a < 2; a++)
+        y.dim[2 + a] = uop_int(t, out[a]);
+    text_printf(&name, "%s_%s", function, dtype_name(d));
+    struct uop *call = lib_host(l, name.s, in, nin, &y, 1, param, nparam, NULL, 0);
+    return node_set(n, 0, lib_cast(l, x->dtype, call ? lib_get(l, call, 0) : NULL));
+}
+
+/* x [n, c, h, w], rois [count, 5] as image x1 y1 x2 y2 */
+bool lower_max_roi_pool(struct node *n)
+{
+    const int64_t *out;
+    if (!node_rank(n, 0, 4, 4) || !node_rank(n, 1, 2, 2) || !node_same_dtype(n, 0, 1))
+        return false;
+    if (!uop_is_int(n->in[1]->dim[1], 5))
+        return node_error(n, 1, "an image and four corners for each region are expected, found %s",
+                          shape_text(n, n->in[1]));
+    if (node_ints(n, "pooled_shape", &out) != 2 || out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 ||
+        out[1] > 1 << 20)
+        return node_error(n, -1, "attribute 'pooled_shape' must have two positive elements");
+    return roi_host(n, "roi_max", NULL, out, NULL, 0);
+}
+
 bool lower_roi_align(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -268,11 +316,13 @@ bool lower_roi_align(struct node *n)
                                 shape_text(n, rois));
     if (out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 || out[1] > 1 << 20 || ratio < 0 ||
         ratio > 1 << 10)
-        return node_error(n, -1, "output_height, output_width and sampling_ratio must be positive");
-    if (ratio == 0)
-        return node_error(n, -1,
-                          "sampling_ratio 0 is not supported: the number of samples would depend "
-                          "on run-time data");
+        return node_error(n, -1, "output_height and output_width must be positive, sampling_ratio "
+                                 "must not be negative");
+    bool max = !strcmp(mode, "max");
+    if (!max && strcmp(mode, "avg"))
+        return node_error(n, -1, "mode '%s' is not supported", mode);
+    if (ratio == 0) /* as many samples as a region has pixels */
+        return roi_host(n, "roi_align", n->in[2], out, (int64_t[]){half, max}, 2);
     struct uop *dim[6] = {rois->dim[0],       x->dim[1],         uop_int(t, out[0]),
                           uop_int(t, out[1]), uop_int(t, ratio), uop_int(t, ratio)};
     struct uop *one[6] = {rois->dim[0],  uop_int(t, 1), uop_int(t, 1),
@@ -302,9 +352,6 @@ bool lower_roi_align(struct node *n)
                                                lib_binary(l, OP_LT, far, coord[a])));
         inside = inside ? lib_binary(l, OP_AND, inside, ok) : ok;
     }
-    bool max = !strcmp(mode, "max");
-    if (!max && strcmp(mode, "avg"))
-        return node_error(n, -1, "mode '%s' is not supported", mode);
     s.largest_tap = max;
     struct uop *v = sample(&s, coord);
     v = v ? lib_where(l, inside, v, lib_scalar(l, v, 0)) : NULL;

@@ -3,11 +3,16 @@
     random_graphs.py                              the fixed seeds of the quick run; --all: more of them
     random_graphs.py --seed 1000 --count 500
     random_graphs.py --seed 1234 --keep           leaves the model and its C in the scratch folder
+    random_graphs.py --seed 1000 --count 500 --fast
 
-Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the same inputs, at each size of a
-run-time dimension. A graph that tgc refuses with a message loses the node in question; a crash, a
-bug report, a wrong value or a C warning is a failure, which is then shrunk: fewer outputs, and
-every value that can be an input becomes one.
+Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
+same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
+interpreter has computed, must agree, too. A graph that tgc refuses with a message loses the node in
+question; a crash, a bug report, a wrong value or a C warning is a failure, which is then shrunk:
+fewer outputs, and every value that can be an input becomes one.
+
+--fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
+is there), and one graph of eight goes all three ways.
 """
 
 import collections
@@ -30,6 +35,8 @@ import tgc as T
 from suite import Failure, Suite
 
 GROUP = 4  # graphs a case
+FULL = 8   # --fast: one graph of so many is built with sanitizers and optimization, too
+TCC = shutil.which("tcc")
 QUICK, LONG = 24, 1500
 RTOL, ATOL = 1e-3, 1e-5
 LEVELS = ((), ("-O0",))
@@ -90,8 +97,20 @@ class Tester:
     def __init__(self, tgc, folder):
         self.tgc, self.folder = tgc, folder
 
+    def levels(self, seed):
+        if not OPTIONS.fast or seed % FULL == 0:
+            return (*LEVELS, OTHERS[seed // FULL % len(OTHERS) if OPTIONS.fast else seed % len(OTHERS)])
+        return ((), ("-O0",), ("--cpu=generic",))
+
     def build(self, level, seed):
         source, exe = self.folder / "net.c", self.folder / "net"
+        if OPTIONS.fast and seed % FULL:
+            if level and TCC:
+                T.must(T.run([TCC, "-std=c11", "-DNET_MAIN", source.name, "-o", exe, "-lm", "-lpthread"],
+                             cwd=self.folder))
+            else:
+                T.build(source, exe, "gcc", ("-O0",))
+            return
         if level in LEVELS:
             T.build(source, exe, ("gcc", "clang")[seed % 5 == 0], ("-O1",))
             return
@@ -108,7 +127,7 @@ class Tester:
         graph = trial.graph
         moving = any(getattr(graph.values[n], "dynamic", ()) for n in trial.inputs)
         dims = ("--dim", f"n<={graph.sizes[0]}") if moving else ()
-        for level in (*LEVELS, OTHERS[graph.seed % len(OTHERS)]):
+        for level in self.levels(graph.seed):
             done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=60)
             if done.status == 1 and not done.timed_out and done.err.strip():
                 raise Refused(done.err.strip())
@@ -118,6 +137,9 @@ class Tester:
                 self.build(level, graph.seed)
             except Failure as why:
                 return f"cc of {' '.join(level) or 'default'}: {why}"
+            own = T.run([self.folder / "net", "--selftest"], timeout=30)
+            if own.status not in (0, 77):  # 77: it carries none
+                return f"selftest of {' '.join(level) or 'default'}: {own.describe()}"
             program = T.Program(self.folder / "net", trial.outputs)
             for s, size in enumerate(graph.sizes):
                 try:
@@ -248,6 +270,7 @@ def graphs(first, count, keep=False):
 def options(parser):
     parser.add_argument("--seed", type=int)
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--fast", action="store_true", help="for thousands of graphs")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 
