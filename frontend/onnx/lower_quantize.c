@@ -81,13 +81,15 @@ bool lower_quantize(struct node *n)
     struct uop *scale = spread(n, 1, x, axis, block);
     if (!scale || (n->in[2] && !(zero = spread(n, 2, x, axis, block))))
         return false;
+    if (dtype_is_int(precision))
+        precision = DTYPE_F64; /* an i32 scale: f32 does not hold it */
     if (!dtype_is_float(precision) || to == DTYPE_VOID || to == DTYPE_STRING)
         return node_error(n, -1, "these types are not supported");
     struct uop *ratio =
         lib_div(&n->lib, lib_cast(&n->lib, precision, x), lib_cast(&n->lib, precision, scale));
     if (dtype_is_float(to)) {
-        if (!node_int(n, "saturate", 1))
-            return node_error(n, -1, "saturate=0 is not supported");
+        if (!node_int(n, "saturate", 1) && dtype_is_f8(to))
+            return node_set(n, 0, cast_without_saturation(n, to, ratio));
         return node_set(n, 0, lib_cast(&n->lib, to, ratio));
     }
     return node_set(n, 0,
@@ -220,12 +222,19 @@ static bool requantize(struct node *n, struct uop *product, struct uop *w_scale)
     return node_set(n, 0, quantized(n, r, zero, to));
 }
 
+/* x - zero in f32; an 8-bit float's zero point is 0. */
+static struct uop *centered_float(const struct node *n, struct uop *x, struct uop *zero, int axis)
+{
+    return lib_cast(&n->lib, DTYPE_F32,
+                    dtype_is_float(x->dtype) ? x : quantized_centered(n, x, zero, axis));
+}
+
 bool lower_qlinear_matmul(struct node *n)
 {
     struct uop *a = n->in[0], *b = n->in[3], *bs = n->in[4], *product;
-    if (dtype_is_float(a->dtype)) {
-        product =
-            lib_matmul(&n->lib, lib_cast(&n->lib, DTYPE_F32, a), lib_cast(&n->lib, DTYPE_F32, b));
+    if (dtype_is_float(a->dtype) || dtype_is_float(b->dtype)) {
+        product = lib_matmul(&n->lib, centered_float(n, a, n->in[2], a->ndim > 1 ? a->ndim - 2 : 0),
+                             centered_float(n, b, n->in[5], b->ndim - 1));
     } else {
         if (!integers(n, 0, 3) || !node_rank(n, 0, 1, MAX_RANK) || !node_rank(n, 3, 1, MAX_RANK))
             return false;

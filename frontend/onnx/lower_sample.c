@@ -119,7 +119,10 @@ static struct uop *sample(const struct sampler *s, struct uop *const *coord)
             if (taps[a].n > 1)
                 weight = weight ? lib_mul(l, weight, taps[a].weight[k]) : taps[a].weight[k];
         }
-        struct uop *v = lib_cast(l, acc, uop_index(s->n->t, s->x, index));
+        struct uop *v = uop_index(s->n->t, s->x, index);
+        if (s->mode == SAMPLE_NEAREST) /* as it is, whatever it is */
+            return v;
+        v = lib_cast(l, acc, v);
         v = weight ? lib_mul(l, v, weight) : v;
         sum = sum ? lib_binary(l, s->largest_tap ? OP_MAX : OP_ADD, sum, v) : v;
     }
@@ -173,6 +176,10 @@ bool lower_grid_sample(struct node *n)
     if (!uop_is_int(grid->dim[x->ndim - 1], naxis) || !dtype_is_float(grid->dtype))
         return node_error(n, 1, "%d coordinates for each point are expected, found %s", naxis,
                           shape_text(n, grid));
+    bool exact = dtype_is_float(x->dtype) || dtype_is_int(x->dtype);
+    if (!exact && s.mode != SAMPLE_NEAREST)
+        return node_error(n, 0, "there is nothing between the elements of %s; mode nearest takes "
+                          "them", shape_text(n, x));
     dim[0] = x->dim[0];
     dim[1] = x->dim[1];
     for (int a = 0; a < naxis; a++)
@@ -183,7 +190,9 @@ bool lower_grid_sample(struct node *n)
         struct uop *g = node_slice_at(n, grid, x->ndim - 1, uop_int(n->t, naxis - 1 - a));
         if (!g)
             return false;
-        g = lib_cast(l, lib_acc_dtype(x->dtype), tensor_insert_axis(n->t, g, 1));
+        enum dtype acc = dtype_is_float(x->dtype) ? lib_acc_dtype(x->dtype)
+                         : dtype_bits(x->dtype) < 24 ? DTYPE_F32 : DTYPE_F64;
+        g = lib_cast(l, acc, tensor_insert_axis(n->t, g, 1));
         struct uop *size = lib_float_of(
             l, g->dtype, s.align_corners ? sym_addi(n->t, x->dim[2 + a], -1) : x->dim[2 + a]);
         g = lib_mul(l, lib_binaryf(l, OP_ADD, g, 1), size);
@@ -191,7 +200,10 @@ bool lower_grid_sample(struct node *n)
         if (!coord[a])
             return false;
     }
-    return node_set(n, 0, lib_cast(l, x->dtype, sample(&s, coord)));
+    struct uop *y = sample(&s, coord);
+    if (y && dtype_is_int(x->dtype) && y->dtype != x->dtype)
+        y = lib_unary(l, OP_ROUND, y);
+    return node_set(n, 0, y && y->dtype == x->dtype ? y : lib_cast(l, x->dtype, y));
 }
 
 /* theta [n, r, r + 1], size [n, c, spatial...]: the points of a grid over -1 .. 1, transformed. */
