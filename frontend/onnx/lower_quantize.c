@@ -83,6 +83,8 @@ bool lower_quantize(struct node *n)
         return false;
     if (dtype_is_int(precision))
         precision = DTYPE_F64; /* an i32 scale: f32 does not hold it */
+    else if (precision == DTYPE_F8E8M0)
+        precision = dtype_is_float(x->dtype) ? x->dtype : DTYPE_F32; /* it holds no quotient */
     if (!dtype_is_float(precision) || to == DTYPE_VOID || to == DTYPE_STRING)
         return node_error(n, -1, "these types are not supported");
     struct uop *ratio =
@@ -90,6 +92,8 @@ bool lower_quantize(struct node *n)
     if (dtype_is_float(to)) {
         if (!node_int(n, "saturate", 1) && dtype_is_f8(to))
             return node_set(n, 0, cast_without_saturation(n, to, ratio));
+        if (zero && dtype_bits(to) < 8)
+            ratio = lib_add(&n->lib, ratio, lib_cast(&n->lib, precision, zero));
         return node_set(n, 0, lib_cast(&n->lib, to, ratio));
     }
     return node_set(n, 0,
@@ -114,6 +118,8 @@ bool lower_dequantize(struct node *n)
         return node_error(n, -1, "these types are not supported");
     if (zero && dtype_is_int(x->dtype))
         x = lib_sub(&n->lib, lib_cast(&n->lib, DTYPE_I32, x), lib_cast(&n->lib, DTYPE_I32, zero));
+    else if (zero)
+        x = lib_sub(&n->lib, lib_cast(&n->lib, wide, x), lib_cast(&n->lib, wide, zero));
     struct uop *r = lib_mul(&n->lib, lib_cast(&n->lib, wide, x), lib_cast(&n->lib, wide, scale));
     return node_set(n, 0, lib_cast(&n->lib, d, r));
 }
@@ -222,11 +228,15 @@ static bool requantize(struct node *n, struct uop *product, struct uop *w_scale)
     return node_set(n, 0, quantized(n, r, zero, to));
 }
 
-/* x - zero in f32; an 8-bit float's zero point is 0. */
+/* x - zero in f32 */
 static struct uop *centered_float(const struct node *n, struct uop *x, struct uop *zero, int axis)
 {
-    return lib_cast(&n->lib, DTYPE_F32,
-                    dtype_is_float(x->dtype) ? x : quantized_centered(n, x, zero, axis));
+    const struct lib *l = &n->lib;
+    if (!dtype_is_float(x->dtype))
+        return lib_cast(l, DTYPE_F32, quantized_centered(n, x, zero, axis));
+    x = lib_cast(l, DTYPE_F32, x);
+    zero = zero && zero->ndim == 0 ? lib_cast(l, DTYPE_F32, zero) : NULL;
+    return zero ? lib_sub(l, x, zero) : x;
 }
 
 bool lower_qlinear_matmul(struct node *n)

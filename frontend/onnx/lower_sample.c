@@ -201,8 +201,6 @@ bool lower_grid_sample(struct node *n)
             return false;
     }
     struct uop *y = sample(&s, coord);
-    if (y && dtype_is_int(x->dtype) && y->dtype != x->dtype)
-        y = lib_unary(l, OP_ROUND, y);
     return node_set(n, 0, y && y->dtype == x->dtype ? y : lib_cast(l, x->dtype, y));
 }
 

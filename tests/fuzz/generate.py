@@ -972,7 +972,7 @@ def pool(g):
 def resize(g):
     if g.opset < 11:
         raise Rejected("opset")
-    v = g.have(("float32",), [3, 4], lambda v: v.array.size > 0)
+    v = g.have(("float32",), [3, 4], lambda v: v.array.size > 0 and finite(v))
     mode = g.pick(["nearest", "linear", "cubic"] if v.rank == 4 else ["nearest"])
     how = g.pick(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
     attributes = {"mode": mode, "coordinate_transformation_mode": how}

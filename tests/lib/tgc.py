@@ -123,7 +123,7 @@ def as_npy(array):
         return array.astype(np.int8)
     if name in ("uint4", "uint2"):
         return array.astype(np.uint8)
-    if name.startswith(("bfloat", "float8", "float4")):
+    if name.startswith(("bfloat", "float8", "float6_", "float4")):
         return array.view({1: np.uint8, 2: np.uint16}[array.dtype.itemsize])
     return array
 
