@@ -108,9 +108,9 @@ static int to_string_T(const T *x, string_t *y, uint8_t *text, int64_t count, in
     for (int64_t i = 0; i < count; i++) {
         double v = (double)x[i];
         if (isnan(v)) {
-            memcpy(digits, "NaN", 4);
+            strcpy(digits, "NaN");
         } else if (isinf(v)) {
-            memcpy(digits, v < 0 ? "-INF" : "INF", 5);
+            strcpy(digits, v < 0 ? "-INF" : "INF");
         } else {
             for (int n = 1; n <= most; n++) {
                 (void)snprintf(digits, sizeof digits, "%.*g", n, v);

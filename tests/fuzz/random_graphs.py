@@ -68,7 +68,9 @@ class Trial:
         value = self.graph.values[name]
         dims = list(value.shape)
         for axis in range(value.rank):
-            if value.moves(axis) or axis in getattr(value, "dynamic", ()):
+            if value.loose:
+                dims[axis] = None
+            elif value.moves(axis) or axis in getattr(value, "dynamic", ()):
                 dims[axis] = "n" if axis in getattr(value, "dynamic", ()) else None
         return helper.make_tensor_value_info(name, oracle.proto_type(value.array), dims)
 

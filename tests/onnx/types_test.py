@@ -186,7 +186,8 @@ def compile_variant(tgc, folder, operator, variant):
     options = list(options)
     T.scratch(folder)
     for k, (name, array) in enumerate(pairs):
-        if array.dtype.kind in "iub" and array.size <= 64 and "[" not in name and name not in variant.bound:
+        told = name not in variant.bound or variant.dtype in ("int32", "int64")
+        if told and array.dtype.kind in "iub" and array.size <= 64 and "[" not in name:
             np.save(folder / f"told{k}.npy", T.as_npy(array))
             options += ["-i", f"{name}=told{k}.npy"]
     (folder / "model.onnx").write_bytes(model.SerializeToString())
