@@ -1,7 +1,6 @@
-/* number_string.c - numbers written as strings, and read from them.
+/* number_string.c - numbers read from strings; what float_string.c needs.
  *
- * Floats are written with as few digits as read back the same, in C's %g form; INF, -INF and NaN. A
- * string that is no number ends the run with BAD_VALUE. The decimal point is a point, whatever the
+ * A string that is no number ends the run with BAD_VALUE. The decimal point is a point, whatever the
  * locale. source: ONNX Cast
  */
 #include <math.h>
@@ -9,15 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MODEL_TOO_MANY_RESULTS = 9, MODEL_BAD_VALUE = 10 };
+enum { MODEL_BAD_VALUE = 10 };
 typedef const char *string_t;
-typedef double T;
 static string_t bytes_of(string_t s) { return s ? s : ""; }
-static char *text_keep(uint8_t *text, int64_t size, int64_t *used, const char *from, int64_t n)
-{
-    (void)size;
-    return memcpy(text + *used, from, (size_t)n);
-}
 
 //@ decimal_point
 #include <stdio.h>
@@ -92,77 +85,6 @@ static int from_string_u64(const string_t *x, uint64_t *y, int64_t count)
         if (!read_number(x[i], false, &v) || isnan(v))
             return MODEL_BAD_VALUE;
         y[i] = v >= 18446744073709551616.0 ? UINT64_MAX : v <= 0 ? 0 : (uint64_t)v;
-    }
-    return 0;
-}
-
-//@for f32:float f64:double
-//@ to_string_T text_keep decimal_point
-/* x[count] -> y[count] */
-static int to_string_T(const T *x, string_t *y, uint8_t *text, int64_t count, int64_t size)
-{
-    char room[16], digits[48];
-    const char *point = decimal_point(room);
-    const int most = sizeof(T) == sizeof(float) ? 9 : 17;
-    int64_t used = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double v = (double)x[i];
-        if (isnan(v)) {
-            strcpy(digits, "NaN");
-        } else if (isinf(v)) {
-            strcpy(digits, v < 0 ? "-INF" : "INF");
-        } else {
-            for (int n = 1; n <= most; n++) {
-                (void)snprintf(digits, sizeof digits, "%.*g", n, v);
-                T back = (T)(sizeof(T) == sizeof(float) ? (double)strtof(digits, NULL)
-                                                        : strtod(digits, NULL));
-                if ((double)back >= v && (double)back <= v)
-                    break;
-            }
-            char *at = strstr(digits, point);
-            if (at) {
-                *at = '.';
-                memmove(at + 1, at + strlen(point), strlen(at + strlen(point)) + 1);
-            }
-        }
-        if (!(y[i] = text_keep(text, size, &used, digits, (int64_t)strlen(digits))))
-            return MODEL_TOO_MANY_RESULTS;
-    }
-    return 0;
-}
-
-//@ from_string_T read_number
-/* x[count] -> y[count] */
-static int from_string_T(const string_t *x, T *y, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        double v;
-        if (!read_number(x[i], sizeof(T) == sizeof(float), &v))
-            return MODEL_BAD_VALUE;
-        y[i] = (T)v;
-    }
-    return 0;
-}
-
-//@for i64:int64_t u64:uint64_t
-//@ to_string_T text_keep
-/* x[count] -> y[count] */
-static int to_string_T(const T *x, string_t *y, uint8_t *text, int64_t count, int64_t size)
-{
-    int64_t used = 0;
-    for (int64_t i = 0; i < count; i++) {
-        char digits[24], *at = digits + sizeof digits;
-        bool negative = x[i] < 1 && x[i] != 0;
-        T v = x[i];
-        do {
-            int digit = (int)(v % 10);
-            *--at = (char)('0' + (digit < 0 ? -digit : digit));
-            v /= 10;
-        } while (v != 0);
-        if (negative)
-            *--at = '-';
-        if (!(y[i] = text_keep(text, size, &used, at, digits + sizeof digits - at)))
-            return MODEL_TOO_MANY_RESULTS;
     }
     return 0;
 }

@@ -79,7 +79,9 @@ class Trial:
         graph = helper.make_graph(
             self.nodes, "random", [self.type_of(n) for n in self.inputs],
             [self.type_of(n) for n in self.outputs],
-            [numpy_helper.from_array(np.asarray(values[n].array), n) for n in self.consts])
+            [numpy_helper.from_array(np.asarray(values[n].array), n) for n in self.consts],
+            value_info=[self.type_of(n) for node in self.nodes for n in node.output
+                        if self.graph.inferred and n in values and n not in self.outputs])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.graph.opset)],
                                  ir_version=8)
 
@@ -140,7 +142,7 @@ class Tester:
             except Failure as why:
                 return f"cc of {' '.join(level) or 'default'}: {why}"
             own = T.run([self.folder / "net", "--selftest"], timeout=30)
-            if own.status not in (0, 1, 77) or disagrees(own.out.decode()):  # 77: it carries none
+            if own.status not in (0, 1, 77) or (disagrees(own.out.decode()) and not amplifies(trial)):  # 77: it carries none
                 return f"selftest of {' '.join(level) or 'default'}: {own.describe()}"
             program = T.Program(self.folder / "net", trial.outputs)
             for s, size in enumerate(graph.sizes):
@@ -214,6 +216,20 @@ def disagrees(said):
     return any(most - right > max(3, most // 4) for right, most in counts)
 
 
+def amplifies(trial):
+    """Where rounding has grown, the interpreter's numbers need not be the program's."""
+    for name in trial.outputs:
+        for sizes in trial.graph.values[name].tracks:
+            exact = sizes[0]
+            for other in sizes[1:]:
+                if exact.dtype.kind != "f":
+                    if not np.array_equal(exact, other):
+                        return True
+                elif not np.allclose(exact, other, 1e-4, 1e-7, equal_nan=True):
+                    return True
+    return False
+
+
 def live(nodes, outputs):
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
@@ -227,6 +243,8 @@ def choose_outputs(graph):
     """What nothing reads, some of the rest, now and then an input or a weight."""
     outputs = []
     for value in graph.values.values():
+        if value.dtype not in generate.ALL:
+            continue
         unread = value.name not in graph.read
         if value.kind == "node" and (unread or graph.chance(0.25)):
             outputs.append(value.name)
