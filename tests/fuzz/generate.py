@@ -382,7 +382,7 @@ def clip(g):
     if g.opset < 11:
         g.node("Clip", [v.name], min=-0.5, max=g.pick([0.75, 2.0]))
         return
-    low, high = g.constant(-1 if v.dtype != "uint8" else 1, v.dtype), g.constant(2, v.dtype)
+    low, high = g.constant(1 if v.dtype.startswith("u") else -1, v.dtype), g.constant(2, v.dtype)
     g.node("Clip", g.pick([[v.name, low], [v.name, "", high], [v.name, low, high], [v.name]]))
 
 
