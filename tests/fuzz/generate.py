@@ -630,6 +630,8 @@ def gather(g):
     v = g.have(ALL, range(1, 5), lambda v: all(n > 0 for n in v.shape))
     axis = g.between(0, v.rank - 1)
     n = min(s[0].shape[axis] for s in v.tracks)
+    if n == 0:
+        raise Rejected("nothing to take")
     low = -n if g.opset >= 11 and g.chance(0.5) else 0
     index = g.leaf(g.pick(["int64", "int32"]), g.shape(g.pick([0, 1, 1, 2])), low, n - 1)
     g.node("Gather", [v.name, index], axis=axis)
