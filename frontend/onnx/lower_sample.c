@@ -518,9 +518,45 @@ bool lower_col2im(struct node *n)
     return node_set(n, 0, uop_scatter(t, OP_ADD, zeros, v, index));
 }
 
-/* Compressed images need libraries that an emitted program cannot carry. */
+/* A host step: u8[size] -> u8[height, width, channels], as large as the model or an option says. */
 bool lower_image_decoder(struct node *n)
 {
-    return node_error(n, -1, "images are not decoded in the model; give it the pixels, u8 "
-                             "[height, width, channels], instead of the file's bytes");
+    static const char *const formats[] = {"RGB", "BGR", "Grayscale"};
+    struct tgc *t = n->t;
+    const char *format = node_string(n, "pixel_format", "RGB");
+    int64_t order = 0, most[2];
+    struct uop *x = n->in[0], *dim[3], *param[7], *room;
+    struct var *size[2];
+    while (order < 3 && strcmp(format, formats[order]))
+        order++;
+    if (order == 3)
+        return node_error(n, -1, "pixel_format must be RGB, BGR or Grayscale, found '%s'", format);
+    if (x->dtype != DTYPE_U8 || !node_rank(n, 0, 1, 1))
+        return node_error(n, 0, "the bytes of a file are expected, u8[size], found %s",
+                          shape_text(n, x));
+    for (int a = 0; a < 2; a++) {
+        most[a] = node_bound(n, 0, a, INT64_MAX);
+        if (most[a] < 0 || most[a] > INT32_MAX ||
+            !(size[a] = node_count_symbol(n, node_output_dim_name(n, 0, a), most[a])))
+            return most[a] <= INT32_MAX
+                       ? false
+                       : node_error(n, -1, "images of at most %d pixels a side are decoded", INT32_MAX);
+        dim[a] = size[a]->min == size[a]->max ? uop_int(t, size[a]->min) : uop_var(t, size[a]);
+    }
+    dim[2] = uop_int(t, order == 2 ? 1 : 3);
+    /* the bytes of a PNG of 4 samples of 16 bits, its rows' filters, those of its passes included */
+    room = uop_int(t, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16)));
+    param[0] = x->dim[0];
+    param[1] = uop_int(t, order);
+    for (int a = 0; a < 2; a++) {
+        param[2 + 2 * a] = uop_int(t, size[a]->min);
+        param[3 + 2 * a] = uop_int(t, size[a]->max);
+    }
+    param[6] = room;
+    struct host_output out[2] = {{.dtype = DTYPE_U8, .ndim = 3, .dim = {dim[0], dim[1], dim[2]}},
+                                 {.dtype = DTYPE_U8, .ndim = 1, .dim = {room}}};
+    struct uop *call = lib_host(&n->lib, "image_decode", &x, 1, out, 2, param, 7, size, 2);
+    if (call)
+        lower_add_host(n->lower, call);
+    return node_set(n, 0, lib_get(&n->lib, call, 0));
 }

@@ -170,12 +170,12 @@ def emit(tgc, model, source, *options, timeout=120):
     return must(run([tgc, model, "-o", source, *options], timeout=timeout))
 
 
-def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300):
+def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300, libraries=()):
     """Builds the emitted file as a program, without a warning."""
     source = Path(source)
     macro = f"-D{source.stem.upper()}_MAIN"
     return must(run([compiler, *WARNINGS, *flags, macro, source.name, "-o", Path(exe).resolve(),
-                     "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
+                     *libraries, "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
 
 
 def info(tgc, model, *options):

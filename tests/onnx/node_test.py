@@ -32,7 +32,7 @@ from onnx.backend.test.case.node import collect_testcases
 import support
 import tgc as T
 from borders import Unfit, as_array, border, graph_inputs
-from suite import Failure, Suite
+from suite import Failure, Skip, Suite
 
 PASSING, REST = HERE / "passing.txt", HERE / "rest.txt"
 
@@ -163,10 +163,30 @@ def emit_case(tgc, case, folder, options, told=False):
     T.must(done)
 
 
+# What an emitted program decodes with a library, if it is told so.
+DECODERS = {"libjpeg": "NODE_WITH_JPEG", "libwebp": "NODE_WITH_WEBP", "libopenjp2": "NODE_WITH_OPENJPEG"}
+
+
+@functools.cache
+def decoder_flags():
+    flags = []
+    for package, macro in DECODERS.items():
+        done = T.run(["pkg-config", "--cflags", "--libs", package])
+        if done.status:
+            raise Skip(f"{package} is not here")
+        flags += [f"-D{macro}", *done.out.decode().split()]
+    return tuple(flags)
+
+
+def libraries_of(case):
+    images = any(node.op_type == "ImageDecoder" for node in case.model.graph.node)
+    return decoder_flags() if images else ()
+
+
 def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told=False):
     try:
         emit_case(tgc, case, folder, options, told)
-        T.build(folder / "node.c", folder / "node", compiler, flags)
+        T.build(folder / "node.c", folder / "node", compiler, flags, libraries=libraries_of(case))
         for inputs, outputs in case.data_sets:
             given, _ = border(graph_inputs(case.model), inputs)
             wanted, _ = border(case.model.graph.output, outputs)
