@@ -12,7 +12,7 @@ question; a crash, a bug report, a wrong value or a C warning is a failure, whic
 fewer outputs, and every value that can be an input becomes one.
 
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
-is there), and one graph of eight goes all three ways.
+is there), and one graph of 32 goes all three ways.
 """
 
 import collections
@@ -35,7 +35,7 @@ import tgc as T
 from suite import Failure, Suite
 
 GROUP = 4  # graphs a case
-FULL = 8   # --fast: one graph of so many is built with sanitizers and optimization, too
+FULL = 32  # --fast: one graph of so many is built with sanitizers and optimization, too
 TCC = shutil.which("tcc")
 QUICK, LONG = 24, 1500
 RTOL, ATOL = 1e-3, 1e-5
