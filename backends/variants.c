@@ -15,7 +15,7 @@
 #include <string.h>
 
 static const struct { const char *arch, *header, *features; } isa_text[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features)                   \
+#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot)                   \
     {arch, header, features},
 #include "passes/isa.def"
 #undef ISA
@@ -72,7 +72,8 @@ static void write_architecture(struct program *p, const char *arch, struct text 
     for (int isa = 0; isa < ISA_COUNT; isa++)
         if (strcmp(isa_text[isa].arch, arch) == 0) {
             snippets_write(p, out, mem_printf(p->t, "vector_%s", isa_table[isa].text), NULL);
-            snippets_write(p, out, "vector_math", mem_printf(p->t, "f32x%d", isa_table[isa].lanes));
+            if (isa_table[isa].lanes != isa_table[isa - 1].lanes)
+                snippets_write(p, out, "vector_math", mem_printf(p->t, "f32x%d", isa_table[isa].lanes));
         }
     text_puts(out, kernels.s);
     text_puts(out, "#endif\n\n");

@@ -183,7 +183,7 @@ def make_list():
         Model("resnet50_int8", "int8", part(quantized, part(torchvision, "resnet50"), image,
                                             ["Conv", "Gemm", "Add", "MaxPool",
                                              "GlobalAveragePool"]), image, quantized=True),
-        Model("minilm_int8", "int8", part(quantized, minilm, sentence, ["MatMul"]), sentence,
+        Model("minilm_int8", "int8", part(quantized, minilm, sentence, ["MatMul", "Gemm"]), sentence,
               quantized=True),
     ]
     return table

@@ -388,6 +388,12 @@ static bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
+/* Kernels without products of bytes are the same with VNNI as without. */
+static isa_set with_base(int isa)
+{
+    return 1u << isa | (isa == ISA_AVX512VNNI ? 1u << ISA_AVX512 : 0);
+}
+
 /* What the processor that tgc runs on has best. */
 static isa_set native_isa(void)
 {
@@ -396,7 +402,7 @@ static isa_set native_isa(void)
 #elif defined __x86_64__
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        return 1u << ISA_AVX512;
+        return __builtin_cpu_supports("avx512vnni") ? with_base(ISA_AVX512VNNI) : 1u << ISA_AVX512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return 1u << ISA_AVX2;
 #endif
@@ -413,7 +419,7 @@ static bool read_cpu(struct parser *p, const struct given *g)
     for (int i = 0; i < ISA_COUNT; i++) {
         text_printf(&known, " %s", isa_table[i].text);
         if (strcmp(g->value, isa_table[i].text) == 0)
-            p->o->isa = 1u << i;
+            p->o->isa = with_base(i);
     }
     if (p->o->isa == 0)
         return usage(p, "--cpu=%.100s is not known; known are auto native%s", g->value, known.s);

@@ -20,6 +20,7 @@ enum code {
     CODE_CLOSE,
     CODE_COPY,
     CODE_FOLD,
+    CODE_DOT,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -32,6 +33,7 @@ struct linstr {
     int dst, src[4], nsrc;
     int lanes, part, stride;     /* of the result; a stored value's; in memory */
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
+    int period;                  /* COPY: the source's lanes, which are repeated */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
     int memory;                  /* LOAD, STORE: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
@@ -256,6 +258,7 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
                           .code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
     }
     in.lanes = u->lanes;
+    in.period = u->src[first < u->nsrc ? first : 0]->lanes;
     for (int k = first; k < u->nsrc && in.nsrc < 4; k++) {
         in.step[in.nsrc] = u->src[k]->lanes > 1;
         in.src[in.nsrc++] = reg_of(e, u->src[k]);
@@ -312,7 +315,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
                                   .memory = lanes_of(e, u),
                                   .dst = reg_of(e, u),
                                   .src = {reg_of(e, u->src[0])},
-                                  .step = {u->lanes > 1},
+                                  .period = u->src[0]->lanes,
                                   .lanes = u->lanes,
                                   .nsrc = 1});
         break;
@@ -331,6 +334,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_FOLD:
         emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
+        break;
+    case OP_DOT:
+        emit(e, (struct linstr){.code = CODE_DOT}, u, 0);
         break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
@@ -415,6 +421,16 @@ static void run_fold(struct linear_eval *e, const struct linstr *in)
     e->reg[in->dst] = v[0];
 }
 
+static void run_dot(struct linear_eval *e, const struct linstr *in)
+{
+    for (int l = 0; l < in->lanes; l++) {
+        int64_t sum = e->reg[in->src[0] + l].i;
+        for (int k = l * DOT_BYTES; k < (l + 1) * DOT_BYTES; k++)
+            sum += e->reg[in->src[1] + k].i * e->reg[in->src[2] + k].i;
+        e->reg[in->dst + l].i = (int32_t)sum;
+    }
+}
+
 /* STORE's ranges and CLOSE's size are no values that are read here. */
 static void check_set(const struct linear_eval *e, const struct linstr *in)
 {
@@ -451,7 +467,10 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_COPY:
             for (int l = 0; l < in->lanes; l++)
-                e->reg[in->dst + l] = e->reg[in->src[0] + l * in->step[0]];
+                e->reg[in->dst + l] = e->reg[in->src[0] + l % in->period];
+            break;
+        case CODE_DOT:
+            run_dot(e, in);
             break;
         case CODE_FOLD:
             run_fold(e, in);

@@ -257,11 +257,17 @@ int64_t perm_pack(const int *perm, int n);
 /* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
 #define RANGE_THREAD ((int64_t)1 << 37)
 #define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
+/* The innermost loop of a sum of products of bytes, of DOT_BYTES neighbours: one DOT. */
+enum { DOT_BYTES = 4 };
+#define RANGE_GROUP ((int64_t)1 << 38)
+#define RANGE_IS_GROUP(bits) (((bits) & RANGE_GROUP) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
- * elements they lie apart. */
+ * elements they lie apart. A LOAD of groups of bytes is for DOT. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
     ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
-#define VECTOR_LANES(bits) ((int)((bits) & 0xff))
+#define VECTOR_LANES(bits) ((int)((bits) & 0x7f))
+#define VECTOR_GROUPS ((int64_t)0x80)
+#define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
 #define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))

@@ -489,7 +489,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-            u->op == OP_FOLD)
+            u->op == OP_FOLD || u->op == OP_DOT)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -624,12 +624,28 @@ static void check_assign(struct linear_verifier *l, const struct uop *u)
     }
 }
 
+static bool is_byte(enum dtype d) { return d == DTYPE_U8 || d == DTYPE_I8; }
+
+static void check_dot(struct linear_verifier *l, const struct uop *u)
+{
+    int bytes = u->lanes * DOT_BYTES;
+    require(&l->v, u, u->dtype == DTYPE_I32 && u->src[0]->dtype == DTYPE_I32, "no sum of i32");
+    require(&l->v, u, u->src[1]->dtype == DTYPE_U8 && u->src[2]->dtype == DTYPE_I8,
+            "not u8 times i8");
+    require(&l->v, u, u->src[1]->lanes == bytes && u->src[2]->lanes == bytes,
+            "not four bytes for each lane");
+}
+
 /* All operands have as many lanes as the result; what is the same for all lanes may be a scalar: a
  * condition, nothing else. */
 static void check_lanes(struct linear_verifier *l, const struct uop *u)
 {
     if (u->op == OP_SPLAT)
-        require(&l->v, u, u->src[0]->lanes == 1 && u->arg.i > 1, "not a scalar to a vector");
+        require(&l->v, u,
+                u->src[0]->lanes == 1 ? u->arg.i > 1
+                                      : u->src[0]->lanes == DOT_BYTES && is_byte(u->dtype) &&
+                                            u->arg.i % DOT_BYTES == 0,
+                "neither a scalar nor a group of bytes to a vector");
     if (u->op == OP_FOLD)
         require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
@@ -667,6 +683,9 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         return;
     case OP_SPLAT: case OP_FOLD:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
+        break;
+    case OP_DOT:
+        check_dot(l, u);
         break;
     case OP_RANGE:
         require(&l->v, u, is_dim(u->src[0]) && !unfinished,

@@ -11,6 +11,8 @@
  *          for column                          acc0 := mulacc(splat a[k], w, acc0)
  *            acc := acc + a * b                acc1 := mulacc(splat a[k + K], w, acc1)
  *
+ * The products of a group of bytes and their sum are one DOT, see bytes.c.
+ *
  * A value that two lanes have in common is computed once. A product that is added is one MULACC.
  * needs: optimize.c has made sure that everything which varies along a vector's lane has an
  * operation on vectors, and is read and written with stride 1.
@@ -128,9 +130,20 @@ struct uop *expand_fuse_product(struct expander *e, struct uop *u)
     return u;
 }
 
+/* Inside of a group there are casts of bytes, their products, and sums; they are its DOT. */
+static bool is_of_group(const struct expander *e, const struct uop *u)
+{
+    return e->group && u->dtype == DTYPE_I32;
+}
+
 static void expand_value(struct expander *e, struct uop *u)
 {
     struct uop *src[4], *v;
+    if (is_of_group(e, u)) {
+        if (u->op == OP_CAST)
+            map_set(&e->value, u, expand_value_of(e, u->src[0]));
+        return;
+    }
     int lanes = 1;
     for (int k = 0; k < u->nsrc; k++) {
         src[k] = expand_value_of(e, u->src[k]);
@@ -208,8 +221,27 @@ static bool is_lane_wise(struct expander *e, struct uop *cond)
     return e->vector && nest_depends(e->t, cond, e->vector);
 }
 
+/* A group of bytes: four neighbours, or those of all the vector's columns. */
+static void expand_bytes(struct expander *e, struct uop *u)
+{
+    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
+    int64_t stride = stride_of(e, u->src[1]), along;
+    if (!nest_stride(e->t, u->src[1], e->group, &along) || along != 1 ||
+        (stride != 0 && stride != DOT_BYTES))
+        TGC_BUG(e->t, "bytes of a group lie apart");
+    int lanes = stride ? DOT_BYTES * e->lanes : DOT_BYTES;
+    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, 2,
+                               (union arg){.i = VECTOR_BITS(lanes, 0, 1) | VECTOR_GROUPS});
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+}
+
 static void expand_load(struct expander *e, struct uop *u)
 {
+    if (e->group) {
+        expand_bytes(e, u);
+        return;
+    }
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
     int64_t stride = stride_of(e, u->src[1]);
     int lanes = stride ? e->lanes : 1, part = lanes, nsrc = u->nsrc;
@@ -313,10 +345,27 @@ static void expand_acc(struct expander *e, struct uop *u)
     SCRATCH_PUSH(e->t, e->accs, e->naccs, e->cap_accs, a);
 }
 
+/* acc + the sum of a group's products */
+static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *acc)
+{
+    const struct uop *sum = u->src[1], *m = sum->src[sum->src[0] == u->src[0]];
+    struct uop *src[3] = {acc, expand_value_of(e, m->src[0]), expand_value_of(e, m->src[1])};
+    if (src[1]->dtype == DTYPE_I8) {
+        struct uop *weights = src[1];
+        src[1] = src[2], src[2] = weights;
+    }
+    for (int k = 1; k < 3; k++)
+        src[k] = expand_splat(e, src[k], DOT_BYTES * acc->lanes);
+    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3, (union arg){0});
+    expand_need(e, dot);
+    return dot;
+}
+
 static void expand_assign(struct expander *e, struct uop *u)
 {
-    struct uop *acc = expand_value_of(e, u->src[0]), *src[2] = {acc, expand_value_of(e, u->src[1])};
-    src[1] = expand_splat(e, src[1], acc->lanes);
+    struct uop *acc = expand_value_of(e, u->src[0]), *src[2] = {acc};
+    src[1] = is_of_group(e, u) ? dot_of(e, u, acc)
+                               : expand_splat(e, expand_value_of(e, u->src[1]), acc->lanes);
     struct uop *v = uop_intern(e->t, OP_ASSIGN, u->dtype, src, 2, (union arg){0});
     expand_push(e, v);
     map_set(&e->value, u, acc);
@@ -368,6 +417,17 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     return choice;
 }
 
+/* A group inside of which a vector opens is open all the time; other groups stay loops. */
+static bool opens_group(const struct expander *e, int at)
+{
+    if (e->in[at]->op != OP_RANGE || !RANGE_IS_GROUP(e->in[at]->arg.i))
+        return false;
+    for (int i = at + 1; i < expand_find_end(e, at); i++)
+        if (e->in[i]->op == OP_RANGE && RANGE_IS_VECTOR(e->in[i]->arg.i))
+            return true;
+    return false;
+}
+
 /* A lane's loop, and where in it we are; lanes nest as deep as tiles have kinds of them. */
 struct lane { int begin, end; int64_t now, size; };
 
@@ -378,6 +438,15 @@ static void expand_all(struct expander *e)
     int depth = 0;
     for (int i = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
+        if (opens_group(e, i)) {
+            e->group = u;
+            map_set(&e->value, u, uop_int(e->t, 0));
+            continue;
+        }
+        if (u->op == OP_END && u->src[0] == e->group) {
+            e->group = NULL;
+            continue;
+        }
         if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
             bool vector = RANGE_IS_VECTOR(u->arg.i);
             if (depth == DEPTH)

@@ -19,6 +19,7 @@ struct expander {
     struct accs *accs; int naccs; size_t cap_accs;
     struct uop *vector;          /* the vector's lane that is open, or NULL */
     int lanes;
+    struct uop *group;           /* the group of bytes that is open, or NULL */
     const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
     int part;                    /* how many */
     bool lazy;                   /* values are computed where a store needs them */

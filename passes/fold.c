@@ -6,6 +6,7 @@
  *     copy is not;
  *   - it does not make the program larger: at most as many bytes as the largest weight below it, or
  *     FOLD_NBYTES;
+ *   - bytes that are only widened stay bytes;
  *   - all folding together takes at most FOLD_OPS element operations.
  * What is refused is looked into: its sources may be folded instead. A result with one value
  * everywhere becomes a constant.
@@ -83,11 +84,23 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
     return tensor_from_data(t, u->dtype, dim, u->ndim, data, (size_t)nelem * size, NULL);
 }
 
+/* Bytes of a weight that are widened where they are read: no work, a fourth of the memory, and what
+ * sums of products of bytes are made of. */
+static bool is_widened(const struct uop *u)
+{
+    const struct uop *v = u->src[0];
+    if (u->op != OP_CAST || u->dtype != DTYPE_I32 || (v->dtype != DTYPE_I8 && v->dtype != DTYPE_U8))
+        return false;
+    while (op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT)
+        v = v->src[0];
+    return v->op == OP_BUFFER;
+}
+
 static struct uop *try_fold(struct folding *f, struct uop *u)
 {
     const struct fold_info *self = info_of(f, u);
     int64_t nelem, nbytes, limit = self->nbytes > FOLD_NBYTES ? self->nbytes : FOLD_NBYTES;
-    if (!computes(u->op) || !known_nelem(u, &nelem))
+    if (!computes(u->op) || is_widened(u) || !known_nelem(u, &nelem))
         return NULL;
     nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
     if (nbytes > limit || (u->ndim == 0 && u->dtype == DTYPE_INDEX && self->nbytes == 0))

@@ -92,6 +92,14 @@ static double stores_of(const struct nest *m)
     return n < all ? n : all;
 }
 
+/* Groups of bytes are what the reduction runs along: nothing else makes as much of a difference. */
+static bool makes_groups(const struct nest *m, const struct uop *access, const struct uop *r)
+{
+    struct uop *values, *weights;
+    return nest_sums_bytes(m, &values, &weights) && access == values &&
+           r->src[0]->vmax % DOT_BYTES == 0;
+}
+
 static void vote(struct layout *l, const struct nest *m, const struct uop *access, struct uop *r)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
@@ -99,7 +107,9 @@ static void vote(struct layout *l, const struct nest *m, const struct uop *acces
     /* a result with hardly any columns is better off with its pixels side by side */
     if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
         return;
-    *vote_of(l, b, axis) += access == m->store ? stores_of(m) : trips_of(m);
+    *vote_of(l, b, axis) += access == m->store            ? stores_of(m)
+                            : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
+                                                         : trips_of(m);
 }
 
 /* Whether the weights have columns enough for vectors. */

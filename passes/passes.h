@@ -12,12 +12,16 @@
 
 /* What kernels are written for, see isa.def. */
 enum isa {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features) ISA_##name,
+#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot) ISA_##name,
 #include "passes/isa.def"
 #undef ISA
     ISA_COUNT
 };
-struct isa_info { const char *text; int lanes, narrow, registers; const char *title; };
+struct isa_info {
+    const char *text;
+    int lanes, narrow, registers;
+    const char *title, *attribute, *dot;
+};
 extern const struct isa_info isa_table[ISA_COUNT];
 /* A set of them: bit i is enum isa i. The portable one is always in it. */
 typedef unsigned isa_set;
@@ -129,6 +133,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* integer.c: sums of products of quantized values become sums of products of bytes */
+bool pass_integer(struct tgc *t, struct graph *g);
 /* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2, 4 or 6, wherever it can be; 0: as pass_winograd() */

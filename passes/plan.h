@@ -83,6 +83,7 @@ struct node {
     int nconsumer;               /* uops that have it as a source */
     /* needs a buffer: read at data-dependent places, or by a host function */
     bool must;
+    bool kept;                   /* needs a buffer of any layout: others are made of it */
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
     struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
     /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */

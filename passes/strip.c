@@ -118,6 +118,14 @@ static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *vari
     return true;
 }
 
+static bool is_stored(const struct strip *s, const struct uop *u)
+{
+    for (int i = s->begin + 1; i < s->end; i++)
+        if (s->e->in[i]->op == OP_STORE && tile_stores_vectors(s->e->in[i], u))
+            return true;
+    return false;
+}
+
 static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 {
     bool any = false, of_index = false;
@@ -128,7 +136,7 @@ static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
     }
     if (any)
         map_set(varies, u, u);
-    return !of_index && (!any || tile_is_vector_op(u));
+    return !of_index && (!any || tile_is_vector_op(u) || is_stored(s, u));
 }
 
 static bool loop_fits(struct strip *s)
@@ -152,7 +160,7 @@ static bool loop_fits(struct strip *s)
                 return false;
         } else if (u->op == OP_STORE) {
             if (!stride_fits(s, u->src[1], &stride) || stride != 1 || u->nsrc > 3 ||
-                uop_buffer_of(u->src[0])->dtype != DTYPE_F32)
+                !tile_stores_vectors(u, u->src[2]))
                 return false;
             s->any = true;
         } else if (op_is_elementwise(u->op)) {
@@ -227,9 +235,9 @@ static void close_parts(struct strip *s, int n)
 {
     for (int k = 0; k < s->nsum; k++) {
         struct sum *m = &s->sum[k];
-        for (; n > 1; n /= 2)
-            for (int j = 0; j < n / 2; j++)
-                m->part[j] = combine(s, m->op, m->part[j], m->part[j + n / 2]);
+        for (int half = n / 2; half > 0; half /= 2)
+            for (int j = 0; j < half; j++)
+                m->part[j] = combine(s, m->op, m->part[j], m->part[j + half]);
         struct uop *acc = expand_value_of(s->e, m->acc);
         assign(s, acc, combine(s, m->op, acc, fold(s, m->op, m->part[0])));
     }

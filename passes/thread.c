@@ -19,7 +19,7 @@
  * what another one stores), each becomes a kernel of its own, before it is tiled. (The borders and
  * the inside of a padded tensor are nests that do not meet, nor do those that a tile leaves over.)
  */
-#include "passes/passes.h"
+#include "passes/tile.h"
 
 /* Nanoseconds, with vectors; only ratios and orders of magnitude count. */
 static const double flop_ns = 0.01, move_ns = 0.02, hard_ns = 0.3, byte_ns = 0.03;
@@ -129,16 +129,6 @@ static double nbytes_of(const struct buffer *b)
     return n;
 }
 
-static bool depends(struct tgc *t, struct uop *u, const struct uop *range)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i] == range)
-            return true;
-    return false;
-}
-
 /* Bytes that a nest reads and writes, each buffer once; those that move along with the range. */
 static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range, double *all,
                        double *along)
@@ -154,7 +144,7 @@ static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range
             continue;
         double size = nbytes_of(uop_buffer_of(order[i]->src[0]));
         *all += size;
-        *along += range && depends(t, order[i]->src[1], range) ? size : 0;
+        *along += range && nest_depends(t, order[i]->src[1], range) ? size : 0;
     }
 }
 

@@ -109,23 +109,31 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
         return false;
     m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
+    m->bytes = m->contraction && RANGE_IS_GROUP(m->reduce->src[m->reduce->nsrc - 1]->arg.i) &&
+               m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
 }
 
+static bool is_byte(enum dtype d) { return d == DTYPE_U8 || d == DTYPE_I8; }
+
 bool tile_is_vector_dtype(enum dtype d)
 {
-    return d == DTYPE_F32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
+    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
 }
 
 bool tile_is_vector_op(const struct uop *u)
 {
     switch (u->op) {
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_NEG: case OP_ABS: case OP_MAX:
-    case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG:
+        return u->dtype == DTYPE_F32 || u->dtype == DTYPE_I32;
+    case OP_DIV: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
     case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
-    case OP_CAST: return u->dtype == DTYPE_F32 && u->src[0]->op == OP_LOAD &&
-                         tile_is_vector_dtype(u->src[0]->dtype);
+    case OP_CAST:
+        if (u->src[0]->dtype == DTYPE_I32)
+            return u->dtype == DTYPE_F32;
+        return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
+               (u->dtype == DTYPE_F32 || (u->dtype == DTYPE_I32 && is_byte(u->src[0]->dtype)));
     case OP_WHERE: return u->dtype == DTYPE_F32;
     case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
     case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
@@ -133,10 +141,18 @@ bool tile_is_vector_op(const struct uop *u)
     }
 }
 
+bool tile_stores_vectors(const struct uop *store, const struct uop *u)
+{
+    enum dtype d = uop_buffer_of(store->src[0])->dtype;
+    if (is_byte(d))
+        return u == store->src[2] && u->op == OP_CAST && u->src[0]->dtype == DTYPE_F32;
+    return (d == DTYPE_F32 || d == DTYPE_I32) && u == store->src[2];
+}
+
 /* -------------------------------------------------------------------------------------- packing */
 
 /* The ranges that a load's offset is a sum of, in the order in which they are run through within a
- * panel: the store's, the reduction's, the part of the panel, the lanes. */
+ * panel: the store's, the reduction's, the part of the panel, the lanes, a group of bytes. */
 static int ranges_of(const struct nest *m, struct uop **range)
 {
     int n = 0;
@@ -145,11 +161,13 @@ static int ranges_of(const struct nest *m, struct uop **range)
             if (RANGE_IS_LANE(m->store->src[k]->arg.i) == (lane == 1) &&
                 m->store->src[k] != m->part)
                 range[n++] = m->store->src[k];
-        for (int k = 1; m->reduce && k < m->reduce->nsrc && !lane; k++)
+        for (int k = 1; m->reduce && k < m->reduce->nsrc - m->bytes && !lane; k++)
             range[n++] = m->reduce->src[k];
         if (m->part && !lane)
             range[n++] = m->part;
     }
+    if (m->bytes)
+        range[n++] = m->reduce->src[m->reduce->nsrc - 1];
     return n;
 }
 

@@ -1,4 +1,5 @@
-/* tile.h - private to optimize.c and tile.c: a loop nest with one reduction, and how it is tiled.
+/* tile.h - private to choose.c, optimize.c, tile.c: a loop nest with one reduction, and how it is
+ * tiled.
  *
  * Columns are what vectors run along, rows reuse them:
  *
@@ -27,6 +28,7 @@ struct nest {
     int first;                   /* store->src[first..]: its ranges */
     struct uop *reduce;          /* the innermost reduction, or NULL */
     bool contraction;            /* a sum of products with several operands */
+    bool bytes;                  /* of bytes, its innermost range is a group */
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
     struct uop *part;            /* the range s, once there is one */
@@ -60,6 +62,22 @@ bool tile_is_vector_dtype(enum dtype d);
 /* Whether vectors have this operation. */
 bool tile_is_vector_op(const struct uop *u);
 
+/* choose.c. The size of a range, 0 where only the run knows it. */
+int64_t range_fixed_size(const struct uop *range);
+/* Whether vectors can run along r: everything that varies with it is a float, read side by side,
+ * and has an operation on vectors; r itself is used in offsets only. */
+bool nest_vectors_fit(const struct nest *m, struct uop *r);
+/* The tile that is best by the cost model; column_axis -1: none suits. `like`: a variant's tile,
+ * whose panel is to be kept, or NULL. exact: no columns may be left over for a store of their
+ * own. */
+struct tile tile_choose_portable(const struct nest *m, const struct tile *like);
+struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
+                                const struct tile *like, bool exact);
+
+/* Whether u is the value of the store, and vectors of it can be stored: floats, i32, floats that are
+ * cast to bytes. */
+bool tile_stores_vectors(const struct uop *store, const struct uop *u);
+
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);
@@ -70,6 +88,10 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
+/* bytes.c: whether the nest's sum is one of products of u8 values and i8 weights; their loads. */
+bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
+/* The innermost range of a sum of products of bytes becomes groups of DOT_BYTES. */
+struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* A STAGE as the nest of a store to its scratch, and back. */

@@ -9,6 +9,15 @@
 #include <stdint.h>
 #include <string.h>
 
+//@ four_bytes
+/* neighbours in memory as one int, in the order of the machine */
+static inline int32_t four_bytes(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 //@ add_i32
 /* Signed overflow is undefined in C; these wrap. */
 static inline int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }

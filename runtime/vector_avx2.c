@@ -99,3 +99,76 @@ static inline IN_f32x8 f32x8 turn_f32x8(f32x8 v, int by)
            : by == 2 ? _mm256_permute_ps(v, 0x4e)
                      : _mm256_permute_ps(v, 0xb1);
 }
+
+//@ i32x8 f32x8
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+
+//@ load_i32x8 i32x8
+static inline IN_f32x8 i32x8 load_i32x8(const int32_t *p)
+{
+    return (i32x8)_mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+//@ store_i32x8 i32x8
+static inline IN_f32x8 void store_i32x8(int32_t *p, i32x8 v)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)v);
+}
+
+//@ load_bytes_i32x8 i32x8
+/* four bytes in each lane */
+static inline IN_f32x8 i32x8 load_bytes_i32x8(const void *p)
+{
+    return (i32x8)_mm256_loadu_si256((const __m256i *)p);
+}
+
+//@ load_i8_i32x8 i32x8
+static inline IN_f32x8 i32x8 load_i8_i32x8(const int8_t *p)
+{
+    return (i32x8)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+//@ load_u8_i32x8 i32x8
+static inline IN_f32x8 i32x8 load_u8_i32x8(const uint8_t *p)
+{
+    return (i32x8)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+//@ splat_i32x8 i32x8
+static inline IN_f32x8 i32x8 splat_i32x8(int32_t v) { return (i32x8)_mm256_set1_epi32(v); }
+
+//@ from_i32_f32x8 i32x8
+static inline IN_f32x8 f32x8 from_i32_f32x8(i32x8 v) { return _mm256_cvtepi32_ps((__m256i)v); }
+
+//@ store_u8_f32x8 f32x8
+/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+static inline IN_f32x8 void store_u8_f32x8(uint8_t *p, f32x8 v)
+{
+    const __m256 near = _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255.0f));
+    const __m256i n = _mm256_cvttps_epi32(near);
+    const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(half, half));
+}
+
+//@ store_i8_f32x8 f32x8
+/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+static inline IN_f32x8 void store_i8_f32x8(int8_t *p, f32x8 v)
+{
+    const __m256 number = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
+    const __m256 near = _mm256_min_ps(_mm256_max_ps(number, _mm256_set1_ps(-128.0f)), _mm256_set1_ps(127.0f));
+    const __m256i n = _mm256_cvttps_epi32(near);
+    const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(half, half));
+}
+
+//@ dot_i32x8 i32x8
+/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
+ * then those at odd ones, as products of 16 bits, since those of bytes saturate */
+static inline IN_f32x8 i32x8 dot_i32x8(i32x8 sum, i32x8 a, i32x8 b)
+{
+    const __m256i x = (__m256i)a, w = (__m256i)b;
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(x, _mm256_set1_epi16(255)),
+                                           _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8));
+    return sum + (i32x8)even + (i32x8)odd;
+}

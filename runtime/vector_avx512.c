@@ -99,3 +99,63 @@ static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
            : by == 2 ? _mm512_permute_ps(v, 0x4e)
                      : _mm512_permute_ps(v, 0xb1);
 }
+
+//@ i32x16 f32x16
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+
+//@ load_i32x16 i32x16
+static inline IN_f32x16 i32x16 load_i32x16(const int32_t *p) { return (i32x16)_mm512_loadu_si512(p); }
+
+//@ store_i32x16 i32x16
+static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v) { _mm512_storeu_si512(p, (__m512i)v); }
+
+//@ load_bytes_i32x16 i32x16
+/* four bytes in each lane */
+static inline IN_f32x16 i32x16 load_bytes_i32x16(const void *p) { return (i32x16)_mm512_loadu_si512(p); }
+
+//@ load_i8_i32x16 i32x16
+static inline IN_f32x16 i32x16 load_i8_i32x16(const int8_t *p)
+{
+    return (i32x16)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+//@ load_u8_i32x16 i32x16
+static inline IN_f32x16 i32x16 load_u8_i32x16(const uint8_t *p)
+{
+    return (i32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+//@ splat_i32x16 i32x16
+static inline IN_f32x16 i32x16 splat_i32x16(int32_t v) { return (i32x16)_mm512_set1_epi32(v); }
+
+//@ from_i32_f32x16 i32x16
+static inline IN_f32x16 f32x16 from_i32_f32x16(i32x16 v) { return _mm512_cvtepi32_ps((__m512i)v); }
+
+//@ store_u8_f32x16 f32x16
+/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+static inline IN_f32x16 void store_u8_f32x16(uint8_t *p, f32x16 v)
+{
+    const __m512 near = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
+}
+
+//@ store_i8_f32x16 f32x16
+/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+static inline IN_f32x16 void store_i8_f32x16(int8_t *p, f32x16 v)
+{
+    const __m512 number = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);
+    const __m512 near = _mm512_min_ps(_mm512_max_ps(number, _mm512_set1_ps(-128.0f)), _mm512_set1_ps(127.0f));
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
+}
+
+//@ dot_i32x16 i32x16
+/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
+ * then those at odd ones, as products of 16 bits */
+static inline IN_f32x16 i32x16 dot_i32x16(i32x16 sum, i32x16 a, i32x16 b)
+{
+    const __m512i x = (__m512i)a, w = (__m512i)b;
+    const __m512i even = _mm512_madd_epi16(_mm512_and_si512(x, _mm512_set1_epi16(255)),
+                                           _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
+    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8));
+    return sum + (i32x16)even + (i32x16)odd;
+}

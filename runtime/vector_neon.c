@@ -89,3 +89,72 @@ static inline f32x4 turn_f32x4(f32x4 v, int by)
 {
     return by == 2 ? vextq_f32(v, v, 2) : vrev64q_f32(v);
 }
+
+//@ i32x4 f32x4
+typedef int32x4_t i32x4;
+
+//@ load_i32x4 i32x4
+static inline i32x4 load_i32x4(const int32_t *p) { return vld1q_s32(p); }
+
+//@ store_i32x4 i32x4
+static inline void store_i32x4(int32_t *p, i32x4 v) { vst1q_s32(p, v); }
+
+//@ load_bytes_i32x4 i32x4
+/* four bytes in each lane */
+static inline i32x4 load_bytes_i32x4(const void *p)
+{
+    return vreinterpretq_s32_u8(vld1q_u8((const uint8_t *)p));
+}
+
+//@ load_i8_i32x4 i32x4
+static inline i32x4 load_i8_i32x4(const int8_t *p)
+{
+    const int32_t a[4] = {p[0], p[1], p[2], p[3]};
+    return vld1q_s32(a);
+}
+
+//@ load_u8_i32x4 i32x4
+static inline i32x4 load_u8_i32x4(const uint8_t *p)
+{
+    const int32_t a[4] = {p[0], p[1], p[2], p[3]};
+    return vld1q_s32(a);
+}
+
+//@ splat_i32x4 i32x4
+static inline i32x4 splat_i32x4(int32_t v) { return vdupq_n_s32(v); }
+
+//@ from_i32_f32x4 i32x4
+static inline f32x4 from_i32_f32x4(i32x4 v) { return vcvtq_f32_s32(v); }
+
+//@ store_u8_f32x4 f32x4
+/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+static inline void store_u8_f32x4(uint8_t *p, f32x4 v)
+{
+    const uint16x4_t n = vqmovn_u32(vcvtq_u32_f32(v));
+    const uint8x8_t bytes = vqmovn_u16(vcombine_u16(n, n));
+    const uint32_t four = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
+    memcpy(p, &four, sizeof four);
+}
+
+//@ store_i8_f32x4 f32x4
+/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+static inline void store_i8_f32x4(int8_t *p, f32x4 v)
+{
+    const int16x4_t n = vqmovn_s32(vcvtq_s32_f32(v));
+    const int8x8_t bytes = vqmovn_s16(vcombine_s16(n, n));
+    const int32_t four = vget_lane_s32(vreinterpret_s32_s8(bytes), 0);
+    memcpy(p, &four, sizeof four);
+}
+
+//@ dot_i32x4 i32x4
+/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane */
+static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)
+{
+    const uint8x16_t x = vreinterpretq_u8_s32(a);
+    const int8x16_t w = vreinterpretq_s8_s32(b);
+    const int16x8_t x0 = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(x))), w0 = vmovl_s8(vget_low_s8(w));
+    const int16x8_t x1 = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x))), w1 = vmovl_s8(vget_high_s8(w));
+    const int32x4_t p0 = vmull_s16(vget_low_s16(x0), vget_low_s16(w0)), p1 = vmull_high_s16(x0, w0);
+    const int32x4_t p2 = vmull_s16(vget_low_s16(x1), vget_low_s16(w1)), p3 = vmull_high_s16(x1, w1);
+    return vaddq_s32(sum, vpaddq_s32(vpaddq_s32(p0, p1), vpaddq_s32(p2, p3)));
+}

@@ -38,6 +38,7 @@ const char *expr_type(struct program *p, const struct expr *e)
 {
     switch (e->kind) {
     case 'X': return mem_printf(p->t, "f32x%d", e->lanes);
+    case 'W': return mem_printf(p->t, "i32x%d", e->lanes);
     case 'M': return mem_printf(p->t, "bits_f32x%d", e->lanes);
     case 'P': return mem_printf(p->t, "%s *", dtype_ctype(e->of));
     case 'B': return "bool";
@@ -226,6 +227,12 @@ static void use_calls(struct program *p, const char *text)
     }
 }
 
+/* What functions on vectors are called after. */
+static const char *vector_name(struct program *p, char kind, int lanes)
+{
+    return mem_printf(p->t, "%s%d", kind == 'W' ? "i32x" : "f32x", lanes);
+}
+
 static struct expr expand(struct program *p, const struct line *l, const struct expr *src,
                           char kind)
 {
@@ -233,7 +240,7 @@ static struct expr expand(struct program *p, const struct line *l, const struct 
     use_calls(p, l->text);
     for (const char *s = l->text; *s; s++) {
         if (*s == '@') {
-            text_printf(&out, "f32x%d", src[0].lanes ? src[0].lanes : src[1].lanes);
+            text_printf(&out, "%s", vector_name(p, kind, src[0].lanes ? src[0].lanes : src[1].lanes));
             continue;
         }
         if (!strchr("$<>!?", *s) || s[1] < '0' || s[1] > '2') {
@@ -510,28 +517,47 @@ static struct expr apply_int(struct program *p, const struct uop *u, struct expr
     return e;
 }
 
-static struct expr vector_call(struct program *p, const char *function, const char *args, int lanes)
+/* A vector of `kind`, by a function that is called after it. */
+static struct expr vector_call(struct program *p, const char *function, const char *args, char kind,
+                               int lanes)
 {
-    struct expr e = call(p, mem_printf(p->t, "%s_f32x%d", function, lanes), args, 'X');
+    const char *name = mem_printf(p->t, "%s_%s", function, vector_name(p, kind, lanes));
+    struct expr e = call(p, name, args, kind);
     e.lanes = lanes;
     return e;
 }
 
-/* On vectors: the lines of kind X, and M where the operands are the lanes of a comparison. */
+static char vector_kind(enum dtype d) { return d == DTYPE_BOOL ? 'M' : d == DTYPE_I32 ? 'W' : 'X'; }
+
+/* Bytes become what is cast to where they are loaded, floats become bytes where they are stored. */
+static struct expr cast_vector(struct program *p, const struct uop *u, const struct expr *src)
+{
+    struct expr e = *src;
+    char kind = vector_kind(u->dtype);
+    if (src->kind == 'P')
+        return vector_call(p, mem_printf(p->t, "load_%s", dtype_name(u->src[0]->dtype)), src->s,
+                           kind, u->lanes);
+    if (src->kind == 'W')
+        return vector_call(p, "from_i32", src->s, kind, u->lanes);
+    e.of = u->dtype;
+    return e;
+}
+
+/* On vectors: the lines of kinds X and W, and M where the operands are the lanes of a
+ * comparison. */
 static struct expr apply_vector(struct program *p, const struct uop *u, const struct expr *src)
 {
-    char kind = u->src[u->nsrc - 1]->dtype == DTYPE_BOOL ? 'M' : 'X';
+    char kind = vector_kind(u->src[u->nsrc - 1]->dtype);
     struct expr e;
     if (u->op == OP_CAST)
-        e = vector_call(p, mem_printf(p->t, "load_%s", dtype_name(u->src[0]->dtype)), src[0].s,
-                        u->lanes);
-    else if (u->op == OP_WHERE && u->src[0]->lanes == 1)
+        return cast_vector(p, u, src);
+    if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
     else if (u->op == OP_ADD)
         e = sum(p, src, kind);
     else
         e = expand(p, find_line(p, u->op, kind, false), src, kind);
-    e.kind = u->dtype == DTYPE_BOOL ? 'M' : 'X';
+    e.kind = vector_kind(u->dtype);
     e.lanes = u->lanes;
     if (e.prec == PREC_CALL)
         use_calls(p, e.s);
@@ -650,18 +676,28 @@ static const char *vector_access(struct program *p, const char *verb, int64_t bi
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s", place);
-    if (d != DTYPE_F32)
-        return (struct expr){
-            .s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = VECTOR_LANES(bits)};
+    int lanes = VECTOR_LANES(bits);
+    if (VECTOR_IS_GROUPS(bits))
+        return lanes == DOT_BYTES ? call(p, "four_bytes", args, 'I')
+                                  : vector_call(p, "load_bytes", args, 'W', lanes / DOT_BYTES);
+    if (d != DTYPE_F32 && d != DTYPE_I32)
+        return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = lanes};
     const char *name = vector_access(p, "load", bits, &args);
-    return vector_call(p, name, args, VECTOR_LANES(bits));
+    return vector_call(p, name, args, vector_kind(d), lanes);
 }
 
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
 {
-    struct expr v = vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, lanes);
-    v.kind = e->kind == 'B' ? 'M' : 'X';
+    bool whole = e->kind == 'I';
+    struct expr v = vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, whole ? 'W' : 'X', lanes);
+    v.kind = e->kind == 'B' ? 'M' : v.kind;
     return v;
+}
+
+struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src)
+{
+    const char *args = mem_printf(p->t, "%s, %s, %s", src[0].s, src[1].s, src[2].s);
+    return vector_call(p, isa_table[isa].dot, args, 'W', src[0].lanes);
 }
 
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
@@ -670,7 +706,7 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
                        : op == OP_MUL ? "product"
                        : op == OP_MAX ? "largest"
                                       : "smallest";
-    struct expr v = vector_call(p, name, e->s, e->lanes);
+    struct expr v = vector_call(p, name, e->s, 'X', e->lanes);
     v.kind = 'F';
     v.lanes = 0;
     return v;
@@ -681,5 +717,7 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
     const char *name = vector_access(p, "store", bits, &args);
-    return mem_printf(p->t, "%s;", vector_call(p, name, args, e->lanes).s);
+    if (e->of == DTYPE_U8 || e->of == DTYPE_I8)
+        name = mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
+    return mem_printf(p->t, "%s;", vector_call(p, name, args, e->kind, e->lanes).s);
 }

@@ -13,10 +13,10 @@ struct expr {
     const char *negated;         /* of an integer comparison: its opposite; NULL otherwise */
     enum prec prec;
     /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F'
-     * float · 'D' double · 'X' a vector of floats · 'M' the lanes of a comparison · 'P' where small
+     * float · 'D' double · 'X' a vector of floats · 'W' of i32, or of groups of four bytes · 'M' the lanes of a comparison · 'P' where small
      * elements lie that will be cast to a vector */
     char kind;
-    enum dtype of;               /* 'P': the elements' */
+    enum dtype of;               /* 'P': the elements'; 'X': u8 or i8, if it is to be stored so */
     int lanes;                   /* of a vector */
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };
@@ -43,6 +43,8 @@ struct expr expr_name(const char *name, char kind);
  * statement that stores one. bits: VECTOR_BITS(). */
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
+/* OP_DOT on acc, values, weights, as this instruction set does it */
+struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e, int64_t bits);

@@ -40,6 +40,7 @@ struct writer {
     struct program *p;
     struct tgc *t;
     const struct kernel *k;
+    enum isa isa;
     struct uop *const *linear; int nlinear;          /* the kernel's, or a variant's */
     struct names *names;
     struct uop_map value;        /* uop -> struct value */
@@ -107,7 +108,7 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-           u->op == OP_FOLD;
+           u->op == OP_FOLD || u->op == OP_DOT;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -604,38 +605,44 @@ static void write_leaf_operands(struct writer *w, const struct uop *u)
             write_leaf(w, u->src[i]);
 }
 
-static void write_elementwise(struct writer *w, const struct uop *u)
+static void define_as(struct writer *w, const struct uop *u, struct expr e)
 {
-    struct expr src[3];
     struct value *v = scratch_array(w->t, 1, sizeof *v);
-    take_operands(w, u, u->nsrc, src);
-    v->e = expr_apply(w->p, u, src);
+    v->e = e;
     v->nuse = w->use[w->position];
     inherit_reads(w, v, u);
     define(w, u, v);
+}
+
+static void write_elementwise(struct writer *w, const struct uop *u)
+{
+    struct expr src[3];
+    take_operands(w, u, u->nsrc, src);
+    define_as(w, u, expr_apply(w->p, u, src));
 }
 
 static void write_splat(struct writer *w, const struct uop *u)
 {
     struct expr src;
-    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &src);
     src = expr_resolve(w->p, src);
-    v->e = expr_splat(w->p, &src, u->lanes);
-    v->nuse = w->use[w->position];
-    inherit_reads(w, v, u);
-    define(w, u, v);
+    /* a group of bytes is one int */
+    bool group = u->src[0]->lanes == DOT_BYTES;
+    define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
+}
+
+static void write_dot(struct writer *w, const struct uop *u)
+{
+    struct expr src[3];
+    take_operands(w, u, 3, src);
+    define_as(w, u, expr_dot(w->p, w->isa, src));
 }
 
 static void write_fold(struct writer *w, const struct uop *u)
 {
     struct expr src;
-    struct value *v = scratch_array(w->t, 1, sizeof *v);
     take_operands(w, u, 1, &src);
-    v->e = expr_fold(w->p, (enum op)u->arg.i, &src);
-    v->nuse = w->use[w->position];
-    inherit_reads(w, v, u);
-    define(w, u, v);
+    define_as(w, u, expr_fold(w->p, (enum op)u->arg.i, &src));
 }
 
 static void write_uop(struct writer *w, const struct uop *u)
@@ -650,6 +657,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_GUARD: write_guard(w, u); break;
     case OP_SPLAT: write_splat(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
+    case OP_DOT: write_dot(w, u); break;
     case OP_ACC: write_acc(w, u); break;
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;
@@ -750,7 +758,7 @@ static void write_signature(struct writer *w, const struct variant *v, struct te
     int nparameter = k->nbuffer + k->nscratch + k->nvar;
     struct text head = {.t = w->t};
     if (v)
-        text_printf(&head, "IN_f32x%d ", isa_table[v->isa].lanes);
+        text_printf(&head, "%s ", isa_table[v->isa].attribute);
     text_printf(&head, "static void %s(",
                 program_variant_name(w->p, k, v ? v->isa : ISA_GENERIC));
     size_t indent = head.n, start = out->n, from = start + indent;
@@ -879,6 +887,7 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
     w->p = p;
     w->t = p->t;
     w->k = k;
+    w->isa = v ? v->isa : ISA_GENERIC;
     w->linear = v ? v->linear : k->linear;
     w->nlinear = v ? v->nlinear : k->nlinear;
     w->names = names_new(p->t, p->visible);
@@ -899,7 +908,7 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
     if (w->depth != 1)
         TGC_BUG(p->t, "kernel %s: %d loops are not closed", k->name, w->depth - 1);
     if (v)
-        snippet_use(&p->snippets, mem_printf(p->t, "f32x%d", isa_table[v->isa].lanes));
+        snippet_use(&p->snippets, isa_table[v->isa].attribute + strlen("IN_"));
     if (v)
         text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
     else

@@ -31,20 +31,7 @@ suite = Suite("cli")
 OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "cli"
-
-
-def case(name, slow=False):
-    """A case that gets an empty folder of its own."""
-    def register(function):
-        def inside():
-            folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
-            try:
-                function(folder)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-        suite.add(name, inside, slow=slow)
-        return function
-    return register
+case = suite.folder_case(SCRATCH)
 
 
 def tgc(folder, *arguments, status=0, **more):

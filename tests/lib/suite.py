@@ -16,6 +16,7 @@ time is spent in other programs; what is printed stays in the order of registrat
 
 import argparse
 import re
+import shutil
 import sys
 import time
 import traceback
@@ -50,6 +51,23 @@ class Suite:
             self.add(name, function, slow=slow)
             return function
         return register
+
+    def folder_case(self, root):
+        """Like case(), for functions that take an empty folder of their own under `root`."""
+        import tgc  # which imports this module
+
+        def case(name, slow=False):
+            def register(function):
+                def inside():
+                    folder = tgc.scratch(root / re.sub(r"\W", "_", name))
+                    try:
+                        function(folder)
+                    finally:
+                        shutil.rmtree(folder, ignore_errors=True)
+                self.add(name, inside, slow=slow)
+                return function
+            return register
+        return case
 
     def parse(self, extra=None):
         """Reads the command line; called early by suites whose cases depend on it."""

@@ -5,8 +5,6 @@ Operators themselves are node_test.py's. Each case here makes one small model an
 through `tgc run`, against NumPy; or reads the message of a refusal.
 """
 
-import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -26,19 +24,7 @@ OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "lowering"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-
-
-def case(name):
-    def register(function):
-        def inside():
-            folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
-            try:
-                function(folder)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-        suite.add(name, inside)
-        return function
-    return register
+case = suite.folder_case(SCRATCH)
 
 
 def start(folder, model, inputs, *options):

@@ -5,7 +5,6 @@ scikit-learn, XGBoost and LightGBM exports have. Integers, bools and strings are
 """
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -29,19 +28,7 @@ FLOAT, DOUBLE, INT64, INT32 = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProt
 STRING, BOOL = TensorProto.STRING, TensorProto.BOOL
 ML = "ai.onnx.ml"
 SANITIZED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-
-
-def case(name):
-    def register(function):
-        def inside():
-            folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
-            try:
-                function(folder)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-        suite.add(name, inside)
-        return function
-    return register
+case = suite.folder_case(SCRATCH)
 
 
 def node(op, inputs, outputs, domain="", **attributes):

@@ -1,0 +1,567 @@
+/* integer.c - sums of products of quantized values become sums of products of bytes.
+ *
+ *      sum over k of (a[i,k] - za) * sa * (w[k,j] - zw) * sw[j]
+ *    = (sum over k of a[i,k] * w'[k,j]  -  za * sum over k of w'[k,j]) * (sa * sw[j])
+ *
+ * a is computed at run time, w a weight, w' = w - zw. The sums on the right are exact in i32; those
+ * of the weights are computed here. It is a rewrite of the graph: what is looked for is a sum of
+ * products whose operands are, below movement, integers of 8 bits less a zero point, times a scale
+ * (ONNX: DequantizeLinear before MatMul, Conv, Gemm; ConvInteger, MatMulInteger, QLinearConv and
+ * their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8, as instruction
+ * sets multiply them: a signed a is shifted by 128, and so is its zero point.
+ *
+ * Instruction sets add up groups of four neighbours (bytes.c), so channels are filled up to a
+ * multiple of four: with bytes of any value, times weights of 0.
+ */
+#include "passes/passes.h"
+#include "passes/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_MOVES = 24, CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
+/* products of u8 and i8 that a sum of i32 holds in any case */
+static const double PRODUCTS_MAX = 2147483647.0 / (255 * 128);
+
+/* One factor: moves(scale * (q - zero)). Moves: the outermost first. */
+struct operand {
+    struct uop *q;
+    struct uop *zero;            /* i32 of rank 0; NULL: none */
+    struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
+    struct uop *move[MAX_MOVES]; int nmove;
+    bool of[MAX_RANK];           /* the product's axes that it depends on */
+};
+
+struct sum_of_bytes {
+    struct tgc *t;
+    struct uop *reduce, *product;
+    struct operand a, w;
+};
+
+static bool is_byte(enum dtype d) { return d == DTYPE_U8 || d == DTYPE_I8; }
+
+static bool is_reduced(const struct sum_of_bytes *s, int axis)
+{
+    return REDUCE_AXES(s->reduce->arg.i) >> axis & 1;
+}
+
+/* ------------------------------------------------------------------------------------- operands */
+
+static bool is_move(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
+        return true;
+    case OP_PAD:
+        return dtype_is_float(v->dtype)
+                   ? uop_is_constf(v->src[1], 0.0) || uop_is_constf(v->src[1], -0.0)
+                   : uop_is_int(v->src[1], 0);
+    default:
+        return false;
+    }
+}
+
+static struct uop *without_moves(struct uop *v)
+{
+    while (is_move(v) && v->op != OP_PAD)
+        v = v->src[0];
+    return v;
+}
+
+static const struct buffer *weight_of(const struct uop *v)
+{
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    return b && b->kind == BUFFER_WEIGHT && b->data && !b->storage ? b : NULL;
+}
+
+/* The least and the largest of a weight's elements, which are integers. */
+static bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi)
+{
+    size_t size = dtype_nbytes(b->dtype), n = size ? b->nbytes / size : 0;
+    if (!dtype_is_int(b->dtype) || n == 0)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        int64_t v = scalar_load(b->dtype, (const char *)b->data + i * size).i;
+        *lo = i == 0 || v < *lo ? v : *lo;
+        *hi = i == 0 || v > *hi ? v : *hi;
+    }
+    return true;
+}
+
+static bool has_one_element(const struct uop *v)
+{
+    for (int a = 0; a < v->ndim; a++)
+        if (!uop_is_int(v->dim[a], 1))
+            return false;
+    return true;
+}
+
+/* A zero point as an i32 of rank 0: a constant, a value of the run, a weight that is the same
+ * everywhere. */
+static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
+{
+    int64_t lo, hi;
+    v = without_moves(v);
+    if (v->op == OP_CONST || has_one_element(v)) {
+        o->zero = uop_reshape(t, v, NULL, 0);
+        return true;
+    }
+    if (v->op != OP_CAST)
+        return false;
+    const struct buffer *b = weight_of(without_moves(v->src[0]));
+    if (!b || !weight_bounds(b, &lo, &hi) || lo != hi)
+        return false;
+    o->zero = uop_consti(t, DTYPE_I32, lo);
+    return true;
+}
+
+static bool take_bytes(struct uop *v, struct operand *o)
+{
+    if (v->op != OP_CAST || !is_byte(v->src[0]->dtype))
+        return false;
+    o->q = v->src[0];
+    return true;
+}
+
+/* q - zero, as i32 or as f32 */
+static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
+{
+    if (take_bytes(v, o))
+        return true;
+    if (v->op == OP_CAST && v->src[0]->dtype == DTYPE_I32)
+        return take_difference(t, v->src[0], o);
+    for (int k = 0; k < 2 && v->op == OP_ADD; k++) {
+        const struct uop *c = without_moves(v->src[1 - k]);
+        bool whole = c->op == OP_CONST && v->dtype == DTYPE_F32 && c->arg.f == rint(c->arg.f) &&
+                     fabs(c->arg.f) <= 255;
+        if (!take_bytes(v->src[k], o) || c->op != OP_CONST || (v->dtype == DTYPE_F32 && !whole))
+            continue;
+        o->zero = uop_consti(t, DTYPE_I32, v->dtype == DTYPE_F32 ? -(int64_t)c->arg.f : -c->arg.i);
+        return true;
+    }
+    return v->op == OP_SUB && v->dtype == DTYPE_I32 && take_bytes(v->src[0], o) &&
+           take_zero(t, v->src[1], o);
+}
+
+static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
+{
+    for (; is_move(v); v = v->src[0]) {
+        if (o->nmove == MAX_MOVES)
+            return false;
+        o->move[o->nmove++] = v;
+    }
+    if (take_difference(t, v, o))
+        return true;
+    for (int k = 0; k < 2 && v->op == OP_MUL && v->dtype == DTYPE_F32; k++) {
+        struct uop *scale = without_moves(v->src[1 - k]);
+        bool single = scale->op == OP_CONST || has_one_element(scale);
+        if ((!single && !weight_of(scale)) || !take_difference(t, v->src[k], o))
+            continue;
+        o->scale = single ? uop_reshape(t, scale, NULL, 0) : v->src[1 - k];
+        return true;
+    }
+    return false;
+}
+
+/* Which of the product's axes v, seen through the operand's moves, depends on. */
+static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uop *const *range,
+                      struct uop *v, bool *of)
+{
+    struct uop *at[MAX_RANK], *next[MAX_RANK], *valid;
+    memcpy(at, range, (size_t)s->product->ndim * sizeof *at);
+    for (int i = 0; i < o->nmove; i++) {
+        move_index(s->t, o->move[i], 0, at, next, &valid);
+        memcpy(at, next, (size_t)o->move[i]->src[0]->ndim * sizeof *at);
+    }
+    for (; is_move(v); v = v->src[0]) {
+        move_index(s->t, v, 0, at, next, &valid);
+        memcpy(at, next, (size_t)v->src[0]->ndim * sizeof *at);
+    }
+    for (int p = 0; p < s->product->ndim; p++)
+        for (int a = 0; a < v->ndim; a++)
+            of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);
+}
+
+/* ------------------------------------------------------------------------------ moves made again */
+
+/* Where axis `axis` of v, of n elements, stands after a reshape to dim[]; -1: it is not alone
+ * there. */
+static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *dim, int ndim)
+{
+    int64_t before = 1, n, d;
+    for (int a = 0; a < axis; a++)
+        before = uop_const_int(v->dim[a], &n) ? sat_mul(before, n) : -1;
+    if (before < 0 || !uop_const_int(v->dim[axis], &n))
+        return -1;
+    for (int a = 0; a < ndim; a++) {
+        if (!uop_const_int(dim[a], &d))
+            return -1;
+        if (before == 1 && d == n)
+            return a;
+        if (d < 1 || before % d)
+            return -1;
+        before /= d;
+    }
+    return -1;
+}
+
+/* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
+ * becomes where it ends up. NULL: the axis is lost on the way. */
+static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK];
+    for (int i = o->nmove - 1; i >= 0; i--) {
+        const struct uop *m = o->move[i], *from = m->src[0];
+        struct uop *size = *axis >= 0 ? x->dim[*axis] : NULL;
+        int now = *axis;
+        memcpy(dim, m->dim, (size_t)m->ndim * sizeof *dim);
+        if (m->op == OP_RESHAPE && now >= 0)
+            now = axis_after_reshape(from, now, m->dim, m->ndim);
+        if (m->op == OP_PERMUTE && now >= 0)
+            for (now = 0; PERM_GET(m->arg.i, now) != *axis;)
+                now++;
+        if (m->op == OP_WINDOW && now >= 0)
+            now = now == WINDOW_AXIS(m->arg.i) ? -1 : now + (now > WINDOW_AXIS(m->arg.i));
+        if (*axis >= 0 && now < 0)
+            return NULL;
+        if (now >= 0)
+            dim[now] = size;
+        for (int a = 0; a < from->ndim && (m->op == OP_PAD || m->op == OP_SHRINK); a++) {
+            lo[a] = m->src[m->op == OP_PAD ? 2 + 2 * a : 1 + 2 * a];
+            hi[a] = m->src[m->op == OP_PAD ? 3 + 2 * a : 2 + 2 * a];
+            bool whole = m->op == OP_PAD
+                             ? uop_is_int(lo[a], 0) && uop_is_int(hi[a], 0)
+                             : uop_is_int(lo[a], 0) && sym_equal(t, hi[a], from->dim[a]);
+            if (a == now && !whole)
+                return NULL;
+            if (a == now && m->op == OP_SHRINK)
+                hi[a] = size;
+        }
+        *axis = now;
+        switch (m->op) {
+        case OP_RESHAPE: x = uop_reshape(t, x, dim, m->ndim); break;
+        case OP_EXPAND: x = uop_expand(t, x, dim); break;
+        case OP_SHRINK: x = uop_shrink(t, x, lo, hi); break;
+        case OP_PAD:
+            x = uop_pad(t, x, o->zero ? uop_cast(t, x->dtype, o->zero) : uop_consti(t, x->dtype, 0),
+                        lo, hi);
+            break;
+        case OP_WINDOW:
+            x = uop_window(t, x, WINDOW_AXIS(m->arg.i), m->dim[WINDOW_AXIS(m->arg.i)],
+                           m->dim[WINDOW_AXIS(m->arg.i) + 1], WINDOW_STRIDE(m->arg.i),
+                           WINDOW_DILATION(m->arg.i));
+            break;
+        default: x = uop_new(t, m->op, x->dtype, &x, 1, m->arg);
+        }
+    }
+    return x;
+}
+
+/* ---------------------------------------------------------------------------------- what is found */
+
+static bool has_padding(const struct operand *o)
+{
+    for (int i = 0; i < o->nmove; i++)
+        if (o->move[i]->op == OP_PAD)
+            return true;
+    return false;
+}
+
+static double products_of(const struct sum_of_bytes *s)
+{
+    double n = 1;
+    for (int p = 0; p < s->product->ndim; p++)
+        if (is_reduced(s, p))
+            n *= s->product->dim[p]->vmax < 0 ? 0 : (double)s->product->dim[p]->vmax;
+    return n;
+}
+
+/* Columns: an axis of the weight alone, which vectors can run along. */
+static bool has_columns(const struct sum_of_bytes *s)
+{
+    for (int p = 0; p < s->product->ndim; p++)
+        if (!is_reduced(s, p) && s->w.of[p] && !s->a.of[p] &&
+            s->product->dim[p]->vmin >= COLUMNS_MIN)
+            return true;
+    return false;
+}
+
+static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
+{
+    struct operand o[2] = {{0}, {0}};
+    struct uop *range[MAX_RANK];
+    bool of_scale[MAX_RANK] = {false};
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->src[0]->op != OP_MUL ||
+        (u->dtype != DTYPE_F32 && u->dtype != DTYPE_I32))
+        return false;
+    *s = (struct sum_of_bytes){.t = t, .reduce = u, .product = u->src[0]};
+    for (int k = 0; k < 2; k++)
+        if (!take_operand(t, s->product->src[k], &o[k]))
+            return false;
+    int w = weight_of(without_moves(o[1].q)) != NULL;
+    if (!weight_of(without_moves(o[w].q)) || weight_of(without_moves(o[1 - w].q)) ||
+        products_of(s) > PRODUCTS_MAX)
+        return false;
+    s->a = o[1 - w];
+    s->w = o[w];
+    for (int p = 0; p < u->ndim; p++) {
+        struct uop *dim = s->product->dim[p];
+        range[p] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
+    }
+    find_axes(s, &s->a, range, s->a.q, s->a.of);
+    find_axes(s, &s->w, range, s->w.q, s->w.of);
+    bool fixed = s->w.scale && s->w.scale->ndim > 0;
+    if (fixed)
+        find_axes(s, &s->w, range, s->w.scale, of_scale);
+    for (int p = 0; p < u->ndim; p++) {
+        bool reduced = is_reduced(s, p) && range[p]->op == OP_RANGE;
+        if (reduced && (of_scale[p] || !s->a.of[p] || !s->w.of[p]))
+            return false;
+    }
+    if (s->a.scale && s->a.scale->ndim > 0)
+        return false;
+    return !has_padding(&s->w) && has_columns(s) &&
+           !(has_padding(&s->a) && s->a.zero && s->a.zero->op != OP_CONST);
+}
+
+/* ---------------------------------------------------------------------------------- the rewrite */
+
+/* The weight less its zero point, as i8; NULL: it does not fit. */
+static struct uop *weight_as_i8(struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    struct operand *w = &s->w;
+    int64_t zero = 0, lo, hi;
+    if (w->zero && !uop_const_int(w->zero, &zero))
+        return NULL;
+    if (zero == 0 && w->q->dtype == DTYPE_I8)
+        return w->q;
+    if (!weight_bounds(weight_of(without_moves(w->q)), &lo, &hi) || lo - zero < -128 ||
+        hi - zero > 127)
+        return NULL;
+    w->zero = NULL;
+    struct uop *wide = uop_cast(t, DTYPE_I32, w->q);
+    return uop_cast(t, DTYPE_I8,
+                    tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
+}
+
+/* The other operand as u8, its zero point moved along. */
+static struct uop *values_as_u8(struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    struct operand *a = &s->a;
+    if (a->q->dtype == DTYPE_U8)
+        return a->q;
+    struct uop *shift = uop_consti(t, DTYPE_I32, 128);
+    a->zero = a->zero ? uop_binary(t, OP_ADD, a->zero, shift) : shift;
+    struct uop *moved = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, a->q),
+                                      uop_constf(t, DTYPE_F32, 128));
+    return uop_cast(t, DTYPE_U8, moved);
+}
+
+/* x with its axis filled up to a multiple of DOT_BYTES by `value`. */
+static struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK];
+    int64_t n = x->dim[axis]->arg.i, more = (DOT_BYTES - n % DOT_BYTES) % DOT_BYTES;
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        hi[a] = uop_int(t, a == axis ? more : 0);
+    }
+    return more ? uop_pad(t, x, value, lo, hi) : x;
+}
+
+/* What depends on weights alone, as a weight; NULL: out of memory's limit. */
+static struct uop *evaluate(struct tgc *t, struct uop *v)
+{
+    int64_t dim[MAX_RANK], nelem = 1;
+    size_t nbytes;
+    for (int a = 0; a < v->ndim; a++) {
+        if (!uop_const_int(v->dim[a], &dim[a]))
+            return NULL;
+        nelem = sat_mul(nelem, dim[a]);
+    }
+    if (!size_mul((size_t)nelem, dtype_nbytes(v->dtype), &nbytes) ||
+        nbytes > (t->mem_limit - t->mem_used) / 4)
+        return NULL;
+    struct eval_env env = {.budget = -1};
+    char *data = mem_alloc(t, nbytes);
+    return eval_store(t, v, nelem, &env, data, NULL)
+               ? tensor_from_data(t, v->dtype, dim, v->ndim, data, nbytes, NULL)
+               : NULL;
+}
+
+/* Both operands seen through their moves, with an axis of theirs that is reduced, the channels,
+ * a multiple of DOT_BYTES; false: there are no channels to speak of. */
+static bool move_operands(struct sum_of_bytes *s, struct uop *values, struct uop *weights,
+                          struct uop **a, struct uop **w)
+{
+    struct tgc *t = s->t;
+    bool fixed = s->a.zero && s->a.zero->op == OP_CONST;
+    struct uop *any = uop_consti(t, DTYPE_U8, fixed ? s->a.zero->arg.i : 0);  /* as padding is */
+    for (int i = values->ndim - 1; i >= 0; i--) {
+        int64_t n;
+        if (!uop_const_int(values->dim[i], &n) || n < CHANNELS_MIN)
+            continue;
+        int at = i;
+        struct uop *x = values;
+        if (i < x->ndim - 1 && without_moves(x)->op == OP_BUFFER)       /* the caller's own order */
+            x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
+        x = fill_axis(t, x, i, any);
+        if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at))
+            continue;
+        for (int k = 0; k < weights->ndim; k++) {
+            int there = k;
+            if (!uop_is_int(weights->dim[k], n))
+                continue;
+            struct uop *filled = fill_axis(t, weights, k, uop_consti(t, DTYPE_I8, 0));
+            if (filled != weights && !(filled = evaluate(t, filled)))
+                return false;
+            *w = move_again(t, &s->w, filled, &there);
+            if (*w && there == at)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Of w, seen as the product, one of what it does not depend on, or of what is reduced. */
+static struct uop *shrink_to(struct sum_of_bytes *s, struct uop *v, bool reduced)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int p = 0; p < v->ndim; p++) {
+        begin[p] = uop_int(s->t, 0);
+        size[p] = !s->w.of[p] || (reduced && is_reduced(s, p)) ? uop_int(s->t, 1) : v->dim[p];
+    }
+    return uop_shrink(s->t, v, begin, size);
+}
+
+/* The sums of the weights, one for each column; NULL: out of memory's limit. */
+static struct uop *sum_weights(struct sum_of_bytes *s, struct uop *w)
+{
+    struct tgc *t = s->t;
+    struct uop *wide = uop_cast(t, DTYPE_I32, shrink_to(s, w, false));
+    return evaluate(t, uop_reduce(t, OP_ADD, wide, REDUCE_AXES(s->reduce->arg.i)));
+}
+
+static struct uop *rewrite_sum(struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    struct uop *a, *w, *scale = s->a.scale, *weights = weight_as_i8(s);
+    if (!weights || !move_operands(s, values_as_u8(s), weights, &a, &w))
+        return NULL;
+    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
+                                     uop_cast(t, DTYPE_I32, w));
+    if (uop_get_axes(t, s->product))
+        uop_name_axes(t, product, uop_get_axes(t, s->product));
+    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
+    if (s->a.zero && !uop_is_int(s->a.zero, 0)) {
+        struct uop *each = sum_weights(s, w);
+        if (!each)
+            return NULL;
+        sum = tensor_binary(t, OP_SUB, sum, tensor_binary(t, OP_MUL, each, s->a.zero));
+    }
+    if (s->reduce->dtype == DTYPE_I32)
+        return sum;
+    if (s->w.scale) {
+        int none = -1;
+        struct uop *by = s->w.scale->ndim ? move_again(t, &s->w, s->w.scale, &none) : s->w.scale;
+        by = by->ndim ? shrink_to(s, by, true) : by;
+        scale = scale ? tensor_binary(t, OP_MUL, scale, by) : by;
+    }
+    sum = uop_cast(t, DTYPE_F32, sum);
+    return scale ? tensor_binary(t, OP_MUL, sum, scale) : sum;
+}
+
+/* ------------------------------------------------------------------------------- requantization */
+
+/* Made of weights and constants. */
+static bool is_constant(const struct uop *v, int depth)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (v->op == OP_CONST || weight_of(v))
+        return true;
+    bool all = depth > 0 && op_is_elementwise(v->op);
+    for (int k = 0; k < v->nsrc && all; k++)
+        all = is_constant(v->src[k], depth - 1);
+    return all;
+}
+
+/* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
+static struct uop *divide(struct tgc *t, struct uop *v, double c, int depth)
+{
+    struct uop *src[MAX_RANK * 2 + 2];
+    if (depth == 0)
+        return NULL;
+    if (is_move(v) && v->op != OP_PAD) {
+        memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
+        src[0] = divide(t, v->src[0], c, depth - 1);
+        return src[0] ? uop_replace_src(t, v, src) : NULL;
+    }
+    if (is_constant(v, depth))
+        return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
+    for (int k = 0; k < 2 && v->op == OP_MUL; k++)
+        if (is_constant(v->src[k], depth) && (src[k] = divide(t, v->src[k], c, depth - 1)))
+            return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
+    if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
+        return NULL;
+    for (int k = 0; k < 2; k++)
+        if (!(src[k] = divide(t, v->src[k], c, depth - 1)))
+            return NULL;
+    return tensor_binary(t, v->op, src[0], src[1]);
+}
+
+/* Scaled sums that are scaled anew, as in
+ *
+ *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
+ *
+ * which differ where the sum is within a rounding error of the middle between two results. */
+static struct uop *requantize(struct tgc *t, struct uop *u)
+{
+    enum { DEPTH = 12, STEPS = 4 };
+    struct uop *step[STEPS], *v = u->src[0];
+    int n = 0;
+    for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
+        step[n++] = v;
+    if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
+        return NULL;
+    const struct uop *by = without_moves(v->src[0]->src[1]);
+    if (by->op != OP_CONST || !(by->arg.f > 0))
+        return NULL;
+    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, DEPTH);
+    if (!r)
+        return NULL;
+    r = uop_unary(t, OP_ROUND, r);
+    while (n-- > 0)
+        r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
+    return uop_cast(t, u->dtype, r);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct sum_of_bytes s;
+    struct mem_mark mark = scratch_mark(t);
+    bool found = find_sum(t, u, &s);
+    bool bytes = u->op == OP_CAST && is_byte(u->dtype);
+    int outer = t->current_origin;
+    (void)ctx;
+    scratch_release(t, mark);
+    if (!found && !bytes)
+        return NULL;
+    t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
+    struct uop *r = bytes ? requantize(t, u) : rewrite_sum(&s);
+    t->current_origin = outer;
+    return r;
+}
+
+bool pass_integer(struct tgc *t, struct graph *g)
+{
+    int nroot;
+    struct uop **root = graph_roots(t, g, &nroot);
+    uop_rewrite(t, root, nroot, rewrite, NULL);
+    for (int i = 0; i < g->noutput; i++)
+        g->output[i].value = root[i];
+    for (int i = 0; i < g->nhost; i++)
+        g->host[i] = root[g->noutput + i];
+    return true;
+}

@@ -1,0 +1,263 @@
+/* test_linear.c - linear programs in the oracle: right ones against plain C, wrong ones refused;
+ * vectors for their loops; and how uops are printed.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "passes/passes.h"
+#include "tests/unit/fixture.h"
+
+struct program_text { struct tgc *t; struct uop *u[256]; int n; };
+
+static struct uop *put(struct program_text *p, enum op op, enum dtype d, struct uop *const *src,
+                       int nsrc, int64_t bits)
+{
+    return p->u[p->n++] = uop_intern(p->t, op, d, src, nsrc, (union arg){.i = bits});
+}
+#define PUT(p, op, d, bits, ...)                                                                   \
+    put((p), (op), (d), (struct uop *[]){__VA_ARGS__},                                             \
+        (int)(sizeof((struct uop *[]){__VA_ARGS__}) / sizeof(struct uop *)), (bits))
+
+static struct uop *open_loop(struct program_text *p, int64_t n, int id)
+{
+    return PUT(p, OP_RANGE, DTYPE_INDEX, id, uop_int(p->t, n));
+}
+static void close_loop(struct program_text *p, struct uop *r) { PUT(p, OP_END, DTYPE_VOID, 0, r); }
+static struct uop *iadd(struct program_text *p, struct uop *a, struct uop *b)
+{
+    return PUT(p, OP_ADD, DTYPE_INDEX, 0, a, b);
+}
+static struct uop *imul(struct program_text *p, struct uop *a, int64_t b)
+{
+    return PUT(p, OP_MUL, DTYPE_INDEX, 0, a, uop_int(p->t, b));
+}
+
+/* y[m] = sum over k of a[m][k]; where: the depth at which the accumulator is declared: 0 too far
+ * out, 1 right, 2 too far in. */
+static void row_sums(struct program_text *p, struct uop *a, struct uop *y, int where)
+{
+    struct uop *zero = uop_constf(p->t, DTYPE_F32, 0), *acc = NULL;
+    if (where == 0)
+        acc = PUT(p, OP_ACC, DTYPE_F32, 0, zero);
+    struct uop *m = open_loop(p, 4, 0), *row = imul(p, m, 5);
+    if (where == 1)
+        acc = PUT(p, OP_ACC, DTYPE_F32, 0, zero);
+    struct uop *k = open_loop(p, 5, 1);
+    if (where == 2)
+        acc = PUT(p, OP_ACC, DTYPE_F32, 0, zero);
+    struct uop *v = PUT(p, OP_LOAD, DTYPE_F32, 0, a, iadd(p, row, k)),
+               *sum = PUT(p, OP_ADD, DTYPE_F32, 0, acc, v);
+    PUT(p, OP_ASSIGN, DTYPE_F32, 0, acc, sum);
+    close_loop(p, k);
+    PUT(p, OP_STORE, DTYPE_F32, 0, y, m, acc);
+    close_loop(p, m);
+}
+
+static bool verifies(struct fixture *f, const struct program_text *p)
+{
+    jmp_buf outer;
+    memcpy(&outer, &f->t->stop, sizeof outer);
+    volatile bool ok = false;
+    if (!setjmp(f->t->stop))
+        ok = linear_verify(f->t, p->u, p->n, "test");
+    memcpy(&f->t->stop, &outer, sizeof outer);
+    return ok;
+}
+
+static bool runs(struct fixture *f, const struct program_text *p)
+{
+    struct eval_env env = {f->leaf, f->value, f->nleaf, f->var, f->nvar, f->budget};
+    volatile bool ok = false;
+    if (!setjmp(f->t->stop))
+        ok = eval_linear(f->t, p->u, p->n, &env);
+    return ok;
+}
+
+static void test_linear_sums(void **state)
+{
+    struct fixture *f = *state;
+    struct array a, out;
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4, 5)), *y = output_of(f, &out, 4);
+    for (int where = 0; where < 3; where++) {
+        struct program_text p = {.t = f->t};
+        row_sums(&p, x, y, where);
+        assert_int_equal(verifies(f, &p), where == 1);
+        if (where != 1)
+            continue;
+        assert_true(runs(f, &p));
+        for (int m = 0; m < 4; m++) {
+            double sum = 0;
+            for (int k = 0; k < 5; k++)
+                sum += a.v[m * 5 + k].f;
+            assert_true(out.v[m].f == sum);
+        }
+    }
+}
+
+static void test_linear_guards(void **state)
+{
+    struct fixture *f = *state;
+    struct array a, out;
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *y = output_of(f, &out, 9),
+               *minus = uop_constf(f->t, DTYPE_F32, -1);
+    struct program_text p = {.t = f->t};
+    struct uop *i = open_loop(&p, 9, 0),
+               *inside = PUT(&p, OP_LT, DTYPE_BOOL, 0, i, uop_int(f->t, 6));
+    struct uop *v = PUT(&p, OP_LOAD, DTYPE_F32, 0, x, i, inside, minus);
+    struct uop *odd = PUT(&p, OP_FLOORMOD, DTYPE_INDEX, 0, i, uop_int(f->t, 2)),
+               *yes = PUT(&p, OP_EQ, DTYPE_BOOL, 0, odd, uop_int(f->t, 1));
+    struct uop *guard = PUT(&p, OP_GUARD, DTYPE_VOID, 7, yes);
+    PUT(&p, OP_STORE, DTYPE_F32, 0, y, i, v);
+    PUT(&p, OP_ENDGUARD, DTYPE_VOID, 0, guard);
+    close_loop(&p, i);
+    assert_true(verifies(f, &p) && runs(f, &p));
+    for (int k = 0; k < 9; k++)
+        assert_true(out.v[k].f == (k % 2 == 0 ? 0 : k < 6 ? a.v[k].f : -1));
+    f->budget = 10;
+    assert_false(runs(f, &p));
+    f->budget = -1;
+    p.u[2] = uop_intern(f->t, OP_LOAD, DTYPE_F32, (struct uop *[]){x, i}, 2, (union arg){0});
+    p.u[6] = uop_intern(f->t, OP_STORE, DTYPE_F32, (struct uop *[]){y, i, p.u[2]}, 3,
+                        (union arg){0});
+    assert_true(verifies(f, &p));
+    assert_false(runs(f, &p));                                   /* reads behind x */
+    assert_true(f->t->bug);
+}
+
+/* Programs that a pass must not make; each must be refused. */
+static void test_linear_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct array a, out;
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4)), *y = output_of(f, &out, 4),
+               *zero = uop_int(f->t, 0);
+    struct program_text p = {.t = f->t};
+    struct uop *r = open_loop(&p, 4, 0), *v = PUT(&p, OP_LOAD, DTYPE_F32, 0, x, r);
+    assert_false(verifies(f, &p));                               /* not closed */
+    close_loop(&p, r);
+    assert_true(verifies(f, &p));
+    PUT(&p, OP_STORE, DTYPE_F32, 0, y, zero, v);
+    assert_false(verifies(f, &p));                               /* v is gone */
+    p.n--;
+    PUT(&p, OP_STORE, DTYPE_F32, 0, y, r, uop_constf(f->t, DTYPE_F32, 0));
+    assert_false(verifies(f, &p));                               /* r is gone */
+    p.n--;
+    PUT(&p, OP_STORE, DTYPE_F32, 0, x, zero, uop_constf(f->t, DTYPE_F32, 0));
+    assert_false(verifies(f, &p));                               /* x is an input */
+    p.n--;
+    PUT(&p, OP_STORE, DTYPE_F32, 0, y, zero, uop_int(f->t, 0));
+    assert_false(verifies(f, &p));                               /* wrong dtype */
+    p.n--;
+    struct uop *dim = uop_int(f->t, 4),
+               *s = uop_buffer(f->t, buffer_new(f->t, BUFFER_SCRATCH, DTYPE_F32, &dim, 1, NULL));
+    PUT(&p, OP_LOAD, DTYPE_F32, 0, s, zero);
+    assert_false(verifies(f, &p));                               /* nothing was stored there */
+    p.n--;
+    PUT(&p, OP_STORE, DTYPE_F32, 0, s, zero, uop_constf(f->t, DTYPE_F32, 0));
+    PUT(&p, OP_LOAD, DTYPE_F32, 0, s, zero);
+    assert_true(verifies(f, &p));
+}
+/* -------------------------------------------------------------------------------------- vectors */
+
+/* sum of x[k], largest of x[k]: one loop, several accumulators */
+static void sum_and_max(struct program_text *p, struct uop *x, struct uop *y, int64_t n)
+{
+    struct uop *zero = uop_constf(p->t, DTYPE_F32, 0);
+    struct uop *sum = PUT(p, OP_ACC, DTYPE_F32, 0, zero), *max = PUT(p, OP_ACC, DTYPE_F32, 1, zero);
+    struct uop *k = open_loop(p, n, 0), *v = PUT(p, OP_LOAD, DTYPE_F32, 0, x, k);
+    struct uop *more = PUT(p, OP_ADD, DTYPE_F32, 0, sum, v);
+    PUT(p, OP_ASSIGN, DTYPE_F32, 0, sum, more);
+    struct uop *larger = PUT(p, OP_MAX, DTYPE_F32, 0, max, v);
+    PUT(p, OP_ASSIGN, DTYPE_F32, 0, max, larger);
+    close_loop(p, k);
+    PUT(p, OP_STORE, DTYPE_F32, 0, y, uop_int(p->t, 0), sum);
+    PUT(p, OP_STORE, DTYPE_F32, 0, y, uop_int(p->t, 1), max);
+}
+
+static void test_strips_of_two_sums(void **state)
+{
+    struct fixture *f = *state;
+    passes_init(f->t);
+    for (int isa = 0; isa < ISA_COUNT; isa++)
+        for (int64_t n = 3; n < 300; n = n * 2 + 1) {
+            struct array a, out;
+            struct uop *x = input(f, DTYPE_F32, &a, DIMS(n)), *y = output_of(f, &out, 2);
+            struct program_text p = {.t = f->t};
+            sum_and_max(&p, x, y, n);
+            struct variant v = {.isa = (enum isa)isa, .linear = p.u, .nlinear = p.n};
+            struct kernel k = {.variant = &v, .nvariant = 1}, *kernel = &k;
+            struct schedule s = {.kernel = &kernel, .nkernel = 1};
+            assert_true(pass_expand(f->t, &s));
+            bool vectors = isa != ISA_GENERIC && n >= isa_table[isa].lanes;
+            assert_int_equal(k.nvariant, vectors);
+            struct program_text got = {.t = f->t, .n = v.nlinear};
+            assert_true(v.nlinear <= (int)(sizeof got.u / sizeof *got.u));
+            memcpy(got.u, v.linear, (size_t)v.nlinear * sizeof *v.linear);
+            assert_true(verifies(f, &got) && runs(f, &got));
+            double sum = 0, max = 0;
+            for (int64_t i = 0; i < n; i++) {
+                sum += a.v[i].f;
+                max = a.v[i].f > max ? a.v[i].f : max;
+            }
+            assert_true(out.v[0].f == sum && out.v[1].f == max);
+        }
+}
+
+/* ------------------------------------------------------------------------------------- printing */
+
+static void expect_print(struct fixture *f, struct uop *u, const char *want)
+{
+    struct text out = {.t = f->t};
+    uop_print(&out, u);
+    assert_string_equal(out.s, want);
+}
+
+static void test_print(void **state)
+{
+    struct fixture *f = *state;
+    struct tgc *t = f->t;
+    struct uop *a = uop_var(t, var_new(t, "a", 0, 100)), *b = uop_var(t, var_new(t, "b\n", 0, 100)),
+               *two = uop_int(t, 2);
+    struct uop *sum = uop_binary(t, OP_ADD, a, two), *product = uop_binary(t, OP_MUL, sum, b),
+               *r = uop_range(t, a, 3);
+    expect_print(f, product, "(a + 2)*b\\x0a");
+    expect_print(f, uop_binary(t, OP_ADD, product, uop_int(t, -5)), "(a + 2)*b\\x0a - 5");
+    expect_print(f, uop_binary(t, OP_SUB, a, uop_binary(t, OP_SUB, a, two)), "a - (a - 2)");
+    expect_print(f, uop_binary(t, OP_FLOORMOD, uop_binary(t, OP_FLOORDIV, r, two), two), "r3//2%2");
+    expect_print(f, uop_where(t, uop_binary(t, OP_LT, r, two), a, b), "r3 < 2 ? a : b\\x0a");
+    expect_print(f, uop_constf(t, DTYPE_F64, 0.1), "0.1");
+    expect_print(f, uop_constf(t, DTYPE_F32, 0.1), "0.10000000149011612");
+    expect_print(f, uop_constf(t, DTYPE_F32, 3), "3.0");
+    for (int i = 0; i < 5000; i++)
+        sum = uop_unary(t, OP_NEG, sum);
+    struct text deep = {.t = t};
+    uop_print(&deep, sum);
+    assert_non_null(strstr(deep.s, "neg(...)"));
+    struct array x;
+    struct uop *in = input(f, DTYPE_F32, &x, DIMS(2, 3));
+    struct graph_output out = {"y\"", uop_reduce(t, OP_ADD, uop_unary(t, OP_EXP, in), 2)};
+    struct graph g = {.ninput = 1, .input = &in, .noutput = 1, .output = &out};
+    struct text whole = {.t = t};
+    graph_print(&whole, t, &g);
+    assert_non_null(strstr(whole.s, "input  %input"));
+    assert_non_null(strstr(whole.s, " : f32[2, 3] \"x\"\n"));
+    assert_non_null(strstr(whole.s, "{op=add, axes=[1]}"));
+    assert_non_null(strstr(whole.s, " as \"y\\\"\"\n"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_linear_sums),
+        TEST(test_linear_guards),
+        TEST(test_linear_refused),
+        TEST(test_strips_of_two_sums),
+        TEST(test_print),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
