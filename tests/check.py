@@ -31,6 +31,7 @@ SUITES = [
     ("microsoft", "tests/onnx/microsoft_test.py", 600, 600),
     ("types", "tests/onnx/types_test.py", 600, 1800),
     ("images", "tests/onnx/image_test.py", 300, 300),
+    ("gradient", "tests/onnx/gradient_test.py", 300, 300),
     ("regress", "tests/fuzz/regressions.py", 300, 300),
     ("fuzz", "tests/fuzz/random_graphs.py", 600, 7200),
     ("mutants", "tests/fuzz/mutants.py", 300, 1800),
