@@ -239,8 +239,9 @@ class Graph:
             most = 1e3 if array.dtype == np.float16 else 1e5
             if not np.isfinite(array).all() or np.abs(array).max() > most:
                 raise Rejected("diverges")
-        elif array.dtype.itemsize == 8 and np.abs(array.astype(np.float64)).max() > 2.0 ** 40:
-            raise Rejected("diverges")
+        elif array.dtype.itemsize >= 4:  # ONNX Runtime's products are of floats
+            if np.abs(array.astype(np.float64)).max() > 2.0 ** (40 if array.dtype.itemsize == 8 else 30):
+                raise Rejected("diverges")
 
     def grow(self, count):
         functions = [f for f, _ in OPERATORS]
