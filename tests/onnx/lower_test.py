@@ -485,6 +485,20 @@ def _(folder):
            f"means {y.mean(axis=1)}")                         # four standard deviations
 
 
+@case("a size that the run finds may be the one that is needed; if not, that is a status")
+def _(folder):
+    def side(name, end):
+        return helper.make_graph([G.node("Slice", ["x", "zero", end], [name])], name, [], [G.value(name, [f"n{name}"])])
+
+    x, w, b = draw(8), draw(6, 2), draw(6)
+    for node, answer in ((G.node("MatMul", ["s", "w"], ["y"]), x[:6] @ w), (G.node("Add", ["s", "b"], ["y"]), x[:6] + b)):
+        m = G.model([G.node("If", ["c"], ["s"], then_branch=side("t", "six"), else_branch=side("e", "three")), node],
+                    [G.value("c", [], BOOL), G.value("x", [8])], [G.value("y", None)],
+                    [ints("zero", 0), ints("six", 6), ints("three", 3), G.weight("w", w), G.weight("b", b)])
+        check(run(folder, m, {"c": np.array(True), "x": x})["y"], answer)
+        says(run_status(folder, m, {"c": np.array(False), "x": x}), "do not go together")
+
+
 @case("Multinomial draws classes by their unnormalized log-probabilities")
 def _(folder):
     p = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]], np.float32)
