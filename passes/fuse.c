@@ -522,6 +522,7 @@ static void realize(struct plan *p, struct node *n)
          parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
     struct buffer *dest = own ? own->dest : new_temp(p, v);
     n->buffer = dest;
+    n->is_private = !own && !n->must;
     if (parts) {
         if (own)
             own->value = NULL;                        /* replaced by the parts */

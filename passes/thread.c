@@ -16,8 +16,10 @@
  * done before the others have woken up is not shared, nor is one whose threads could meet: that
  * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
  * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
- * what another one stores), each becomes a kernel of its own, before it is tiled. (The borders and
- * the inside of a padded tensor are nests that do not meet, nor do those that a tile leaves over.)
+ * what another one stores), each becomes a kernel of its own, before it is tiled. Nests of one band
+ * (band.c) meet in scratch, which each thread has for itself: their common loop is shared. (The
+ * borders and the inside of a padded tensor are nests that do not meet, nor do those that a tile
+ * leaves over.)
  */
 #include "passes/tile.h"
 
@@ -161,6 +163,9 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int thr
     for (int k = first_range(store); k < store->nsrc; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
+        /* nests of a band need each other: only the band itself is shared */
+        if (k > first_range(store) && RANGE_IS_BAND(store->src[first_range(store)]->arg.i))
+            break;
         if (RANGE_IS_LANE(r->arg.i) || n < 2)
             continue;
         find_bytes(c->t, store, r, &all, &along);
@@ -193,6 +198,13 @@ struct sharing {
     double time, saved;          /* of one thread; by all of them */
 };
 
+static bool has_loop_of(const struct uop *store, const struct uop *before)
+{
+    int a = first_range(store), b = before ? first_range(before) : 0;
+    return before && a < store->nsrc && b < before->nsrc && store->src[a] == before->src[b] &&
+           RANGE_IS_BAND(store->src[a]->arg.i);
+}
+
 static void find_sharing(struct tgc *t, const struct uop *ast, const struct kernel *k, int threads,
                          struct sharing *s)
 {
@@ -208,7 +220,8 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
         s->range[i] = choose_range(&c, ast->src[i], threads, &saved);
         find_bytes(t, ast->src[i], NULL, &all, &along);
         s->time += byte_ns * all;
-        s->saved += saved;
+        if (!has_loop_of(ast->src[i], i ? ast->src[i - 1] : NULL))
+            s->saved += saved;
     }
     if (k->nvariant == 0) {
         s->time *= scalar_factor;

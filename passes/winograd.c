@@ -602,13 +602,18 @@ static double cost_of(const struct layer *l, const struct extent *e, int m)
 {
     double n = m + TAPS - 1, places = m == 1 ? TAPS * TAPS : n * n;
     double tiles = (double)tiles_of(l, 0, m) * (double)tiles_of(l, 1, m) * e->batch;
-    double cost = places * tiles * e->in * e->out * e->groups * 2 / FLOP_CYCLE +
-                  places * e->in * e->out * e->groups * (double)sizeof(float) / WEIGHT_BYTES_CYCLE;
+    /* weights are fetched while products are made (prefetch.c), as far as that goes */
+    double flops = places * tiles * e->in * e->out * e->groups * 2 / FLOP_CYCLE;
+    double weights = places * e->in * e->out * e->groups * (double)sizeof(float) /
+                     WEIGHT_BYTES_CYCLE;
+    double cost = flops > weights ? flops + 0.25 * weights : weights + 0.25 * flops;
     if (m == 1)
         return cost;
     /* V and M are written and read; inputs are read, outputs written and read */
     double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
-    double near = values * places > FAR_BYTES ? 1 : 3;
+    bool whole = size_of(l->product->dim[l->out[0]]) % m == 0 &&
+                 size_of(l->product->dim[l->out[1]]) % m == 0;    /* band.c keeps them near */
+    double near = values * places > FAR_BYTES && !whole ? 1 : 3;
     return cost + values * (places + 1.5 * m * m) * (3 / near) / TRANSFORM_BYTES_CYCLE;
 }
 

@@ -371,6 +371,17 @@ static void write_store(struct writer *w, const struct uop *u)
         close_block(w);
 }
 
+/* The place may lie behind the buffer: no access of it. */
+static void write_prefetch(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct expr src[2] = {{0}, {0}};
+    note_used(w, b);
+    take_operands(w, u, 2, src);
+    statement(w, mem_printf(w->t, "__builtin_prefetch(&%s[%s], 0, 2);", place_name(w, b), src[1].s),
+              false);
+}
+
 /* ---------------------------------------------------------------------------------------- loops */
 
 static const char *loop_stem(const struct writer *w, const struct uop *range)
@@ -662,6 +673,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
+    case OP_PREFETCH: write_prefetch(w, u); break;
     case OP_SINK: break;
     default:
         if (!op_is_elementwise(u->op))

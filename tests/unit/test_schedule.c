@@ -30,6 +30,8 @@ struct fixture {
     int nvariant;                    /* kernels that ran with vectors */
     int tile;                        /* Winograd's, for all convolutions that it suits; 0: none */
     int threads, nshared;            /* 0: one thread; kernels that threads shared */
+    bool bands;                      /* wherever there can be some, not only where they pay */
+    int nband;                       /* nests within bands */
 };
 
 static uint64_t next_random(struct fixture *f)
@@ -169,8 +171,21 @@ static void spoil(struct tensor *x)
             ((int64_t *)x->data)[i] = INT64_MIN + 12345;
 }
 
+static int count_banded(const struct uop *ast)
+{
+    int n = 0;
+    for (int i = 0; i < ast->nsrc; i++)
+        for (int k = 3; k < ast->src[i]->nsrc; k++)
+            if (ast->src[i]->src[k]->op == OP_RANGE && RANGE_IS_BAND(ast->src[i]->src[k]->arg.i)) {
+                n++;
+                break;
+            }
+    return n;
+}
+
 static void run_kernel(struct fixture *f, const struct kernel *k)
 {
+    f->nband += count_banded(k->ast);
     for (int i = 0; i < k->nbuffer; i++)
         if (k->buffer[i]->kind != BUFFER_WEIGHT)
             value_of(f, k->buffer[i]);
@@ -295,11 +310,15 @@ static int check(struct fixture *f, bool noopt)
     }
     assert_true(graph_verify(f->t, &f->g, "test"));
     assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
+    if (!noopt)
+        assert_true(pass_onehot(f->t, &f->g) && graph_verify(f->t, &f->g, "onehot"));
     if (f->tile && !noopt) {
         assert_true(winograd_apply(f->t, &f->g, f->tile));
         assert_true(graph_verify(f->t, &f->g, "winograd"));
         assert_ptr_not_equal(f->output[0].value, root[0]);
     }
+    if (f->bands)
+        f->t->cache_nbytes = 0;
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
     s->isa = 1u << f->isa;
@@ -352,6 +371,48 @@ static struct uop *case_apart(struct fixture *f)
 {
     struct window_attr a = {.group = 1};
     return lib_conv(&f->l, INPUT(f, 1, 5, 9, 13), WEIGHT(f, 12, 5, 3, 3), NULL, &a);
+}
+
+/* the transposed result of a product, cut off: a Fourier transform in two steps */
+static struct uop *digits(struct fixture *f, int columns, int rows, int size)
+{
+    int weight[] = {12, columns};
+    struct uop *y = lib_matmul(&f->l, INPUT(f, 5, rows, 12), make_weight(f, 2, weight));
+    struct uop *dim[2] = {uop_int(f->t, 5), uop_int(f->t, rows * columns)};
+    y = lib_reshape(&f->l, lib_permute(&f->l, y, (int64_t[]){0, 2, 1}, 3), dim, 2);
+    return lib_slice(&f->l, y, 1, uop_int(f->t, 0), uop_int(f->t, size), 1);
+}
+
+static struct uop *case_digits(struct fixture *f) { return digits(f, 20, 16, 161); }
+
+/* a divisor that leaves most of a second one */
+static struct uop *case_digits_rest(struct fixture *f) { return digits(f, 7, 9, 62); }
+
+/* a matrix times the rows that say where a key equals a count from `first` on */
+static struct uop *onehot(struct fixture *f, enum dtype d, int first, struct uop *matrix)
+{
+    enum { COUNT = 9 };
+    struct uop *key = make_inputi(f, d, 2, (int[]){3, 5}), *count;
+    struct uop *dim[3] = {uop_int(f->t, 3), uop_int(f->t, 5), uop_int(f->t, COUNT)};
+    struct uop *one[3] = {dim[0], dim[1], uop_int(f->t, 1)};
+    int32_t *data = mem_array(f->t, COUNT, sizeof *data);
+    for (int i = 0; i < COUNT; i++)
+        data[i] = first + i;
+    count = d == DTYPE_I32 ? tensor_from_data(f->t, d, (int64_t[]){1, 1, COUNT}, 3, data,
+                                              COUNT * sizeof *data, "count")
+                           : tensor_iota(f->t, dim, 3, 2);
+    count = lib_binary(&f->l, OP_EQ, lib_reshape(&f->l, key, one, 3), count);
+    return lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32, count), matrix);
+}
+
+static struct uop *case_onehot(struct fixture *f)
+{
+    return lib_add(&f->l, onehot(f, DTYPE_I64, 0, WEIGHT(f, 9, 20)), INPUT(f, 20));
+}
+
+static struct uop *case_onehot_count(struct fixture *f)
+{
+    return onehot(f, DTYPE_I32, -3, WEIGHT(f, 9, 20));
 }
 
 static struct uop *case_grouped(struct fixture *f)
@@ -625,16 +686,40 @@ static struct uop *case_winograd_block(struct fixture *f)
     return lib_add(&f->l, x, conv3(f, y, 8, 8, 1, 1));
 }
 
+/* The depthwise layer's result is needed row by row, that of the layer before it with two more. */
+static struct uop *case_chain(struct fixture *f)
+{
+    struct window_attr plain = {.group = 1}, depthwise = {.group = 12};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 6, 12, 9), WEIGHT(f, 12, 6, 1, 1), NULL, &plain);
+    x = lib_conv(&f->l, lib_binaryf(&f->l, OP_MAX, x, 0.0), WEIGHT(f, 12, 1, 3, 3), NULL,
+                 &depthwise);
+    return lib_conv(&f->l, lib_unary(&f->l, OP_TANH, x), WEIGHT(f, 5, 12, 1, 1), NULL, &plain);
+}
+
+/* Both matrices are what the sum reads, the second one transposed: a band of its columns. */
+static struct uop *case_band_transposed(struct fixture *f)
+{
+    int perm[] = {1, 0};
+    struct uop *a = lib_matmul(&f->l, INPUT(f, 12, 6), INPUT(f, 6, 12));
+    struct uop *b = uop_permute(f->t, lib_matmul(&f->l, INPUT(f, 12, 6), INPUT(f, 6, 12)), perm);
+    return lib_matmul(&f->l, lib_add(&f->l, a, b), INPUT(f, 12, 8));
+}
+
 static const struct {
     const char *name;
     struct uop *(*build)(struct fixture *);
     int kernels, tile;
+    int nests;                       /* not 0: bands wherever they can be, and the nests in them */
 } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1},
     {"linear", case_linear, 1},
     {"rests of rows and columns", case_rests, 1},
     {"row times matrix", case_row, 1},
     {"lanes apart", case_apart, 1},
+    {"digits of an index", case_digits, 1},
+    {"digits of an index, rest", case_digits_rest, 1},
+    {"one-hot rows", case_onehot, 1},
+    {"one-hot rows, counted", case_onehot_count, 1},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},
@@ -669,6 +754,12 @@ static const struct {
     {"winograd, F6, rest", case_winograd_rest, 5, 6},
     {"winograd, F4, groups", case_winograd_grouped, 5, 4},
     {"winograd, F4, block", case_winograd_block, 9, 4},
+    {"bands, winograd, F4", case_winograd_exact, 2, 4, 4},
+    {"bands, winograd, F6", case_winograd_exact, 2, 6, 4},
+    {"bands, winograd, rest", case_winograd_rest, 2, 4, 4},
+    {"bands, winograd, block", case_winograd_block, 3, 2, 8},
+    {"bands, chain", case_chain, 1, 0, 3},
+    {"bands, transposed", case_band_transposed, 1, 0, 2},
 };
 
 static int run_case(struct fixture *f, size_t i, bool noopt)
@@ -679,6 +770,7 @@ static int run_case(struct fixture *f, size_t i, bool noopt)
     }
     f->g.name = cases[i].name;
     f->tile = cases[i].tile;
+    f->bands = cases[i].nests > 0;
     add_output(f, cases[i].build(f));
     return check(f, noopt);
 }
@@ -694,11 +786,13 @@ static void test_cases(void **state)
             f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
             f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared\n", cases[i].name,
-                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared);
+            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands\n", cases[i].name,
+                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared, f->nband);
             /* nests that meet are kernels of their own where threads share them */
             if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
+            if (!noopt && f->bands && f->isa == ISA_GENERIC)
+                assert_int_equal(f->nband, cases[i].nests);
             shared += f->nshared;
             fixture_free(f);
         }
@@ -961,13 +1055,58 @@ static void build_random(struct fixture *f, int seed)
     add_output(f, have[n - 2]);
 }
 
+/* Layers one behind another, which bands can hold. */
+static struct uop *random_layer(struct fixture *f, struct uop *x)
+{
+    int in = (int)x->dim[1]->arg.i, kind = pick(f, 8), out = 4 * (1 + pick(f, 3)), perm[] = {0, 1, 3, 2};
+    struct window_attr a = {.group = 1};
+    bool small = x->dim[2]->arg.i < 5 || x->dim[3]->arg.i < 5;
+    if (kind == 0)
+        return uop_permute(f->t, x, perm);
+    if (kind == 1 || small)
+        return lib_unary(&f->l, OP_TANH, x);
+    if (kind == 2)
+        return lib_add(&f->l, x, lib_binaryf(&f->l, OP_MAX, x, 0.25));
+    if (kind == 3)
+        a.lo[0] = a.lo[1] = a.hi[0] = a.hi[1] = uop_int(f->t, 1);
+    if (kind == 4)
+        a.stride[0] = a.stride[1] = 2;
+    if (kind == 5)
+        return lib_conv(&f->l, x, WEIGHT(f, out, in, 1, 1), NULL, &a);
+    if (kind == 6) {
+        a.group = in;
+        return lib_conv(&f->l, x, WEIGHT(f, in, 1, 3, 2), NULL, &a);
+    }
+    return lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), NULL, &a);
+}
+
+static void build_layers(struct fixture *f, int seed)
+{
+    static const int size[] = {8, 9, 12, 16, 24};
+    struct uop *x = INPUT(f, 1 + seed % 2, 4, size[pick(f, 5)], size[pick(f, 5)]), *y = NULL;
+    f->g.name = mem_printf(f->t, "seed %d, layers", seed);
+    for (int i = 0; i < 7; i++) {
+        x = random_layer(f, x);
+        if (i == 3 && seed % 5 == 0)
+            y = x;
+    }
+    add_output(f, x);
+    if (y)
+        add_output(f, y);
+    f->tile = 0;
+}
+
 static int run_random(struct fixture *f, int seed)
 {
     if (setjmp(f->t->stop)) {
         print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
         fail();
     }
-    build_random(f, seed);
+    f->bands = seed % 7 < 4;
+    if (seed % 7 < 3)
+        build_layers(f, seed);
+    else
+        build_random(f, seed);
     f->isa = seed % 3 == 0   ? ISA_GENERIC
              : seed % 3 == 1 ? ISA_NEON
                              : ISA_AVX2;
@@ -979,21 +1118,88 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0;
+    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0, bands = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);
         vectors += f->nvariant;
         shared += f->nshared;
+        bands += f->nband;
         fixture_free(f);
     }
-    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors, %d by threads\n",
-                  total, kernels, vectors, shared);
-    assert_true(vectors > 0 && shared > 0);
+    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors, %d by threads, "
+                  "%d nests in bands\n", total, kernels, vectors, shared, bands);
+    assert_true(vectors > 0 && shared > 0 && bands > 0);
+}
+
+/* ---- what programs look like */
+
+/* What is left of a matrix times one-hot rows, by case. */
+static enum op op_of_onehot(struct fixture *f, int i)
+{
+    const int size[] = {9, 20};
+    if (setjmp(f->t->stop))
+        fail_msg("%s", f->t->ndiag ? f->t->diag[0].message : "stopped");
+    struct uop *w = i == 2 ? INPUT(f, 9, 20) : make_weight(f, 2, size);
+    if (i == 3)
+        ((float *)(uintptr_t)((const struct buffer *)w->arg.p)->data)[7] = INFINITY;
+    if (i == 4)
+        add_output(f, lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32,
+                                                 make_inputi(f, DTYPE_BOOL, 2, (int[]){4, 9})), w));
+    else
+        add_output(f, onehot(f, i ? DTYPE_I32 : DTYPE_I64, i ? 1 : 0, w));
+    assert_true(pass_onehot(f->t, &f->g));
+    const struct uop *u = f->g.output[0].value;
+    while (u->op == OP_RESHAPE)
+        u = u->src[0];
+    return u->op;
+}
+
+/* One-hot rows are no sum, but of a matrix that may be infinite, or where nothing counts. */
+static void test_onehot(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct fixture *f = fixture_new(1);
+        assert_int_equal(op_of_onehot(f, i), i < 2 ? OP_INDEX : OP_REDUCE);
+        fixture_free(f);
+    }
+}
+
+static bool has_op(struct uop *const *linear, int n, enum op op)
+{
+    for (int i = 0; i < n; i++)
+        if (linear[i]->op == op)
+            return true;
+    return false;
+}
+
+/* A range is taken apart where it is divided, and what it is made of is tiled. */
+static void test_divided(void **state)
+{
+    (void)state;
+    for (int rest = 0; rest < 2; rest++) {
+        struct fixture *f = fixture_new(1);
+        f->isa = ISA_AVX512;
+        f->threads = 1;
+        add_output(f, rest ? case_digits_rest(f) : case_digits(f));
+        assert_int_equal(check(f, false), 1);
+        const struct kernel *k = f->schedule->kernel[0];
+        assert_int_equal(k->nvariant, rest ? k->nvariant : 1);
+        for (int i = 0; i <= k->nvariant; i++) {
+            struct uop **linear = i ? k->variant[i - 1].linear : k->linear;
+            int n = i ? k->variant[i - 1].nlinear : k->nlinear;
+            assert_false(has_op(linear, n, OP_FLOORDIV));
+            assert_false(has_op(linear, n, OP_FLOORMOD));
+        }
+        fixture_free(f);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_divided),
+                                       cmocka_unit_test(test_onehot),
+                                       cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
