@@ -485,6 +485,9 @@ struct view {
     /* derived: strides proved row-major; an axis of size 1 has any */
     bool row_major;
 };
+/* A part of a weight's bytes in stored order; whole elements. needs: storage's dimensions, strides
+ * and offset known. */
+void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsigned char *to);
 /* A weight's bytes in stored order: b->data itself where storage is NULL, else packed into memory
  * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
  * dims and strides are constants. */
