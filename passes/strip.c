@@ -318,7 +318,8 @@ static bool is_simple(const struct strip *s)
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i) || !loop_fits(&s) || !is_simple(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i) || !loop_fits(&s) ||
+        !is_simple(&s))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);
