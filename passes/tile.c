@@ -126,17 +126,9 @@ bool tile_is_vector_op(const struct uop *u)
     switch (u->op) {
     case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG:
         return u->dtype == DTYPE_F32 || u->dtype == DTYPE_I32;
-    case OP_DIV:
-    case OP_ABS:
-    case OP_MAX:
-    case OP_MIN:
-    case OP_SQRT:
-    case OP_RECIP:
-    case OP_EXP:
-    case OP_TANH:
-    case OP_ERF:
-    case OP_LOG:
-    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
+    case OP_DIV: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP:
+    case OP_TANH: case OP_ERF: case OP_LOG: case OP_MULACC: case OP_FLOOR: case OP_CEIL:
+    case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
     case OP_CAST:
         if (u->src[0]->dtype == DTYPE_I32)
