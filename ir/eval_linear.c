@@ -293,7 +293,7 @@ static void close_region(struct linear_eval *e, const struct uop *u)
 static void compile_one(struct linear_eval *e, const struct uop *u)
 {
     switch (u->op) {
-    case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK:
+    case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: case OP_PREFETCH:
         break;
     case OP_RANGE:
         emit(e, (struct linstr){.code = CODE_OPEN,

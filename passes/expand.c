@@ -468,6 +468,8 @@ static void expand_all(struct expander *e)
             continue;
         if (depth == 0 || i != lane[depth - 1].end) {
             expand_one(e, u);
+            if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
+                expand_prefetch(e, i);
             continue;
         }
         struct lane *l = &lane[depth - 1];

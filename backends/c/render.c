@@ -371,6 +371,15 @@ static void write_store(struct writer *w, const struct uop *u)
         close_block(w);
 }
 
+static void write_prefetch(struct writer *w, const struct uop *u)
+{
+    struct expr src[2] = {{0}, {0}};
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    note_used(w, b);
+    take_operands(w, u, 2, src);
+    statement(w, expr_prefetch(w->p, place_name(w, b), &src[1], dtype_nbytes(b->dtype)), false);
+}
+
 /* ---------------------------------------------------------------------------------------- loops */
 
 static const char *loop_stem(const struct writer *w, const struct uop *range)
@@ -662,6 +671,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
+    case OP_PREFETCH: write_prefetch(w, u); break;
     case OP_SINK: break;
     default:
         if (!op_is_elementwise(u->op))
