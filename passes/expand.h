@@ -22,6 +22,7 @@ struct expander {
     struct uop *group;           /* the group of bytes that is open, or NULL */
     const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
     int part;                    /* how many */
+    int tail;                    /* so many lanes of the vector are left of a loop; 0: all */
     bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
 };
