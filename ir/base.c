@@ -61,8 +61,10 @@ int64_t sat_mul(int64_t a, int64_t b)
 struct tgc *tgc_new(size_t mem_limit)
 {
     struct tgc *t = calloc(1, sizeof *t);
-    if (t)
-        t->mem_limit = mem_limit ? mem_limit : SIZE_MAX;
+    if (!t)
+        return NULL;
+    t->mem_limit = mem_limit ? mem_limit : SIZE_MAX;
+    t->cache_nbytes = CACHE_NBYTES;
     return t;
 }
 

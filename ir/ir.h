@@ -185,7 +185,8 @@ struct buffer {
     const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
-    /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order */
+    /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
+     * BUFFER_SCRATCH: where an element of the tensor lies of which it holds a band */
     const struct view *storage;
     /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     const struct buffer *same;
@@ -257,6 +258,9 @@ int64_t perm_pack(const int *perm, int n);
 /* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
 #define RANGE_THREAD ((int64_t)1 << 37)
 #define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
+/* The outermost loop of several stores in a row, which is one: what they pass on lies in scratch. */
+#define RANGE_BAND ((int64_t)1 << 39)
+#define RANGE_IS_BAND(bits) (((bits) & RANGE_BAND) != 0)
 /* The innermost loop of a sum of products of bytes, of DOT_BYTES neighbours: one DOT. */
 enum { DOT_BYTES = 4 };
 #define RANGE_GROUP ((int64_t)1 << 38)
@@ -275,6 +279,7 @@ enum { DOT_BYTES = 4 };
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
 #define WINDOW_BITS(axis, stride, dilation) ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
 
+enum { CACHE_NBYTES = 1 << 20 };
 /* The compile. Everything hangs on it; there is no other global state. */
 struct tgc {
     jmp_buf stop;                /* set by whoever starts a compile */
@@ -297,6 +302,12 @@ struct tgc {
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
+    size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
+    int threads;                 /* of a run, at most; 0 as 1 */
+    /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
+    enum dtype weight_dtype;
+    /* what has been measured, see passes/tune.h; NULL: the cost models choose */
+    struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */
@@ -474,6 +485,9 @@ struct view {
     /* derived: strides proved row-major; an axis of size 1 has any */
     bool row_major;
 };
+/* A part of a weight's bytes in stored order; whole elements. needs: storage's dimensions, strides
+ * and offset known. */
+void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsigned char *to);
 /* A weight's bytes in stored order: b->data itself where storage is NULL, else packed into memory
  * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
  * dims and strides are constants. */
@@ -500,6 +514,15 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };
+/* What passes/narrow.c did to the weights; nweight 0: nothing. Errors are of the weights narrowed:
+ * the root of the mean square relative to that of their values; and the largest of one value,
+ * relative to its own (BF16) or to the largest of its channel (I8). */
+struct narrowing {
+    enum dtype dtype;
+    int nweight;
+    size_t from_nbytes, to_nbytes;
+    double rms_error, max_error;
+};
 struct graph {
     const char *name;
     /* BUFFER_INPUT uops, in the model's order */
@@ -510,6 +533,7 @@ struct graph {
      * symbol is used, if it is; and those without results, which check something and always run. */
     int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
+    struct narrowing narrowing;
 };
 
 /* uop.c: the values of all outputs, then all of host[]; on the arena. */

@@ -200,7 +200,7 @@ static bool follow(struct layout *l, const struct stored *s)
 }
 
 /* The trial's values are of no further use: the order of axes changes all offsets. */
-static void forget(struct plan *p)
+void plan_forget(struct plan *p)
 {
     for (int i = 0; i < p->nnode; i++)
         for (struct use *u = p->node[i].use; u; u = u->next) {
@@ -247,6 +247,23 @@ static void find_free(struct layout *l)
     }
 }
 
+/* Rows of a tile that lie a multiple of half a page apart fall on the same few lines of a cache:
+ * one line more between them. */
+static void pad_rows(struct tgc *t, struct buffer *b, int inner)
+{
+    enum { ALIAS = 1024, LINE = 64, ROWS = 8 };
+    int64_t size = (int64_t)dtype_nbytes(b->dtype), row = b->dim[inner]->arg.i * size, nrow = 1;
+    for (int a = 0; a < b->ndim; a++)
+        nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->arg.i);
+    if (row % ALIAS || nrow < ROWS)
+        return;
+    if (!b->is_ordered)
+        for (int a = 0; a < b->ndim; a++)
+            b->order[a] = (unsigned char)a;
+    b->is_ordered = true;
+    b->dim[inner] = uop_int(t, (row + LINE) / size);
+}
+
 static void set_order(struct buffer *b, int inner)
 {
     int n = 0;
@@ -287,6 +304,8 @@ void plan_layout(struct plan *p)
         int inner = b && l->is_free[b->id] ? winner(l, b) : NO_AXIS;
         if (inner != NO_AXIS && inner != b->ndim - 1)
             set_order(b, inner);
+        if (inner != NO_AXIS)
+            pad_rows(t, b, inner);
     }
-    forget(p);
+    plan_forget(p);
 }

@@ -301,6 +301,22 @@ static int first_range(const struct uop *store)
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
 }
 
+/* How many loops a store shares with the one before, or with the one behind. */
+static int count_bands(const struct uop *store)
+{
+    int first = first_range(store), n = 0;
+    while (first + n < store->nsrc && RANGE_IS_BAND(store->src[first + n]->arg.i))
+        n++;
+    return n;
+}
+
+static bool share_bands(const struct uop *a, const struct uop *b)
+{
+    int n = count_bands(a);
+    return n == count_bands(b) && !memcmp(a->src + first_range(a), b->src + first_range(b),
+                                          (size_t)n * sizeof *a->src);
+}
+
 /* The nest of a store, of which the first `nshared` loops are open and stay so. */
 static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
@@ -362,7 +378,7 @@ static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshar
 {
     int found = 1, nrange = count_ranges(t, store[0]);
     *nshared = 0;
-    for (; found < n; found++) {
+    for (; found < n && share_bands(store[0], store[found]); found++) {
         int shared = count_shared(t, store[0], store[found]);
         nrange += count_ranges(t, store[found]);
         if (shared == 0 || nrange > 64)
@@ -372,10 +388,13 @@ static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshar
     return found;
 }
 
-static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared)
+/* Of the loops that they share, the first `nband` are open. */
+static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared,
+                       int nband)
 {
     struct tgc *t = l->t;
     int first = first_range(store[0]);
+    nshared = nshared > nband ? nshared : nband;
     l->store = store;
     l->nstore = nstore;
     l->nest = store[0];
@@ -386,13 +405,18 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
     find_deps(l);
     l->open = 0;
     l->trips = 1;
+    for (int k = first; k < first + nband; k++) {
+        map_set(&l->made, store[0]->src[k], store[0]->src[k]);
+        l->open |= bit_of(l, store[0]->src[k]);
+        l->trips *= (double)store[0]->src[k]->src[0]->vmax;
+    }
     struct part all = part_under(l, store[0]->src, store[0]->nsrc);
     emit_opened(l, 0, &all);
-    for (int k = 0; k < nshared; k++)
+    for (int k = nband; k < nshared; k++)
         open_range(l, store[0]->src[first + k], &all);
     for (int i = 0; i < nstore; i++)
         emit_store(l, store[i], nshared);
-    for (int k = nshared - 1; k >= 0; k--)
+    for (int k = nshared - 1; k >= nband; k--)
         close_range(l, store[0]->src[first + k]);
 }
 
@@ -402,9 +426,21 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
     int nshared;
     for (int i = 0; i < ast->nsrc;) {
-        int nstore = find_group(t, ast->src + i, ast->nsrc - i, &nshared);
-        emit_group(&l, ast->src + i, nstore, nshared);
-        i += nstore;
+        struct uop *const *store = &ast->src[i];
+        int nstore = find_group(t, store, ast->nsrc - i, &nshared);
+        int first = first_range(*store), nband = count_bands(*store), end = i + nstore;
+        bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], *store));
+        bool closes = nband && (end == ast->nsrc || !share_bands(*store, ast->src[end]));
+        for (int k = first; k < first + nband && opens; k++)
+            push(&l, (*store)->src[k]);
+        if (opens)
+            l.made = (struct uop_map){.t = t, .scratch = true};
+        emit_group(&l, store, nstore, nshared, nband);
+        for (int k = first + nband - 1; k >= first && closes; k--)
+            push(&l, uop_intern(t, OP_END, DTYPE_VOID, &(*store)->src[k], 1, (union arg){0}));
+        if (closes)                   /* what was computed in a band is not known behind it */
+            l.made = (struct uop_map){.t = t, .scratch = true};
+        i = end;
     }
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);
     *n = l.nprogram;

@@ -7,6 +7,7 @@
  * Recursion is bounded by the size that fusion allows a segment, not by the model.
  */
 #include "passes/plan.h"
+#include "passes/tile.h"
 
 #include <string.h>
 
@@ -25,6 +26,8 @@ static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct u
     return offset;
 }
 
+static bool is_band(const struct buffer *b) { return b->kind == BUFFER_SCRATCH && b->storage; }
+
 /* The same for v in a buffer whose axes may lie in an order of their own. The axes that a reduction
  * leaves with size 1 are none of the buffer's. */
 static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct uop *v,
@@ -32,13 +35,19 @@ static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct
 {
     struct uop *own[MAX_RANK], *at[MAX_RANK];
     int nown = 0;
-    if (!b->is_ordered)
+    if (!b->is_ordered && !is_band(b))
         return flat_offset(t, index, dim, n);
     for (int a = 0; a < n; a++)
         if (v->op != OP_REDUCE || !(REDUCE_AXES(v->arg.i) >> a & 1))
             own[nown++] = index[a];
     if (nown != b->ndim)
         TGC_BUG(t, "an ordered buffer of rank %d for a value of %d axes", b->ndim, nown);
+    if (is_band(b)) {
+        struct uop *offset = b->storage->offset;
+        for (int a = 0; a < nown; a++)
+            offset = sym_add(t, offset, sym_mul(t, own[a], b->storage->stride[a]));
+        return offset;
+    }
     struct uop *size[MAX_RANK];
     for (int a = 0; a < nown; a++) {
         at[a] = own[b->order[a]];
@@ -266,6 +275,29 @@ static struct uop *dest_offset(struct lowering *l, struct uop **valid)
     return offset_in(t, s->dest, s->value, at, same ? s->dest->dim : s->value->dim, n);
 }
 
+/* The loops over some axes become the band's part of them, inside of the loops over the bands. */
+static struct uop *lower_bands(struct tgc *t, const struct segment *s, struct uop *store, int first)
+{
+    for (int k = s->nband - 1; k >= 0; k--) {
+        const struct band *b = &s->band[k];
+        struct uop *r = s->axis[b->axis], *by = sym_add(t, b->start, b->inner);
+        struct uop *src[MAX_RANGES + 5 + BANDS_MAX];
+        int n = 0;
+        for (int i = 0; i < store->nsrc; i++) {
+            if (i == first)
+                src[n++] = b->range;
+            if (i < first)
+                src[n++] = nest_replace(t, store->src[i], r, by);
+            else if (store->src[i] != r)
+                src[n++] = store->src[i];
+            else if (b->inner->op == OP_RANGE)
+                src[n++] = b->inner;
+        }
+        store = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+    }
+    return store;
+}
+
 static struct uop *lower_segment(struct lowering *l)
 {
     struct tgc *t = l->p->t;
@@ -281,8 +313,9 @@ static struct uop *lower_segment(struct lowering *l)
     src[n++] = value;
     if (!uop_is_int(valid, 1))
         src[n++] = valid;
+    int first = n;
     n += loop_order(l->p, s, src + n);
-    return uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0});
+    return lower_bands(t, s, uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0}), first);
 }
 
 struct uop *lower_kernel(struct plan *p, struct segment *first)

@@ -295,26 +295,40 @@ static struct slot place_of(struct memory *m, const struct tenant *n)
 
 /* ------------------------------------------------------------------------------------- in place */
 
-/* True if the kernel reads `in` only at the element that it is about to store. */
-static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
+/* True if the store does not load `in`, or, where it replaces it, only the element that it is about
+ * to store. */
+static bool reads_own_element(struct tgc *t, struct uop *store, const struct buffer *in,
+                              bool replaces)
 {
-    struct uop *store = k->ast->src[0];
-    bool guarded = store->nsrc > 3 && store->src[3]->dtype == DTYPE_BOOL;
-    if (k->ast->nsrc != 1 || guarded)
-        return false;
     int n;
     struct uop **order = uop_toposort(t, &store->src[1], 1, &n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && replaces; i++) {
         if (order[i]->op == OP_LOAD)
             return false; /* its place depends on data: elements may be stored twice */
     }
     order = uop_toposort(t, &store->src[2], 1, &n);
     for (int i = 0; i < n; i++) {
         bool reads = order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0]) == in;
-        if (reads && order[i]->src[1] != store->src[1])
+        if (reads && (!replaces || order[i]->src[1] != store->src[1]))
             return false;
     }
     return true;
+}
+
+/* True if the kernel reads `in` only at the element that it is about to store. It stores it once;
+ * other nests of a band store to scratch. */
+static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
+{
+    int nstore = 0;
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct uop *store = k->ast->src[i];
+        bool guarded = store->nsrc > 3 && store->src[3]->dtype == DTYPE_BOOL;
+        bool replaces = uop_buffer_of(store->src[0])->kind != BUFFER_SCRATCH;
+        nstore += replaces;
+        if (nstore > 1 || guarded || !reads_own_element(t, store, in, replaces))
+            return false;
+    }
+    return nstore == 1;
 }
 
 static bool is_elementwise(struct tgc *t, const struct kernel *k, const struct buffer *in)

@@ -56,7 +56,8 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
                           range_fixed_size(store->src[k + 1])};
         int64_t n = range_fixed_size(m.outer), total;
         struct uop *src[72];
-        if (n < 1 || m.size < 1 || __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
+        if (n < 1 || m.size < 1 || RANGE_IS_BAND(m.outer->arg.i) ||
+            __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
             continue;
         m.both = uop_range(t, uop_int(t, total), t->next_range++);
         memcpy(src, store->src, (size_t)first * sizeof *src);
@@ -144,7 +145,8 @@ static struct uop *unroll_choices(const struct nest *m, struct variant *v, struc
 {
     const struct isa_info *isa = &isa_table[v->isa];
     int axis = store->nsrc - 1, width[2] = {isa->lanes, isa->narrow};
-    for (int k = 0; k < 2 && v->isa != ISA_GENERIC && nest_vectors_fit(m, store->src[axis]); k++) {
+    bool fits = v->isa != ISA_GENERIC && axis >= m->first && nest_vectors_fit(m, store->src[axis]);
+    for (int k = 0; k < 2 && fits; k++) {
         struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = width[k], .rows = 1,
                             .columns = width[k], .vector = width[k]};
         if (width[k] == 0 || range_fixed_size(store->src[axis]) % width[k])
@@ -209,9 +211,10 @@ static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop
 }
 
 /* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
- * in: a tile whose panel is kept; out: this one's, if it is the first. */
+ * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
+ * rest. */
 static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
-                           struct tile *like, struct stores *out)
+                           int nest, struct tile *like, struct stores *out)
 {
     struct nest m;
     struct uop *rest = NULL;
@@ -225,11 +228,8 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
-    struct tile tile = {.column_axis = -1};
-    if (v->isa != ISA_GENERIC)
-        tile = tile_choose_vectors(&m, &isa_table[v->isa], keep, true);
-    if (tile.column_axis < 0)
-        tile = tile_choose_portable(&m, keep); /* and one stored weight for all variants */
+    /* one stored weight for all variants */
+    struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
                        ? range_fixed_size(store->src[tile.row_axis])
                        : 0;
@@ -250,7 +250,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (!rest)
         return;
     int from = out->n;
-    optimize_store(t, k, v, rest, like, out);            /* fewer rows than a tile has: no rest */
+    optimize_store(t, k, v, rest, -1, like, out);        /* fewer rows than a tile has: no rest */
     for (int i = from; i < out->n; i++)
         out->u[i] = join_loops(t, store, out->u[i]);
 }
@@ -273,7 +273,8 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k)
         struct uop *root = i == 0 ? k->ast : k->variant[i - 1].ast;
         struct uop **order = uop_toposort(t, &root, 1, &nuop);
         for (int j = 0; j < nuop; j++) {
-            bool known = order[j]->op != OP_BUFFER;
+            bool known =
+                order[j]->op != OP_BUFFER || uop_buffer_of(order[j])->kind == BUFFER_SCRATCH;
             for (int l = 0; l < n && !known; l++)
                 known = b[l] == order[j]->arg.p;
             if (!known)
@@ -335,7 +336,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
         if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
             continue;
         for (int i = 0; i < from.n; i++)
-            optimize_store(t, k, &v, from.u[i], &from.like[i], &to);
+            optimize_store(t, k, &v, from.u[i], i, &from.like[i], &to);
         v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
         if (v.isa == ISA_GENERIC) {
             k->ast = v.ast;

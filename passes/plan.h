@@ -26,6 +26,11 @@ struct block {
 /* Something that happens at a place in a block's order: a kernel, a host call, a region. */
 struct item { int pos; struct segment *kernel; struct uop *node; };
 
+/* Coordinate `axis` of a segment's value is start + inner, and start depends on the band's range
+ * alone; inner, a range of its own or 0, is less than extent. */
+enum { BANDS_MAX = 2 };
+struct band { struct uop *range, *start, *inner; int axis; int64_t extent; };
+
 struct segment {
     struct block *block;
     int pos;                     /* place in the graph's topological order: when it runs */
@@ -45,6 +50,7 @@ struct segment {
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
     int depth;                   /* of the use whose sources are looked at */
+    struct band band[BANDS_MAX]; int nband;
     const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
 };
@@ -85,6 +91,7 @@ struct node {
     bool must;
     bool kept;                   /* needs a buffer of any layout: others are made of it */
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
+    bool is_private;             /* nobody but its uses knows the buffer */
     struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
     /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
     struct buffer **result; int nresult;
@@ -126,6 +133,11 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
 /* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
 void plan_layout(struct plan *p);
+/* What was lowered on trial is of no further use. */
+void plan_forget(struct plan *p);
+/* band.c: segments that become one kernel, since what they pass on fits a cache band by band.
+ * needs: the order of the axes */
+void plan_bands(struct plan *p);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);

@@ -435,14 +435,18 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     k->ast = lower_kernel(p, s);
     int n;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
-    for (int i = 0; i < k->ast->nsrc; i++)
-        kernel_add_buffer(t, k, (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p,
-                          &cap_buffer);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct buffer *b = (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p;
+        if (b->kind == BUFFER_SCRATCH)                /* passed on within a band */
+            VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, b);
+        else
+            kernel_add_buffer(t, k, b, &cap_buffer);
+    }
     k->noutput = k->nbuffer;
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
         void *arg = (void *)(uintptr_t)u->arg.p;
-        if (u->op == OP_BUFFER)
+        if (u->op == OP_BUFFER && uop_buffer_of(u)->kind != BUFFER_SCRATCH)
             kernel_add_buffer(t, k, arg, &cap_buffer);
         else if (u->op == OP_VAR)
             kernel_add_var(t, k, arg, &cap_var);
@@ -452,7 +456,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     k->is_disjoint = true;
     for (const struct segment *part = s; part; part = part->next) {
         k->is_serial |= part->scatter != NULL;
-        k->is_disjoint &= part->start != NULL;
+        k->is_disjoint &= part->start != NULL || part->dest->kind == BUFFER_SCRATCH;
     }
     k->title = kernel_title(t, k);
     k->index = number;
@@ -622,8 +626,10 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
         return NULL;
     plan_blocks(p);
     plan_fuse(p, s);
-    if (!noopt)
+    if (!noopt) {
         plan_layout(p);
+        plan_bands(p);
+    }
     plan_items(p);
     struct emission e = {.p = p, .s = s};
     e.cap_var = (size_t)g->nvar + 4;

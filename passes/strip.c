@@ -123,7 +123,8 @@ static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *vari
 static bool is_stored(const struct strip *s, const struct uop *u)
 {
     for (int i = s->begin + 1; i < s->end; i++)
-        if (s->e->in[i]->op == OP_STORE && tile_stores_vectors(s->e->in[i], u))
+        if (s->e->in[i]->op == OP_STORE && u->dtype != DTYPE_F32 &&
+            tile_stores_vectors(s->e->in[i], u))
             return true;
     return false;
 }
@@ -334,7 +335,7 @@ static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lan
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (RANGE_IS_LANE(s.range->arg.i) || !loop_fits(&s) || !is_simple(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i) || !loop_fits(&s) || !is_simple(&s))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);

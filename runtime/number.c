@@ -18,13 +18,6 @@ static inline int32_t four_bytes(const void *p)
     return v;
 }
 
-//@ prefetch
-/* will be read soon; what lies there does not matter, nor whether anything does */
-static inline void prefetch(const void *p, int64_t index, size_t size)
-{
-    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)index * size));
-}
-
 //@ add_i32
 /* Signed overflow is undefined in C; these wrap. */
 static inline int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
@@ -480,6 +473,44 @@ static uint8_t f32_to_f4e2m1(float v)
 
 //@ round_f4e2m1 f4e2m1_to_f32 f32_to_f4e2m1
 static inline float round_f4e2m1(float v) { return f4e2m1_to_f32(f32_to_f4e2m1(v)); }
+
+//@ f6e2m3_to_f32 minifloat_to_f32
+static float f6e2m3_to_f32(uint8_t b)
+{
+    float v = minifloat_to_f32(b & 31, 3, 1);
+    return b & 32 ? -v : v;
+}
+
+//@ f32_to_f6e2m3 f32_to_minifloat
+static uint8_t f32_to_f6e2m3(float v)
+{
+    if (v != v)
+        return 32;
+    unsigned n = f32_to_minifloat(v, 3, 1);
+    return (uint8_t)((n > 31 ? 31 : n) | (signbit(v) ? 32u : 0u));
+}
+
+//@ round_f6e2m3 f6e2m3_to_f32 f32_to_f6e2m3
+static inline float round_f6e2m3(float v) { return f6e2m3_to_f32(f32_to_f6e2m3(v)); }
+
+//@ f6e3m2_to_f32 minifloat_to_f32
+static float f6e3m2_to_f32(uint8_t b)
+{
+    float v = minifloat_to_f32(b & 31, 2, 3);
+    return b & 32 ? -v : v;
+}
+
+//@ f32_to_f6e3m2 f32_to_minifloat
+static uint8_t f32_to_f6e3m2(float v)
+{
+    if (v != v)
+        return 32;
+    unsigned n = f32_to_minifloat(v, 2, 3);
+    return (uint8_t)((n > 31 ? 31 : n) | (signbit(v) ? 32u : 0u));
+}
+
+//@ round_f6e3m2 f6e3m2_to_f32 f32_to_f6e3m2
+static inline float round_f6e3m2(float v) { return f6e3m2_to_f32(f32_to_f6e3m2(v)); }
 
 //@ f8e8m0_to_f32 float_bits
 /* f8e8m0 is an exponent, 2^(b - 127): conversion rounds up and drops the sign. */

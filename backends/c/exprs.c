@@ -103,8 +103,11 @@ static struct expr const_int(struct program *p, enum dtype d, int64_t v)
 
 struct expr expr_const(struct program *p, enum dtype d, union arg v)
 {
-    if (d == DTYPE_STRING) /* the only one: what lies outside of a tensor */
-        return (struct expr){.s = "\"\"", .prec = PREC_CALL, .kind = 'S'};
+    if (d == DTYPE_STRING) {
+        struct text quoted = {.t = p->t};
+        text_string(&quoted, v.p ? v.p : "");
+        return (struct expr){.s = quoted.s, .prec = PREC_CALL, .kind = 'S'};
+    }
     if (!dtype_is_float(d))
         return const_int(p, d, v.i);
     struct text s = {.t = p->t};
@@ -707,12 +710,6 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     v.kind = 'F';
     v.lanes = 0;
     return v;
-}
-
-const char *expr_prefetch(struct program *p, const char *name, const struct expr *at, size_t size)
-{
-    const char *args = mem_printf(p->t, "%s, %s, %zu", name, at->s, size);
-    return mem_printf(p->t, "%s;", call(p, "prefetch", args, 'I').s);
 }
 
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,

@@ -30,6 +30,8 @@ struct fixture {
     int nvariant;                    /* kernels that ran with vectors */
     int tile;                        /* Winograd's, for all convolutions that it suits; 0: none */
     int threads, nshared;            /* 0: one thread; kernels that threads shared */
+    bool bands;                      /* wherever there can be some, not only where they pay */
+    int nband;                       /* nests within bands */
 };
 
 static uint64_t next_random(struct fixture *f)
@@ -169,8 +171,21 @@ static void spoil(struct tensor *x)
             ((int64_t *)x->data)[i] = INT64_MIN + 12345;
 }
 
+static int count_banded(const struct uop *ast)
+{
+    int n = 0;
+    for (int i = 0; i < ast->nsrc; i++)
+        for (int k = 3; k < ast->src[i]->nsrc; k++)
+            if (ast->src[i]->src[k]->op == OP_RANGE && RANGE_IS_BAND(ast->src[i]->src[k]->arg.i)) {
+                n++;
+                break;
+            }
+    return n;
+}
+
 static void run_kernel(struct fixture *f, const struct kernel *k)
 {
+    f->nband += count_banded(k->ast);
     for (int i = 0; i < k->nbuffer; i++)
         if (k->buffer[i]->kind != BUFFER_WEIGHT)
             value_of(f, k->buffer[i]);
@@ -302,6 +317,8 @@ static int check(struct fixture *f, bool noopt)
         assert_true(graph_verify(f->t, &f->g, "winograd"));
         assert_ptr_not_equal(f->output[0].value, root[0]);
     }
+    if (f->bands)
+        f->t->cache_nbytes = 0;
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
     s->isa = 1u << f->isa;
@@ -669,10 +686,30 @@ static struct uop *case_winograd_block(struct fixture *f)
     return lib_add(&f->l, x, conv3(f, y, 8, 8, 1, 1));
 }
 
+/* The depthwise layer's result is needed row by row, that of the layer before it with two more. */
+static struct uop *case_chain(struct fixture *f)
+{
+    struct window_attr plain = {.group = 1}, depthwise = {.group = 12};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 6, 12, 9), WEIGHT(f, 12, 6, 1, 1), NULL, &plain);
+    x = lib_conv(&f->l, lib_binaryf(&f->l, OP_MAX, x, 0.0), WEIGHT(f, 12, 1, 3, 3), NULL,
+                 &depthwise);
+    return lib_conv(&f->l, lib_unary(&f->l, OP_TANH, x), WEIGHT(f, 5, 12, 1, 1), NULL, &plain);
+}
+
+/* Both matrices are what the sum reads, the second one transposed: a band of its columns. */
+static struct uop *case_band_transposed(struct fixture *f)
+{
+    int perm[] = {1, 0};
+    struct uop *a = lib_matmul(&f->l, INPUT(f, 12, 6), INPUT(f, 6, 12));
+    struct uop *b = uop_permute(f->t, lib_matmul(&f->l, INPUT(f, 12, 6), INPUT(f, 6, 12)), perm);
+    return lib_matmul(&f->l, lib_add(&f->l, a, b), INPUT(f, 12, 8));
+}
+
 static const struct {
     const char *name;
     struct uop *(*build)(struct fixture *);
     int kernels, tile;
+    int nests;                       /* not 0: bands wherever they can be, and the nests in them */
 } cases[] = {
     {"matmul+bias+gelu", case_matmul_bias_gelu, 1},
     {"linear", case_linear, 1},
@@ -717,6 +754,12 @@ static const struct {
     {"winograd, F6, rest", case_winograd_rest, 5, 6},
     {"winograd, F4, groups", case_winograd_grouped, 5, 4},
     {"winograd, F4, block", case_winograd_block, 9, 4},
+    {"bands, winograd, F4", case_winograd_exact, 2, 4, 4},
+    {"bands, winograd, F6", case_winograd_exact, 2, 6, 4},
+    {"bands, winograd, rest", case_winograd_rest, 2, 4, 4},
+    {"bands, winograd, block", case_winograd_block, 3, 2, 8},
+    {"bands, chain", case_chain, 1, 0, 3},
+    {"bands, transposed", case_band_transposed, 1, 0, 2},
 };
 
 static int run_case(struct fixture *f, size_t i, bool noopt)
@@ -727,6 +770,7 @@ static int run_case(struct fixture *f, size_t i, bool noopt)
     }
     f->g.name = cases[i].name;
     f->tile = cases[i].tile;
+    f->bands = cases[i].nests > 0;
     add_output(f, cases[i].build(f));
     return check(f, noopt);
 }
@@ -742,11 +786,13 @@ static void test_cases(void **state)
             f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
             f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared\n", cases[i].name,
-                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared);
+            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands\n", cases[i].name,
+                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared, f->nband);
             /* nests that meet are kernels of their own where threads share them */
             if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
+            if (!noopt && f->bands && f->isa == ISA_GENERIC)
+                assert_int_equal(f->nband, cases[i].nests);
             shared += f->nshared;
             fixture_free(f);
         }
@@ -1009,13 +1055,58 @@ static void build_random(struct fixture *f, int seed)
     add_output(f, have[n - 2]);
 }
 
+/* Layers one behind another, which bands can hold. */
+static struct uop *random_layer(struct fixture *f, struct uop *x)
+{
+    int in = (int)x->dim[1]->arg.i, kind = pick(f, 8), out = 4 * (1 + pick(f, 3)), perm[] = {0, 1, 3, 2};
+    struct window_attr a = {.group = 1};
+    bool small = x->dim[2]->arg.i < 5 || x->dim[3]->arg.i < 5;
+    if (kind == 0)
+        return uop_permute(f->t, x, perm);
+    if (kind == 1 || small)
+        return lib_unary(&f->l, OP_TANH, x);
+    if (kind == 2)
+        return lib_add(&f->l, x, lib_binaryf(&f->l, OP_MAX, x, 0.25));
+    if (kind == 3)
+        a.lo[0] = a.lo[1] = a.hi[0] = a.hi[1] = uop_int(f->t, 1);
+    if (kind == 4)
+        a.stride[0] = a.stride[1] = 2;
+    if (kind == 5)
+        return lib_conv(&f->l, x, WEIGHT(f, out, in, 1, 1), NULL, &a);
+    if (kind == 6) {
+        a.group = in;
+        return lib_conv(&f->l, x, WEIGHT(f, in, 1, 3, 2), NULL, &a);
+    }
+    return lib_conv(&f->l, x, WEIGHT(f, out, in, 3, 3), NULL, &a);
+}
+
+static void build_layers(struct fixture *f, int seed)
+{
+    static const int size[] = {8, 9, 12, 16, 24};
+    struct uop *x = INPUT(f, 1 + seed % 2, 4, size[pick(f, 5)], size[pick(f, 5)]), *y = NULL;
+    f->g.name = mem_printf(f->t, "seed %d, layers", seed);
+    for (int i = 0; i < 7; i++) {
+        x = random_layer(f, x);
+        if (i == 3 && seed % 5 == 0)
+            y = x;
+    }
+    add_output(f, x);
+    if (y)
+        add_output(f, y);
+    f->tile = 0;
+}
+
 static int run_random(struct fixture *f, int seed)
 {
     if (setjmp(f->t->stop)) {
         print_message("seed %d: %s\n", seed, f->t->ndiag ? f->t->diag[0].message : "stopped");
         fail();
     }
-    build_random(f, seed);
+    f->bands = seed % 7 < 4;
+    if (seed % 7 < 3)
+        build_layers(f, seed);
+    else
+        build_random(f, seed);
     f->isa = seed % 3 == 0   ? ISA_GENERIC
              : seed % 3 == 1 ? ISA_NEON
                              : ISA_AVX2;
@@ -1027,17 +1118,18 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0;
+    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0, bands = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);
         vectors += f->nvariant;
         shared += f->nshared;
+        bands += f->nband;
         fixture_free(f);
     }
-    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors, %d by threads\n",
-                  total, kernels, vectors, shared);
-    assert_true(vectors > 0 && shared > 0);
+    print_message("schedule: %d random graphs, %d kernels, %d runs with vectors, %d by threads, "
+                  "%d nests in bands\n", total, kernels, vectors, shared, bands);
+    assert_true(vectors > 0 && shared > 0 && bands > 0);
 }
 
 /* ---- what programs look like */
@@ -1128,19 +1220,20 @@ static void test_rows(void **state)
     fixture_free(f);
 }
 
-/* A panel is asked for where another one is used again and again, and the weights are far away. */
+/* A line of the next panel at each step, where a panel is used again and again; each line, where
+ * it is used once; nothing where the weights are small. */
 static void test_prefetch(void **state)
 {
     (void)state;
-    const struct { int rows, steps; bool wanted; } layer[] = {
-        {41, 200, true}, {5, 200, false}, {41, 50, false}};
+    const struct { int rows, steps, prefetches; } layer[] = {
+        {41, 200, 1}, {5, 200, 4}, {41, 50, 0}};
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
         struct fixture *f = fixture_new(1);
         const int size[] = {512, layer[i].steps};
         const struct variant *v = only_variant(
             f, lib_linear(&f->l, INPUT(f, layer[i].rows, layer[i].steps), make_weight(f, 2, size),
                           NULL));
-        assert_int_equal(count_op(v->linear, v->nlinear, OP_PREFETCH), layer[i].wanted);
+        assert_int_equal(count_op(v->linear, v->nlinear, OP_PREFETCH), layer[i].prefetches);
         /* a rest of rows uses the panel that is there */
         assert_int_equal(count_outermost(v->linear, v->nlinear), 1);
         const struct kernel *k = f->schedule->kernel[0];

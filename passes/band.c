@@ -1,0 +1,499 @@
+/* band.c - layers that become one kernel, band by band, since what they pass on then fits a cache.
+ *
+ *      for band < 14                                     B rows of the last one's result at a time
+ *        for xi, tile, c       v[..] = ...               v, m, y: scratch for one band
+ *        for xi, tile, c, k    m[..] = sum of v * u
+ *        for tile, c, xi       y[..] = ...
+ *        for row < B, x, c     out[band*B + row, ..] = relu(y[..] + bias)
+ *
+ * The loop over an axis of the last one's result is split. Which part of a tensor that one band
+ * reads follows from the coordinates at which it is read: they have to be a start, which depends on
+ * the band alone, and a distance of fixed bounds. So the producer's loop runs over that part, and
+ * the tensor's buffer becomes scratch for it. Producers of producers join as long as it pays. Where
+ * windows overlap, a part is computed again for the next band.
+ *
+ * What speaks for it is what tensors cost that leave the cache, written once and read once; against
+ * it weights that are read once a band, and what is computed again. Nothing here knows what the
+ * layers are: Winograd's transforms and products become one, as do layers with small windows.
+ */
+#include "passes/plan.h"
+#include "passes/tile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
+
+/* Cycles of a core: see winograd.c. The part of a cache that may be scratch. */
+enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
+static const double far_nbytes = 8 << 20, scratch_share = 0.8, nest_cycles = 2000;
+
+/* A segment, and which part of its value one band is. */
+struct member {
+    struct segment *s;
+    struct node *node;           /* whose buffer becomes scratch; NULL: the last segment's stays */
+    struct band part[BANDS_MAX];
+};
+
+struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
+
+/* chooses: axes of its value whose coordinate decides what is computed. */
+struct work { bool known; double flop, weights, reads; uint32_t chooses; };
+
+struct banding {
+    struct plan *p;
+    struct node **candidate; int ncandidate; size_t cap;         /* by position */
+    struct segment **producer;   /* of each candidate */
+    size_t cap_producer;
+    struct work *work;           /* by segment */
+    bool tried;                  /* something was lowered */
+};
+
+static double nbytes_of(const struct buffer *b)
+{
+    double n = (double)dtype_nbytes(b->dtype);
+    for (int a = 0; a < b->ndim; a++)
+        n *= plan_extent(b->dim[a]);
+    return n;
+}
+
+/* ---------------------------------------------------------------------------------- what it costs */
+
+static const struct work *work_of(struct banding *w, struct segment *s)
+{
+    struct plan *p = w->p;
+    int at = 0, n;
+    while (p->segment[at] != s)
+        at++;
+    struct work *k = &w->work[at];
+    if (k->known)
+        return k;
+    struct segment *next = s->next;
+    struct mem_mark mark = scratch_mark(p->t);
+    s->next = NULL;
+    struct uop *ast = lower_kernel(p, s);
+    s->next = next;
+    (void)linearize(p->t, ast, &n, &k->flop);
+    struct uop **order = uop_toposort(p->t, &ast, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_BUFFER && uop_buffer_of(order[i]) != s->dest)
+            *(uop_buffer_of(order[i])->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
+                nbytes_of(uop_buffer_of(order[i]));
+    for (int i = 0; i < n; i++)
+        for (int a = 0; a < s->value->ndim && order[i]->op == OP_LT; a++)
+            if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
+                k->chooses |= 1u << a;
+    scratch_release(p->t, mark);
+    k->known = w->tried = true;
+    return k;
+}
+
+static bool chooses(struct banding *w, struct segment *s, int a)
+{
+    return work_of(w, s)->chooses >> a & 1;
+}
+
+/* What lies behind one another in memory: the axes of the stored value, outermost first. */
+static int stored_axes(const struct buffer *b, int *axis)
+{
+    for (int a = 0; a < b->ndim; a++)
+        axis[a] = b->is_ordered ? b->order[a] : a;
+    return b->ndim;
+}
+
+/* The axis of v's buffer that is v's axis a: a reduction's buffer does without what it leaves. */
+static int stored_axis(const struct uop *v, int a)
+{
+    int n = a;
+    for (int k = 0; k < a && v->op == OP_REDUCE; k++)
+        n -= (int)(REDUCE_AXES(v->arg.i) >> k & 1);
+    return n;
+}
+
+/* Scratch for one band. */
+static double scratch_of(const struct group *g)
+{
+    double n = 0;
+    for (int i = 1; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        double part = nbytes_of(m->node->buffer);
+        for (int k = 0; k < g->nband; k++)
+            part *= (double)m->part[k].extent / plan_extent(m->node->u->dim[m->part[k].axis]);
+        n += part;
+    }
+    return n;
+}
+
+/* What a band reads and writes beside scratch, and would drive scratch out of the cache. */
+static double streamed_of(struct banding *w, const struct group *g)
+{
+    double n = nbytes_of(g->member[0].s->dest);
+    for (int i = 0; i < g->n; i++)
+        n += work_of(w, g->member[i].s)->reads - (i ? nbytes_of(g->member[i].node->buffer) : 0);
+    return n / g->nbands;
+}
+
+static bool is_too_large(struct banding *w, const struct group *g)
+{
+    double cache = (double)w->p->t->cache_nbytes;
+    return cache > 0 && scratch_of(g) + streamed_of(w, g) > scratch_share * cache;
+}
+
+/* Cycles saved by a group; 0 or less: leave it. */
+static double gain_of(struct banding *w, const struct group *g)
+{
+    double saved = 0, lost = 0, whole = 0, weights = 0;
+    double cache = (double)w->p->t->cache_nbytes;
+    for (int i = 1; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        double nbytes = nbytes_of(m->node->buffer), part = 1;
+        for (int k = 0; k < g->nband; k++)
+            part *= (double)m->part[k].extent / plan_extent(m->node->u->dim[m->part[k].axis]);
+        whole += nbytes;
+        saved += 2 * nbytes;
+        lost += work_of(w, m->s)->flop * (part * g->nbands - 1) / FLOP_CYCLE;
+    }
+    if (cache == 0)
+        return whole;
+    if (is_too_large(w, g) || whole < scratch_share * cache)
+        return 0;
+    for (int i = 0; i < g->n; i++)
+        weights += work_of(w, g->member[i].s)->weights;
+    if (weights + scratch_of(g) > cache)
+        lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
+    /* near, what is passed on has to be most of what moves */
+    if (whole < far_nbytes && whole < 3 * nbytes_of(g->member[0].s->dest))
+        return 0;
+    saved /= whole > far_nbytes ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE;
+    return saved - lost - nest_cycles * g->nbands * g->n;
+}
+
+/* ------------------------------------------------------------------------------------- the window */
+
+static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
+{
+    return u->op == OP_RANGE && u != ctx ? uop_int(t, 0) : NULL;
+}
+
+static const struct member *member_of(const struct group *g, const struct segment *s)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->member[i].s == s)
+            return &g->member[i];
+    return NULL;
+}
+
+/* One coordinate at which a member reads: a start that depends on the band alone, and a distance
+ * from lo to hi. base NULL: it does not move with the band. false: it is no window. */
+static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
+                      const struct band *own, struct uop **base, int64_t *lo, int64_t *hi)
+{
+    *base = NULL;
+    if (!nest_depends(t, at, s->axis[own->axis]))
+        return true;
+    at = nest_replace(t, at, s->axis[own->axis], sym_add(t, own->start, own->inner));
+    if (!nest_depends(t, at, own->range))
+        return true;
+    *base = at;
+    uop_rewrite(t, base, 1, zero_ranges, own->range);
+    struct uop *local = sym_sub(t, at, *base);
+    *lo = local->vmin;
+    *hi = local->vmax;
+    return !nest_depends(t, local, own->range);
+}
+
+/* Which part of a node's value the k-th band needs. false: there is no such part, or it is all. */
+static bool find_part(const struct group *g, struct tgc *t, const struct node *n,
+                      const struct segment *producer, int k, struct band *part)
+{
+    struct uop *first = NULL, *base;
+    int64_t low = 0, high = 0, lo = 0, hi = 0, apart, size;
+    part->axis = -1;
+    for (const struct use *u = n->use; u; u = u->next) {
+        const struct member *m = member_of(g, u->seg);
+        for (int a = 0; a < n->u->ndim && u->seg != producer; a++) {
+            if (!window_of(t, u->index[a], m->s, &m->part[k], &base, &lo, &hi) ||
+                (base && first && part->axis != a) || (!base && part->axis == a))
+                return false;
+            if (!base)
+                continue;
+            if (!first) {
+                first = base, low = lo, high = hi;
+                part->axis = a;
+            }
+            if (!uop_const_int(sym_sub(t, base, first), &apart))
+                return false;
+            low = lo + apart < low ? lo + apart : low;
+            high = hi + apart > high ? hi + apart : high;
+        }
+    }
+    if (!first || !uop_const_int(n->u->dim[part->axis], &size) ||
+        producer->axis[part->axis]->op != OP_RANGE)
+        return false;
+    part->range = g->member[0].part[k].range;
+    part->start = sym_addi(t, first, low);
+    part->extent = high - low + 1;
+    part->inner = uop_int(t, 0);
+    if (part->extent > 1)
+        part->inner = uop_range(t, uop_int(t, part->extent), t->next_range++);
+    return part->extent < size && part->start->vmin >= 0 &&
+           part->start->vmax <= size - part->extent;
+}
+
+/* Which part of a value the bands need, along an axis for each of them. */
+static bool find_parts(struct banding *w, const struct group *g, const struct node *n,
+                       struct segment *producer, struct member *m)
+{
+    *m = (struct member){.s = producer, .node = (struct node *)(uintptr_t)n};
+    for (int k = 0; k < g->nband; k++)
+        if (!find_part(g, w->p->t, n, producer, k, &m->part[k]) ||
+            (k > 0 && m->part[k].axis == m->part[0].axis) || chooses(w, producer, m->part[k].axis))
+            return false;
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- the group */
+
+static bool is_free(const struct group *g, const struct segment *s)
+{
+    return !s->nband && !member_of(g, s);
+}
+
+/* Whether all that reads it is in the group, and it is read at all. */
+static bool feeds_group(const struct group *g, const struct node *n, const struct segment *producer)
+{
+    bool any = false;
+    for (const struct use *u = n->use; u; u = u->next) {
+        if (u->seg == producer)
+            continue;
+        if (u->stage || !member_of(g, u->seg))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* The producers of what the group reads, the last ones first, as long as it pays. `best`, its gain:
+ * the best group so far. */
+static void grow(struct banding *w, struct group *g, struct group *best, double *most)
+{
+    for (int i = w->ncandidate - 1; i >= 0 && g->n < MEMBERS_MAX; i--) {
+        struct node *n = w->candidate[i];
+        struct segment *s = w->producer[i];
+        struct member m;
+        if (!is_free(g, s) || s->block != g->member[0].s->block || !feeds_group(g, n, s) ||
+            !find_parts(w, g, n, s, &m))
+            continue;
+        g->member[g->n++] = m;
+        double gain = gain_of(w, g);
+        if (gain > *most) {
+            *most = gain;
+            *best = *g;
+        }
+    }
+}
+
+static bool reads_candidates(const struct banding *w, const struct segment *s)
+{
+    double nbytes = 0;
+    for (int i = 0; i < w->ncandidate; i++)
+        for (const struct use *u = w->candidate[i]->use; u; u = u->next)
+            if (u->seg == s && w->producer[i] != s) {
+                nbytes += nbytes_of(w->candidate[i]->buffer);
+                break;
+            }
+    return nbytes > 0;
+}
+
+/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
+static int innermost(const struct segment *s)
+{
+    int axis[MAX_RANK], n = stored_axes(s->dest, axis);
+    for (int a = 0; n && a < s->value->ndim; a++)
+        if (stored_axis(s->value, a) == axis[n - 1])
+            return a;
+    return -1;
+}
+
+/* One more band: along axis a of the last segment's value, so many elements at a time. */
+static void add_band(struct tgc *t, struct group *g, int a, int64_t size, int64_t rows)
+{
+    struct uop *nband = uop_int(t, size / rows);
+    struct band *b = &g->member[0].part[g->nband++];
+    b->axis = a;
+    b->extent = rows;
+    b->range = uop_intern(t, OP_RANGE, DTYPE_INDEX, &nband, 1,
+                          (union arg){.i = t->next_range++ | RANGE_BAND});
+    b->start = sym_muli(t, b->range, rows);
+    b->inner = rows > 1 ? uop_range(t, uop_int(t, rows), t->next_range++) : uop_int(t, 0);
+    g->nbands *= (double)(size / rows);
+    g->n = 1;
+}
+
+static bool may_split(struct banding *w, struct segment *s, int a, int64_t *size)
+{
+    return s->axis[a]->op == OP_RANGE && uop_const_int(s->axis[a]->src[0], size) &&
+           a != innermost(s) && !chooses(w, s, a);
+}
+
+/* Bands along one axis, or, where one row of bands is more than a cache holds, along two. */
+static void find_group(struct banding *w, struct segment *sink, struct group *best)
+{
+    struct tgc *t = w->p->t;
+    double most = 0;
+    int64_t size, across;
+    best->n = 0;
+    for (int a = 0; a < sink->value->ndim; a++) {
+        if (!may_split(w, sink, a, &size))
+            continue;
+        for (int64_t rows = 1; rows < size; rows++) {
+            struct group g = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
+            if (size % rows)
+                continue;
+            add_band(t, &g, a, size, rows);
+            grow(w, &g, best, &most);
+            for (int b = a + 1; b < sink->value->ndim && g.n > 1 && is_too_large(w, &g); b++) {
+                if (!may_split(w, sink, b, &across))
+                    continue;
+                for (int64_t columns = across - 1; columns > 0; columns--) {
+                    struct group h = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
+                    if (across % columns)
+                        continue;
+                    add_band(t, &h, a, size, rows);
+                    add_band(t, &h, b, across, columns);
+                    grow(w, &h, best, &most);
+                }
+            }
+            if (g.n > 1 && is_too_large(w, &g))
+                break;                                /* more rows are larger */
+        }
+    }
+}
+
+/* Its buffer becomes scratch for one band. Where many places far apart are stored to at once they
+ * shall not all lie at the same place of a cache's ways. */
+static void shrink_buffer(struct tgc *t, const struct group *g, const struct member *m)
+{
+    struct buffer *b = m->node->buffer;
+    struct view *v = MEM_NEW(t, struct view);
+    int axis[MAX_RANK], n = stored_axes(b, axis);
+    int64_t stride = 1, nbytes = (int64_t)dtype_nbytes(b->dtype), line = LINE / nbytes;
+    b->kind = BUFFER_SCRATCH;
+    for (int k = 0; k < g->nband; k++)
+        b->dim[stored_axis(m->node->u, m->part[k].axis)] = uop_int(t, m->part[k].extent);
+    v->ndim = n;
+    v->offset = uop_int(t, 0);
+    for (int i = n - 1; i >= 0; i--) {
+        int64_t size = b->dim[axis[i]]->arg.i;
+        if (i == 0 && n > 1 && size > 1 && stride * nbytes % ALIAS == 0) {
+            b->dim[axis[0]] = uop_int(t, size + (size * line + stride - 1) / stride);
+            stride += line;
+        }
+        v->dim[axis[i]] = uop_int(t, size);
+        v->stride[axis[i]] = uop_int(t, stride);
+        stride *= size;
+    }
+    for (int k = 0; k < g->nband; k++) {
+        int a = stored_axis(m->node->u, m->part[k].axis);
+        v->offset = sym_sub(t, v->offset, sym_mul(t, v->stride[a], m->part[k].start));
+    }
+    b->storage = v;
+}
+
+/* The group's segments take the place of its last one among those of its kernel. */
+static void join_group(struct plan *p, const struct group *g)
+{
+    struct segment *sink = g->member[0].s, *before = NULL, *first = sink;
+    for (int i = 0; i < p->nsegment; i++)
+        if (p->segment[i]->value && p->segment[i]->next == sink)
+            before = p->segment[i];
+    for (int i = 0; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        struct segment *s = m->s;
+        s->nband = g->nband;
+        memcpy(s->band, m->part, sizeof m->part);
+        for (int k = 0; k < g->nband; k++) {
+            const char *name = uop_get_axes(p->t, s->axis[m->part[k].axis]);
+            if (i == 0)
+                uop_name_axes(p->t, m->part[k].range, "band");
+            if (name && m->part[k].inner->op == OP_RANGE)
+                uop_name_axes(p->t, m->part[k].inner, name);
+        }
+        if (i == 0)
+            continue;
+        shrink_buffer(p->t, g, m);
+        s->next = first;
+        s->pos = sink->pos;
+        first->absorbed = true;
+        first = s;
+    }
+    first->absorbed = before != NULL;
+    if (before)
+        before->next = first;
+}
+
+/* DEBUG=2: what was chosen. */
+static void report(struct banding *w, const struct group *g)
+{
+    double flop = 0, weights = 0;
+    for (int i = 0; i < g->n; i++) {
+        const struct work *k = work_of(w, g->member[i].s);
+        const struct origin *o = uop_get_origin(w->p->t, g->member[i].s->value);
+        fprintf(stderr, "%s%s", i ? " < " : "bands: ", o ? o->node : "");
+        flop += k->flop;
+        weights += k->weights;
+    }
+    fprintf(stderr, ": %g kB of scratch for", scratch_of(g) / 1e3);
+    for (int k = 0; k < g->nband; k++)
+        fprintf(stderr, "%s %lld of %g", k ? "," : "", (long long)g->member[0].part[k].extent,
+                plan_extent(g->member[0].s->value->dim[g->member[0].part[k].axis]));
+    fprintf(stderr, "; %g MFLOP, weights %g kB, %.0f kcycles saved\n", flop / 1e6, weights / 1e3,
+            gain_of(w, g) / 1e3);
+}
+
+/* Buffers of fixed size that one plain segment fills, and the segments. */
+static void find_candidates(struct banding *w)
+{
+    struct plan *p = w->p;
+    for (int i = 0; i < p->nnode; i++) {
+        struct node *n = &p->node[i];
+        struct segment *s = NULL;
+        bool plain = n->buffer && n->is_private && !n->must && n->buffer->kind == BUFFER_TEMP;
+        for (int a = 0; plain && a < n->buffer->ndim; a++)
+            plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
+        for (int k = 0; plain && k < p->nsegment; k++) {
+            if (p->segment[k]->dest != n->buffer)
+                continue;
+                    plain = !s && p->segment[k]->value == n->u;
+            s = p->segment[k];
+        }
+        if (!plain || !s || s->next || s->absorbed || s->start || s->lead || s->scatter)
+            continue;
+        int at = w->ncandidate;
+        VEC_PUSH(p->t, w->producer, at, w->cap_producer, s);
+        VEC_PUSH(p->t, w->candidate, w->ncandidate, w->cap, n);
+    }
+}
+
+void plan_bands(struct plan *p)
+{
+    struct banding w = {.p = p};
+    struct group best;
+    int nsegment = p->nsegment;
+    w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
+    find_candidates(&w);
+    /* segments were made from the last one to the first */
+    for (int i = 0; i < nsegment; i++) {
+        struct segment *s = p->segment[i];
+        if (!s->value || s->lead || s->scatter || s->nband || !reads_candidates(&w, s))
+            continue;
+        find_group(&w, s, &best);
+        if (best.n > 1 && p->t->debug >= 2)
+            report(&w, &best);
+        if (best.n > 1)
+            join_group(p, &best);
+        if (w.tried)
+            plan_forget(p);
+        w.tried = false;
+    }
+}
