@@ -139,7 +139,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int64_t stride;
     int n;
     if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
-        (stride != 1 && !(may_lie_apart(m, stride) && m->store->src[2]->dtype == DTYPE_F32)) ||
+        (stride != 1 && !may_lie_apart(m, stride)) ||
         !tile_stores_vectors(m->store, m->store->src[2]))
         return false;
     for (int i = 0; i < m->nload; i++)

@@ -88,12 +88,8 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
  * sums of products of bytes are made of. */
 static bool is_widened(const struct uop *u)
 {
-    const struct uop *v = u->src[0];
-    if (u->op != OP_CAST || u->dtype != DTYPE_I32 || (v->dtype != DTYPE_I8 && v->dtype != DTYPE_U8))
-        return false;
-    while (op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT)
-        v = v->src[0];
-    return v->op == OP_BUFFER;
+    return u->op == OP_CAST && u->dtype == DTYPE_I32 &&
+           (u->src[0]->dtype == DTYPE_I8 || u->src[0]->dtype == DTYPE_U8);
 }
 
 static struct uop *try_fold(struct folding *f, struct uop *u)

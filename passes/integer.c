@@ -184,8 +184,8 @@ static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uo
 
 /* ------------------------------------------------------------------------------ moves made again */
 
-/* Where axis `axis` of v, of n elements, stands after a reshape to dim[]; -1: it is not alone
- * there. */
+/* Where axis `axis` of v stands after a reshape to dim[], or, if it is split, the innermost part of
+ * it; -1: it is merged with others. */
 static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *dim, int ndim)
 {
     int64_t before = 1, n, d;
@@ -194,13 +194,12 @@ static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *
     if (before < 0 || !uop_const_int(v->dim[axis], &n))
         return -1;
     for (int a = 0; a < ndim; a++) {
-        if (!uop_const_int(dim[a], &d))
+        int64_t *left = before > 1 ? &before : &n;
+        if (!uop_const_int(dim[a], &d) || d < 1 || *left % d)
             return -1;
-        if (before == 1 && d == n)
+        *left /= d;
+        if (n == 1)
             return a;
-        if (d < 1 || before % d)
-            return -1;
-        before /= d;
     }
     return -1;
 }
@@ -213,6 +212,7 @@ static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop
     for (int i = o->nmove - 1; i >= 0; i--) {
         const struct uop *m = o->move[i], *from = m->src[0];
         struct uop *size = *axis >= 0 ? x->dim[*axis] : NULL;
+        bool filled = size && !sym_equal(t, size, from->dim[*axis]);
         int now = *axis;
         memcpy(dim, m->dim, (size_t)m->ndim * sizeof *dim);
         if (m->op == OP_RESHAPE && now >= 0)
@@ -224,7 +224,9 @@ static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop
             now = now == WINDOW_AXIS(m->arg.i) ? -1 : now + (now > WINDOW_AXIS(m->arg.i));
         if (*axis >= 0 && now < 0)
             return NULL;
-        if (now >= 0)
+        if (filled && m->op == OP_RESHAPE && !sym_equal(t, m->dim[now], from->dim[*axis]))
+            return NULL;
+        if (filled)
             dim[now] = size;
         for (int a = 0; a < from->ndim && (m->op == OP_PAD || m->op == OP_SHRINK); a++) {
             lo[a] = m->src[m->op == OP_PAD ? 2 + 2 * a : 1 + 2 * a];
@@ -234,7 +236,7 @@ static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop
                              : uop_is_int(lo[a], 0) && sym_equal(t, hi[a], from->dim[a]);
             if (a == now && !whole)
                 return NULL;
-            if (a == now && m->op == OP_SHRINK)
+            if (a == now && filled && m->op == OP_SHRINK)
                 hi[a] = size;
         }
         *axis = now;
@@ -391,6 +393,25 @@ static struct uop *evaluate(struct tgc *t, struct uop *v)
                : NULL;
 }
 
+/* The weights, filled along their axis k, seen through their moves; NULL: axis k is not the
+ * product's axis `at` of n elements, or out of memory's limit. */
+static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int k, int at, int64_t n)
+{
+    struct tgc *t = s->t;
+    int there = k;
+    if (weights->dim[k]->op != OP_CONST)
+        return NULL;
+    struct uop *filled = fill_axis(t, weights, k, uop_consti(t, DTYPE_I8, 0)),
+               *w = move_again(t, &s->w, filled, &there);
+    if (!w || there != at || !uop_is_int(w->dim[at], n))
+        return NULL;
+    if (filled == weights)
+        return w;
+    there = k;
+    filled = evaluate(t, filled);
+    return filled ? move_again(t, &s->w, filled, &there) : NULL;
+}
+
 /* Both operands seen through their moves, with an axis of theirs that is reduced, the channels,
  * a multiple of DOT_BYTES; false: there are no channels to speak of. */
 static bool move_operands(struct sum_of_bytes *s, struct uop *values, struct uop *weights,
@@ -405,22 +426,17 @@ static bool move_operands(struct sum_of_bytes *s, struct uop *values, struct uop
             continue;
         int at = i;
         struct uop *x = values;
-        if (i < x->ndim - 1 && without_moves(x)->op == OP_BUFFER)       /* the caller's own order */
-            x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
         x = fill_axis(t, x, i, any);
-        if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at))
+        /* the caller's own order; what is padded gets a buffer anyway */
+        if (x == values && i < x->ndim - 1 && !has_padding(&s->a) &&
+            without_moves(x)->op == OP_BUFFER)
+            x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
+        if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at) ||
+            !uop_const_int((*a)->dim[at], &n) || n % DOT_BYTES)
             continue;
-        for (int k = 0; k < weights->ndim; k++) {
-            int there = k;
-            if (!uop_is_int(weights->dim[k], n))
-                continue;
-            struct uop *filled = fill_axis(t, weights, k, uop_consti(t, DTYPE_I8, 0));
-            if (filled != weights && !(filled = evaluate(t, filled)))
-                return false;
-            *w = move_again(t, &s->w, filled, &there);
-            if (*w && there == at)
+        for (int k = 0; k < weights->ndim; k++)
+            if ((*w = move_weights(s, weights, k, at, n)))
                 return true;
-        }
     }
     return false;
 }

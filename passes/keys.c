@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { KEYS_NBYTES = 1 << 16, ROWS_MIN = 8, LANES = 16 };
+enum { KEYS_NBYTES = 1 << 19, ROWS_MIN = 8, LANES = 16 };
 
 /* Columns for whole tiles of four to eight vectors of any instruction set. */
 static int64_t padded_columns(int64_t n)
@@ -49,7 +49,7 @@ struct uop *store_as_stage(struct tgc *t, const struct uop *store)
                       (union arg){.p = uop_buffer_of(store->src[0])});
 }
 
-static struct buffer *new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n)
+struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n)
 {
     struct uop *dim = uop_int(t, n);
     struct buffer *b = buffer_new(t, BUFFER_SCRATCH, d, &dim, 1, NULL);
@@ -129,7 +129,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
         uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > ncolumn ? 4 : 2, (union arg){0});
     struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, wide), j), j, s};
     struct uop *packed = uop_intern(t, OP_STAGE, DTYPE_F32, copy, 4,
-                                    (union arg){.p = new_scratch(t, k, DTYPE_F32, wide * nstep)});
+                                    (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, wide * nstep)});
 
     struct uop *column = uop_range(t, uop_int(t, wide), t->next_range++);
     if (uop_get_axes(t, c))
@@ -139,7 +139,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
                          uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
     struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
     return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3,
-                      (union arg){.p = wide > ncolumn ? new_scratch(t, k, DTYPE_F32, wide)
+                      (union arg){.p = wide > ncolumn ? kernel_new_scratch(t, k, DTYPE_F32, wide)
                                                       : (struct buffer *)(uintptr_t)stage->arg.p});
 }
 

@@ -13,6 +13,9 @@
  * accumulator per lane and opens the lanes inside its own loops:
  *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane ·
  *      STORE · END lane
+ *
+ * Stores whose first loops are the same RANGEs are what one store was split into: their nests share
+ * those loops, and what is computed there.
  */
 #include "passes/passes.h"
 
@@ -25,14 +28,14 @@ struct linear {
     struct uop_map bit;          /* RANGE -> bit number + 1 */
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
-    struct uop **order; int n;   /* one store's AST, sources first */
+    struct uop **order; int n;   /* the AST of the stores that share loops, sources first */
     uint64_t *deps;              /* by index in order[]: ranges it depends on */
     uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
     uint64_t lanes;
     uint64_t open;
     double trips;                /* product of the open loops' sizes, at their bounds */
     int next_acc;
-    struct uop *store;
+    struct uop *const *store; int nstore;
     struct uop *nest;            /* whose lanes are meant: the store, or a stage */
 };
 
@@ -69,10 +72,6 @@ static void find_deps(struct linear *l)
         }
     if (nbit > 64)
         TGC_BUG(l->t, "a kernel with %d ranges", nbit);
-    uint64_t all = 0;
-    for (int k = 0; k < l->store->nsrc; k++)
-        if (l->store->src[k]->op == OP_RANGE)
-            all |= bit_of(l, l->store->src[k]);
     for (int i = 0; i < l->n; i++) {
         struct uop *u = l->order[i];
         map_set(&l->place, u, (void *)(uintptr_t)(i + 1));
@@ -82,9 +81,11 @@ static void find_deps(struct linear *l)
         if (u->op == OP_REDUCE || u->op == OP_STAGE)
             for (int k = 1; k < u->nsrc; k++)
                 l->deps[i] &= ~bit_of(l, u->src[k]);
-        if (u->op == OP_LOAD && u->src[0] == l->store->src[0])
-            /* reads what this nest writes: not to be hoisted */
-            l->deps[i] = all;
+        /* reads what a nest writes: not to be hoisted */
+        for (int j = 0; j < l->nstore && u->op == OP_LOAD; j++)
+            for (int k = 3; k < l->store[j]->nsrc && u->src[0] == l->store[j]->src[0]; k++)
+                if (l->store[j]->src[k]->op == OP_RANGE)
+                    l->deps[i] |= bit_of(l, l->store[j]->src[k]);
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
     }
 }
@@ -316,31 +317,20 @@ static bool share_bands(const struct uop *a, const struct uop *b)
                                           (size_t)n * sizeof *a->src);
 }
 
-static void emit_store(struct linear *l, struct uop *store)
+/* The nest of a store, of which the first `nshared` loops are open and stay so. */
+static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
     struct tgc *t = l->t;
-    struct uop *src[4];
-    int nvalue = first_range(store), first = nvalue + count_bands(store);
-    l->store = l->nest = store;
-    l->order = uop_toposort(t, store->src, store->nsrc, &l->n);
-    l->deps = scratch_array(t, (size_t)l->n, sizeof *l->deps);
-    l->wait = scratch_array(t, (size_t)l->n, sizeof *l->wait);
-    struct part all = {l->order, l->n};
-    find_deps(l);
-    l->open = 0;
-    l->trips = 1;
-    struct part outside = part_outside(l, store->src, nvalue);
-    for (int k = nvalue; k < first; k++) {            /* open already */
-        map_set(&l->made, store->src[k], store->src[k]);
-        l->open |= bit_of(l, store->src[k]);
-        l->trips *= (double)store->src[k]->src[0]->vmax;
-    }
+    struct uop *src[4], *guard = NULL;
+    int nvalue = first_range(store);
+    struct part all = part_under(l, store->src, store->nsrc),
+                outside = part_outside(l, store->src, nvalue);
+    l->nest = store;
     emit_opened(l, 0, &all);
-    for (int k = first; k < store->nsrc; k++)
+    for (int k = nvalue + nshared; k < store->nsrc; k++)
         open_range(l, store->src[k], RANGE_IS_LANE(store->src[k]->arg.i) ? &outside : &all);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
-    struct uop *guard = NULL;
     if (nvalue == 4) {
         guard = uop_intern(t, OP_GUARD, DTYPE_VOID, &src[3], 1, (union arg){.i = l->next_acc++});
         push(l, guard);
@@ -348,29 +338,108 @@ static void emit_store(struct linear *l, struct uop *store)
     push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
     if (guard)
         push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
-    for (int k = store->nsrc - 1; k >= first; k--)
+    for (int k = store->nsrc - 1; k >= nvalue + nshared; k--)
         close_range(l, store->src[k]);
+}
+
+static bool reads_own_result(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
+            return true;
+    return false;
+}
+
+static int count_ranges(struct tgc *t, struct uop *store)
+{
+    int n, nrange = 0;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        nrange += order[i]->op == OP_RANGE;
+    return nrange;
+}
+
+/* How many of the first loops the two stores have in common. */
+static int count_shared(struct tgc *t, struct uop *a, struct uop *b)
+{
+    int n = 0, first = first_range(a);
+    if (first != first_range(b) || a->src[0] != b->src[0])
+        return 0;
+    while (first + n < a->nsrc && first + n < b->nsrc && a->src[first + n] == b->src[first + n] &&
+           !RANGE_IS_LANE(a->src[first + n]->arg.i))
+        n++;
+    return n && !reads_own_result(t, a) && !reads_own_result(t, b) ? n : 0;
+}
+
+/* How many stores from store[0] on share their first loops; *nshared: how many loops. */
+static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshared)
+{
+    int found = 1, nrange = count_ranges(t, store[0]);
+    *nshared = 0;
+    for (; found < n; found++) {
+        int shared = count_shared(t, store[0], store[found]);
+        nrange += count_ranges(t, store[found]);
+        if (shared == 0 || nrange > 64)
+            break;
+        *nshared = *nshared == 0 || shared < *nshared ? shared : *nshared;
+    }
+    return found;
+}
+
+/* The loops over bands are open, and stay so. */
+static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared)
+{
+    struct tgc *t = l->t;
+    int first = first_range(store[0]), nband = count_bands(store[0]);
+    nshared = nshared > nband ? nshared : nband;
+    l->store = store;
+    l->nstore = nstore;
+    l->nest = store[0];
+    l->bit = l->place = (struct uop_map){.t = t, .scratch = true};
+    l->order = uop_toposort(t, store, nstore, &l->n);
+    l->deps = scratch_array(t, (size_t)l->n, sizeof *l->deps);
+    l->wait = scratch_array(t, (size_t)l->n, sizeof *l->wait);
+    find_deps(l);
+    l->open = 0;
+    l->trips = 1;
+    for (int k = first; k < first + nband; k++) {
+        map_set(&l->made, store[0]->src[k], store[0]->src[k]);
+        l->open |= bit_of(l, store[0]->src[k]);
+        l->trips *= (double)store[0]->src[k]->src[0]->vmax;
+    }
+    struct part all = part_under(l, store[0]->src, store[0]->nsrc);
+    emit_opened(l, 0, &all);
+    for (int k = nband; k < nshared; k++)
+        open_range(l, store[0]->src[first + k], &all);
+    for (int i = 0; i < nstore; i++)
+        emit_store(l, store[i], nshared);
+    for (int k = nshared - 1; k >= nband; k--)
+        close_range(l, store[0]->src[first + k]);
 }
 
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
 {
     struct mem_mark mark = scratch_mark(t);
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
-    for (int i = 0; i < ast->nsrc; i++) {
+    int nshared;
+    for (int i = 0; i < ast->nsrc;) {
+        int nstore = find_group(t, ast->src + i, ast->nsrc - i, &nshared), end = i + nstore;
         struct uop *store = ast->src[i];
         int first = first_range(store), nband = count_bands(store);
         bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], store));
-        bool closes = nband && (i + 1 == ast->nsrc || !share_bands(store, ast->src[i + 1]));
+        bool closes = nband && (end == ast->nsrc || !share_bands(store, ast->src[end]));
         for (int k = 0; k < nband && opens; k++)
             push(&l, store->src[first + k]);
-        l.bit = l.place = (struct uop_map){.t = t, .scratch = true};
         if (opens)
             l.made = (struct uop_map){.t = t, .scratch = true};
-        emit_store(&l, store);
+        emit_group(&l, ast->src + i, nstore, nshared);
         for (int k = nband - 1; k >= 0 && closes; k--)
             push(&l, uop_intern(t, OP_END, DTYPE_VOID, &store->src[first + k], 1, (union arg){0}));
         if (closes)                   /* what was computed in a band is not known behind it */
             l.made = (struct uop_map){.t = t, .scratch = true};
+        i = end;
     }
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);
     *n = l.nprogram;

@@ -162,7 +162,7 @@ static struct uop *unroll_choices(const struct nest *m, struct variant *v, struc
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* Contractions in scratch get tiles of one row. */
+/* Contractions in scratch get tiles that fit exactly. */
 static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop *store)
 {
     int n;
@@ -173,9 +173,11 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
             !m.contraction)
             continue;
         struct tile tile = tile_choose_vectors(&m, &isa_table[v->isa], NULL, true);
-        if (tile.column_axis < 0 || tile.rows > 1 || tile.panel % tile.columns ||
+        if (tile.column_axis < 0 || tile.panel % tile.columns ||
             range_fixed_size(m.store->src[tile.column_axis]) % tile.panel)
             continue;
+        while (tile.rows > 1 && range_fixed_size(m.store->src[tile.row_axis]) % tile.rows)
+            tile.rows--;
         /* attention has one */
         return nest_replace(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
     }
@@ -189,6 +191,23 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
     int n = s->n;
     SCRATCH_PUSH(t, s->like, n, s->cap_like, like);
     SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
+}
+
+/* The rest of a store with the store's own first loops, where they are of one size: linearize.c
+ * makes one nest of both, so a panel of weights that is in the cache serves both. */
+static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop *rest)
+{
+    for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
+        struct uop *a = store->src[k], *b = rest->src[k];
+        if (a == b)
+            continue;
+        if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
+            a->src[0]->op != OP_CONST || RANGE_IS_LANE(a->arg.i) || RANGE_IS_LANE(b->arg.i) ||
+            RANGE_IS_PART(a->arg.i) || RANGE_IS_PART(b->arg.i) || nest_depends(t, rest, a))
+            break;
+        rest = nest_replace(t, rest, b, a);
+    }
+    return rest;
 }
 
 /* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
@@ -230,8 +249,12 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         store = tile_fill_vectors(&m, &tile, store);
     }
     push_store(t, out, store, *like);
-    if (rest)
-        optimize_store(t, k, v, rest, like, out);        /* fewer rows than a tile has: no rest */
+    if (!rest)
+        return;
+    int from = out->n;
+    optimize_store(t, k, v, rest, like, out);            /* fewer rows than a tile has: no rest */
+    for (int i = from; i < out->n; i++)
+        out->u[i] = join_loops(t, store, out->u[i]);
 }
 
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
@@ -300,8 +323,15 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
         isa &= ~(1u << ISA_AVX512VNNI);
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        split_columns(t, order[widest], keys_pack(t, k, simplify_store(t, k->ast->src[i])), &from);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct uop *part[PARTS_MAX], *rows[2];
+        int n = divide_ranges(t, simplify_store(t, k->ast->src[i]), part);
+        for (int j = 0; j < n; j++) {
+            int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
+            for (int l = 0; l < nrows; l++)
+                split_columns(t, order[widest], rows[l], &from);
+        }
+    }
     for (int a = widest; a < NORDER; a++) {
         struct variant v = {.isa = order[a]};
         struct stores to = {0};

@@ -133,6 +133,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 /* One pass each; false: diagnostics were recorded. */
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* onehot.c: a one-hot row times a matrix is a row of the matrix */
+bool pass_onehot(struct tgc *t, struct graph *g);
 /* integer.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
 /* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */

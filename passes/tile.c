@@ -388,24 +388,45 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PLACE_THERE);
 }
 
-static int64_t nelem_read(const struct uop *load)
+static bool load_depends(const struct nest *m, const struct uop *load, const struct uop *r)
 {
-    const struct buffer *b = uop_buffer_of(load->src[0]);
-    int64_t n = 1;
-    for (int a = 0; a < b->ndim; a++)
-        n = sat_mul(n, b->dim[a]->vmax);
-    return n;
+    return nest_depends(m->t, load->src[1], r) ||
+           (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r));
 }
 
-/* The leading ranges that all operands depend on: for each of their values there is a contraction
- * of its own. */
+/* The leading ranges in which the panels' loop must stand, or should: those for whose values stages
+ * are computed, and those that all operands depend on, each of whose values has a contraction of
+ * its own. */
 static int nest_batches(const struct nest *m)
 {
+    int n = 0;
     for (int k = m->first; k < m->store->nsrc; k++)
+        for (int i = 0; i < m->nload + m->nother; i++) {
+            const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+            if (load->src[0]->op == OP_STAGE &&
+                nest_depends(m->t, load->src[0], m->store->src[k]))
+                n = k + 1 - m->first;
+        }
+    for (int k = m->first + n; k < m->store->nsrc; k++) {
         for (int i = 0; i < m->nload; i++)
-            if (!nest_depends(m->t, m->load[i]->src[1], m->store->src[k]))
-                return k - m->first;
+            if (!load_depends(m, m->load[i], m->store->src[k]))
+                return n;
+        n++;
+    }
     return 0;
+}
+
+/* Elements that a load reads in one batch. */
+static double nelem_read(const struct nest *m, const struct uop *load, int nbatch)
+{
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    double n = 1;
+    for (int a = 0; a < b->ndim; a++)
+        n *= (double)b->dim[a]->vmax;
+    for (int k = m->first; k < m->first + nbatch; k++)
+        if (load_depends(m, load, m->store->src[k]))
+            n /= (double)m->store->src[k]->src[0]->vmax;
+    return n;
 }
 
 /* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
@@ -415,21 +436,16 @@ static enum placing place_panels(const struct nest *m, const struct tile *tile)
     enum { NEAR = 1 << 12, CACHE = 1 << 16 };    /* elements: of an L1, of half an L2 */
     const struct uop *column = m->store->src[tile->column_axis];
     double weights = 0, values = 0, ncolumns = 1, nrows = 1;
+    int nbatch = nest_batches(m);
     for (int i = 0; i < m->nload; i++) {
         if (nest_depends(m->t, m->load[i]->src[1], column))
-            weights += (double)nelem_read(m->load[i]);
+            weights += nelem_read(m, m->load[i], nbatch);
         else
-            values += (double)nelem_read(m->load[i]);
+            values += nelem_read(m, m->load[i], nbatch);
     }
-    for (int k = m->first; k < m->store->nsrc; k++) {
-        double n = (double)m->store->src[k]->src[0]->vmax;
-        if (k < m->first + nest_batches(m)) {
-            weights /= n;
-            values /= n;
-        } else if (m->store->src[k] != column) {
-            nrows *= n;
-        }
-    }
+    for (int k = m->first + nbatch; k < m->store->nsrc; k++)
+        if (m->store->src[k] != column)
+            nrows *= (double)m->store->src[k]->src[0]->vmax;
     ncolumns = (double)column->src[0]->vmax / (double)tile->columns;
     nrows /= (double)tile->rows;
     double weight_cost = weights <= NEAR ? 0 : weights <= CACHE ? 0.25 : 1;

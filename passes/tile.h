@@ -81,6 +81,10 @@ bool tile_stores_vectors(const struct uop *store, const struct uop *u);
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);
+/* divide.c: the store, its ranges that are divided taken apart, as up to PARTS_MAX stores; returns
+ * their number. */
+enum { PARTS_MAX = 6 };
+int divide_ranges(struct tgc *t, struct uop *store, struct uop **part);
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
 /* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done
@@ -94,6 +98,11 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
+/* rows.c: rows that go through the store's stages together, as up to two stores; returns their
+ * number. Scratch joins the kernel's. */
+int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
+/* Scratch of n elements that joins the kernel's. */
+struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);

@@ -465,34 +465,25 @@ static double acos_f64(double x)
 }
 
 //@ erf_f32 exp_f32
-/* |x| < 1: the Taylor series. Beyond: 1 - erfc, by a Chebyshev fit. */
+/* |x| < 0.92: a polynomial. Beyond: 1 - e^q, q a polynomial, too. */
 static inline float erf_f32(float x)
 {
-    float a = fabsf(x), z = x * x, t = 1.0f / (1.0f + 0.5f * a);
-    float small = -1.0f / (39916800.0f * 23.0f);
-    small = small * z + 1.0f / (3628800.0f * 21.0f);
-    small = small * z - 1.0f / (362880.0f * 19.0f);
-    small = small * z + 1.0f / (40320.0f * 17.0f);
-    small = small * z - 1.0f / (5040.0f * 15.0f);
-    small = small * z + 1.0f / (720.0f * 13.0f);
-    small = small * z - 1.0f / (120.0f * 11.0f);
-    small = small * z + 1.0f / (24.0f * 9.0f);
-    small = small * z - 1.0f / (6.0f * 7.0f);
-    small = small * z + 1.0f / (2.0f * 5.0f);
-    small = small * z - 1.0f / 3.0f;
-    small = (small * z + 1.0f) * x * 1.12837917f;
-    float p = 0.17087277f;
-    p = p * t - 0.82215223f;
-    p = p * t + 1.48851587f;
-    p = p * t - 1.13520398f;
-    p = p * t + 0.27886807f;
-    p = p * t - 0.18628806f;
-    p = p * t + 0.09678418f;
-    p = p * t + 0.37409196f;
-    p = p * t + 1.00002368f;
-    p = p * t - 1.26551223f;
-    float large = copysignf(1.0f - t * exp_f32(p - z), x);
-    return a < 1.0f ? small : large;
+    float a = fabsf(x), z = x * x, v = a > 4.0f ? 4.0f : a;
+    float small = -5.99087216e-4f;
+    small = small * z + 4.99318447e-3f;
+    small = small * z - 2.67666206e-2f;
+    small = small * z + 1.12818167e-1f;
+    small = small * z - 3.76124948e-1f;
+    small = small * z + 1.28379151e-1f;
+    float q = 1.95720713e-4f;
+    q = q * v - 3.04109324e-3f;
+    q = q * v + 2.22184528e-2f;
+    q = q * v - 1.03914030e-1f;
+    q = q * v - 6.37202263e-1f;
+    q = q * v - 1.12766373f;
+    q = q * v - 1.98554685e-4f;
+    float large = copysignf(1.0f - exp_f32(q), x);
+    return a < 0.921875f ? small * x + x : large;
 }
 
 //@ erf_f64 exp_f64

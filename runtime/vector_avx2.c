@@ -115,6 +115,14 @@ static inline IN_f32x8 void store_i32x8(int32_t *p, i32x8 v)
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)v);
 }
 
+//@ store_apart_i32x8 i32x8
+/* the first n, each `step` behind the one before */
+static inline IN_f32x8 void store_apart_i32x8(int32_t *p, i32x8 v, int64_t step, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i * step] = v[i];
+}
+
 //@ load_bytes_i32x8 i32x8
 /* four bytes in each lane */
 static inline IN_f32x8 i32x8 load_bytes_i32x8(const void *p)

@@ -103,6 +103,14 @@ static inline IN_f32x16 i32x16 load_i32x16(const int32_t *p) { return (i32x16)_m
 //@ store_i32x16 i32x16
 static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v) { _mm512_storeu_si512(p, (__m512i)v); }
 
+//@ store_apart_i32x16 i32x16
+/* the first n, each `step` behind the one before */
+static inline IN_f32x16 void store_apart_i32x16(int32_t *p, i32x16 v, int64_t step, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i * step] = v[i];
+}
+
 //@ load_bytes_i32x16 i32x16
 /* four bytes in each lane */
 static inline IN_f32x16 i32x16 load_bytes_i32x16(const void *p) { return (i32x16)_mm512_loadu_si512(p); }

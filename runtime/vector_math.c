@@ -23,6 +23,24 @@ static inline IN_T void store_apart_T(float *p, T v, int64_t step, int n)
         p[i * step] = a[i];
 }
 
+//@ store_apart_u8_T store_u8_T
+static inline IN_T void store_apart_u8_T(uint8_t *p, T v, int64_t step, int n)
+{
+    uint8_t a[sizeof(T) / sizeof(float)];
+    store_u8_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
+//@ store_apart_i8_T store_i8_T
+static inline IN_T void store_apart_i8_T(int8_t *p, T v, int64_t step, int n)
+{
+    int8_t a[sizeof(T) / sizeof(float)];
+    store_i8_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
 //@ select_T T
 /* m ? a : b, lane by lane */
 static inline IN_T T select_T(bits_T m, T a, T b)
@@ -156,24 +174,31 @@ static inline IN_T T tanh_T(T x)
     return select_T(a < 0.625f, small, select_T(x != x, x, large));
 }
 
-//@ erf_T exp_T abs_T copysign_T
-/* |x| < 1: the Taylor series. Beyond: 1 - erfc, by a Chebyshev fit. */
+//@ erf_T fma_T lower_T abs_T copysign_T select_T splat_T
+/* |x| < 0.92: a polynomial. Beyond: 1 - e^q, q a polynomial, too, whose power is exp_T's with
+ * fewer steps, since q is in -17..0 and e^q a small part of the result. */
 static inline IN_T T erf_T(T x)
 {
-    static const float series[] = {1.0f / (3628800.0f * 21.0f), -1.0f / (362880.0f * 19.0f),
-                                   1.0f / (40320.0f * 17.0f),   -1.0f / (5040.0f * 15.0f),
-                                   1.0f / (720.0f * 13.0f),     -1.0f / (120.0f * 11.0f),
-                                   1.0f / (24.0f * 9.0f),       -1.0f / (6.0f * 7.0f),
-                                   1.0f / (2.0f * 5.0f),        -1.0f / 3.0f,
-                                   1.0f};
-    static const float fit[] = {-0.82215223f, 1.48851587f,  -1.13520398f, 0.27886807f, -0.18628806f,
-                                0.09678418f,  0.37409196f,  1.00002368f,  -1.26551223f};
-    const T a = abs_T(x), z = x * x, t = 1.0f / fma_T(splat_T(0.5f), a, splat_T(1.0f));
-    T small = splat_T(-1.0f / (39916800.0f * 23.0f)), p = splat_T(0.17087277f);
-    for (int i = 0; i < 11; i++)
-        small = fma_T(small, z, splat_T(series[i]));
-    for (int i = 0; i < 9; i++)
-        p = fma_T(p, t, splat_T(fit[i]));
-    const T large = copysign_T(1.0f - t * exp_T(p - z), x);
-    return select_T(a < 1.0f, small * x * 1.12837917f, large);
+    const T a = abs_T(x), z = x * x, v = lower_T(splat_T(4.0f), a);
+    T small = fma_T(splat_T(-5.99087216e-4f), z, splat_T(4.99318447e-3f));
+    small = fma_T(small, z, splat_T(-2.67666206e-2f));
+    small = fma_T(small, z, splat_T(1.12818167e-1f));
+    small = fma_T(small, z, splat_T(-3.76124948e-1f));
+    small = fma_T(small, z, splat_T(1.28379151e-1f));
+    T q = fma_T(splat_T(1.95720713e-4f), v, splat_T(-3.04109324e-3f));
+    q = fma_T(q, v, splat_T(2.22184528e-2f));
+    q = fma_T(q, v, splat_T(-1.03914030e-1f));
+    q = fma_T(q, v, splat_T(-6.37202263e-1f));
+    q = fma_T(q, v, splat_T(-1.12766373f));
+    q = fma_T(q, v, splat_T(-1.98554685e-4f));
+    const T shifted = fma_T(q, splat_T(1.44269504f), splat_T(12582912.0f));
+    const T r = fma_T(shifted - 12582912.0f, splat_T(-0.693147181f), q);
+    T p = fma_T(splat_T(8.29694793e-3f), r, splat_T(4.19202931e-2f));
+    p = fma_T(p, r, splat_T(1.66676104e-1f));
+    p = fma_T(p, r, splat_T(4.99988496e-1f));
+    p = fma_T(p, r, splat_T(9.99999702e-1f));
+    p = fma_T(p, r, splat_T(1.00000012f));
+    const T power = (T)(((bits_T)shifted - 0x4b400000 + 127) << 23);
+    const T large = copysign_T(1.0f - p * power, x);
+    return select_T(a < 0.921875f, fma_T(small, x, x), large);
 }

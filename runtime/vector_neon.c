@@ -99,6 +99,14 @@ static inline i32x4 load_i32x4(const int32_t *p) { return vld1q_s32(p); }
 //@ store_i32x4 i32x4
 static inline void store_i32x4(int32_t *p, i32x4 v) { vst1q_s32(p, v); }
 
+//@ store_apart_i32x4 i32x4
+/* the first n, each `step` behind the one before */
+static inline void store_apart_i32x4(int32_t *p, i32x4 v, int64_t step, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i * step] = v[i];
+}
+
 //@ load_bytes_i32x4 i32x4
 /* four bytes in each lane */
 static inline i32x4 load_bytes_i32x4(const void *p)

@@ -185,6 +185,7 @@ static void test_strips_of_two_sums(void **state)
     for (int isa = 0; isa < ISA_COUNT; isa++)
         for (int64_t n = 3; n < 300; n = n * 2 + 1) {
             struct array a, out;
+            f->nleaf = 0;
             struct uop *x = input(f, DTYPE_F32, &a, DIMS(n)), *y = output_of(f, &out, 2);
             struct program_text p = {.t = f->t};
             sum_and_max(&p, x, y, n);

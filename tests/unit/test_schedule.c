@@ -310,6 +310,8 @@ static int check(struct fixture *f, bool noopt)
     }
     assert_true(graph_verify(f->t, &f->g, "test"));
     assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
+    if (!noopt)
+        assert_true(pass_onehot(f->t, &f->g) && graph_verify(f->t, &f->g, "onehot"));
     if (f->tile && !noopt) {
         assert_true(winograd_apply(f->t, &f->g, f->tile));
         assert_true(graph_verify(f->t, &f->g, "winograd"));
@@ -369,6 +371,48 @@ static struct uop *case_apart(struct fixture *f)
 {
     struct window_attr a = {.group = 1};
     return lib_conv(&f->l, INPUT(f, 1, 5, 9, 13), WEIGHT(f, 12, 5, 3, 3), NULL, &a);
+}
+
+/* the transposed result of a product, cut off: a Fourier transform in two steps */
+static struct uop *digits(struct fixture *f, int columns, int rows, int size)
+{
+    int weight[] = {12, columns};
+    struct uop *y = lib_matmul(&f->l, INPUT(f, 5, rows, 12), make_weight(f, 2, weight));
+    struct uop *dim[2] = {uop_int(f->t, 5), uop_int(f->t, rows * columns)};
+    y = lib_reshape(&f->l, lib_permute(&f->l, y, (int64_t[]){0, 2, 1}, 3), dim, 2);
+    return lib_slice(&f->l, y, 1, uop_int(f->t, 0), uop_int(f->t, size), 1);
+}
+
+static struct uop *case_digits(struct fixture *f) { return digits(f, 20, 16, 161); }
+
+/* a divisor that leaves most of a second one */
+static struct uop *case_digits_rest(struct fixture *f) { return digits(f, 7, 9, 62); }
+
+/* a matrix times the rows that say where a key equals a count from `first` on */
+static struct uop *onehot(struct fixture *f, enum dtype d, int first, struct uop *matrix)
+{
+    enum { COUNT = 9 };
+    struct uop *key = make_inputi(f, d, 2, (int[]){3, 5}), *count;
+    struct uop *dim[3] = {uop_int(f->t, 3), uop_int(f->t, 5), uop_int(f->t, COUNT)};
+    struct uop *one[3] = {dim[0], dim[1], uop_int(f->t, 1)};
+    int32_t *data = mem_array(f->t, COUNT, sizeof *data);
+    for (int i = 0; i < COUNT; i++)
+        data[i] = first + i;
+    count = d == DTYPE_I32 ? tensor_from_data(f->t, d, (int64_t[]){1, 1, COUNT}, 3, data,
+                                              COUNT * sizeof *data, "count")
+                           : tensor_iota(f->t, dim, 3, 2);
+    count = lib_binary(&f->l, OP_EQ, lib_reshape(&f->l, key, one, 3), count);
+    return lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32, count), matrix);
+}
+
+static struct uop *case_onehot(struct fixture *f)
+{
+    return lib_add(&f->l, onehot(f, DTYPE_I64, 0, WEIGHT(f, 9, 20)), INPUT(f, 20));
+}
+
+static struct uop *case_onehot_count(struct fixture *f)
+{
+    return onehot(f, DTYPE_I32, -3, WEIGHT(f, 9, 20));
 }
 
 static struct uop *case_grouped(struct fixture *f)
@@ -672,6 +716,10 @@ static const struct {
     {"rests of rows and columns", case_rests, 1},
     {"row times matrix", case_row, 1},
     {"lanes apart", case_apart, 1},
+    {"digits of an index", case_digits, 1},
+    {"digits of an index, rest", case_digits_rest, 1},
+    {"one-hot rows", case_onehot, 1},
+    {"one-hot rows, counted", case_onehot_count, 1},
     {"grouped convolution", case_grouped, 1},
     {"softmax", case_softmax, 1},
     {"softmax, middle axis", case_softmax_rows, 1},
@@ -1084,8 +1132,74 @@ static void test_random(void **state)
     assert_true(vectors > 0 && shared > 0 && bands > 0);
 }
 
+/* ---- what programs look like */
+
+/* What is left of a matrix times one-hot rows, by case. */
+static enum op op_of_onehot(struct fixture *f, int i)
+{
+    const int size[] = {9, 20};
+    if (setjmp(f->t->stop))
+        fail_msg("%s", f->t->ndiag ? f->t->diag[0].message : "stopped");
+    struct uop *w = i == 2 ? INPUT(f, 9, 20) : make_weight(f, 2, size);
+    if (i == 3)
+        ((float *)(uintptr_t)((const struct buffer *)w->arg.p)->data)[7] = INFINITY;
+    if (i == 4)
+        add_output(f, lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32,
+                                                 make_inputi(f, DTYPE_BOOL, 2, (int[]){4, 9})), w));
+    else
+        add_output(f, onehot(f, i ? DTYPE_I32 : DTYPE_I64, i ? 1 : 0, w));
+    assert_true(pass_onehot(f->t, &f->g));
+    const struct uop *u = f->g.output[0].value;
+    while (u->op == OP_RESHAPE)
+        u = u->src[0];
+    return u->op;
+}
+
+/* One-hot rows are no sum, but of a matrix that may be infinite, or where nothing counts. */
+static void test_onehot(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct fixture *f = fixture_new(1);
+        assert_int_equal(op_of_onehot(f, i), i < 2 ? OP_INDEX : OP_REDUCE);
+        fixture_free(f);
+    }
+}
+
+static bool has_op(struct uop *const *linear, int n, enum op op)
+{
+    for (int i = 0; i < n; i++)
+        if (linear[i]->op == op)
+            return true;
+    return false;
+}
+
+/* A range is taken apart where it is divided, and what it is made of is tiled. */
+static void test_divided(void **state)
+{
+    (void)state;
+    for (int rest = 0; rest < 2; rest++) {
+        struct fixture *f = fixture_new(1);
+        f->isa = ISA_AVX512;
+        f->threads = 1;
+        add_output(f, rest ? case_digits_rest(f) : case_digits(f));
+        assert_int_equal(check(f, false), 1);
+        const struct kernel *k = f->schedule->kernel[0];
+        assert_int_equal(k->nvariant, rest ? k->nvariant : 1);
+        for (int i = 0; i <= k->nvariant; i++) {
+            struct uop **linear = i ? k->variant[i - 1].linear : k->linear;
+            int n = i ? k->variant[i - 1].nlinear : k->nlinear;
+            assert_false(has_op(linear, n, OP_FLOORDIV));
+            assert_false(has_op(linear, n, OP_FLOORMOD));
+        }
+        fixture_free(f);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_divided),
+                                       cmocka_unit_test(test_onehot),
+                                       cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

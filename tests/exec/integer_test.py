@@ -1,0 +1,201 @@
+"""Products of quantized values in integers: for each instruction set, against NumPy's integers.
+
+One model holds all layers, so that each instruction set is one program. Processors that lack one
+run the portable kernels, which must agree as well. The oracle's own tests of DOT and of groups of
+bytes are in tests/unit/test_linear.c.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("integer")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "integer")
+KIND = {"u8": (np.uint8, TensorProto.UINT8), "i8": (np.int8, TensorProto.INT8)}
+
+
+def integers(random, kind, shape):
+    limits = np.iinfo(KIND[kind][0])
+    return random.integers(limits.min, limits.max + 1, shape).astype(KIND[kind][0])
+
+
+def convolve(x, w, group=1, stride=1, pad=0):
+    """Of integers, x already less its zero point."""
+    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    n, c, height, width = x.shape
+    kernel, out, each = w.shape[2], w.shape[0] // group, c // group
+    rows, columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    y = np.zeros((n, w.shape[0], rows, columns), np.int64)
+    for g in range(group):
+        of, to = slice(g * each, (g + 1) * each), slice(g * out, (g + 1) * out)
+        for i in range(kernel):
+            for j in range(kernel):
+                part = x[:, of, i:i + stride * rows:stride, j:j + stride * columns:stride]
+                y[:, to] += np.einsum("oc,ncyx->noyx", w[to, :, i, j], part)
+    return y
+
+
+class Layers:
+    """A model of layers that have nothing to do with each other."""
+
+    def __init__(self):
+        self.random = np.random.default_rng(7)
+        self.nodes, self.weights = [], []
+        self.inputs, self.outputs, self.feeds = [], [], []
+        self.want = {}
+        self.quanta = {}
+
+    def weight(self, name, array):
+        self.weights.append(G.weight(name, np.asarray(array)))
+        return name
+
+    def input(self, name, kind, shape):
+        x = integers(self.random, kind, shape)
+        self.inputs.append(G.value(name, shape, KIND[kind][1]))
+        self.feeds.append(x)
+        return x.astype(np.int64)
+
+    def output(self, name, want, kind):
+        self.outputs.append(G.value(name, list(want.shape), kind))
+        self.want[name] = want
+
+    def matmul(self, name, rows, depth, columns, kinds=("u8", "i8"), zeros=(0, 0), batch=()):
+        x = self.input(f"{name}_x", kinds[0], [*batch, rows, depth])
+        w = integers(self.random, kinds[1], [depth, columns])
+        self.weight(f"{name}_w", w)
+        self.weight(f"{name}_xz", np.array(zeros[0], KIND[kinds[0]][0]))
+        self.weight(f"{name}_wz", np.array(zeros[1], KIND[kinds[1]][0]))
+        self.nodes.append(G.node("MatMulInteger", [f"{name}_x", f"{name}_w", f"{name}_xz",
+                                                   f"{name}_wz"], [name], name=name))
+        want = (x - zeros[0]) @ (w.astype(np.int64) - zeros[1])
+        self.output(name, want.astype(np.int32), TensorProto.INT32)
+
+    def conv(self, name, size, channels, out, kernel=3, kinds=("u8", "i8"), zeros=(0, 0), **more):
+        x = self.input(f"{name}_x", kinds[0], [1, channels, size, size])
+        group, stride, pad = more.get("group", 1), more.get("stride", 1), more.get("pad", 0)
+        w = integers(self.random, kinds[1], [out, channels // group, kernel, kernel])
+        self.weight(f"{name}_w", w)
+        self.weight(f"{name}_xz", np.array(zeros[0], KIND[kinds[0]][0]))
+        self.weight(f"{name}_wz", np.array(zeros[1], KIND[kinds[1]][0]))
+        self.nodes.append(G.node("ConvInteger", [f"{name}_x", f"{name}_w", f"{name}_xz",
+                                                 f"{name}_wz"], [name], name=name, group=group,
+                                 strides=[stride] * 2, pads=[pad] * 4))
+        want = convolve(x - zeros[0], w.astype(np.int64) - zeros[1], group, stride, pad)
+        self.output(name, want.astype(np.int32), TensorProto.INT32)
+
+    def dequantize(self, name, scale, zero, source, **more):
+        self.weight(f"{name}_s", np.asarray(scale, np.float32))
+        self.weight(f"{name}_z", zero)
+        self.nodes.append(G.node("DequantizeLinear", [source, f"{name}_s", f"{name}_z"], [name],
+                                 name=name, **more))
+        return name
+
+    def quantized_conv(self, name, size, channels, out, kernel=3, kind="u8", zero=100, pad=0,
+                       relu=True):
+        """Dequantized operands, bias, ReLU, quantized result: what stays in integers."""
+        x = self.input(f"{name}_x", kind, [1, channels, size, size])
+        w = integers(self.random, "i8", [out, channels, kernel, kernel])
+        spread = 1 / (75 * np.sqrt(channels) * kernel)
+        scale = (spread * (0.5 + self.random.random(out))).astype(np.float32)
+        bias = (self.random.standard_normal(out) * 0.5).astype(np.float32)
+        dtype = KIND[kind][0]
+        self.weight(f"{name}_w", w)
+        self.weight(f"{name}_b", bias)
+        self.dequantize(f"{name}_xd", 0.02, np.array(zero, dtype), f"{name}_x")
+        self.dequantize(f"{name}_wd", scale, np.zeros(out, np.int8), f"{name}_w", axis=0)
+        self.nodes.append(G.node("Conv", [f"{name}_xd", f"{name}_wd", f"{name}_b"], [f"{name}_c"],
+                                 name=name, pads=[pad] * 4))
+        if relu:
+            self.nodes.append(G.node("Relu", [f"{name}_c"], [f"{name}_r"], name=f"{name}_relu"))
+        self.weight(f"{name}_ys", np.float32(0.03))
+        middle = 20 if kind == "u8" else -20
+        self.weight(f"{name}_yz", np.array(middle, dtype))
+        self.nodes.append(G.node("QuantizeLinear", [f"{name}_r" if relu else f"{name}_c",
+                                                    f"{name}_ys", f"{name}_yz"], [name],
+                                 name=f"{name}_q"))
+        sums = convolve(x - zero, w.astype(np.int64), pad=pad).astype(np.float64)
+        real = sums * (np.float64(np.float32(0.02)) * scale.astype(np.float64)).reshape(1, -1, 1, 1)
+        real += bias.reshape(1, -1, 1, 1)
+        real = np.maximum(real, 0) if relu else real
+        limits = np.iinfo(dtype)
+        want = np.clip(np.rint(real / np.float64(np.float32(0.03))) + middle, limits.min, limits.max)
+        self.output(name, want.astype(dtype), KIND[kind][1])
+        self.quanta[name] = 1
+
+    def model(self):
+        return G.model(self.nodes, self.inputs, self.outputs, self.weights)
+
+
+def layers():
+    m = Layers()
+    m.matmul("plain", 24, 128, 64)
+    m.matmul("odd", 7, 36, 19, zeros=(3, 0))
+    m.matmul("signed", 9, 64, 48, kinds=("i8", "i8"), zeros=(-5, 0))
+    m.matmul("unsigned_weights", 5, 40, 33, kinds=("u8", "u8"), zeros=(200, 128))
+    m.matmul("any_zero", 5, 40, 33, kinds=("u8", "u8"), zeros=(1, 77))
+    m.matmul("depth_of_no_groups", 6, 41, 32, zeros=(9, 0))
+    m.matmul("row", 1, 256, 1000, zeros=(128, 0))
+    m.matmul("batch", 3, 32, 16, batch=(2, 4))
+    m.conv("colors", 11, 3, 16, zeros=(110, 0), pad=1, stride=2)
+    m.conv("wide", 9, 32, 24, zeros=(255, 0), pad=1)
+    m.conv("pointwise", 8, 20, 40, kernel=1)
+    m.conv("groups", 8, 16, 32, group=2, pad=1, zeros=(7, 0))
+    m.conv("depthwise", 9, 16, 16, group=16, pad=1, zeros=(7, 0))
+    m.conv("signed_conv", 8, 6, 8, kinds=("i8", "i8"), zeros=(4, 0), pad=1)
+    m.conv("grey", 10, 1, 8, pad=2, kernel=5, zeros=(1, 0))
+    m.quantized_conv("q_wide", 10, 32, 48, pad=1)
+    m.quantized_conv("q_colors", 12, 3, 20, pad=1, kernel=5)
+    m.quantized_conv("q_signed", 9, 24, 40, kind="i8", zero=-3, pad=1, relu=False)
+    m.quantized_conv("q_pointwise", 7, 64, 100, kernel=1)
+    return m
+
+
+MODEL = layers()
+onnx.save(MODEL.model(), SCRATCH / "model.onnx")
+
+
+def agrees(name, *options):
+    folder = T.scratch(SCRATCH / name)
+    source = T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net")
+    outputs = T.Program(folder / "net", list(MODEL.want)).run(MODEL.feeds)
+    for key, want in MODEL.want.items():
+        apart = np.abs(outputs[key].astype(np.int64) - want.astype(np.int64))
+        allowed = MODEL.quanta.get(key, 0)
+        expect(apart.max() <= allowed and (apart > 0).mean() <= 0.002,
+               f"{key}: {(apart > 0).sum()} of {apart.size} differ, by up to {apart.max()}")
+    return (folder / "net.c").read_text()
+
+
+for cpu in ("generic", "avx2", "avx512", "avx512vnni", "neon"):
+    suite.add(f"--cpu={cpu}", agrees, cpu, f"--cpu={cpu}")
+suite.add("-O0", agrees, "O0", "-O0")
+suite.add("two threads", agrees, "threads", "--threads", "2")
+
+
+@suite.case("sums of bytes are what the kernels are made of")
+def taken():
+    folder = T.scratch(SCRATCH / "taken")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    text = (folder / "net.c").read_text()
+    kernels = dict(re.findall(r"^IN_vnni static void (\w+)\((.*?)^\}", text, re.M | re.S))
+    dots = [name for name, body in kernels.items() if "dot_vnni" in body]
+    # all but depthwise, grey and any_zero
+    expect(len(dots) == len(MODEL.want) - 3,
+           f"{len(dots)} of {len(MODEL.want)} layers have sums of bytes: {' '.join(dots)}")
+
+
+suite.main()
