@@ -666,8 +666,7 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
 
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
-    bool unfinished = false,
-         is_memory = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH;
+    bool unfinished = false, is_memory = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH;
     require(&l->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
     if (u->op == OP_END || u->op == OP_ENDGUARD) {
         close_region(l, u);
@@ -700,6 +699,11 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
                 "the condition is no bool, or not yet known");
         open_region(l, u);
         break;
+    case OP_PREFETCH:
+        require(&l->v, u, u->src[0]->op == OP_BUFFER && u->src[1]->dtype == DTYPE_INDEX &&
+                              u->src[1]->lanes == 1 && !unfinished,
+                "no buffer and offset");
+        break;
     case OP_ACC:
         require(&l->v, u, !unfinished, "starts from a sum that is still under way");
         check_acc_init(l, u);
@@ -710,10 +714,6 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_LOAD:
         check_load(l, u);
         break;
-    case OP_PREFETCH:
-        require(&l->v, u, uop_buffer_of(u->src[0]) && u->src[1]->dtype == DTYPE_INDEX,
-                "wrong sources");
-        return;
     case OP_STORE:
         require(&l->v, u, !unfinished, "stores a sum that is still under way");
         check_store(l, u);

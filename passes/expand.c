@@ -468,6 +468,8 @@ static void expand_all(struct expander *e)
             continue;
         if (depth == 0 || i != lane[depth - 1].end) {
             expand_one(e, u);
+            if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
+                expand_prefetch(e, i);
             continue;
         }
         struct lane *l = &lane[depth - 1];
@@ -518,7 +520,6 @@ static void expand_kernel(struct tgc *t, struct kernel *k)
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
-        prefetch_weights(t, &k->variant[j].linear, &k->variant[j].nlinear);
         if (has_vectors(&k->variant[j]))
             k->variant[n++] = k->variant[j];
     }

@@ -42,9 +42,8 @@ void expand_one(struct expander *e, struct uop *u);
 /* The index of the END that closes the loop at `at`. */
 int expand_find_end(const struct expander *e, int at);
 
-/* prefetch.c: PREFETCH behind loads of weights, in a variant's program */
-void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear);
-
+/* prefetch.c: behind the loop that was opened at `at`, if it reads a panel of weights. */
+void expand_prefetch(struct expander *e, int at);
 /* strip.c: the loop at `at`, if vectors can run along it: as many strips of vectors as there are,
  * then the rest; *at becomes its END. false: nothing was done. */
 bool strip_loop(struct expander *e, int *at);

@@ -1,99 +1,122 @@
-/* prefetch.c - weights that come from memory are asked for before they are needed.
+/* prefetch.c - a contraction's next panel of weights, while the present one is used.
  *
- *      for panel                            a panel: the weights of some columns, one stream
- *        for tile < 4
- *          for k
- *            wv = load w[panel, k]          the first tile waits for memory, the others do not
- *            prefetch w[panel + 1, k]       so they fetch the next panel meanwhile
- *            sum += x[tile, k] * wv
+ *      for panel                             for panel
+ *        for tile < 32                         for tile < 32
+ *          for k < 768                           for k < 768
+ *                                                  prefetch w[(panel + 1)*PANEL + (tile*768 + k)*2]
+ *            ... w[panel*PANEL + k*64]             ... w[panel*PANEL + k*64]
  *
- * A weight is stored in the order in which it is read, and so are the weights of a program: behind
- * a kernel's last panel lies what the next kernel reads. Where each weight is read once, the
- * processor's own prefetcher does most of it, but stops at pages.
+ * A panel is read once from memory, by the first tile of rows, and then again by all others from
+ * the cache: without help the first tile waits for each line. The steps of all tiles together fetch
+ * the next panel, evenly; behind the last panel lies what is read next, since weights lie in the
+ * order of their use. A line may be asked for more than once, which costs less than to tell.
  */
 #include "passes/expand.h"
 
-enum { LOOPS_MAX = 64, LINE = 64, REREADS_MAX = 32 };
-/* of a weight, at least; how far ahead of what is read once; of a panel, at most */
-enum { WEIGHT_NBYTES = 1 << 17, AHEAD_NBYTES = 1 << 11, PANEL_NBYTES = 1 << 18 };
+enum { DEPTH_MAX = 32, LINE = 16, LINES_MAX = 4, TILES_MIN = 3 };
+/* bytes of weights that are not in a cache when the nest begins; of a panel that the next one does
+ * not push out */
+static const int64_t far_nbytes = 256 << 10, panel_nbytes = 1 << 20;
 
-struct prefetching {
-    struct tgc *t;
-    struct uop *loop[LOOPS_MAX]; int nloop;
-    int64_t seen;                /* bytes of weights in the innermost loop so far */
+struct stream {
+    struct expander *e;
+    struct uop *loop[DEPTH_MAX]; int nloop;      /* that are open at `at`, outermost first */
+    struct uop *load;
+    int panel, tile;             /* places in loop[] */
+    int64_t size, tiles, steps;  /* floats of a panel; tiles that read it; steps of each of them */
 };
 
-static bool is_large_weight(const struct uop *load)
+/* The loops that are open behind e->in[at]; false: too many, or an odd one. */
+static bool find_loops(struct stream *s, int at)
 {
-    const struct buffer *b = load->src[0]->op == OP_BUFFER ? uop_buffer_of(load->src[0]) : NULL;
-    int64_t n = b && b->kind == BUFFER_WEIGHT ? (int64_t)dtype_nbytes(b->dtype) : 0;
-    for (int a = 0; n && a < b->ndim; a++)
-        n = sat_mul(n, b->dim[a]->vmax);
-    return n >= WEIGHT_NBYTES;
-}
-
-/* How far ahead a weight is wanted: the run that the loops read before they read it again; 0: it is
- * read again so often that nothing is gained. */
-static int64_t distance(const struct prefetching *p, const struct uop *load)
-{
-    int64_t run = 0, reads = 1, stride, size;
-    int64_t nbytes = (int64_t)dtype_nbytes(load->dtype);
-    for (int i = p->nloop - 1; i >= 0; i--) {
-        if (!nest_stride(p->t, load->src[1], p->loop[i], &stride) ||
-            !uop_const_int(p->loop[i]->src[0], &size) || stride < 0)
-            return 0;
-        if (stride == 0 && run == 0)
-            return 0;
-        if (stride > 0 && reads > 1)
-            break;
-        if (stride == 0)
-            reads = sat_mul(reads, size);
-        else if (run == 0 || stride == run)
-            run = sat_mul(stride, size);
-        else
-            return 0;
-    }
-    if (reads == 1)
-        return AHEAD_NBYTES / nbytes;
-    return reads > REREADS_MAX || run * nbytes > PANEL_NBYTES ? 0 : run;
-}
-
-static void note_loops(struct prefetching *p, struct uop *u)
-{
-    if (u->op == OP_RANGE || u->op == OP_END)
-        p->seen = 0;
-    if (u->op == OP_RANGE && p->nloop < LOOPS_MAX)
-        p->loop[p->nloop++] = u;
-    else if (u->op == OP_END && p->nloop > 0 && p->loop[p->nloop - 1] == u->src[0])
-        p->nloop--;
-}
-
-void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear)
-{
-    struct mem_mark mark = scratch_mark(t);
-    struct prefetching p = {.t = t};
-    struct uop **out = NULL;
-    size_t cap = 0;
-    int n = 0;
-    for (int i = 0; i < *nlinear; i++) {
-        struct uop *u = (*linear)[i];
-        note_loops(&p, u);
-        SCRATCH_PUSH(t, out, n, cap, u);
-        if (u->op != OP_LOAD || u->lanes == 1 || u->nsrc != 2 || p.nloop == 0 ||
-            !is_large_weight(u))
+    s->nloop = 0;
+    for (int i = 0; i <= at; i++) {
+        struct uop *u = s->e->in[i];
+        if (u->op == OP_END)
+            s->nloop -= s->nloop > 0 && s->loop[s->nloop - 1] == u->src[0];
+        if (u->op != OP_RANGE)
             continue;
-        int64_t before = p.seen, ahead = distance(&p, u);
-        p.seen += (int64_t)dtype_nbytes(u->dtype) * u->lanes;
-        if (!ahead || before % LINE)                  /* each line once */
-            continue;
-        struct uop *src[2] = {u->src[1], uop_int(t, ahead)};
-        src[1] = uop_intern(t, OP_ADD, DTYPE_INDEX, src, 2, (union arg){0});
-        src[0] = u->src[0];
-        SCRATCH_PUSH(t, out, n, cap, src[1]);
-        SCRATCH_PUSH(t, out, n, cap,
-                     uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
+        if (s->nloop == DEPTH_MAX || u->src[0]->op != OP_CONST)
+            return false;
+        s->loop[s->nloop++] = u;
     }
-    *linear = mem_copy(t, out, (size_t)n * sizeof *out);
-    *nlinear = n;
-    scratch_release(t, mark);
+    return true;
+}
+
+/* The one packed weight that is read in the innermost loop at `at`. */
+static bool find_load(struct stream *s, int at)
+{
+    int end = expand_find_end(s->e, at);
+    s->load = NULL;
+    for (int i = at + 1; i < end; i++) {
+        struct uop *u = s->e->in[i];
+        if (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i))
+            return false;
+        const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
+        if (!b || b->kind != BUFFER_WEIGHT || !b->storage)
+            continue;
+        if (s->load || u->dtype != DTYPE_F32 || u->nsrc > 2)
+            return false;
+        s->load = u;
+    }
+    return s->load != NULL;
+}
+
+static int64_t size_of(const struct uop *range) { return range->src[0]->arg.i; }
+
+/* panel · tiles, which do not move the weight · steps, which read the panel from front to back */
+static bool find_panel(struct stream *s)
+{
+    struct tgc *t = s->e->t;
+    struct uop *offset = s->load->src[1];
+    int64_t stride, row;
+    s->tile = s->nloop;
+    s->tiles = s->steps = 1;
+    while (s->tile > 0 && nest_depends(t, offset, s->loop[s->tile - 1]))
+        s->steps = sat_mul(s->steps, size_of(s->loop[--s->tile]));
+    s->panel = s->tile;
+    while (s->panel > 0 && !nest_depends(t, offset, s->loop[s->panel - 1]))
+        s->tiles = sat_mul(s->tiles, size_of(s->loop[--s->panel]));
+    if (s->panel == 0 || s->tile == s->nloop || s->tiles < TILES_MIN)
+        return false;
+    s->panel--;
+    if (RANGE_IS_PART(s->loop[s->panel]->arg.i) ||
+        !nest_stride(t, offset, s->loop[s->panel], &s->size) ||
+        !nest_stride(t, offset, s->loop[s->nloop - 1], &row) || row < 1)
+        return false;
+    stride = row;
+    for (int k = s->nloop - 1; k >= s->tile; k--) {
+        int64_t is;
+        if (!nest_stride(t, offset, s->loop[k], &is) || is != stride)
+            return false;
+        stride = sat_mul(stride, size_of(s->loop[k]));
+    }
+    return stride == s->size && sat_mul(s->size, 4) <= panel_nbytes &&
+           sat_mul(sat_mul(s->size, 4), size_of(s->loop[s->panel])) >= far_nbytes;
+}
+
+void expand_prefetch(struct expander *e, int at)
+{
+    struct tgc *t = e->t;
+    struct stream s = {.e = e};
+    if (!find_loops(&s, at) || !find_load(&s, at) || !find_panel(&s))
+        return;
+    int64_t all = sat_mul(s.tiles, s.steps), each = (s.size + all - 1) / all;
+    struct uop *place = uop_int(t, 0);
+    for (int k = s.panel + 1; k < s.nloop; k++)
+        place = sym_add(t, sym_muli(t, place, size_of(s.loop[k])),
+                        expand_value_of(e, s.loop[k]));
+    place = sym_muli(t, place, each);
+    for (int k = 0; k <= s.panel; k++) {
+        int64_t stride;
+        if (!nest_stride(t, s.load->src[1], s.loop[k], &stride))
+            return;
+        struct uop *now = expand_value_of(e, s.loop[k]);
+        place = sym_add(t, place, sym_muli(t, k == s.panel ? sym_addi(t, now, 1) : now, stride));
+    }
+    for (int64_t line = 0; line < each && line < LINES_MAX * LINE; line += LINE) {
+        struct uop *src[2] = {s.load->src[0], sym_addi(t, place, line)};
+        expand_need(e, src[1]);
+        expand_push(e, uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
+    }
 }

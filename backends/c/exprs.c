@@ -709,6 +709,12 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     return v;
 }
 
+const char *expr_prefetch(struct program *p, const char *name, const struct expr *at, size_t size)
+{
+    const char *args = mem_printf(p->t, "%s, %s, %zu", name, at->s, size);
+    return mem_printf(p->t, "%s;", call(p, "prefetch", args, 'I').s);
+}
+
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
                               int64_t bits)
 {

@@ -45,6 +45,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 /* OP_DOT on acc, values, weights, as this instruction set does it */
 struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
+/* The statement that asks for the line of element `at` of a place, which need not be there. */
+const char *expr_prefetch(struct program *p, const char *name, const struct expr *at, size_t size);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e, int64_t bits);

@@ -371,15 +371,13 @@ static void write_store(struct writer *w, const struct uop *u)
         close_block(w);
 }
 
-/* The place may lie behind the buffer: no access of it. */
 static void write_prefetch(struct writer *w, const struct uop *u)
 {
-    const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[2] = {{0}, {0}};
+    const struct buffer *b = uop_buffer_of(u->src[0]);
     note_used(w, b);
     take_operands(w, u, 2, src);
-    statement(w, mem_printf(w->t, "__builtin_prefetch(&%s[%s], 0, 2);", place_name(w, b), src[1].s),
-              false);
+    statement(w, expr_prefetch(w->p, place_name(w, b), &src[1], dtype_nbytes(b->dtype)), false);
 }
 
 /* ---------------------------------------------------------------------------------------- loops */
