@@ -19,10 +19,11 @@ static inline int32_t four_bytes(const void *p)
 }
 
 //@ prefetch
-/* will be read soon; what lies there does not matter, nor whether anything does */
+/* will be read soon; what lies there does not matter, nor whether anything does. It goes to the
+ * second cache: the first one is full of what is read now */
 static inline void prefetch(const void *p, int64_t index, size_t size)
 {
-    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)index * size));
+    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)index * size), 0, 2);
 }
 
 //@ add_i32
