@@ -46,7 +46,8 @@ static bool are_alike(struct comparison *c, const struct uop *u, const struct uo
     for (int k = 0; k < u->nsrc; k++) {
         const struct uop *s = u->src[k], *r = v->src[k];
         bool leaf = is_place(s) || op_class(s->op) == CLASS_LEAF;
-        bool size = s->op == OP_RANGE && s->src[0] == r->src[0]; /* a lane, named before it opens */
+        bool size = s->op == OP_RANGE && r->op == OP_RANGE &&
+                    s->src[0] == r->src[0]; /* a lane, named before it opens */
         if (leaf || !size || map_get(&c->of, s) ? !are_alike(c, s, r)
                                                 : s->op != r->op || arg_of(s) != arg_of(r))
             return false;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 100 };
+enum { LINE_BYTES = 100, PIECE_BYTES = 1 << 20 };
 
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted)
 {
@@ -38,9 +38,25 @@ static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **pa
     return bytes;
 }
 
+/* What is packed goes out in pieces, so that no large weight is held twice. */
+static bool write_stored(const struct buffer *b, const struct byte_sink *sink, unsigned char *piece)
+{
+    if (!b->storage || b->nbytes == 0)
+        return b->nbytes == 0 || sink->write(sink->context, b->data, b->nbytes);
+    for (size_t at = 0, n; at < b->nbytes; at += n) {
+        n = b->nbytes - at < PIECE_BYTES ? b->nbytes - at : PIECE_BYTES;
+        view_copy_stored(b, at, n, piece);
+        if (!sink->write(sink->context, piece, n))
+            return false;
+    }
+    return true;
+}
+
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink)
 {
     static const unsigned char zeros[4096] = {0};
+    struct mem_mark mark = scratch_mark(t);
+    unsigned char *piece = scratch_array(t, PIECE_BYTES, 1);
     size_t at = 0;
     for (int i = 0; i < s->nweight; i++) {
         const struct buffer *b = s->weight[i];
@@ -54,14 +70,11 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
                 return false;
             at += n;
         }
-        void *packed = NULL;
-        bool written = b->nbytes == 0 ||
-                       sink->write(sink->context, stored_bytes(t, b, &packed), b->nbytes);
-        free(packed);
-        if (!written)
+        if (!write_stored(b, sink, piece))
             return false;
         at += b->nbytes;
     }
+    scratch_release(t, mark);
     return true;
 }
 

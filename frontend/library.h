@@ -268,6 +268,14 @@ struct uop *lib_scatter_elements(const struct lib *l, enum op op, struct uop *x,
 struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struct uop *indices,
                            struct uop *updates);
 
+/* --------------------------------------------------------------------------- library_gradient.c */
+
+/* dx[k]: how the sum of y changes with each element of x[k], a uop that y is made of; zeros if it is
+ * not. needs: nothing between them was simplified away, as by rules that look through x[k]: best a
+ * BUFFER. false: reported, what has no derivative (loops, branches, host calls). */
+bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n,
+                  struct uop **dx);
+
 /* ----------------------------------------------------------------------------- library_resize.c */
 
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };

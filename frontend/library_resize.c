@@ -275,9 +275,11 @@ struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_a
     int64_t factor;
     if (!x)
         return NULL;
-    if (x->dtype == DTYPE_STRING ||
-        (a->mode != RESIZE_NEAREST && !dtype_is_float(x->dtype) && !dtype_is_int(x->dtype)))
-        return lib_error(l, "resize does not take %s", lib_describe(l, x));
+    if (a->mode != RESIZE_NEAREST && !dtype_is_float(x->dtype) && !dtype_is_int(x->dtype))
+        return lib_error(l, "resize: there is nothing between the elements of %s; nearest mode "
+                            "takes them", lib_describe(l, x));
+    if (a->coordinates == RESIZE_TF_CROP && x->dtype == DTYPE_STRING)
+        return lib_error(l, "resize: %s has no extrapolation_value", lib_describe(l, x));
     enum dtype acc = dtype_is_float(x->dtype) ? lib_acc_dtype(x->dtype) : DTYPE_F32;
     bool filter = a->mode != RESIZE_NEAREST;
     for (int k = 0; k < x->ndim; k++) {

@@ -44,6 +44,8 @@ struct float_format {
 static const struct float_format *float_format(enum dtype d)
 {
     static const struct float_format f4e2m1 = {2, 1, 1, SPECIAL_NONE, true};
+    static const struct float_format f6e2m3 = {2, 3, 1, SPECIAL_NONE, true};
+    static const struct float_format f6e3m2 = {3, 2, 3, SPECIAL_NONE, true};
     static const struct float_format f8e4m3fn = {4, 3, 7, SPECIAL_FN, true};
     static const struct float_format f8e4m3fnuz = {4, 3, 8, SPECIAL_FNUZ, true};
     static const struct float_format f8e5m2 = {5, 2, 15, SPECIAL_IEEE, true};
@@ -53,6 +55,10 @@ static const struct float_format *float_format(enum dtype d)
     switch (d) {
     case DTYPE_F4E2M1:
         return &f4e2m1;
+    case DTYPE_F6E2M3:
+        return &f6e2m3;
+    case DTYPE_F6E3M2:
+        return &f6e3m2;
     case DTYPE_F8E4M3FN:
         return &f8e4m3fn;
     case DTYPE_F8E4M3FNUZ:

@@ -722,19 +722,24 @@ bool tracker_is_contiguous(const struct tracker *tr)
 
 /* -------------------------------------------------------------------------------------- storage */
 
-const void *view_stored_bytes(const struct buffer *b, void **packed)
+void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsigned char *to)
 {
     const struct view *v = b->storage;
-    size_t width = dtype_nbytes(b->dtype), at = 0;
-    *packed = NULL;
-    if (!v)
-        return b->data;
-    unsigned char *to = *packed = malloc(b->nbytes ? b->nbytes : 1);
     const unsigned char *from = b->data;
-    int64_t i[MAX_RANK] = {0}, offset = v->offset->arg.i;
-    for (int a = 0; to && at < b->nbytes; at += width) {
+    if (!v) {
+        memcpy(to, from + begin, nbytes);
+        return;
+    }
+    size_t width = dtype_nbytes(b->dtype);
+    int64_t i[MAX_RANK], offset = v->offset->arg.i, rest = (int64_t)(begin / width);
+    for (int a = v->ndim - 1; a >= 0; a--) {
+        i[a] = rest % v->dim[a]->arg.i;
+        rest /= v->dim[a]->arg.i;
+        offset += i[a] * v->stride[a]->arg.i;
+    }
+    for (size_t at = 0; at < nbytes; at += width) {
         memcpy(to + at, from + (size_t)offset * width, width);
-        for (a = v->ndim - 1; a >= 0; a--) {           /* the next coordinates, like an odometer */
+        for (int a = v->ndim - 1; a >= 0; a--) {       /* the next coordinates, like an odometer */
             offset += v->stride[a]->arg.i;
             if (++i[a] < v->dim[a]->arg.i)
                 break;
@@ -742,5 +747,15 @@ const void *view_stored_bytes(const struct buffer *b, void **packed)
             i[a] = 0;
         }
     }
-    return to;
+}
+
+const void *view_stored_bytes(const struct buffer *b, void **packed)
+{
+    *packed = NULL;
+    if (!b->storage)
+        return b->data;
+    *packed = malloc(b->nbytes ? b->nbytes : 1);
+    if (*packed && b->nbytes)
+        view_copy_stored(b, 0, b->nbytes, *packed);
+    return *packed;
 }

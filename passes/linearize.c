@@ -378,7 +378,7 @@ static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshar
 {
     int found = 1, nrange = count_ranges(t, store[0]);
     *nshared = 0;
-    for (; found < n; found++) {
+    for (; found < n && share_bands(store[0], store[found]); found++) {
         int shared = count_shared(t, store[0], store[found]);
         nrange += count_ranges(t, store[found]);
         if (shared == 0 || nrange > 64)
@@ -388,11 +388,12 @@ static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshar
     return found;
 }
 
-/* The loops over bands are open, and stay so. */
-static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared)
+/* Of the loops that they share, the first `nband` are open. */
+static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared,
+                       int nband)
 {
     struct tgc *t = l->t;
-    int first = first_range(store[0]), nband = count_bands(store[0]);
+    int first = first_range(store[0]);
     nshared = nshared > nband ? nshared : nband;
     l->store = store;
     l->nstore = nstore;
@@ -425,18 +426,18 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
     int nshared;
     for (int i = 0; i < ast->nsrc;) {
-        int nstore = find_group(t, ast->src + i, ast->nsrc - i, &nshared), end = i + nstore;
-        struct uop *store = ast->src[i];
-        int first = first_range(store), nband = count_bands(store);
-        bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], store));
-        bool closes = nband && (end == ast->nsrc || !share_bands(store, ast->src[end]));
-        for (int k = 0; k < nband && opens; k++)
-            push(&l, store->src[first + k]);
+        struct uop *const *store = &ast->src[i];
+        int nstore = find_group(t, store, ast->nsrc - i, &nshared);
+        int first = first_range(*store), nband = count_bands(*store), end = i + nstore;
+        bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], *store));
+        bool closes = nband && (end == ast->nsrc || !share_bands(*store, ast->src[end]));
+        for (int k = first; k < first + nband && opens; k++)
+            push(&l, (*store)->src[k]);
         if (opens)
             l.made = (struct uop_map){.t = t, .scratch = true};
-        emit_group(&l, ast->src + i, nstore, nshared);
-        for (int k = nband - 1; k >= 0 && closes; k--)
-            push(&l, uop_intern(t, OP_END, DTYPE_VOID, &store->src[first + k], 1, (union arg){0}));
+        emit_group(&l, store, nstore, nshared, nband);
+        for (int k = first + nband - 1; k >= first && closes; k--)
+            push(&l, uop_intern(t, OP_END, DTYPE_VOID, &(*store)->src[k], 1, (union arg){0}));
         if (closes)                   /* what was computed in a band is not known behind it */
             l.made = (struct uop_map){.t = t, .scratch = true};
         i = end;

@@ -482,6 +482,44 @@ static uint8_t f32_to_f4e2m1(float v)
 //@ round_f4e2m1 f4e2m1_to_f32 f32_to_f4e2m1
 static inline float round_f4e2m1(float v) { return f4e2m1_to_f32(f32_to_f4e2m1(v)); }
 
+//@ f6e2m3_to_f32 minifloat_to_f32
+static float f6e2m3_to_f32(uint8_t b)
+{
+    float v = minifloat_to_f32(b & 31, 3, 1);
+    return b & 32 ? -v : v;
+}
+
+//@ f32_to_f6e2m3 f32_to_minifloat
+static uint8_t f32_to_f6e2m3(float v)
+{
+    if (v != v)
+        return 32;
+    unsigned n = f32_to_minifloat(v, 3, 1);
+    return (uint8_t)((n > 31 ? 31 : n) | (signbit(v) ? 32u : 0u));
+}
+
+//@ round_f6e2m3 f6e2m3_to_f32 f32_to_f6e2m3
+static inline float round_f6e2m3(float v) { return f6e2m3_to_f32(f32_to_f6e2m3(v)); }
+
+//@ f6e3m2_to_f32 minifloat_to_f32
+static float f6e3m2_to_f32(uint8_t b)
+{
+    float v = minifloat_to_f32(b & 31, 2, 3);
+    return b & 32 ? -v : v;
+}
+
+//@ f32_to_f6e3m2 f32_to_minifloat
+static uint8_t f32_to_f6e3m2(float v)
+{
+    if (v != v)
+        return 32;
+    unsigned n = f32_to_minifloat(v, 2, 3);
+    return (uint8_t)((n > 31 ? 31 : n) | (signbit(v) ? 32u : 0u));
+}
+
+//@ round_f6e3m2 f6e3m2_to_f32 f32_to_f6e3m2
+static inline float round_f6e3m2(float v) { return f6e3m2_to_f32(f32_to_f6e3m2(v)); }
+
 //@ f8e8m0_to_f32 float_bits
 /* f8e8m0 is an exponent, 2^(b - 127): conversion rounds up and drops the sign. */
 static float f8e8m0_to_f32(uint8_t b)

@@ -103,8 +103,11 @@ static struct expr const_int(struct program *p, enum dtype d, int64_t v)
 
 struct expr expr_const(struct program *p, enum dtype d, union arg v)
 {
-    if (d == DTYPE_STRING) /* the only one: what lies outside of a tensor */
-        return (struct expr){.s = "\"\"", .prec = PREC_CALL, .kind = 'S'};
+    if (d == DTYPE_STRING) {
+        struct text quoted = {.t = p->t};
+        text_string(&quoted, v.p ? v.p : "");
+        return (struct expr){.s = quoted.s, .prec = PREC_CALL, .kind = 'S'};
+    }
     if (!dtype_is_float(d))
         return const_int(p, d, v.i);
     struct text s = {.t = p->t};

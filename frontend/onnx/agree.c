@@ -5,7 +5,8 @@
  * sizes are taken for equal, and the run checks it and returns a status where they are not. What
  * they are at some values of the dimensions decides: equal at none or at only one means that the
  * model is wrong, or has to be told the size; that stays an error. Where they differ at some, a
- * warning says so.
+ * warning says so. A size that only the run finds (of an If's branches, of what is selected) may well
+ * be the one that is needed, if its bounds allow it.
  */
 #include "frontend/onnx/lower.h"
 
@@ -28,6 +29,7 @@ struct trial {
     union scalar *value;
     const struct var **var; /* those that occur */
     int nvar;
+    bool is_found;
     int64_t *at; /* the values that are tried, by position in var[] */
 };
 
@@ -58,9 +60,11 @@ static bool trial_begin(struct trial *r, const struct lower *l, struct uop *cons
         const struct uop *u = r->term[i];
         map_set(&r->place, u, (void *)(uintptr_t)(i + 1));
         if (u->op == OP_VAR) {
-            if (!is_dimension(l, u->arg.p))
+            const struct var *v = u->arg.p;
+            if (!is_dimension(l, v) && !v->is_found)
                 return false;
-            r->var[r->nvar++] = u->arg.p;
+            r->is_found |= v->is_found;
+            r->var[r->nvar++] = v;
         } else if (u->op != OP_CONST &&
                    (!op_is_elementwise(u->op) || u->nsrc > 3 || dtype_is_float(u->dtype))) {
             return false;
@@ -180,7 +184,7 @@ static bool decide(struct lower *l, struct uop *a, struct uop *b)
     if (!trial_begin(&r, l, size))
         return false;
     v.odd = scratch_array(l->t, (size_t)r.nvar, sizeof *v.odd);
-    if (!try_values(&r, a, b, &v) || v.equal < 2)
+    if (!try_values(&r, a, b, &v) || (v.equal < 2 && !r.is_found))
         return false;
     struct uop *same = uop_binary(l->t, OP_EQ, a, b);
     int before = l->ncheck;

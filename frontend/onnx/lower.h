@@ -324,6 +324,9 @@ void shell_quote(struct text *x, const char *s);
 /* Where each element of x stands among the keys, `count` where it is none of them. keys: int64_t,
  * double or const char *, as x is. */
 struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int64_t count);
+/* Numbers as strings, and back: a run that reads one that is no number returns a status. */
+struct uop *node_to_string(const struct node *n, struct uop *x);
+struct uop *node_from_string(const struct node *n, enum dtype to, struct uop *x);
 enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
 /* mode, coordinates, rounding and their parameters, of the node's attributes. */
 bool resize_modes(const struct node *n, struct resize_attr *a);
@@ -336,6 +339,9 @@ struct uop *heads_pack(const struct node *n, struct uop *x);
 /* as ONNX writes it: "LeakyRelu" */
 bool activation_by_name(const char *name, enum activation *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
+/* x as one of the 8-bit floats, what is beyond its largest number as infinity or NaN. */
+struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x);
+bool dtype_is_f8(enum dtype d);
 /* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide float.
  */
 struct uop *quantized(const struct node *n, struct uop *x, struct uop *zero, enum dtype d);

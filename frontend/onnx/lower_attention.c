@@ -218,7 +218,9 @@ bool lower_attention(struct node *n)
     if (a.attr.precision != DTYPE_VOID && !dtype_is_float(a.attr.precision))
         return node_error(n, -1, "softmax_precision names no float type");
     struct uop *mask = a.bias ? whole_bias(n, &a, a.allowed, a.q->dtype) : a.allowed;
-    struct uop *y = lib_attention(&n->lib, a.q, a.k, a.v, mask, &a.attr);
+    /* its own dtype in present_value, that of q and k, which y has, in the product */
+    struct uop *v = lib_cast(&n->lib, a.q->dtype, a.v);
+    struct uop *y = lib_attention(&n->lib, a.q, a.k, v, mask, &a.attr);
     n->out[1] = a.k;
     n->out[2] = a.v;
     if (n->nout > 3 && *n->proto->output[3] &&

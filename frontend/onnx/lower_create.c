@@ -244,6 +244,37 @@ bool lower_random_normal(struct node *n)
                                       node_float(n, "scale", 1), dim, ndim));
 }
 
+/* The class at which the running sum of exp(x) passes a uniform number of [0, the whole sum). */
+bool lower_multinomial(struct node *n)
+{
+    const struct lib *l = &n->lib;
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0];
+    enum dtype d = node_dtype(n, "dtype", DTYPE_I32);
+    int64_t samples = node_int(n, "sample_size", 1);
+    if (!node_rank(n, 0, 2, 2))
+        return false;
+    if (d != DTYPE_I32 && d != DTYPE_I64)
+        return node_error(n, -1, "attribute 'dtype' must be int32 or int64");
+    if (samples < 1 || x->dim[1]->vmin < 1)
+        return node_error(n, -1, "one sample and one class are needed at least");
+    struct uop *wide = lib_cast(l, lib_acc_dtype(x->dtype), x),
+               *dim[2] = {x->dim[0], uop_int(t, samples)};
+    struct uop *most = lib_reduce(l, REDUCE_MAX, wide, 1u << 1, true);
+    struct uop *sums = lib_cumulative(
+        l, OP_ADD, lib_contiguous(l, lib_unary(l, OP_EXP, lib_sub(l, wide, most))), 1, false, false);
+    if (!sums)
+        return false;
+    sums = lib_contiguous(l, sums);
+    struct uop *last = sym_addi(t, x->dim[1], -1);
+    struct uop *whole = lib_narrow(l, sums, 1, last, uop_int(t, 1));
+    struct uop *draw = lib_random_uniform(l, sums->dtype, node_seed(n), 0, 1, dim, 2);
+    draw = tensor_insert_axis(t, lib_mul(l, draw, whole), 2);
+    struct uop *passed = uop_not(t, lib_binary(l, OP_LT, draw, tensor_insert_axis(t, sums, 1)));
+    struct uop *at = lib_reduce(l, REDUCE_SUM, lib_cast(l, d, passed), 1u << 2, false);
+    return node_set(n, 0, lib_binary(l, OP_MIN, at, lib_float_of(l, d, last)));
+}
+
 bool lower_bernoulli(struct node *n)
 {
     struct uop *x = n->in[0];

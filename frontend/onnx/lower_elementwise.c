@@ -159,9 +159,15 @@ static struct uop *bits_as(struct tgc *t, enum dtype d, struct uop *x)
     return x ? uop_new(t, OP_BITCAST, d, &x, 1, (union arg){0}) : NULL;
 }
 
-/* To the 8-bit floats without saturation: what is beyond the largest number becomes infinity, or
- * NaN where the format has none. Chosen as bits: a value of these formats saturates. */
-static struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)
+bool dtype_is_f8(enum dtype d)
+{
+    return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ || d == DTYPE_F8E5M2 ||
+           d == DTYPE_F8E5M2FNUZ;
+}
+
+/* What is beyond the largest number becomes infinity, or NaN where the format has none. Chosen as
+ * bits: a value of these formats saturates. */
+struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)
 {
     static const struct {
         enum dtype to;
@@ -192,24 +198,51 @@ static struct uop *cast_without_saturation(const struct node *n, enum dtype to, 
     return bits_as(n->t, to, lib_where(l, fits, within, beyond));
 }
 
-static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
+/* To f8e8m0, the exponent of an f32, rounded as round_mode says; 255 is NaN. A tie goes up, but for
+ * that of the smallest exponent. */
+static struct uop *cast_to_exponent(const struct node *n, struct uop *x)
 {
-    bool f8 = to == DTYPE_F8E4M3FN || to == DTYPE_F8E4M3FNUZ || to == DTYPE_F8E5M2 ||
-              to == DTYPE_F8E5M2FNUZ;
-    if (to == DTYPE_VOID || to == DTYPE_STRING) {
-        node_error(n, -1, "a cast to this type is not supported%s",
-                   to == DTYPE_STRING ? ": strings" : "");
+    const struct lib *l = &n->lib;
+    const char *mode = node_string(n, "round_mode", "up");
+    bool nearest = !strcmp(mode, "nearest"), up = !strcmp(mode, "up");
+    if (!nearest && !up && strcmp(mode, "down")) {
+        node_error(n, -1, "round_mode must be up, down or nearest, found '%s'", mode);
         return NULL;
     }
-    if (f8 && dtype_is_float(x->dtype) && !node_int(n, "saturate", 1))
+    struct uop *bits = bits_as(n->t, DTYPE_U32, lib_cast(l, DTYPE_F32, x));
+    struct uop *e = lib_binaryf(l, OP_AND, lib_binaryf(l, OP_SHR, bits, 23), 0xff),
+               *m = lib_binaryf(l, OP_AND, bits, 0x7fffff);
+    struct uop *more = lib_binary(l, OP_LT, lib_scalar(l, m, nearest ? 0x400000 : 0), m);
+    if (nearest)
+        more = lib_binary(l, OP_OR, more,
+                          lib_binary(l, OP_AND, lib_binaryf(l, OP_EQ, m, 0x400000),
+                                     lib_binaryf(l, OP_NE, e, 0)));
+    struct uop *most = lib_scalar(l, e, node_int(n, "saturate", 1) ? 0xfe : 0xff);
+    more = lib_binary(l, OP_AND, more, lib_binary(l, OP_LT, e, most));
+    if (nearest || up)
+        e = lib_add(l, e, lib_cast(l, e->dtype, more));
+    return bits_as(n->t, DTYPE_F8E8M0, lib_cast(l, DTYPE_U8, e));
+}
+
+static struct uop *cast_to(const struct node *n, enum dtype to, struct uop *x)
+{
+    if (to == DTYPE_VOID) {
+        node_error(n, -1, "a cast to this type is not supported");
+        return NULL;
+    }
+    if (to == DTYPE_STRING)
+        return x->dtype == DTYPE_STRING ? x : node_to_string(n, x);
+    if (x->dtype == DTYPE_STRING)
+        x = node_from_string(n, dtype_is_f8(to) || dtype_bits(to) < 8 ? DTYPE_F32 : to, x);
+    if (!x)
+        return NULL;
+    if (dtype_is_f8(to) && dtype_is_float(x->dtype) && !node_int(n, "saturate", 1))
         return cast_without_saturation(n, to, x);
     if (dtype_is_int(to) && dtype_bits(to) < 8 && dtype_is_float(x->dtype))
         x = lib_cast(&n->lib, DTYPE_I32, x); /* wraps, as in the specification's own reference */
-    if (to == DTYPE_F8E8M0 && strcmp(node_string(n, "round_mode", "up"), "up")) {
-        node_error(n, -1, "round_mode '%s' is not supported; 'up' is",
-                   node_string(n, "round_mode", ""));
-        return NULL;
-    }
+    if (to == DTYPE_F8E8M0 && (strcmp(node_string(n, "round_mode", "up"), "up") ||
+                               !node_int(n, "saturate", 1)))
+        return cast_to_exponent(n, x);
     return lib_cast(&n->lib, to, x);
 }
 
@@ -225,6 +258,7 @@ bool lower_cast(struct node *n)
         {"FLOAT", DTYPE_F32},   {"UINT8", DTYPE_U8},   {"INT8", DTYPE_I8},    {"UINT16", DTYPE_U16},
         {"INT16", DTYPE_I16},   {"INT32", DTYPE_I32},  {"INT64", DTYPE_I64},  {"BOOL", DTYPE_BOOL},
         {"FLOAT16", DTYPE_F16}, {"DOUBLE", DTYPE_F64}, {"UINT32", DTYPE_U32}, {"UINT64", DTYPE_U64},
+        {"STRING", DTYPE_STRING},
     };
     const char *to = node_string(n, "to", "");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

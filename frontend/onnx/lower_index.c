@@ -157,10 +157,19 @@ static struct uop *true_positions(struct node *n, struct uop *mask, const char *
 }
 
 /* As a vector of bools. */
+static struct uop *empty_string(const struct node *n)
+{
+    const char **one = MEM_NEW(n->t, const char *);
+    *one = "";
+    return tensor_from_data(n->t, DTYPE_STRING, NULL, 0, one, sizeof *one, NULL);
+}
+
 static struct uop *mask_of(const struct node *n, struct uop *x)
 {
     struct uop *len = sym_prod(n->t, x->dim, x->ndim);
     x = uop_reshape(n->t, x, &len, 1);
+    if (x->dtype == DTYPE_STRING)
+        return lib_binary(&n->lib, OP_NE, x, empty_string(n));
     return x->dtype == DTYPE_BOOL ? x : lib_binaryf(&n->lib, OP_NE, x, 0);
 }
 
@@ -279,7 +288,9 @@ bool lower_unique(struct node *n)
     enum dtype wide = dtype_is_float(x->dtype) ? lib_acc_dtype(x->dtype)
                       : x->dtype == DTYPE_U64  ? DTYPE_U64
                                                : DTYPE_I64;
-    rows = lib_cast(l, wide, uop_reshape(t, rows, dim, 2));
+    bool text = x->dtype == DTYPE_STRING;
+    rows = uop_reshape(t, rows, dim, 2);
+    rows = text ? rows : lib_cast(l, wide, rows);
     struct var *v = node_count_symbol(n, node_output_dim_name(n, 0, axis), dim[0]->vmax);
     if (!v)
         return false;
@@ -290,7 +301,7 @@ bool lower_unique(struct node *n)
     }
     struct uop *param[5] = {dim[0], dim[1], uop_int(t, skip ? 0 : node_int(n, "sorted", 1)),
                             uop_int(t, v->min), uop_int(t, v->max)};
-    struct uop *call = lib_host(l, mem_printf(t, "unique_%s", dtype_name(wide)), &rows, 1, out, 4,
+    struct uop *call = lib_host(l, mem_printf(t, "unique_%s", text ? "str" : dtype_name(wide)), &rows, 1, out, 4,
                                 param, 5, &v, 1);
     lower_add_host(n->lower, call);
     for (int k = 1; k < 4 - skip; k++)
@@ -510,7 +521,11 @@ bool lower_resize(struct node *n)
                 return false;
         }
     }
-    if (is_given(n, 3)) {
+    if (n->opset < 7) { /* Upsample 1: [n, c, height, width] */
+        double scale[4] = {1, 1, node_float(n, "height_scale", 0), node_float(n, "width_scale", 0)};
+        if (!node_rank(n, 0, 4, 4) || !resize_by_scales(n, &a, axis, naxis, scale, 4))
+            return false;
+    } else if (is_given(n, 3)) {
         if (!node_integers(n, 3, &size, &count) ||
             !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;

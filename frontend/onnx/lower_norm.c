@@ -102,12 +102,35 @@ static bool batch_norm_training(struct node *n, struct uop *x, double eps)
     return true;
 }
 
+/* spatial=0: parameters [c, d1, ...], of every element of an image. */
+static bool batch_norm_each(struct node *n, struct uop *x, double eps)
+{
+    struct uop *dim[2] = {x->dim[0], sym_prod(n->t, x->dim + 1, x->ndim - 1)}, *p[4];
+    if (n->nout > 1)
+        return node_error(n, -1, "spatial=0 is for inference only");
+    for (int k = 0; k < 4; k++) {
+        const struct uop *v = n->in[1 + k];
+        bool fits = v->ndim == x->ndim - 1;
+        for (int a = 0; a < v->ndim && fits; a++)
+            fits = sym_equal(n->t, v->dim[a], x->dim[1 + a]);
+        if (!fits)
+            return node_error(n, 1 + k, "with spatial=0 one value for each element of an image of "
+                              "%s is expected, found %s", shape_text(n, x), shape_text(n, v));
+        p[k] = uop_reshape(n->t, n->in[1 + k], dim + 1, 1);
+    }
+    struct uop *y = lib_batch_norm(&n->lib, uop_reshape(n->t, x, dim, 2), p[0], p[1], p[2], p[3],
+                                   eps);
+    return node_set(n, 0, y ? uop_reshape(n->t, y, x->dim, x->ndim) : NULL);
+}
+
 bool lower_batch_norm(struct node *n)
 {
     struct uop *x = n->in[0];
     double eps = node_float(n, "epsilon", 1e-5);
     if (!node_rank(n, 0, 2, MAX_RANK))
         return false;
+    if (n->opset < 9 && node_int(n, "spatial", 1) == 0)
+        return batch_norm_each(n, x, eps);
     for (int k = 1; k <= 4; k++) {
         if (!node_rank(n, k, 1, 1))
             return false;
@@ -115,8 +138,6 @@ bool lower_batch_norm(struct node *n)
             return node_error(n, k, "one value for each channel of %s is expected, found %s",
                               shape_text(n, x), shape_text(n, n->in[k]));
     }
-    if (n->opset < 9 && node_int(n, "spatial", 1) == 0)
-        return node_error(n, -1, "spatial=0 is not supported");
     bool training = n->opset >= 14 ? node_int(n, "training_mode", 0) != 0
                     : n->opset < 7 ? node_int(n, "is_test", 0) == 0 && n->nout > 1
                                    : false;
@@ -171,9 +192,17 @@ bool lower_layer_norm(struct node *n)
 
 bool lower_rms_norm(struct node *n)
 {
-    return node_set(n, 0,
-                    lib_rms_norm(&n->lib, n->in[0], n->in[1], node_int(n, "axis", -1),
-                                 node_float(n, "epsilon", 1e-5)));
+    struct uop *x = n->in[0], *scale = n->in[1];
+    if (!dtype_is_float(scale->dtype))
+        return node_error(n, 1, "a float type is expected, found %s", shape_text(n, scale));
+    enum dtype d = scale->dtype; /* normalized in x's dtype, scaled in the scale's, which y has */
+    if (d == x->dtype)
+        return node_set(n, 0, lib_rms_norm(&n->lib, x, scale, node_int(n, "axis", -1),
+                                           node_float(n, "epsilon", 1e-5)));
+    struct uop *one = uop_consti(n->t, x->dtype, 1);
+    struct uop *y = lib_rms_norm(&n->lib, x, one, node_int(n, "axis", -1),
+                                 node_float(n, "epsilon", 1e-5));
+    return node_set(n, 0, lib_mul(&n->lib, lib_cast(&n->lib, d, y), scale));
 }
 
 bool lower_lp_norm(struct node *n)

@@ -81,13 +81,19 @@ bool lower_quantize(struct node *n)
     struct uop *scale = spread(n, 1, x, axis, block);
     if (!scale || (n->in[2] && !(zero = spread(n, 2, x, axis, block))))
         return false;
+    if (dtype_is_int(precision))
+        precision = DTYPE_F64; /* an i32 scale: f32 does not hold it */
+    else if (precision == DTYPE_F8E8M0)
+        precision = dtype_is_float(x->dtype) ? x->dtype : DTYPE_F32; /* it holds no quotient */
     if (!dtype_is_float(precision) || to == DTYPE_VOID || to == DTYPE_STRING)
         return node_error(n, -1, "these types are not supported");
     struct uop *ratio =
         lib_div(&n->lib, lib_cast(&n->lib, precision, x), lib_cast(&n->lib, precision, scale));
     if (dtype_is_float(to)) {
-        if (!node_int(n, "saturate", 1))
-            return node_error(n, -1, "saturate=0 is not supported");
+        if (!node_int(n, "saturate", 1) && dtype_is_f8(to))
+            return node_set(n, 0, cast_without_saturation(n, to, ratio));
+        if (zero && dtype_bits(to) < 8)
+            ratio = lib_add(&n->lib, ratio, lib_cast(&n->lib, precision, zero));
         return node_set(n, 0, lib_cast(&n->lib, to, ratio));
     }
     return node_set(n, 0,
@@ -112,6 +118,8 @@ bool lower_dequantize(struct node *n)
         return node_error(n, -1, "these types are not supported");
     if (zero && dtype_is_int(x->dtype))
         x = lib_sub(&n->lib, lib_cast(&n->lib, DTYPE_I32, x), lib_cast(&n->lib, DTYPE_I32, zero));
+    else if (zero)
+        x = lib_sub(&n->lib, lib_cast(&n->lib, wide, x), lib_cast(&n->lib, wide, zero));
     struct uop *r = lib_mul(&n->lib, lib_cast(&n->lib, wide, x), lib_cast(&n->lib, wide, scale));
     return node_set(n, 0, lib_cast(&n->lib, d, r));
 }
@@ -220,12 +228,23 @@ static bool requantize(struct node *n, struct uop *product, struct uop *w_scale)
     return node_set(n, 0, quantized(n, r, zero, to));
 }
 
+/* x - zero in f32 */
+static struct uop *centered_float(const struct node *n, struct uop *x, struct uop *zero, int axis)
+{
+    const struct lib *l = &n->lib;
+    if (!dtype_is_float(x->dtype))
+        return lib_cast(l, DTYPE_F32, quantized_centered(n, x, zero, axis));
+    x = lib_cast(l, DTYPE_F32, x);
+    zero = zero && zero->ndim == 0 ? lib_cast(l, DTYPE_F32, zero) : NULL;
+    return zero ? lib_sub(l, x, zero) : x;
+}
+
 bool lower_qlinear_matmul(struct node *n)
 {
     struct uop *a = n->in[0], *b = n->in[3], *bs = n->in[4], *product;
-    if (dtype_is_float(a->dtype)) {
-        product =
-            lib_matmul(&n->lib, lib_cast(&n->lib, DTYPE_F32, a), lib_cast(&n->lib, DTYPE_F32, b));
+    if (dtype_is_float(a->dtype) || dtype_is_float(b->dtype)) {
+        product = lib_matmul(&n->lib, centered_float(n, a, n->in[2], a->ndim > 1 ? a->ndim - 2 : 0),
+                             centered_float(n, b, n->in[5], b->ndim - 1));
     } else {
         if (!integers(n, 0, 3) || !node_rank(n, 0, 1, MAX_RANK) || !node_rank(n, 3, 1, MAX_RANK))
             return false;

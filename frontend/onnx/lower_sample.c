@@ -1,4 +1,4 @@
-/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, DeformConv; AffineGrid,
+/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, MaxRoiPool, DeformConv; AffineGrid,
  * which makes the points; Col2Im.
  *
  * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
@@ -119,7 +119,10 @@ static struct uop *sample(const struct sampler *s, struct uop *const *coord)
             if (taps[a].n > 1)
                 weight = weight ? lib_mul(l, weight, taps[a].weight[k]) : taps[a].weight[k];
         }
-        struct uop *v = lib_cast(l, acc, uop_index(s->n->t, s->x, index));
+        struct uop *v = uop_index(s->n->t, s->x, index);
+        if (s->mode == SAMPLE_NEAREST) /* as it is, whatever it is */
+            return v;
+        v = lib_cast(l, acc, v);
         v = weight ? lib_mul(l, v, weight) : v;
         sum = sum ? lib_binary(l, s->largest_tap ? OP_MAX : OP_ADD, sum, v) : v;
     }
@@ -173,6 +176,10 @@ bool lower_grid_sample(struct node *n)
     if (!uop_is_int(grid->dim[x->ndim - 1], naxis) || !dtype_is_float(grid->dtype))
         return node_error(n, 1, "%d coordinates for each point are expected, found %s", naxis,
                           shape_text(n, grid));
+    bool exact = dtype_is_float(x->dtype) || dtype_is_int(x->dtype);
+    if (!exact && s.mode != SAMPLE_NEAREST)
+        return node_error(n, 0, "there is nothing between the elements of %s; mode nearest takes "
+                          "them", shape_text(n, x));
     dim[0] = x->dim[0];
     dim[1] = x->dim[1];
     for (int a = 0; a < naxis; a++)
@@ -183,7 +190,9 @@ bool lower_grid_sample(struct node *n)
         struct uop *g = node_slice_at(n, grid, x->ndim - 1, uop_int(n->t, naxis - 1 - a));
         if (!g)
             return false;
-        g = lib_cast(l, lib_acc_dtype(x->dtype), tensor_insert_axis(n->t, g, 1));
+        enum dtype acc = dtype_is_float(x->dtype) ? lib_acc_dtype(x->dtype)
+                         : dtype_bits(x->dtype) < 24 ? DTYPE_F32 : DTYPE_F64;
+        g = lib_cast(l, acc, tensor_insert_axis(n->t, g, 1));
         struct uop *size = lib_float_of(
             l, g->dtype, s.align_corners ? sym_addi(n->t, x->dim[2 + a], -1) : x->dim[2 + a]);
         g = lib_mul(l, lib_binaryf(l, OP_ADD, g, 1), size);
@@ -191,7 +200,8 @@ bool lower_grid_sample(struct node *n)
         if (!coord[a])
             return false;
     }
-    return node_set(n, 0, lib_cast(l, x->dtype, sample(&s, coord)));
+    struct uop *y = sample(&s, coord);
+    return node_set(n, 0, y && y->dtype == x->dtype ? y : lib_cast(l, x->dtype, y));
 }
 
 /* theta [n, r, r + 1], size [n, c, spatial...]: the points of a grid over -1 .. 1, transformed. */
@@ -248,6 +258,54 @@ static struct uop *roi_points(const struct node *n, struct uop *start, struct uo
     return lib_add(l, start, lib_mul(l, lib_add(l, i, k), step));
 }
 
+/* A host step for what no sum of a known number of terms can say. image NULL: the regions name it. y is
+ * [region, channel, out[0], out[1]]. */
+static bool roi_host(struct node *n, const char *function, struct uop *image, const int64_t out[2],
+                     const int64_t *more, int nmore)
+{
+    const struct lib *l = &n->lib;
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0], *rois = n->in[1], *in[4], *param[9];
+    enum dtype d = lib_acc_dtype(x->dtype);
+    struct host_output y = {.dtype = d, .ndim = 4};
+    struct text name = {.t = t};
+    int nin = 0, nparam = 0;
+    in[nin++] = lib_cast(l, d, x);
+    in[nin++] = lib_cast(l, d, rois);
+    if (image)
+        in[nin++] = lib_cast(l, DTYPE_I64, image);
+    in[nin++] = uop_constf(t, d, node_float(n, "spatial_scale", 1));
+    for (int a = 0; a < 4; a++)
+        param[nparam++] = x->dim[a];
+    param[nparam++] = rois->dim[0];
+    for (int a = 0; a < 2; a++)
+        param[nparam++] = uop_int(t, out[a]);
+    for (int k = 0; k < nmore; k++)
+        param[nparam++] = uop_int(t, more[k]);
+    y.dim[0] = rois->dim[0];
+    y.dim[1] = x->dim[1];
+    for (int a = 0; a < 2; a++)
+        y.dim[2 + a] = uop_int(t, out[a]);
+    text_printf(&name, "%s_%s", function, dtype_name(d));
+    struct uop *call = lib_host(l, name.s, in, nin, &y, 1, param, nparam, NULL, 0);
+    return node_set(n, 0, lib_cast(l, x->dtype, call ? lib_get(l, call, 0) : NULL));
+}
+
+/* x [n, c, h, w], rois [count, 5] as image x1 y1 x2 y2 */
+bool lower_max_roi_pool(struct node *n)
+{
+    const int64_t *out;
+    if (!node_rank(n, 0, 4, 4) || !node_rank(n, 1, 2, 2) || !node_same_dtype(n, 0, 1))
+        return false;
+    if (!uop_is_int(n->in[1]->dim[1], 5))
+        return node_error(n, 1, "an image and four corners for each region are expected, found %s",
+                          shape_text(n, n->in[1]));
+    if (node_ints(n, "pooled_shape", &out) != 2 || out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 ||
+        out[1] > 1 << 20)
+        return node_error(n, -1, "attribute 'pooled_shape' must have two positive elements");
+    return roi_host(n, "roi_max", NULL, out, NULL, 0);
+}
+
 bool lower_roi_align(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -268,11 +326,13 @@ bool lower_roi_align(struct node *n)
                                 shape_text(n, rois));
     if (out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 || out[1] > 1 << 20 || ratio < 0 ||
         ratio > 1 << 10)
-        return node_error(n, -1, "output_height, output_width and sampling_ratio must be positive");
-    if (ratio == 0)
-        return node_error(n, -1,
-                          "sampling_ratio 0 is not supported: the number of samples would depend "
-                          "on run-time data");
+        return node_error(n, -1, "output_height and output_width must be positive, sampling_ratio "
+                                 "must not be negative");
+    bool max = !strcmp(mode, "max");
+    if (!max && strcmp(mode, "avg"))
+        return node_error(n, -1, "mode '%s' is not supported", mode);
+    if (ratio == 0) /* as many samples as a region has pixels */
+        return roi_host(n, "roi_align", n->in[2], out, (int64_t[]){half, max}, 2);
     struct uop *dim[6] = {rois->dim[0],       x->dim[1],         uop_int(t, out[0]),
                           uop_int(t, out[1]), uop_int(t, ratio), uop_int(t, ratio)};
     struct uop *one[6] = {rois->dim[0],  uop_int(t, 1), uop_int(t, 1),
@@ -302,9 +362,6 @@ bool lower_roi_align(struct node *n)
                                                lib_binary(l, OP_LT, far, coord[a])));
         inside = inside ? lib_binary(l, OP_AND, inside, ok) : ok;
     }
-    bool max = !strcmp(mode, "max");
-    if (!max && strcmp(mode, "avg"))
-        return node_error(n, -1, "mode '%s' is not supported", mode);
     s.largest_tap = max;
     struct uop *v = sample(&s, coord);
     v = v ? lib_where(l, inside, v, lib_scalar(l, v, 0)) : NULL;
@@ -461,9 +518,45 @@ bool lower_col2im(struct node *n)
     return node_set(n, 0, uop_scatter(t, OP_ADD, zeros, v, index));
 }
 
-/* Compressed images need libraries that an emitted program cannot carry. */
+/* A host step: u8[size] -> u8[height, width, channels], as large as the model or an option says. */
 bool lower_image_decoder(struct node *n)
 {
-    return node_error(n, -1, "images are not decoded in the model; give it the pixels, u8 "
-                             "[height, width, channels], instead of the file's bytes");
+    static const char *const formats[] = {"RGB", "BGR", "Grayscale"};
+    struct tgc *t = n->t;
+    const char *format = node_string(n, "pixel_format", "RGB");
+    int64_t order = 0, most[2];
+    struct uop *x = n->in[0], *dim[3], *param[7], *room;
+    struct var *size[2];
+    while (order < 3 && strcmp(format, formats[order]))
+        order++;
+    if (order == 3)
+        return node_error(n, -1, "pixel_format must be RGB, BGR or Grayscale, found '%s'", format);
+    if (x->dtype != DTYPE_U8 || !node_rank(n, 0, 1, 1))
+        return node_error(n, 0, "the bytes of a file are expected, u8[size], found %s",
+                          shape_text(n, x));
+    for (int a = 0; a < 2; a++) {
+        most[a] = node_bound(n, 0, a, INT64_MAX);
+        if (most[a] < 0 || most[a] > INT32_MAX ||
+            !(size[a] = node_count_symbol(n, node_output_dim_name(n, 0, a), most[a])))
+            return most[a] <= INT32_MAX
+                       ? false
+                       : node_error(n, -1, "images of at most %d pixels a side are decoded", INT32_MAX);
+        dim[a] = size[a]->min == size[a]->max ? uop_int(t, size[a]->min) : uop_var(t, size[a]);
+    }
+    dim[2] = uop_int(t, order == 2 ? 1 : 3);
+    /* the bytes of a PNG of 4 samples of 16 bits, its rows' filters, those of its passes included */
+    room = uop_int(t, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16)));
+    param[0] = x->dim[0];
+    param[1] = uop_int(t, order);
+    for (int a = 0; a < 2; a++) {
+        param[2 + 2 * a] = uop_int(t, size[a]->min);
+        param[3 + 2 * a] = uop_int(t, size[a]->max);
+    }
+    param[6] = room;
+    struct host_output out[2] = {{.dtype = DTYPE_U8, .ndim = 3, .dim = {dim[0], dim[1], dim[2]}},
+                                 {.dtype = DTYPE_U8, .ndim = 1, .dim = {room}}};
+    struct uop *call = lib_host(&n->lib, "image_decode", &x, 1, out, 2, param, 7, size, 2);
+    if (call)
+        lower_add_host(n->lower, call);
+    return node_set(n, 0, lib_get(&n->lib, call, 0));
 }

@@ -11,7 +11,7 @@
 #include "frontend/onnx/lower.h"
 #include "frontend/onnx/regex.h"
 
-enum { STRING_BYTES = 256, MAX_PARTS = 64 };
+enum { STRING_BYTES = 256, NUMBER_BYTES = 32, MAX_PARTS = 64 };
 
 static struct host_output tensor_output(enum dtype d, struct uop *const *dim, int ndim)
 {
@@ -22,9 +22,10 @@ static struct host_output tensor_output(enum dtype d, struct uop *const *dim, in
 }
 
 /* Room for the characters of so many strings. */
-static struct host_output text_output(const struct node *n, struct uop *count, struct uop **nbytes)
+static struct host_output text_output(const struct node *n, struct uop *count, int each,
+                                      struct uop **nbytes)
 {
-    *nbytes = sym_muli(n->t, count, STRING_BYTES);
+    *nbytes = sym_muli(n->t, count, each);
     return (struct host_output){.dtype = DTYPE_U8, .ndim = 1, .dim = {*nbytes}, .kept = true};
 }
 
@@ -67,10 +68,41 @@ bool lower_string_concat(struct node *n)
         in[k] = lib_broadcast_to(&n->lib, in[k], dim, ndim);
     struct uop *count = sym_prod(n->t, dim, ndim);
     struct host_output out[2] = {tensor_output(DTYPE_STRING, dim, ndim),
-                                 text_output(n, count, &nbytes)};
+                                 text_output(n, count, STRING_BYTES, &nbytes)};
     struct uop *param[2] = {count, nbytes};
     struct uop *call = lib_host(&n->lib, "string_concat", in, 2, out, 2, param, 2, NULL, 0);
     return node_set(n, 0, lib_get(&n->lib, call, 0));
+}
+
+/* The dtype that a number is written in, or read as, before a cast to d. */
+static enum dtype number_dtype(enum dtype d, bool read)
+{
+    if (d == DTYPE_F32 || (dtype_is_float(d) && d != DTYPE_F64 && !read))
+        return DTYPE_F32;
+    return dtype_is_float(d) || (d == DTYPE_BOOL && read) ? DTYPE_F64
+           : d == DTYPE_U64                               ? DTYPE_U64
+                                                          : DTYPE_I64;
+}
+
+struct uop *node_to_string(const struct node *n, struct uop *x)
+{
+    struct uop *nbytes, *count = nelem_of(n, x);
+    enum dtype d = number_dtype(x->dtype, false);
+    struct host_output out[2] = {tensor_output(DTYPE_STRING, x->dim, x->ndim),
+                                 text_output(n, count, NUMBER_BYTES, &nbytes)};
+    struct uop *in = lib_cast(&n->lib, d, x), *param[2] = {count, nbytes};
+    const char *name = mem_printf(n->t, "to_string_%s", dtype_name(d));
+    return lib_get(&n->lib, lib_host(&n->lib, name, &in, 1, out, 2, param, 2, NULL, 0), 0);
+}
+
+struct uop *node_from_string(const struct node *n, enum dtype to, struct uop *x)
+{
+    enum dtype d = number_dtype(to, true);
+    struct host_output out = tensor_output(d, x->dim, x->ndim);
+    struct uop *count = nelem_of(n, x);
+    const char *name = mem_printf(n->t, "from_string_%s", dtype_name(d));
+    struct uop *call = lib_host(&n->lib, name, &x, 1, &out, 1, &count, 1, NULL, 0);
+    return lib_cast(&n->lib, to, lib_get(&n->lib, call, 0));
 }
 
 bool lower_string_split(struct node *n)
@@ -93,7 +125,7 @@ bool lower_string_split(struct node *n)
     struct uop *count = nelem_of(n, x), *in[2] = {x, weight(n, DTYPE_STRING, mark, 1)};
     struct host_output out[3] = {tensor_output(DTYPE_STRING, dim, x->ndim + 1),
                                  tensor_output(DTYPE_I64, x->dim, x->ndim),
-                                 text_output(n, count, &nbytes)};
+                                 text_output(n, count, STRING_BYTES, &nbytes)};
     struct uop *param[4] = {count, uop_int(n->t, most), uop_int(n->t, bound), nbytes};
     struct uop *call = lib_host(&n->lib, "string_split", in, 2, out, 3, param, 4, &width, 1);
     return node_set(n, 0, lib_get(&n->lib, call, 0)) && node_set(n, 1, lib_get(&n->lib, call, 1));
@@ -119,7 +151,7 @@ bool lower_string_normalizer(struct node *n)
         dim[0] = uop_int(n->t, 1);
     struct uop *in[2] = {x, stop};
     struct host_output out[2] = {tensor_output(DTYPE_STRING, dim, x->ndim),
-                                 text_output(n, count, &nbytes)};
+                                 text_output(n, count, STRING_BYTES, &nbytes)};
     struct uop *param[5] = {count, stop->dim[0], uop_int(n->t, to), uop_int(n->t, sensitive),
                             nbytes};
     struct uop *call = lib_host(&n->lib, "string_normalize", in, 2, out, 2, param, 5, &kept, 1);

@@ -3,8 +3,6 @@
  * Inputs: the learning rate r, the number t of the update, then for each role (the tensor x, its
  * gradient g, its states) all tensors of that role. Outputs: the new x of each tensor, then the new
  * states, by role. g' stands for the gradient with its regularization, norm_coefficient * x + g.
- *
- * Gradient needs derivatives of the graph before it, which are not computed here: see lower_gradient.
  */
 #include <string.h>
 
@@ -120,10 +118,4 @@ bool lower_optimizer(struct node *n)
         }
     }
     return true;
-}
-
-bool lower_gradient(struct node *n)
-{
-    return node_error(n, -1, "gradients of a graph are not computed; export the model with its "
-                             "backward pass as ordinary nodes");
 }

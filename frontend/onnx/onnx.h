@@ -187,6 +187,8 @@ struct onnx_tensor {
     size_t nelem, nbytes;
     const void *data;
 };
+/* What to say of a TensorProto.DataType that is not supported, "" if there is nothing. */
+const char *onnx_dtype_hint(int data_type);
 /* false: a diagnostic at `at` was recorded (dtype unknown, bytes and shape disagree, external data
  * refused, ...). */
 bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const TensorProto *p,

@@ -144,22 +144,26 @@ static const struct onnx_dim_option *option_of(const struct lower *l, const char
 
 /* --------------------------------------------------------------------------------------- symbols */
 
-/* How far an element is followed through the graph. */
-enum { ELEMENT_DEPTH = 48 };
+/* How far an element is followed through the graph, and through how many uops: what is used twice at
+ * every level is met twice as often at the next. */
+enum { ELEMENT_DEPTH = 48, ELEMENT_STEPS = 4096 };
 
 /* Element i of x, so that equal elements are equal uops: through movement to where it comes from. */
-static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *const *index, int depth)
+static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *const *index, int depth,
+                                  int *steps)
 {
     struct uop *from[MAX_RANK], *valid, *one[MAX_RANK], *src[3];
     bool move = op_class(x->op) == CLASS_MOVE && x->op != OP_IOTA;
     for (int k = 0; move && k < (x->op == OP_CONCAT ? x->nsrc : 1); k++) {
         move_index(t, x, k, index, from, &valid);
-        if (uop_is_int(valid, 1) && depth < ELEMENT_DEPTH)
-            return element_scalar(t, x->src[k], from, depth + 1);
+        if (uop_is_int(valid, 1) && depth < ELEMENT_DEPTH && (*steps)++ < ELEMENT_STEPS)
+            return element_scalar(t, x->src[k], from, depth + 1, steps);
     }
-    if (op_is_elementwise(x->op) && depth < ELEMENT_DEPTH && x->ndim) {
+    if (op_is_elementwise(x->op) && depth < ELEMENT_DEPTH && x->ndim &&
+        (*steps)++ < ELEMENT_STEPS) {
         for (int k = 0; k < x->nsrc; k++)
-            src[k] = x->src[k]->ndim ? element_scalar(t, x->src[k], index, depth + 1) : x->src[k];
+            src[k] = x->src[k]->ndim ? element_scalar(t, x->src[k], index, depth + 1, steps)
+                                     : x->src[k];
         return uop_replace_src(t, x, src);
     }
     if (x->ndim == 0)
@@ -172,13 +176,14 @@ static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *cons
 struct uop *node_element(const struct node *n, struct uop *x, int64_t i)
 {
     struct uop *index[MAX_RANK];
+    int steps = 0;
     for (int a = x->ndim - 1; a >= 0; a--) {
         int64_t d = 1;
         uop_const_int(x->dim[a], &d);
         index[a] = uop_int(n->t, i % d);
         i /= d;
     }
-    return element_scalar(n->t, x, index, 0);
+    return element_scalar(n->t, x, index, 0, &steps);
 }
 
 /* e with the symbols for what was found before: equal sizes become equal expressions. */
@@ -281,6 +286,11 @@ struct uop *node_symbol(const struct node *n, int input, struct uop *e, const ch
     struct uop *known = tensor_element(t, e, NULL);
     if (known) {
         r = known_index(t, known);
+        if (uop_const_int(r, &told) && told < lo) {
+            node_error(n, input, "%s is %lld, but must be at least %lld", name, (long long)told,
+                       (long long)lo);
+            return NULL;
+        }
         bool fits = (r->vmin >= lo || raw->vmin >= lo) && (!hi || r->vmax <= hi->vmin);
         return e == raw || fits || node_require(n, input, symbol_fits(t, r, lo, hi),
                                                 "is out of its range")

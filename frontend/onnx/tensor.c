@@ -7,13 +7,13 @@
  *      the low bits
  *      float_data   f32                            int64_data    i64
  *      double_data  f64                            uint64_data   u32 u64
- *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16 and fp8 kinds, bytes of packed
- *      sub-byte elements
+ *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16, fp8 and fp6 kinds, bytes of packed
+ *      elements of 2 and 4 bits
  *      string_data  strings
  *
  * Raw bytes, and typed fields whose C type is the storage type, are used in place. The rest is
- * converted into the arena: sub-byte elements to one byte each (signed kinds sign-extended, f4e2m1
- * as its bits), bool to 0 or 1.
+ * converted into the arena: sub-byte elements to one byte each (signed kinds sign-extended, floats
+ * as their bits), bool to 0 or 1.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -35,6 +35,14 @@ static void shape_text(struct text *x, const struct onnx_tensor *out)
     text_putc(x, ']');
 }
 
+const char *onnx_dtype_hint(int data_type)
+{
+    return data_type == 14 || data_type == 15
+               ? " (complex; give real and imaginary parts as a last axis of two, as DFT does)"
+           : data_type == 0 ? " (undefined)"
+                            : "";
+}
+
 /* Dims, dtype, element count. */
 static bool decode_header(const struct source *s, struct onnx_tensor *out)
 {
@@ -43,10 +51,7 @@ static bool decode_header(const struct source *s, struct onnx_tensor *out)
     *out = (struct onnx_tensor){.name = p->name, .dtype = dtype_from_onnx(p->data_type)};
     if (out->dtype == DTYPE_VOID)
         return diag_error(t, s->at, "the tensor has data_type %d%s, which is not supported",
-                          p->data_type,
-                          p->data_type == 14 || p->data_type == 15 ? " (complex)"
-                          : p->data_type == 0                      ? " (undefined)"
-                                                                   : "");
+                          p->data_type, onnx_dtype_hint(p->data_type));
     if (p->segment)
         return diag_error(
             t, s->at,
@@ -84,14 +89,18 @@ static bool wrong_count(const struct source *s, const struct onnx_tensor *out, c
                       expected);
 }
 
-/* bits: 2 or 4. */
+/* A stream of bits, the low ones of each byte first: an element of 6 may begin in one byte and end in
+ * the next. */
 static void unpack_bits(struct onnx_tensor *out, const uint8_t *packed, uint8_t *to)
 {
-    int bits = dtype_bits(out->dtype), per_byte = 8 / bits;
+    unsigned bits = (unsigned)dtype_bits(out->dtype), sign = 1u << (bits - 1);
     bool is_signed = dtype_kind(out->dtype) == 'I';
-    int sign = 1 << (bits - 1), mask = (1 << bits) - 1;
     for (size_t i = 0; i < out->nelem; i++) {
-        int v = packed[i / (size_t)per_byte] >> (bits * (int)(i % (size_t)per_byte)) & mask;
+        size_t byte = i / 8 * bits + i % 8 * bits / 8;
+        unsigned shift = (unsigned)(i % 8) * bits % 8, v = packed[byte] >> shift;
+        if (shift + bits > 8)
+            v |= (unsigned)packed[byte + 1] << (8 - shift);
+        v &= (1u << bits) - 1;
         to[i] = (uint8_t)(is_signed ? (v ^ sign) - sign : v);
     }
     out->data = to;
@@ -99,8 +108,8 @@ static void unpack_bits(struct onnx_tensor *out, const uint8_t *packed, uint8_t 
 
 static size_t packed_nbytes(const struct onnx_tensor *out)
 {
-    size_t per_byte = (size_t)(8 / dtype_bits(out->dtype));
-    return out->nelem / per_byte + (out->nelem % per_byte != 0);
+    size_t bits = (size_t)dtype_bits(out->dtype);
+    return out->nelem / 8 * bits + (out->nelem % 8 * bits + 7) / 8;
 }
 
 static bool is_sub_byte(enum dtype d) { return dtype_bits(d) < 8; }
@@ -141,7 +150,8 @@ static bool decode_int32(const struct source *s, struct onnx_tensor *out)
 {
     struct tgc *t = s->m->tgc;
     const TensorProto *p = s->p;
-    size_t expected = is_sub_byte(out->dtype) ? packed_nbytes(out) : out->nelem;
+    bool packed = is_sub_byte(out->dtype) && 8 % dtype_bits(out->dtype) == 0;
+    size_t expected = packed ? packed_nbytes(out) : out->nelem;
     if (p->n_int32_data != expected)
         return wrong_count(s, out, "int32_data", p->n_int32_data, expected);
     if (out->dtype == DTYPE_I32) {
@@ -157,7 +167,7 @@ static bool decode_int32(const struct source *s, struct onnx_tensor *out)
         memcpy(to + i * width, &v, width); /* the low bytes: little-endian */
     }
     out->data = to;
-    if (is_sub_byte(out->dtype))
+    if (packed)
         unpack_bits(out, to, mem_alloc(t, out->nelem));
     return true;
 }

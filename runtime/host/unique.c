@@ -10,7 +10,7 @@ enum { MODEL_OK, MODEL_DIM_OUT_OF_RANGE = 6, MODEL_TOO_MANY_RESULTS = 9 };
 typedef float T;
 static bool less_T(T a, T b) { return a < b; }
 
-//@for f32:float f64:double i64:int64_t u64:uint64_t
+//@for f32:float f64:double i64:int64_t u64:uint64_t str:string_t
 //@ unique_T less_T
 /* -1, 0, 1 */
 static int compare_rows_T(const T *x, int64_t a, int64_t b, int64_t len)

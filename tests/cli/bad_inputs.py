@@ -4,6 +4,8 @@ Every entry writes its files into a folder and returns the path of the model. `n
 words that must stand in the diagnostic: the file always does, the node where there is one.
 """
 
+import functools
+import inspect
 import os
 from dataclasses import dataclass, field
 from typing import Callable
@@ -28,11 +30,15 @@ class Bad:
 TABLE = []
 
 
+def takes_folder(make):
+    return not isinstance(make, functools.partial) and bool(inspect.signature(make).parameters)
+
+
 def bad(name, *names, options=(), may_pass=False):
     """Registers a function that returns the model (bytes or ModelProto) for one entry."""
     def register(make):
         def write(folder):
-            content = make(folder) if make.__code__.co_argcount else make()
+            content = make(folder) if takes_folder(make) else make()
             if not isinstance(content, bytes):
                 content = content.SerializeToString()
             (folder / "bad.onnx").write_bytes(content)
@@ -387,6 +393,176 @@ def _():
             [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]))
     return G.model([G.node("f29", ["x"], ["y"], name="culprit", domain="local")], [X], [Y],
                    domains=["local"], functions=chain)
+
+
+def indexed(kind, index, updates=(1, 3), **attributes):
+    """x at, or with something written at, a constant index."""
+    names = ["x", "i"] + (["u"] if kind.startswith("Scatter") else [])
+    return one(kind, names, [G.weight("i", np.array(index)), G.weight("u", floats(*updates))][:len(names) - 1],
+               **attributes)
+
+
+for kind, index, updates in (
+        ("Gather", [-3], ()), ("GatherElements", [[9, 0, 0]], ()), ("GatherND", [[2, 0]], ()),
+        ("ScatterElements", [[5, 0, 0]], (1, 3)), ("Scatter", [[5, 0, 0]], (1, 3)),
+        ("ScatterND", [[7]], (1, 3))):
+    bad(f"a constant index out of range of {kind}", "culprit", "input 1 'i'", "outside of its tensor")(
+        functools.partial(indexed, kind, index, updates, opset=10 if kind == "Scatter" else 17))
+
+
+@bad("an index of more coordinates than the tensor has axes", "culprit", "i64[1, 3]")
+def _():
+    return indexed("ScatterND", [[0, 0, 0]], (1,))
+
+
+@bad("more of the largest than there are", "culprit", "k is 9")
+def _():
+    return one("TopK", ["x", "k"], [G.weight("k", ints(9))], outputs=("y", "z"))
+
+
+@bad("a negative depth", "culprit", "-3", "at least 0")
+def _():
+    return G.model([G.node("OneHot", ["i", "d", "v"], ["y"], name="culprit")],
+                   [G.value("i", [2], TensorProto.INT64)], [G.value("y", [2, 3])],
+                   [G.weight("d", np.array(-3)), G.weight("v", floats(2))])
+
+
+@bad("ranks that the operator does not take", "culprit", "rank 3", "f32[2, 3]")
+def _():
+    return one("Conv", ["x", "w"], [G.weight("w", floats(4, 3, 1, 1))])
+
+
+@bad("version 0 of the operator set", "version 0")
+def _():
+    return one("Relu", ["x"], opset=0)
+
+
+@bad("an operator older than its first version", "culprit", "Gelu", "opset 11")
+def _():
+    return one("Gelu", ["x"], opset=11)
+
+
+@bad("a mode that there is not", "culprit", "swirl")
+def _():
+    return one("Pad", ["x", "p"], [G.weight("p", ints(0, 0, 0, 0))], mode="swirl")
+
+
+@bad("more starts than axes", "culprit", "3 starts")
+def _():
+    return one("Slice", ["x", "a", "b"], [G.weight("a", ints(0, 0, 0)), G.weight("b", ints(1, 1, 1))])
+
+
+@bad("an axis named twice", "culprit", "axis 1")
+def _():
+    return one("ReduceSum", ["x", "a"], [G.weight("a", ints(1, 1))])
+
+
+@bad("a condition that is no bool", "culprit", "input 0 'x'")
+def _():
+    return one("Where", ["x", "x", "x"])
+
+
+@bad("branches of different numbers of outputs", "culprit", "else_branch")
+def _():
+    def branch(name, count):
+        return helper.make_graph([G.node("Relu", ["x"], [name])], "b", [], [G.value(name, [2, 3])] * count)
+    return G.model([G.node("If", ["c"], ["y"], name="culprit", then_branch=branch("r", 1),
+                           else_branch=branch("q", 2))], [X, G.value("c", [], TensorProto.BOOL)], [Y])
+
+
+@bad("a Loop without a body", "culprit", "body")
+def _():
+    return G.model([G.node("Loop", ["t", "", "x"], ["y"], name="culprit")], [X], [Y],
+                   [G.weight("t", np.array(2))])
+
+
+@bad("a Scan without a body", "culprit", "body")
+def _():
+    return one("Scan", ["x"], num_scan_inputs=1)
+
+
+# ------------------------------------------------------------------------------ loops and folding
+
+
+def looped(trips, scan, start="x"):
+    outputs = [G.value("c2", [], TensorProto.BOOL), G.value("h2", [2, 3])] + [G.value("s", [2, 3])] * scan
+    body = helper.make_graph(
+        [G.node("Identity", ["c"], ["c2"]), G.node("Sin", ["h"], ["h2"]), G.node("Abs", ["h2"], ["s"])],
+        "body", [G.value("i", [], TensorProto.INT64), G.value("c", [], TensorProto.BOOL),
+                 G.value("h", [2, 3])], outputs)
+    return G.model([G.node("Loop", ["t", "", start], ["y"] + ["z"] * scan, name="culprit", body=body)],
+                   [X], [Y] + [G.value("z", None)] * scan,
+                   [G.weight("t", np.array(trips)), G.weight("k", floats(2, 3))])
+
+
+@bad("a Loop of 10^9 iterations that keeps them all", "--max-memory")
+def _():
+    return looped(10 ** 9, True)
+
+
+@bad("a Loop of 10^18 iterations that keeps them all", "more than memory can address")
+def _():
+    return looped(10 ** 18, True)
+
+
+@bad("a Loop of 10^9 iterations over constants", "culprit", may_pass=True)  # a run takes that long
+def _():
+    return looped(10 ** 9, False, "k")
+
+
+@bad("a Loop of 10^9 iterations that fills a sequence", "culprit", "sequences")
+def _():
+    kind = helper.make_tensor_sequence_value_info
+    body = helper.make_graph(
+        [G.node("Identity", ["c"], ["c2"]), G.node("SequenceInsert", ["s", "x"], ["s2"])], "body",
+        [G.value("i", [], TensorProto.INT64), G.value("c", [], TensorProto.BOOL),
+         kind("s", TensorProto.FLOAT, None)],
+        [G.value("c2", [], TensorProto.BOOL), kind("s2", TensorProto.FLOAT, None)])
+    return G.model([G.node("SequenceEmpty", [], ["e"]),
+                    G.node("Loop", ["t", "", "e"], ["q"], body=body, name="culprit"),
+                    G.node("ConcatFromSequence", ["q"], ["y"], axis=0)], [X], [G.value("y", None)],
+                   [G.weight("t", np.array(10 ** 9))])
+
+
+def chain(kind, count, inputs, weights, *last):
+    """`count` nodes, each of which has the one before it as its first input, and as the others
+    where `inputs` says None."""
+    nodes, name = [], "k"
+    for i in range(count):
+        nodes.append(G.node(kind, [name, *[name if more is None else more for more in inputs]], [f"c{i}"],
+                            name=f"n{i}", **({"axis": 0} if kind == "Concat" else {})))
+        name = f"c{i}"
+    return G.model([*nodes, *[G.node(k, [name if n is None else n for n in names], [made],
+                                     **({"to": TensorProto.FLOAT} if k == "Cast" else {}))
+                              for k, names, made in last]], [X], [G.value("y", None)], weights)
+
+
+@bad("constants that double forty times", "--max-memory")
+def _():
+    return chain("Concat", 40, [None], [G.weight("k", floats(2, 3))], ("ReduceSum", [None], "y"))
+
+
+@bad("constants that double, of which positions are asked", "--max-memory")
+def _():
+    return chain("Tile", 26, ["two"], [G.weight("k", floats(3)), G.weight("two", ints(2))],
+                 ("NonZero", [None], "z"), ("Cast", ["z"], "f"), ("ReduceMax", ["f"], "y"))
+
+
+@bad("a shape that is a number squared 64 times", "y", may_pass=True)
+def _():
+    return chain("Mul", 64, [None], [G.weight("k", ints(3, 2))], ("Reshape", ["x", None], "y"))
+
+
+@bad("branches within branches, twelve deep", may_pass=True)
+def _():
+    def branch(depth, name):
+        if not depth:
+            return helper.make_graph([G.node("Relu", ["x"], [f"r{name}"])], "b", [], [G.value(f"r{name}", [2, 3])])
+        inner = G.node("If", ["c"], [f"q{name}"], then_branch=branch(depth - 1, name + "t"),
+                       else_branch=branch(depth - 1, name + "e"))
+        return helper.make_graph([inner], "b", [], [G.value(f"q{name}", [2, 3])])
+    return G.model([G.node("If", ["c"], ["y"], then_branch=branch(11, "t"), else_branch=branch(11, "e"))],
+                   [X, G.value("c", [], TensorProto.BOOL)], [Y])
 
 
 # -------------------------------------------------------------------------------------- sizes

@@ -267,6 +267,46 @@ def _(folder):
     expect(outputs[0] == outputs[1], "the two differ")
 
 
+def sparse_weight(folder, name, shape, file, offset=0):
+    """A weight that is all holes of a file, but for its last element."""
+    nbytes = 4 * shape[0] * shape[1]
+    with open(folder / file, "ab") as out:
+        out.truncate(max(out.tell(), offset + nbytes))
+    with open(folder / file, "r+b") as out:
+        out.seek(offset + nbytes - 4)
+        out.write(np.float32(3).tobytes())
+    tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=shape,
+                              data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", file), ("offset", offset), ("length", nbytes)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+@case("2.4 GB of weights in two files are mapped, written in pieces, and shared ones once", slow=True)
+def _(folder):
+    tall, wide = [290000, 1024], [16384, 20000]
+    weights = [sparse_weight(folder, "table", tall, "a.bin", 4096), sparse_weight(folder, "w", wide, "b.bin"),
+               sparse_weight(folder, "again", tall, "a.bin", 4096)]
+    (folder / "model.onnx").write_bytes(G.model(
+        [G.node("Gather", ["table", "i"], ["y"]), G.node("Gather", ["again", "i"], ["z"]),
+         G.node("MatMul", ["x", "w"], ["t"])],
+        [G.value("i", [1], onnx.TensorProto.INT64), G.value("x", [1, wide[0]])],
+        [G.value("y", [1, 1024]), G.value("z", [1, 1024]), G.value("t", [1, wide[1]])],
+        weights).SerializeToString())
+    nbytes = 4 * (tall[0] * tall[1] + wide[0] * wide[1])
+    done = T.must(T.run_for_peak([TGC, "model.onnx", "-o", "net.c", "--weights=file"], cwd=folder))
+    size = (folder / "net.weights").stat().st_size
+    expect(nbytes <= size < nbytes + 4096, f"{size} bytes of weights, {nbytes} are expected")
+    expect(done.peak < nbytes + (64 << 20), f"a peak of {done.peak} bytes for {nbytes} of weights")
+    T.build(folder / "net.c", folder / "net")
+    np.save(folder / "i.npy", np.array([-1]))
+    np.save(folder / "x.npy", np.ones((1, wide[0]), np.float32))
+    T.must(T.run([folder / "net", "--weights", "net.weights", "i.npy", "x.npy", "-o", "."], cwd=folder))
+    for name in "yzt":
+        last = np.load(folder / f"{name}.npy")[0, -3:]
+        expect(list(last) == [0, 0, 3], f"{name} ends with {last}")
+
+
 @case("info --json has what tools rely on")
 def _(folder):
     perceptron(folder)

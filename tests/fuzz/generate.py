@@ -14,8 +14,8 @@ import oracle
 from oracle import Rejected
 
 F = ("float32", "float64", "float16")
-SIGNED = ("int64", "int32", "int8")
-INTS = (*SIGNED, "uint8")
+SIGNED = ("int64", "int32", "int8", "int16")
+INTS = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
 NUMBERS = (*F, *INTS)
 ALL = (*NUMBERS, "bool")
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 16, 20, 33, 64)
@@ -33,8 +33,9 @@ def operator(weight=1):
 class Value:
     """tracks[size][track]: the arrays at each size of the run-time dimension."""
 
-    def __init__(self, name, tracks, kind):
+    def __init__(self, name, tracks, kind, loose=False):
         self.name, self.tracks, self.kind = name, tracks, kind  # kind: input, weight or node
+        self.loose = loose  # the model cannot say its shape: only the run knows it
 
     @property
     def array(self):
@@ -57,9 +58,10 @@ class Graph:
     def __init__(self, seed):
         self.seed = seed
         self.random = np.random.default_rng(seed)
-        self.opset = int(self.random.choice([7, 9, 10, 11, 12, 13, 13, 14, 16, 17, 18, 19, 20, 21]))
+        self.opset = int(self.random.choice([7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 21]))
         self.dynamic = self.chance(0.2)
         self.edgy = self.chance(0.08)
+        self.inferred = self.chance(0.5)  # the model says the shapes of what is inside of it
         bound = int(self.random.choice([3, 5, 7, 16]))
         self.sizes = [bound, 1, int(self.random.integers(1, bound + 1))] if self.dynamic else [None]
         self.values, self.nodes, self.read, self.names = {}, [], set(), 0
@@ -149,7 +151,7 @@ class Graph:
         for _ in range(self.between(2, 4)):
             shape = self.shape()
             dynamic = [a for a in range(len(shape)) if self.chance(0.5)] if self.dynamic else ()
-            dtype = self.pick(ALL) if self.chance(0.4) else self.pick(["float32", "float32", "int64"])
+            dtype = self.pick(ALL) if self.chance(0.5) else self.pick(["float32", "float32", "int64"])
             self.add_input(dtype, shape, dynamic[:1])
 
     # ---- nodes
@@ -193,12 +195,13 @@ class Graph:
             return False
         return all(np.prod(s) <= MOST for s in shapes)
 
-    def node(self, kind, inputs, outputs=1, **attributes):
+    def node(self, kind, inputs, outputs=1, loose=False, **attributes):
         """Adds the node if the oracle computes it, and what it computes is fit to go on with."""
         names = [self.name("y") for _ in range(outputs)]
         attributes = {k: v for k, v in attributes.items() if v is not None}
         node = helper.make_node(kind, inputs, names, name=f"n{len(self.nodes)}", **attributes)
         needs = oracle.node_inputs(node)
+        loose = loose or any(self.values[n].loose for n in needs)
         run = oracle.NodeOracle(node, self.opset, {n: self.values[n].array for n in needs})
         results = [[] for _ in names]
         for s in range(len(self.sizes)):
@@ -207,7 +210,8 @@ class Graph:
                 arrays = run.run({n: self.values[n].tracks[s][track] for n in needs})
                 for k, array in enumerate(arrays):
                     if track and kind not in oracle.EXACT:
-                        array = oracle.with_noise(array, track, noise)
+                        array = oracle.with_noise(array, track, noise, kind in oracle.SUMS,
+                                                  1e-8 if kind in oracle.RECURRENT else 0.0)
                     if track == 0:
                         self.check(array)
                         results[k].append([])
@@ -219,13 +223,13 @@ class Graph:
                 raise Rejected("no result")
             if len({sizes[0].ndim for sizes in tracks}) > 1:
                 raise Rejected("the rank moves")
-            self.values[name] = Value(name, tracks, "node")
+            self.values[name] = Value(name, tracks, "node", loose)
         self.nodes.append(node)
         self.read.update(needs)
         return names[0]
 
     def check(self, array):
-        if array.dtype.name not in (*ALL, "uint64", "uint32", "uint16", "int16"):
+        if array.dtype.name not in ALL:
             raise Rejected("dtype")
         if array.size > MOST or array.ndim > 6:
             raise Rejected("large")
@@ -235,8 +239,9 @@ class Graph:
             most = 1e3 if array.dtype == np.float16 else 1e5
             if not np.isfinite(array).all() or np.abs(array).max() > most:
                 raise Rejected("diverges")
-        elif array.dtype == np.int64 and np.abs(array.astype(np.float64)).max() > 2.0 ** 40:
-            raise Rejected("diverges")
+        elif array.dtype.itemsize >= 4:  # ONNX Runtime's products are of floats
+            if np.abs(array.astype(np.float64)).max() > 2.0 ** (40 if array.dtype.itemsize == 8 else 30):
+                raise Rejected("diverges")
 
     def grow(self, count):
         functions = [f for f, _ in OPERATORS]
@@ -379,8 +384,27 @@ def clip(g):
     if g.opset < 11:
         g.node("Clip", [v.name], min=-0.5, max=g.pick([0.75, 2.0]))
         return
-    low, high = g.constant(-1 if v.dtype != "uint8" else 1, v.dtype), g.constant(2, v.dtype)
+    low, high = g.constant(1 if v.dtype.startswith("u") else -1, v.dtype), g.constant(2, v.dtype)
     g.node("Clip", g.pick([[v.name, low], [v.name, "", high], [v.name, low, high], [v.name]]))
+
+
+NARROW = {13: ["BFLOAT16"], 19: ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"]}
+
+
+@operator(2)
+def narrow(g):
+    """Through a narrower float, which ONNX Runtime does not give to Python, and back."""
+    not_edgy(g)
+    v = g.have(("float32",), test=finite)
+    to = getattr(TensorProto, g.pick([k for since, names in NARROW.items() if g.opset >= since for k in names]))
+    dtype, x, y = helper.tensor_dtype_to_np_dtype(to), g.name("y"), g.name("y")
+    tracks = [[numpy_helper.saturate_cast(a, dtype) if dtype.itemsize == 1 else a.astype(dtype)
+               for a in sizes] for sizes in v.tracks]
+    g.values[x] = Value(x, tracks, "node", v.loose)
+    g.values[y] = Value(y, [[a.astype(np.float32) for a in sizes] for sizes in tracks], "node", v.loose)
+    for source, result, code in ((v.name, x, to), (x, y, TensorProto.FLOAT)):
+        g.nodes.append(helper.make_node("Cast", [source], [result], name=f"n{len(g.nodes)}", to=code))
+        g.read.add(source)
 
 
 @operator(5)
@@ -583,6 +607,24 @@ def trilu(g):
            upper=g.between(0, 1))
 
 
+@operator(4)
+def views(g):
+    """Several movements in a row, so that no single stride says where an element lies."""
+    v = g.have(ALL, range(1, 6), lambda v: v.array.size > 1)
+    for _ in range(g.between(3, 6)):
+        before, values = len(g.nodes), g.values
+        move = g.pick([transpose, transpose, reshape, reshape, slice_, pad, expand, tile, unsqueeze,
+                       squeeze, flatten, blocks])
+        g.values = {v.name: v, **{n: w for n, w in values.items() if w.kind == "weight"}}
+        try:
+            move(g)
+        except Rejected:
+            pass
+        made, g.values = g.values, {**values, **g.values}
+        if len(g.nodes) > before:
+            v = made[g.nodes[-1].output[0]]
+
+
 # ------------------------------------------------------------------------ gather, scatter
 
 @operator(4)
@@ -590,6 +632,8 @@ def gather(g):
     v = g.have(ALL, range(1, 5), lambda v: all(n > 0 for n in v.shape))
     axis = g.between(0, v.rank - 1)
     n = min(s[0].shape[axis] for s in v.tracks)
+    if n == 0:
+        raise Rejected("nothing to take")
     low = -n if g.opset >= 11 and g.chance(0.5) else 0
     index = g.leaf(g.pick(["int64", "int32"]), g.shape(g.pick([0, 1, 1, 2])), low, n - 1)
     g.node("Gather", [v.name, index], axis=axis)
@@ -741,7 +785,7 @@ def cumulative(g):
 def softmax(g):
     v = g.have(F, range(1, 6))
     low = -v.rank if g.opset >= 11 else 0
-    g.node(g.pick(["Softmax", "Softmax", "LogSoftmax", "Hardmax"]), [v.name],
+    g.node(g.pick(["Softmax", "Softmax", "LogSoftmax", *["Hardmax"] * finite(v)]), [v.name],
            axis=g.between(low, v.rank - 1))
 
 
@@ -825,7 +869,7 @@ def attention(g):
 def layer_block(g):
     """A layer, its bias, an activation, and the sum with what came in."""
     not_edgy(g)
-    v = g.have(("float32",), [2, 3], lambda v: not v.moves(v.rank - 1) and v.shape[-1] > 0)
+    v = g.have(("float32",), [2, 3], lambda v: not v.moves(v.rank - 1) and v.array.size > 0)
     n = v.shape[-1]
     h = g.node("MatMul", [v.name, g.weight(g.draw("float32", [n, n]) * np.float32(n ** -0.5))])
     h = g.node("Add", [h, g.leaf("float32", [n])])
@@ -875,8 +919,8 @@ def einsum(g):
     not_edgy(g)
     if g.opset < 12:
         raise Rejected("opset")
-    v = g.have(("float32", "float64", "int64"), [2, 3], lambda v: v.fixed)
-    if v.rank == 2:
+    v = g.have(("float32", "float64", "int64"), [2, 3], lambda v: v.fixed and v.array.size > 0)
+    if v.rank == 2:  # of empty ones ONNX Runtime divides by 0
         a, b = v.shape
         text, shape = g.pick([("ij,jk->ik", [b, 3]), ("ij,kj->ki", [4, b]), ("ij,ij->", [a, b]),
                               ("ij,i->j", [a]), ("ij->ji", None), ("ij->", None), ("ij,kl->kjil", [2, 3]),
@@ -972,13 +1016,15 @@ def pool(g):
 def resize(g):
     if g.opset < 11:
         raise Rejected("opset")
-    v = g.have(("float32",), [3, 4], lambda v: v.array.size > 0)
+    v = g.have(("float32",), [3, 4], lambda v: v.array.size > 0 and finite(v))
     mode = g.pick(["nearest", "linear", "cubic"] if v.rank == 4 else ["nearest"])
     how = g.pick(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
     attributes = {"mode": mode, "coordinate_transformation_mode": how}
     if mode == "nearest":
         attributes["nearest_mode"] = g.pick(["round_prefer_floor", "floor", "ceil", "round_prefer_ceil"])
     scales = [1.0] * (v.rank - 2) + [g.pick([0.5, 1.0, 2.0, 1.5, 3.0]) for _ in range(2)]
+    if how in ("align_corners", "pytorch_half_pixel") and any(n * s % 1 for n, s in zip(v.shape, scales)):
+        raise Rejected("ONNX Runtime takes the rounded size, the specification's formula the exact one")
     roi = g.weight(np.array([], np.float32)) if g.opset < 13 else ""
     g.node("Resize", [v.name, roi, g.weight(np.array(scales, np.float32))], **attributes)
 
@@ -1042,16 +1088,35 @@ def info(array, name, shape=True):
 def body_nodes(g, x, count, taken):
     """A short chain inside of a body; keeps shape and dtype of a float value."""
     nodes, last = [], x
+    rank = g.values[taken].rank if taken in g.values else 0
     for _ in range(count):
         name = g.name("b")
-        kind = g.pick(["Tanh", "Neg", "Sigmoid", "Add", "Mul", "Relu"])
-        inputs = [last, g.pick([x, taken, last])] if kind in ("Add", "Mul") else [last]
-        nodes.append(helper.make_node(kind, inputs, [name]))
+        kind = g.pick(["Tanh", "Neg", "Sigmoid", "Add", "Mul", "Relu", "Max", "Softmax", "Turned"])
+        if (kind == "Max" and g.opset < 8) or (kind in ("Softmax", "Turned") and not rank):
+            kind = "Tanh"
+        if kind == "Turned":  # there and back, with a function in between
+            there, back = g.name("b"), g.name("b")
+            perm = [int(i) for i in g.random.permutation(rank)]
+            nodes += [helper.make_node("Transpose", [last], [there], perm=perm),
+                      helper.make_node("Sigmoid", [there], [back]),
+                      helper.make_node("Transpose", [back], [name], perm=[int(i) for i in np.argsort(perm)])]
+        else:
+            inputs = [last, g.pick([x, taken, last])] if kind in ("Add", "Mul", "Max") else [last]
+            nodes.append(helper.make_node(kind, inputs, [name]))
         last = name
     return nodes, last
 
 
-@operator(2)
+def nested_if(g, x, taken, condition, like):
+    """An If that keeps the shape, for use inside of a body."""
+    name, graphs = g.name("b"), []
+    for side in ("then", "else"):
+        nodes, last = body_nodes(g, x, g.between(1, 2), taken)
+        graphs.append(helper.make_graph(nodes, side, [], [info(like, last)]))
+    return helper.make_node("If", [condition], [name], then_branch=graphs[0], else_branch=graphs[1]), name
+
+
+@operator(3)
 def branch(g):
     v = g.have(("float32",), range(0, 5))
     condition = g.leaf("bool", [])
@@ -1060,27 +1125,80 @@ def branch(g):
     same = [w.name for w in g.values.values() if w.dtype == "float32" and w.kind == "node"
             and [s[0].shape for s in w.tracks] == [s[0].shape for s in v.tracks]]
     other = g.pick([v.name, *same])
+    shapes_differ = v.fixed and v.rank > 0 and g.chance(0.35)
     graphs = []
     for side in ("then", "else"):
         nodes, last = body_nodes(g, v.name, g.between(0, 3), other)
         if not nodes:
             last = g.name("b")
             nodes = [helper.make_node("Identity", [other], [last])]
-        graphs.append(helper.make_graph(nodes, side, [], [info(v.array, last, v.fixed)]))
-    g.node("If", [condition], then_branch=graphs[0], else_branch=graphs[1])
+        if shapes_differ and (side == "else" or g.chance(0.3)):
+            twice, axis = g.name("b"), g.between(0, v.rank - 1)
+            nodes.append(helper.make_node("Concat", [last, g.pick([last, v.name])], [twice], axis=axis))
+            last = twice
+        if g.chance(0.2) and not shapes_differ and v.fixed:
+            inner, last = nested_if(g, last, v.name, condition, v.array)
+            nodes.append(inner)
+        output = helper.make_tensor_value_info(last, TensorProto.FLOAT, [None] * v.rank) \
+            if shapes_differ else info(v.array, last, v.fixed)
+        graphs.append(helper.make_graph(nodes, side, [], [output]))
+    g.node("If", [condition], loose=shapes_differ, then_branch=graphs[0], else_branch=graphs[1])
 
 
-@operator(2)
+def step_of(g, i, v):
+    """A row of v by the loop's counter, as something that broadcasts; None if v has no rows."""
+    if v.rank == 0 or not v.shape[0]:
+        return [], None
+    size, at, row = g.name("b"), g.name("b"), g.name("b")
+    return [helper.make_node("Constant", [], [size], value=numpy_helper.from_array(np.array(v.shape[0]))),
+            helper.make_node("Mod", [i, size], [at]),
+            helper.make_node("Gather", [v.name, at], [row], axis=0)], row
+
+
+def inner_loop(g, x, like):
+    """A Loop of one or two trips that keeps the shape."""
+    trips, i, c, h, keep, name = (g.name("b") for _ in range(6))
+    nodes, last = body_nodes(g, h, 1, x)
+    nodes.append(helper.make_node("Identity", [c], [keep]))
+    body = helper.make_graph(nodes, "inner", [helper.make_tensor_value_info(i, TensorProto.INT64, []),
+                                              helper.make_tensor_value_info(c, TensorProto.BOOL, []),
+                                              info(like, h)],
+                             [helper.make_tensor_value_info(keep, TensorProto.BOOL, []), info(like, last)])
+    count = numpy_helper.from_array(np.array(g.between(0, 2), np.int64))
+    return [helper.make_node("Constant", [], [trips], value=count),
+            helper.make_node("Loop", [trips, "", x], [name], body=body)], name
+
+
+@operator(4)
 def loop(g):
     if g.opset < 11:
         raise Rejected("opset")
     v = g.have(("float32",), range(0, 4), lambda v: v.fixed)
     i, c, h, keep = g.name("b"), g.name("b"), g.name("b"), g.name("b")
     nodes, last = body_nodes(g, h, g.between(1, 3), v.name)
+    if g.chance(0.3):
+        more, row = step_of(g, i, v)
+        if row:
+            name = g.name("b")
+            nodes += [*more, helper.make_node("Mul", [last, row], [name])]
+            last = name
+    if g.chance(0.2):
+        more, last = inner_loop(g, last, v.array)
+        nodes += more
+    if g.chance(0.2):
+        inner, last = nested_if(g, last, v.name, c, v.array)
+        nodes.append(inner)
     scaled, cast_i = g.name("b"), g.name("b")
     nodes.append(helper.make_node("Cast", [i], [cast_i], to=TensorProto.FLOAT))
     nodes.append(helper.make_node("Add", [last, cast_i], [scaled]))
-    nodes.append(helper.make_node("Identity", [c], [keep]))
+    stops = g.chance(0.4)  # at the third trip or so, by a condition of the body's own
+    if stops:
+        limit = g.name("b")
+        value = numpy_helper.from_array(np.array(g.between(0, 3), np.int64))
+        nodes += [helper.make_node("Constant", [], [limit], value=value),
+                  helper.make_node("Less", [i, limit], [keep])]
+    else:
+        nodes.append(helper.make_node("Identity", [c], [keep]))
     outputs = [helper.make_tensor_value_info(keep, TensorProto.BOOL, []), info(v.array, last)]
     scan = g.chance(0.7)
     if scan:
@@ -1088,8 +1206,11 @@ def loop(g):
     body = helper.make_graph(nodes, "body", [helper.make_tensor_value_info(i, TensorProto.INT64, []),
                                              helper.make_tensor_value_info(c, TensorProto.BOOL, []),
                                              info(v.array, h)], outputs)
-    condition = g.pick(["", g.weight(np.array(True))])
-    g.node("Loop", [g.ints(g.pick([0, 1, 2, 5])), condition, v.name], 1 + scan, body=body)
+    condition = g.pick(["", g.weight(np.array(True)), g.leaf("bool", [])])
+    trips = g.ints(g.pick([0, 1, 2, 5]))
+    if g.chance(0.3):  # known to the run alone
+        g.values[trips].kind, g.values[trips].dynamic = "input", ()
+    g.node("Loop", [trips, condition, v.name], 1 + scan, body=body)
 
 
 @operator(2)

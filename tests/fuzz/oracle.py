@@ -99,13 +99,30 @@ class NodeOracle:
         return [np.asarray(r) for r in results]
 
 
-def with_noise(array, track, random):
+# A sum's error is that of its largest terms, however small it is itself.
+SUMS = {"LayerNormalization", "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Sub",
+        "Add", "Sum", "Mean", "BatchNormalization", "InstanceNormalization", "GroupNormalization",
+        "MeanVarianceNormalization", "Einsum", "CumSum", "RNN", "GRU", "LSTM"}
+
+
+# ONNX Runtime's sigmoid in these is off by 1e-7 of 1, however small it is.
+RECURRENT = {"RNN", "GRU", "LSTM"}
+
+
+def with_noise(array, track, random, sums=False, floor=0.0):
     """The second track goes where the first did not: of a value on an edge one falls on each side."""
     unit = ROUNDING.get(array.dtype.name)
     if unit is None:
         return array
+    dtype = array.dtype
     part = random.uniform(0.5, 1, array.shape) * random.choice([-1.0, 1.0], array.shape)
     with np.errstate(all="ignore"):
+        if floor:
+            array = (array + floor * random.choice([-1.0, 1.0], array.shape)).astype(dtype)
+        finite = np.abs(array[np.isfinite(array)].astype(np.float64))
+        if sums and finite.size:
+            array = array.astype(np.float64) + unit / 4 * finite.max() * part * (3 - 2 * track)
+            return (array * (1 + (unit if track == 1 else -unit) * part)).astype(dtype)
         return (array.astype(np.float64) * (1 + (unit if track == 1 else -unit) * part)).astype(array.dtype)
 
 

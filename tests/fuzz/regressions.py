@@ -96,4 +96,12 @@ def long_vectors():
     check("long_vectors", [helper.make_node("Neg", ["x"], ["y"])], {"x": x}, {"y": -x})
 
 
+@suite.case("kernels that are alike but for a loop where the other has none")
+def almost_twins():
+    x = np.random.default_rng(1).permutation(16).reshape(2, 8, 1).astype(np.float32)
+    check("almost_twins", [helper.make_node("ArgMin", ["x"], ["low"], axis=-2, select_last_index=1),
+                           helper.make_node("ArgMin", ["x2"], ["least"], axis=-1)],
+          {"x": x, "x2": x}, {"low": x.argmin(1, keepdims=True), "least": np.zeros((2, 8, 1), np.int64)})
+
+
 suite.main()

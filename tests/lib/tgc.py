@@ -123,7 +123,7 @@ def as_npy(array):
         return array.astype(np.int8)
     if name in ("uint4", "uint2"):
         return array.astype(np.uint8)
-    if name.startswith(("bfloat", "float8", "float4")):
+    if name.startswith(("bfloat", "float8", "float6_", "float4")):
         return array.view({1: np.uint8, 2: np.uint16}[array.dtype.itemsize])
     return array
 
@@ -170,12 +170,12 @@ def emit(tgc, model, source, *options, timeout=120):
     return must(run([tgc, model, "-o", source, *options], timeout=timeout))
 
 
-def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300):
+def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300, libraries=()):
     """Builds the emitted file as a program, without a warning."""
     source = Path(source)
     macro = f"-D{source.stem.upper()}_MAIN"
     return must(run([compiler, *WARNINGS, *flags, macro, source.name, "-o", Path(exe).resolve(),
-                     "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
+                     *libraries, "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
 
 
 def info(tgc, model, *options):

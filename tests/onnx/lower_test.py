@@ -485,4 +485,218 @@ def _(folder):
            f"means {y.mean(axis=1)}")                         # four standard deviations
 
 
+@case("a size that the run finds may be the one that is needed; if not, that is a status")
+def _(folder):
+    def side(name, end):
+        return helper.make_graph([G.node("Slice", ["x", "zero", end], [name])], name, [], [G.value(name, [f"n{name}"])])
+
+    x, w, b = draw(8), draw(6, 2), draw(6)
+    for node, answer in ((G.node("MatMul", ["s", "w"], ["y"]), x[:6] @ w), (G.node("Add", ["s", "b"], ["y"]), x[:6] + b)):
+        m = G.model([G.node("If", ["c"], ["s"], then_branch=side("t", "six"), else_branch=side("e", "three")), node],
+                    [G.value("c", [], BOOL), G.value("x", [8])], [G.value("y", None)],
+                    [ints("zero", 0), ints("six", 6), ints("three", 3), G.weight("w", w), G.weight("b", b)])
+        check(run(folder, m, {"c": np.array(True), "x": x})["y"], answer)
+        says(run_status(folder, m, {"c": np.array(False), "x": x}), "do not go together")
+
+
+@case("Multinomial draws classes by their unnormalized log-probabilities")
+def _(folder):
+    p = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]], np.float32)
+    m = G.model([G.node("Multinomial", ["x"], ["y"], sample_size=40000, dtype=INT64, seed=5.0)],
+                [G.value("x", [2, 3])], [G.value("y", [2, 40000], INT64)])
+    y = run(folder, m, {"x": np.log(p) + 3})["y"]
+    found = np.stack([np.bincount(row, minlength=3) / 40000 for row in y])
+    expect(found.shape == p.shape and np.abs(found - p).max() < 0.01, f"{found}, expected {p}")
+
+
+def roi_model(kind, rois, **attributes):
+    inputs = ["x", "r"] if kind == "MaxRoiPool" else ["x", "r", "b"]
+    values = [G.value("x", [2, 1, 6, 8]), G.value("r", list(rois.shape))]
+    values += [G.value("b", [len(rois)], INT64)] * (kind == "RoiAlign")
+    return G.model([G.node(kind, inputs, ["y"], **attributes)], values,
+                   [G.value("y", [len(rois), 1, 2, 3])])
+
+
+@case("MaxRoiPool takes the largest of what a bin touches")
+def _(folder):
+    x = draw(2, 1, 6, 8)
+    rois = np.array([[0, 1, 1, 6, 4], [1, 0, 0, 7, 5], [1, -3, 2, 20, 3], [0, 30, 30, 40, 40]], np.float32)
+
+    def pool(image, x1, y1, x2, y2):
+        y = np.zeros((2, 3), np.float32)
+        height, width = max(y2 - y1 + 1, 1), max(x2 - x1 + 1, 1)
+        for i in range(2):
+            for j in range(3):
+                rows = slice(max(0, y1 + i * height // 2), max(0, y1 - (-(i + 1) * height // 2)))
+                columns = slice(max(0, x1 + j * width // 3), max(0, x1 - (-(j + 1) * width // 3)))
+                part = x[image, 0, rows, columns]
+                y[i, j] = part.max() if part.size else 0
+        return y
+
+    want = np.stack([pool(*map(int, roi)) for roi in rois])[:, None]
+    m = roi_model("MaxRoiPool", rois, pooled_shape=[2, 3])
+    check(run(folder, m, {"x": x, "r": rois})["y"], want)
+    rois[0, 0] = 2
+    says(run_status(folder, m, {"x": x, "r": rois}), "an input holds a value")
+    rois[0, 0] = np.nan
+    says(run_status(folder, m, {"x": x, "r": rois}), "an input holds a value")
+
+
+@case("RoiAlign without a sampling ratio takes as many samples as the region has pixels")
+def _(folder):
+    x = draw(2, 1, 6, 8)
+    rois, image = np.array([[0, 0, 8, 6], [1, 1, 7, 5]], np.float32), np.array([0, 1], np.int64)
+    for mode in ("avg", "max"):
+        shape = {"output_height": 2, "output_width": 3, "mode": mode}
+        got = {}
+        for ratio in (0, 3, 2):
+            m = roi_model("RoiAlign", rois, sampling_ratio=ratio, **shape)
+            got[ratio] = run(folder, m, {"x": x, "r": rois, "b": image})["y"]
+        # 8 x 6 in 2 x 3 bins: 3 rows, ceil(8 / 3) columns of samples; 6 x 4: 2 by 2
+        check(got[0][:1], got[3][:1])
+        check(got[0][1:], got[2][1:])
+    m = roi_model("RoiAlign", rois, **shape)
+    for wrong in (np.inf, 1e9, np.nan):
+        rois[1, 2] = wrong
+        says(run_status(folder, m, {"x": x, "r": rois, "b": image}), "an input holds a value")
+
+
+@case("the first versions of recurrent layers, Upsample and norms")
+def _(folder):
+    x = draw(5, 2, 3)
+    for kind, gates in (("GRU", 3), ("LSTM", 4), ("RNN", 1)):
+        w, r = draw(1, gates * 4, 3), draw(1, gates * 4, 4)
+        got = []
+        for opset, more in ((1, {"output_sequence": 1}), (7, {})):
+            m = G.model([G.node(kind, ["x", "w", "r"], ["y"], hidden_size=4, **more)],
+                        [G.value("x", [5, 2, 3])], [G.value("y", [5, 1, 2, 4])],
+                        [G.weight("w", w), G.weight("r", r)], opset=opset)
+            got.append(run(folder, m, {"x": x})["y"])
+        check(*got)
+    x = draw(1, 2, 2, 3)
+    m = G.model([G.node("Upsample", ["x"], ["y"], height_scale=2.0, width_scale=3.0)],
+                [G.value("x", [1, 2, 2, 3])], [G.value("y", [1, 2, 4, 9])], opset=1)
+    check(run(folder, m, {"x": x})["y"], x.repeat(2, 2).repeat(3, 3))
+    scale, bias = draw(2), draw(2)
+    m = G.model([G.node("InstanceNormalization", ["x", "s", "b"], ["y"], consumed_inputs=[0, 0, 0])],
+                [G.value("x", [1, 2, 2, 3])], [G.value("y", [1, 2, 2, 3])],
+                [G.weight("s", scale), G.weight("b", bias)], opset=1)
+    want = (x - x.mean((2, 3), keepdims=True)) / np.sqrt(x.var((2, 3), keepdims=True) + 1e-5)
+    check(run(folder, m, {"x": x})["y"], want * scale[:, None, None] + bias[:, None, None])
+    parameters = [draw(2, 2, 3), draw(2, 2, 3) + 1, draw(2, 2, 3), draw(2, 2, 3) ** 2 + 1]
+    x = draw(4, 2, 2, 3)
+    m = G.model([G.node("BatchNormalization", ["x", *"sbmv"], ["y"], spatial=0)],
+                [G.value("x", [4, 2, 2, 3])], [G.value("y", [4, 2, 2, 3])],
+                [G.weight(n, p) for n, p in zip("sbmv", parameters)], opset=7)
+    s, b, mean, var = parameters
+    check(run(folder, m, {"x": x})["y"], (x - mean) / np.sqrt(var + 1e-5) * s + b)
+
+
+# -------------------------------------------------------------------------------------- strings
+
+STRING = TensorProto.STRING
+
+
+def build_and_run(folder, model, inputs, status=0):
+    """As run() and run_status(), through C: .npy files of strings are the programs' own."""
+    onnx.save(model, folder / "m.onnx")
+    T.emit(TGC, folder / "m.onnx", folder / "m.c")
+    T.build(folder / "m.c", folder / "m", flags=T.SANITIZE, compiler="clang")
+    program = T.Program(folder / "m", [value.name for value in model.graph.output])
+    if not status:
+        return program.run(list(inputs.values()))
+    np.save(folder / "x.npy", *inputs.values())
+    return T.must(T.run([folder / "m", folder / "x.npy", "-o", folder]), status).err
+
+
+def cast_model(size, there, back):
+    return G.model([G.node("Cast", ["x"], ["s"], to=STRING), G.node("Cast", ["s"], ["y"], to=back)],
+                   [G.value("x", [size], there)], [G.value("s", [size], STRING), G.value("y", [size], back)],
+                   opset=19)
+
+
+@case("numbers become strings that read back the same")
+def _(folder):
+    random = np.random.default_rng(3)
+    for dtype, code in ((np.float32, FLOAT), (np.float64, TensorProto.DOUBLE)):
+        bits = random.integers(0, 2 ** 63, 400).astype(np.uint64) * 2
+        x = (bits.view(np.float64) if dtype == np.float64 else bits.astype(np.uint32).view(np.float32))
+        x = np.concatenate([x, np.array([0, -0.0, np.inf, -np.inf, np.nan, 0.1, 314.25, 1e-5], dtype)])
+        got = build_and_run(folder, cast_model(len(x), code, code), {"x": x})
+        expect(np.array_equal(got["y"], x, equal_nan=True), "a float changed")
+        expect(list(got["s"][-6:]) == ["INF", "-INF", "NaN", "0.1", "314.25", "1e-05"], f"{got['s'][-6:]}")
+    for dtype, code in ((np.int64, INT64), (np.uint64, TensorProto.UINT64), (np.int8, TensorProto.INT8)):
+        x = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 7], dtype)
+        got = build_and_run(folder, cast_model(4, code, code), {"x": x})
+        expect(np.array_equal(got["y"], x) and list(got["s"]) == [str(v) for v in x], f"{got}")
+
+
+@case("strings become numbers, or a status")
+def _(folder):
+    def model(to):
+        return G.model([G.node("Cast", ["x"], ["y"], to=to)], [G.value("x", [8], STRING)],
+                       [G.value("y", [8], to)], opset=19)
+
+    text = np.array(["100.5", " 7 ", "1e2", "-3", "+4", "1E-5", "99999999999999999999", "-0"])
+    check(build_and_run(folder, model(FLOAT), {"x": text})["y"], np.array([float(t) for t in text], np.float32))
+    got = build_and_run(folder, model(INT64), {"x": text})["y"]
+    check(got, np.array([100, 7, 100, -3, 4, 0, 2 ** 63 - 1, 0]))
+    special = np.array(["nan", "INF", "-inf", "+INF", "1", "2", "3", "4"])
+    got = build_and_run(folder, model(FLOAT), {"x": special})["y"]
+    expect(np.array_equal(got, special.astype(np.float32), equal_nan=True), f"{got}")
+    for wrong in ("Hello World!", "", "0x10", "1 2", "1.2.3", "nan(1)", "infinite"):
+        says(build_and_run(folder, model(FLOAT), {"x": np.array([wrong] * 8)}, 1), "an input holds a value")
+    says(build_and_run(folder, model(INT64), {"x": np.array(["NaN"] * 8)}, 1), "an input holds a value")
+
+
+@case("strings are padded, repeated, told apart, carried by a loop")
+def _(folder):
+    x = np.array([["b", "a"], ["", "b"]])
+    body = helper.make_graph(
+        [G.node("Identity", ["c"], ["c2"]), G.node("Transpose", ["h"], ["h2"])], "body",
+        [G.value("i", [], INT64), G.value("c", [], BOOL), G.value("h", [2, 2], STRING)],
+        [G.value("c2", [], BOOL), G.value("h2", [2, 2], STRING)])
+    m = G.model([G.node("Pad", ["x", "pads", "value"], ["padded"]),
+                 G.node("Unique", ["x"], ["unique", "", "inverse"]),
+                 G.node("NonZero", ["x"], ["some"]),
+                 G.node("Resize", ["x", "", "scales"], ["twice"], mode="nearest"),
+                 G.node("Trilu", ["x"], ["upper"]),
+                 G.node("Loop", ["three", "", "x"], ["turned"], body=body)],
+                [G.value("x", [2, 2], STRING)],
+                [G.value("padded", [2, 4], STRING), G.value("unique", ["k"], STRING),
+                 G.value("inverse", [4], INT64), G.value("some", [2, "n"], INT64),
+                 G.value("twice", [2, 4], STRING), G.value("upper", [2, 2], STRING),
+                 G.value("turned", [2, 2], STRING)],
+                [ints("pads", 0, 1, 0, 1), G.weight("value", np.array("?", object)), ints("three", 3),
+                 G.weight("scales", np.array([1, 2], np.float32))], opset=19)
+    got = build_and_run(folder, m, {"x": x})
+    unique, inverse = np.unique(x, return_inverse=True)
+    want = {"padded": np.pad(x, ((0, 0), (1, 1)), constant_values="?"), "unique": unique,
+            "inverse": inverse.ravel(), "some": np.array(np.nonzero(x != "")),
+            "twice": x.repeat(2, 1), "upper": np.array([["b", "a"], ["", "b"]]), "turned": x.T}
+    for name, expected in want.items():
+        expect(np.array_equal(got[name], expected), f"{name}: {got[name]}, expected {expected}")
+
+
+@case("floats of 6 bits: packed weights, casts, quantization")
+def _(folder):
+    import ml_dtypes
+    x = np.concatenate([draw(90) * 4, np.array([np.inf, -np.inf, 7.5, 7.75, 28, 30, 0.03], np.float32)])
+    for kind, dtype in (("FLOAT6E2M3", ml_dtypes.float6_e2m3fn), ("FLOAT6E3M2", ml_dtypes.float6_e3m2fn)):
+        code = getattr(TensorProto, kind)
+        with np.errstate(invalid="ignore"):
+            want = np.clip(x, -28, 28).astype(dtype).astype(np.float32)
+        for raw in (True, False):
+            weight = helper.make_tensor("w", code, [97], want.astype(dtype) if raw else want, raw=raw)
+            m = G.model([G.node("Cast", ["x"], ["n"], to=code), G.node("Cast", ["n"], ["y"], to=FLOAT),
+                         G.node("Cast", ["w"], ["z"], to=FLOAT),
+                         G.node("QuantizeLinear", ["x", "one"], ["q"], output_dtype=code),
+                         G.node("DequantizeLinear", ["q", "one"], ["d"])],
+                        [G.value("x", [97])], [G.value(n, [97]) for n in "yzd"],
+                        [weight, G.weight("one", np.array(1, np.float32))], opset=28)
+            got = run(folder, m, {"x": x})
+            for name in "yzd":
+                check(got[name], want)
+
+
 suite.main()

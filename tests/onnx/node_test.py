@@ -31,23 +31,14 @@ from onnx.backend.test.case.node import collect_testcases
 
 import support
 import tgc as T
-from suite import Failure, Suite
+from borders import Unfit, as_array, border, graph_inputs
+from suite import Failure, Skip, Suite
 
 PASSING, REST = HERE / "passing.txt", HERE / "rest.txt"
 
 
 class Refused(Failure):
     """tgc exited with 1 and said why."""
-
-
-class Unfit(Failure):
-    """The test cannot be put as tensors in .npy files."""
-
-
-def graph_inputs(model):
-    """Weights stand among the inputs of old files; the data is for the others."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in weights]
 
 
 @dataclass
@@ -92,40 +83,6 @@ def load_cases():
         for folder in sorted((data / kind).iterdir()):
             cases[f"{kind}/{folder.name}"] = StoredCase(f"{kind}/{folder.name}", folder)
     return cases
-
-
-def border(declared, values):
-    """Tensors, as the program takes and gives them, of what the model declares: (name, array)
-    pairs; and the options that say how many and of which shapes a sequence or optional has."""
-    pairs, options = [], []
-    for info, value in zip(declared, values):
-        kind = info.type.WhichOneof("value")
-        if kind == "tensor_type":
-            pairs.append((info.name, as_array(value)))
-            shape = info.type.tensor_type.shape
-            if any(not dim.HasField("dim_value") for dim in shape.dim):
-                options.append(f"--shape={info.name}={'x'.join(map(str, pairs[-1][1].shape))}")
-        elif value is None:
-            options.append(f"--shape={info.name}=absent")
-        elif isinstance(value, list):
-            items = [as_array(item) for item in value]
-            shapes = ["x".join(map(str, item.shape)) or "scalar" for item in items]
-            options.append(f"--shape={info.name}=[{','.join(shapes)}]")
-            pairs += [(f"{info.name}[{i}]", item) for i, item in enumerate(items)]
-        else:
-            pairs.append((info.name, as_array(value)))
-    return pairs, options
-
-
-def as_array(value):
-    if isinstance(value, onnx.TensorProto):
-        value = numpy_helper.to_array(value)
-    if value is None or isinstance(value, (list, dict)):
-        raise Unfit("a map has no .npy file")
-    value = np.asarray(value)
-    if value.dtype == object:
-        value = value.astype(np.str_)
-    return value
 
 
 # Operators whose numbers the specification leaves to the implementation.
@@ -206,10 +163,30 @@ def emit_case(tgc, case, folder, options, told=False):
     T.must(done)
 
 
+# What an emitted program decodes with a library, if it is told so.
+DECODERS = {"libjpeg": "NODE_WITH_JPEG", "libwebp": "NODE_WITH_WEBP", "libopenjp2": "NODE_WITH_OPENJPEG"}
+
+
+@functools.cache
+def decoder_flags():
+    flags = []
+    for package, macro in DECODERS.items():
+        done = T.run(["pkg-config", "--cflags", "--libs", package])
+        if done.status:
+            raise Skip(f"{package} is not here")
+        flags += [f"-D{macro}", *done.out.decode().split()]
+    return tuple(flags)
+
+
+def libraries_of(case):
+    images = any(node.op_type == "ImageDecoder" for node in case.model.graph.node)
+    return decoder_flags() if images else ()
+
+
 def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told=False):
     try:
         emit_case(tgc, case, folder, options, told)
-        T.build(folder / "node.c", folder / "node", compiler, flags)
+        T.build(folder / "node.c", folder / "node", compiler, flags, libraries=libraries_of(case))
         for inputs, outputs in case.data_sets:
             given, _ = border(graph_inputs(case.model), inputs)
             wanted, _ = border(case.model.graph.output, outputs)

@@ -6,7 +6,7 @@
 
 #include "ir/eval.h"
 
-enum { MAX_LEAF = 64, NVAR = 16 };
+enum { MAX_LEAF = 256, NVAR = 16 };
 
 struct fixture {
     struct tgc *t;

@@ -28,6 +28,8 @@ struct spec {
 };
 static const struct spec specs[] = {
     {DTYPE_F4E2M1, 2, 1, 1, 0x7, -1, true, false, 6, 0.5},
+    {DTYPE_F6E2M3, 2, 3, 1, 0x1f, -1, true, false, 7.5, 0.125},
+    {DTYPE_F6E3M2, 3, 2, 3, 0x1f, -1, true, false, 28, 0.0625},
     {DTYPE_F8E4M3FN, 4, 3, 7, 0x7e, -1, true, false, 448, 0x1p-9},
     {DTYPE_F8E4M3FNUZ, 4, 3, 8, 0x7f, -1, true, true, 240, 0x1p-10},
     {DTYPE_F8E5M2, 5, 2, 15, 0x7b, 0x7c, true, false, 57344, 0x1p-16},
@@ -127,7 +129,7 @@ static void test_above_the_largest(void **state)
         assert_true(cast(s->dtype, -DBL_MAX) == -over);
         assert_true(cast(s->dtype, INFINITY) == over);
         assert_true(cast(s->dtype, -INFINITY) == -over);
-        if (s->dtype == DTYPE_F4E2M1)
+        if (s->dtype == DTYPE_F4E2M1 || s->dtype == DTYPE_F6E2M3 || s->dtype == DTYPE_F6E3M2)
             assert_true(cast(s->dtype, NAN) == 0);
         else
             assert_true(isnan(cast(s->dtype, NAN)));

@@ -47,6 +47,7 @@ static const struct format formats[] = {
     {DTYPE_F8E4M3FN, 256, f8e4m3fn_to_f32, f32_to_f8e4m3fn, 0, 0}, {DTYPE_F8E4M3FNUZ, 256, f8e4m3fnuz_to_f32, f32_to_f8e4m3fnuz, 0, 0},
     {DTYPE_F8E5M2, 256, f8e5m2_to_f32, f32_to_f8e5m2, 0, 0},       {DTYPE_F8E5M2FNUZ, 256, f8e5m2fnuz_to_f32, f32_to_f8e5m2fnuz, 0, 0},
     {DTYPE_F8E8M0, 256, f8e8m0_to_f32, f32_to_f8e8m0, 0, 0},       {DTYPE_F4E2M1, 16, f4e2m1_to_f32, f32_to_f4e2m1, 0, 0},
+    {DTYPE_F6E2M3, 64, f6e2m3_to_f32, f32_to_f6e2m3, 0, 0},       {DTYPE_F6E3M2, 64, f6e3m2_to_f32, f32_to_f6e3m2, 0, 0},
 };
 
 static void check_load(const struct format *f, int code)

@@ -1,0 +1,305 @@
+/* library_gradient.c - derivatives: reverse mode over tensor uops.
+ *
+ * Every uop between the variables and the result has an adjoint, the sum of what its consumers give
+ * it. Movement has the opposite movement (a window and an INDEX are a SCATTER that adds), a sum has an
+ * expansion, elementwise ops have their derivative. What jumps (comparisons, rounding, integers) has
+ * none, which is 0; at a kink the smaller side counts, and equal extremes share. Loops, branches and
+ * host calls are refused. source: Griewank and Walther, Evaluating Derivatives, 2008, chapter 3
+ */
+#include <math.h>
+
+#include "frontend/library.h"
+
+struct gradient {
+    const struct lib *l;
+    struct tgc *t;
+    struct uop_map adjoint, depends;
+};
+
+static struct uop *full_like(const struct gradient *g, const struct uop *x, double v)
+{
+    return tensor_full(g->t, uop_constf(g->t, x->dtype, v), x->dim, x->ndim);
+}
+
+/* d is one more part of x's adjoint; where x is a scalar beside tensors, all of d. */
+static void give(struct gradient *g, struct uop *x, struct uop *d)
+{
+    if (!d || !map_get(&g->depends, x))
+        return;
+    if (x->ndim == 0 && d->ndim > 0)
+        d = tensor_sum(g->t, d, lib_all_axes(d), false);
+    struct uop *before = map_get(&g->adjoint, x);
+    map_set(&g->adjoint, x, before ? lib_add(g->l, before, d) : d);
+}
+
+/* ------------------------------------------------------------------------------------- movement */
+
+static void give_permuted(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    int back[MAX_RANK];
+    for (int a = 0; a < u->ndim; a++)
+        back[PERM_GET(u->arg.i, a)] = a;
+    give(g, u->src[0], uop_permute(g->t, d, back));
+}
+
+static void give_expanded(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    uint32_t axes = 0;
+    for (int a = 0; a < u->ndim; a++)
+        if (!sym_equal(g->t, u->src[0]->dim[a], u->dim[a]))
+            axes |= 1u << a;
+    give(g, u->src[0], axes ? uop_reduce(g->t, OP_ADD, d, axes) : d);
+}
+
+/* src: (x, value, lo, hi, ...) */
+static void give_padded(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct uop *begin[MAX_RANK], *inside = uop_bool(g->t, true);
+    const struct uop *x = u->src[0];
+    for (int a = 0; a < u->ndim; a++)
+        begin[a] = u->src[2 + 2 * a];
+    give(g, u->src[0], uop_shrink(g->t, d, begin, x->dim));
+    for (int a = 0; a < u->ndim && map_get(&g->depends, u->src[1]); a++) {
+        struct uop *i = tensor_iota(g->t, u->dim, u->ndim, a);
+        struct uop *ok =
+            uop_not(g->t, lib_binary(g->l, OP_OR, lib_binary(g->l, OP_LT, i, begin[a]),
+                                     uop_not(g->t, lib_binary(g->l, OP_LT, i,
+                                                              sym_add(g->t, begin[a], x->dim[a])))));
+        inside = lib_binary(g->l, OP_AND, inside, ok);
+    }
+    give(g, u->src[1], lib_where(g->l, inside, lib_scalar(g->l, d, 0), d));
+}
+
+/* src: (x, begin, size, ...) */
+static void give_shrunk(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK];
+    const struct uop *x = u->src[0];
+    for (int a = 0; a < u->ndim; a++) {
+        lo[a] = u->src[1 + 2 * a];
+        hi[a] = sym_sub(g->t, sym_sub(g->t, x->dim[a], lo[a]), u->dim[a]);
+    }
+    give(g, u->src[0], uop_pad(g->t, d, lib_scalar(g->l, d, 0), lo, hi));
+}
+
+/* Windows overlap: what each of them gives is added up where it came from. */
+static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct tgc *t = g->t;
+    struct uop *x = u->src[0], *index[MAX_RANK];
+    int axis = WINDOW_AXIS(u->arg.i);
+    for (int a = 0; a < x->ndim; a++)
+        index[a] = tensor_iota(t, u->dim, u->ndim, a <= axis ? a : a + 1);
+    index[axis] =
+        lib_add(g->l, lib_binaryf(g->l, OP_MUL, index[axis], (double)WINDOW_STRIDE(u->arg.i)),
+                lib_binaryf(g->l, OP_MUL, tensor_iota(t, u->dim, u->ndim, axis + 1),
+                            (double)WINDOW_DILATION(u->arg.i)));
+    give(g, x, uop_scatter(t, OP_ADD, full_like(g, x, 0), d, index));
+}
+
+static void give_joined(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    int axis = (int)u->arg.i;
+    struct uop *at = uop_int(g->t, 0);
+    for (int k = 0; k < u->nsrc; k++) {
+        give(g, u->src[k], lib_narrow(g->l, d, axis, at, u->src[k]->dim[axis]));
+        at = sym_add(g->t, at, u->src[k]->dim[axis]);
+    }
+}
+
+static bool give_moved(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    const struct uop *x = u->src[0];
+    switch (u->op) {
+    case OP_RESHAPE: give(g, u->src[0], uop_reshape(g->t, d, x->dim, x->ndim)); return true;
+    case OP_PERMUTE: give_permuted(g, u, d); return true;
+    case OP_EXPAND: give_expanded(g, u, d); return true;
+    case OP_PAD: give_padded(g, u, d); return true;
+    case OP_SHRINK: give_shrunk(g, u, d); return true;
+    case OP_FLIP: give(g, u->src[0], uop_flip(g->t, d, (uint32_t)u->arg.i)); return true;
+    case OP_WINDOW: give_window(g, u, d); return true;
+    case OP_CONCAT: give_joined(g, u, d); return true;
+    default: return false;
+    }
+}
+
+/* ---------------------------------------------------------------------------------- elementwise */
+
+/* The derivative of u = f(x), u itself at hand; NULL: 0, or not known. */
+static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *x, struct uop *u)
+{
+    struct uop *one = lib_scalar(l, u, 1), *zero = lib_scalar(l, u, 0), *xx = lib_mul(l, x, x);
+    struct uop *more = lib_add(l, xx, one), *less = lib_sub(l, one, xx);
+    switch (of->op) {
+    case OP_NEG: return lib_scalar(l, u, -1);
+    case OP_ABS:
+        return lib_where(l, lib_binaryf(l, OP_LT, x, 0), lib_scalar(l, u, -1),
+                         lib_where(l, lib_binary(l, OP_LT, zero, x), one, zero));
+    case OP_SQRT: return lib_div(l, lib_scalar(l, u, 0.5), u);
+    case OP_RECIP: return lib_unary(l, OP_NEG, lib_mul(l, u, u));
+    case OP_EXP: return u;
+    case OP_LOG: return lib_div(l, one, x);
+    case OP_SIN: return lib_unary(l, OP_COS, x);
+    case OP_COS: return lib_unary(l, OP_NEG, lib_unary(l, OP_SIN, x));
+    case OP_TAN: return lib_add(l, lib_mul(l, u, u), one);
+    case OP_ASIN: return lib_div(l, one, lib_unary(l, OP_SQRT, less));
+    case OP_ACOS: return lib_div(l, lib_scalar(l, u, -1), lib_unary(l, OP_SQRT, less));
+    case OP_ATAN: return lib_div(l, one, more);
+    case OP_SINH: return lib_unary(l, OP_COSH, x);
+    case OP_COSH: return lib_unary(l, OP_SINH, x);
+    case OP_TANH: return lib_sub(l, one, lib_mul(l, u, u));
+    case OP_ASINH: return lib_div(l, one, lib_unary(l, OP_SQRT, more));
+    case OP_ACOSH: return lib_div(l, one, lib_unary(l, OP_SQRT, lib_sub(l, xx, one)));
+    case OP_ATANH: return lib_div(l, one, less);
+    case OP_ERF:
+        return lib_binaryf(l, OP_MUL, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, xx)), 2 / sqrt(acos(-1)));
+    default: return NULL;
+    }
+}
+
+static void give_power(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *a = u->src[0], *b = u->src[1], *self = lib_binary(l, OP_POW, a, b);
+    struct uop *below = lib_binary(l, OP_POW, a, lib_binaryf(l, OP_SUB, b, 1));
+    /* x^0 is 1 everywhere, and 0^b does not grow with b */
+    struct uop *by_a = lib_where(l, lib_binaryf(l, OP_EQ, b, 0), lib_scalar(l, b, 0), lib_mul(l, b, below));
+    struct uop *by_b = lib_where(l, lib_binaryf(l, OP_EQ, a, 0), lib_scalar(l, a, 0),
+                                 lib_mul(l, self, lib_unary(l, OP_LOG, a)));
+    give(g, a, lib_mul(l, d, by_a));
+    give(g, b, lib_mul(l, d, by_b));
+}
+
+static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, d, 0), *first, *size;
+    switch (u->op) {
+    case OP_ADD: give(g, a, d); give(g, b, d); return true;
+    case OP_SUB: give(g, a, d); give(g, b, lib_unary(l, OP_NEG, d)); return true;
+    case OP_MUL: give(g, a, lib_mul(l, d, b)); give(g, b, lib_mul(l, d, a)); return true;
+    case OP_DIV:
+        d = lib_div(l, d, b);
+        give(g, a, d);
+        give(g, b, lib_unary(l, OP_NEG, lib_div(l, lib_mul(l, d, a), b)));
+        return true;
+    case OP_MAX:
+    case OP_MIN:
+        first = u->op == OP_MAX ? lib_binary(l, OP_LT, b, a) : lib_binary(l, OP_LT, a, b);
+        give(g, a, lib_where(l, first, d, zero));
+        give(g, b, lib_where(l, first, zero, d));
+        return true;
+    case OP_MOD:
+    case OP_FLOORMOD:
+        size = lib_div(l, a, b);
+        size = lib_unary(l, u->op == OP_MOD ? OP_TRUNC : OP_FLOOR, size);
+        give(g, a, d);
+        give(g, b, lib_unary(l, OP_NEG, lib_mul(l, d, size)));
+        return true;
+    case OP_POW: give_power(g, u, d); return true;
+    case OP_ATAN2:
+        d = lib_div(l, d, lib_add(l, lib_mul(l, a, a), lib_mul(l, b, b)));
+        give(g, a, lib_mul(l, d, b));
+        give(g, b, lib_unary(l, OP_NEG, lib_mul(l, d, a)));
+        return true;
+    default: return false;
+    }
+}
+
+/* --------------------------------------------------------------------------------------- the rest */
+
+static bool give_reduced(struct gradient *g, struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *x = u->src[0], *same, *count;
+    switch (REDUCE_OP(u->arg.i)) {
+    case OP_ADD: give(g, x, uop_expand(g->t, d, x->dim)); return true;
+    case OP_MUL: give(g, x, lib_div(l, lib_mul(l, d, u), x)); return true;
+    case OP_MAX:
+    case OP_MIN: /* equal extremes share */
+        same = lib_cast(l, x->dtype, lib_binary(l, OP_EQ, x, u));
+        count = uop_reduce(g->t, OP_ADD, same, REDUCE_AXES(u->arg.i));
+        give(g, x, lib_mul(l, same, lib_div(l, d, count)));
+        return true;
+    default: return false;
+    }
+}
+
+/* u takes d to its sources; false: it has no derivative here. */
+static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *x = u->nsrc ? u->src[0] : NULL, *zero = lib_scalar(l, d, 0), *by;
+    if (give_moved(g, u, d) || give_to_two(g, u, d))
+        return true;
+    switch (u->op) {
+    case OP_CAST: give(g, x, lib_cast(l, x->dtype, d)); return true;
+    case OP_CONTIGUOUS: give(g, x, d); return true;
+    case OP_REDUCE: return give_reduced(g, u, d);
+    case OP_WHERE:
+        give(g, u->src[1], lib_where(l, x, d, zero));
+        give(g, u->src[2], lib_where(l, x, zero, d));
+        return true;
+    case OP_INDEX: give(g, x, uop_scatter(g->t, OP_ADD, full_like(g, x, 0), d, u->src + 1)); return true;
+    case OP_SCATTER:
+        if ((enum op)u->arg.i != OP_ADD && (enum op)u->arg.i != OP_CONST)
+            return false;
+        give(g, u->src[1], uop_index(g->t, d, u->src + 2));
+        if ((enum op)u->arg.i == OP_CONST) /* what is written over does not count */
+            d = uop_scatter(g->t, OP_CONST, d, full_like(g, u->src[1], 0), u->src + 2);
+        give(g, x, d);
+        return true;
+    case OP_FLOOR:
+    case OP_CEIL:
+    case OP_TRUNC:
+    case OP_ROUND: return true;
+    default:
+        if (op_class(u->op) != CLASS_UNARY || !(by = slope(l, u, x, u)))
+            return false;
+        give(g, x, lib_mul(l, d, by));
+        return true;
+    }
+}
+
+bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n, struct uop **dx)
+{
+    struct tgc *t = l->t;
+    struct gradient g = {.l = l, .t = t, .adjoint = {.t = t}, .depends = {.t = t}};
+    int count;
+    if (!y)
+        return false;
+    if (!dtype_is_float(y->dtype)) {
+        lib_error(l, "gradient: %s has none; a float type is expected", lib_describe(l, y));
+        return false;
+    }
+    struct mem_mark mark = scratch_mark(t);
+    struct uop **order = uop_toposort(t, &y, 1, &count);
+    for (int k = 0; k < n; k++)
+        map_set(&g.depends, x[k], x[k]);
+    for (int i = 0; i < count; i++) {
+        bool carries = dtype_is_float(order[i]->dtype) || op_class(order[i]->op) == CLASS_CONTROL;
+        for (int k = 0; k < order[i]->nsrc && carries; k++)
+            if (map_get(&g.depends, order[i]->src[k]))
+                map_set(&g.depends, order[i], order[i]);
+    }
+    map_set(&g.adjoint, y, full_like(&g, y, 1));
+    bool ok = true;
+    for (int i = count - 1; i >= 0 && ok; i--) {
+        struct uop *u = order[i], *d = map_get(&g.adjoint, u);
+        bool is_variable = false;
+        for (int k = 0; k < n; k++)
+            is_variable |= x[k] == u;
+        if (is_variable || !map_get(&g.depends, u))
+            continue;
+        if (!d || (ok = propagate(&g, u, d)))
+            continue;
+        lib_error(l, "gradient: %s has no derivative here; export the model with its backward pass as "
+                     "ordinary nodes", op_name(u->op));
+    }
+    for (int k = 0; k < n && ok; k++) {
+        dx[k] = map_get(&g.adjoint, x[k]);
+        dx[k] = dx[k] ? dx[k] : full_like(&g, x[k], 0);
+    }
+    scratch_release(t, mark);
+    return ok && !t->nerror;
+}

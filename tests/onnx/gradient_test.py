@@ -1,0 +1,227 @@
+"""Gradient (ai.onnx.preview.training) against differences: the derivative of the sum of an
+expression's result, weighted at random, by each input, in f64.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("gradient")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "gradient")
+DOUBLE, INT64 = TensorProto.DOUBLE, TensorProto.INT64
+OPSET, STEP = 20, 1e-5
+
+
+def model(nodes, variables, outputs, weights=(), opset=OPSET):
+    graph = helper.make_graph(
+        nodes, "gradient", [G.value(n, list(a.shape), DOUBLE) for n, a in variables.items()],
+        [G.value(name, None, DOUBLE) for name in outputs], [G.weight(n, a) for n, a in weights])
+    return helper.make_model(graph, ir_version=8, opset_imports=[
+        helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.preview.training", 1)])
+
+
+def run(folder, m, variables):
+    T.scratch(folder)
+    onnx.save(m, folder / "m.onnx")
+    words = []
+    for name, array in variables.items():
+        np.save(folder / f"{name}.npy", array)
+        words += ["-i", f"{name}={name}.npy"]
+    T.must(T.run([TGC, "run", "m.onnx", *words, "--out-dir", "out"], cwd=folder))
+    return {p.stem: np.load(p) for p in (folder / "out").glob("*.npy")}
+
+
+def gradient(inputs, outputs, xs, y, zs=None, name="g"):
+    more = {"zs": zs} if zs else {}
+    return helper.make_node("Gradient", inputs, outputs, name=name, domain="ai.onnx.preview.training",
+                            xs=xs, y=y, **more)
+
+
+def close(name, got, want):
+    expect(got.shape == want.shape and np.allclose(got, want, 1e-4, 1e-6),
+           f"{name}: {got.ravel()[:8]}\nexpected {want.ravel()[:8]}")
+
+
+def check(name, nodes, variables, weights=(), opset=OPSET):
+    """nodes make r out of the variables; y is the sum of r times fixed random numbers."""
+    forward = ReferenceEvaluator(model(nodes, variables, ["r"], weights, opset))
+    shape = forward.run(None, variables)[0].shape
+    factor = np.random.default_rng(5).standard_normal(shape)
+    names = list(variables)
+    whole = [*nodes, G.node("Mul", ["r", "factor"], ["weighted"]),
+             G.node("ReduceSum", ["weighted"], ["y"], keepdims=0),
+             gradient(names, [f"d_{n}" for n in names], names, "y")]
+    m = model(whole, variables, [f"d_{n}" for n in names], [*weights, ("factor", factor)], opset)
+    got = run(SCRATCH / name, m, variables)
+    for n in names:
+        want = np.zeros(variables[n].shape)
+        for i in np.ndindex(*want.shape):
+            sides = []
+            for sign in (1, -1):
+                moved = {**variables, n: variables[n].copy()}
+                moved[n][i] += sign * STEP
+                sides.append((forward.run(None, moved)[0] * factor).sum())
+            want[i] = (sides[0] - sides[1]) / (2 * STEP)
+        close(f"{name}: d{n}", got[f"d_{n}"], want)
+
+
+def draw(*shape, low=None):
+    random = np.random.default_rng(sum(shape) + 3)
+    return random.standard_normal(shape) if low is None else random.uniform(low, low + 2, shape)
+
+
+def one(kind, inputs, **attributes):
+    return [G.node(kind, inputs, ["r"], **attributes)]
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+A, B, POSITIVE = draw(2, 3), draw(3), draw(2, 3, low=0.3)
+for kind in ("Neg", "Abs", "Exp", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "Sigmoid", "Relu",
+             "Softplus", "Softsign", "Elu", "Selu", "LeakyRelu", "HardSwish", "Mish", "Atan", "Asinh", "Floor"):
+    suite.add(kind, check, kind, one(kind, ["a"]), {"a": A})
+for kind in ("Sqrt", "Log", "Reciprocal"):
+    suite.add(kind, check, kind, one(kind, ["a"]), {"a": POSITIVE})
+for kind, x in (("Asin", A / 4), ("Acos", A / 4), ("Atanh", A / 4), ("Acosh", POSITIVE + 1)):
+    suite.add(kind, check, kind, one(kind, ["a"]), {"a": x})
+for kind in ("Add", "Sub", "Mul", "Max", "Min"):
+    suite.add(kind, check, kind, one(kind, ["a", "b"]), {"a": A, "b": B})
+suite.add("Div", check, "Div", one("Div", ["a", "b"]), {"a": A, "b": POSITIVE})
+suite.add("Pow", check, "Pow", one("Pow", ["a", "b"]), {"a": POSITIVE, "b": B})
+suite.add("Mod", check, "Mod", one("Mod", ["a", "b"], fmod=1), {"a": 3 * A, "b": POSITIVE})
+suite.add("Clip", check, "Clip", one("Clip", ["a", "lo", "hi"]), {"a": A},
+          [("lo", np.array(-0.5)), ("hi", np.array(0.7))])
+suite.add("Where", check, "Where", one("Where", ["c", "a", "b"]), {"a": A, "b": draw(2, 1)},
+          [("c", A > 0)])
+
+X = draw(2, 3, 5)
+for kind, inputs, weights, attributes in (
+        ("Transpose", ["x"], [], {"perm": [2, 0, 1]}),
+        ("Reshape", ["x", "s"], [("s", ints(5, 6))], {}),
+        ("Slice", ["x", "b", "e", "a", "s"],
+         [("b", ints(4, 0)), ("e", ints(0, 2)), ("a", ints(2, 1)), ("s", ints(-2, 1))], {}),
+        ("Pad", ["x", "p"], [("p", ints(0, 1, 2, 1, 0, 0))], {}),
+        ("Pad", ["x", "p"], [("p", ints(0, 1, 2, 0, 1, 3))], {"mode": "reflect"}),
+        ("Expand", ["x", "s"], [("s", ints(2, 2, 3, 5))], {}),
+        ("Tile", ["x", "s"], [("s", ints(1, 2, 3))], {}),
+        ("Flatten", ["x"], [], {"axis": 2}),
+        ("Gather", ["x", "i"], [("i", ints(2, 0, 2, -1))], {"axis": 1}),
+        ("GatherElements", ["x", "i"], [("i", np.tile(ints(0, 4, 4, -1), (2, 3, 1)))], {"axis": 2}),
+        ("GatherND", ["x", "i"], [("i", np.array([[1, 2], [0, 0], [1, 2]]))], {}),
+        ("Concat", ["x", "x", "x"], [], {"axis": 1}),
+        ("ReduceSum", ["x", "s"], [("s", ints(1))], {}),
+        ("ReduceMean", ["x", "s"], [("s", ints(0, 2))], {}),
+        ("ReduceMax", ["x", "s"], [("s", ints(2))], {}),
+        ("ReduceMin", ["x", "s"], [("s", ints(0, 1))], {}),
+        ("ReduceProd", ["x", "s"], [("s", ints(2))], {}),
+        ("ReduceL2", ["x", "s"], [("s", ints(2))], {}),
+        ("ReduceLogSumExp", ["x", "s"], [("s", ints(2))], {}),
+        ("Softmax", ["x"], [], {"axis": 1}),
+        ("LogSoftmax", ["x"], [], {"axis": -1}),
+        ("CumSum", ["x", "s"], [("s", np.array(2))], {"reverse": 1}),
+        ("Trilu", ["x"], [], {"upper": 0})):
+    suite.add(f"{kind} {attributes or ''}", check, f"{kind}_{len(attributes)}_{len(weights)}",
+              one(kind, inputs, **attributes), {"x": X}, weights)
+suite.add("ScatterElements", check, "ScatterElements", one("ScatterElements", ["x", "i", "u"], axis=2),
+          {"x": X, "u": draw(2, 3, 2)}, [("i", np.tile(ints(4, 1), (2, 3, 1)))])
+suite.add("ScatterND", check, "ScatterND", one("ScatterND", ["x", "i", "u"], reduction="add"),
+          {"x": X, "u": draw(3, 5)}, [("i", np.array([[1, 2], [0, 0], [1, 2]]))])
+
+suite.add("MatMul", check, "MatMul", one("MatMul", ["a", "b"]), {"a": X, "b": draw(5, 4)})
+suite.add("Gemm", check, "Gemm", one("Gemm", ["a", "b", "c"], transA=1, alpha=0.5),
+          {"a": draw(3, 2), "b": draw(3, 4), "c": draw(4)})
+suite.add("Einsum", check, "Einsum", one("Einsum", ["a", "b"], equation="bij,jk->bk"), {"a": X, "b": draw(5, 2)})
+suite.add("Conv", check, "Conv",
+          one("Conv", ["x", "w", "b"], pads=[1, 0, 0, 1], strides=[1, 2], dilations=[2, 1], group=2),
+          {"x": draw(1, 2, 5, 6), "w": draw(4, 1, 2, 3), "b": draw(4)})
+suite.add("MaxPool", check, "MaxPool", one("MaxPool", ["x"], kernel_shape=[2, 3], strides=[1, 2]),
+          {"x": draw(1, 2, 4, 7)})
+suite.add("AveragePool", check, "AveragePool",
+          one("AveragePool", ["x"], kernel_shape=[2, 2], pads=[1, 1, 0, 0]), {"x": draw(1, 2, 4, 3)})
+suite.add("LayerNormalization", check, "LayerNormalization", one("LayerNormalization", ["x", "s", "b"]),
+          {"x": X, "s": draw(5), "b": draw(5)})
+suite.add("BatchNormalization", check, "BatchNormalization", one("BatchNormalization", ["x", "s", "b", "m", "v"]),
+          {"x": X, "s": draw(3), "b": draw(3)}, [("m", draw(3)), ("v", draw(3, low=0.5))])
+
+
+@suite.case("Erf, of which the reference has single precision")
+def erf():
+    m = model([G.node("Erf", ["a"], ["y"]), gradient(["a"], ["d"], ["a"], "y")], {"a": A}, ["d"])
+    close("erf", run(SCRATCH / "erf", m, {"a": A})["d"], 2 / np.pi ** 0.5 * np.exp(-A * A))
+
+
+@suite.case("attention")
+def attention():
+    nodes = [G.node("Transpose", ["k"], ["t"], perm=[0, 2, 1]), G.node("MatMul", ["q", "t"], ["s"]),
+             G.node("Softmax", ["s"], ["p"]), G.node("MatMul", ["p", "v"], ["r"])]
+    check("attention", nodes, {"q": draw(2, 3, 4), "k": draw(2, 5, 4), "v": draw(2, 5, 4)})
+
+
+@suite.case("an If's branches are not differentiated, what stands beside them is; a Loop is refused")
+def control():
+    x = draw(3)
+    body = helper.make_graph(
+        [G.node("Identity", ["c"], ["c2"]), G.node("Sin", ["h"], ["h2"])], "body",
+        [G.value("i", [], INT64), G.value("c", [], TensorProto.BOOL), G.value("h", [3], DOUBLE)],
+        [G.value("c2", [], TensorProto.BOOL), G.value("h2", [3], DOUBLE)])
+    m = model([G.node("Loop", ["n", "", "x"], ["y"], body=body), gradient(["x"], ["d"], ["x"], "y")], {"x": x},
+              ["d"], [("n", np.array(1000))])
+    folder = T.scratch(SCRATCH / "loop")
+    onnx.save(m, folder / "m.onnx")
+    done = T.must(T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder), 1)
+    expect("gradient" in done.err and "'g'" in done.err, done.err)
+
+
+@suite.case("by what lies in between, at another point, where there is no way, and twice")
+def points():
+    x, w, h1 = draw(4), draw(4), draw(4) + 2
+    nodes = [G.node("Mul", ["x", "w"], ["h"]), G.node("Sin", ["h"], ["s"]), G.node("Mul", ["s", "w"], ["y"]),
+             gradient(["h", "w"], ["d_h", "d_w"], ["h", "w"], "y"),
+             gradient(["other", "w"], ["d_other"], ["h"], "y", ["w"], "at another point"),
+             gradient(["x", "w"], ["first", ""], ["x", "w"], "y", None, "first"),
+             gradient(["x", "w"], ["second", "mixed"], ["x", "w"], "first", None, "second"),
+             gradient(["other"], ["none"], ["other"], "y", None, "no way")]
+    outputs = ["d_h", "d_w", "d_other", "first", "second", "mixed", "none"]
+    got = run(SCRATCH / "points", model(nodes, {"x": x, "w": w, "other": h1}, outputs),
+              {"x": x, "w": w, "other": h1})
+    want = {"d_h": np.cos(x * w) * w, "d_w": np.sin(x * w), "d_other": np.cos(h1) * w,
+            "first": np.cos(x * w) * w * w, "second": -np.sin(x * w) * w ** 3,
+            "mixed": 2 * w * np.cos(x * w) - w * w * x * np.sin(x * w), "none": np.zeros(4)}
+    for name, expected in want.items():
+        close(name, got[name], expected)
+
+
+@suite.case("a step of training lowers the loss")
+def training():
+    random = np.random.default_rng(1)
+    x, target = random.standard_normal((16, 6)), random.standard_normal((16, 3))
+    w = random.standard_normal((6, 3))
+    nodes = [G.node("MatMul", ["x", "w"], ["p"]), G.node("Sub", ["p", "target"], ["e"]),
+             G.node("Mul", ["e", "e"], ["ee"]), G.node("ReduceMean", ["ee"], ["loss"], keepdims=0),
+             gradient(["w", "x", "target"], ["d"], ["w"], "loss", ["x", "target"]),
+             G.node("Mul", ["d", "rate"], ["step"]), G.node("Sub", ["w", "step"], ["w2"])]
+    inputs = {"x": x, "target": target, "w": w}
+    losses = []
+    for _ in range(4):
+        got = run(SCRATCH / "training", model(nodes, inputs, ["loss", "w2"], [("rate", np.array(0.3))]), inputs)
+        losses.append(float(got["loss"]))
+        inputs["w"] = got["w2"]
+    expect(losses == sorted(losses, reverse=True) and losses[-1] < losses[0] * 0.8, f"{losses}")
+
+
+suite.main()
