@@ -77,6 +77,9 @@ struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa
 /* Whether u is the value of the store, and vectors of it can be stored: floats, i32, floats that are
  * cast to bytes. */
 bool tile_stores_vectors(const struct uop *store, const struct uop *u);
+/* u is the cast to bytes of what the store writes: it stores vectors of them, though no op on
+ * vectors makes them. */
+bool tile_stores_bytes(const struct uop *store, const struct uop *u);
 
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
