@@ -364,6 +364,19 @@ void text_bytes(struct text *out, double nbytes)
     text_puts(out, text_si(out->t, nbytes, nbytes >= 999.5 ? "B" : "bytes"));
 }
 
+void text_narrowing(struct text *out, const struct narrowing *n)
+{
+    bool scaled = n->dtype == DTYPE_I8;
+    text_printf(out, "%d of them %s stored as %s, ", n->nweight, n->nweight == 1 ? "is" : "are",
+                scaled ? "int8" : dtype_name(n->dtype));
+    text_bytes(out, (double)n->to_nbytes);
+    text_puts(out, " in place of ");
+    text_bytes(out, (double)n->from_nbytes);
+    text_printf(out, "; rounding errs by %.2g of their size (root mean square), at most by %.2g of "
+                     "%s",
+                n->rms_error, n->max_error, scaled ? "a channel's largest" : "a value");
+}
+
 void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open,
                const char *close)
 {

@@ -764,6 +764,10 @@ static void write_title(struct program *p, struct text *out)
     text_bytes(out, (double)program_arena_bytes(p));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);
+    if (s->graph && s->graph->narrowing.nweight > 0) {
+        text_puts(out, ":\n * ");
+        text_narrowing(out, &s->graph->narrowing);
+    }
     const char *pthread = p->threads > 1 ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);

@@ -41,6 +41,8 @@ void text_double(struct text *out, double v);
 void text_float(struct text *out, float v);
 const char *text_si(struct tgc *t, double v, const char *unit);  /* "231 MFLOP" */
 void text_bytes(struct text *out, double nbytes);                /* "1.8 MB" */
+/* "12 of them are stored as bf16, 248 MB in place of 496 MB; ..." and by how much they err */
+void text_narrowing(struct text *out, const struct narrowing *n);
 /* "[1,64,56,56]"; comments */
 void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open,
                const char *close);

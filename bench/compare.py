@@ -195,10 +195,10 @@ def build_driver(folder):
     return str(path)
 
 
-def emit(tgc, model, folder, threads):
+def emit(tgc, model, folder, threads, options=()):
     """tgc's C of the model; seconds, and what tgc says about it."""
     # The most that a large model may take of memory is not for a benchmark to hold.
-    done = T.must(T.run([tgc, model, "-o", folder / "net.c", "--threads", str(threads)],
+    done = T.must(T.run([tgc, model, "-o", folder / "net.c", "--threads", str(threads), *options],
                         timeout=900))
     return {"tgc_seconds": done.seconds, "source_bytes": (folder / "net.c").stat().st_size,
             "note": done.err.strip() or None}
@@ -252,8 +252,9 @@ def unconverted(param):
 # ---------------------------------------------------------------------------------- one model
 
 
-def check_outputs(facts, expected, actual):
-    """The project's bar; root mean square for quantized models (see bench/models.py)."""
+def check_outputs(facts, expected, actual, rounded=False):
+    """The project's bar; root mean square for quantized models (see bench/models.py), and for
+    those whose weights tgc has rounded."""
     worst = 0.0
     for tensor, want, have in zip(facts["outputs"], expected, actual):
         if have.shape != want.shape:
@@ -266,7 +267,7 @@ def check_outputs(facts, expected, actual):
         scale = float(np.max(np.abs(w))) if w.size else 0.0
         error = np.abs(h - w)
         worst = max(worst, float(np.max(error / (scale or 1.0), initial=0.0)))
-        if facts["quantized"]:
+        if facts["quantized"] or rounded:
             relative = math.sqrt(np.mean(error ** 2)) / (math.sqrt(np.mean(w ** 2)) or 1.0)
             if not relative <= 0.05:
                 raise Failure(f"{tensor['name']}: relative root mean square error {relative:.3g}")
@@ -295,7 +296,9 @@ class Comparison:
         options = self.bench.options
         emitted, reason = None, None
         try:
-            emitted = emit(self.bench.tgc, self.folder / "model.onnx", self.scratch, self.threads)
+            more = ["--weight-type", options.weight_type] if options.weight_type else []
+            emitted = emit(self.bench.tgc, self.folder / "model.onnx", self.scratch, self.threads,
+                           more)
         except Failure as failure:
             reason = f"tgc: {failure}"
         for compiler in COMPILERS:
@@ -326,8 +329,9 @@ class Comparison:
         try:
             contender.result.update(contender.worker.answer())
             contender.result.update(contender.worker.ask(do="run", out=str(place / "out.npz")))
-            contender.result["error"] = check_outputs(self.facts, self.expected,
-                                                      models.load_arrays(place / "out.npz"))
+            rounded = contender.name.startswith("tgc") and self.bench.options.weight_type
+            contender.result["error"] = check_outputs(
+                self.facts, self.expected, models.load_arrays(place / "out.npz"), bool(rounded))
             if contender.name == "onnxruntime" and self.threads == 1:
                 contender.result.update(contender.worker.ask(do="memory"))
         except Failure as failure:
@@ -555,6 +559,8 @@ def parse():
     parser.add_argument("--threads", type=numbers, help="1,2 unless there is one core alone")
     parser.add_argument("--cores", type=numbers, help="the cores to run on")
     parser.add_argument("--peers", type=words(PEERS), default=list(PEERS))
+    parser.add_argument("--weight-type", choices=("bf16", "int8"),
+                        help="tgc's option: its weights are smaller than its rivals', and rounded")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
     parser.add_argument("--slice", type=float, help="seconds of a turn")
     parser.add_argument("--quick", action="store_true", help="few and short turns")

@@ -16,8 +16,11 @@
 #include "frontend/text/text.h"
 #include "ir/ir.h"
 #include "passes/passes.h"
+#include "passes/tune.h"
 
 /* ------------------------------------------------------------------------------------ options.c */
+
+enum { TUNE_WIDTH_MAX = 64 };       /* of the environment's BEAM */
 
 enum command {
 #define COMMAND(id, name, operands, text) COMMAND_##id,
@@ -66,7 +69,10 @@ struct options {
     enum target target;
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
-    bool fast_math, no_winograd, debug_info, json, verbose;
+    enum dtype weight_dtype;        /* VOID: as the model has them */
+    bool fast_math, no_winograd, debug_info, json, verbose, why;
+    const char *tune;               /* --tune FILE; NULL: none */
+    int beam;                       /* BEAM=n; 0: not set */
     struct input_file *input; int ninput; size_t cap_input;
     const char *out_dir, *data;
     double rtol, atol;
@@ -85,6 +91,8 @@ struct options {
  * how to print diagnostics even then. */
 bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o);
+/* What the processor that tgc runs on has. */
+isa_set options_host_isa(void);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
 const char *command_name(enum command c);
@@ -222,6 +230,9 @@ struct instance {
     struct array *input, *output;
     int64_t *symbol;                /* [symbol_count] */
     void *inputs, *outputs;         /* the model's structs */
+    /* called before each kernel, see NAME_options; NULL: not */
+    void (*on_kernel)(void *user, int index, const char *kernel);
+    void *user;
 };
 /* Emits m's schedule as C, compiles it with the system's compiler, and opens it. false:
  * diagnostics. */
@@ -241,6 +252,14 @@ void instance_close(struct instance *p);
 
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
+
+/* ---------------------------------------------------------------------------------------- why.c */
+
+/* How the schedule's choices came about. needs: t->tuning has noted them. */
+void why_write(struct text *out, struct tgc *t, const struct schedule *s);
+/* The same as the elements of a JSON list; what is chosen and what could be as lines of a tune
+ * file, and of which line it is (0: the model's). */
+void why_write_json(struct text *out, struct tgc *t);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 
@@ -262,6 +281,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *o);
 enum exit_status cmd_verify(struct tgc *t, const struct options *o);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);
 enum exit_status cmd_info(struct tgc *t, const struct options *o);
+enum exit_status cmd_tune(struct tgc *t, const struct options *o);
 enum exit_status cmd_ops(struct tgc *t, const struct options *o);
 
 #endif

@@ -35,10 +35,12 @@ static bool write_depfile(struct tgc *t, const struct options *o, const struct m
 {
     int nexternal = m->ntext_file;
     const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
-    const char **need = mem_array(t, (size_t)nexternal + 1, sizeof *need);
+    const char **need = mem_array(t, (size_t)nexternal + 2, sizeof *need);
     int n = 0;
     if (strcmp(o->model, "-") != 0)
         need[n++] = o->model;
+    if (o->tune)
+        need[n++] = o->tune;
     for (int i = 0; i < nexternal; i++)
         need[n++] = external[i];
     FILE *f = outputs_open(files, depfile_path(t, o));

@@ -12,9 +12,11 @@ struct report {
     struct tally *tally; size_t ntally, cap_tally;
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
+    struct text why;                /* --why: lines */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
+    struct narrowing narrowing;     /* of a model: what --weight-type has done */
     bool is_artefact;
     int kernels;
     double flop;
@@ -205,6 +207,11 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         r->weight_bytes += m.schedule->weight[i]->nbytes;
+    r->narrowing = m.graph->narrowing;
+    if (o->why && o->json)
+        why_write_json(&r->why, t);
+    else if (o->why)
+        why_write(&r->why, t, m.schedule);
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
@@ -238,7 +245,7 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     return true;
 }
 
-static void print_json(struct tgc *t, const struct report *r)
+static void print_json(struct tgc *t, const struct options *o, const struct report *r)
 {
     struct text x = {.t = t}, live = {.t = t};
     text_puts(&x, "{\"name\":");
@@ -253,7 +260,16 @@ static void print_json(struct tgc *t, const struct report *r)
                     r->arena_bytes, r->kernels, r->flop);
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
-    text_printf(&x, ",\"live_bytes\":%s,\"operators\":{", live.n ? live.s : "null");
+    text_printf(&x, ",\"live_bytes\":%s", live.n ? live.s : "null");
+    if (r->narrowing.nweight)
+        text_printf(&x,
+                    ",\"narrowed\":{\"dtype\":\"%s\",\"weights\":%d,\"bytes\":%zu,"
+                    "\"bytes_before\":%zu,\"rms_error\":%.3g,\"max_error\":%.3g}",
+                    dtype_name(r->narrowing.dtype), r->narrowing.nweight, r->narrowing.to_nbytes,
+                    r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
+    if (o->why && !r->open.n && !r->is_artefact)
+        text_printf(&x, ",\"choices\":[%s]", r->why.s ? r->why.s : "");
+    text_puts(&x, ",\"operators\":{");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
         text_json(&x, r->tally[i].name);
@@ -290,12 +306,19 @@ static void print_text(struct tgc *t, const struct report *r)
         putchar('\n');
     }
     printf("weights: %zu bytes\n", r->weight_bytes);
+    if (r->narrowing.nweight) {
+        struct text note = {.t = t};
+        text_narrowing(&note, &r->narrowing);
+        printf("    %s\n", note.s);
+    }
     if (!r->open.n) {
         printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
                r->arena_bytes);
         if (!r->is_artefact)
             printf(", %zu of them alive at once at most", r->live_bytes);
         putchar('\n');
+        if (r->why.n)
+            print_lines("choices", &r->why);
         return;
     }
     fputs("kernels and arena: depend on ", stdout);
@@ -305,7 +328,7 @@ static void print_text(struct tgc *t, const struct report *r)
 
 enum exit_status cmd_info(struct tgc *t, const struct options *o)
 {
-    struct report r = {.open = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
+    struct report r = {.open = {.t = t}, .why = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
     if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {
@@ -316,7 +339,7 @@ enum exit_status cmd_info(struct tgc *t, const struct options *o)
     if (is_artefact ? !report_artefact(t, o, &r) : !report_model(t, o, &r))
         return EXIT_FAILED;
     if (o->json)
-        print_json(t, &r);
+        print_json(t, o, &r);
     else
         print_text(t, &r);
     return EXIT_DONE;

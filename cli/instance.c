@@ -272,7 +272,8 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
     if (!p->arena)
         return false;
     struct program_run_options options = {
-        .threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes};
+        .threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes,
+        .on_kernel = p->on_kernel, .user = p->user};
     int status = p->init(&p->model, p->arena, info->arena_bytes, &options);
     return status == PROGRAM_OK ||
            diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));

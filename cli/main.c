@@ -61,6 +61,7 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     case COMMAND_OPS:
         return cmd_ops(t, o);
     case COMMAND_TUNE:
+        return cmd_tune(t, o);
     case COMMAND_COUNT:
         break;
     }

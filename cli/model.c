@@ -142,6 +142,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->noopt = o->level == 0;
     t->fast_math = o->fast_math;
     t->no_winograd = o->no_winograd;
+    t->weight_dtype = o->weight_dtype;
     if (format_of(o, m->base) == FORMAT_TG) {
         m->text = tg_load(t, o->model, &m->text_nbytes);
         if (!m->text || !read_text(t, o, m, NULL, 0))
@@ -275,17 +276,34 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
     return true;
 }
 
+/* The file of --tune. Candidates are noted for who asks why. */
+static bool read_tuning(struct tgc *t, const struct options *o)
+{
+    enum { ALTERNATIVES = 4 };
+    if (t->tuning || (!o->tune && !o->why))
+        return true;                                  /* tgc tune brings its own */
+    struct tuning *tuning = MEM_NEW(t, struct tuning);
+    size_t n;
+    const char *text = o->tune ? tg_load(t, o->tune, &n) : NULL;
+    tuning->width = o->why ? ALTERNATIVES : 1;
+    if (o->tune && (!text || !tune_read(t, o->tune, text, n, tuning)))
+        return false;
+    t->tuning = tuning;
+    return true;
+}
+
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
 {
     struct compile_options compile_options = {
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
         .isa = o->isa ? o->isa : (1u << ISA_COUNT) - 1,
         .name = name};
-    if (!model_lower(t, o, m))
+    if (!read_tuning(t, o) || !model_lower(t, o, m))
         return false;
     double start = seconds_now();
     m->schedule = passes_run(t, m->graph, &compile_options);
-    if (!m->schedule || t->nerror)
+    if (!m->schedule || t->nerror ||
+        (t->tuning && !tune_check(t, t->tuning, compile_options.isa)))
         return false;
     report_time(t, o, "schedule", start);
     report_kernels(t, m->schedule);

@@ -409,6 +409,15 @@ static isa_set native_isa(void)
     return 1u << ISA_GENERIC;
 }
 
+isa_set options_host_isa(void)
+{
+    isa_set set = native_isa() | 1u << ISA_GENERIC;
+    for (int isa = ISA_COUNT - 1; isa > ISA_NEON; isa--) /* a wider one has the narrower ones */
+        if (set >> (isa + 1) && !(set >> ISA_NEON & 1))
+            set |= 1u << isa;
+    return set;
+}
+
 static bool read_cpu(struct parser *p, const struct given *g)
 {
     struct text known = {.t = p->t};
@@ -461,6 +470,10 @@ static bool apply(struct parser *p, const struct given *g)
         k = choice(table[g->id].value, g->value);
         o->weights = (enum weights_mode)(WEIGHTS_STRING + k);
         return k >= 0 || bad_value(p, g);
+    case OPTION_WEIGHT_TYPE:
+        k = choice(table[g->id].value, g->value);
+        o->weight_dtype = k == 1 ? DTYPE_BF16 : k == 2 ? DTYPE_I8 : DTYPE_VOID;
+        return k >= 0 || bad_value(p, g);
     case OPTION_DEPFILE:
         o->depfile = true;
         return true;
@@ -501,7 +514,11 @@ static bool apply(struct parser *p, const struct given *g)
         o->no_winograd = true;
         return true;
     case OPTION_TUNE:
-        return usage(p, "--tune is not in this version of tgc");
+        o->tune = g->value;
+        return *g->value || usage(p, "option --tune has an empty name; a file is expected");
+    case OPTION_WHY:
+        o->why = true;
+        return true;
     case OPTION_DEBUG_INFO:
         o->debug_info = true;
         return true;
@@ -564,13 +581,13 @@ static bool apply_environment(struct parser *p, bool has_target, bool has_level)
     o->debug = read_variable(p, "DEBUG");
     if (!has_level && read_variable(p, "NOOPT"))
         o->level = 0;
-    static const char *const later[] = {"VIZ", "BEAM"};
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (read_variable(p, later[i]))
-            diag_warn(
-                p->t, NULL,
-                "%s is set in the environment; what it asks for is not in this version of tgc",
-                later[i]);
+    o->beam = read_variable(p, "BEAM");
+    if (o->beam && o->command != COMMAND_TUNE)
+        diag_warn(p->t, NULL,
+                  "BEAM is set in the environment; it is for tgc tune, whose result --tune reads");
+    if (read_variable(p, "VIZ"))
+        diag_warn(p->t, NULL,
+                  "VIZ is set in the environment; what it asks for is not in this version of tgc");
     for (int i = 0; i < TARGET_COUNT && !has_target; i++)
         if (read_variable(p, targets[i].variable))
             return set_target(p, targets[i].name, targets[i].variable);
@@ -615,8 +632,6 @@ static bool check_operands(struct parser *p)
 {
     const struct options *o = p->o;
     const char *command = commands[o->command].name;
-    if (o->command == COMMAND_TUNE)
-        return usage(p, "tgc tune is not in this version of tgc");
     if (o->command == COMMAND_OPS)
         return p->noperand == 0 ||
                usage(p, "tgc ops takes no file, and '%.200s' is given", o->model);
@@ -626,6 +641,12 @@ static bool check_operands(struct parser *p)
         return usage(p, "one model is expected, and '%.200s' is a second operand", p->operand[1]);
     if (o->command == COMMAND_COMPILE && !o->output)
         return usage(p, "no output is named; -o OUT is required");
+    if (o->command == COMMAND_TUNE && (!o->output || strcmp(o->output, "-") == 0))
+        return usage(p, "tgc tune needs -o FILE, where it writes what it has measured");
+    if (o->command == COMMAND_TUNE && o->level == 0)
+        return usage(p, "tgc tune measures choices, and -O0 makes none");
+    if (o->command == COMMAND_TUNE && (o->beam < 0 || o->beam > TUNE_WIDTH_MAX))
+        return usage(p, "BEAM=%d: the width of the search is 1 to %d", o->beam, TUNE_WIDTH_MAX);
     if (o->command == COMMAND_VERIFY && !o->data)
         return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)

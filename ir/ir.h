@@ -303,6 +303,11 @@ struct tgc {
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
     size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
+    int threads;                 /* of a run, at most; 0 as 1 */
+    /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
+    enum dtype weight_dtype;
+    /* what has been measured, see passes/tune.h; NULL: the cost models choose */
+    struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */
@@ -509,6 +514,15 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };
+/* What passes/narrow.c did to the weights; nweight 0: nothing. Errors are of the weights narrowed:
+ * the root of the mean square relative to that of their values; and the largest of one value,
+ * relative to its own (BF16) or to the largest of its channel (I8). */
+struct narrowing {
+    enum dtype dtype;
+    int nweight;
+    size_t from_nbytes, to_nbytes;
+    double rms_error, max_error;
+};
 struct graph {
     const char *name;
     /* BUFFER_INPUT uops, in the model's order */
@@ -519,6 +533,7 @@ struct graph {
      * symbol is used, if it is; and those without results, which check something and always run. */
     int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
+    struct narrowing narrowing;
 };
 
 /* uop.c: the values of all outputs, then all of host[]; on the arena. */

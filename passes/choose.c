@@ -7,7 +7,9 @@
  * as many as the slowest of the FMA units, the load ports, the decoder and the latency of an
  * accumulator need.
  */
-#include "passes/tile.h"
+#include "passes/tune.h"
+
+#include <string.h>
 
 enum { COLUMNS_MAX = 32, ROWS_MAX = 8, TILE_MAX = 64 };          /* of the portable kernel */
 enum { VECTOR_ROWS_MAX = 16, VECTOR_BLOCKS_MAX = 8 };
@@ -64,45 +66,78 @@ static double gain_of(int64_t rows, int64_t columns)
     return used * (double)rows * vectors / ((double)rows + vectors);
 }
 
-static void try_rows(const struct nest *m, struct tile *best, struct tile tile)
+/* The best tiles so far, best first; of equals the first. `want`: this one alone is looked for. */
+struct shortlist {
+    struct tile *tile; int n, most;
+    bool orders;                 /* are candidates of their own */
+    const struct tile *want;
+};
+
+static void insert(struct shortlist *s, const struct tile *tile)
+{
+    int at = s->n;
+    if (tile->gain <= 0 || (s->want && !tiles_are_equal(s->want, tile)))
+        return;
+    while (at > 0 && s->tile[at - 1].gain < tile->gain)
+        at--;
+    if (at == s->most)
+        return;
+    s->n += s->n < s->most;
+    memmove(&s->tile[at + 1], &s->tile[at], (size_t)(s->n - at - 1) * sizeof *s->tile);
+    s->tile[at] = *tile;
+}
+
+/* Both orders of a tile's loops are candidates, where only the order differs the second thoughts
+ * come later. */
+static void consider(const struct nest *m, struct shortlist *s, struct tile tile)
+{
+    const double second = 0.97;
+    tile.panels = s->orders ? tile_place_panels(m, &tile) : PANELS_THERE;
+    insert(s, &tile);
+    if (tile.panels == PANELS_THERE)
+        return;
+    tile.panels = tile.panels == PANELS_OUTSIDE ? PANELS_INSIDE : PANELS_OUTSIDE;
+    tile.gain *= second;
+    insert(s, &tile);
+}
+
+static void try_rows(const struct nest *m, struct shortlist *s, struct tile tile)
 {
     tile.row_axis = -1;
     tile.rows = 1;
-    tile.gain = gain_of(1, tile.columns);
     for (int a = m->first; a < m->store->nsrc; a++) {
         int64_t n = range_fixed_size(m->store->src[a]);
         /* a size known only at run time divides by nothing */
         if (n < 1 || a == tile.column_axis || !rows_fit(m, m->store->src[a]))
             continue;
-        for (int64_t rows = 1; rows <= ROWS_MAX && rows * tile.columns <= TILE_MAX; rows++)
-            if (n % rows == 0 && gain_of(rows, tile.columns) > best->gain) {
-                *best = tile;
-                best->row_axis = a;
-                best->rows = rows;
-                best->gain = gain_of(rows, tile.columns);
-            }
+        for (int64_t rows = 1; rows <= ROWS_MAX && rows * tile.columns <= TILE_MAX; rows++) {
+            struct tile by = tile;
+            by.row_axis = a;
+            by.rows = rows;
+            by.gain = gain_of(rows, tile.columns);
+            if (n % rows == 0)
+                consider(m, s, by);
+        }
     }
-    if (tile.gain > best->gain)
-        *best = tile;
+    tile.gain = gain_of(1, tile.columns);
+    consider(m, s, tile);
 }
 
 /* From the innermost range outwards, so that equal gains keep the output's contiguous range for the
  * columns. `like`: a variant's tile, whose panel is to be kept, or NULL. */
-struct tile tile_choose_portable(const struct nest *m, const struct tile *like)
+static void list_portable(const struct nest *m, const struct tile *like, struct shortlist *s)
 {
-    struct tile best = {.column_axis = -1};
     for (int a = m->store->nsrc - 1; a >= m->first && m->contraction; a--) {
         int64_t n = range_fixed_size(m->store->src[a]);
         if (n < 2 || (like && like->column_axis != a) || !columns_fit(m, m->store->src[a]))
             continue;
         for (int64_t columns = 2; columns <= COLUMNS_MAX; columns++)
             if (like ? like->panel % columns == 0 : n % columns == 0)
-                try_rows(m, &best,
+                try_rows(m, s,
                          (struct tile){.column_axis = a,
                                        .panel = like ? like->panel : columns,
                                        .columns = columns});
     }
-    return best;
 }
 
 /* ------------------------------------------------------------------------------------- variants */
@@ -165,7 +200,8 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
             fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || m->bytes)) ||
-                    tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
+                    tile_is_vector_op(u) ||
+                    (u->dtype != DTYPE_F32 && tile_stores_vectors(m->store, u));
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
@@ -174,6 +210,31 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     }
     scratch_release(t, mark);
     return fits;
+}
+
+/* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
+ * of row i what step k + 1 of row i - 1 reads. Compilers, which unroll a short innermost loop, keep
+ * these in registers. That saves loads, as long as there are registers for them and for the
+ * accumulators; beyond, all of it is spilled. */
+static double window_fits(const struct nest *m, const struct isa_info *isa,
+                          const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
+{
+    enum { TAPS_MAX = 8 };
+    const double saved = 1.1, spilled = 0.5, room = 1.5;
+    struct uop *step = m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
+    int64_t down, along, taps = step ? range_fixed_size(step) : 0;
+    for (int i = 0; row && taps > 1 && taps <= TAPS_MAX && i < m->nload; i++) {
+        struct uop *offset = m->load[i]->src[1];
+        if (!nest_depends(m->t, offset, column) || !nest_stride(m->t, offset, row, &down) ||
+            !nest_stride(m->t, offset, step, &along) || along == 0 || down % along ||
+            down / along < 1 || down / along >= taps)
+            continue;
+        int64_t places = (rows - 1) * (down / along) + taps;
+        if ((double)((rows + places) * blocks) >= room * isa->registers)
+            return spilled;
+        return down == along ? saved : 1;
+    }
+    return 1;
 }
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
@@ -245,8 +306,30 @@ static double store_cost(const struct nest *m, struct uop *r)
     return (apart ? 1.5 : 0.1) / steps;
 }
 
+/* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
+ * nest that is done before they have woken up is not shared. */
+static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
+                       int64_t rows)
+{
+    const double least_steps = 1 << 18;
+    double threads = m->t->threads, steps = 1, best = 1 / threads;
+    if (m->t->threads < 2)
+        return 1;
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        double n = (double)m->store->src[k]->src[0]->vmax;
+        double each = k == column_axis ? (double)columns : k == row_axis ? (double)rows : 1;
+        double loops = n > each ? __builtin_floor(n / each) : 1;
+        double even = loops / (threads * __builtin_ceil(loops / threads));
+        best = even > best ? even : best;
+        steps *= n;
+    }
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps *= (double)m->reduce->src[k]->src[0]->vmax;
+    return steps < least_steps ? 1 : best;
+}
+
 static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
-                        bool exact, struct tile *best, int axis, int64_t vector)
+                        bool exact, struct shortlist *s, int axis, int64_t vector)
 {
     int64_t n = range_fixed_size(m->store->src[axis]), panel;
     double storing = store_cost(m, m->store->src[axis]);
@@ -255,8 +338,10 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
-        double used =
-            (double)n / (double)(tiles * columns) * (n > columns && n % columns ? 0.98 : 1);
+        /* what is left over: part of a vector, or, with gates, one by one */
+        int64_t lanes = gated && n > columns ? n - n % columns + n % columns * vector
+                                             : tiles * columns;
+        double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : range_fixed_size(m->store->src[a]);
@@ -265,20 +350,21 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 double gain = used * rows_gain(isa, m->reduce != NULL, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
-                if (gain <= best->gain)
-                    continue;
-                *best = (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
-                                      .panel = panel, .columns = columns, .rows = rows,
-                                      .vector = (int)vector, .gain = gain};
+                gain *= evenness(m, axis, columns, none ? -1 : a, rows);
+                gain *= window_fits(m, isa, m->store->src[axis],
+                                    none ? NULL : m->store->src[a], rows, blocks);
+                consider(m, s,
+                         (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
+                                       .panel = panel, .columns = columns, .rows = rows,
+                                       .vector = (int)vector, .gain = gain});
             }
         }
     }
 }
 
-struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
-                                  const struct tile *like, bool exact)
+static void list_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
+                         bool exact, struct shortlist *s)
 {
-    struct tile best = {.column_axis = -1};
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
         bool plain = !m->reduce || !nest_depends(m->t, m->reduce, m->store->src[a]);
         if (range_fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
@@ -286,7 +372,82 @@ struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa
             (plain && a == m->store->nsrc - 1) || !nest_vectors_fit(m, m->store->src[a]))
             continue;
         for (int width = isa->lanes; width; width = width == isa->lanes ? isa->narrow : 0)
-            try_vectors(m, isa, like, exact, &best, a, width);
+            try_vectors(m, isa, like, exact, s, a, width);
     }
+}
+
+struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
+                                const struct tile *like, bool exact)
+{
+    struct tile best = {.column_axis = -1};
+    struct shortlist s = {.tile = &best, .most = 1};
+    list_vectors(m, isa, like, exact, &s);
+    if (s.n > 0)
+        best.panels = tile_place_panels(m, &best);
+    return best;
+}
+
+/* ------------------------------------------------------------------------------- what is chosen */
+
+static void list_all(const struct nest *m, enum isa isa, const struct tile *like,
+                     struct shortlist *s)
+{
+    if (isa != ISA_GENERIC)
+        list_vectors(m, &isa_table[isa], like, true, s);
+    if (s->n == 0)
+        list_portable(m, like, s);
+}
+
+/* The axes as a tune file counts them, from the nest's first one on; and back. */
+static struct tile count_from(struct tile tile, int first)
+{
+    tile.column_axis -= first;
+    tile.row_axis = tile.rows > 1 ? tile.row_axis - first : -1;
+    return tile;
+}
+
+/* What an entry says, if it is a candidate. */
+static struct tile tuned_tile(const struct nest *m, const struct tuned *e, const struct tile *like)
+{
+    struct tile want = e->tile, found = {.column_axis = -1};
+    struct shortlist s = {.tile = &found, .most = 1, .orders = true, .want = &want};
+    want = count_from(want, -m->first);
+    list_all(m, e->isa, like, &s);
+    if (s.n == 0)
+        tune_misfit(m->t, e, "the kernel of this key cannot be tiled like this");
+    return found;
+}
+
+struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
+                        struct kernel *k, int nest)
+{
+    struct tgc *t = m->t;
+    struct tile best = {.column_axis = -1};
+    struct shortlist s = {.tile = &best, .most = 1};
+    bool tunable = t->tuning && k;
+    if (tunable) {
+        s.orders = true;
+        s.most = t->tuning->width > 1 ? t->tuning->width : 1;
+        s.tile = mem_array(t, (size_t)s.most, sizeof *s.tile);
+    }
+    list_all(m, isa, like, &s);
+    if (s.n == 0)
+        return (struct tile){.column_axis = -1};
+    best = s.tile[0];
+    if (!s.orders)
+        best.panels = tile_place_panels(m, &best);
+    if (!tunable)
+        return best;
+    struct choice c = {.kernel = k, .nest = nest, .n = s.n,
+                       .taken = {.kind = TUNE_TILE, .key = tune_key_of_nest(m, like), .isa = isa},
+                       .candidate = mem_array(t, (size_t)s.n, sizeof *c.candidate)};
+    c.by = tune_find(t, TUNE_TILE, c.taken.key, isa);
+    best = c.by ? tuned_tile(m, c.by, like) : best;
+    for (int i = 0; i < s.n; i++) {
+        c.candidate[i] = c.taken;
+        c.candidate[i].tile = count_from(s.tile[i], m->first);
+    }
+    c.taken.tile = count_from(best, m->first);
+    tune_note(t, c);
     return best;
 }

@@ -62,6 +62,7 @@ static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o)
 {
     bool dump = t->debug >= 4;
+    t->threads = o->threads;
     struct schedule *s = NULL;
     if (!graph_verify(t, g, "the frontend"))
         return NULL;

@@ -338,6 +338,16 @@ static bool is_index_like(struct plan *p, struct uop *v, int depth)
     return true;
 }
 
+/* A weight in a wider type than it is stored in: to be small where it is read is what it is for,
+ * by several kernels or within a loop, too. */
+static bool is_widened_weight(const struct uop *v)
+{
+    if (v->op != OP_CAST || dtype_nbytes(v->src[0]->dtype) >= dtype_nbytes(v->dtype))
+        return false;
+    const struct uop *base = operand_base(v->src[0]);
+    return base->op == OP_BUFFER && ((const struct buffer *)base->arg.p)->kind == BUFFER_WEIGHT;
+}
+
 /* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's
  * normalization, layernorm. */
 static bool has_row_stat(struct plan *p, struct uop *v)
@@ -769,7 +779,7 @@ static void decide_computed(struct plan *p, struct node *n)
     }
     struct segment *s = n->use->seg;
     bool reduce = n->u->op == OP_REDUCE;
-    if (is_index_like(p, n->u, 8))
+    if (is_index_like(p, n->u, 8) || (!p->noopt && is_widened_weight(n->u)))
         inline_uses(p, n);
     else if (!one_segment(n) || s->block != n->block || is_too_large(n, 1))
         keep(p, n);

@@ -211,9 +211,10 @@ static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop
 }
 
 /* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
- * in: a tile whose panel is kept; out: this one's, if it is the first. */
+ * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
+ * rest. */
 static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
-                           struct tile *like, struct stores *out)
+                           int nest, struct tile *like, struct stores *out)
 {
     struct nest m;
     struct uop *rest = NULL;
@@ -227,11 +228,8 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
-    struct tile tile = {.column_axis = -1};
-    if (v->isa != ISA_GENERIC)
-        tile = tile_choose_vectors(&m, &isa_table[v->isa], keep, true);
-    if (tile.column_axis < 0)
-        tile = tile_choose_portable(&m, keep); /* and one stored weight for all variants */
+    /* one stored weight for all variants */
+    struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
                        ? range_fixed_size(store->src[tile.row_axis])
                        : 0;
@@ -252,7 +250,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (!rest)
         return;
     int from = out->n;
-    optimize_store(t, k, v, rest, like, out);            /* fewer rows than a tile has: no rest */
+    optimize_store(t, k, v, rest, -1, like, out);        /* fewer rows than a tile has: no rest */
     for (int i = from; i < out->n; i++)
         out->u[i] = join_loops(t, store, out->u[i]);
 }
@@ -338,7 +336,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
         if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
             continue;
         for (int i = 0; i < from.n; i++)
-            optimize_store(t, k, &v, from.u[i], &from.like[i], &to);
+            optimize_store(t, k, &v, from.u[i], i, &from.like[i], &to);
         v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
         if (v.isa == ISA_GENERIC) {
             k->ast = v.ast;

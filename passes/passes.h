@@ -34,6 +34,8 @@ enum opt_op {
     OPT_VECTORIZE,
     /* all of it becomes straight-line code; amount: its size */
     OPT_UNROLL,
+    /* what is left of the store's range `axis` is the loop number `amount`, outside of the rows' */
+    OPT_SWAP,
     /* weight load `axis` of the contraction reads a copy in loop order */
     OPT_PACK,
     /* the store's loop `axis` is shared by up to `amount` threads */
@@ -135,6 +137,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 bool pass_fold_constants(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
+/* narrow.c: large weights in t->weight_dtype, where the user wants that */
+bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* integer.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
 /* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */

@@ -21,7 +21,7 @@
  * borders and the inside of a padded tensor are nests that do not meet, nor do those that a tile
  * leaves over.)
  */
-#include "passes/tile.h"
+#include "passes/tune.h"
 
 /* Nanoseconds, with vectors; only ratios and orders of magnitude count. */
 static const double flop_ns = 0.01, move_ns = 0.02, hard_ns = 0.3, byte_ns = 0.03;
@@ -65,7 +65,7 @@ static int first_range(const struct uop *store)
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
 }
 
-/* ------------------------------------------------------------------------- what does it cost */
+/* ---------------------------------------------------------------------------- what does it cost */
 
 /* A kernel's time: inside of each of its loops, and in all. */
 struct timed { const struct uop *range; double inside; };
@@ -283,13 +283,57 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
                : NULL;
 }
 
+static bool is_shareable(const struct uop *r)
+{
+    return r->op == OP_RANGE && !RANGE_IS_LANE(r->arg.i) && r->src[0]->vmax >= 2;
+}
+
+/* The range that a tune file names, or the model's. */
+static struct uop *tuned_range(struct tgc *t, struct kernel *k, enum isa isa, int nest,
+                               struct uop *store, struct uop *model)
+{
+    int first = first_range(store);
+    struct choice c = {.kernel = k, .nest = nest,
+                       .taken = {.kind = TUNE_THREADS, .isa = isa,
+                                 .key = tune_key_of_store(t, store)},
+                       .candidate = mem_array(t, (size_t)store->nsrc, sizeof *c.candidate)};
+    for (int axis = first; axis < store->nsrc; axis++) {
+        struct tuned e = c.taken;
+        e.loop = axis - first;
+        if (store->src[axis] == model)
+            c.taken.loop = e.loop;
+        else if (is_shareable(store->src[axis]))
+            c.candidate[++c.n] = e;
+    }
+    c.candidate[0] = c.taken;
+    c.n++;
+    c.by = tune_find(t, TUNE_THREADS, c.taken.key, isa);
+    c.taken.loop = c.by ? c.by->loop : c.taken.loop;
+    tune_note(t, c);
+    if (first + c.taken.loop < store->nsrc && is_shareable(store->src[first + c.taken.loop]))
+        return store->src[first + c.taken.loop];
+    tune_misfit(t, c.by, "the kernel of this key has no such loop for threads to share");
+    return model;
+}
+
+static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const struct uop *ast,
+                         struct sharing *s)
+{
+    for (int i = 0; t->tuning && i < ast->nsrc; i++)
+        if (s->range[i])
+            s->range[i] = tuned_range(t, k, isa, i, ast->src[i], s->range[i]);
+}
+
 static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule *s)
 {
     if (k->is_serial || reads_results(t, k))
         return;
-    const struct sharing *each = find_sharings(t, k, s);
+    struct sharing *each = find_sharings(t, k, s);
     if (!each)
         return;
+    tune_sharing(t, k, ISA_GENERIC, k->ast, &each[0]);
+    for (int i = 0; i < k->nvariant; i++)
+        tune_sharing(t, k, k->variant[i].isa, k->variant[i].ast, &each[i + 1]);
     struct opt opt = {OPT_THREAD, axis_of(k->ast, &each[0]), s->threads};
     VEC_PUSH(t, k->opt, k->nopt, k->cap_opt, opt);
     k->ast = share(t, k->ast, &each[0]);

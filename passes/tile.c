@@ -143,17 +143,12 @@ bool tile_is_vector_op(const struct uop *u)
     }
 }
 
-bool tile_stores_bytes(const struct uop *store, const struct uop *u)
-{
-    return is_byte(uop_buffer_of(store->src[0])->dtype) && u == store->src[2] &&
-           u->op == OP_CAST && u->src[0]->dtype == DTYPE_F32;
-}
-
 bool tile_stores_vectors(const struct uop *store, const struct uop *u)
 {
     enum dtype d = uop_buffer_of(store->src[0])->dtype;
-    return tile_stores_bytes(store, u) ||
-           ((d == DTYPE_F32 || d == DTYPE_I32) && u == store->src[2]);
+    if (is_byte(d))
+        return u == store->src[2] && u->op == OP_CAST && u->src[0]->dtype == DTYPE_F32;
+    return (d == DTYPE_F32 || d == DTYPE_I32) && u == store->src[2];
 }
 
 /* -------------------------------------------------------------------------------------- packing */
@@ -321,10 +316,9 @@ static struct uop *split_range(struct tgc *t, int64_t n, int64_t flags)
 /* r is replaced by `by`; the ranges in `outer` take its place (or the first behind `nbatch` ranges,
  * or the last), the lanes join the end. Ranges that are constants, since they have one value, are
  * left out. */
-enum placing { PLACE_THERE, PLACE_FIRST, PLACE_LAST };
 static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch, struct uop *r,
                          struct uop *by, struct uop *const *outer, int nouter,
-                         struct uop *const *lane, int nlane, enum placing where)
+                         struct uop *const *lane, int nlane, enum panels where)
 {
     struct uop *src[80];
     int n = first, nlanes_before = 0;
@@ -334,8 +328,8 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch
         nlanes_before += RANGE_IS_LANE(store->src[k]->arg.i);
     int last = store->nsrc - nlanes_before;      /* lanes stand last */
     for (int k = first; k <= last; k++) {
-        bool here = where == PLACE_FIRST  ? k == first + nbatch
-                    : where == PLACE_LAST ? k == last
+        bool here = where == PANELS_OUTSIDE  ? k == first + nbatch
+                    : where == PANELS_INSIDE ? k == last
                                           : k < last && store->src[k] == r;
         for (int i = 0; i < nouter && here; i++)
             if (outer[i]->op == OP_RANGE)
@@ -390,7 +384,7 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     uop_name_axes(t, lane, "row");
     note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
     struct uop *by = sym_add(t, sym_muli(t, outer, tile->rows), lane);
-    return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PLACE_THERE);
+    return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PANELS_THERE);
 }
 
 static bool load_depends(const struct nest *m, const struct uop *load, const struct uop *r)
@@ -436,12 +430,14 @@ static double nelem_read(const struct nest *m, const struct uop *load, int nbatc
 
 /* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
  * a cache anyway. */
-static enum placing place_panels(const struct nest *m, const struct tile *tile)
+enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 {
     enum { NEAR = 1 << 12, CACHE = 1 << 16 };    /* elements: of an L1, of half an L2 */
     const struct uop *column = m->store->src[tile->column_axis];
     double weights = 0, values = 0, ncolumns = 1, nrows = 1;
     int nbatch = nest_batches(m);
+    if (!m->contraction || !tile->vector)
+        return PANELS_THERE;
     for (int i = 0; i < m->nload; i++) {
         if (nest_depends(m->t, m->load[i]->src[1], column))
             weights += nelem_read(m, m->load[i], nbatch);
@@ -457,7 +453,7 @@ static enum placing place_panels(const struct nest *m, const struct tile *tile)
     double value_cost = values <= NEAR ? 0 : values <= CACHE ? 0.25 : 1;
     double outside = weights + ncolumns * values * value_cost;
     double inside = values + nrows * weights * weight_cost;
-    return outside <= inside ? PLACE_FIRST : PLACE_LAST;
+    return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 
 static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct variant *v,
@@ -484,8 +480,9 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
                              sym_add(t, sym_muli(t, outer[1], columns),
                                      sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
-    enum placing where = m->contraction && tile->vector ? place_panels(m, tile) : PLACE_THERE;
-    return split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, where);
+    if (tile->panels == PANELS_OUTSIDE)
+        note_opt(t, v, OPT_SWAP, tile->column_axis - m->first, 0);
+    return split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, tile->panels);
 }
 
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v)
@@ -537,7 +534,7 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
                            split_range(t, tile->vector, RANGE_LANE | RANGE_VECTOR)};
     uop_name_axes(t, lane[1], "column");
     struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
-    store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PLACE_THERE);
+    store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PANELS_THERE);
     return gate_columns(t, store, by, lane[1], tile->panel);
 }
 
@@ -549,5 +546,5 @@ struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct 
     struct uop *lane = split_range(t, r->src[0]->arg.i, RANGE_LANE | RANGE_UNROLL);
     name_like(t, lane, r);
     note_opt(t, v, OPT_UNROLL, axis - first, r->src[0]->arg.i);
-    return split(t, store, first, 0, r, lane, NULL, 0, &lane, 1, PLACE_THERE);
+    return split(t, store, first, 0, r, lane, NULL, 0, &lane, 1, PANELS_THERE);
 }

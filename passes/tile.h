@@ -34,11 +34,15 @@ struct nest {
     struct uop *part;            /* the range s, once there is one */
 };
 
+/* Where the loop over panels stands: where the columns' was, or first, or behind the rows'. */
+enum panels { PANELS_THERE, PANELS_OUTSIDE, PANELS_INSIDE };
+
 /* axis: of store->src, -1: none. vector 0: lanes stay loops, and `columns` of them are one. */
 struct tile {
     int column_axis, row_axis;
     int64_t panel, columns, rows;
     int vector;
+    enum panels panels;
     double gain;
 };
 
@@ -70,17 +74,19 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r);
 /* The tile that is best by the cost model; column_axis -1: none suits. `like`: a variant's tile,
  * whose panel is to be kept, or NULL. exact: no columns may be left over for a store of their
  * own. */
-struct tile tile_choose_portable(const struct nest *m, const struct tile *like);
 struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
                                 const struct tile *like, bool exact);
+/* The tile of a kernel's nest: of vectors, or of the portable kernel, where they do not suit. It is
+ * a choice that can be tuned, of the kernel's store number `nest`; NULL: it is not. */
+struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
+                        struct kernel *k, int nest);
 
 /* Whether u is the value of the store, and vectors of it can be stored: floats, i32, floats that are
  * cast to bytes. */
 bool tile_stores_vectors(const struct uop *store, const struct uop *u);
-/* u is the cast to bytes of what the store writes: it stores vectors of them, though no op on
- * vectors makes them. */
-bool tile_stores_bytes(const struct uop *store, const struct uop *u);
 
+/* Where a tile's panels had best be: outside of the rows, or inside? */
+enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);

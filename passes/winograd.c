@@ -18,7 +18,7 @@
  * err little: see docs/winograd.md.
  */
 #include "passes/passes.h"
-#include "passes/tile.h"
+#include "passes/tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -652,6 +652,31 @@ static void report(const struct layer *l, int m)
             cost_of(l, &e, 2) / 1e3, cost_of(l, &e, 4) / 1e3, cost_of(l, &e, 6) / 1e3, m);
 }
 
+/* What a tune file says for layers of these extents, or the model. */
+static int tuned_tile(const struct layer *l)
+{
+    struct tgc *t = l->t;
+    struct extent e = extent_of(l);
+    int64_t shape[] = {(int64_t)e.in, (int64_t)e.out, (int64_t)e.groups, (int64_t)e.batch,
+                       size_of(l->product->dim[l->out[0]]), size_of(l->product->dim[l->out[1]])};
+    struct choice c = {.taken = {.kind = TUNE_WINOGRAD, .key = tune_key_of_numbers(shape, 6)},
+                       .origin = uop_get_origin(t, l->reduce), .n = TILE_MAX / 2 + 1,
+                       .candidate = mem_array(t, TILE_MAX / 2 + 1, sizeof *c.candidate)};
+    c.model = choose_tile(l) / 2;
+    for (int m = 0; m <= TILE_MAX; m += 2) {
+        c.candidate[m / 2] = c.taken;
+        c.candidate[m / 2].winograd = m;
+        c.cost[m / 2] = cost_of(l, &e, m ? m : 1) / 1e3;
+    }
+    c.by = tune_find(t, TUNE_WINOGRAD, c.taken.key, ISA_GENERIC);
+    c.taken.winograd = c.by ? c.by->winograd : 2 * c.model;
+    c.title = mem_printf(t, "%lld x %lld channels, %lld groups, %lld images of %lld x %lld",
+                         (long long)shape[0], (long long)shape[1], (long long)shape[2],
+                         (long long)shape[3], (long long)shape[4], (long long)shape[5]);
+    tune_note(t, c);
+    return c.taken.winograd;
+}
+
 struct winograd { int tile; };
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
@@ -661,7 +686,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     struct mem_mark mark = scratch_mark(t);
     bool found = find_layer(t, u, &l);
     scratch_release(t, mark);
-    int m = found ? w->tile ? w->tile : choose_tile(&l) : 0;
+    int m = !found ? 0 : w->tile ? w->tile : t->tuning ? tuned_tile(&l) : choose_tile(&l);
     int outer = t->current_origin;
     if (found && t->debug >= 2)
         report(&l, m);

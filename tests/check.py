@@ -18,10 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # name, program, seconds it may take (quick, all)
 SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
+    ("tune", "tests/cli/tune_test.py", 600, 600),
     ("library", "tests/ir/library_test.py", 600, 600),
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
+    ("weights", "tests/exec/weights_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("integer", "tests/exec/integer_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),

@@ -151,7 +151,11 @@ static void test_refusals(void **state)
         {"run m.onnx -i x", "-i"},
         {"ops m.onnx", "takes no file"},
         {"ops --max-memory=3G", "does not take --max-memory"},
-        {"tune m.onnx -o m.tune", "not in this version"},
+        {"tune m.onnx", "needs -o FILE"},
+        {"tune m.onnx -o -", "needs -o FILE"},
+        {"tune m.onnx -o m.tune -O0", "-O0 makes none"},
+        {"m.onnx -o m.c --tune=", "--tune has an empty name"},
+        {"m.onnx -o m.c --weight-type=f16", "'f16'; f32|bf16|int8 is expected"},
         {"m.onnx -o m.c @/nonexistent/options", "/nonexistent/options"},
         {"m.onnx -x onnx -o - -MD", "-MF FILE"},
     };

@@ -1,0 +1,416 @@
+/* cmd_tune.c - tgc tune: measures the best candidates of the cost models on this machine, and
+ * writes down which are fastest.
+ *
+ * First each convolution's Winograd tiles, all layers at once, one side a round; then the tiles of
+ * the nests; then which loops threads share. A round compiles the whole model with another
+ * candidate for every nest at once, as long as no kernel has two that differ from the model's
+ * choice, and times every kernel: so there are as many rounds as the longest list has candidates.
+ * What has won is measured again, in turns with the model's choices, and has to win then, too.
+ *
+ * Every round's results are added to OUT.part; a search that was interrupted goes on from there.
+ */
+#include "cli/tuner.h"
+
+#include "backends/program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WIDTH = 8, CONFIRMATIONS = 2 };
+static const double least_gain = 0.03, least_us = 0.05;
+
+/* A choice that is searched: candidates, and in each the least time; 0: not yet measured. */
+struct unit {
+    enum tune_kind kind;
+    uint64_t key;
+    enum isa isa;
+    struct tuned candidate[TUNE_WIDTH_MAX];
+    int n, model;                /* candidates; the model's */
+    int kernel[KERNELS_MAX], nkernel;
+    int now;                     /* the candidate of this round */
+    int best;
+    char title[TITLE_NBYTES];
+};
+
+struct search {
+    struct tgc *t;
+    const struct options *o;
+    const struct model *model;
+    struct unit *unit; int nunit; size_t cap_unit;
+    int width, done;             /* rounds */
+    const char *journal;
+    uint64_t identity;
+    double started, before_us, after_us;
+};
+
+/* ---------------------------------------------------------------------------------------- units */
+
+static struct unit *find_unit(struct search *s, const struct tuned *e)
+{
+    for (int i = 0; i < s->nunit; i++) {
+        struct unit *u = &s->unit[i];
+        if (u->kind == e->kind && u->key == e->key &&
+            (e->kind == TUNE_WINOGRAD || u->isa == e->isa))
+            return u;
+    }
+    return NULL;
+}
+
+static int candidate_of(const struct unit *u, const struct tuned *e)
+{
+    for (int i = 0; i < u->n; i++)
+        if (tuned_are_equal(&u->candidate[i], e))
+            return i;
+    return -1;
+}
+
+/* What a tune file shall say. */
+static struct tuned entry_of(const struct unit *u, int candidate)
+{
+    struct tuned e = u->candidate[candidate];
+    e.model_us = candidate == u->model ? 0 : u->candidate[u->model].us;
+    return e;
+}
+
+/* The choices of one kind that a compile makes. */
+static void add_units(struct search *s, const struct round *r, enum tune_kind kind)
+{
+    for (int i = 0; i < r->n; i++) {
+        const struct record *from = &r->record[i];
+        if (from->taken.kind != kind)
+            continue;
+        struct unit *u = find_unit(s, &from->taken);
+        if (!u) {
+            struct unit fresh = {.kind = kind, .key = from->taken.key, .isa = from->taken.isa,
+                                 .n = from->n, .model = from->model};
+            memcpy(fresh.candidate, from->candidate, sizeof fresh.candidate);
+            memcpy(fresh.title, from->title, sizeof fresh.title);
+            fresh.best = fresh.now = fresh.model;
+            VEC_PUSH(s->t, s->unit, s->nunit, s->cap_unit, fresh);
+            u = &s->unit[s->nunit - 1];
+        }
+        if (u->nkernel < KERNELS_MAX)
+            u->kernel[u->nkernel++] = from->kernel;
+    }
+}
+
+/* -------------------------------------------------------------------------------------- journal */
+
+static void hash_text(uint64_t *h, const char *text)
+{
+    for (; *text; text++)
+        *h = tune_key_of_numbers((int64_t[]){(int64_t)*h, *text}, 2);
+}
+
+/* Of all that times depend on, but for the machine. */
+static uint64_t identity_of(const struct search *s, const struct round *r)
+{
+    const struct options *o = s->o;
+    int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, o->fast_math,
+                         o->no_winograd, s->width, (int64_t)options_host_isa()};
+    uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);
+    hash_text(&h, TGC_VERSION);
+    hash_text(&h, getenv("CC") ? getenv("CC") : "");
+    for (int i = 0; i < r->n; i++)
+        h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].taken.key}, 2);
+    return h;
+}
+
+static void put_times(struct search *s, const struct tuned *e)
+{
+    struct unit *u = find_unit(s, e);
+    int k = u ? candidate_of(u, e) : -1;
+    if (k >= 0 && e->us > 0 && (u->candidate[k].us == 0 || e->us < u->candidate[k].us))
+        u->candidate[k].us = e->us;
+}
+
+static const char *journal_head(struct search *s)
+{
+    return mem_printf(s->t, "# %016llx, an unfinished search of tgc tune\n",
+                      (unsigned long long)s->identity);
+}
+
+/* Appends what is measured; the first line says what it belongs to. */
+static bool write_journal(struct search *s, const struct text *lines, bool anew)
+{
+    FILE *f = fopen(s->journal, anew ? "we" : "ae");
+    bool ok = f && fwrite(lines->s ? lines->s : "", 1, lines->n, f) == lines->n;
+    ok = f && fclose(f) == 0 && ok;
+    return ok || diag_error(s->t, &(struct place){.file = s->journal}, "cannot be written: %s",
+                            strerror(errno));
+}
+
+/* What an earlier search has left: lines of a tune file, several for a key, the last one perhaps
+ * cut off. Read for the units that are known by now. */
+static bool read_journal(struct search *s)
+{
+    FILE *f = fopen(s->journal, "re");
+    struct text x = {.t = s->t};
+    char part[4096];
+    size_t n;
+    bool ours = false;
+    while (f && (n = fread(part, 1, sizeof part, f)) > 0)
+        text_write(&x, part, n);
+    if (f)
+        fclose(f);
+    const char *head = journal_head(s);
+    ours = x.n && strncmp(x.s, head, strlen(head)) == 0;
+    if (f && !ours)
+        diag_warn(s->t, &(struct place){.file = s->journal},
+                  "is of another model or of other options: the search begins anew");
+    for (const char *at = x.s, *end; ours && at && (end = strchr(at, '\n')); at = end + 1) {
+        const char *line = mem_printf(s->t, "tgc-tune 1\n%.*s", (int)(end - at), at);
+        struct tuning one = {0};
+        if (at[0] != '#' && tune_read(s->t, s->journal, line, strlen(line), &one) && one.nentry)
+            put_times(s, &one.entry[0]);
+    }
+    if (ours && x.s[x.n - 1] == '\n')
+        return true;
+    struct text kept = {.t = s->t};                   /* without a line that was cut off */
+    if (ours)
+        text_write(&kept, x.s, (size_t)(strrchr(x.s, '\n') + 1 - x.s));
+    else
+        text_puts(&kept, head);
+    return write_journal(s, &kept, true);
+}
+
+/* ------------------------------------------------------------------------------------- progress */
+
+/* As many as the kernel has candidates that has most of them. */
+static int rounds_left(const struct search *s, enum tune_kind kind)
+{
+    int most = 0;
+    for (int i = 0; i < s->nunit; i++) {
+        int open = 0;
+        for (int j = 0; j < s->nunit && s->unit[i].kind == kind; j++) {
+            const struct unit *u = &s->unit[j];
+            bool same = u->kind == kind && u->kernel[0] == s->unit[i].kernel[0] &&
+                        (kind != TUNE_WINOGRAD || i == j);
+            for (int k = 0; k < u->n && same; k++)
+                open += u->candidate[k].us == 0;
+        }
+        most = open > most ? open : most;
+    }
+    return most;
+}
+
+static void show_progress(const struct search *s, const char *what, int left)
+{
+    enum { BAR = 24 };
+    double each = (seconds_now() - s->started) / (s->done > 0 ? s->done : 1);
+    int total = s->done + left, full = total ? BAR * s->done / total : BAR;
+    bool live = isatty(STDERR_FILENO);
+    fprintf(stderr, "%s[%.*s%.*s] %d/%d %s, %.0f s left%s", live ? "\r" : "", full,
+            "########################", BAR - full, "........................", s->done, total,
+            what, each * left, live ? "   " : "\n");
+    fflush(stderr);
+}
+
+/* --------------------------------------------------------------------------------------- rounds */
+
+/* A round with every unit's candidate `now`; what it took goes to the units of the kind, and to the
+ * journal. */
+static bool measure(struct search *s, enum tune_kind kind, double *us)
+{
+    struct tuning tuning = {.width = 1};
+    struct text lines = {.t = s->t};
+    struct round r;
+    for (int i = 0; i < s->nunit; i++)
+        if (s->unit[i].now != s->unit[i].model)
+            VEC_PUSH(s->t, tuning.entry, tuning.nentry, tuning.cap_entry,
+                     s->unit[i].candidate[s->unit[i].now]);
+    if (!round_run(s->t, s->o, s->model, &tuning, true, &r))
+        return false;
+    for (int i = 0; i < s->nunit; i++) {
+        const struct unit *u = &s->unit[i];
+        struct tuned e = u->candidate[u->now];
+        e.us = e.model_us = 0;
+        for (int k = 0; k < r.n && u->kind == kind; k++) /* twins together */
+            if (r.record[k].taken.kind == kind && r.record[k].taken.key == u->key)
+                e.us += r.record[k].taken.us;
+        if (e.us <= 0)
+            continue;
+        put_times(s, &e);
+        tune_write(&lines, &e);
+        text_putc(&lines, '\n');
+    }
+    if (us)
+        *us = *us == 0 || r.us < *us ? r.us : *us;
+    s->done++;
+    return write_journal(s, &lines, false);
+}
+
+static void choose_best(struct search *s, enum tune_kind kind)
+{
+    for (int i = 0; i < s->nunit; i++) {
+        struct unit *u = &s->unit[i];
+        if (u->kind != kind)
+            continue;
+        double model = u->candidate[u->model].us, least = model;
+        u->best = u->model;
+        for (int k = 0; k < u->n; k++)
+            if (u->candidate[k].us > 0 && u->candidate[k].us < least) {
+                u->best = k;
+                least = u->candidate[k].us;
+            }
+        if (least > model * (1 - least_gain) || model - least < least_us)
+            u->best = u->model;
+        u->now = u->best;
+    }
+}
+
+static bool shares_kernel(const struct unit *u, const bool *taken)
+{
+    for (int k = 0; k < u->nkernel; k++)
+        if (taken[u->kernel[k]])
+            return true;
+    return false;
+}
+
+/* For each unit of the kind a candidate that is not yet measured, as far as kernels are free.
+ * Convolutions go together: all layers have tiles of the same side. false: there is none. */
+static bool assign(struct search *s, enum tune_kind kind)
+{
+    int nkernel = 0;
+    bool any = false;
+    for (int i = 0; i < s->nunit; i++)
+        for (int k = 0; k < s->unit[i].nkernel; k++)
+            nkernel = s->unit[i].kernel[k] >= nkernel ? s->unit[i].kernel[k] + 1 : nkernel;
+    struct mem_mark mark = scratch_mark(s->t);
+    bool *taken = scratch_array(s->t, (size_t)nkernel + 1, sizeof *taken);
+    for (int i = 0; i < s->nunit; i++) {
+        struct unit *u = &s->unit[i];
+        int open = u->candidate[u->model].us > 0 ? 0 : u->model;
+        if (u->kind != kind)
+            continue;
+        while (open < u->n && u->candidate[open].us > 0)
+            open++;
+        u->now = u->model;
+        if (open == u->n || (kind != TUNE_WINOGRAD && shares_kernel(u, taken)))
+            continue;
+        u->now = open;
+        any = true;
+        for (int k = 0; k < u->nkernel; k++)
+            taken[u->kernel[k]] = true;
+    }
+    scratch_release(s->t, mark);
+    return any;
+}
+
+static void set_now(struct search *s, enum tune_kind kind, bool best)
+{
+    for (int i = 0; i < s->nunit; i++)
+        if (s->unit[i].kind == kind || kind == TUNE_KIND_COUNT)
+            s->unit[i].now = best ? s->unit[i].best : s->unit[i].model;
+}
+
+/* Candidates one after the other; then the winners and the model's choices in turns. */
+static bool search_kind(struct search *s, enum tune_kind kind)
+{
+    static const char *const what[] = {"tiles", "convolutions", "threads"};
+    int before = s->done;
+    while (assign(s, kind)) {
+        show_progress(s, what[kind], rounds_left(s, kind) + 2 * CONFIRMATIONS);
+        if (!measure(s, kind, NULL))
+            return false;
+    }
+    choose_best(s, kind);
+    for (int k = 0; k < 2 * CONFIRMATIONS && s->done > before; k++) {
+        set_now(s, kind, k % 2 == 0);
+        show_progress(s, what[kind], 2 * CONFIRMATIONS - k);
+        if (!measure(s, kind, NULL))
+            return false;
+    }
+    choose_best(s, kind);
+    return true;
+}
+
+/* The kinds in the order in which a compile makes these choices: keys depend on what was chosen
+ * before. */
+static bool search_all(struct search *s)
+{
+    static const enum tune_kind order[] = {TUNE_WINOGRAD, TUNE_TILE, TUNE_THREADS};
+    for (int i = 0; i < TUNE_KIND_COUNT; i++) {
+        struct tuning known = {.width = s->width};
+        struct round r;
+        int before = s->nunit;
+        for (int k = 0; k < s->nunit; k++)
+            if (s->unit[k].best != s->unit[k].model)
+                VEC_PUSH(s->t, known.entry, known.nentry, known.cap_entry,
+                         s->unit[k].candidate[s->unit[k].best]);
+        if (!round_run(s->t, s->o, s->model, &known, false, &r))
+            return false;
+        if (i == 0)
+            s->identity = identity_of(s, &r);
+        add_units(s, &r, order[i]);
+        if (!read_journal(s) || (s->nunit > before && !search_kind(s, order[i])))
+            return false;
+    }
+    return true;
+}
+
+/* The whole model with all winners, and with none. */
+static bool compare(struct search *s)
+{
+    for (int k = 0; k < 2 * CONFIRMATIONS && s->done > 0; k++) {
+        set_now(s, TUNE_KIND_COUNT, k % 2 == 0);
+        show_progress(s, "the result", 2 * CONFIRMATIONS - k);
+        if (!measure(s, TUNE_KIND_COUNT, k % 2 ? &s->before_us : &s->after_us))
+            return false;
+    }
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------- the result */
+
+static bool write_result(struct search *s)
+{
+    struct text x = {.t = s->t};
+    struct outputs *files = outputs_new(s->t);
+    FILE *f = outputs_open(files, s->o->output);
+    text_puts(&x, "tgc-tune 1\n# ");
+    text_comment(&x, s->model->base);
+    text_printf(&x, ": kernels as they ran fastest where tgc tune measured them, tgc " TGC_VERSION
+                    ", %d thread%s, BEAM=%d.\n# A line a choice: its key, what was chosen, the "
+                    "microseconds of its kernels, and those of the cost model's choice.\n",
+                s->o->threads, s->o->threads == 1 ? "" : "s", s->width);
+    for (int i = 0; i < s->nunit; i++) {
+        struct tuned e = entry_of(&s->unit[i], s->unit[i].best);
+        tune_write(&x, &e);
+        text_printf(&x, "  # %s\n", s->unit[i].title);
+    }
+    bool ok = f && (fwrite(x.s, 1, x.n, f) == x.n ||
+                    diag_error(s->t, &(struct place){.file = s->o->output}, "writing failed: %s",
+                               strerror(errno)));
+    ok = ok && outputs_commit(files);
+    outputs_discard(files);
+    return ok;
+}
+
+static void print_summary(const struct search *s)
+{
+    int changed = 0;
+    for (int i = 0; i < s->nunit; i++)
+        changed += s->unit[i].best != s->unit[i].model;
+    if (isatty(STDERR_FILENO))
+        fputc('\n', stderr);
+    printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, changed);
+    if (s->after_us > 0)
+        printf("; %.3f ms a run, before %.3f ms", 1e-3 * s->after_us, 1e-3 * s->before_us);
+    printf("; %d rounds in %.0f s\n", s->done, seconds_now() - s->started);
+}
+
+enum exit_status cmd_tune(struct tgc *t, const struct options *o)
+{
+    struct model m;
+    struct search s = {.t = t, .o = o, .model = &m, .width = o->beam ? o->beam : WIDTH,
+                       .journal = mem_printf(t, "%s.part", o->output), .started = seconds_now()};
+    if (!model_load(t, o, &m) || !search_all(&s) || !compare(&s) || !write_result(&s))
+        return EXIT_FAILED;
+    unlink(s.journal);
+    print_summary(&s);
+    model_close(&m);
+    return EXIT_DONE;
+}

@@ -1,0 +1,230 @@
+/* round.c - one round of tgc tune: a model is compiled with certain choices, and run.
+ *
+ * That happens in a process of its own: what it allocates is gone afterwards, and a candidate that
+ * makes the compiler or the program fail is no harm. All kernels are timed in one program, where
+ * they find caches and memory as they will find them later, by the hook that the model calls before
+ * each of them. Of many runs the least time of each kernel counts.
+ */
+#include "cli/tuner.h"
+
+#include "backends/program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WARM_UP = 2, MIN_RUNS = 5, MAX_RUNS = 2000 };
+static const double min_seconds = 0.3, max_seconds = 10;
+
+/* --------------------------------------------------------------------------------------- timing */
+
+struct timer { double *now, *least; int n, open; double since; };
+
+static void on_kernel(void *user, int index, const char *kernel)
+{
+    struct timer *s = user;
+    double now = seconds_now();
+    (void)kernel;
+    if (s->open >= 0 && s->open < s->n)
+        s->now[s->open] += now - s->since;
+    s->open = index;
+    s->since = seconds_now();
+}
+
+/* Microseconds: of a run, the least; and least[] of each kernel. */
+static bool time_kernels(struct tgc *t, struct instance *p, struct timer *s, double *us)
+{
+    double total = 0;
+    *us = 0;
+    for (int i = -WARM_UP; i < MAX_RUNS && (i < MIN_RUNS || total < min_seconds) &&
+                           (total < max_seconds || i < 1);
+         i++) {
+        memset(s->now, 0, (size_t)s->n * sizeof *s->now);
+        s->open = -1;
+        double start = seconds_now();
+        if (!instance_run(t, p))
+            return false;
+        double run = seconds_now() - start;
+        if (i < 0)
+            continue;
+        total += run;
+        if (*us == 0 || run * 1e6 < *us)
+            *us = run * 1e6;
+        for (int k = 0; k < s->n; k++)
+            if (i == 0 || s->now[k] < s->least[k])
+                s->least[k] = s->now[k];
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ what was chosen */
+
+/* Of each kernel's variants the one that this machine runs; the others need not be compiled. */
+static void keep_one_variant(struct schedule *s, isa_set host)
+{
+    for (int i = 0; i < s->nkernel; i++) {
+        struct kernel *k = s->kernel[i];
+        int best = -1;
+        for (int j = 0; j < k->nvariant; j++)
+            if ((host >> k->variant[j].isa & 1) &&
+                (best < 0 || k->variant[j].isa > k->variant[best].isa))
+                best = j;
+        if (best >= 0)
+            k->variant[0] = k->variant[best];
+        k->nvariant = best >= 0;
+    }
+}
+
+static bool computes_origin(struct tgc *t, const struct kernel *k, const struct origin *o)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop *root = k->ast;
+    int n;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    bool found = false;
+    for (int i = 0; i < n && !found; i++)
+        found = (order[i]->op == OP_REDUCE || op_is_elementwise(order[i]->op)) &&
+                order[i]->dtype != DTYPE_INDEX && uop_get_origin(t, order[i]) == o;
+    scratch_release(t, mark);
+    return found;
+}
+
+static void set_title(struct tgc *t, struct record *r, const char *name, const char *title)
+{
+    struct text x = {.t = t};
+    text_comment(&x, mem_printf(t, "%s%s%s", name, *name ? ": " : "", title ? title : ""));
+    for (size_t i = 0; i + 1 < sizeof r->title && i < x.n; i++)
+        r->title[i] = x.s[i] == '#' ? '.' : x.s[i];
+}
+
+static bool record_of(struct tgc *t, const struct schedule *s, const struct choice *c,
+                      const double *us, struct record *r)
+{
+    *r = (struct record){.taken = c->taken, .model = c->model,
+                         .n = c->n < TUNE_WIDTH_MAX ? c->n : TUNE_WIDTH_MAX};
+    memcpy(r->candidate, c->candidate, (size_t)r->n * sizeof *c->candidate);
+    if (c->taken.kind == TUNE_WINOGRAD) {
+        for (int i = 0; i < s->nkernel && us && c->origin; i++)
+            if (computes_origin(t, s->kernel[i], c->origin))
+                r->taken.us += us[i];
+        set_title(t, r, c->origin ? c->origin->node : "", c->title);
+        return c->origin != NULL;
+    }
+    const struct kernel *k = c->kernel;
+    if (c->taken.isa != (k->nvariant > 0 ? k->variant[0].isa : ISA_GENERIC))
+        return false;                                 /* another machine's */
+    r->taken.us = us ? us[k->index] : 0;
+    r->kernel = k->index;
+    set_title(t, r, k->name, k->title);
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- a round */
+
+struct child { struct tgc *t; const struct model *model; bool timed; FILE *out; };
+
+static bool send_records(struct child *c, const struct schedule *s, const double *us, double run)
+{
+    const struct tuning *tuning = c->t->tuning;
+    struct record *r = MEM_NEW(c->t, struct record);
+    bool ok = fwrite(&run, sizeof run, 1, c->out) == 1;
+    for (int i = 0; i < tuning->nchoice && ok; i++)
+        if (record_of(c->t, s, &tuning->choice[i], us, r))
+            ok = fwrite(r, sizeof *r, 1, c->out) == 1;
+    return fflush(c->out) == 0 && ok;
+}
+
+static bool work(struct child *c, struct options *o, struct model *m)
+{
+    struct tgc *t = c->t;
+    struct feed f;
+    struct instance p;
+    struct timer timer = {0};
+    double run = 0;
+    const char *name = program_name(t, m->stem);
+    o->weights = WEIGHTS_FILE;
+    if (!feed_read(t, o, m, &f) || !model_schedule(t, o, name, m))
+        return false;
+    struct schedule *s = m->schedule;
+    keep_one_variant(s, options_host_isa());
+    if (c->timed) {
+        timer.n = s->nkernel;
+        timer.now = mem_array(t, (size_t)s->nkernel + 1, sizeof *timer.now);
+        timer.least = mem_array(t, (size_t)s->nkernel + 1, sizeof *timer.least);
+        o->name = name;
+        if (!instance_build(t, o, m, &p) || !feed_instance(t, &f, &p))
+            return false;
+        p.on_kernel = on_kernel;
+        p.user = &timer;
+        if (!instance_prepare(t, o, &p) || !time_kernels(t, &p, &timer, &run))
+            return false;
+        for (int i = 0; i < s->nkernel; i++)
+            timer.least[i] *= 1e6;
+    }
+    return send_records(c, s, timer.least, run);
+}
+
+/* Ends the process. */
+static void run_child(struct child *c, const struct options *given)
+{
+    static struct options o;
+    static struct model m;
+    static bool ok;
+    o = *given;
+    m = *c->model;
+    if (setjmp(c->t->stop) == 0)
+        ok = work(c, &o, &m);
+    if (!ok) {
+        outputs_abandon();
+        messages_print(c->t, &o, stderr);
+    }
+    fclose(c->out);
+    _exit(ok ? 0 : 1);
+}
+
+static bool receive(struct tgc *t, FILE *in, struct round *r)
+{
+    struct record one;
+    if (fread(&r->us, sizeof r->us, 1, in) != 1)
+        return false;
+    while (fread(&one, sizeof one, 1, in) == 1)
+        VEC_PUSH(t, r->record, r->n, r->cap, one);
+    return true;
+}
+
+bool round_run(struct tgc *t, const struct options *o, const struct model *m,
+               const struct tuning *tuning, bool timed, struct round *r)
+{
+    int ends[2], status = 0;
+    *r = (struct round){0};
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return diag_error(t, NULL, "no pipe to a process that measures: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return diag_error(t, NULL, "no process to measure in: %s", strerror(errno));
+    }
+    if (pid == 0) {
+        close(ends[0]);
+        struct child c = {t, m, timed, fdopen(ends[1], "w")};
+        t->tuning = mem_copy(t, tuning, sizeof *tuning);
+        if (!c.out)
+            _exit(1);
+        run_child(&c, o);
+    }
+    close(ends[1]);
+    FILE *in = fdopen(ends[0], "r");
+    bool ok = in && receive(t, in, r);
+    if (in)
+        fclose(in);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return (ok && WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
+           diag_error(t, NULL, "a round of measuring failed (%s %d)",
+                      WIFSIGNALED(status) ? "signal" : "status",
+                      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}

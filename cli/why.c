@@ -1,0 +1,140 @@
+/* why.c - tgc info --why: the choices of a compile, what else there was, and what decided. */
+#include "cli/cli.h"
+
+#include "backends/program.h"
+
+#include <string.h>
+
+static void put_tile(struct text *x, const struct tile *v)
+{
+    static const char *const order[] = {"", ", panels outside", ", panels inside"};
+    if (v->rows > 1)
+        text_printf(x, "%lld rows (loop %d) x ", (long long)v->rows, v->row_axis);
+    text_printf(x, "%lld columns (loop %d)", (long long)v->columns, v->column_axis);
+    if (v->vector)
+        text_printf(x, " in vectors of %d", v->vector);
+    text_puts(x, order[v->panels]);
+}
+
+static void put_measured(struct text *x, const struct tuning *s, const struct tuned *e)
+{
+    text_printf(x, "; %s, line %d", s->file, e->line);
+    if (e->us > 0)
+        text_printf(x, ": measured %.4g us", e->us);
+    if (e->model_us > 0)
+        text_printf(x, ", %.4g us as the model chooses", e->model_us);
+}
+
+static void put_winograd(struct text *x, const struct tuning *s, const struct choice *c)
+{
+    text_printf(x, "    %s: ", c->title);
+    if (c->taken.winograd)
+        text_printf(x, "Winograd, tiles of %d x %d", c->taken.winograd, c->taken.winograd);
+    else
+        text_puts(x, "sums of products");
+    text_printf(x, "; estimated kilocycles: %.0f, with tiles of 2: %.0f, 4: %.0f, 6: %.0f",
+                c->cost[0], c->cost[1], c->cost[2], c->cost[3]);
+    if (c->by)
+        put_measured(x, s, c->by);
+    text_putc(x, '\n');
+}
+
+static void put_tiles(struct text *x, const struct tuning *s, const struct choice *c)
+{
+    enum { OTHERS = 3 };
+    double best = c->candidate[0].tile.gain, own = c->taken.tile.gain;
+    text_printf(x, "    %s: ", isa_table[c->taken.isa].text);
+    put_tile(x, &c->taken.tile);
+    text_printf(x, "; estimated %.1f lanes a cycle", own);
+    if (c->by)
+        put_measured(x, s, c->by);
+    text_putc(x, '\n');
+    for (int i = 0, n = 0; i < c->n && n < OTHERS; i++) {
+        if (tuned_are_equal(&c->candidate[i], &c->taken))
+            continue;
+        text_printf(x, "        %.0f %% of the best: ", 100 * c->candidate[i].tile.gain / best);
+        put_tile(x, &c->candidate[i].tile);
+        text_putc(x, '\n');
+        n++;
+    }
+}
+
+static void put_threads(struct text *x, const struct tuning *s, const struct choice *c)
+{
+    text_printf(x, "    %s: threads share loop %d", isa_table[c->taken.isa].text, c->taken.loop);
+    if (c->by)
+        put_measured(x, s, c->by);
+    for (int i = 0, n = 0; i < c->n; i++)
+        if (!tuned_are_equal(&c->candidate[i], &c->taken))
+            text_printf(x, "%s%d", n++ ? ", " : "; they could share ", c->candidate[i].loop);
+    text_putc(x, '\n');
+}
+
+static void put_kernel(struct text *x, const struct tuning *s, const struct kernel *k)
+{
+    bool any = false;
+    text_printf(x, "%s: %s\n", k->name, k->title);
+    for (int i = 0; i < s->nchoice; i++) {
+        const struct choice *c = &s->choice[i];
+        if (c->kernel != k)
+            continue;
+        any |= c->taken.kind == TUNE_TILE;
+        if (c->taken.kind == TUNE_TILE)
+            put_tiles(x, s, c);
+        else
+            put_threads(x, s, c);
+    }
+    if (!any)
+        text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
+}
+
+void why_write(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    const struct tuning *tuning = t->tuning;
+    const struct origin *before = NULL;
+    for (int i = 0; i < tuning->nchoice; i++) {
+        const struct choice *c = &tuning->choice[i];
+        if (c->taken.kind != TUNE_WINOGRAD)
+            continue;
+        if (!before || c->origin != before)
+            text_printf(out, "%s %s\n", c->origin ? c->origin->op_type : "layer",
+                        c->origin ? c->origin->node : "");
+        before = c->origin;
+        put_winograd(out, tuning, c);
+    }
+    for (int k = 0; k < s->nkernel; k++)
+        put_kernel(out, tuning, s->kernel[k]);
+}
+
+static void put_json_line(struct text *out, struct tgc *t, const struct tuned *e)
+{
+    struct text line = {.t = t};
+    tune_write(&line, e);
+    text_json(out, line.s);
+}
+
+void why_write_json(struct text *out, struct tgc *t)
+{
+    const struct tuning *tuning = t->tuning;
+    for (int i = 0; i < tuning->nchoice; i++) {
+        const struct choice *c = &tuning->choice[i];
+        text_puts(out, i ? ",{\"kernel\":" : "{\"kernel\":");
+        if (c->kernel)
+            text_json(out, c->kernel->name);
+        else
+            text_puts(out, "null");
+        text_puts(out, ",\"node\":");
+        if (c->origin)
+            text_json(out, c->origin->node);
+        else
+            text_puts(out, "null");
+        text_printf(out, ",\"line\":%d,\"taken\":", c->by ? c->by->line : 0);
+        put_json_line(out, t, &c->taken);
+        text_puts(out, ",\"candidates\":[");
+        for (int k = 0; k < c->n; k++) {
+            text_puts(out, k ? "," : "");
+            put_json_line(out, t, &c->candidate[k]);
+        }
+        text_puts(out, "]}");
+    }
+}

@@ -1,0 +1,271 @@
+"""tgc tune, --tune and info --why: what is measured, resumed, replayed, refused, explained."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("tune")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "tune")
+MISFIT = "run tgc tune again"
+
+
+def tgc(folder, *arguments, status=0, env=None):
+    return T.must(T.run([TGC, *arguments], cwd=folder, timeout=300, env=env), status)
+
+
+def network(folder):
+    """A convolution that Winograd's tiles suit, pooled, and a matrix product."""
+    random = np.random.default_rng(1)
+    weights = [G.weight("w", random.standard_normal((32, 32, 3, 3)).astype(np.float32) / 17),
+               G.weight("v", random.standard_normal((32 * 7 * 7, 40)).astype(np.float32) / 40)]
+    nodes = [G.node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+             G.node("Relu", ["c"], ["r"], name="relu"),
+             G.node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+             G.node("Flatten", ["p"], ["f"], name="flatten"),
+             G.node("MatMul", ["f", "v"], ["y"], name="matmul")]
+    model = G.model(nodes, [G.value("x", [1, 32, 14, 14])], [G.value("y", [1, 40])], weights)
+    onnx.save(model, folder / "net.onnx")
+    return model, random.standard_normal((1, 32, 14, 14)).astype(np.float32)
+
+
+def results(folder, x, *options):
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net")
+    return T.Program(folder / "net", ["y"]).run([x])["y"]
+
+
+def lines_of(path):
+    return [line for line in path.read_text().splitlines()[1:] if not line.startswith("#")]
+
+
+def case(name):
+    def register(function):
+        def inside():
+            function(T.scratch(SCRATCH / re.sub(r"\W", "_", name)))
+        suite.add(name, inside)
+        return function
+    return register
+
+
+@case("a search writes a line a choice, and its replay is right and always the same")
+def search(folder):
+    _, x = network(folder)
+    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "2"})
+    expect(b"choices" in done.out and "rounds" in done.out.decode(), f"no summary: {done.out}")
+    expect("left" in done.err, "no progress is shown")
+    lines = lines_of(folder / "net.tune")
+    expect(len([l for l in lines if l.startswith("winograd ")]) == 1 and len(lines) >= 3,
+           f"the file says {lines}")
+    for line in lines:
+        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246]|tile [0-9a-f]{16} isa=\w+ columns=\d+@\d+"
+                            r"( rows=\d+@\d+)? vector=\d+ panels=\w+) us=[\d.e+-]+( model=[\d.e+-]+)?"
+                            r"  # .*", line), f"the line '{line}'")
+    expect(not (folder / "net.tune.part").exists(), "the journal is left behind")
+    plain = results(folder, x)
+    tuned = results(folder, x, "--tune", folder / "net.tune")
+    expect(np.allclose(plain, tuned, rtol=1e-4, atol=1e-4), "the tuned program is wrong")
+    sources = []
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        tgc(folder / name, "../net.onnx", "-o", "n.c", "--tune=../net.tune")
+        sources.append((folder / name / "n.c").read_bytes())
+    expect(sources[0] == sources[1], "two replays differ")
+
+
+def choices(folder, isa):
+    """Of each nest its key and what it is tiled by, for an instruction set: by a search that
+    measures nothing but the model's own choices."""
+    tgc(folder, "tune", "net.onnx", "-o", "net.tune", f"--cpu={isa}", "--no-winograd",
+        env={"BEAM": "1"})
+    return [re.match(r"tile (\w+) isa=(\w+) columns=(\d+)@(\d+)(?: rows=(\d+)@(\d+))? vector=(\d+) "
+                     r"panels=(\w+)", line).groups() for line in lines_of(folder / "net.tune")]
+
+
+def check_replays(isa):
+    """Whatever tiles a file asks for: the answer is the same, or the line is refused."""
+    folder = T.scratch(SCRATCH / f"replays_{isa}")
+    _, x = network(folder)
+    plain = results(folder, x, f"--cpu={isa}", "--no-winograd")
+    found = choices(folder, isa)
+    expect(len(found) >= 2 and {f[1] for f in found} == {isa}, f"choices: {found}")
+    vector = int(found[0][6])
+    fits = 0
+    for key, _, columns, axis, *_ in found:
+        for wide in sorted({int(columns), vector or 2, 2 * vector or 8}):
+            for rows in ("", " rows=2@0", " rows=7@1"):
+                for panels in ("outside", "inside") if vector else ("there",):
+                    (folder / "other.tune").write_text(
+                        f"tgc-tune 1\ntile {key} isa={isa} columns={wide}@{axis}{rows} "
+                        f"vector={vector} panels={panels}\n")
+                    options = (f"--cpu={isa}", "--no-winograd", "--tune", folder / "other.tune")
+                    done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *options])
+                    if done.status != 0:
+                        expect(done.status == 1 and MISFIT in done.err and "other.tune:2" in done.err,
+                               f"{done.err}")
+                        continue
+                    fits += 1
+                    if fits % 6 == 1:
+                        other = results(folder, x, *options)
+                        expect(np.allclose(plain, other, rtol=1e-4, atol=1e-4),
+                               (folder / "other.tune").read_text())
+    expect(fits >= 6, f"{fits} other tiles fit")
+
+
+def can_run(isa):
+    flags = Path("/proc/cpuinfo").read_text()
+    return isa == "generic" or re.search(rf"\b{isa}f?\b", flags)
+
+
+for isa in ("generic", "avx2", "avx512"):
+    if can_run(isa):
+        suite.add(f"other tiles compute the same: {isa}", check_replays, isa)
+
+
+@case("an interrupted search goes on")
+def resume(folder):
+    network(folder)
+    command = [str(TGC), "tune", "net.onnx", "-o", "net.tune"]
+    child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, env={**os.environ, "BEAM": "2"},
+                             start_new_session=True)
+    journal, end = folder / "net.tune.part", time.monotonic() + 120
+    while time.monotonic() < end and child.poll() is None:
+        if journal.exists() and journal.read_text().count("side=") >= 2:
+            break
+        time.sleep(0.02)
+    expect(child.poll() is None, "the search was over before it could be interrupted")
+    os.killpg(child.pid, signal.SIGINT)
+    child.wait()
+    expect(not (folder / "net.tune").exists(), "an unfinished search wrote its result")
+    known = journal.read_text()
+    left = sorted(p.name for p in folder.iterdir())
+    expect(left == ["net.onnx", "net.tune.part"], f"left behind: {left}")
+    journal.write_text(known + "winograd 0123")           # the line that was being written
+    done = tgc(folder, *command[1:], env={"BEAM": "2"}).out.decode()
+    again = int(re.search(r"(\d+) rounds", done).group(1))
+    (folder / "net.tune").unlink()
+    done = tgc(folder, *command[1:], env={"BEAM": "2"}).out.decode()
+    rounds = int(re.search(r"(\d+) rounds", done).group(1))
+    expect(again <= rounds - 2, f"{again} rounds after the interruption, {rounds} without")
+
+
+@case("a journal of something else is not taken")
+def foreign_journal(folder):
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    (folder / "net.tune.part").write_text("# 0123456789abcdef, an unfinished search of tgc tune\n")
+    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
+    expect("begins anew" in done.err, done.err)
+    expect(lines_of(folder / "net.tune"), "nothing was found to tune")
+
+
+@case("with threads, the loop that they share is a choice, too")
+def threads(folder):
+    random = np.random.default_rng(2)
+    w = G.weight("w", random.standard_normal((256, 256)).astype(np.float32) / 16)
+    onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"], name="m")], [G.value("x", [96, 256])],
+                      [G.value("y", [96, 256])], [w]), folder / "net.onnx")
+    x = random.standard_normal((96, 256)).astype(np.float32)
+    tgc(folder, "tune", "net.onnx", "-o", "net.tune", "--threads=2", env={"BEAM": "1"})
+    good = (folder / "net.tune").read_text()
+    loop = int(re.search(r"threads \w+ isa=\w+ loop=(\d)", good).group(1))
+    plain = results(folder, x, "--threads=2")
+    fits = 0
+    for other in range(4):
+        (folder / "other.tune").write_text(good.replace(f" loop={loop}", f" loop={other}"))
+        done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", "--threads=2", "--tune",
+                      folder / "other.tune"])
+        if done.status == 0:
+            fits += 1
+            other = results(folder, x, "--threads=2", "--tune", folder / "other.tune")
+            expect(np.array_equal(plain, other), "which loop is shared changes the result")
+        else:
+            expect("no such loop" in done.err and MISFIT in done.err, done.err)
+    expect(2 <= fits < 4, f"{fits} loops fit")
+    done = tgc(folder, "net.onnx", "-o", "net.c", "--tune", "net.tune", status=1)
+    expect("no kernel that threads share" in done.err, done.err)
+    text = tgc(folder, "info", "net.onnx", "--why", "--threads=2").out.decode()
+    expect("threads share loop" in text and "they could share" in text, text)
+
+
+@case("what does not fit is refused by line")
+def refused(folder):
+    model, _ = network(folder)
+    tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
+    good = (folder / "net.tune").read_text()
+    first = next(n for n, l in enumerate(good.splitlines(), 1) if l.startswith(("tile", "winograd")))
+    tile = next(n for n, l in enumerate(good.splitlines(), 1) if l.startswith("tile"))
+
+    def refuse(text, what, *options):
+        (folder / "bad.tune").write_text(text)
+        done = tgc(folder, "net.onnx", "-o", "net.c", "--tune", "bad.tune", *options, status=1)
+        expect(what in done.err and not (folder / "net.c").exists(), f"{what}: {done.err}")
+
+    refuse("hello\n", "bad.tune:1")
+    refuse("", "bad.tune:1")
+    refuse(re.sub("columns=\\d+", "columns=7", good, count=1), f"bad.tune:{tile}")
+    refuse(re.sub("columns=\\d+@", "columns=@", good, count=1), f"bad.tune:{tile}")
+    refuse(re.sub("side=\\d", "side=3", good), f"bad.tune:{first}")
+    refuse(good + "tile 0123456789abcdef isa=avx2 columns=16@1 vector=8 panels=inside\n",
+           f"bad.tune:{len(good.splitlines()) + 1}")
+    refuse(good + good.splitlines()[first - 1] + "\n", f"bad.tune:{len(good.splitlines()) + 1}")
+    refuse(good + "tile \x1b[31m\n", "bad.tune")
+    refuse(good, f"bad.tune:{first}", "--no-winograd")
+    refuse(good, f"bad.tune:{first}", "-O0")
+    refuse(good.replace("\n", "\r\n", 1).replace("winograd", "wino"), f"bad.tune:{first}")
+    done = tgc(folder, "net.onnx", "-o", "net.c", "--tune", "none.tune", status=1)
+    expect("none.tune" in done.err, done.err)
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    refuse(good, f"bad.tune:{first}")
+
+
+@case("--why names what was chosen, what else there was, and the line that decided")
+def why(folder):
+    network(folder)
+    text = tgc(folder, "info", "net.onnx", "--why").out.decode()
+    for word in ("choices:", "Conv conv", "kilocycles", "columns (loop", "estimated",
+                 "% of the best", "generic:"):
+        expect(word in text, f"'{word}' is not in\n{text}")
+    told = T.info(TGC, folder / "net.onnx", "--why")["choices"]
+    expect(any(c["node"] == "conv" and c["taken"].startswith("winograd ") for c in told) and
+           any(c["kernel"] and c["taken"] in c["candidates"] and len(c["candidates"]) > 1
+               for c in told), f"{told}")
+    tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
+    text = tgc(folder, "info", "net.onnx", "--why", "--tune", "net.tune").out.decode()
+    expect(re.search(r"net\.tune, line \d+: measured [\d.]+ us", text), text)
+
+
+@case("a depfile names the tune file")
+def depfile(folder):
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    (folder / "net.tune").write_text("tgc-tune 1\n")
+    tgc(folder, "net.onnx", "-o", "net.c", "--tune", "net.tune", "-MD", "-MP")
+    text = (folder / "net.d").read_text()
+    expect("net.c: net.onnx net.tune" in text and "\nnet.tune:" in text, text)
+
+
+@case("BEAM outside of its range, and elsewhere than for tune")
+def beam(folder):
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    done = tgc(folder, "tune", "net.onnx", "-o", "n.tune", status=2, env={"BEAM": "65"})
+    expect("1 to 64" in done.err, done.err)
+    done = tgc(folder, "info", "net.onnx", env={"BEAM": "2"})
+    expect("tgc tune" in done.err, done.err)
+
+
+suite.main()

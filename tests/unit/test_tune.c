@@ -1,0 +1,161 @@
+/* test_tune.c - tune files: what is read back is what was written, and what is refused; keys of
+ * nests depend on shapes and on nothing else. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "passes/tune.h"
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    static const struct tuned entry[] = {
+        {.kind = TUNE_WINOGRAD, .key = 0x0123456789abcdef, .winograd = 4, .us = 12.5},
+        {.kind = TUNE_TILE, .key = UINT64_MAX, .isa = ISA_AVX2, .us = 0.25, .model_us = 1e5,
+         .tile = {.columns = 64, .column_axis = 2, .rows = 6, .row_axis = 0, .vector = 8,
+                  .panels = PANELS_INSIDE}},
+        {.kind = TUNE_TILE, .key = 1, .isa = ISA_GENERIC,
+         .tile = {.columns = 5, .column_axis = 0, .rows = 1, .row_axis = -1}},
+        {.kind = TUNE_THREADS, .key = 2, .isa = ISA_AVX512, .loop = 3, .us = 7},
+    };
+    enum { N = sizeof entry / sizeof *entry };
+    struct text x = {.t = t};
+    struct tuning read = {0};
+    text_puts(&x, "tgc-tune 1\n# a remark\n\n");
+    for (int i = 0; i < N; i++) {
+        tune_write(&x, &entry[i]);
+        text_puts(&x, i ? "  # a title\r\n" : "\n");
+    }
+    assert_true(tune_read(t, "x.tune", x.s, x.n, &read));
+    assert_int_equal(read.nentry, N);
+    for (int i = 0; i < N; i++) {
+        const struct tuned *e = &read.entry[i];
+        assert_int_equal(e->line, 4 + i);
+        assert_true(e->kind == entry[i].kind && e->key == entry[i].key && e->us == entry[i].us &&
+                    e->model_us == entry[i].model_us);
+        assert_true(tuned_are_equal(e, &entry[i]) && !tuned_are_equal(e, &entry[(i + 1) % N]));
+        assert_true(e->kind == TUNE_WINOGRAD || e->isa == entry[i].isa);
+    }
+    tgc_free(t);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "", "tgc-tune 2\n", "tgc-tune\n", "tgc-tune 1x\n",
+        "tgc-tune 1\nvoodoo 0123456789abcdef side=4\n",
+        "tgc-tune 1\nwinograd 0123456789abcde side=4\n",
+        "tgc-tune 1\nwinograd 0123456789abcdefg side=4\n",
+        "tgc-tune 1\nwinograd 0123456789abcdeg side=4\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=5\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=4 us=nan\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=4 us=-1\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=4\nwinograd 0123456789abcdef side=2\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2 loop=\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2 loop=-1\n",
+        "tgc-tune 1\nthreads 0123456789abcdef isa=avx2 loop=123\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8@0\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 vector=8\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=z80 columns=8@0 vector=8\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8 vector=8\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=0@0 vector=8\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=99999999999999999999@0 vector=8\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8@-1 vector=8\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8@0 vector=8 rows=2@64\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8@0 vector=8 panels=upside\n",
+        "tgc-tune 1\ntile 0123456789abcdef isa=avx2 columns=8@0 vector=8 colour=red\n",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tgc *t = tgc_new(0);
+        struct tuning read = {0};
+        if (tune_read(t, "x.tune", bad[i], strlen(bad[i]), &read))
+            fail_msg("taken: %s", bad[i]);
+        assert_int_equal(t->nerror, 1);
+        assert_string_equal(t->diag[0].at.file, "x.tune");
+        assert_true(t->diag[0].at.line >= 1);
+        tgc_free(t);
+    }
+}
+
+/* The store of a matrix product over ranges of its own. */
+static uint64_t key_of(struct tgc *t, int64_t rows, int64_t columns, int64_t steps, bool swapped,
+                       enum buffer_kind kind)
+{
+    struct uop *size[3] = {uop_int(t, rows), uop_int(t, columns), uop_int(t, steps)}, *r[3];
+    for (int k = 0; k < 3; k++)
+        r[k] = uop_range(t, size[k], t->next_range++);
+    struct uop *out = uop_buffer(t, buffer_new(t, BUFFER_OUTPUT, DTYPE_F32, size, 2, NULL));
+    struct uop *a_dim[2] = {size[0], size[2]}, *b_dim[2] = {size[2], size[1]};
+    struct uop *a[2] = {uop_buffer(t, buffer_new(t, BUFFER_INPUT, DTYPE_F32, a_dim, 2, "a")),
+                        sym_add(t, sym_muli(t, r[0], steps), r[2])};
+    struct uop *b[2] = {uop_buffer(t, buffer_new(t, kind, DTYPE_F32, b_dim, 2, "b")),
+                        sym_add(t, sym_muli(t, r[2], columns), r[1])};
+    struct uop *load[2];
+    load[swapped] = uop_intern(t, OP_LOAD, DTYPE_F32, a, 2, (union arg){0});
+    load[!swapped] = uop_intern(t, OP_LOAD, DTYPE_F32, b, 2, (union arg){0});
+    struct uop *sum[2] = {uop_intern(t, OP_MUL, DTYPE_F32, load, 2, (union arg){0}), r[2]};
+    struct uop *src[5] = {out, sym_add(t, sym_muli(t, r[0], columns), r[1]),
+                          uop_intern(t, OP_REDUCE, DTYPE_F32, sum, 2,
+                                     (union arg){.i = REDUCE_BITS(OP_ADD, 0)}),
+                          r[0], r[1]};
+    struct nest m;
+    assert_true(nest_find(t, uop_intern(t, OP_STORE, DTYPE_VOID, src, 5, (union arg){0}), &m));
+    return tune_key_of_nest(&m, NULL);
+}
+
+static void test_keys(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0), *other = tgc_new(0);
+    passes_init(t);
+    passes_init(other);
+    uint64_t key = key_of(t, 8, 64, 32, false, BUFFER_WEIGHT);
+    assert_true(key == key_of(t, 8, 64, 32, false, BUFFER_WEIGHT));
+    assert_true(key == key_of(t, 8, 64, 32, true, BUFFER_WEIGHT));
+    assert_true(key != key_of(t, 8, 64, 32, false, BUFFER_INPUT));
+    assert_true(key != key_of(t, 9, 64, 32, false, BUFFER_WEIGHT));
+    assert_true(key != key_of(t, 8, 64, 31, false, BUFFER_WEIGHT));
+    (void)key_of(other, 3, 5, 7, true, BUFFER_INPUT); /* other numbers for everything */
+    assert_true(key == key_of(other, 8, 64, 32, false, BUFFER_WEIGHT));
+    tgc_free(t);
+    tgc_free(other);
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    static const char text[] = "tgc-tune 1\n"
+                               "tile 0123456789abcdef isa=avx2 columns=8@0 vector=8\n";
+    struct tgc *t = tgc_new(0);
+    struct tuning tuning = {0};
+    t->tuning = &tuning;
+    assert_true(tune_read(t, "x.tune", text, sizeof text - 1, &tuning));
+    assert_true(tune_check(t, &tuning, 1u << ISA_AVX512 | 1));   /* another processor's */
+    assert_false(tune_check(t, &tuning, 1u << ISA_AVX2 | 1));
+    assert_int_equal(t->diag[0].at.line, 2);
+    assert_null(tune_find(t, TUNE_TILE, 0x0123456789abcdef, ISA_AVX512));
+    assert_null(tune_find(t, TUNE_WINOGRAD, 0x0123456789abcdef, ISA_AVX2));
+    assert_non_null(tune_find(t, TUNE_TILE, 0x0123456789abcdef, ISA_AVX2));
+    assert_true(tune_check(t, &tuning, 1u << ISA_AVX2 | 1));
+    tgc_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_check),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
