@@ -622,6 +622,8 @@ def build_and_run(folder, model, inputs, status=0):
     onnx.save(model, folder / "m.onnx")
     T.emit(TGC, folder / "m.onnx", folder / "m.c")
     T.build(folder / "m.c", folder / "m", flags=T.SANITIZE, compiler="clang")
+    T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated", "-fsyntax-only", "-x", "c++",
+                  "m.c"], cwd=folder))
     program = T.Program(folder / "m", [value.name for value in model.graph.output])
     if not status:
         return program.run(list(inputs.values()))
