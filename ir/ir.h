@@ -514,6 +514,10 @@ bool tracker_is_alias(const struct tracker *tr, struct uop **offset);
  * src_index has room for MAX_RANK. */
 void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *index,
                 struct uop **src_index, struct uop **valid);
+/* Down through the movement ops that are passed, whose source is src[0]: what lies below them, and
+ * in at[MAX_RANK] the coordinates there instead of those of v. */
+struct uop *move_down(struct tgc *t, struct uop *v, bool (*is_passed)(const struct uop *),
+                      struct uop **at);
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };

@@ -234,6 +234,17 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
     }
 }
 
+struct uop *move_down(struct tgc *t, struct uop *v, bool (*is_passed)(const struct uop *),
+                      struct uop **at)
+{
+    struct uop *below[MAX_RANK], *valid;
+    for (; is_passed(v); v = v->src[0]) {
+        move_index(t, v, 0, at, below, &valid);
+        memcpy(at, below, (size_t)v->src[0]->ndim * sizeof *at);
+    }
+    return v;
+}
+
 /* ---------------------------------------------------------------------------------------- views */
 
 static void row_major_strides(struct tgc *t, struct uop *const *dim, int ndim, struct uop **stride)

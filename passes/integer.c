@@ -171,10 +171,7 @@ static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uo
         move_index(s->t, o->move[i], 0, at, next, &valid);
         memcpy(at, next, (size_t)o->move[i]->src[0]->ndim * sizeof *at);
     }
-    for (; is_move(v); v = v->src[0]) {
-        move_index(s->t, v, 0, at, next, &valid);
-        memcpy(at, next, (size_t)v->src[0]->ndim * sizeof *at);
-    }
+    v = move_down(s->t, v, is_move, at);
     for (int p = 0; p < s->product->ndim; p++)
         for (int a = 0; a < v->ndim; a++)
             of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);

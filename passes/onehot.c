@@ -10,7 +10,7 @@
  * Whether they do is read off the coordinates: those of the product, as ranges, are taken through
  * the movement ops down to both sides of the comparison.
  */
-#include "passes/passes.h"
+#include "passes/tile.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,29 +30,6 @@ struct onehot {
 static bool is_plain_move(const struct uop *u)
 {
     return u->op == OP_EXPAND || u->op == OP_RESHAPE || u->op == OP_PERMUTE;
-}
-
-/* Through movement ops, from coordinates of u to those of what they move. */
-static struct uop *go_down(struct tgc *t, struct uop *u, struct uop **at)
-{
-    struct uop *valid;
-    while (is_plain_move(u)) {
-        struct uop *below[MAX_RANK];
-        move_index(t, u, 0, at, below, &valid);
-        u = u->src[0];
-        memcpy(at, below, (size_t)u->ndim * sizeof *at);
-    }
-    return u;
-}
-
-static bool depends(struct tgc *t, struct uop *u, const struct uop *r)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i] == r)
-            return true;
-    return false;
 }
 
 /* Element i of a weight of integers. */
@@ -79,10 +56,10 @@ static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinat
     struct uop *at[MAX_RANK], *offset = uop_int(t, 0), *r = h->range[h->axis];
     int64_t from, n, v;
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
-    u = go_down(t, u, at);
+    u = move_down(t, u, is_plain_move, at);
     while (u->op == OP_CAST && (u->dtype == DTYPE_I32 || u->dtype == DTYPE_INDEX) &&
            u->src[0]->vmin >= INT32_MIN && u->src[0]->vmax <= INT32_MAX)
-        u = go_down(t, u->src[0], at);
+        u = move_down(t, u->src[0], is_plain_move, at);
     for (int a = 0; a < u->ndim; a++)
         offset = sym_add(t, sym_mul(t, offset, u->dim[a]), at[a]);
     if (!uop_const_int(sym_sub(t, offset, r), &from) || !uop_const_int(r->src[0], &n))
@@ -103,9 +80,9 @@ static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *co
 {
     struct uop *at[MAX_RANK];
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
-    u = go_down(h->t, u, at);
+    u = move_down(h->t, u, is_plain_move, at);
     for (int a = 0; a < u->ndim; a++)
-        if (depends(h->t, at[a], h->range[h->axis]))
+        if (nest_depends(h->t, at[a], h->range[h->axis]))
             return false;
     return true;
 }
@@ -115,7 +92,7 @@ static bool find_comparison(struct onehot *h)
 {
     struct uop *at[MAX_RANK];
     memcpy(at, h->range, sizeof at);
-    h->flag = go_down(h->t, h->hot, at);
+    h->flag = move_down(h->t, h->hot, is_plain_move, at);
     h->equal = h->flag->op == OP_CAST ? h->flag->src[0] : h->flag;
     if (h->flag->op != OP_CAST || h->equal->op != OP_EQ ||
         (h->equal->src[0]->dtype != DTYPE_I32 && h->equal->src[0]->dtype != DTYPE_INDEX))

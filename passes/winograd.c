@@ -186,13 +186,8 @@ static bool is_pure_move(const struct uop *v)
 /* Down to what v is a view of, with the coordinates there. */
 static struct uop *walk(struct tgc *t, struct uop *v, struct uop *const *range, struct uop **at)
 {
-    struct uop *next[MAX_RANK], *valid;
     memcpy(at, range, (size_t)v->ndim * sizeof *at);
-    for (; is_pure_move(v); v = v->src[0]) {
-        move_index(t, v, 0, at, next, &valid);
-        memcpy(at, next, (size_t)v->src[0]->ndim * sizeof *at);
-    }
-    return v;
+    return move_down(t, v, is_pure_move, at);
 }
 
 static bool is_reduced(const struct layer *l, int axis)
