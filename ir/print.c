@@ -460,6 +460,13 @@ static void print_linear_line(struct text *out, struct tgc *t, const struct uop 
         text_puts(out, " := ");
         print_operand(out, u->src[1]);
         break;
+    case OP_PREFETCH:
+        text_puts(out, "prefetch ");
+        print_operand(out, u->src[0]);
+        text_putc(out, '[');
+        print_operand(out, u->src[1]);
+        text_putc(out, ']');
+        break;
     case OP_STORE:
         print_operand(out, u->src[0]);
         text_putc(out, '[');

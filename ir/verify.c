@@ -708,6 +708,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_LOAD:
         check_load(l, u);
         break;
+    case OP_PREFETCH:
+        require(&l->v, u, uop_buffer_of(u->src[0]) && u->src[1]->dtype == DTYPE_INDEX,
+                "wrong sources");
+        return;
     case OP_STORE:
         require(&l->v, u, !unfinished, "stores a sum that is still under way");
         check_store(l, u);

@@ -520,6 +520,7 @@ static void expand_kernel(struct tgc *t, struct kernel *k)
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
+        prefetch_weights(t, &k->variant[j].linear, &k->variant[j].nlinear);
         if (has_vectors(&k->variant[j]))
             k->variant[n++] = k->variant[j];
     }
