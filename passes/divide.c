@@ -5,8 +5,8 @@
  *                 x[i % 64, k] * w[k, i / 64]      y[64*q + p] = sum over k  x[p, k] * w[k, q]
  *                                              y[1024] = sum over k  x[0, k] * w[k, 16]
  *
- * A transform done in two steps (FFT), a reshape of a matrix product or a shuffle is such a sum. Its
- * operands have no stride along i, so nothing can be tiled; along q and p they have. What the
+ * A transform done in two steps (FFT), a reshape of a matrix product or a shuffle is such a sum.
+ * Its operands have no stride along i, so nothing can be tiled; along q and p they have. What the
  * divisor leaves over is a store of its own. Whether the parts of a range are worth having is left
  * to whoever tiles them; a range is divided only if no other division by its parts remains.
  */

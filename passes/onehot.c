@@ -1,6 +1,6 @@
 /* onehot.c - a one-hot row times a matrix is a row of the matrix.
  *
- *      sum over k  (x[i] == k ? 1 : 0) * w[k, j]      ->      w[x[i], j], or 0 if there is no such row
+ *      sum over k  (x[i] == k ? 1 : 0) * w[k, j]  ->  w[x[i], j], or 0 if there is no such row
  *
  * Frameworks without a gather write embeddings so. All but one of the products are 0; what remains
  * is an INDEX, whose result outside of its source is 0. The matrix has to be a weight without

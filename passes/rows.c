@@ -9,8 +9,8 @@
  *                       p[j] * v[j, f]                           p[r][j] * v[j, f]
  *
  * What a stage keeps is kept for each of the rows, so its contraction has rows for a tile, and so
- * has that of the store: keys and values are read once for several rows. Rows that no tile takes are
- * a store of their own. That is the blocking of attention's queries (Dao et al., FlashAttention),
+ * has that of the store: keys and values are read once for several rows. Rows that no tile takes
+ * are a store of their own. That is the blocking of attention's queries (Dao et al., FlashAttention),
  * with whole rows of scores instead of blocks of them.
  */
 #include "passes/tile.h"
@@ -87,7 +87,7 @@ static int64_t choose_rows(int64_t n, int64_t nbytes)
     return most > ROWS_USUAL ? ROWS_USUAL : most;
 }
 
-/* -------------------------------------------------------------------------------------- applying */
+/* ------------------------------------------------------------------------------------- applying */
 
 /* What is made of one row, for row `row` of several. */
 static struct uop *for_row(struct rows *x, struct uop *u, struct uop *row)
