@@ -72,8 +72,8 @@ static void write_architecture(struct program *p, const char *arch, struct text 
     for (int isa = 0; isa < ISA_COUNT; isa++)
         if (strcmp(isa_text[isa].arch, arch) == 0) {
             snippets_write(p, out, mem_printf(p->t, "vector_%s", isa_table[isa].text), NULL);
-            /* once for those that differ in other things than their vectors of floats */
-            if (strcmp(isa_text[isa - 1].arch, arch) != 0 ||
+            /* sets of one architecture with vectors of one size share them */
+            if (isa == 0 || strcmp(isa_text[isa - 1].arch, arch) != 0 ||
                 isa_table[isa].lanes != isa_table[isa - 1].lanes)
                 snippets_write(p, out, "vector_math",
                                mem_printf(p->t, "f32x%d", isa_table[isa].lanes));

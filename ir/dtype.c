@@ -84,6 +84,8 @@ int dtype_bits(enum dtype d) { return info[d].bits; }
 char dtype_kind(enum dtype d) { return info[d].kind; }
 size_t dtype_nbytes(enum dtype d) { return ((size_t)info[d].bits + 7) / 8; }
 bool dtype_is_float(enum dtype d) { return info[d].kind == 'F'; }
+bool dtype_is_byte(enum dtype d) { return d == DTYPE_I8 || d == DTYPE_U8; }
+
 bool dtype_is_int(enum dtype d) { return info[d].kind == 'I' || info[d].kind == 'U'; }
 int dtype_to_onnx(enum dtype d) { return info[d].onnx; }
 

@@ -99,7 +99,10 @@ size_t dtype_nbytes(enum dtype d);
 int dtype_bits(enum dtype d);
 char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
 bool dtype_is_float(enum dtype d);
-bool dtype_is_int(enum dtype d);                                  /* signed or unsigned, not bool */
+bool dtype_is_int(enum dtype d);
+/* i8, u8 */
+bool dtype_is_byte(enum dtype d);
+bool dtype_is_byte(enum dtype d);    /* i8, u8 */                                  /* signed or unsigned, not bool */
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
 bool dtype_parse(const char *s, enum dtype *d);

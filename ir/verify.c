@@ -624,8 +624,6 @@ static void check_assign(struct linear_verifier *l, const struct uop *u)
     }
 }
 
-static bool is_byte(enum dtype d) { return d == DTYPE_U8 || d == DTYPE_I8; }
-
 static void check_dot(struct linear_verifier *l, const struct uop *u)
 {
     int bytes = u->lanes * DOT_BYTES;
@@ -643,7 +641,7 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
     if (u->op == OP_SPLAT)
         require(&l->v, u,
                 u->src[0]->lanes == 1 ? u->arg.i > 1
-                                      : u->src[0]->lanes == DOT_BYTES && is_byte(u->dtype) &&
+                                      : u->src[0]->lanes == DOT_BYTES && dtype_is_byte(u->dtype) &&
                                             u->arg.i % DOT_BYTES == 0,
                 "neither a scalar nor a group of bytes to a vector");
     if (u->op == OP_FOLD)

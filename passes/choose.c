@@ -221,7 +221,8 @@ static double window_fits(const struct nest *m, const struct isa_info *isa,
 {
     enum { TAPS_MAX = 8 };
     const double saved = 1.1, spilled = 0.5, room = 1.5;
-    struct uop *step = m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
+    struct uop *step =
+        m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
     int64_t down, along, taps = step ? range_fixed_size(step) : 0;
     for (int i = 0; row && taps > 1 && taps <= TAPS_MAX && i < m->nload; i++) {
         struct uop *offset = m->load[i]->src[1];

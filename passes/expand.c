@@ -244,7 +244,7 @@ static void expand_load(struct expander *e, struct uop *u)
     }
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
     int64_t stride = stride_of(e, u->src[1]);
-    int lanes = stride ? e->lanes : 1, part = lanes, nsrc = u->nsrc;
+    int lanes = stride ? e->lanes : 1, part = stride && e->tail ? e->tail : lanes, nsrc = u->nsrc;
     if (nsrc == 4 && is_lane_wise(e, u->src[2])) {
         src[2] = u->src[2];
         part = count_lanes(e, &src[2]);
@@ -304,7 +304,7 @@ static void forget_loads(struct expander *e, const struct uop *place)
 static void expand_store(struct expander *e, struct uop *u)
 {
     struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
-    int part = e->guard && e->part < e->lanes ? e->part : 0;
+    int part = e->guard && e->part < e->lanes ? e->part : e->tail;
     int64_t stride = stride_of(e, u->src[1]);
     if (e->guard && e->part == 0)
         return;
@@ -468,6 +468,8 @@ static void expand_all(struct expander *e)
             continue;
         if (depth == 0 || i != lane[depth - 1].end) {
             expand_one(e, u);
+            if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
+                expand_panel(e, i);
             continue;
         }
         struct lane *l = &lane[depth - 1];

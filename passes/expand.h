@@ -22,6 +22,7 @@ struct expander {
     struct uop *group;           /* the group of bytes that is open, or NULL */
     const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
     int part;                    /* how many */
+    int tail;                    /* so many lanes of the vector are left of a loop; 0: all */
     bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
 };
@@ -45,6 +46,9 @@ int expand_find_end(const struct expander *e, int at);
 /* prefetch.c: PREFETCH behind loads of weights, in a variant's program */
 void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear);
 
+/* panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that
+ * others have read before. */
+void expand_panel(struct expander *e, int at);
 /* strip.c: the loop at `at`, if vectors can run along it: as many strips of vectors as there are,
  * then the rest; *at becomes its END. false: nothing was done. */
 bool strip_loop(struct expander *e, int *at);

@@ -89,7 +89,7 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
 static bool is_widened(const struct uop *u)
 {
     return u->op == OP_CAST && u->dtype == DTYPE_I32 &&
-           (u->src[0]->dtype == DTYPE_I8 || u->src[0]->dtype == DTYPE_U8);
+           dtype_is_byte(u->src[0]->dtype);
 }
 
 static struct uop *try_fold(struct folding *f, struct uop *u)

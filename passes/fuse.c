@@ -747,7 +747,7 @@ static struct uop *bytes_below(struct plan *p, struct uop *v)
 {
     enum { STEPS = 6 };
     for (int i = 0; i < STEPS && v->dtype == DTYPE_F32 && !plan_node(p, v)->must; i++) {
-        if (v->op == OP_CAST && v->src[0]->op == OP_CAST && dtype_nbytes(v->src[0]->dtype) == 1)
+        if (v->op == OP_CAST && v->src[0]->op == OP_CAST && dtype_is_byte(v->src[0]->dtype))
             return v->src[0];
         bool cheap = v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX || v->op == OP_CAST;
         if (!cheap || (v->nsrc == 2 && operand_base(v->src[1])->op != OP_CONST))

@@ -38,8 +38,6 @@ struct sum_of_bytes {
     struct operand a, w;
 };
 
-static bool is_byte(enum dtype d) { return d == DTYPE_U8 || d == DTYPE_I8; }
-
 static bool is_reduced(const struct sum_of_bytes *s, int axis)
 {
     return REDUCE_AXES(s->reduce->arg.i) >> axis & 1;
@@ -117,7 +115,7 @@ static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
 
 static bool take_bytes(struct uop *v, struct operand *o)
 {
-    if (v->op != OP_CAST || !is_byte(v->src[0]->dtype))
+    if (v->op != OP_CAST || !dtype_is_byte(v->src[0]->dtype))
         return false;
     o->q = v->src[0];
     return true;
@@ -182,7 +180,8 @@ static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uo
             of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);
 }
 
-/* ------------------------------------------------------------------------------ moves made again */
+/* ------------------------------------------------------------------------------ moves made again
+ */
 
 /* Where axis `axis` of v stands after a reshape to dim[], or, if it is split, the innermost part of
  * it; -1: it is merged with others. */
@@ -259,7 +258,8 @@ static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop
     return x;
 }
 
-/* ---------------------------------------------------------------------------------- what is found */
+/* ---------------------------------------------------------------------------------- what is found
+ */
 
 static bool has_padding(const struct operand *o)
 {
@@ -267,6 +267,13 @@ static bool has_padding(const struct operand *o)
         if (o->move[i]->op == OP_PAD)
             return true;
     return false;
+}
+
+/* Padding is bytes that stand for 0: there has to be one. */
+static bool can_be_padded(const struct operand *o)
+{
+    return !o->zero || (o->zero->op == OP_CONST && o->zero->arg.i >= dtype_min(o->q->dtype) &&
+                        o->zero->arg.i <= dtype_max(o->q->dtype));
 }
 
 static double products_of(const struct sum_of_bytes *s)
@@ -323,7 +330,7 @@ static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
     if (s->a.scale && s->a.scale->ndim > 0)
         return false;
     return !has_padding(&s->w) && has_columns(s) &&
-           !(has_padding(&s->a) && s->a.zero && s->a.zero->op != OP_CONST);
+           (!has_padding(&s->a) || can_be_padded(&s->a));
 }
 
 /* ---------------------------------------------------------------------------------- the rewrite */
@@ -395,7 +402,8 @@ static struct uop *evaluate(struct tgc *t, struct uop *v)
 
 /* The weights, filled along their axis k, seen through their moves; NULL: axis k is not the
  * product's axis `at` of n elements, or out of memory's limit. */
-static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int k, int at, int64_t n)
+static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int k, int at,
+                                int64_t n)
 {
     struct tgc *t = s->t;
     int there = k;
@@ -558,7 +566,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     struct sum_of_bytes s;
     struct mem_mark mark = scratch_mark(t);
     bool found = find_sum(t, u, &s);
-    bool bytes = u->op == OP_CAST && is_byte(u->dtype);
+    bool bytes = u->op == OP_CAST && dtype_is_byte(u->dtype);
     int outer = t->current_origin;
     (void)ctx;
     scratch_release(t, mark);

@@ -127,8 +127,8 @@ static struct part part_under(struct linear *l, struct uop *const *root, int nro
 
 static void count_flop(struct linear *l, const struct uop *u)
 {
-    if (op_is_elementwise(u->op) && (dtype_is_float(u->dtype) || u->dtype == DTYPE_I32) && u->op != OP_CAST &&
-        u->op != OP_BITCAST && u->op != OP_WHERE)
+    if (op_is_elementwise(u->op) && (dtype_is_float(u->dtype) || u->dtype == DTYPE_I32) &&
+        u->op != OP_CAST && u->op != OP_BITCAST && u->op != OP_WHERE)
         l->flop += l->trips;
 }
 

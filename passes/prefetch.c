@@ -58,6 +58,15 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
     return reads > REREADS_MAX || run * nbytes > PANEL_NBYTES ? 0 : run;
 }
 
+/* Whether panel.c has seen to it. */
+static bool is_prefetched(struct uop *const *linear, int n, const struct uop *load)
+{
+    for (int i = 0; i < n; i++)
+        if (linear[i]->op == OP_PREFETCH && linear[i]->src[0] == load->src[0])
+            return true;
+    return false;
+}
+
 static void note_loops(struct prefetching *p, struct uop *u)
 {
     if (u->op == OP_RANGE || u->op == OP_END)
@@ -80,7 +89,7 @@ void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear)
         note_loops(&p, u);
         SCRATCH_PUSH(t, out, n, cap, u);
         if (u->op != OP_LOAD || u->lanes == 1 || u->nsrc != 2 || p.nloop == 0 ||
-            !is_large_weight(u))
+            !is_large_weight(u) || is_prefetched(*linear, *nlinear, u))
             continue;
         int64_t before = p.seen, ahead = distance(&p, u);
         p.seen += (int64_t)dtype_nbytes(u->dtype) * u->lanes;

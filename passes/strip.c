@@ -7,6 +7,8 @@
  *                                    sum := sum + fold(sums0 + ... + sums3)
  *                                    for k < n % 64 / 16  ...   for k < n % 8  sum := sum + x[...]
  *
+ * Where nothing is summed up, the rest is a part of one vector.
+ *
  * A loop that holds loops is taken, too, if all in it lies side by side along the outer one: the
  * sum of each of many columns.
  *
@@ -315,19 +317,42 @@ static bool is_simple(const struct strip *s)
     return !guards && !(loops && s->nsum > 0);
 }
 
+/* How many elements a vector of `lanes` leaves over that a part of one can do at once, 0 if none:
+ * nothing is summed up, and what is read are floats. */
+static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes)
+{
+    if (s->nsum > 0 || n->op != OP_CONST || n->arg.i % lanes < 2)
+        return 0;
+    for (int i = s->begin + 1; i < s->end; i++) {
+        const struct uop *u = s->e->in[i];
+        if ((u->op == OP_LOAD && (u->nsrc > 2 || u->dtype != DTYPE_F32)) ||
+            (u->op == OP_STORE && u->src[2]->dtype != DTYPE_F32))
+            return 0;
+    }
+    return n->arg.i % lanes;
+}
+
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i) || !loop_fits(&s) || !is_simple(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i) || !loop_fits(&s) ||
+        !is_simple(&s))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);
     int64_t wide = e->isa->lanes, size = n->op == OP_CONST ? n->arg.i : n->vmax;
     int unroll = s.nsum == 0 ? 1 : size >= 4 * wide ? 4 : size >= 2 * wide ? 2 : 1;
     int64_t width[4] = {wide * unroll, wide, e->isa->narrow, 1}, left = 0;
+    int64_t tail = find_tail(&s, n, wide);
     for (int k = 0; k < 4; k++) {
         if (width[k] == 0 || width[k] == left)
             continue;
+        if (width[k] < wide && tail > 0 && tail != e->isa->narrow) {
+            e->tail = (int)tail;
+            write_strip(&s, done, uop_int(t, 1), (int)wide, 1, false);
+            e->tail = 0;
+            break;
+        }
         struct uop *rest = left ? sym_mod(t, n, uop_int(t, left)) : n;
         struct uop *count = sym_div(t, rest, uop_int(t, width[k]));
         int lanes = k == 0 ? (int)wide : (int)width[k];

@@ -116,8 +116,6 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
 }
 
-static bool is_byte(enum dtype d) { return d == DTYPE_U8 || d == DTYPE_I8; }
-
 bool tile_is_vector_dtype(enum dtype d)
 {
     return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
@@ -128,14 +126,16 @@ bool tile_is_vector_op(const struct uop *u)
     switch (u->op) {
     case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG:
         return u->dtype == DTYPE_F32 || u->dtype == DTYPE_I32;
-    case OP_DIV: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP: case OP_TANH: case OP_ERF: case OP_LOG:
-    case OP_MULACC: case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC:
+    case OP_DIV: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP:
+    case OP_TANH: case OP_ERF: case OP_LOG: case OP_MULACC: case OP_FLOOR: case OP_CEIL:
+    case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
     case OP_CAST:
         if (u->src[0]->dtype == DTYPE_I32)
             return u->dtype == DTYPE_F32;
         return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
-               (u->dtype == DTYPE_F32 || (u->dtype == DTYPE_I32 && is_byte(u->src[0]->dtype)));
+               (u->dtype == DTYPE_F32 ||
+                (u->dtype == DTYPE_I32 && dtype_is_byte(u->src[0]->dtype)));
     case OP_WHERE: return u->dtype == DTYPE_F32;
     case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
     case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
@@ -146,7 +146,7 @@ bool tile_is_vector_op(const struct uop *u)
 bool tile_stores_vectors(const struct uop *store, const struct uop *u)
 {
     enum dtype d = uop_buffer_of(store->src[0])->dtype;
-    if (is_byte(d))
+    if (dtype_is_byte(d))
         return u == store->src[2] && u->op == OP_CAST && u->src[0]->dtype == DTYPE_F32;
     return (d == DTYPE_F32 || d == DTYPE_I32) && u == store->src[2];
 }

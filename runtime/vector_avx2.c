@@ -21,13 +21,15 @@ static inline IN_f32x8 void store_f32x8(float *p, f32x8 v) { _mm256_storeu_ps(p,
 //@ load_i8_f32x8 f32x8
 static inline IN_f32x8 f32x8 load_i8_f32x8(const int8_t *p)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
 //@ load_u8_f32x8 f32x8
 static inline IN_f32x8 f32x8 load_u8_f32x8(const uint8_t *p)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
 //@ load_bf16_f32x8 f32x8
@@ -152,9 +154,11 @@ static inline IN_f32x8 f32x8 from_i32_f32x8(i32x8 v) { return _mm256_cvtepi32_ps
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline IN_f32x8 void store_u8_f32x8(uint8_t *p, f32x8 v)
 {
-    const __m256 near = _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255.0f));
+    const __m256 near =
+        _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255.0f));
     const __m256i n = _mm256_cvttps_epi32(near);
-    const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    const __m128i half =
+        _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
     _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(half, half));
 }
 
@@ -163,7 +167,8 @@ static inline IN_f32x8 void store_u8_f32x8(uint8_t *p, f32x8 v)
 static inline IN_f32x8 void store_i8_f32x8(int8_t *p, f32x8 v)
 {
     const __m256 number = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
-    const __m256 near = _mm256_min_ps(_mm256_max_ps(number, _mm256_set1_ps(-128.0f)), _mm256_set1_ps(127.0f));
+    const __m256 near =
+        _mm256_min_ps(_mm256_max_ps(number, _mm256_set1_ps(-128.0f)), _mm256_set1_ps(127.0f));
     const __m256i n = _mm256_cvttps_epi32(near);
     const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
     _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(half, half));

@@ -21,13 +21,15 @@ static inline IN_f32x16 void store_f32x16(float *p, f32x16 v) { _mm512_storeu_ps
 //@ load_i8_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_i8_f32x16(const int8_t *p)
 {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
 //@ load_u8_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_u8_f32x16(const uint8_t *p)
 {
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
 //@ load_bf16_f32x16 f32x16
@@ -72,7 +74,8 @@ static inline IN_f32x16 f32x16 lower_f32x16(f32x16 a, f32x16 b) { return _mm512_
 static inline IN_f32x16 f32x16 sqrt_f32x16(f32x16 v) { return _mm512_sqrt_ps(v); }
 
 //@ macros_f32x16
-/* Without optimization gcc has intrinsics with a constant as macros, and warns about what is in them. */
+/* Without optimization gcc has intrinsics with a constant as macros, and warns about what is in
+ * them. */
 #if !defined __clang__ && !defined __OPTIMIZE__
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #endif
@@ -104,10 +107,16 @@ static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 
 //@ load_i32x16 i32x16
-static inline IN_f32x16 i32x16 load_i32x16(const int32_t *p) { return (i32x16)_mm512_loadu_si512(p); }
+static inline IN_f32x16 i32x16 load_i32x16(const int32_t *p)
+{
+    return (i32x16)_mm512_loadu_si512(p);
+}
 
 //@ store_i32x16 i32x16
-static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v) { _mm512_storeu_si512(p, (__m512i)v); }
+static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v)
+{
+    _mm512_storeu_si512(p, (__m512i)v);
+}
 
 //@ store_apart_i32x16 i32x16
 /* the first n, each `step` behind the one before */
@@ -119,7 +128,10 @@ static inline IN_f32x16 void store_apart_i32x16(int32_t *p, i32x16 v, int64_t st
 
 //@ load_bytes_i32x16 i32x16
 /* four bytes in each lane */
-static inline IN_f32x16 i32x16 load_bytes_i32x16(const void *p) { return (i32x16)_mm512_loadu_si512(p); }
+static inline IN_f32x16 i32x16 load_bytes_i32x16(const void *p)
+{
+    return (i32x16)_mm512_loadu_si512(p);
+}
 
 //@ load_i8_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_i8_i32x16(const int8_t *p)
@@ -143,7 +155,8 @@ static inline IN_f32x16 f32x16 from_i32_f32x16(i32x16 v) { return _mm512_cvtepi3
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline IN_f32x16 void store_u8_f32x16(uint8_t *p, f32x16 v)
 {
-    const __m512 near = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
+    const __m512 near =
+        _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
 }
 
@@ -152,7 +165,8 @@ static inline IN_f32x16 void store_u8_f32x16(uint8_t *p, f32x16 v)
 static inline IN_f32x16 void store_i8_f32x16(int8_t *p, f32x16 v)
 {
     const __m512 number = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);
-    const __m512 near = _mm512_min_ps(_mm512_max_ps(number, _mm512_set1_ps(-128.0f)), _mm512_set1_ps(127.0f));
+    const __m512 near =
+        _mm512_min_ps(_mm512_max_ps(number, _mm512_set1_ps(-128.0f)), _mm512_set1_ps(127.0f));
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
 }
 

@@ -160,8 +160,10 @@ static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)
 {
     const uint8x16_t x = vreinterpretq_u8_s32(a);
     const int8x16_t w = vreinterpretq_s8_s32(b);
-    const int16x8_t x0 = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(x))), w0 = vmovl_s8(vget_low_s8(w));
-    const int16x8_t x1 = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x))), w1 = vmovl_s8(vget_high_s8(w));
+    const int16x8_t x0 = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(x))),
+                    w0 = vmovl_s8(vget_low_s8(w));
+    const int16x8_t x1 = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x))),
+                    w1 = vmovl_s8(vget_high_s8(w));
     const int32x4_t p0 = vmull_s16(vget_low_s16(x0), vget_low_s16(w0)), p1 = vmull_high_s16(x0, w0);
     const int32x4_t p2 = vmull_s16(vget_low_s16(x1), vget_low_s16(w1)), p3 = vmull_high_s16(x1, w1);
     return vaddq_s32(sum, vpaddq_s32(vpaddq_s32(p0, p1), vpaddq_s32(p2, p3)));

@@ -240,7 +240,8 @@ static struct expr expand(struct program *p, const struct line *l, const struct 
     use_calls(p, l->text);
     for (const char *s = l->text; *s; s++) {
         if (*s == '@') {
-            text_printf(&out, "%s", vector_name(p, kind, src[0].lanes ? src[0].lanes : src[1].lanes));
+            text_printf(&out, "%s",
+                        vector_name(p, kind, src[0].lanes ? src[0].lanes : src[1].lanes));
             continue;
         }
         if (!strchr("$<>!?", *s) || s[1] < '0' || s[1] > '2') {
@@ -689,7 +690,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
 {
     bool whole = e->kind == 'I';
-    struct expr v = vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, whole ? 'W' : 'X', lanes);
+    struct expr v =
+        vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, whole ? 'W' : 'X', lanes);
     v.kind = e->kind == 'B' ? 'M' : v.kind;
     return v;
 }
@@ -717,7 +719,7 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
     const char *name = vector_access(p, "store", bits, &args);
-    if (e->of == DTYPE_U8 || e->of == DTYPE_I8)
+    if (dtype_is_byte(e->of))
         name = mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     return mem_printf(p->t, "%s;", vector_call(p, name, args, e->kind, e->lanes).s);
 }

@@ -1174,6 +1174,74 @@ static bool has_op(struct uop *const *linear, int n, enum op op)
     return false;
 }
 
+static int count_op(struct uop *const *linear, int n, enum op op)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        count += linear[i]->op == op;
+    return count;
+}
+
+/* Loops that stand in no other. */
+static int count_outermost(struct uop *const *linear, int n)
+{
+    int depth = 0, count = 0;
+    for (int i = 0; i < n; i++) {
+        count += linear[i]->op == OP_RANGE && depth == 0;
+        depth += linear[i]->op == OP_RANGE ? 1 : linear[i]->op == OP_END ? -1 : 0;
+    }
+    return count;
+}
+
+static const struct variant *only_variant(struct fixture *f, struct uop *output)
+{
+    f->isa = ISA_AVX512;
+    f->threads = 1;
+    add_output(f, output);
+    assert_int_equal(check(f, false), 1);
+    assert_int_equal(f->schedule->kernel[0]->nvariant, 1);
+    return &f->schedule->kernel[0]->variant[0];
+}
+
+/* Twelve rows and what they leave share the loop over heads and the packed keys, and each step of
+ * scores is a tile. */
+static void test_rows(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_new(1);
+    const struct variant *v = only_variant(f, attention(f, 29, 37, NULL));
+    assert_int_equal(count_outermost(v->linear, v->nlinear), 1);
+    assert_true(count_op(v->linear, v->nlinear, OP_MULACC) >= 2 * 12 + 2 * 5);
+    int scalars = 0;
+    for (int i = 0; i < v->nlinear; i++)
+        scalars += (v->linear[i]->op == OP_STORE && v->linear[i]->src[2]->op == OP_LOAD) ||
+                   (v->linear[i]->op == OP_EXP && v->linear[i]->lanes == 1);
+    assert_int_equal(scalars, 1);                     /* one copy of the keys, no exp */
+    fixture_free(f);
+}
+
+/* A line of the next panel at each step, where a panel is used again and again; each line, where
+ * it is used once; nothing where the weights are small. */
+static void test_prefetch(void **state)
+{
+    (void)state;
+    const struct { int rows, steps, prefetches; } layer[] = {
+        {41, 200, 1}, {5, 200, 4}, {41, 50, 0}};
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
+        struct fixture *f = fixture_new(1);
+        const int size[] = {512, layer[i].steps};
+        const struct variant *v = only_variant(
+            f, lib_linear(&f->l, INPUT(f, layer[i].rows, layer[i].steps), make_weight(f, 2, size),
+                          NULL));
+        assert_int_equal(count_op(v->linear, v->nlinear, OP_PREFETCH), layer[i].prefetches);
+        /* a rest of rows uses the panel that is there */
+        assert_int_equal(count_outermost(v->linear, v->nlinear), 1);
+        const struct kernel *k = f->schedule->kernel[0];
+        assert_int_equal(count_op(k->linear, k->nlinear, OP_PREFETCH), 0);
+        fixture_free(f);
+    }
+}
+
 /* A range is taken apart where it is divided, and what it is made of is tiled. */
 static void test_divided(void **state)
 {
@@ -1199,7 +1267,8 @@ static void test_divided(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_divided),
-                                       cmocka_unit_test(test_onehot),
+                                       cmocka_unit_test(test_onehot), cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_prefetch),
                                        cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
