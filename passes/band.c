@@ -26,7 +26,7 @@ enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
 
 /* Cycles of a core: see winograd.c. The part of a cache that may be scratch. */
 enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
-static const double far_nbytes = 8 << 20, scratch_share = 0.8, nest_cycles = 2000;
+static const double far_caches = 8, scratch_share = 0.8, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
 struct member {
@@ -162,9 +162,9 @@ static double gain_of(struct banding *w, const struct group *g)
     if (weights + scratch_of(g) > cache)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
     /* near, what is passed on has to be most of what moves */
-    if (whole < far_nbytes && whole < 3 * nbytes_of(g->member[0].s->dest))
+    if (whole < far_caches * cache && whole < 3 * nbytes_of(g->member[0].s->dest))
         return 0;
-    saved /= whole > far_nbytes ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE;
+    saved /= whole > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE;
     return saved - lost - nest_cycles * g->nbands * g->n;
 }
 

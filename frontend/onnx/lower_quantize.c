@@ -166,9 +166,11 @@ struct uop *quantized_product(const struct node *n, struct uop *x, struct uop *w
     return lib_mul(l, lib_cast(l, x->dtype, lib_matmul(l, q, w)), lib_mul(l, scale, w_scale));
 }
 
-struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *zero, int axis)
+/* x - zero in dtype d */
+static struct uop *centered(const struct node *n, enum dtype d, struct uop *x, struct uop *zero,
+                            int axis)
 {
-    x = lib_cast(&n->lib, DTYPE_I32, x);
+    x = lib_cast(&n->lib, d, x);
     if (!zero || !x)
         return x;
     if (zero->ndim == 1 && !uop_is_int(zero->dim[0], 1)) {
@@ -179,7 +181,12 @@ struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *
     } else if (zero->ndim == 1) {
         zero = uop_reshape(n->t, zero, NULL, 0);
     }
-    return lib_sub(&n->lib, x, lib_cast(&n->lib, DTYPE_I32, zero));
+    return lib_sub(&n->lib, x, lib_cast(&n->lib, d, zero));
+}
+
+struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *zero, int axis)
+{
+    return centered(n, DTYPE_I32, x, zero, axis);
 }
 
 static bool integers(const struct node *n, int a, int b)
@@ -228,23 +235,13 @@ static bool requantize(struct node *n, struct uop *product, struct uop *w_scale)
     return node_set(n, 0, quantized(n, r, zero, to));
 }
 
-/* x - zero in f32 */
-static struct uop *centered_float(const struct node *n, struct uop *x, struct uop *zero, int axis)
-{
-    const struct lib *l = &n->lib;
-    if (!dtype_is_float(x->dtype))
-        return lib_cast(l, DTYPE_F32, quantized_centered(n, x, zero, axis));
-    x = lib_cast(l, DTYPE_F32, x);
-    zero = zero && zero->ndim == 0 ? lib_cast(l, DTYPE_F32, zero) : NULL;
-    return zero ? lib_sub(l, x, zero) : x;
-}
-
 bool lower_qlinear_matmul(struct node *n)
 {
     struct uop *a = n->in[0], *b = n->in[3], *bs = n->in[4], *product;
     if (dtype_is_float(a->dtype) || dtype_is_float(b->dtype)) {
-        product = lib_matmul(&n->lib, centered_float(n, a, n->in[2], a->ndim > 1 ? a->ndim - 2 : 0),
-                             centered_float(n, b, n->in[5], b->ndim - 1));
+        product = lib_matmul(
+            &n->lib, centered(n, DTYPE_F32, a, n->in[2], a->ndim > 1 ? a->ndim - 2 : 0),
+            centered(n, DTYPE_F32, b, n->in[5], b->ndim - 1));
     } else {
         if (!integers(n, 0, 3) || !node_rank(n, 0, 1, MAX_RANK) || !node_rank(n, 3, 1, MAX_RANK))
             return false;

@@ -34,7 +34,7 @@ static bool read_number(string_t s, bool narrow, double *v)
     size_t n = strlen(from), npoint = strlen(point);
     while (n > 0 && strchr(" \t\n\r\f\v", from[n - 1]))
         n--;
-    const char *dot = memchr(from, '.', n);
+    const char *dot = (const char *)memchr(from, '.', n);
     if (n == 0 || n + npoint > sizeof copy || strspn(from, "+-0123456789.eEinfatyINFATY") < n)
         return false;
     size_t before = dot ? (size_t)(dot - from) : n;

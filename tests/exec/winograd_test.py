@@ -84,7 +84,7 @@ def errors(size, channels, tile, *options, group=1, batch=1):
            f"{BOUND[tile][0]:.2g} and {BOUND[tile][1]:.2g} are allowed")
 
 
-suite.add("F(2x2)", errors, 14, 256, 2)
+suite.add("F(2x2)", errors, 7, 384, 2)
 suite.add("F(4x4)", errors, 28, 64, 4)
 suite.add("F(4x4): a border that is cut off", errors, 26, 48, 4)
 suite.add("F(6x6)", errors, 30, 48, 6)

@@ -96,6 +96,14 @@ def long_vectors():
     check("long_vectors", [helper.make_node("Neg", ["x"], ["y"])], {"x": x}, {"y": -x})
 
 
+@suite.case("a function that vectors do not have is what a kernel stores")
+def scalar_function_stored():
+    x = np.random.default_rng(2).uniform(0.5, 2, (4, 33)).astype(np.float32)
+    check("scalar_function_stored", [helper.make_node("Pow", ["x", "x"], ["power"]),
+                                     helper.make_node("Mod", ["x", "power"], ["rest"], fmod=1)],
+          {"x": x}, {"power": x ** x, "rest": np.fmod(x, x ** x)})
+
+
 @suite.case("kernels that are alike but for a loop where the other has none")
 def almost_twins():
     x = np.random.default_rng(1).permutation(16).reshape(2, 8, 1).astype(np.float32)

@@ -485,6 +485,26 @@ def _(folder):
            f"means {y.mean(axis=1)}")                         # four standard deviations
 
 
+@case("an index of the run outside of its tensor is a status, under sanitizers")
+def _(folder):
+    x = draw(3, 4)
+    nodes = {"Gather": (["x", "i"], [2], {"axis": 1}), "GatherElements": (["x", "i"], [3, 2], {"axis": 1}),
+             "GatherND": (["x", "i"], [2, 2], {}), "ScatterElements": (["x", "i", "u"], [3, 2], {"axis": 1}),
+             "ScatterND": (["x", "i", "u"], [2, 2], {})}
+    for kind, (inputs, shape, more) in nodes.items():
+        update = draw(3, 2) if kind == "ScatterElements" else draw(2)
+        m = G.model([G.node(kind, inputs, ["y"], **more)], [G.value("i", shape, INT64)], [G.value("y", None)],
+                    [G.weight("x", x), G.weight("u", update)])
+        onnx.save(m, folder / "m.onnx")
+        T.emit(TGC, folder / "m.onnx", folder / "m.c")
+        T.build(folder / "m.c", folder / "m", flags=T.SANITIZE, compiler="clang")
+        for bad in (4, -5, 2 ** 40, -2 ** 63, 2 ** 63 - 1):
+            index = np.zeros(shape, np.int64)
+            index.flat[-1] = bad
+            np.save(folder / "i.npy", index)
+            says(T.must(T.run([folder / "m", folder / "i.npy", "-o", folder]), 1).err, "cannot use")
+
+
 @case("a size that the run finds may be the one that is needed; if not, that is a status")
 def _(folder):
     def side(name, end):
@@ -602,6 +622,8 @@ def build_and_run(folder, model, inputs, status=0):
     onnx.save(model, folder / "m.onnx")
     T.emit(TGC, folder / "m.onnx", folder / "m.c")
     T.build(folder / "m.c", folder / "m", flags=T.SANITIZE, compiler="clang")
+    T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated", "-fsyntax-only", "-x", "c++",
+                  "m.c"], cwd=folder))
     program = T.Program(folder / "m", [value.name for value in model.graph.output])
     if not status:
         return program.run(list(inputs.values()))

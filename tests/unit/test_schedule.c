@@ -1220,6 +1220,55 @@ static void test_rows(void **state)
     fixture_free(f);
 }
 
+/* Two pointwise layers, n channels between them. Returns the number of kernels. */
+static int run_pointwise(struct fixture *f, int height, int width, int n)
+{
+    struct window_attr a = {.group = 1};
+    if (setjmp(f->t->stop))
+        fail();
+    f->g.name = "pointwise layers";
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, height, width), WEIGHT(f, n, 4, 1, 1), NULL, &a);
+    x = lib_binaryf(&f->l, OP_MAX, x, 0.0);
+    add_output(f, lib_conv(&f->l, x, WEIGHT(f, 9, n, 1, 1), NULL, &a));
+    return check(f, false);
+}
+
+/* Rows whose length is a multiple of 1 KB lie a line further apart; others do not. */
+static void test_rows_apart(void **state)
+{
+    (void)state;
+    const struct { int channels, stored; } layer[] = {{256, 256 + 16}, {512, 512 + 16}, {160, 160}};
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
+        struct fixture *f = fixture_new(1);
+        assert_int_equal(run_pointwise(f, 4, 3, layer[i].channels), 2);
+        const struct buffer *between = f->schedule->kernel[0]->buffer[0];
+        int64_t inner = 0;
+        for (int k = 0; k < between->ndim; k++)
+            inner = between->dim[k]->arg.i > inner ? between->dim[k]->arg.i : inner;
+        assert_int_equal(inner, layer[i].stored);
+        fixture_free(f);
+    }
+}
+
+/* What is far larger than a cache is passed on in bands that fit it. */
+static void test_band_size(void **state)
+{
+    (void)state;
+    for (size_t cache = 1 << 16; cache <= 1 << 20; cache <<= 4) {
+        struct fixture *f = fixture_new(1);
+        f->t->cache_nbytes = cache;
+        int kernels = run_pointwise(f, 80, 32, 64);
+        const struct kernel *k = f->schedule->kernel[0];
+        double nbytes = 4;
+        assert_int_equal(kernels, cache == 1 << 16 ? 1 : 2);
+        assert_int_equal(k->nscratch, cache == 1 << 16);
+        for (int d = 0; k->nscratch && d < k->scratch[0]->ndim; d++)
+            nbytes *= (double)k->scratch[0]->dim[d]->arg.i;
+        assert_true(nbytes <= (double)cache && (!k->nscratch || nbytes >= (double)cache / 4));
+        fixture_free(f);
+    }
+}
+
 /* A line of the next panel at each step, where a panel is used again and again; each line, where
  * it is used once; nothing where the weights are small. */
 static void test_prefetch(void **state)
@@ -1269,6 +1318,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_divided),
                                        cmocka_unit_test(test_onehot), cmocka_unit_test(test_rows),
                                        cmocka_unit_test(test_prefetch),
+                                       cmocka_unit_test(test_rows_apart),
+                                       cmocka_unit_test(test_band_size),
                                        cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
