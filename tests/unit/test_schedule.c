@@ -4,8 +4,7 @@
  * step by step. Named cases also pin the number of kernels, which is what fusion is for; random
  * graphs look for what nobody thought of, with optimization and without.
  */
-#include "passes/passes.h"
-#include "frontend/library.h"
+#include "tests/unit/schedules.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,330 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-enum { MAX_LEAF = 512 };
-
-struct fixture {
-    struct tgc *t;
-    struct lib l;
-    struct graph g;
-    struct uop *input[16];
-    struct graph_output output[16];
-    const struct uop *leaf[MAX_LEAF]; struct tensor *value[MAX_LEAF]; int nleaf;
-    int64_t var[64];
-    uint64_t seed;
-    const struct schedule *schedule; /* shown if it is wrong */
-    enum isa isa;                    /* whose kernels run */
-    int nvariant;                    /* kernels that ran with vectors */
-    int tile;                        /* Winograd's, for all convolutions that it suits; 0: none */
-    int threads, nshared;            /* 0: one thread; kernels that threads shared */
-    bool bands;                      /* wherever there can be some, not only where they pay */
-    int nband;                       /* nests within bands */
-};
-
-static uint64_t next_random(struct fixture *f)
-{
-    f->seed ^= f->seed << 13;
-    f->seed ^= f->seed >> 7;
-    f->seed ^= f->seed << 17;
-    return f->seed;
-}
-
-static int pick(struct fixture *f, int n) { return (int)(next_random(f) % (uint64_t)n); }
-
-static struct fixture *fixture_new(uint64_t seed)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->t = tgc_new(0);
-    f->seed = seed * 0x9E3779B97F4A7C15u + 1;
-    f->l = (struct lib){f->t, NULL};
-    f->g = (struct graph){.name = "test", .input = f->input, .output = f->output};
-    if (setjmp(f->t->stop))
-        return f;
-    passes_init(f->t);
-    return f;
-}
-
-static void fixture_free(struct fixture *f)
-{
-    tgc_free(f->t);
-    free(f);
-}
-
-static int64_t extent(const struct fixture *f, const struct uop *d)
-{
-    int64_t v = 0;
-    assert_true(sym_eval(d, f->var, 64, &v));
-    return v;
-}
-
-static struct tensor *tensor_for(struct fixture *f, const struct buffer *b)
-{
-    struct tensor *x = MEM_NEW(f->t, struct tensor);
-    x->dtype = b->dtype;
-    x->ndim = b->ndim;
-    x->nelem = 1;
-    for (int a = 0; a < b->ndim; a++)
-        x->nelem *= x->dim[a] = extent(f, b->dim[a]);
-    x->data = mem_array(f->t, (size_t)x->nelem + 1, 8);
-    return x;
-}
-
-static struct tensor *value_of(struct fixture *f, struct buffer *b)
-{
-    const struct uop *u = uop_buffer(f->t, b);
-    for (int i = 0; i < f->nleaf; i++)
-        if (f->leaf[i] == u)
-            return f->value[i];
-    assert_true(f->nleaf < MAX_LEAF);
-    f->leaf[f->nleaf] = u;
-    return f->value[f->nleaf++] = tensor_for(f, b);
-}
-
-static struct uop *make_input(struct fixture *f, enum dtype d, struct uop *const *dim, int ndim)
-{
-    struct buffer *b = buffer_new(f->t, BUFFER_INPUT, d, dim, ndim, "x");
-    struct tensor *x = value_of(f, b);
-    for (int64_t i = 0; i < x->nelem; i++)
-        if (dtype_is_float(d))
-            ((double *)x->data)[i] = (double)(pick(f, 401) - 200) / 64.0;
-        else
-            ((int64_t *)x->data)[i] =
-                scalar_cast(d, DTYPE_I64,
-                            (union scalar){.i = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4})
-                    .i;
-    return f->input[f->g.ninput++] = uop_buffer(f->t, b);
-}
-
-static struct uop *make_inputi(struct fixture *f, enum dtype d, int n, const int *size)
-{
-    struct uop *dim[MAX_RANK];
-    for (int a = 0; a < n; a++)
-        dim[a] = uop_int(f->t, size[a]);
-    return make_input(f, d, dim, n);
-}
-#define INPUT(f, ...)                                                                              \
-    make_inputi((f), DTYPE_F32, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)),                 \
-                (int[]){__VA_ARGS__})
-
-/* A weight of random f32 bytes, so that PACK has something to rewrite. */
-static struct uop *make_weight(struct fixture *f, int n, const int *size)
-{
-    int64_t dim[MAX_RANK], nelem = 1;
-    for (int a = 0; a < n; a++)
-        nelem *= dim[a] = size[a];
-    float *data = mem_array(f->t, (size_t)nelem, sizeof *data);
-    for (int64_t i = 0; i < nelem; i++)
-        data[i] = (float)(pick(f, 401) - 200) / 64.0f;
-    return tensor_from_data(f->t, DTYPE_F32, dim, n, data, (size_t)nelem * sizeof *data, "w");
-}
-#define WEIGHT(f, ...)                                                                             \
-    make_weight((f), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
-
-static void add_output(struct fixture *f, struct uop *u)
-{
-    for (int i = 0; i < f->t->ndiag; i++)
-        print_message("%s\n", f->t->diag[i].message);
-    assert_non_null(u);
-    f->output[f->g.noutput++] = (struct graph_output){"y", u};
-}
-
-/* ---- running a schedule on the interpreter */
-
-static int64_t scalar_of(struct fixture *f, struct uop *u)
-{
-    if (u->op == OP_LOAD)
-        return ((int64_t *)value_of(f, (struct buffer *)(uintptr_t)u->src[0]->arg.p)->data)[0];
-    return extent(f, u);
-}
-
-static int skip_region(const struct schedule *s, int i)
-{
-    int depth = 0;
-    for (;; i++) {
-        enum step_kind k = s->step[i].kind;
-        if (depth == 0 && (k == STEP_ELSE || k == STEP_ENDIF || k == STEP_ENDLOOP))
-            return i;
-        depth += (k == STEP_IF || k == STEP_LOOP) - (k == STEP_ENDIF || k == STEP_ENDLOOP);
-    }
-}
-
-/* No thread may need what another one left in scratch. */
-static void spoil(struct tensor *x)
-{
-    for (int64_t i = 0; i < x->nelem; i++)
-        if (dtype_is_float(x->dtype))
-            ((double *)x->data)[i] = NAN;
-        else
-            ((int64_t *)x->data)[i] = INT64_MIN + 12345;
-}
-
-static int count_banded(const struct uop *ast)
-{
-    int n = 0;
-    for (int i = 0; i < ast->nsrc; i++)
-        for (int k = 3; k < ast->src[i]->nsrc; k++)
-            if (ast->src[i]->src[k]->op == OP_RANGE && RANGE_IS_BAND(ast->src[i]->src[k]->arg.i)) {
-                n++;
-                break;
-            }
-    return n;
-}
-
-static void run_kernel(struct fixture *f, const struct kernel *k)
-{
-    f->nband += count_banded(k->ast);
-    for (int i = 0; i < k->nbuffer; i++)
-        if (k->buffer[i]->kind != BUFFER_WEIGHT)
-            value_of(f, k->buffer[i]);
-    for (int i = 0; i < k->nscratch; i++)
-        value_of(f, k->scratch[i]);
-    struct uop *const *linear = k->linear;
-    int nlinear = k->nlinear;
-    for (int i = 0; i < k->nvariant; i++)
-        if (k->variant[i].isa == f->isa) {
-            linear = k->variant[i].linear;
-            nlinear = k->variant[i].nlinear;
-            f->nvariant++;
-        }
-    assert_true(linear_verify(f->t, linear, nlinear, "test"));
-    struct eval_env env = {
-        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
-    /* the parts of a shared kernel in some other order than that of its loops */
-    env.parts = k->is_shared ? f->threads : 0;
-    f->nshared += k->is_shared;
-    for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
-        for (int i = 0; i < k->nscratch; i++)
-            spoil(value_of(f, k->scratch[i]));
-        assert_true(eval_linear(f->t, linear, nlinear, &env));
-    }
-}
-
-static void run_schedule(struct fixture *f, const struct schedule *s)
-{
-    int loop_at[8], nloop = 0;
-    int64_t trip[8];
-    for (int i = 0; i < s->nstep; i++) {
-        const struct step *st = &s->step[i];
-        switch (st->kind) {
-        case STEP_KERNEL: run_kernel(f, st->kernel); break;
-        case STEP_HOST: fail(); break;
-        case STEP_IF:
-            if (!scalar_of(f, st->cond))
-                i = skip_region(s, i + 1);
-            break;
-        case STEP_ELSE: i = skip_region(s, i + 1); break;
-        case STEP_ENDIF: break;
-        case STEP_LOOP:
-            f->var[st->counter->id] = 0;
-            trip[nloop] = scalar_of(f, st->trip);
-            loop_at[nloop++] = i;
-            if (trip[nloop - 1] <= 0) {
-                i = skip_region(s, i + 1);
-                nloop--;
-            }
-            break;
-        case STEP_BREAK_UNLESS:
-            if (!scalar_of(f, st->cond)) {
-                i = skip_region(s, i + 1);
-                nloop--;
-            }
-            break;
-        case STEP_ENDLOOP:
-            if (++f->var[st->counter->id] < trip[nloop - 1])
-                i = loop_at[nloop - 1];
-            else
-                nloop--;
-        }
-    }
-}
-
-static void show(struct fixture *f, bool noopt)
-{
-    struct text text = {.t = f->t};
-    graph_print(&text, f->t, &f->g);
-    for (int i = 0; f->schedule && i < f->schedule->nstep; i++) {
-        const struct step *st = &f->schedule->step[i];
-        text_printf(&text, "---- step %d, kind %d\n", i, (int)st->kind);
-        if (!st->kernel)
-            continue;
-        linear_print(&text, f->t, st->kernel->linear, st->kernel->nlinear);
-        for (int j = 0; j < st->kernel->nvariant; j++) {
-            const struct variant *v = &st->kernel->variant[j];
-            text_printf(&text, "-- %s\n", isa_table[v->isa].text);
-            linear_print(&text, f->t, v->linear, v->nlinear);
-        }
-    }
-    /* print_message() cuts long texts */
-    fprintf(stderr, "%s%s, %s:\n%s", f->g.name, noopt ? ", -O0" : "", isa_table[f->isa].text,
-            text.s);
-}
-
-static bool equal(const struct tensor *want, const struct tensor *got, double tolerance)
-{
-    assert_int_equal(want->nelem, got->nelem);
-    for (int64_t i = 0; i < want->nelem; i++) {
-        if (!dtype_is_float(want->dtype)) {
-            if (((int64_t *)want->data)[i] == ((int64_t *)got->data)[i])
-                continue;
-            print_message("element %lld is %lld, expected %lld\n", (long long)i,
-                          (long long)((int64_t *)got->data)[i],
-                          (long long)((int64_t *)want->data)[i]);
-            return false;
-        }
-        double a = ((double *)want->data)[i], b = ((double *)got->data)[i];
-        if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1 + fabs(a)))
-            continue;
-        print_message("element %lld is %.17g, expected %.17g\n", (long long)i, b, a);
-        return false;
-    }
-    return true;
-}
-
-/* Runs the graph both ways; returns the number of kernels. */
-static int check(struct fixture *f, bool noopt)
-{
-    struct uop *root[16];
-    struct tensor *want[16];
-    for (int i = 0; i < f->g.noutput; i++)
-        root[i] = f->output[i].value;
-    struct eval_env env = {
-        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
-    if (setjmp(f->t->stop)) {
-        show(f, noopt);
-        for (int i = 0; i < f->t->ndiag; i++)
-            print_message("%s\n", f->t->diag[i].message);
-        fail();
-    }
-    assert_true(graph_verify(f->t, &f->g, "test"));
-    assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
-    if (!noopt)
-        assert_true(pass_onehot(f->t, &f->g) && graph_verify(f->t, &f->g, "onehot"));
-    if (f->tile && !noopt) {
-        assert_true(winograd_apply(f->t, &f->g, f->tile));
-        assert_true(graph_verify(f->t, &f->g, "winograd"));
-        assert_ptr_not_equal(f->output[0].value, root[0]);
-    }
-    if (f->bands)
-        f->t->cache_nbytes = 0;
-    struct schedule *s = schedule_graph(f->t, &f->g, noopt);
-    assert_non_null(s);
-    s->isa = 1u << f->isa;
-    s->threads = f->threads;
-    if (!noopt)
-        assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
-    assert_true(pass_linearize(f->t, s));
-    f->schedule = s;
-    assert_true(pass_expand(f->t, s));
-    run_schedule(f, s);
-    for (int i = 0; i < f->g.noutput; i++)
-        /* its weights are rounded to f32 */
-        if (!equal(want[i], value_of(f, s->output[i]), f->tile ? 1e-4 : 1e-9)) {
-            show(f, noopt);
-            fail_msg("%s: output %d", f->g.name, i);
-        }
-    return s->nkernel;
-}
 
 /* ---- named cases: the graph, and how many kernels it may take */
 
@@ -373,36 +48,47 @@ static struct uop *case_apart(struct fixture *f)
     return lib_conv(&f->l, INPUT(f, 1, 5, 9, 13), WEIGHT(f, 12, 5, 3, 3), NULL, &a);
 }
 
-/* the transposed result of a product, cut off: a Fourier transform in two steps */
-static struct uop *digits(struct fixture *f, int columns, int rows, int size)
-{
-    int weight[] = {12, columns};
-    struct uop *y = lib_matmul(&f->l, INPUT(f, 5, rows, 12), make_weight(f, 2, weight));
-    struct uop *dim[2] = {uop_int(f->t, 5), uop_int(f->t, rows * columns)};
-    y = lib_reshape(&f->l, lib_permute(&f->l, y, (int64_t[]){0, 2, 1}, 3), dim, 2);
-    return lib_slice(&f->l, y, 1, uop_int(f->t, 0), uop_int(f->t, size), 1);
-}
-
-static struct uop *case_digits(struct fixture *f) { return digits(f, 20, 16, 161); }
 
 /* a divisor that leaves most of a second one */
-static struct uop *case_digits_rest(struct fixture *f) { return digits(f, 7, 9, 62); }
 
-/* a matrix times the rows that say where a key equals a count from `first` on */
-static struct uop *onehot(struct fixture *f, enum dtype d, int first, struct uop *matrix)
+/* A weight of bytes. */
+static struct uop *bytes(struct fixture *f, int n, const int *size)
 {
-    enum { COUNT = 9 };
-    struct uop *key = make_inputi(f, d, 2, (int[]){3, 5}), *count;
-    struct uop *dim[3] = {uop_int(f->t, 3), uop_int(f->t, 5), uop_int(f->t, COUNT)};
-    struct uop *one[3] = {dim[0], dim[1], uop_int(f->t, 1)};
-    int32_t *data = mem_array(f->t, COUNT, sizeof *data);
-    for (int i = 0; i < COUNT; i++)
-        data[i] = first + i;
-    count = d == DTYPE_I32 ? tensor_from_data(f->t, d, (int64_t[]){1, 1, COUNT}, 3, data,
-                                              COUNT * sizeof *data, "count")
-                           : tensor_iota(f->t, dim, 3, 2);
-    count = lib_binary(&f->l, OP_EQ, lib_reshape(&f->l, key, one, 3), count);
-    return lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32, count), matrix);
+    int64_t dim[MAX_RANK], nelem = 1;
+    for (int a = 0; a < n; a++)
+        nelem *= dim[a] = size[a];
+    int8_t *data = mem_array(f->t, (size_t)nelem, sizeof *data);
+    for (int64_t i = 0; i < nelem; i++)
+        data[i] = (int8_t)(pick(f, 256) - 128);
+    return tensor_from_data(f->t, DTYPE_I8, dim, n, data, (size_t)nelem, "w");
+}
+
+/* What a byte stands for. */
+static struct uop *centered(struct fixture *f, struct uop *x, int zero)
+{
+    return lib_sub(&f->l, lib_cast(&f->l, DTYPE_I32, x), uop_consti(f->t, DTYPE_I32, zero));
+}
+
+static struct uop *case_bytes(struct fixture *f)
+{
+    struct uop *x = make_inputi(f, DTYPE_U8, 2, (int[]){13, 24});
+    return lib_matmul(&f->l, centered(f, x, 3), centered(f, bytes(f, 2, (int[]){24, 35}), 0));
+}
+
+/* signed, and of a depth that is filled up */
+static struct uop *case_bytes_signed(struct fixture *f)
+{
+    struct uop *x = make_inputi(f, DTYPE_I8, 2, (int[]){7, 21});
+    return lib_matmul(&f->l, centered(f, x, -5), centered(f, bytes(f, 2, (int[]){21, 40}), 0));
+}
+
+static struct uop *case_bytes_conv(struct fixture *f)
+{
+    struct uop *p = uop_int(f->t, 1);
+    struct window_attr a = {.group = 1, .lo = {p, p}, .hi = {p, p}};
+    struct uop *x = make_inputi(f, DTYPE_U8, 4, (int[]){1, 3, 7, 6});
+    return lib_conv(&f->l, centered(f, x, 9), centered(f, bytes(f, 4, (int[]){20, 3, 3, 3}), 0), NULL,
+                    &a);
 }
 
 static struct uop *case_onehot(struct fixture *f)
@@ -444,19 +130,6 @@ static struct uop *layernorm(struct fixture *f, struct uop *x, int n)
 }
 
 static struct uop *case_layernorm(struct fixture *f) { return layernorm(f, INPUT(f, 2, 3, 7), 7); }
-
-/* mask: NULL or something added to the scores */
-static struct uop *attention(struct fixture *f, int rows, int keys, struct uop *mask)
-{
-    struct uop *q = INPUT(f, 1, 3, rows, 4), *k = INPUT(f, 1, 3, keys, 4),
-               *v = INPUT(f, 1, 3, keys, 4);
-    struct uop *s = lib_binaryf(
-        &f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)),
-        0.5);
-    if (mask)
-        s = lib_add(&f->l, s, mask);
-    return lib_matmul(&f->l, lib_softmax(&f->l, s, 8), v);
-}
 
 static struct uop *case_attention(struct fixture *f) { return attention(f, 5, 5, INPUT(f, 5, 5)); }
 
@@ -718,6 +391,9 @@ static const struct {
     {"lanes apart", case_apart, 1},
     {"digits of an index", case_digits, 1},
     {"digits of an index, rest", case_digits_rest, 1},
+    {"bytes", case_bytes, 1},
+    {"bytes, signed and filled up", case_bytes_signed, 2},
+    {"bytes under a window", case_bytes_conv, 2},
     {"one-hot rows", case_onehot, 1},
     {"one-hot rows, counted", case_onehot_count, 1},
     {"grouped convolution", case_grouped, 1},
@@ -1132,194 +808,11 @@ static void test_random(void **state)
     assert_true(vectors > 0 && shared > 0 && bands > 0);
 }
 
-/* ---- what programs look like */
-
-/* What is left of a matrix times one-hot rows, by case. */
-static enum op op_of_onehot(struct fixture *f, int i)
-{
-    const int size[] = {9, 20};
-    if (setjmp(f->t->stop))
-        fail_msg("%s", f->t->ndiag ? f->t->diag[0].message : "stopped");
-    struct uop *w = i == 2 ? INPUT(f, 9, 20) : make_weight(f, 2, size);
-    if (i == 3)
-        ((float *)(uintptr_t)((const struct buffer *)w->arg.p)->data)[7] = INFINITY;
-    if (i == 4)
-        add_output(f, lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32,
-                                                 make_inputi(f, DTYPE_BOOL, 2, (int[]){4, 9})), w));
-    else
-        add_output(f, onehot(f, i ? DTYPE_I32 : DTYPE_I64, i ? 1 : 0, w));
-    assert_true(pass_onehot(f->t, &f->g));
-    const struct uop *u = f->g.output[0].value;
-    while (u->op == OP_RESHAPE)
-        u = u->src[0];
-    return u->op;
-}
-
-/* One-hot rows are no sum, but of a matrix that may be infinite, or where nothing counts. */
-static void test_onehot(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 5; i++) {
-        struct fixture *f = fixture_new(1);
-        assert_int_equal(op_of_onehot(f, i), i < 2 ? OP_INDEX : OP_REDUCE);
-        fixture_free(f);
-    }
-}
-
-static bool has_op(struct uop *const *linear, int n, enum op op)
-{
-    for (int i = 0; i < n; i++)
-        if (linear[i]->op == op)
-            return true;
-    return false;
-}
-
-static int count_op(struct uop *const *linear, int n, enum op op)
-{
-    int count = 0;
-    for (int i = 0; i < n; i++)
-        count += linear[i]->op == op;
-    return count;
-}
-
-/* Loops that stand in no other. */
-static int count_outermost(struct uop *const *linear, int n)
-{
-    int depth = 0, count = 0;
-    for (int i = 0; i < n; i++) {
-        count += linear[i]->op == OP_RANGE && depth == 0;
-        depth += linear[i]->op == OP_RANGE ? 1 : linear[i]->op == OP_END ? -1 : 0;
-    }
-    return count;
-}
-
-static const struct variant *only_variant(struct fixture *f, struct uop *output)
-{
-    f->isa = ISA_AVX512;
-    f->threads = 1;
-    add_output(f, output);
-    assert_int_equal(check(f, false), 1);
-    assert_int_equal(f->schedule->kernel[0]->nvariant, 1);
-    return &f->schedule->kernel[0]->variant[0];
-}
-
-/* Twelve rows and what they leave share the loop over heads and the packed keys, and each step of
- * scores is a tile. */
-static void test_rows(void **state)
-{
-    (void)state;
-    struct fixture *f = fixture_new(1);
-    const struct variant *v = only_variant(f, attention(f, 29, 37, NULL));
-    assert_int_equal(count_outermost(v->linear, v->nlinear), 1);
-    assert_true(count_op(v->linear, v->nlinear, OP_MULACC) >= 2 * 12 + 2 * 5);
-    int scalars = 0;
-    for (int i = 0; i < v->nlinear; i++)
-        scalars += (v->linear[i]->op == OP_STORE && v->linear[i]->src[2]->op == OP_LOAD) ||
-                   (v->linear[i]->op == OP_EXP && v->linear[i]->lanes == 1);
-    assert_int_equal(scalars, 1);                     /* one copy of the keys, no exp */
-    fixture_free(f);
-}
-
-/* Two pointwise layers, n channels between them. Returns the number of kernels. */
-static int run_pointwise(struct fixture *f, int height, int width, int n)
-{
-    struct window_attr a = {.group = 1};
-    if (setjmp(f->t->stop))
-        fail();
-    f->g.name = "pointwise layers";
-    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, height, width), WEIGHT(f, n, 4, 1, 1), NULL, &a);
-    x = lib_binaryf(&f->l, OP_MAX, x, 0.0);
-    add_output(f, lib_conv(&f->l, x, WEIGHT(f, 9, n, 1, 1), NULL, &a));
-    return check(f, false);
-}
-
-/* Rows whose length is a multiple of 1 KB lie a line further apart; others do not. */
-static void test_rows_apart(void **state)
-{
-    (void)state;
-    const struct { int channels, stored; } layer[] = {{256, 256 + 16}, {512, 512 + 16}, {160, 160}};
-    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
-        struct fixture *f = fixture_new(1);
-        assert_int_equal(run_pointwise(f, 4, 3, layer[i].channels), 2);
-        const struct buffer *between = f->schedule->kernel[0]->buffer[0];
-        int64_t inner = 0;
-        for (int k = 0; k < between->ndim; k++)
-            inner = between->dim[k]->arg.i > inner ? between->dim[k]->arg.i : inner;
-        assert_int_equal(inner, layer[i].stored);
-        fixture_free(f);
-    }
-}
-
-/* What is far larger than a cache is passed on in bands that fit it. */
-static void test_band_size(void **state)
-{
-    (void)state;
-    for (size_t cache = 1 << 16; cache <= 1 << 20; cache <<= 4) {
-        struct fixture *f = fixture_new(1);
-        f->t->cache_nbytes = cache;
-        int kernels = run_pointwise(f, 80, 32, 64);
-        const struct kernel *k = f->schedule->kernel[0];
-        double nbytes = 4;
-        assert_int_equal(kernels, cache == 1 << 16 ? 1 : 2);
-        assert_int_equal(k->nscratch, cache == 1 << 16);
-        for (int d = 0; k->nscratch && d < k->scratch[0]->ndim; d++)
-            nbytes *= (double)k->scratch[0]->dim[d]->arg.i;
-        assert_true(nbytes <= (double)cache && (!k->nscratch || nbytes >= (double)cache / 4));
-        fixture_free(f);
-    }
-}
-
-/* A line of the next panel at each step, where a panel is used again and again; each line, where
- * it is used once; nothing where the weights are small. */
-static void test_prefetch(void **state)
-{
-    (void)state;
-    const struct { int rows, steps, prefetches; } layer[] = {
-        {41, 200, 1}, {5, 200, 4}, {41, 50, 0}};
-    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
-        struct fixture *f = fixture_new(1);
-        const int size[] = {512, layer[i].steps};
-        const struct variant *v = only_variant(
-            f, lib_linear(&f->l, INPUT(f, layer[i].rows, layer[i].steps), make_weight(f, 2, size),
-                          NULL));
-        assert_int_equal(count_op(v->linear, v->nlinear, OP_PREFETCH), layer[i].prefetches);
-        /* a rest of rows uses the panel that is there */
-        assert_int_equal(count_outermost(v->linear, v->nlinear), 1);
-        const struct kernel *k = f->schedule->kernel[0];
-        assert_int_equal(count_op(k->linear, k->nlinear, OP_PREFETCH), 0);
-        fixture_free(f);
-    }
-}
-
-/* A range is taken apart where it is divided, and what it is made of is tiled. */
-static void test_divided(void **state)
-{
-    (void)state;
-    for (int rest = 0; rest < 2; rest++) {
-        struct fixture *f = fixture_new(1);
-        f->isa = ISA_AVX512;
-        f->threads = 1;
-        add_output(f, rest ? case_digits_rest(f) : case_digits(f));
-        assert_int_equal(check(f, false), 1);
-        const struct kernel *k = f->schedule->kernel[0];
-        assert_int_equal(k->nvariant, rest ? k->nvariant : 1);
-        for (int i = 0; i <= k->nvariant; i++) {
-            struct uop **linear = i ? k->variant[i - 1].linear : k->linear;
-            int n = i ? k->variant[i - 1].nlinear : k->nlinear;
-            assert_false(has_op(linear, n, OP_FLOORDIV));
-            assert_false(has_op(linear, n, OP_FLOORMOD));
-        }
-        fixture_free(f);
-    }
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_divided),
-                                       cmocka_unit_test(test_onehot), cmocka_unit_test(test_rows),
-                                       cmocka_unit_test(test_prefetch),
-                                       cmocka_unit_test(test_rows_apart),
-                                       cmocka_unit_test(test_band_size),
-                                       cmocka_unit_test(test_random)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_random),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

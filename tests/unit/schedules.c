@@ -1,0 +1,354 @@
+/* schedules.c - see schedules.h */
+#include "tests/unit/schedules.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+uint64_t next_random(struct fixture *f)
+{
+    f->seed ^= f->seed << 13;
+    f->seed ^= f->seed >> 7;
+    f->seed ^= f->seed << 17;
+    return f->seed;
+}
+
+int pick(struct fixture *f, int n) { return (int)(next_random(f) % (uint64_t)n); }
+
+struct fixture *fixture_new(uint64_t seed)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    f->t = tgc_new(0);
+    f->seed = seed * 0x9E3779B97F4A7C15u + 1;
+    f->l = (struct lib){f->t, NULL};
+    f->g = (struct graph){.name = "test", .input = f->input, .output = f->output};
+    if (setjmp(f->t->stop))
+        return f;
+    passes_init(f->t);
+    return f;
+}
+
+void fixture_free(struct fixture *f)
+{
+    tgc_free(f->t);
+    free(f);
+}
+
+int64_t extent(const struct fixture *f, const struct uop *d)
+{
+    int64_t v = 0;
+    assert_true(sym_eval(d, f->var, 64, &v));
+    return v;
+}
+
+static struct tensor *tensor_for(struct fixture *f, const struct buffer *b)
+{
+    struct tensor *x = MEM_NEW(f->t, struct tensor);
+    x->dtype = b->dtype;
+    x->ndim = b->ndim;
+    x->nelem = 1;
+    for (int a = 0; a < b->ndim; a++)
+        x->nelem *= x->dim[a] = extent(f, b->dim[a]);
+    x->data = mem_array(f->t, (size_t)x->nelem + 1, 8);
+    return x;
+}
+
+struct tensor *value_of(struct fixture *f, struct buffer *b)
+{
+    const struct uop *u = uop_buffer(f->t, b);
+    for (int i = 0; i < f->nleaf; i++)
+        if (f->leaf[i] == u)
+            return f->value[i];
+    assert_true(f->nleaf < MAX_LEAF);
+    f->leaf[f->nleaf] = u;
+    return f->value[f->nleaf++] = tensor_for(f, b);
+}
+
+struct uop *make_input(struct fixture *f, enum dtype d, struct uop *const *dim, int ndim)
+{
+    struct buffer *b = buffer_new(f->t, BUFFER_INPUT, d, dim, ndim, "x");
+    struct tensor *x = value_of(f, b);
+    for (int64_t i = 0; i < x->nelem; i++)
+        if (dtype_is_float(d))
+            ((double *)x->data)[i] = (double)(pick(f, 401) - 200) / 64.0;
+        else
+            ((int64_t *)x->data)[i] =
+                scalar_cast(d, DTYPE_I64,
+                            (union scalar){.i = d == DTYPE_BOOL ? pick(f, 2) : pick(f, 9) - 4})
+                    .i;
+    return f->input[f->g.ninput++] = uop_buffer(f->t, b);
+}
+
+struct uop *make_inputi(struct fixture *f, enum dtype d, int n, const int *size)
+{
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < n; a++)
+        dim[a] = uop_int(f->t, size[a]);
+    return make_input(f, d, dim, n);
+}
+
+/* A weight of random f32 bytes, so that PACK has something to rewrite. */
+struct uop *make_weight(struct fixture *f, int n, const int *size)
+{
+    int64_t dim[MAX_RANK], nelem = 1;
+    for (int a = 0; a < n; a++)
+        nelem *= dim[a] = size[a];
+    float *data = mem_array(f->t, (size_t)nelem, sizeof *data);
+    for (int64_t i = 0; i < nelem; i++)
+        data[i] = (float)(pick(f, 401) - 200) / 64.0f;
+    return tensor_from_data(f->t, DTYPE_F32, dim, n, data, (size_t)nelem * sizeof *data, "w");
+}
+
+void add_output(struct fixture *f, struct uop *u)
+{
+    for (int i = 0; i < f->t->ndiag; i++)
+        print_message("%s\n", f->t->diag[i].message);
+    assert_non_null(u);
+    f->output[f->g.noutput++] = (struct graph_output){"y", u};
+}
+
+/* ---- running a schedule on the interpreter */
+
+static int64_t scalar_of(struct fixture *f, struct uop *u)
+{
+    if (u->op == OP_LOAD)
+        return ((int64_t *)value_of(f, (struct buffer *)(uintptr_t)u->src[0]->arg.p)->data)[0];
+    return extent(f, u);
+}
+
+static int skip_region(const struct schedule *s, int i)
+{
+    int depth = 0;
+    for (;; i++) {
+        enum step_kind k = s->step[i].kind;
+        if (depth == 0 && (k == STEP_ELSE || k == STEP_ENDIF || k == STEP_ENDLOOP))
+            return i;
+        depth += (k == STEP_IF || k == STEP_LOOP) - (k == STEP_ENDIF || k == STEP_ENDLOOP);
+    }
+}
+
+/* No thread may need what another one left in scratch. */
+static void spoil(struct tensor *x)
+{
+    for (int64_t i = 0; i < x->nelem; i++)
+        if (dtype_is_float(x->dtype))
+            ((double *)x->data)[i] = NAN;
+        else
+            ((int64_t *)x->data)[i] = INT64_MIN + 12345;
+}
+
+static int count_banded(const struct uop *ast)
+{
+    int n = 0;
+    for (int i = 0; i < ast->nsrc; i++)
+        for (int k = 3; k < ast->src[i]->nsrc; k++)
+            if (ast->src[i]->src[k]->op == OP_RANGE && RANGE_IS_BAND(ast->src[i]->src[k]->arg.i)) {
+                n++;
+                break;
+            }
+    return n;
+}
+
+static void run_kernel(struct fixture *f, const struct kernel *k)
+{
+    f->nband += count_banded(k->ast);
+    for (int i = 0; i < k->nbuffer; i++)
+        if (k->buffer[i]->kind != BUFFER_WEIGHT)
+            value_of(f, k->buffer[i]);
+    for (int i = 0; i < k->nscratch; i++)
+        value_of(f, k->scratch[i]);
+    struct uop *const *linear = k->linear;
+    int nlinear = k->nlinear;
+    for (int i = 0; i < k->nvariant; i++)
+        if (k->variant[i].isa == f->isa) {
+            linear = k->variant[i].linear;
+            nlinear = k->variant[i].nlinear;
+            f->nvariant++;
+        }
+    assert_true(linear_verify(f->t, linear, nlinear, "test"));
+    struct eval_env env = {
+        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    /* the parts of a shared kernel in some other order than that of its loops */
+    env.parts = k->is_shared ? f->threads : 0;
+    f->nshared += k->is_shared;
+    for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
+        for (int i = 0; i < k->nscratch; i++)
+            spoil(value_of(f, k->scratch[i]));
+        assert_true(eval_linear(f->t, linear, nlinear, &env));
+    }
+}
+
+static void run_schedule(struct fixture *f, const struct schedule *s)
+{
+    int loop_at[8], nloop = 0;
+    int64_t trip[8];
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        switch (st->kind) {
+        case STEP_KERNEL: run_kernel(f, st->kernel); break;
+        case STEP_HOST: fail(); break;
+        case STEP_IF:
+            if (!scalar_of(f, st->cond))
+                i = skip_region(s, i + 1);
+            break;
+        case STEP_ELSE: i = skip_region(s, i + 1); break;
+        case STEP_ENDIF: break;
+        case STEP_LOOP:
+            f->var[st->counter->id] = 0;
+            trip[nloop] = scalar_of(f, st->trip);
+            loop_at[nloop++] = i;
+            if (trip[nloop - 1] <= 0) {
+                i = skip_region(s, i + 1);
+                nloop--;
+            }
+            break;
+        case STEP_BREAK_UNLESS:
+            if (!scalar_of(f, st->cond)) {
+                i = skip_region(s, i + 1);
+                nloop--;
+            }
+            break;
+        case STEP_ENDLOOP:
+            if (++f->var[st->counter->id] < trip[nloop - 1])
+                i = loop_at[nloop - 1];
+            else
+                nloop--;
+        }
+    }
+}
+
+void show(struct fixture *f, bool noopt)
+{
+    struct text text = {.t = f->t};
+    graph_print(&text, f->t, &f->g);
+    for (int i = 0; f->schedule && i < f->schedule->nstep; i++) {
+        const struct step *st = &f->schedule->step[i];
+        text_printf(&text, "---- step %d, kind %d\n", i, (int)st->kind);
+        if (!st->kernel)
+            continue;
+        linear_print(&text, f->t, st->kernel->linear, st->kernel->nlinear);
+        for (int j = 0; j < st->kernel->nvariant; j++) {
+            const struct variant *v = &st->kernel->variant[j];
+            text_printf(&text, "-- %s\n", isa_table[v->isa].text);
+            linear_print(&text, f->t, v->linear, v->nlinear);
+        }
+    }
+    /* print_message() cuts long texts */
+    fprintf(stderr, "%s%s, %s:\n%s", f->g.name, noopt ? ", -O0" : "", isa_table[f->isa].text,
+            text.s);
+}
+
+bool equal(const struct tensor *want, const struct tensor *got, double tolerance)
+{
+    assert_int_equal(want->nelem, got->nelem);
+    for (int64_t i = 0; i < want->nelem; i++) {
+        if (!dtype_is_float(want->dtype)) {
+            if (((int64_t *)want->data)[i] == ((int64_t *)got->data)[i])
+                continue;
+            print_message("element %lld is %lld, expected %lld\n", (long long)i,
+                          (long long)((int64_t *)got->data)[i],
+                          (long long)((int64_t *)want->data)[i]);
+            return false;
+        }
+        double a = ((double *)want->data)[i], b = ((double *)got->data)[i];
+        if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1 + fabs(a)))
+            continue;
+        print_message("element %lld is %.17g, expected %.17g\n", (long long)i, b, a);
+        return false;
+    }
+    return true;
+}
+
+/* Runs the graph both ways; returns the number of kernels. */
+int check(struct fixture *f, bool noopt)
+{
+    struct uop *root[16];
+    struct tensor *want[16];
+    for (int i = 0; i < f->g.noutput; i++)
+        root[i] = f->output[i].value;
+    struct eval_env env = {
+        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    if (setjmp(f->t->stop)) {
+        show(f, noopt);
+        for (int i = 0; i < f->t->ndiag; i++)
+            print_message("%s\n", f->t->diag[i].message);
+        fail();
+    }
+    assert_true(graph_verify(f->t, &f->g, "test"));
+    assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
+    if (!noopt)
+        assert_true(pass_integer(f->t, &f->g) && pass_onehot(f->t, &f->g) &&
+                    graph_verify(f->t, &f->g, "integer, onehot"));
+    if (f->tile && !noopt) {
+        assert_true(winograd_apply(f->t, &f->g, f->tile));
+        assert_true(graph_verify(f->t, &f->g, "winograd"));
+        assert_ptr_not_equal(f->output[0].value, root[0]);
+    }
+    if (f->bands)
+        f->t->cache_nbytes = 0;
+    struct schedule *s = schedule_graph(f->t, &f->g, noopt);
+    assert_non_null(s);
+    s->isa = 1u << f->isa;
+    s->threads = f->threads;
+    if (!noopt)
+        assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
+    assert_true(pass_linearize(f->t, s));
+    f->schedule = s;
+    assert_true(pass_expand(f->t, s));
+    run_schedule(f, s);
+    for (int i = 0; i < f->g.noutput; i++)
+        /* its weights are rounded to f32 */
+        if (!equal(want[i], value_of(f, s->output[i]), f->tile ? 1e-4 : 1e-9)) {
+            show(f, noopt);
+            fail_msg("%s: output %d", f->g.name, i);
+        }
+    return s->nkernel;
+}
+
+/* ---- layers */
+
+/* a matrix times the rows that say where a key equals a count from `first` on */
+struct uop *onehot(struct fixture *f, enum dtype d, int first, struct uop *matrix)
+{
+    enum { COUNT = 9 };
+    struct uop *key = make_inputi(f, d, 2, (int[]){3, 5}), *count;
+    struct uop *dim[3] = {uop_int(f->t, 3), uop_int(f->t, 5), uop_int(f->t, COUNT)};
+    struct uop *one[3] = {dim[0], dim[1], uop_int(f->t, 1)};
+    int32_t *data = mem_array(f->t, COUNT, sizeof *data);
+    for (int i = 0; i < COUNT; i++)
+        data[i] = first + i;
+    count = d == DTYPE_I32 ? tensor_from_data(f->t, d, (int64_t[]){1, 1, COUNT}, 3, data,
+                                              COUNT * sizeof *data, "count")
+                           : tensor_iota(f->t, dim, 3, 2);
+    count = lib_binary(&f->l, OP_EQ, lib_reshape(&f->l, key, one, 3), count);
+    return lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32, count), matrix);
+}
+
+/* mask: NULL or something added to the scores */
+struct uop *attention(struct fixture *f, int rows, int keys, struct uop *mask)
+{
+    struct uop *q = INPUT(f, 1, 3, rows, 4), *k = INPUT(f, 1, 3, keys, 4),
+               *v = INPUT(f, 1, 3, keys, 4);
+    struct uop *s = lib_binaryf(
+        &f->l, OP_MUL, lib_matmul(&f->l, q, lib_permute(&f->l, k, (int64_t[]){0, 1, 3, 2}, 4)),
+        0.5);
+    if (mask)
+        s = lib_add(&f->l, s, mask);
+    return lib_matmul(&f->l, lib_softmax(&f->l, s, 8), v);
+}
+
+/* the transposed result of a product, cut off: a Fourier transform in two steps */
+struct uop *digits(struct fixture *f, int columns, int rows, int size)
+{
+    int weight[] = {12, columns};
+    struct uop *y = lib_matmul(&f->l, INPUT(f, 5, rows, 12), make_weight(f, 2, weight));
+    struct uop *dim[2] = {uop_int(f->t, 5), uop_int(f->t, rows * columns)};
+    y = lib_reshape(&f->l, lib_permute(&f->l, y, (int64_t[]){0, 2, 1}, 3), dim, 2);
+    return lib_slice(&f->l, y, 1, uop_int(f->t, 0), uop_int(f->t, size), 1);
+}
+
+struct uop *case_digits(struct fixture *f) { return digits(f, 20, 16, 161); }
+struct uop *case_digits_rest(struct fixture *f) { return digits(f, 7, 9, 62); }
