@@ -1,12 +1,15 @@
 /* fold_cast.c - quantized values that stay floats: what is rounded, clamped to an integer type and
  * read again needs no integer in between.
  *
- *      (f32)(u8)min(max(round(x) + 3, 0), 255)   =   min(max(round(x) + 3, 0), 255), but 0 for NaN
+ *      (f32)(u8)min(max(round(x) + 3, 0), 255)   =   min(max(round(x) + 3, 0), 255), but 0 for NaN,
+ *                                               which is tested for unless x is known to be finite
  *      (f32)((i32)q - 3)                         =   (f32)q - 3
  *
  * (Quantization and dequantization as separate operators: ONNX QuantizeLinear, DequantizeLinear.)
  */
 #include "passes/rules.h"
+
+#include <math.h>
 
 /* Integers up to this size are floats of dtype d. */
 static double exact_up_to(enum dtype d)
@@ -41,19 +44,63 @@ static bool is_whole(const struct uop *c, double most)
     return v >= -most && v <= most && v == (double)(int64_t)v && !(v == 0 && __builtin_signbit(v));
 }
 
+/* The largest magnitude among a weight's floats; INFINITY: too many to look at, or one is no
+ * number. */
+static double weight_magnitude(const struct buffer *b)
+{
+    enum { LOOK_MAX = 8192 };
+    size_t n = b ? b->nbytes / sizeof(float) : 0;
+    double most = 0;
+    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->dtype != DTYPE_F32 || n > LOOK_MAX)
+        return INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        double v = fabs(scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f);
+        if (!(v < INFINITY))
+            return INFINITY;
+        most = v > most ? v : most;
+    }
+    return most;
+}
+
+/* What |u| cannot exceed, in f32 as well; INFINITY: not known, or it may be no number. */
+static double magnitude(const struct uop *u, int depth)
+{
+    double v[3] = {0, 0, 0}, most;
+    if (depth == 0 || u->dtype != DTYPE_F32)
+        return INFINITY;
+    if (u->op == OP_CONST)
+        return u->arg.f == u->arg.f ? fabs(u->arg.f) : INFINITY;
+    if (u->op == OP_LOAD)
+        return weight_magnitude(uop_buffer_of(u->src[0]));
+    if (u->op == OP_CAST && dtype_is_int(u->src[0]->dtype) && u->src[0]->dtype != DTYPE_U64)
+        return fmax(fabs((double)u->src[0]->vmin), fabs((double)u->src[0]->vmax));
+    for (int k = u->op == OP_WHERE; k < u->nsrc && k < 3; k++)
+        v[k] = magnitude(u->src[k], depth - 1);
+    switch (u->op) {
+    case OP_ADD: case OP_SUB: most = v[0] + v[1]; break;
+    case OP_MUL: most = v[0] * v[1]; break;
+    case OP_MAX: case OP_MIN: case OP_WHERE: most = fmax(v[0], fmax(v[1], v[2])); break;
+    case OP_NEG: case OP_ABS: most = v[0]; break;
+    case OP_ROUND: case OP_TRUNC: most = v[0] + 1; break;
+    default: return INFINITY;
+    }
+    return most < 1e38 ? most : INFINITY;            /* roundings on the way change little */
+}
+
 struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct uop *c0,
                             struct uop *c1, struct uop *c2)
 {
     struct uop *clamped = u->src[0]->src[0];
     enum dtype d = u->src[0]->dtype;
     double most = exact_up_to(u->dtype);
-    (void)x;
     if (u->ndim > 0)
         return NULL;             /* what is kept of a tensor is bytes; within a kernel it is floats */
     if (u->dtype != clamped->dtype || d == DTYPE_U64 || !is_whole(c0, most) ||
         !is_whole(c1, most) || !is_whole(c2, most) || c1->arg.f < (double)dtype_min(d) ||
         c2->arg.f > (double)dtype_max(d) || c1->arg.f > c2->arg.f)
         return NULL;
+    if (magnitude(x, 24) < INFINITY)
+        return clamped;
     return uop_where(t, uop_binary(t, OP_NE, clamped, clamped), uop_constf(t, u->dtype, 0),
                      clamped);
 }

@@ -162,6 +162,16 @@ static inline IN_f32x8 void store_u8_f32x8(uint8_t *p, f32x8 v)
     _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(half, half));
 }
 
+//@ store_number_u8_f32x8 f32x8
+/* of 0..255, or NaN, which becomes 0 */
+static inline IN_f32x8 void store_number_u8_f32x8(uint8_t *p, f32x8 v)
+{
+    const __m256i n = _mm256_cvttps_epi32(v);
+    const __m128i half =
+        _mm_packus_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(half, half));
+}
+
 //@ store_i8_f32x8 f32x8
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline IN_f32x8 void store_i8_f32x8(int8_t *p, f32x8 v)

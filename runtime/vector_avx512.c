@@ -160,6 +160,13 @@ static inline IN_f32x16 void store_u8_f32x16(uint8_t *p, f32x16 v)
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
 }
 
+//@ store_number_u8_f32x16 f32x16
+/* of 0..255, or NaN, which becomes 0 */
+static inline IN_f32x16 void store_number_u8_f32x16(uint8_t *p, f32x16 v)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(v)));
+}
+
 //@ store_i8_f32x16 f32x16
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline IN_f32x16 void store_i8_f32x16(int8_t *p, f32x16 v)

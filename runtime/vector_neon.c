@@ -144,6 +144,10 @@ static inline void store_u8_f32x4(uint8_t *p, f32x4 v)
     memcpy(p, &four, sizeof four);
 }
 
+//@ store_number_u8_f32x4 store_u8_f32x4
+/* of 0..255, or NaN, which becomes 0 */
+static inline void store_number_u8_f32x4(uint8_t *p, f32x4 v) { store_u8_f32x4(p, v); }
+
 //@ store_i8_f32x4 f32x4
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline void store_i8_f32x4(int8_t *p, f32x4 v)

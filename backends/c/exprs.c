@@ -530,6 +530,19 @@ static struct expr vector_call(struct program *p, const char *function, const ch
 
 static char vector_kind(enum dtype d) { return d == DTYPE_BOOL ? 'M' : d == DTYPE_I32 ? 'W' : 'X'; }
 
+static bool is_clamp(const struct uop *u, enum op op, double least, double most)
+{
+    const struct uop *c = u->nsrc == 2 ? u->src[1] : NULL;
+    c = c && c->op == OP_SPLAT ? c->src[0] : c;
+    return u->op == op && c && c->op == OP_CONST && c->arg.f >= least && c->arg.f <= most;
+}
+
+/* min(max(x, ..), ..) that leaves what an u8 holds, or NaN. */
+static bool is_in_u8(const struct uop *u)
+{
+    return is_clamp(u, OP_MIN, 0, 255) && is_clamp(u->src[0], OP_MAX, 0, 255);
+}
+
 /* Bytes become what is cast to where they are loaded, floats become bytes where they are stored. */
 static struct expr cast_vector(struct program *p, const struct uop *u, const struct expr *src)
 {
@@ -541,6 +554,7 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
     e.of = u->dtype;
+    e.in_range = u->dtype == DTYPE_U8 && is_in_u8(u->src[0]);
     return e;
 }
 
@@ -720,6 +734,8 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
     const char *name = vector_access(p, "store", bits, &args);
     if (dtype_is_byte(e->of))
-        name = mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
+        name = e->in_range && strcmp(name, "store") == 0
+                   ? "store_number_u8"
+                   : mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     return mem_printf(p->t, "%s;", vector_call(p, name, args, e->kind, e->lanes).s);
 }

@@ -17,6 +17,7 @@ struct expr {
      * elements lie that will be cast to a vector */
     char kind;
     enum dtype of;               /* 'P': the elements'; 'X': u8 or i8, if it is to be stored so */
+    bool in_range;               /* of = u8: within 0..255, or NaN */
     int lanes;                   /* of a vector */
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };
