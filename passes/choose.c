@@ -175,7 +175,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int n;
     if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
         (stride != 1 && !may_lie_apart(m, stride)) ||
-        !tile_stores_vectors(m->store, m->store->src[2]))
+        !tile_stores_vectors(m->store))
         return false;
     for (int i = 0; i < m->nload; i++)
         if (!load_fits(m, m->load[i], r, true))
@@ -200,8 +200,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
             fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || m->bytes)) ||
-                    tile_is_vector_op(u) ||
-                    (u->dtype != DTYPE_F32 && tile_stores_vectors(m->store, u));
+                    tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);

@@ -116,10 +116,12 @@ struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
     return v;
 }
 
-/* a*b + c, and c + a*b. */
+/* a*b + c, and c + a*b. Scalars as well as vectors: what an element is made of shall not depend on
+ * whether it is among the last ones, which are left over. */
 struct uop *expand_fuse_product(struct expander *e, struct uop *u)
 {
-    for (int k = 0; k < 2 && u->op == OP_ADD && u->dtype == DTYPE_F32; k++) {
+    bool fuses = u->op == OP_ADD && u->dtype == DTYPE_F32 && e->isa != &isa_table[ISA_GENERIC];
+    for (int k = 0; k < 2 && fuses; k++) {
         const struct uop *m = u->src[k];
         struct uop *src[3];
         if (m->op != OP_MUL)
@@ -150,7 +152,7 @@ static void expand_value(struct expander *e, struct uop *u)
         lanes = src[k]->lanes > lanes ? src[k]->lanes : lanes;
     }
     if (lanes == 1) {
-        v = uop_new(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
+        v = expand_fuse_product(e, uop_new(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
     } else {
         bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;
         for (int k = uniform; k < u->nsrc; k++)

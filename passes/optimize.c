@@ -235,10 +235,14 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
                        : 0;
     if (tile.column_axis >= 0 && !keep)
         *like = tile;
+    struct tile of_rest = *like;
     if (tile.column_axis >= 0 && size % tile.rows) {
+        int nsrc = store->nsrc;
         tile_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
         if (!nest_find(t, store, &m))
             TGC_BUG(t, "a part of a nest is none");
+        /* one row has no range */
+        of_rest.column_axis -= rest->nsrc < nsrc && tile.row_axis < tile.column_axis;
     }
     if (tile.column_axis >= 0) {
         store = tile_apply(&m, &tile, v);
@@ -250,7 +254,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (!rest)
         return;
     int from = out->n;
-    optimize_store(t, k, v, rest, -1, like, out);        /* fewer rows than a tile has: no rest */
+    optimize_store(t, k, v, rest, -1, &of_rest, out);        /* fewer rows than a tile has: no rest */
     for (int i = from; i < out->n; i++)
         out->u[i] = join_loops(t, store, out->u[i]);
 }

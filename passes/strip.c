@@ -123,8 +123,7 @@ static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *vari
 static bool is_stored(const struct strip *s, const struct uop *u)
 {
     for (int i = s->begin + 1; i < s->end; i++)
-        if (s->e->in[i]->op == OP_STORE && u->dtype != DTYPE_F32 &&
-            tile_stores_vectors(s->e->in[i], u))
+        if (s->e->in[i]->op == OP_STORE && tile_stores_bytes(s->e->in[i], u))
             return true;
     return false;
 }
@@ -163,7 +162,7 @@ static bool loop_fits(struct strip *s)
                 return false;
         } else if (u->op == OP_STORE) {
             if (!stride_fits(s, u->src[1], &stride) || stride != 1 || u->nsrc > 3 ||
-                !tile_stores_vectors(u, u->src[2]))
+                !tile_stores_vectors(u))
                 return false;
             s->any = true;
         } else if (op_is_elementwise(u->op)) {
@@ -199,7 +198,7 @@ static struct uop *combine(struct strip *s, enum op op, struct uop *a, struct uo
 {
     struct uop *src[2] = {a, b};
     struct uop *v = uop_intern(s->e->t, op, DTYPE_F32, src, 2, (union arg){0});
-    v = a->lanes > 1 ? expand_fuse_product(s->e, v) : v;
+    v = expand_fuse_product(s->e, v);
     expand_need(s->e, v);
     return v;
 }

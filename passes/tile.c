@@ -143,12 +143,16 @@ bool tile_is_vector_op(const struct uop *u)
     }
 }
 
-bool tile_stores_vectors(const struct uop *store, const struct uop *u)
+bool tile_stores_bytes(const struct uop *store, const struct uop *u)
 {
-    enum dtype d = uop_buffer_of(store->src[0])->dtype;
-    if (dtype_is_byte(d))
-        return u == store->src[2] && u->op == OP_CAST && u->src[0]->dtype == DTYPE_F32;
-    return (d == DTYPE_F32 || d == DTYPE_I32) && u == store->src[2];
+    return u == store->src[2] && u->op == OP_CAST && dtype_is_byte(u->dtype) &&
+           u->src[0]->dtype == DTYPE_F32;
+}
+
+bool tile_stores_vectors(const struct uop *store)
+{
+    enum dtype d = store->src[2]->dtype;
+    return d == DTYPE_F32 || d == DTYPE_I32 || tile_stores_bytes(store, store->src[2]);
 }
 
 /* -------------------------------------------------------------------------------------- packing */

@@ -81,9 +81,10 @@ struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa
 struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
                         struct kernel *k, int nest);
 
-/* Whether u is the value of the store, and vectors of it can be stored: floats, i32, floats that are
- * cast to bytes. */
-bool tile_stores_vectors(const struct uop *store, const struct uop *u);
+/* Whether u is the value of the store, a float that is cast to a byte. */
+bool tile_stores_bytes(const struct uop *store, const struct uop *u);
+/* Whether vectors of the store's value can be stored: of floats, i32, floats that become bytes. */
+bool tile_stores_vectors(const struct uop *store);
 
 /* Where a tile's panels had best be: outside of the rows, or inside? */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
