@@ -187,8 +187,9 @@ def compile_variant(tgc, folder, operator, variant):
     pairs, options = B.border(B.graph_inputs(model), plain)
     options = list(options)
     T.scratch(folder)
+    tensors = {v.name for v in model.graph.input if v.type.HasField("tensor_type")}
     for k, (name, array) in enumerate(pairs):
-        told = name not in variant.bound or variant.dtype in ("int32", "int64")
+        told = name in tensors and (name not in variant.bound or variant.dtype in ("int32", "int64"))
         if told and array.dtype.kind in "iub" and array.size <= 64 and "[" not in name:
             np.save(folder / f"told{k}.npy", T.as_npy(array))
             options += ["-i", f"{name}=told{k}.npy"]
