@@ -545,6 +545,8 @@ struct graph {
 
 /* uop.c: the values of all outputs, then all of host[]; on the arena. */
 struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n);
+/* uop_rewrite() of all of them, which become the graph's. */
+void graph_rewrite(struct tgc *t, struct graph *g, uop_rewriter fn, void *ctx);
 /* a HOST that only checks */
 bool uop_is_check(const struct uop *u);
 

@@ -800,6 +800,17 @@ struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n)
     return root;
 }
 
+void graph_rewrite(struct tgc *t, struct graph *g, uop_rewriter fn, void *ctx)
+{
+    int nroot;
+    struct uop **root = graph_roots(t, g, &nroot);
+    uop_rewrite(t, root, nroot, fn, ctx);
+    for (int i = 0; i < g->noutput; i++)
+        g->output[i].value = root[i];
+    for (int i = 0; i < g->nhost; i++)
+        g->host[i] = root[g->noutput + i];
+}
+
 bool uop_is_check(const struct uop *u)
 {
     const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;

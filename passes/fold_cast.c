@@ -62,11 +62,12 @@ static double weight_magnitude(const struct buffer *b)
     return most;
 }
 
-/* What |u| cannot exceed, in f32 as well; INFINITY: not known, or it may be no number. */
-static double magnitude(const struct uop *u, int depth)
+/* What |u| cannot exceed, in f32 as well; INFINITY: not known, or it may be no number. *steps: how
+ * many uops may still be looked at. */
+static double magnitude(const struct uop *u, int *steps)
 {
     double v[3] = {0, 0, 0}, most;
-    if (depth == 0 || u->dtype != DTYPE_F32)
+    if (--*steps < 0 || u->dtype != DTYPE_F32)
         return INFINITY;
     if (u->op == OP_CONST)
         return u->arg.f == u->arg.f ? fabs(u->arg.f) : INFINITY;
@@ -75,7 +76,7 @@ static double magnitude(const struct uop *u, int depth)
     if (u->op == OP_CAST && dtype_is_int(u->src[0]->dtype) && u->src[0]->dtype != DTYPE_U64)
         return fmax(fabs((double)u->src[0]->vmin), fabs((double)u->src[0]->vmax));
     for (int k = u->op == OP_WHERE; k < u->nsrc && k < 3; k++)
-        v[k] = magnitude(u->src[k], depth - 1);
+        v[k] = magnitude(u->src[k], steps);
     switch (u->op) {
     case OP_ADD: case OP_SUB: most = v[0] + v[1]; break;
     case OP_MUL: most = v[0] * v[1]; break;
@@ -91,6 +92,7 @@ struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct 
                             struct uop *c1, struct uop *c2)
 {
     struct uop *clamped = u->src[0]->src[0];
+    int steps = 100;
     enum dtype d = u->src[0]->dtype;
     double most = exact_up_to(u->dtype);
     if (u->ndim > 0)
@@ -99,7 +101,7 @@ struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct 
         !is_whole(c1, most) || !is_whole(c2, most) || c1->arg.f < (double)dtype_min(d) ||
         c2->arg.f > (double)dtype_max(d) || c1->arg.f > c2->arg.f)
         return NULL;
-    if (magnitude(x, 24) < INFINITY)
+    if (magnitude(x, &steps) < INFINITY)
         return clamped;
     return uop_where(t, uop_binary(t, OP_NE, clamped, clamped), uop_constf(t, u->dtype, 0),
                      clamped);

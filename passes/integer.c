@@ -496,38 +496,48 @@ static struct uop *rewrite_sum(struct sum_of_bytes *s)
 
 /* ------------------------------------------------------------------------------- requantization */
 
-/* Made of weights and constants. */
-static bool is_constant(const struct uop *v, int depth)
+/* Made of weights and constants. *steps: how many uops may still be looked at, here and below. */
+static bool is_constant(const struct uop *v, int *steps)
 {
     v = without_moves((struct uop *)(uintptr_t)v);
     if (v->op == OP_CONST || weight_of(v))
         return true;
-    bool all = depth > 0 && op_is_elementwise(v->op);
+    bool all = op_is_elementwise(v->op);
     for (int k = 0; k < v->nsrc && all; k++)
-        all = is_constant(v->src[k], depth - 1);
+        all = --*steps > 0 && is_constant(v->src[k], steps);
     return all;
 }
 
+/* A sum of products, or what bytes stand for but their scale: a float that was an integer. */
+static bool is_counted(const struct uop *v)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST)
+        v = without_moves(v->src[0]);
+    return v->op == OP_CAST && dtype_is_int(v->src[0]->dtype);
+}
+
 /* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
-static struct uop *divide(struct tgc *t, struct uop *v, double c, int depth)
+static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
 {
     struct uop *src[MAX_RANK * 2 + 2];
-    if (depth == 0)
+    if (--*steps < 0)
         return NULL;
     if (is_move(v) && v->op != OP_PAD) {
         memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
-        src[0] = divide(t, v->src[0], c, depth - 1);
+        src[0] = divide(t, v->src[0], c, steps);
         return src[0] ? uop_replace_src(t, v, src) : NULL;
     }
-    if (is_constant(v, depth))
+    if (is_constant(v, steps))
         return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
     for (int k = 0; k < 2 && v->op == OP_MUL; k++)
-        if (is_constant(v->src[k], depth) && (src[k] = divide(t, v->src[k], c, depth - 1)))
+        if (is_counted(v->src[1 - k]) && is_constant(v->src[k], steps) &&
+            (src[k] = divide(t, v->src[k], c, steps)))
             return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
     if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
         return NULL;
     for (int k = 0; k < 2; k++)
-        if (!(src[k] = divide(t, v->src[k], c, depth - 1)))
+        if (!(src[k] = divide(t, v->src[k], c, steps)))
             return NULL;
     return tensor_binary(t, v->op, src[0], src[1]);
 }
@@ -539,9 +549,9 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int depth)
  * which differ where the sum is within a rounding error of the middle between two results. */
 static struct uop *requantize(struct tgc *t, struct uop *u)
 {
-    enum { DEPTH = 12, STEPS = 4 };
+    enum { LOOK_MAX = 200, STEPS = 4 };
     struct uop *step[STEPS], *v = u->src[0];
-    int n = 0;
+    int n = 0, steps = LOOK_MAX;
     for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
         step[n++] = v;
     if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
@@ -549,7 +559,7 @@ static struct uop *requantize(struct tgc *t, struct uop *u)
     const struct uop *by = without_moves(v->src[0]->src[1]);
     if (by->op != OP_CONST || !(by->arg.f > 0))
         return NULL;
-    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, DEPTH);
+    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
     if (!r)
         return NULL;
     r = uop_unary(t, OP_ROUND, r);
@@ -577,12 +587,6 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 
 bool pass_integer(struct tgc *t, struct graph *g)
 {
-    int nroot;
-    struct uop **root = graph_roots(t, g, &nroot);
-    uop_rewrite(t, root, nroot, rewrite, NULL);
-    for (int i = 0; i < g->noutput; i++)
-        g->output[i].value = root[i];
-    for (int i = 0; i < g->nhost; i++)
-        g->host[i] = root[g->noutput + i];
+    graph_rewrite(t, g, rewrite, NULL);
     return true;
 }

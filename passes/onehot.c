@@ -196,12 +196,6 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 
 bool pass_onehot(struct tgc *t, struct graph *g)
 {
-    int nroot;
-    struct uop **root = graph_roots(t, g, &nroot);
-    uop_rewrite(t, root, nroot, rewrite, NULL);
-    for (int i = 0; i < g->noutput; i++)
-        g->output[i].value = root[i];
-    for (int i = 0; i < g->nhost; i++)
-        g->host[i] = root[g->noutput + i];
+    graph_rewrite(t, g, rewrite, NULL);
     return true;
 }

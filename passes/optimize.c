@@ -306,11 +306,11 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
         push_store(t, out, rest, none);
 }
 
-static bool has_bytes(struct tgc *t, const struct kernel *k)
+static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
 {
     struct nest m;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        if (nest_find(t, simplify_store(t, k->ast->src[i]), &m) && m.bytes)
+    for (int i = 0; i < n; i++)
+        if (nest_find(t, store[i], &m) && m.bytes)
             return true;
     return false;
 }
@@ -320,14 +320,18 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
     static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
     enum { NORDER = sizeof order / sizeof *order };
     struct stores from = {0};
+    struct uop **simple = scratch_array(t, (size_t)k->ast->nsrc, sizeof *simple);
     int widest = 0;
-    if ((isa >> ISA_AVX512 & 1) && !has_bytes(t, k))
+    for (int i = 0; i < k->ast->nsrc; i++)
+        simple[i] = simplify_store(t, k->ast->src[i]);
+    /* for the others it is the same as the one before */
+    if ((isa >> ISA_AVX512 & 1) && !has_bytes(t, simple, k->ast->nsrc))
         isa &= ~(1u << ISA_AVX512VNNI);
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++) {
         struct uop *part[PARTS_MAX], *rows[2];
-        int n = divide_ranges(t, simplify_store(t, k->ast->src[i]), part);
+        int n = divide_ranges(t, simple[i], part);
         for (int j = 0; j < n; j++) {
             int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
             for (int l = 0; l < nrows; l++)

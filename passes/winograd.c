@@ -696,13 +696,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 bool winograd_apply(struct tgc *t, struct graph *g, int tile)
 {
     struct winograd w = {tile};
-    int nroot;
-    struct uop **root = graph_roots(t, g, &nroot);
-    uop_rewrite(t, root, nroot, rewrite, &w);
-    for (int i = 0; i < g->noutput; i++)
-        g->output[i].value = root[i];
-    for (int i = 0; i < g->nhost; i++)
-        g->host[i] = root[g->noutput + i];
+    graph_rewrite(t, g, rewrite, &w);
     return true;
 }
 

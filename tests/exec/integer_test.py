@@ -203,6 +203,35 @@ suite.add("-O0", agrees, "O0", "-O0")
 suite.add("two threads", agrees, "threads", "--threads", "2")
 
 
+def quantized(x, nodes, weights):
+    """Nodes from x to q, then to bytes and back again."""
+    weights = weights + [G.weight("s", np.float32(0.1)), G.weight("z", np.uint8(3))]
+    nodes = nodes + [G.node("QuantizeLinear", ["q", "s", "z"], ["b"]),
+                     G.node("DequantizeLinear", ["b", "s", "z"], ["y"])]
+    return G.model(nodes, [G.value("x", x)], [G.value("y", x)], weights)
+
+
+@suite.case("what was no integer is divided as it stands")
+def divided():
+    folder = T.scratch(SCRATCH / "divided")
+    nodes = [G.node("Mul", ["x", "m"], ["q"])]
+    onnx.save(quantized([40], nodes, [G.weight("m", np.float32(0.3))]), folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.uops", "--cpu=generic")
+    expect(re.search(r" / 0\.1", (folder / "net.uops").read_text()), "there is no division by 0.1")
+
+
+@suite.case("values that are used again and again are looked at a few times only")
+def shared():
+    folder = T.scratch(SCRATCH / "shared")
+    nodes = []
+    for k in range(60):
+        x = f"v{k}" if k else "x"
+        nodes += [G.node("Abs", [x], [f"a{k}"]), G.node("Add", [x, f"a{k}"], [f"v{k + 1}"])]
+    nodes.append(G.node("Identity", ["v60"], ["q"]))
+    onnx.save(quantized([40], nodes, []), folder / "model.onnx")
+    T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c"], timeout=20))
+
+
 @suite.case("sums of bytes are what the kernels are made of")
 def taken():
     folder = T.scratch(SCRATCH / "taken")
