@@ -104,11 +104,14 @@ class Limits:
             if rate > 0:
                 self.peak[isa] = rate
         os.sched_setaffinity(0, mask)
-        cores = (ctypes.c_int * len(self.cores))(*self.cores)
         for threads in thread_counts:
             for nbytes in SIZES:
-                self.read[f"{threads}x{nbytes}"] = self.driver.bench_read(
-                    threads, cores, ctypes.c_size_t(nbytes))
+                self.read[f"{threads}x{nbytes}"] = self.read_rate(threads, nbytes)
+
+    def read_rate(self, threads, nbytes):
+        """GB/s at which so many threads read so much memory, again and again."""
+        cores = (ctypes.c_int * len(self.cores))(*self.cores)
+        return self.driver.bench_read(threads, cores, ctypes.c_size_t(nbytes))
 
     def best_peak(self, quantized):
         """Of products of floats, or of bytes where there are instructions for them."""
