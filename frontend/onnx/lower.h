@@ -210,8 +210,6 @@ bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
  * shapes may differ: the result has the true one. */
 bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
                  struct uop *const *other, int count, struct uop **out);
-/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
-struct uop *node_fit(const struct node *n, struct uop *x, struct uop *const *dim);
 /* the corner of x with these dimensions */
 struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
 /* Input k is a short list of integers that only the run knows. */
@@ -325,7 +323,7 @@ void lower_report_assumptions(struct lower *l);
 struct uop *lower_dim_named(const struct lower *l, const char *name);
 bool lower_check_dim_options(struct lower *l);
 /* agree.c: the agree hook, with the struct lower */
-bool lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
+enum agreement lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch);
 /* runtime.c: what output `name` of a node, u, is declared to be */
 void lower_learn(struct lower *l, const struct scope *s, const char *name, const struct uop *u);
 void lower_add_host(struct lower *l, struct uop *host);
