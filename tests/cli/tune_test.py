@@ -106,7 +106,7 @@ def search(folder):
     expect(len([l for l in lines if l.startswith("winograd ")]) == 1 and len(lines) >= 3,
            f"the file says {lines}")
     for line in lines:
-        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246]|tile [0-9a-f]{16} isa=\w+ columns=\d+@\d+"
+        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246](x[0246])?|tile [0-9a-f]{16} isa=\w+ columns=\d+@\d+"
                             r"( rows=\d+@\d+)? vector=\d+ panels=\w+) us=[\d.e+-]+( model=[\d.e+-]+)?"
                             r"  # .*", line), f"the line '{line}'")
     expect(not (SCRATCH / "searched" / "net.tune.part").exists(), "the journal is left behind")
