@@ -492,8 +492,8 @@ static int bench(const char *weights_path, double seconds, const model_options *
     model_close(s.self);
 
     int count = info->kernel_count;
-    struct profile p = {.seconds = (double *)get_memory(2 * sizeof(double) * ((size_t)count + 1))};
-    p.least = p.seconds + count;
+    double *times = (double *)get_memory(2 * sizeof(double) * ((size_t)count + 1));
+    struct profile p = {times, times + count, 0, -1};
     model_options hooks = *options;
     hooks.on_kernel = on_kernel;
     hooks.user = &p;
