@@ -248,11 +248,11 @@ static bool read_tolerance(const char *s, double *v)
     return *s && !*end && *v >= 0 && *v < 1e300;
 }
 
-static bool read_size(const char *s, size_t *v)
+static bool read_size(const char *s, int64_t least, size_t *v)
 {
     int64_t n;
     const char *end;
-    if (!read_int(s, &end, 1, INT64_MAX, &n))
+    if (!read_int(s, &end, least, INT64_MAX, &n))
         return false;
     int shift = *end == 'K' || *end == 'k'   ? 10
                 : *end == 'M' || *end == 'm' ? 20
@@ -537,8 +537,10 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_JSON:
         o->json = true;
         return true;
+    case OPTION_CACHE:
+        return read_size(g->value, 0, &o->cache) || bad_value(p, g);
     case OPTION_MAX_MEMORY:
-        return read_size(g->value, &o->max_memory) || bad_value(p, g);
+        return read_size(g->value, 1, &o->max_memory) || bad_value(p, g);
     case OPTION_DIAGNOSTICS:
         k = choice(table[g->id].value, g->value);
         o->diagnostics_json = k == 1;
@@ -666,6 +668,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     const char *no_color = getenv_("NO_COLOR");
     *o = (struct options){.emit = EMIT_COUNT,
                           .level = 2,
+                          .cache = CACHE_NBYTES,
                           .threads = 1,
                           .isa = 0,
                           .rtol = 1e-3,

@@ -208,15 +208,18 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
 {
     struct uop *first = NULL, *base;
     int64_t low = 0, high = 0, lo = 0, hi = 0, apart, size;
+    uint32_t still = 0;          /* axes whose coordinate some use reads without regard to the band */
     part->axis = -1;
     for (const struct use *u = n->use; u; u = u->next) {
         const struct member *m = member_of(g, u->seg);
         for (int a = 0; a < n->u->ndim && u->seg != producer; a++) {
             if (!window_of(t, u->index[a], m->s, &m->part[k], &base, &lo, &hi) ||
-                (base && first && part->axis != a) || (!base && part->axis == a))
+                (base && first && part->axis != a))
                 return false;
-            if (!base)
+            if (!base) {
+                still |= 1u << a;
                 continue;
+            }
             if (!first) {
                 first = base, low = lo, high = hi;
                 part->axis = a;
@@ -227,7 +230,7 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
             high = hi + apart > high ? hi + apart : high;
         }
     }
-    if (!first || !uop_const_int(n->u->dim[part->axis], &size) ||
+    if (!first || still >> part->axis & 1 || !uop_const_int(n->u->dim[part->axis], &size) ||
         producer->axis[part->axis]->op != OP_RANGE)
         return false;
     part->range = g->member[0].part[k].range;

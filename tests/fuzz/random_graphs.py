@@ -41,8 +41,9 @@ QUICK, LONG = 24, 1500
 RTOL, ATOL = 1e-3, 1e-5
 LEVELS = ((), ("-O0",))
 # A third way to compile, another for each graph; its C is built with sanitizers, and as C++ too.
-OTHERS = (("--threads=2",), ("--weights=array",), ("--weights=incbin",), ("-O3",), ("--cpu=generic",),
-          ("--threads=3", "--weights=array"))
+# With a cache of nothing, layers are made one, band by band, wherever that can be.
+OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
+          ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
 TALLY = collections.Counter()
 LOCK = threading.Lock()
 
