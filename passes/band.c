@@ -24,7 +24,10 @@
 
 enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
 
-/* Cycles of a core: see winograd.c. The part of a cache that may be scratch. */
+/* Cycles of a core: see winograd.c. The part of a cache that may be scratch: of 0.5 and 0.8, timed
+ * on a Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
+ * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
+ * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
 enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
 static const double far_caches = 8, scratch_share = 0.8, nest_cycles = 2000;
 

@@ -132,6 +132,25 @@ struct uop *expand_fuse_product(struct expander *e, struct uop *u)
     return u;
 }
 
+/* 1 / (1 + e^-x), as a function of its own: its range is smaller than that of a power and of a
+ * quotient. */
+static struct uop *fuse_sigmoid(struct expander *e, struct uop *u)
+{
+    struct uop *sum = u->op == OP_RECIP && u->lanes > 1 && u->dtype == DTYPE_F32 ? u->src[0] : NULL;
+    for (int k = 0; k < 2 && sum && sum->op == OP_ADD; k++) {
+        const struct uop *one = sum->src[1 - k];
+        struct uop *power = sum->src[k], *x;
+        one = one->op == OP_SPLAT ? one->src[0] : one;
+        if (power->op != OP_EXP || !uop_is_constf(one, 1.0))
+            continue;
+        x = power->src[0]->op == OP_NEG
+                ? power->src[0]->src[0]
+                : uop_intern(e->t, OP_NEG, DTYPE_F32, &power->src[0], 1, (union arg){0});
+        return uop_intern(e->t, OP_SIGMOID, DTYPE_F32, &x, 1, (union arg){0});
+    }
+    return u;
+}
+
 /* Inside of a group there are casts of bytes, their products, and sums; they are its DOT. */
 static bool is_of_group(const struct expander *e, const struct uop *u)
 {
@@ -157,7 +176,8 @@ static void expand_value(struct expander *e, struct uop *u)
         bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;
         for (int k = uniform; k < u->nsrc; k++)
             src[k] = expand_splat(e, src[k], lanes);
-        v = expand_fuse_product(e, uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
+        v = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
+        v = fuse_sigmoid(e, expand_fuse_product(e, v));
     }
     expand_need(e, v);
     map_set(&e->value, u, v);

@@ -5,8 +5,8 @@
  * piece, which ends at the next such line; what stands before the first one (includes and typedefs,
  * for compiling alone) is left out. Each piece becomes
  *      SNIPPET(file, name, needs, text)
- * A line "//@for f32:float i64:int64_t" makes all pieces that follow once for each: _T at the end
- * of a word becomes _f32, the word T float.
+ * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T at
+ * the end of a word becomes _f32, the word T float.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,20 +89,31 @@ static void stem_of(const char *path, char *stem, size_t size)
         *dot = 0;
 }
 
+/* The pieces of text[0..end), once for each type. */
+static void embed_section(FILE *out, const char *file, const char *text, const char *end, const struct type *type)
+{
+    const char *piece = strstr(text, "//@ ");
+    while (piece && piece < end) {
+        const char *next = strstr(piece + 4, "\n//@ ");
+        next = next && next < end ? next + 1 : end;
+        const char *head = piece + 4, *body = head + strcspn(head, "\n");
+        put_piece(out, file, head, body + (*body == '\n'), next, type);
+        piece = next;
+    }
+}
+
 static void embed_text(FILE *out, const char *file, const char *text)
 {
     struct type type[8];
     int ntype = 0;
-    const char *for_line = strstr(text, "//@for ");
-    if (for_line)
-        ntype = read_types(for_line + strlen("//@for "), type, 8);
-    for (int k = 0; k < (ntype > 0 ? ntype : 1); k++)
-        for (const char *piece = strstr(text, "//@ "), *next; piece; piece = next) {
-            next = strstr(piece + 4, "\n//@ ");
-            next = next ? next + 1 : NULL;
-            const char *head = piece + 4, *body = head + strcspn(head, "\n");
-            put_piece(out, file, head, body + (*body == '\n'), next ? next : text + strlen(text), ntype > 0 ? &type[k] : NULL);
-        }
+    while (*text) {
+        const char *next = strstr(text, "//@for "), *end = next ? next : text + strlen(text);
+        for (int k = 0; k < (ntype > 0 ? ntype : 1); k++)
+            embed_section(out, file, text, end, ntype > 0 ? &type[k] : NULL);
+        if (next)
+            ntype = read_types(next + strlen("//@for "), type, 8);
+        text = end + (next ? strcspn(next, "\n") : 0);
+    }
 }
 
 static int embed(FILE *out, const char *path)

@@ -1,5 +1,6 @@
 /* vector_math.c - elementary functions on vectors: the same steps as in math.c, lane by lane. Each
- * piece exists for f32x4, f32x8 and f32x16; T is the vector of floats, bits_T that of its bits. */
+ * piece exists for f32x4, f32x8 and f32x16, but where AVX-512 has a way of its own; T is the vector
+ * of floats, bits_T that of its bits. */
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
@@ -133,6 +134,27 @@ static inline IN_T T exp_T(T x)
     const bits_T n = (bits_T)shifted - 0x4b400000 + 254, half = n >> 1;
     return p * (T)(half << 23) * (T)((n - half) << 23);
 }
+
+//@for f32x4:f32x4 f32x8:f32x8
+
+//@ sigmoid_T fma_T max_T min_T splat_T
+/* 1 / (1 + e^-x). The power needs one factor, since below -87.3 the result, which would be less than
+ * a normal number, is the least one. */
+static inline IN_T T sigmoid_T(T x)
+{
+    const T v = min_T(splat_T(87.3f), max_T(splat_T(-87.3f), x));
+    const T shifted = fma_T(v, splat_T(-1.44269504f), splat_T(12582912.0f));
+    const T k = shifted - 12582912.0f;
+    const T r = fma_T(k, splat_T(2.12194440e-4f), fma_T(k, splat_T(-0.693359375f), -v));
+    T p = fma_T(splat_T(1.38145401e-3f), r, splat_T(8.36874514e-3f));
+    p = fma_T(p, r, splat_T(4.16683908e-2f));
+    p = fma_T(p, r, splat_T(1.66665204e-1f));
+    p = fma_T(p, r, splat_T(4.99999934e-1f));
+    p = fma_T(p * r, r, r) + 1.0f;
+    return 1.0f / (1.0f + (T)((bits_T)p + ((bits_T)shifted << 23)));
+}
+
+//@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
 //@ log_T fma_T select_T splat_T
 /* x = 2^k * m, m in [sqrt(1/2), sqrt(2)); log m by a polynomial in m - 1. */

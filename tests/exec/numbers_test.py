@@ -36,7 +36,7 @@ LONG = np.longdouble
 warnings.simplefilter("ignore", RuntimeWarning)
 
 
-def program(folder, nodes, x, outputs):
+def program(folder, nodes, x, outputs, *options):
     """The results of a model of these nodes on x, by name, in the types of `outputs`."""
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph(
@@ -45,7 +45,7 @@ def program(folder, nodes, x, outputs):
          for name, d in outputs.items()])
     m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     onnx.save(m, folder / "m.onnx")
-    T.must(T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder))
+    T.must(T.run([TGC, "m.onnx", "-o", "m.c", *options], cwd=folder))
     T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     results = T.Program(folder / "m", list(outputs)).run([x])
     return {name: results[name].view(d) if results[name].dtype != d else results[name]
@@ -153,7 +153,7 @@ FUNCTIONS = {
     "Sqrt": np.sqrt, "Tan": np.tan, "Tanh": np.tanh,
 }
 
-# 1 / (1 + exp(-x)) is 0 where the result is below the smallest normal number.
+# Where the result is below the smallest normal number, it is 0 or that number.
 NORMAL_ONLY = {"Sigmoid"}
 
 
@@ -226,6 +226,31 @@ for one in COLUMNS:
     suite.add(f"functions in {one.name}", in_folder, f"functions_{one.name}", functions, one)
 
 
+def sigmoid(folder, cpu):
+    """Each instruction set has a function of its own for 1 / (1 + exp(-x)), and uses it."""
+    x = sample(F32)
+    node = helper.make_node("Sigmoid", ["x"], ["y"])
+    y = program(folder, [node], x, {"y": F32}, f"--cpu={cpu}")["y"]
+    text = (folder / "m.c").read_text()
+    expect(text.count("sigmoid_f32x") > 1, "sigmoid_f32x is not called")
+    expect("exp_f32x" not in text, "there is a power beside it")
+    exact = FUNCTIONS["Sigmoid"](x.astype(F64).astype(LONG))
+    error = ulps(y, exact, F32)
+    error[exact < LONG(ml_dtypes.finfo(F32).smallest_normal)] = 0
+    k = int(np.argmax(error))
+    expect(error[k] <= documented()["Sigmoid"][F32] + 0.005, f"{error[k]:.2f} ulp at {x[k]!r}")
+    ends = program(folder, [node], np.array([np.inf, -np.inf, np.nan, 0, -0.0] * 7, F32),
+                   {"y": F32}, f"--cpu={cpu}")["y"][:5]
+    expect(ends[0] == 1 and 0 <= ends[1] < 2e-38 and np.isnan(ends[2]) and ends[3] == 0.5 == ends[4],
+           f"of inf, -inf, NaN, 0 and -0: {ends}")
+
+
+FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
+for cpu, flag in (("avx2", "fma"), ("avx512", "avx512dq")):
+    if flag in FLAGS:
+        suite.add(f"sigmoid with {cpu}", in_folder, f"sigmoid_{cpu}", sigmoid, cpu)
+
+
 def write():
     found = {d: in_folder(f"functions_{d.name}", measure, d) for d in COLUMNS}
     rows = [f"| {op} | " + " | ".join(f"{found[d][op][0]:.2f}" for d in COLUMNS) + " |"
@@ -233,7 +258,7 @@ def write():
     DOCUMENT.write_text(f"""# How exact functions are
 
 The largest error of a function in an emitted program, in units in the last place of the result: 0.50 is a result that is rounded correctly. f16 and bf16
-over all values, f32 and f64 over 150,000 of all sizes; Sigmoid where its result is a normal number, since it is 0 below. Written by `tests/exec/numbers_test.py --write`, which also fails where a function becomes worse.
+over all values, f32 and f64 over 150,000 of all sizes; Sigmoid where its result is a normal number; below, it is 0 or the least one. Written by `tests/exec/numbers_test.py --write`, which also fails where a function becomes worse.
 
 | | f64 | f32 | f16 | bf16 |
 |---|---|---|---|---|
