@@ -166,6 +166,11 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     return stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride));
 }
 
+static bool is_sum_of_i32(const struct uop *u)
+{
+    return u->dtype == DTYPE_I32 && REDUCE_OP(u->arg.i) == OP_ADD;
+}
+
 /* Whether vectors can run along r: everything that varies with it is a float, read side by side,
  * and has an operation on vectors; r itself is used in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r)
@@ -199,7 +204,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
         if (u->op == OP_LOAD)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
-            fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || m->bytes)) ||
+            fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || is_sum_of_i32(u))) ||
                     tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))

@@ -761,7 +761,7 @@ static struct uop *bytes_below(struct plan *p, struct uop *v)
         if (cast && q->op == OP_CAST && dtype_is_byte(q->dtype))
             return q;
         bool cheap = cast || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX;
-        if (!cheap || v->dtype != DTYPE_F32 ||
+        if (!cheap || (v->dtype != DTYPE_F32 && v->dtype != DTYPE_I32) ||
             (v->nsrc == 2 && operand_base(v->src[1])->op != OP_CONST))
             return NULL;
         v = v->src[0];
@@ -835,7 +835,12 @@ static bool wants_halo(struct plan *p, const struct node *n)
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    return n->use->seg->ncontraction ? repeats > 2 : n->nuse > PLACES && repeats > 1;
+    /* vectors of bytes are read without conditions, and there is not much to copy */
+    double most = dtype_is_byte(n->u->dtype) ? 1 : 2;
+    bool contraction = false;
+    for (const struct use *u = n->use; u; u = u->next)
+        contraction |= u->seg->ncontraction > 0;
+    return contraction ? repeats > most : n->nuse > PLACES && repeats > 1;
 }
 
 void plan_decide(struct plan *p, struct node *n)
