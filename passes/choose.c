@@ -166,6 +166,17 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     return stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride));
 }
 
+/* Whether what is computed along r is stored apart, since it is read side by side: an image whose
+ * few channels become neighbours. */
+static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
+{
+    enum { CHANNELS_MAX = 4 };
+    const struct uop *last = m->store->src[m->store->nsrc - 1];
+    int64_t n = range_fixed_size(last);
+    return !m->reduce && m->nother > 0 && r != last && n > 0 && n <= CHANNELS_MAX &&
+           op_is_elementwise(m->store->src[2]->op) && stride > 0 && stride <= VECTOR_STRIDE_MAX;
+}
+
 static bool is_sum_of_i32(const struct uop *u)
 {
     return u->dtype == DTYPE_I32 && REDUCE_OP(u->arg.i) == OP_ADD;
@@ -179,7 +190,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int64_t stride;
     int n;
     if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
-        (stride != 1 && !may_lie_apart(m, stride)) ||
+        (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride)) ||
         !tile_stores_vectors(m->store))
         return false;
     for (int i = 0; i < m->nload; i++)
