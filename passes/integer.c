@@ -548,14 +548,18 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     int outer = t->current_origin;
     (void)ctx;
     scratch_release(t, mark);
-    if (!found && !cast && (u->op != OP_REDUCE || !dtype_is_byte(u->dtype)))
+    if (!found && !cast && u->op != OP_REDUCE)
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *r = found                      ? rewrite_found(&s)
-                    : !cast                    ? whole_rewrite_most(t, u)
-                    : dtype_is_byte(u->dtype)  ? requantize(t, u)
-                    : u->dtype == DTYPE_F32    ? whole_rewrite_cast(t, u)
-                                               : NULL;
+    struct uop *r = NULL;
+    if (found)
+        r = rewrite_found(&s);
+    else if (!cast)
+        r = whole_rewrite_most(t, u);
+    else if (u->dtype == DTYPE_F32)
+        r = whole_rewrite_cast(t, u);
+    else if (dtype_is_byte(u->dtype) && !(r = table_rewrite(t, u)))
+        r = requantize(t, u);
     t->current_origin = outer;
     return r;
 }

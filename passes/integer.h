@@ -1,4 +1,4 @@
-/* integer.h - private to integer.c, whole.c and requantize.c: sums of products of quantized values. */
+/* integer.h - private to integer.c, whole.c, table.c and requantize.c: quantized values. */
 #ifndef TGC_INTEGER_H
 #define TGC_INTEGER_H
 
@@ -49,6 +49,10 @@ struct uop *whole_rewrite_most(struct tgc *t, struct uop *u);
 struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u);
 /* Whether a float is known to be a whole number. *steps: how many uops may still be looked at. */
 bool is_whole_number(const struct uop *v, int *steps);
+
+/* table.c: a byte, u, that depends on one byte alone, by a table; NULL: it does not, or that takes
+ * longer. */
+struct uop *table_rewrite(struct tgc *t, struct uop *u);
 
 /* requantize.c: scaled sums that are scaled anew, u is a cast to a byte; NULL: they are none. */
 struct uop *requantize(struct tgc *t, struct uop *u);

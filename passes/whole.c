@@ -94,9 +94,77 @@ struct uop *whole_rewrite_sum(const struct sum_of_bytes *s)
     return s->weighted ? sum_of_weights(s) : sum_of_values(s);
 }
 
+/* Whether each window holds something else than padding: padding comes first, if at all, and no
+ * window is as narrow as what is padded on a side. */
+static bool windows_reach(const struct operand *o)
+{
+    int at[MAX_RANK], first = o->nmove - 1;
+    const struct uop *pad = first >= 0 && o->move[first]->op == OP_PAD ? o->move[first] : NULL;
+    bool reached[MAX_RANK] = {false};
+    for (int i = 0; i < first + (pad == NULL); i++)
+        if (o->move[i]->op == OP_PAD || (pad && o->move[i]->op != OP_WINDOW))
+            return false;
+    for (int a = 0; pad && a < pad->ndim; a++)
+        at[a] = a;
+    for (int i = first - 1; pad && i >= 0; i--) {
+        const struct uop *w = o->move[i];
+        int axis = WINDOW_AXIS(w->arg.i);
+        for (int a = 0; a < pad->ndim; a++) {
+            int64_t taps, lo, hi;
+            if (at[a] == axis)
+                reached[a] |= WINDOW_DILATION(w->arg.i) == 1 &&
+                              uop_const_int(w->dim[axis + 1], &taps) &&
+                              uop_const_int(pad->src[2 + 2 * a], &lo) &&
+                              uop_const_int(pad->src[3 + 2 * a], &hi) && lo < taps && hi < taps;
+            at[a] += at[a] > axis;
+        }
+    }
+    for (int a = 0; pad && a < pad->ndim; a++)
+        if (!reached[a] &&
+            !(uop_is_int(pad->src[2 + 2 * a], 0) && uop_is_int(pad->src[3 + 2 * a], 0)))
+            return false;
+    return true;
+}
+
+static bool pads_lowest(const struct uop *v)
+{
+    return v->op == OP_PAD && v->src[1]->op == OP_CONST && v->src[1]->arg.f < 0 &&
+           isinf(v->src[1]->arg.f);
+}
+
+/* (q - zero) * scale with a scale > 0 is largest where q is. Padding with -INFINITY becomes padding
+ * with the least byte. */
+static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
+{
+    struct operand o = {0};
+    struct uop *v = u->src[0];
+    int none = -1;
+    for (; pads_lowest(v) || (is_byte_move(v) && v->op != OP_PAD); v = v->src[0]) {
+        if (o.nmove == MAX_MOVES)
+            return NULL;
+        o.move[o.nmove++] = v;
+    }
+    const struct uop *scale = v->op == OP_MUL ? without_moves(v->src[1]) : NULL;
+    if (!scale || scale->op != OP_CONST || !(scale->arg.f > 0) || !windows_reach(&o))
+        return NULL;
+    const struct uop *add = v->src[0]->op == OP_ADD ? v->src[0] : NULL;
+    struct uop *q = add ? add->src[0] : v->src[0], *y;
+    if ((add && without_moves(add->src[1])->op != OP_CONST) || q->op != OP_CAST ||
+        !dtype_is_byte(q->src[0]->dtype))
+        return NULL;
+    o.zero = uop_consti(t, DTYPE_I32, dtype_min(q->src[0]->dtype));
+    q = move_again(t, &o, q->src[0], &none);
+    y = uop_reduce(t, OP_MAX, uop_cast(t, DTYPE_F32, q), REDUCE_AXES(u->arg.i));
+    if (add)
+        y = tensor_binary(t, OP_ADD, y, without_moves(add->src[1]));
+    return tensor_binary(t, OP_MUL, y, without_moves(v->src[1]));
+}
+
 struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
 {
     enum op op = (enum op)REDUCE_OP(u->arg.i);
+    if (op == OP_MAX && u->dtype == DTYPE_F32)
+        return largest_dequantized(t, u);
     if ((op != OP_MAX && op != OP_MIN) || !dtype_is_byte(u->dtype))
         return NULL;
     struct uop *x = uop_cast(t, DTYPE_F32, u->src[0]);
