@@ -140,6 +140,14 @@ static void vote_pixels(struct layout *l, const struct nest *m)
     }
 }
 
+/* Whether r runs along a part of an axis, as a window does. */
+static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
+{
+    const struct buffer *b = uop_buffer_of(access->src[0]);
+    int axis = l->is_free[b->id] ? axis_along(l->p->t, b, access->src[1], r) : NO_AXIS;
+    return axis != NO_AXIS && r->src[0] != b->dim[axis];
+}
+
 /* What a layer says: the axes of its values that its weights know, too, belong innermost. Where
  * these are columns (a depthwise convolution's channels), the window has no say. */
 static void vote_layer(struct layout *l, struct uop *store)
@@ -165,7 +173,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         for (int k = 1; k < m.reduce->nsrc; k++)
             for (int j = 0; j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]);
                  j++)
-                if (!columns[j])
+                if (!columns[j] || !is_part(l, m.load[j], m.reduce->src[k]))
                     vote(l, &m, m.load[j], m.reduce->src[k]);
     }
 }
