@@ -269,6 +269,19 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
     return m->contraction && weights;
 }
 
+/* Rows of bytes a multiple of a page apart share the few lines of one set of the L1. */
+static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
+{
+    enum { PAGE = 4096, WAYS = 8 };
+    const double shared = 0.9;
+    int64_t stride;
+    for (int i = 0; m->bytes && row && rows > WAYS && i < m->nload; i++)
+        if (m->load[i]->dtype == DTYPE_U8 &&
+            nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride && stride % PAGE == 0)
+            return shared;
+    return 1;
+}
+
 /* How a nest is seen by vector_gain(). */
 struct steps { bool reduces, apart; };
 
@@ -390,6 +403,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
                 double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
                 gain *= evenness(m, axis, columns, none ? -1 : a, rows);
+                gain *= rows_apart(m, none ? NULL : m->store->src[a], rows);
                 gain *= window_fits(m, isa, column, none ? NULL : m->store->src[a], rows, blocks);
                 consider(m, s,
                          (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
