@@ -84,7 +84,8 @@ static struct uop *divide_one(struct tgc *t, struct uop *store, struct uop **res
         bool reduces;
         int64_t size, c;
         *rest = NULL;
-        if (r->op != OP_RANGE || !uop_const_int(r->src[0], &size))
+        /* the range of a band is that of other stores, too */
+        if (r->op != OP_RANGE || RANGE_IS_BAND(r->arg.i) || !uop_const_int(r->src[0], &size))
             continue;
         c = find_divisor(t, store, r, &reduces);
         if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
