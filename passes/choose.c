@@ -166,6 +166,22 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     return stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride));
 }
 
+/* Whether what is computed along r is stored apart, since it is read side by side: an image whose
+ * few channels become neighbours. */
+static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
+{
+    enum { CHANNELS_MAX = 4 };
+    const struct uop *last = m->store->src[m->store->nsrc - 1];
+    int64_t n = range_fixed_size(last);
+    return !m->reduce && m->nother > 0 && r != last && n > 0 && n <= CHANNELS_MAX &&
+           op_is_elementwise(m->store->src[2]->op) && stride > 0 && stride <= VECTOR_STRIDE_MAX;
+}
+
+static bool is_sum_of_i32(const struct uop *u)
+{
+    return u->dtype == DTYPE_I32 && REDUCE_OP(u->arg.i) == OP_ADD;
+}
+
 /* Whether vectors can run along r: everything that varies with it is a float, read side by side,
  * and has an operation on vectors; r itself is used in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r)
@@ -174,7 +190,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int64_t stride;
     int n;
     if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
-        (stride != 1 && !may_lie_apart(m, stride)) ||
+        (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride)) ||
         !tile_stores_vectors(m->store))
         return false;
     for (int i = 0; i < m->nload; i++)
@@ -199,7 +215,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
         if (u->op == OP_LOAD)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
-            fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || m->bytes)) ||
+            fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || is_sum_of_i32(u))) ||
                     tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
@@ -237,14 +253,47 @@ static double window_fits(const struct nest *m, const struct isa_info *isa,
     return 1;
 }
 
+/* Whether each row has weights of its own along the columns: a layer whose columns are split in two
+ * (attention's heads and features), seen with one part of them as the rows. */
+static bool columns_differ(const struct nest *m, const struct uop *column, const struct uop *row)
+{
+    bool weights = false;
+    for (int i = 0; i < m->nload; i++) {
+        if (!nest_depends(m->t, m->load[i]->src[1], column))
+            continue;
+        if (!nest_depends(m->t, m->load[i]->src[1], row))
+            return false;
+        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
+        weights |= b && b->kind == BUFFER_WEIGHT;
+    }
+    return m->contraction && weights;
+}
+
+/* Rows of bytes a multiple of a page apart share the few lines of one set of the L1. */
+static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
+{
+    enum { PAGE = 4096, WAYS = 8 };
+    const double shared = 0.9;
+    int64_t stride;
+    for (int i = 0; m->bytes && row && rows > WAYS && i < m->nload; i++)
+        if (m->load[i]->dtype == DTYPE_U8 &&
+            nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride && stride % PAGE == 0)
+            return shared;
+    return 1;
+}
+
+/* How a nest is seen by vector_gain(). */
+struct steps { bool reduces, apart; };
+
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
- * as many loads as blocks. */
-static double vector_gain(const struct isa_info *isa, bool reduces, int64_t rows, int64_t blocks,
+ * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. */
+static double vector_gain(const struct isa_info *isa, struct steps of, int64_t rows, int64_t blocks,
                           int64_t vector)
 {
     enum { UNITS = 2, PORTS = 2, ISSUE = 5, LATENCY = 4, L2_FLOATS = 8 };
-    double acc = (double)(rows * blocks), loads = (double)(rows + blocks);
-    double cycles = acc / UNITS;
+    double acc = (double)(rows * blocks), read = of.apart ? acc : (double)blocks;
+    double loads = read + (of.apart ? 1 : (double)rows), cycles = acc / UNITS;
+    bool reduces = of.reduces;
     if (acc + (double)blocks + 1 > isa->registers)
         return 0;
     if (reduces && cycles < LATENCY)
@@ -253,21 +302,21 @@ static double vector_gain(const struct isa_info *isa, bool reduces, int64_t rows
         cycles = loads / PORTS;
     if (cycles < (acc + loads + 2) / ISSUE)
         cycles = (acc + loads + 2) / ISSUE;
-    if (reduces && cycles < (double)(blocks * vector) / L2_FLOATS)
-        cycles = (double)(blocks * vector) / L2_FLOATS;
+    if (reduces && cycles < read * (double)vector / L2_FLOATS)
+        cycles = read * (double)vector / L2_FLOATS;
     return acc * (double)vector / (cycles + 0.02 * loads);
 }
 
 /* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
  * that are wanted. */
-static double rows_gain(const struct isa_info *isa, bool reduces, int64_t size, int64_t rows,
+static double rows_gain(const struct isa_info *isa, struct steps of, int64_t size, int64_t rows,
                         int64_t blocks, int64_t vector)
 {
-    double full = vector_gain(isa, reduces, rows, blocks, vector);
+    double full = vector_gain(isa, of, rows, blocks, vector);
     int64_t rest = size % rows;
     if (rest == 0 || full == 0)
         return full;
-    double last = vector_gain(isa, reduces, rest, blocks, vector);
+    double last = vector_gain(isa, of, rest, blocks, vector);
     double cycles = (double)(size - rest) / full + (double)rest / last;
     return 0.98 * (double)size / cycles;                 /* two loop nests instead of one */
 }
@@ -331,9 +380,10 @@ static double evenness(const struct nest *m, int column_axis, int64_t columns, i
 static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
                         bool exact, struct shortlist *s, int axis, int64_t vector)
 {
-    int64_t n = range_fixed_size(m->store->src[axis]), panel;
-    double storing = store_cost(m, m->store->src[axis]);
-    bool gated = has_gates(m, m->store->src[axis]);
+    struct uop *column = m->store->src[axis];
+    int64_t n = range_fixed_size(column), panel;
+    double storing = store_cost(m, column);
+    bool gated = has_gates(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
@@ -347,12 +397,14 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
             int64_t size = none ? 1 : range_fixed_size(m->store->src[a]);
             if (!none && (size < 2 || a == axis || !m->reduce || !rows_fit(m, m->store->src[a])))
                 continue;
+            struct steps of = {m->reduce != NULL,
+                               !none && columns_differ(m, column, m->store->src[a])};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
-                double gain = used * rows_gain(isa, m->reduce != NULL, size, rows, blocks, vector);
+                double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
                 gain *= evenness(m, axis, columns, none ? -1 : a, rows);
-                gain *= window_fits(m, isa, m->store->src[axis],
-                                    none ? NULL : m->store->src[a], rows, blocks);
+                gain *= rows_apart(m, none ? NULL : m->store->src[a], rows);
+                gain *= window_fits(m, isa, column, none ? NULL : m->store->src[a], rows, blocks);
                 consider(m, s,
                          (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
                                        .panel = panel, .columns = columns, .rows = rows,

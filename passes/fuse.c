@@ -761,7 +761,7 @@ static struct uop *bytes_below(struct plan *p, struct uop *v)
         if (cast && q->op == OP_CAST && dtype_is_byte(q->dtype))
             return q;
         bool cheap = cast || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX;
-        if (!cheap || v->dtype != DTYPE_F32 ||
+        if (!cheap || (v->dtype != DTYPE_F32 && v->dtype != DTYPE_I32) ||
             (v->nsrc == 2 && operand_base(v->src[1])->op != OP_CONST))
             return NULL;
         v = v->src[0];
@@ -827,6 +827,18 @@ static void demand_source(struct plan *p, struct uop *u)
     n->must = true;
 }
 
+/* The byte that a table of bytes is read by: the table has a kernel of its own, since vectors do all
+ * that stands before and behind it. */
+static void keep_key(struct plan *p, const struct uop *table)
+{
+    struct uop *v = table->src[1];
+    while (!dtype_is_byte(v->dtype) && v->nsrc > 0)
+        v = v->src[0];
+    while (is_spread(v))
+        v = v->src[0];
+    plan_node(p, v)->kept = true;
+}
+
 /* Padding that a contraction would test for again and again, or that is read at many places of one
  * segment: a tile's. */
 static bool wants_halo(struct plan *p, const struct node *n)
@@ -835,7 +847,12 @@ static bool wants_halo(struct plan *p, const struct node *n)
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    return n->use->seg->ncontraction ? repeats > 2 : n->nuse > PLACES && repeats > 1;
+    /* vectors of bytes are read without conditions, and there is not much to copy */
+    bool contraction = dtype_is_byte(n->u->dtype);
+    double most = contraction ? 1 : 2;
+    for (const struct use *u = n->use; u; u = u->next)
+        contraction |= u->seg->ncontraction > 0;
+    return contraction ? repeats > most : n->nuse > PLACES && repeats > 1;
 }
 
 void plan_decide(struct plan *p, struct node *n)
@@ -843,9 +860,12 @@ void plan_decide(struct plan *p, struct node *n)
     struct uop *v = n->u;
     if ((!n->use && !n->must) || is_leaf(v))
         return;
+    bool table = !p->noopt && reads_byte_table(v);
     if (v->op == OP_INDEX)
         demand_source(p, v->src[0]);
-    if (v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
+    if (table)
+        keep_key(p, v);
+    if (table || v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS || wants_halo(p, n))
         realize(p, n);
     else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
              !(n->must && v->op == OP_IOTA))

@@ -13,30 +13,15 @@
  * Instruction sets add up groups of four neighbours (bytes.c), so channels are filled up to a
  * multiple of four: with bytes of any value, times weights of 0.
  */
-#include "passes/passes.h"
+#include "passes/integer.h"
 #include "passes/tile.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_MOVES = 24, CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
+enum { CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
 /* products of u8 and i8 that a sum of i32 holds in any case */
 static const double PRODUCTS_MAX = 2147483647.0 / (255 * 128);
-
-/* One factor: moves(scale * (q - zero)). Moves: the outermost first. */
-struct operand {
-    struct uop *q;
-    struct uop *zero;            /* i32 of rank 0; NULL: none */
-    struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
-    struct uop *move[MAX_MOVES]; int nmove;
-    bool of[MAX_RANK];           /* the product's axes that it depends on */
-};
-
-struct sum_of_bytes {
-    struct tgc *t;
-    struct uop *reduce, *product;
-    struct operand a, w;
-};
 
 static bool is_reduced(const struct sum_of_bytes *s, int axis)
 {
@@ -45,7 +30,7 @@ static bool is_reduced(const struct sum_of_bytes *s, int axis)
 
 /* ------------------------------------------------------------------------------------- operands */
 
-static bool is_move(const struct uop *v)
+bool is_byte_move(const struct uop *v)
 {
     switch (v->op) {
     case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
@@ -59,21 +44,20 @@ static bool is_move(const struct uop *v)
     }
 }
 
-static struct uop *without_moves(struct uop *v)
+struct uop *without_moves(struct uop *v)
 {
-    while (is_move(v) && v->op != OP_PAD)
+    while (is_byte_move(v) && v->op != OP_PAD)
         v = v->src[0];
     return v;
 }
 
-static const struct buffer *weight_of(const struct uop *v)
+const struct buffer *weight_of(const struct uop *v)
 {
     const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
     return b && b->kind == BUFFER_WEIGHT && b->data && !b->storage ? b : NULL;
 }
 
-/* The least and the largest of a weight's elements, which are integers. */
-static bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi)
+bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi)
 {
     size_t size = dtype_nbytes(b->dtype), n = size ? b->nbytes / size : 0;
     if (!dtype_is_int(b->dtype) || n == 0)
@@ -143,7 +127,7 @@ static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
 
 static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
 {
-    for (; is_move(v); v = v->src[0]) {
+    for (; is_byte_move(v); v = v->src[0]) {
         if (o->nmove == MAX_MOVES)
             return false;
         o->move[o->nmove++] = v;
@@ -171,7 +155,7 @@ static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uo
         move_index(s->t, o->move[i], 0, at, next, &valid);
         memcpy(at, next, (size_t)o->move[i]->src[0]->ndim * sizeof *at);
     }
-    v = move_down(s->t, v, is_move, at);
+    v = move_down(s->t, v, is_byte_move, at);
     for (int p = 0; p < s->product->ndim; p++)
         for (int a = 0; a < v->ndim; a++)
             of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);
@@ -200,9 +184,7 @@ static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *
     return -1;
 }
 
-/* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
- * becomes where it ends up. NULL: the axis is lost on the way. */
-static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis)
+struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis)
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK];
     for (int i = o->nmove - 1; i >= 0; i--) {
@@ -258,7 +240,7 @@ static struct uop *move_again(struct tgc *t, const struct operand *o, struct uop
 /* ---------------------------------------------------------------------------------- what is found
  */
 
-static bool has_padding(const struct operand *o)
+bool has_padding(const struct operand *o)
 {
     for (int i = 0; i < o->nmove; i++)
         if (o->move[i]->op == OP_PAD)
@@ -273,7 +255,7 @@ static bool can_be_padded(const struct operand *o)
                         o->zero->arg.i <= dtype_max(o->q->dtype));
 }
 
-static double products_of(const struct sum_of_bytes *s)
+double products_of(const struct sum_of_bytes *s)
 {
     double n = 1;
     for (int p = 0; p < s->product->ndim; p++)
@@ -305,8 +287,8 @@ static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
         if (!take_operand(t, s->product->src[k], &o[k]))
             return false;
     int w = weight_of(without_moves(o[1].q)) != NULL;
-    if (!weight_of(without_moves(o[w].q)) || weight_of(without_moves(o[1 - w].q)) ||
-        products_of(s) > PRODUCTS_MAX)
+    s->weighted = weight_of(without_moves(o[w].q)) != NULL;
+    if (weight_of(without_moves(o[1 - w].q)) || products_of(s) > PRODUCTS_MAX)
         return false;
     s->a = o[1 - w];
     s->w = o[w];
@@ -324,28 +306,33 @@ static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
         if (reduced && (of_scale[p] || !s->a.of[p] || !s->w.of[p]))
             return false;
     }
-    if (s->a.scale && s->a.scale->ndim > 0)
+    if ((s->a.scale && s->a.scale->ndim > 0) || (fixed && !s->weighted))
         return false;
-    return !has_padding(&s->w) && has_columns(s) &&
-           (!has_padding(&s->a) || can_be_padded(&s->a));
+    return !(has_padding(&s->w) && s->weighted) &&
+           (!has_padding(&s->a) || !s->weighted || can_be_padded(&s->a));
 }
 
 /* ---------------------------------------------------------------------------------- the rewrite */
 
-/* The weight less its zero point, as i8; NULL: it does not fit. */
-static struct uop *weight_as_i8(struct sum_of_bytes *s)
+/* The weight less its zero point, as i8. Where that does not fit, less what makes it i8; *rest is
+ * what is left of the zero point. NULL: the zero point is not known. */
+static struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
 {
     struct tgc *t = s->t;
-    struct operand *w = &s->w;
+    const struct operand *w = &s->w;
     int64_t zero = 0, lo, hi;
+    *rest = 0;
     if (w->zero && !uop_const_int(w->zero, &zero))
         return NULL;
     if (zero == 0 && w->q->dtype == DTYPE_I8)
         return w->q;
-    if (!weight_bounds(weight_of(without_moves(w->q)), &lo, &hi) || lo - zero < -128 ||
-        hi - zero > 127)
+    if (!weight_bounds(weight_of(without_moves(w->q)), &lo, &hi))
         return NULL;
-    w->zero = NULL;
+    if (lo - zero < -128 || hi - zero > 127) {
+        int64_t middle = w->q->dtype == DTYPE_U8 ? 128 : 0;
+        *rest = zero - middle;
+        zero = middle;
+    }
     struct uop *wide = uop_cast(t, DTYPE_I32, w->q);
     return uop_cast(t, DTYPE_I8,
                     tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
@@ -377,8 +364,7 @@ static struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop 
     return more ? uop_pad(t, x, value, lo, hi) : x;
 }
 
-/* What depends on weights alone, as a weight; NULL: out of memory's limit. */
-static struct uop *evaluate(struct tgc *t, struct uop *v)
+struct uop *weights_evaluate(struct tgc *t, struct uop *v)
 {
     int64_t dim[MAX_RANK], nelem = 1;
     size_t nbytes;
@@ -413,13 +399,13 @@ static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int
     if (filled == weights)
         return w;
     there = k;
-    filled = evaluate(t, filled);
+    filled = weights_evaluate(t, filled);
     return filled ? move_again(t, &s->w, filled, &there) : NULL;
 }
 
 /* Both operands seen through their moves, with an axis of theirs that is reduced, the channels,
- * a multiple of DOT_BYTES; false: there are no channels to speak of. */
-static bool move_operands(struct sum_of_bytes *s, struct uop *values, struct uop *weights,
+ * a multiple of DOT_BYTES; returns the values' axis, -1: there are no channels to speak of. */
+static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop *weights,
                           struct uop **a, struct uop **w)
 {
     struct tgc *t = s->t;
@@ -430,157 +416,150 @@ static bool move_operands(struct sum_of_bytes *s, struct uop *values, struct uop
         if (!uop_const_int(values->dim[i], &n) || n < CHANNELS_MIN)
             continue;
         int at = i;
-        struct uop *x = values;
-        x = fill_axis(t, x, i, any);
-        /* the caller's own order; what is padded gets a buffer anyway */
-        if (x == values && i < x->ndim - 1 && !has_padding(&s->a) &&
-            without_moves(x)->op == OP_BUFFER)
+        struct uop *x = fill_axis(t, values, i, any);
+        /* the caller's own order, or a few channels; what is padded gets a buffer anyway */
+        if (!has_padding(&s->a) &&
+            (x != values || (i < x->ndim - 1 && without_moves(x)->op == OP_BUFFER)))
             x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
         if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at) ||
             !uop_const_int((*a)->dim[at], &n) || n % DOT_BYTES)
             continue;
         for (int k = 0; k < weights->ndim; k++)
             if ((*w = move_weights(s, weights, k, at, n)))
-                return true;
+                return i;
     }
-    return false;
+    return -1;
 }
 
-/* Of w, seen as the product, one of what it does not depend on, or of what is reduced. */
-static struct uop *shrink_to(struct sum_of_bytes *s, struct uop *v, bool reduced)
+/* Of an operand, seen as the product, one of what it does not depend on, or of what is reduced. */
+static struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
+                             bool reduced)
 {
     struct uop *begin[MAX_RANK], *size[MAX_RANK];
     for (int p = 0; p < v->ndim; p++) {
         begin[p] = uop_int(s->t, 0);
-        size[p] = !s->w.of[p] || (reduced && is_reduced(s, p)) ? uop_int(s->t, 1) : v->dim[p];
+        size[p] = !o->of[p] || (reduced && is_reduced(s, p)) ? uop_int(s->t, 1) : v->dim[p];
     }
     return uop_shrink(s->t, v, begin, size);
 }
 
-/* The sums of the weights, one for each column; NULL: out of memory's limit. */
-static struct uop *sum_weights(struct sum_of_bytes *s, struct uop *w)
+struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d)
 {
     struct tgc *t = s->t;
-    struct uop *wide = uop_cast(t, DTYPE_I32, shrink_to(s, w, false));
-    return evaluate(t, uop_reduce(t, OP_ADD, wide, REDUCE_AXES(s->reduce->arg.i)));
+    struct uop *wide = uop_cast(t, d, shrink_to(s, &s->w, w, false));
+    return weights_evaluate(t, uop_reduce(t, OP_ADD, wide, REDUCE_AXES(s->reduce->arg.i)));
 }
 
-static struct uop *rewrite_sum(struct sum_of_bytes *s)
+static struct uop *sum_to_buffer(struct tgc *t, struct uop *a, uint32_t axes)
+{
+    a = uop_reduce(t, OP_ADD, a, axes);
+    return uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1, (union arg){0});
+}
+
+/* The sums of the values, one for each row: of their axis `channels` first, which windows have in
+ * common, then of what is left. In buffers: a kernel that sums products has no other sum beside it.
+ * Floats, which hold them exactly, or integers. */
+static struct uop *sum_values(const struct sum_of_bytes *s, struct uop *values, int channels)
+{
+    const double exact = 0x1p24 / 255;
+    struct tgc *t = s->t;
+    enum dtype d = products_of(s) <= exact ? DTYPE_F32 : DTYPE_I32;
+    struct operand o = s->a;
+    int at = channels, none = -1;
+    struct uop *each = sum_to_buffer(t, uop_cast(t, d, values), 1u << channels), *a;
+    if (o.zero)
+        o.zero = uop_binary(t, OP_MUL, o.zero,
+                            uop_consti(t, DTYPE_I32, values->dim[channels]->arg.i));
+    a = move_again(t, &o, each, &at);
+    if (!a)
+        a = uop_cast(t, d, move_again(t, &s->a, values, &none));
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int p = 0; p < a->ndim; p++) {
+        begin[p] = uop_int(t, 0);
+        size[p] = s->a.of[p] ? a->dim[p] : uop_int(t, 1);
+    }
+    a = uop_shrink(t, a, begin, size);
+    return uop_cast(t, DTYPE_I32, sum_to_buffer(t, a, REDUCE_AXES(s->reduce->arg.i)));
+}
+
+struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum)
 {
     struct tgc *t = s->t;
-    struct uop *a, *w, *scale = s->a.scale, *weights = weight_as_i8(s);
-    if (!weights || !move_operands(s, values_as_u8(s), weights, &a, &w))
-        return NULL;
-    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
-                                     uop_cast(t, DTYPE_I32, w));
-    if (uop_get_axes(t, s->product))
-        uop_name_axes(t, product, uop_get_axes(t, s->product));
-    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
-    if (s->a.zero && !uop_is_int(s->a.zero, 0)) {
-        struct uop *each = sum_weights(s, w);
-        if (!each)
-            return NULL;
-        sum = tensor_binary(t, OP_SUB, sum, tensor_binary(t, OP_MUL, each, s->a.zero));
-    }
+    struct uop *scale = s->a.scale;
     if (s->reduce->dtype == DTYPE_I32)
-        return sum;
+        return uop_cast(t, DTYPE_I32, sum);
     if (s->w.scale) {
         int none = -1;
         struct uop *by = s->w.scale->ndim ? move_again(t, &s->w, s->w.scale, &none) : s->w.scale;
-        by = by->ndim ? shrink_to(s, by, true) : by;
+        by = by->ndim ? shrink_to(s, &s->w, by, true) : by;
         scale = scale ? tensor_binary(t, OP_MUL, scale, by) : by;
     }
     sum = uop_cast(t, DTYPE_F32, sum);
     return scale ? tensor_binary(t, OP_MUL, sum, scale) : sum;
 }
 
-/* ------------------------------------------------------------------------------- requantization */
-
-/* Made of weights and constants. *steps: how many uops may still be looked at, here and below. */
-static bool is_constant(const struct uop *v, int *steps)
+static struct uop *rewrite_sum(struct sum_of_bytes *s)
 {
-    v = without_moves((struct uop *)(uintptr_t)v);
-    if (v->op == OP_CONST || weight_of(v))
-        return true;
-    bool all = op_is_elementwise(v->op);
-    for (int k = 0; k < v->nsrc && all; k++)
-        all = --*steps > 0 && is_constant(v->src[k], steps);
-    return all;
-}
-
-/* A sum of products, or what bytes stand for but their scale: a float that was an integer. */
-static bool is_counted(const struct uop *v)
-{
-    v = without_moves((struct uop *)(uintptr_t)v);
-    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST)
-        v = without_moves(v->src[0]);
-    return v->op == OP_CAST && dtype_is_int(v->src[0]->dtype);
-}
-
-/* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
-static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
-{
-    struct uop *src[MAX_RANK * 2 + 2];
-    if (--*steps < 0)
+    struct tgc *t = s->t;
+    int64_t rest = 0;
+    struct uop *a, *w, *weights = s->weighted && has_columns(s) ? weight_as_i8(s, &rest) : NULL;
+    if (!weights)
         return NULL;
-    if (is_move(v) && v->op != OP_PAD) {
-        memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
-        src[0] = divide(t, v->src[0], c, steps);
-        return src[0] ? uop_replace_src(t, v, src) : NULL;
+    struct operand before = s->a;
+    struct uop *values = values_as_u8(s);
+    int channels = move_operands(s, values, weights, &a, &w);
+    if (channels < 0) {
+        s->a = before;
+        return NULL;
     }
-    if (is_constant(v, steps))
-        return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
-    for (int k = 0; k < 2 && v->op == OP_MUL; k++)
-        if (is_counted(v->src[1 - k]) && is_constant(v->src[k], steps) &&
-            (src[k] = divide(t, v->src[k], c, steps)))
-            return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
-    if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
-        return NULL;
-    for (int k = 0; k < 2; k++)
-        if (!(src[k] = divide(t, v->src[k], c, steps)))
+    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
+                                     uop_cast(t, DTYPE_I32, w));
+    if (uop_get_axes(t, s->product))
+        uop_name_axes(t, product, uop_get_axes(t, s->product));
+    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
+    struct uop *zero = s->a.zero && !uop_is_int(s->a.zero, 0) ? s->a.zero : NULL;
+    if (zero) {
+        struct uop *each = weights_sum(s, w, DTYPE_I32);
+        if (!each)
             return NULL;
-    return tensor_binary(t, v->op, src[0], src[1]);
+        if (rest)
+            each = tensor_binary(t, OP_SUB, each,
+                                 uop_consti(t, DTYPE_I32, rest * (int64_t)products_of(s)));
+        sum = tensor_binary(t, OP_SUB, sum, tensor_binary(t, OP_MUL, each, zero));
+    }
+    if (rest)
+        sum = tensor_binary(t, OP_SUB, sum,
+                            tensor_binary(t, OP_MUL, sum_values(s, values, channels),
+                                          uop_consti(t, DTYPE_I32, rest)));
+    return bytes_scale_sum(s, sum);
 }
 
-/* Scaled sums that are scaled anew, as in
- *
- *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
- *
- * which differ where the sum is within a rounding error of the middle between two results. */
-static struct uop *requantize(struct tgc *t, struct uop *u)
+static struct uop *rewrite_found(struct sum_of_bytes *s)
 {
-    enum { LOOK_MAX = 200, STEPS = 4 };
-    struct uop *step[STEPS], *v = u->src[0];
-    int n = 0, steps = LOOK_MAX;
-    for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
-        step[n++] = v;
-    if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
-        return NULL;
-    const struct uop *by = without_moves(v->src[0]->src[1]);
-    if (by->op != OP_CONST || !(by->arg.f > 0))
-        return NULL;
-    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
-    if (!r)
-        return NULL;
-    r = uop_unary(t, OP_ROUND, r);
-    while (n-- > 0)
-        r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
-    return uop_cast(t, u->dtype, r);
+    struct uop *r = rewrite_sum(s);
+    return r ? r : whole_rewrite_sum(s);
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct sum_of_bytes s;
     struct mem_mark mark = scratch_mark(t);
-    bool found = find_sum(t, u, &s);
-    bool bytes = u->op == OP_CAST && dtype_is_byte(u->dtype);
+    bool found = find_sum(t, u, &s), cast = u->op == OP_CAST;
     int outer = t->current_origin;
     (void)ctx;
     scratch_release(t, mark);
-    if (!found && !bytes)
+    if (!found && !cast && u->op != OP_REDUCE)
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *r = bytes ? requantize(t, u) : rewrite_sum(&s);
+    struct uop *r = NULL;
+    if (found)
+        r = rewrite_found(&s);
+    else if (!cast)
+        r = whole_rewrite_most(t, u);
+    else if (u->dtype == DTYPE_F32)
+        r = whole_rewrite_cast(t, u);
+    else if (dtype_is_byte(u->dtype) && !(r = table_rewrite(t, u)))
+        r = requantize(t, u);
     t->current_origin = outer;
     return r;
 }

@@ -100,16 +100,18 @@ static bool makes_groups(const struct nest *m, const struct uop *access, const s
            r->src[0]->vmax % DOT_BYTES == 0;
 }
 
-static void vote(struct layout *l, const struct nest *m, const struct uop *access, struct uop *r)
+/* True: r speaks for one of the axes. */
+static bool vote(struct layout *l, const struct nest *m, const struct uop *access, struct uop *r)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
     int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
     /* a result with hardly any columns is better off with its pixels side by side */
     if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
-        return;
+        return false;
     *vote_of(l, b, axis) += access == m->store            ? stores_of(m)
                             : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
                                                          : trips_of(m);
+    return true;
 }
 
 /* Whether the weights have columns enough for vectors. */
@@ -138,10 +140,20 @@ static void vote_pixels(struct layout *l, const struct nest *m)
     }
 }
 
-/* What a layer says: the axes of its values that its weights know, too, belong innermost. */
+/* Whether r runs along a part of an axis, as a window does. */
+static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
+{
+    const struct buffer *b = uop_buffer_of(access->src[0]);
+    int axis = l->is_free[b->id] ? axis_along(l->p->t, b, access->src[1], r) : NO_AXIS;
+    return axis != NO_AXIS && r->src[0] != b->dim[axis];
+}
+
+/* What a layer says: the axes of its values that its weights know, too, belong innermost. Where
+ * these are columns (a depthwise convolution's channels), the window has no say. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
     struct nest m;
+    bool columns[MAX_LOADS] = {false};
     if (!nest_find(l->p->t, store, &m) || !m.contraction)
         return;
     if (!has_columns(&m)) {
@@ -156,12 +168,13 @@ static void vote_layer(struct layout *l, struct uop *store)
                 continue;
             vote(l, &m, store, store->src[k]);
             for (int j = 0; j < m.nload; j++)
-                vote(l, &m, m.load[j], store->src[k]);
+                columns[j] |= vote(l, &m, m.load[j], store->src[k]);
         }
         for (int k = 1; k < m.reduce->nsrc; k++)
             for (int j = 0; j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]);
                  j++)
-                vote(l, &m, m.load[j], m.reduce->src[k]);
+                if (!columns[j] || !is_part(l, m.load[j], m.reduce->src[k]))
+                    vote(l, &m, m.load[j], m.reduce->src[k]);
     }
 }
 

@@ -141,6 +141,8 @@ bool pass_onehot(struct tgc *t, struct graph *g);
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* integer.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
+/* table.c: whether u is read from a table of bytes, by bytes */
+bool reads_byte_table(const struct uop *u);
 /* winograd.c: convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2, 4 or 6, along all windows that it fits; 0: as

@@ -158,12 +158,13 @@ bool tile_stores_vectors(const struct uop *store)
 /* -------------------------------------------------------------------------------------- packing */
 
 /* The ranges that a load's offset is a sum of, in the order in which they are run through within a
- * panel: the store's, the reduction's, the part of the panel, the lanes, a group of bytes. */
+ * panel: the store's (with the bands'), the reduction's, the part of the panel, the lanes, a group
+ * of bytes. */
 static int ranges_of(const struct nest *m, struct uop **range)
 {
-    int n = 0;
+    int n = 0, first = m->store->nsrc > 3 && m->store->src[3]->op != OP_RANGE ? 4 : 3;
     for (int lane = 0; lane < 2; lane++) {
-        for (int k = m->first; k < m->store->nsrc; k++)
+        for (int k = first; k < m->store->nsrc; k++)
             if (RANGE_IS_LANE(m->store->src[k]->arg.i) == (lane == 1) &&
                 m->store->src[k] != m->part)
                 range[n++] = m->store->src[k];

@@ -1,0 +1,60 @@
+/* integer.h - private to integer.c, whole.c, table.c and requantize.c: quantized values. */
+#ifndef TGC_INTEGER_H
+#define TGC_INTEGER_H
+
+#include "passes/passes.h"
+
+enum { MAX_MOVES = 24 };
+
+/* One factor: moves(scale * (q - zero)). Moves: the outermost first. */
+struct operand {
+    struct uop *q;
+    struct uop *zero;            /* i32 of rank 0; NULL: none */
+    struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
+    struct uop *move[MAX_MOVES]; int nmove;
+    bool of[MAX_RANK];           /* the product's axes that it depends on */
+};
+
+struct sum_of_bytes {
+    struct tgc *t;
+    struct uop *reduce, *product;
+    struct operand a, w;         /* w: a weight, if one of them is */
+    bool weighted;
+};
+
+/* integer.c. Movement through which bytes can be followed. */
+bool is_byte_move(const struct uop *v);
+struct uop *without_moves(struct uop *v);
+const struct buffer *weight_of(const struct uop *v);
+/* The least and the largest of a weight's elements; false: they are no integers. */
+bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi);
+bool has_padding(const struct operand *o);
+/* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
+ * becomes where it ends up. What is padded is o->zero. NULL: the axis is lost on the way. */
+struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis);
+/* How many products a sum has. */
+double products_of(const struct sum_of_bytes *s);
+/* What depends on weights alone, as a weight; NULL: out of memory's limit. */
+struct uop *weights_evaluate(struct tgc *t, struct uop *v);
+/* The sums of the weights, one for each column, in dtype d; NULL: out of memory's limit. */
+struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d);
+/* The sum, of dtype d, times the operands' scales, if it is to be a float. */
+struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum);
+
+/* whole.c: the sum by floats that hold it exactly; NULL: they do not. */
+struct uop *whole_rewrite_sum(const struct sum_of_bytes *s);
+/* The largest or least of bytes, as floats, which vectors can compare; NULL: it is none. */
+struct uop *whole_rewrite_most(struct tgc *t, struct uop *u);
+/* A cast of a whole number to an integer and back; NULL: it is none. */
+struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u);
+/* Whether a float is known to be a whole number. *steps: how many uops may still be looked at. */
+bool is_whole_number(const struct uop *v, int *steps);
+
+/* table.c: a byte, u, that depends on one byte alone, by a table; NULL: it does not, or that takes
+ * longer. */
+struct uop *table_rewrite(struct tgc *t, struct uop *u);
+
+/* requantize.c: scaled sums that are scaled anew, u is a cast to a byte; NULL: they are none. */
+struct uop *requantize(struct tgc *t, struct uop *u);
+
+#endif

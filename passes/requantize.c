@@ -1,0 +1,79 @@
+/* requantize.c - the scales of a sum of bytes and of what it becomes are one factor.
+ *
+ *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
+ *
+ * which differ where the sum is within a rounding error of the middle between two results.
+ */
+#include "passes/integer.h"
+
+#include <string.h>
+
+/* Made of weights and constants. *steps: how many uops may still be looked at, here and below. */
+static bool is_constant(const struct uop *v, int *steps)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (v->op == OP_CONST || weight_of(v))
+        return true;
+    bool all = op_is_elementwise(v->op);
+    for (int k = 0; k < v->nsrc && all; k++)
+        all = --*steps > 0 && is_constant(v->src[k], steps);
+    return all;
+}
+
+/* A sum of products, or what bytes stand for but their scale: a float that was an integer. */
+static bool is_counted(const struct uop *v)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    enum { LOOK_MAX = 40 };
+    int steps = LOOK_MAX;
+    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST)
+        v = without_moves(v->src[0]);
+    return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
+           ((v->op == OP_REDUCE || v->op == OP_SUB) && is_whole_number(v, &steps));
+}
+
+/* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
+static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
+{
+    struct uop *src[MAX_RANK * 2 + 2];
+    if (--*steps < 0)
+        return NULL;
+    if (is_byte_move(v) && v->op != OP_PAD) {
+        memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
+        src[0] = divide(t, v->src[0], c, steps);
+        return src[0] ? uop_replace_src(t, v, src) : NULL;
+    }
+    if (is_constant(v, steps))
+        return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
+    for (int k = 0; k < 2 && v->op == OP_MUL; k++)
+        if (is_counted(v->src[1 - k]) && is_constant(v->src[k], steps) &&
+            (src[k] = divide(t, v->src[k], c, steps)))
+            return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
+    if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
+        return NULL;
+    for (int k = 0; k < 2; k++)
+        if (!(src[k] = divide(t, v->src[k], c, steps)))
+            return NULL;
+    return tensor_binary(t, v->op, src[0], src[1]);
+}
+
+struct uop *requantize(struct tgc *t, struct uop *u)
+{
+    enum { LOOK_MAX = 200, STEPS = 4 };
+    struct uop *step[STEPS], *v = u->src[0];
+    int n = 0, steps = LOOK_MAX;
+    for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
+        step[n++] = v;
+    if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
+        return NULL;
+    const struct uop *by = without_moves(v->src[0]->src[1]);
+    if (by->op != OP_CONST || !(by->arg.f > 0))
+        return NULL;
+    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
+    if (!r)
+        return NULL;
+    r = uop_unary(t, OP_ROUND, r);
+    while (n-- > 0)
+        r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
+    return uop_cast(t, u->dtype, r);
+}

@@ -1,0 +1,215 @@
+/* whole.c - integers that floats hold exactly are floats, since vectors have every operation on them.
+ *
+ * What integer.c makes no sum of bytes' groups of - depthwise convolutions, products of two values
+ * of the run, weights that nothing runs along - are sums of whole numbers below 2^24, whatever the
+ * order of summation. With a weight, w' = w - zw,
+ *
+ *      sum over k of (a[i,k] - za) * w'[k,j]  =  sum over k of a[i,k] * w'[k,j]  -  za * W'[j]
+ *
+ * so bytes are what is read, and padding is bytes that stand for 0; without one zero points are
+ * subtracted from the factors. The largest of bytes is the largest of the floats that they are.
+ */
+#include "passes/integer.h"
+
+#include <math.h>
+
+static const double exact = 0x1p24;
+
+/* The largest magnitude of the operand's q - zero. */
+static double largest_of(const struct operand *o)
+{
+    int64_t zero, lo = 0, hi = 0;
+    const struct buffer *b = weight_of(without_moves(o->q));
+    if (o->zero && !uop_const_int(o->zero, &zero))
+        return 255;
+    zero = o->zero ? zero : 0;
+    if (!b || !weight_bounds(b, &lo, &hi)) {
+        lo = dtype_min(o->q->dtype);
+        hi = dtype_max(o->q->dtype);
+    }
+    return fmax(fabs((double)(lo - zero)), fabs((double)(hi - zero)));
+}
+
+/* q - zero as floats. */
+static struct uop *centered(struct tgc *t, const struct operand *o)
+{
+    struct uop *x = uop_cast(t, DTYPE_F32, o->q);
+    int64_t zero;
+    if (!o->zero || (uop_const_int(o->zero, &zero) && zero == 0))
+        return x;
+    return uop_const_int(o->zero, &zero)
+               ? tensor_binary(t, OP_ADD, x, uop_constf(t, DTYPE_F32, (double)-zero))
+               : tensor_binary(t, OP_SUB, x, uop_cast(t, DTYPE_F32, o->zero));
+}
+
+static struct uop *sum_products(const struct sum_of_bytes *s, struct uop *a, struct uop *w)
+{
+    struct tgc *t = s->t;
+    struct uop *product = uop_binary(t, OP_MUL, a, w);
+    if (uop_get_axes(t, s->product))
+        uop_name_axes(t, product, uop_get_axes(t, s->product));
+    return uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
+}
+
+static struct uop *sum_of_values(const struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    struct operand a = s->a, w = s->w;
+    int none = -1;
+    struct uop *left = centered(t, &a), *right = centered(t, &w);
+    a.zero = w.zero = NULL;                               /* padding is 0 */
+    left = move_again(t, &a, left, &none);
+    none = -1;
+    right = move_again(t, &w, right, &none);
+    return bytes_scale_sum(s, sum_products(s, left, right));
+}
+
+static struct uop *sum_of_weights(const struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    int none = -1;
+    struct uop *weights = weights_evaluate(t, centered(t, &s->w));
+    if (!weights)
+        return NULL;
+    struct uop *w = move_again(t, &s->w, weights, &none);
+    none = -1;
+    struct uop *a = uop_cast(t, DTYPE_F32, move_again(t, &s->a, s->a.q, &none));
+    struct uop *sum = sum_products(s, a, w);
+    if (s->a.zero && !uop_is_int(s->a.zero, 0)) {
+        struct uop *each = weights_sum(s, w, DTYPE_F32);
+        if (!each)
+            return NULL;
+        each = tensor_binary(t, OP_MUL, each, uop_cast(t, DTYPE_F32, s->a.zero));
+        sum = tensor_binary(t, OP_SUB, sum, each);
+    }
+    return bytes_scale_sum(s, sum);
+}
+
+struct uop *whole_rewrite_sum(const struct sum_of_bytes *s)
+{
+    double each = s->weighted ? 255 : largest_of(&s->a);
+    if (products_of(s) * each * largest_of(&s->w) > exact || (s->weighted && s->w.zero &&
+                                                             s->w.zero->op != OP_CONST))
+        return NULL;
+    return s->weighted ? sum_of_weights(s) : sum_of_values(s);
+}
+
+/* Whether each window holds something else than padding: padding comes first, if at all, and no
+ * window is as narrow as what is padded on a side. */
+static bool windows_reach(const struct operand *o)
+{
+    int at[MAX_RANK], first = o->nmove - 1;
+    const struct uop *pad = first >= 0 && o->move[first]->op == OP_PAD ? o->move[first] : NULL;
+    bool reached[MAX_RANK] = {false};
+    for (int i = 0; i < first + (pad == NULL); i++)
+        if (o->move[i]->op == OP_PAD || (pad && o->move[i]->op != OP_WINDOW))
+            return false;
+    for (int a = 0; pad && a < pad->ndim; a++)
+        at[a] = a;
+    for (int i = first - 1; pad && i >= 0; i--) {
+        const struct uop *w = o->move[i];
+        int axis = WINDOW_AXIS(w->arg.i);
+        for (int a = 0; a < pad->ndim; a++) {
+            int64_t taps, lo, hi;
+            if (at[a] == axis)
+                reached[a] |= WINDOW_DILATION(w->arg.i) == 1 &&
+                              uop_const_int(w->dim[axis + 1], &taps) &&
+                              uop_const_int(pad->src[2 + 2 * a], &lo) &&
+                              uop_const_int(pad->src[3 + 2 * a], &hi) && lo < taps && hi < taps;
+            at[a] += at[a] > axis;
+        }
+    }
+    for (int a = 0; pad && a < pad->ndim; a++)
+        if (!reached[a] &&
+            !(uop_is_int(pad->src[2 + 2 * a], 0) && uop_is_int(pad->src[3 + 2 * a], 0)))
+            return false;
+    return true;
+}
+
+static bool pads_lowest(const struct uop *v)
+{
+    return v->op == OP_PAD && v->src[1]->op == OP_CONST && v->src[1]->arg.f < 0 &&
+           isinf(v->src[1]->arg.f);
+}
+
+/* (q - zero) * scale with a scale > 0 is largest where q is. Padding with -INFINITY becomes padding
+ * with the least byte. */
+static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
+{
+    struct operand o = {0};
+    struct uop *v = u->src[0];
+    int none = -1;
+    for (; pads_lowest(v) || (is_byte_move(v) && v->op != OP_PAD); v = v->src[0]) {
+        if (o.nmove == MAX_MOVES)
+            return NULL;
+        o.move[o.nmove++] = v;
+    }
+    const struct uop *scale = v->op == OP_MUL ? without_moves(v->src[1]) : NULL;
+    if (!scale || scale->op != OP_CONST || !(scale->arg.f > 0) || !windows_reach(&o))
+        return NULL;
+    const struct uop *add = v->src[0]->op == OP_ADD ? v->src[0] : NULL;
+    struct uop *q = add ? add->src[0] : v->src[0], *y;
+    if ((add && without_moves(add->src[1])->op != OP_CONST) || q->op != OP_CAST ||
+        !dtype_is_byte(q->src[0]->dtype))
+        return NULL;
+    o.zero = uop_consti(t, DTYPE_I32, dtype_min(q->src[0]->dtype));
+    q = move_again(t, &o, q->src[0], &none);
+    y = uop_reduce(t, OP_MAX, uop_cast(t, DTYPE_F32, q), REDUCE_AXES(u->arg.i));
+    if (add)
+        y = tensor_binary(t, OP_ADD, y, without_moves(add->src[1]));
+    return tensor_binary(t, OP_MUL, y, without_moves(v->src[1]));
+}
+
+struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
+{
+    enum op op = (enum op)REDUCE_OP(u->arg.i);
+    if (op == OP_MAX && u->dtype == DTYPE_F32)
+        return largest_dequantized(t, u);
+    if ((op != OP_MAX && op != OP_MIN) || !dtype_is_byte(u->dtype))
+        return NULL;
+    struct uop *x = uop_cast(t, DTYPE_F32, u->src[0]);
+    return uop_cast(t, u->dtype, uop_reduce(t, op, x, REDUCE_AXES(u->arg.i)));
+}
+
+bool is_whole_number(const struct uop *v, int *steps)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (--*steps < 0 || v->dtype != DTYPE_F32)
+        return false;
+    switch (v->op) {
+    case OP_CONST:
+        return fabs(v->arg.f) <= exact && v->arg.f == rint(v->arg.f);
+    case OP_CAST:
+        return dtype_is_byte(v->src[0]->dtype);
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_MAX: case OP_MIN:
+        return is_whole_number(v->src[0], steps) && is_whole_number(v->src[1], steps);
+    case OP_REDUCE:
+        return is_whole_number(v->src[0], steps);
+    case OP_BUFFER: {
+        const struct buffer *b = weight_of(v);
+        size_t n = b ? b->nbytes / sizeof(float) : 0;
+        enum { ELEMENTS_MAX = 1 << 16 };
+        for (size_t i = 0; i < n && n <= ELEMENTS_MAX; i++) {
+            double x = scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f;
+            if (x != rint(x) || fabs(x) > exact)
+                return false;
+        }
+        return n > 0 && n <= ELEMENTS_MAX;
+    }
+    default:
+        return false;
+    }
+}
+
+struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u)
+{
+    enum { LOOK_MAX = 40 };
+    int steps = LOOK_MAX, none = -1;
+    struct operand o = {0};
+    struct uop *v = u->src[0];
+    for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
+        o.move[o.nmove++] = v;
+    if (v->op != OP_CAST || v->dtype != DTYPE_I32 || !is_whole_number(v->src[0], &steps))
+        return NULL;
+    return move_again(t, &o, v->src[0], &none);
+}

@@ -1,0 +1,221 @@
+"""Quantized layers as users' tools write them, for each instruction set, against onnx's reference.
+
+Weights of u8 with any zero point, products of two values of the run, depthwise convolutions, pooling
+of bytes, activations between conversions, dynamic quantization. What is rounded to bytes may differ
+by one where the result is within a rounding error of the middle between two.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+from onnx.reference import ReferenceEvaluator
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("quantized")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "quantized")
+DTYPE = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
+         np.dtype(np.float32): TensorProto.FLOAT}
+
+
+class Layers:
+    """A model of layers that have nothing to do with each other."""
+
+    def __init__(self):
+        self.random = np.random.default_rng(11)
+        self.nodes, self.weights, self.inputs, self.outputs, self.feeds = [], [], [], [], {}
+        self.kinds = {}
+
+    def weight(self, name, array):
+        self.weights.append(G.weight(name, np.asarray(array)))
+        return name
+
+    def bytes(self, shape, dtype=np.uint8):
+        limits = np.iinfo(dtype)
+        return self.random.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+    def input(self, name, array):
+        self.inputs.append(G.value(name, list(array.shape), DTYPE[array.dtype]))
+        self.feeds[name] = array
+        return name
+
+    def node(self, kind, sources, result, **more):
+        self.nodes.append(G.node(kind, sources, [result], **more))
+        return result
+
+    def output(self, name, shape, dtype):
+        self.outputs.append(G.value(name, shape, DTYPE[np.dtype(dtype)]))
+        self.kinds[name] = np.dtype(dtype)
+
+    def dequantize(self, x, scale, zero, **more):
+        self.weight(f"{x}_s", np.asarray(scale, np.float32))
+        self.weight(f"{x}_z", zero)
+        return self.node("DequantizeLinear", [x, f"{x}_s", f"{x}_z"], f"{x}_d", **more)
+
+    def quantize(self, x, name, scale, zero, dtype=np.uint8):
+        self.weight(f"{name}_qs", np.float32(scale))
+        self.weight(f"{name}_qz", np.array(zero, dtype))
+        return self.node("QuantizeLinear", [x, f"{name}_qs", f"{name}_qz"], name)
+
+    def conv(self, name, channels, out, size, group=1, kernel=3, stride=1, dtype=np.int8, zero=0,
+             shown=True):
+        x = self.dequantize(self.input(f"{name}_x", self.bytes([1, channels, size, size])), 0.02,
+                            np.uint8(113))
+        w = self.weight(f"{name}_w", self.bytes([out, channels // group, kernel, kernel], dtype))
+        taps = channels // group * kernel * kernel
+        w = self.dequantize(w, (0.5 + self.random.random(out)) / (75 * np.sqrt(taps)),
+                            np.full(out, zero, dtype), axis=0)
+        b = self.weight(f"{name}_b", self.random.standard_normal(out).astype(np.float32))
+        y = self.node("Conv", [x, w, b], f"{name}_y", group=group, strides=[stride] * 2,
+                      pads=[kernel // 2] * 4)
+        self.quantize(y, name, 0.03, 100)
+        side = (size - 1) // stride + 1
+        if shown:
+            self.output(name, [1, out, side, side], np.uint8)
+
+    def matmul(self, name, rows, depth, columns, batch=(), quantized=True, dtype=np.uint8):
+        a = self.dequantize(self.input(f"{name}_a", self.bytes([*batch, rows, depth], dtype)),
+                            0.02, np.array(7, dtype))
+        b = self.dequantize(self.input(f"{name}_b", self.bytes([*batch, depth, columns], dtype)),
+                            0.03, np.array(100, dtype))
+        y = self.node("MatMul", [a, b], f"{name}_y" if quantized else name)
+        if quantized:
+            self.quantize(y, name, 0.03 * np.sqrt(depth), 120)
+        self.output(name, [*batch, rows, columns], np.uint8 if quantized else np.float32)
+
+    def qlinear_matmul(self, name, rows, depth, columns):
+        a = self.input(f"{name}_a", self.bytes([3, rows, depth]))
+        b = self.input(f"{name}_b", self.bytes([3, depth, columns]))
+        facts = [self.weight(f"{name}_{k}", v) for k, v in
+                 (("as", np.float32(0.02)), ("az", np.uint8(9)), ("bs", np.float32(0.03)),
+                  ("bz", np.uint8(140)), ("ys", np.float32(0.04 * np.sqrt(depth))),
+                  ("yz", np.uint8(99)))]
+        self.node("QLinearMatMul", [a, *facts[:2], b, *facts[2:]], name)
+        self.output(name, [3, rows, columns], np.uint8)
+
+    def dynamic(self, name, rows, depth, columns, dtype, zero):
+        x = self.input(f"{name}_x", self.random.standard_normal((rows, depth)).astype(np.float32))
+        self.nodes.append(G.node("DynamicQuantizeLinear", [x],
+                                 [f"{name}_q", f"{name}_s", f"{name}_z"]))
+        self.weight(f"{name}_w", self.bytes([depth, columns], dtype))
+        self.weight(f"{name}_wz", np.array(zero, dtype))
+        y = self.node("MatMulInteger", [f"{name}_q", f"{name}_w", f"{name}_z", f"{name}_wz"],
+                      f"{name}_i")
+        y = self.node("Cast", [y], f"{name}_f", to=TensorProto.FLOAT)
+        self.weight(f"{name}_ws", np.float32(0.01))
+        s = self.node("Mul", [f"{name}_s", f"{name}_ws"], f"{name}_m")
+        self.node("Mul", [y, s], name)
+        self.output(name, [rows, columns], np.float32)
+
+    def maximum(self, name, channels, size, dtype):
+        if dtype == np.uint8:
+            self.conv(f"{name}_x", 8, channels, size, kernel=1, shown=False)
+        else:
+            self.input(f"{name}_x", self.bytes([1, channels, size, size], dtype))
+        x = f"{name}_x"
+        y = self.node("MaxPool", [x], f"{name}_y", kernel_shape=[3, 3], strides=[2, 2],
+                      pads=[1, 1, 1, 1])
+        self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
+        self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], dtype)
+
+    def activation(self, name, kind, shape, dtype=np.uint8):
+        zero = 120 if dtype == np.uint8 else -10
+        x = self.dequantize(self.input(f"{name}_x", self.bytes(shape, dtype)), 0.05,
+                            np.array(zero, dtype))
+        x = self.node("Reshape", [x, self.weight(f"{name}_n", np.array([-1], np.int64))],
+                      f"{name}_r")
+        if kind == "silu":
+            y = self.quantize(self.node("Sigmoid", [x], f"{name}_g"), f"{name}_gq", 0.004, zero,
+                              dtype)
+            self.weight(f"{name}_ds", np.float32(0.004))
+            y = self.node("DequantizeLinear", [y, f"{name}_ds", f"{name}_gq_qz"], f"{name}_gd")
+            y = self.node("Mul", [x, y], f"{name}_y")
+        else:
+            y = self.node("Div", [self.node("Erf", [x], f"{name}_e"),
+                                  self.weight(f"{name}_c", np.float32(0.3))], f"{name}_y")
+        self.quantize(y, name, 0.04, zero, dtype)
+        self.output(name, [int(np.prod(shape))], dtype)
+
+    def model(self):
+        return G.model(self.nodes, self.inputs, self.outputs, self.weights, opset=21)
+
+
+def layers():
+    m = Layers()
+    m.conv("depthwise", 24, 24, 11, group=24)
+    m.conv("depthwise_apart", 32, 32, 12, group=32, stride=2, kernel=5)
+    m.conv("depthwise_few", 3, 6, 9, group=3)
+    m.conv("unsigned_weights", 8, 20, 9, dtype=np.uint8, zero=90)
+    m.conv("unsigned_colors", 3, 16, 10, dtype=np.uint8, zero=131, stride=2)
+    m.conv("unsigned_groups", 16, 16, 8, group=2, dtype=np.uint8, zero=3)
+    m.matmul("two_values", 9, 32, 40, batch=(2,))
+    m.matmul("two_values_deep", 5, 300, 16)
+    m.matmul("two_values_float", 6, 24, 33, quantized=False)
+    m.matmul("two_signed", 7, 16, 16, dtype=np.int8)
+    m.qlinear_matmul("linear", 10, 32, 24)
+    m.qlinear_matmul("linear_deep", 4, 290, 20)
+    m.dynamic("dynamic", 12, 64, 48, np.int8, 0)
+    m.dynamic("dynamic_unsigned", 12, 66, 48, np.uint8, 31)
+    m.maximum("largest", 32, 13, np.uint8)
+    m.maximum("largest_signed", 6, 9, np.int8)
+    m.activation("silu", "silu", [2, 37])
+    m.activation("silu_signed", "silu", [3, 50], np.int8)
+    m.activation("erf", "erf", [1, 40])
+    return m
+
+
+MODEL = layers()
+onnx.save(MODEL.model(), SCRATCH / "model.onnx")
+WANT = dict(zip(MODEL.kinds, ReferenceEvaluator(str(SCRATCH / "model.onnx")).run(None, MODEL.feeds)))
+
+
+def agrees(name, *options):
+    folder = T.scratch(SCRATCH / name)
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net")
+    outputs = T.Program(folder / "net", list(WANT)).run(list(MODEL.feeds.values()))
+    for key, want in WANT.items():
+        have, want = outputs[key].astype(np.float64), want.astype(np.float64)
+        if MODEL.kinds[key].kind == "f":
+            expect(np.allclose(have, want, rtol=1e-4, atol=1e-4), f"{key} is wrong")
+            continue
+        apart = np.abs(have - want)
+        expect(apart.max() <= 1 and (apart > 0).mean() <= 0.01,
+               f"{key}: {(apart > 0).sum()} of {apart.size} differ, by up to {apart.max()}")
+
+
+for cpu in ("generic", "avx2", "avx512vnni", "neon"):
+    suite.add(f"--cpu={cpu}", agrees, cpu, f"--cpu={cpu}")
+suite.add("-O0", agrees, "O0", "-O0")
+
+
+@suite.case("bytes are what is read, by vectors; activations are tables")
+def taken():
+    folder = T.scratch(SCRATCH / "taken")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    text = (folder / "net.c").read_text()
+    plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
+    wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
+    dots = [name for name, body in wide.items() if "dot_vnni" in body]
+    expect(len(dots) == 6, f"sums of bytes: {dots}")
+    pools = [name for name in plain if name.startswith("maxpool")]
+    expect(any(name in wide for name in pools), f"{pools} have no vectors")
+    products = [name for name in plain if "matmul" in name]
+    expect(sum(name in wide for name in products) >= 11, f"of {products} few have vectors")
+    expect(not re.search(r"\b(exp|erf)_f32", text), "an activation is computed at run time")
+    depthwise = [b for n, b in wide.items() if "fma" in b and "conv" in n and "load_u8" in b]
+    expect(len(depthwise) >= 2, f"{len(depthwise)} depthwise convolutions read bytes")
+
+
+suite.main()
