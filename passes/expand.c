@@ -517,12 +517,12 @@ static bool has_choices(const struct kernel *k)
 }
 
 /* A variant without vectors says nothing that the portable one does not say. */
-static void expand_kernel(struct tgc *t, struct kernel *k)
+static void expand_kernel(struct tgc *t, struct kernel *k, bool far)
 {
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
-        prefetch_weights(t, &k->variant[j].linear, &k->variant[j].nlinear);
+        prefetch_weights(t, far, &k->variant[j].linear, &k->variant[j].nlinear);
         if (has_vectors(&k->variant[j]))
             k->variant[n++] = k->variant[j];
     }
@@ -531,9 +531,20 @@ static void expand_kernel(struct tgc *t, struct kernel *k)
         expand_program(t, ISA_GENERIC, &k->linear, &k->nlinear);
 }
 
+/* Whether the weights are more than what is left of them in some cache from run to run. */
+static bool has_far_weights(const struct tgc *t, const struct schedule *s)
+{
+    enum { CACHES = 16 };
+    double nbytes = 0;
+    for (int i = 0; i < s->nweight; i++)
+        nbytes += (double)s->weight[i]->nbytes;
+    return nbytes > CACHES * (double)t->cache_nbytes;
+}
+
 bool pass_expand(struct tgc *t, struct schedule *s)
 {
+    bool far = has_far_weights(t, s);
     for (int i = 0; i < s->nkernel; i++)
-        expand_kernel(t, s->kernel[i]);
+        expand_kernel(t, s->kernel[i], far);
     return true;
 }

@@ -9,7 +9,8 @@
  *
  * A weight is stored in the order in which it is read, and so are the weights of a program: behind
  * a kernel's last panel lies what the next kernel reads. Where each weight is read once, the
- * processor's own prefetcher does most of it, but stops at pages.
+ * processor's own prefetcher does most of it, but stops at pages: that matters for what comes from
+ * memory; from a large cache it gets more without help.
  */
 #include "passes/expand.h"
 
@@ -19,6 +20,7 @@ enum { WEIGHT_NBYTES = 1 << 17, AHEAD_NBYTES = 1 << 11, PANEL_NBYTES = 1 << 18 }
 
 struct prefetching {
     struct tgc *t;
+    bool far;                    /* weights come from memory */
     struct uop *loop[LOOPS_MAX]; int nloop;
     int64_t seen;                /* bytes of weights in the innermost loop so far */
 };
@@ -54,7 +56,7 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
             return 0;
     }
     if (reads == 1)
-        return AHEAD_NBYTES / nbytes;
+        return p->far ? AHEAD_NBYTES / nbytes : 0;
     return reads > REREADS_MAX || run * nbytes > PANEL_NBYTES ? 0 : run;
 }
 
@@ -77,10 +79,10 @@ static void note_loops(struct prefetching *p, struct uop *u)
         p->nloop--;
 }
 
-void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear)
+void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct prefetching p = {.t = t};
+    struct prefetching p = {.t = t, .far = far};
     struct uop **out = NULL;
     size_t cap = 0;
     int n = 0;
