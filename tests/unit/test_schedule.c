@@ -358,6 +358,19 @@ static struct uop *case_winograd_line(struct fixture *f)
     return lib_conv(&f->l, INPUT(f, 2, 8, 25), WEIGHT(f, 16, 8, 5), NULL, &a);
 }
 
+/* An even number of taps, and as many as there can be. */
+static struct uop *case_winograd_even(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 1, 8, 9, 13), WEIGHT(f, 16, 8, 2, 4), NULL, &a);
+}
+
+static struct uop *case_winograd_nine(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 1, 8, 27), WEIGHT(f, 16, 8, 9), NULL, &a);
+}
+
 /* Taps of two counts; of one axis every third element is a filter's. */
 static struct uop *case_winograd_dilated(struct fixture *f)
 {
@@ -474,6 +487,9 @@ static const struct {
     {"winograd, F2, dilated", case_winograd_dilated, 5, 2},
     {"winograd, F4, dilated", case_winograd_dilated, 5, 4},
     {"winograd, F6, dilated", case_winograd_dilated, 5, 6},
+    {"winograd, F3, even", case_winograd_even, 5, 3},
+    {"winograd, F5, even", case_winograd_even, 5, 5},
+    {"winograd, F2, nine", case_winograd_nine, 5, 2},
     {"winograd, F4, strided", case_winograd_strided, 5, 4},
     {"winograd, F4, block", case_winograd_block, 9, 4},
     {"bands, winograd, F4", case_winograd_exact, 2, 4, 4},
