@@ -120,6 +120,17 @@ static struct uop *cubic(const struct lib *l, struct uop *d, double a)
     return lib_where(l, uop_binary(l->t, OP_LT, lib_scalar(l, x, 1), x), outer, near);
 }
 
+/* Beyond the border every tap reads the same pixel. Two weights that make one only up to rounding
+ * would make of it something else: equal results would differ. */
+static struct uop *within_borders(const struct lib *l, const struct resize_attr *a,
+                                  const struct resized *r)
+{
+    if (a->mode == RESIZE_CUBIC || a->antialias || a->exclude_outside)
+        return r->at;
+    struct uop *last = lib_float_of(l, DTYPE_F64, sym_addi(l->t, r->in, -1));
+    return lib_binary(l, OP_MIN, lib_binaryf(l, OP_MAX, r->at, 0), last);
+}
+
 /* index and weight of each tap. The base is the pixel to the left, or the one before where the
  * coordinate is whole. */
 static bool filter_table(const struct lib *l, const struct resize_attr *a, enum dtype acc,
@@ -145,8 +156,9 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
     r->first = (int)floor(-reach / shrink) + 1;
     r->ntap = 2 - 2 * r->first;
     struct uop *dim[2] = {r->out, uop_int(t, r->ntap)}, *column[2] = {r->out, uop_int(t, 1)};
-    struct uop *base = lib_binaryf(l, OP_SUB, lib_unary(l, OP_CEIL, r->at), 1),
-               *ratio = lib_sub(l, r->at, base);
+    struct uop *at = within_borders(l, a, r);
+    struct uop *base = lib_binaryf(l, OP_SUB, lib_unary(l, OP_CEIL, at), 1),
+               *ratio = lib_sub(l, at, base);
     struct uop *tap = uop_binary(t, OP_ADD, tensor_iota(t, dim, 2, 1), uop_int(t, r->first));
     struct uop *distance = lib_sub(l, uop_cast(t, DTYPE_F64, tap),
                                    uop_reshape(t, ratio, column, 2));

@@ -284,6 +284,7 @@ enum { DOT_BYTES = 4 };
 #define WINDOW_BITS(axis, stride, dilation) ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
 
 enum { CACHE_NBYTES = 1 << 20 };
+enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 /* The compile. Everything hangs on it; there is no other global state. */
 struct tgc {
     jmp_buf stop;                /* set by whoever starts a compile */
@@ -297,9 +298,10 @@ struct tgc {
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);
-    /* whether two sizes that are not proved equal may be taken for equal; who says yes sees to it
-     * that the run checks it. NULL: never. Set by a frontend */
-    bool (*agree)(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
+    /* whether two sizes that are not proved equal may be taken for equal, or for equal where those
+     * of `stretch` (1: a, 2: b) are not 1; who says yes sees to it that the run checks it. NULL:
+     * never. Set by a frontend */
+    enum agreement (*agree)(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch);
     void *agree_ctx;
     /* fold hook: folds under way, to catch rules that undo each other */
     int fold_depth;
@@ -413,6 +415,9 @@ bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
 /* Proved equal, or what the agree hook takes for equal: for sizes that must be, not to tell cases
  * apart. A tensor of the one size becomes one of the other by tensor_match(). */
 bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b);
+/* The same for broadcasting: of which sizes `stretch` says (1: a, 2: b) that a 1 goes with any. None
+ * is known to be 1. */
+enum agreement sym_must_broadcast(struct tgc *t, struct uop *a, struct uop *b, int stretch);
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
 bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *result);
@@ -453,7 +458,9 @@ struct uop *uop_get(struct tgc *t, struct uop *node, int k);
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);
 /* x with dimensions that are equal to its own, written otherwise */
 struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim);
-/* numpy rules; NULL if impossible */
+/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
+struct uop *tensor_fit(struct tgc *t, struct uop *x, struct uop *const *dim);
+/* numpy rules; NULL if impossible. Where only the run knows whether a dimension is 1, it decides. */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
 /* dim[MAX_RANK]; false: cannot */
 bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim);

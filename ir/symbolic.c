@@ -43,7 +43,14 @@ bool sym_equal(struct tgc *t, struct uop *a, struct uop *b)
 
 bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b)
 {
-    return sym_equal(t, a, b) || (t->agree && t->agree(t, t->agree_ctx, a, b));
+    return sym_must_broadcast(t, a, b, 0) == SIZES_EQUAL;
+}
+
+enum agreement sym_must_broadcast(struct tgc *t, struct uop *a, struct uop *b, int stretch)
+{
+    return sym_equal(t, a, b) ? SIZES_EQUAL
+           : t->agree         ? t->agree(t, t->agree_ctx, a, b, stretch)
+                              : SIZES_DIFFER;
 }
 
 /* Post-order over an explicit stack: a frame gathers its sources' values. */

@@ -224,21 +224,58 @@ struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim)
     return uop_shrink(t, x, begin, dim);
 }
 
+struct uop *tensor_fit(struct tgc *t, struct uop *x, struct uop *const *dim)
+{
+    struct uop *lo[MAX_RANK], *size[MAX_RANK], *hi[MAX_RANK];
+    bool same = true;
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        size[a] = sym_min(t, x->dim[a], dim[a]);
+        hi[a] = sym_sub(t, dim[a], size[a]);
+        same &= dim[a] == x->dim[a];
+    }
+    if (same)
+        return x;
+    x = uop_pad(t, uop_shrink(t, x, lo, size), uop_consti(t, x->dtype, 0), lo, hi);
+    return uop_reshape(t, x, dim, x->ndim);
+}
+
+/* One axis of x to a size that its own is equal to or, as only the run knows, 1. */
+static struct uop *stretch_axis(struct tgc *t, struct uop *x, int axis, struct uop *size)
+{
+    struct uop *dim[MAX_RANK], *is_one = uop_binary(t, OP_EQ, x->dim[axis], uop_int(t, 1));
+    for (int a = 0; a < x->ndim; a++)
+        dim[a] = a == axis ? uop_int(t, 1) : x->dim[a];
+    struct uop *first = tensor_fit(t, x, dim);
+    dim[axis] = size;
+    return uop_where(t, is_one, uop_expand(t, first, dim), tensor_fit(t, x, dim));
+}
+
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim)
 {
-    struct uop *padded[MAX_RANK], *own[MAX_RANK];
+    struct uop *padded[MAX_RANK] = {0}, *own[MAX_RANK] = {0};
+    uint32_t stretched = 0;
     if (x->ndim > ndim)
         return NULL;
     for (int a = 0; a < ndim; a++) {
         int from = a - (ndim - x->ndim);
         padded[a] = from < 0 ? uop_int(t, 1) : x->dim[from];
         own[a] = dim[a];
-        if (uop_is_int(padded[a], 1))
+        if (uop_is_int(padded[a], 1)) {
             own[a] = padded[a];
-        else if (!sym_must_equal(t, padded[a], dim[a]))
+            continue;
+        }
+        enum agreement fits = sym_must_broadcast(t, padded[a], dim[a], 1);
+        if (fits == SIZES_DIFFER)
             return NULL;
+        if (fits == SIZES_STRETCH)
+            stretched |= 1u << a;
     }
-    return uop_expand(t, tensor_match(t, uop_reshape(t, x, padded, ndim), own), dim);
+    x = uop_reshape(t, x, padded, ndim);
+    for (int a = 0; a < ndim; a++)
+        if (stretched >> a & 1)
+            x = stretch_axis(t, x, a, dim[a]);
+    return uop_expand(t, tensor_match(t, x, own), dim);
 }
 
 bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim)
@@ -254,10 +291,13 @@ bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uo
             struct uop *d = from < 0 ? NULL : x[i]->dim[from];
             if (!d || uop_is_int(d, 1) || d == dim[a])
                 continue;
-            if (uop_is_int(dim[a], 1))
-                dim[a] = d;
-            else if (!sym_must_equal(t, d, dim[a]))
+            enum agreement fits = uop_is_int(dim[a], 1)
+                                      ? SIZES_STRETCH
+                                      : sym_must_broadcast(t, dim[a], d, 1 | 2);
+            if (fits == SIZES_DIFFER)
                 return false;
+            if (fits == SIZES_STRETCH)
+                dim[a] = uop_where(t, uop_binary(t, OP_EQ, dim[a], uop_int(t, 1)), d, dim[a]);
         }
     }
     return true;

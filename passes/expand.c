@@ -517,7 +517,7 @@ static bool has_choices(const struct kernel *k)
 }
 
 /* A variant without vectors says nothing that the portable one does not say. */
-static void expand_kernel(struct tgc *t, struct kernel *k, bool far)
+static void expand_kernel(struct tgc *t, bool far, struct kernel *k)
 {
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
@@ -531,20 +531,10 @@ static void expand_kernel(struct tgc *t, struct kernel *k, bool far)
         expand_program(t, ISA_GENERIC, &k->linear, &k->nlinear);
 }
 
-/* Whether the weights are more than what is left of them in some cache from run to run. */
-static bool has_far_weights(const struct tgc *t, const struct schedule *s)
-{
-    enum { CACHES = 16 };
-    double nbytes = 0;
-    for (int i = 0; i < s->nweight; i++)
-        nbytes += (double)s->weight[i]->nbytes;
-    return nbytes > CACHES * (double)t->cache_nbytes;
-}
-
 bool pass_expand(struct tgc *t, struct schedule *s)
 {
-    bool far = has_far_weights(t, s);
+    bool far = weights_are_far(s);
     for (int i = 0; i < s->nkernel; i++)
-        expand_kernel(t, s->kernel[i], far);
+        expand_kernel(t, far, s->kernel[i]);
     return true;
 }

@@ -29,6 +29,7 @@ SUITES = [
     ("threads", "tests/exec/threads_test.py", 600, 600),
     ("audit", "tests/audit/audit_test.py", 120, 120),
     ("demo", "tests/demo/demo_test.py", 600, 600),
+    ("schema", "tests/onnx/schema_test.py", 300, 300),
     ("lowering", "tests/onnx/lower_test.py", 600, 600),
     ("ml", "tests/onnx/ml_test.py", 600, 600),
     ("microsoft", "tests/onnx/microsoft_test.py", 600, 600),

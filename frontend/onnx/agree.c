@@ -7,6 +7,10 @@
  * model is wrong, or has to be told the size; that stays an error. Where they differ at some, a
  * warning says so. A size that only the run finds (of an If's branches, of what is selected) may well
  * be the one that is needed, if its bounds allow it.
+ *
+ * Where sizes may be broadcast, and one of them is 1 wherever they differ, the run decides whether
+ * to repeat: tensor_broadcast_to() then reads either way. So it does for a size that only the run
+ * finds beside a constant: the branches of an If may well give one row or all of them.
  */
 #include "frontend/onnx/lower.h"
 
@@ -73,7 +77,7 @@ static bool trial_begin(struct trial *r, const struct lower *l, struct uop *cons
     return r->nvar > 0;
 }
 
-static bool trial_run(struct trial *r, const struct uop *a, const struct uop *b, bool *same)
+static bool trial_run(struct trial *r, const struct uop *a, const struct uop *b, int64_t value[2])
 {
     for (int i = 0, var = 0; i < r->n; i++) {
         const struct uop *u = r->term[i];
@@ -90,7 +94,8 @@ static bool trial_run(struct trial *r, const struct uop *a, const struct uop *b,
                 return false;
         }
     }
-    *same = r->value[place_of(r, a)].i == r->value[place_of(r, b)].i;
+    value[0] = r->value[place_of(r, a)].i;
+    value[1] = r->value[place_of(r, b)].i;
     return true;
 }
 
@@ -101,19 +106,24 @@ static int64_t within(const struct var *v, int64_t x)
 
 /* How often they are equal and how often not; the first values at which they are not in odd[]. */
 struct verdict {
+    int stretch;                /* which of them may be 1, as sym_must_broadcast() */
     int equal, different;
+    int unlike;                 /* different, and none is 1 that may be */
     int64_t *odd;
 };
 
 static bool count(struct trial *r, const struct uop *a, const struct uop *b, struct verdict *v)
 {
-    bool same;
-    if (!trial_run(r, a, b, &same))
+    int64_t value[2];
+    if (!trial_run(r, a, b, value))
         return false;
+    bool same = value[0] == value[1];
     for (int i = 0; !same && !v->different && i < r->nvar; i++)
         v->odd[i] = r->at[i];
     v->equal += same;
     v->different += !same;
+    v->unlike += !same && !((v->stretch & 1) && value[0] == 1) &&
+                 !((v->stretch & 2) && value[1] == 1);
     return true;
 }
 
@@ -176,32 +186,58 @@ static void warn(struct lower *l, const struct trial *r, const struct uop *a, co
     diag_warn(l->t, &l->node->at, "%s; a run with such sizes returns a status", x.s);
 }
 
-static bool decide(struct lower *l, struct uop *a, struct uop *b)
+static bool may_be_one(const struct uop *u) { return u->vmin <= 1 && u->vmax >= 1; }
+
+static struct uop *is_one(struct tgc *t, struct uop *u)
+{
+    return uop_binary(t, OP_EQ, u, uop_int(t, 1));
+}
+
+/* One size stretches to the other: the run checks that one is 1, or both are equal. */
+static bool decide_stretch(struct lower *l, struct uop *a, struct uop *b, const struct trial *r,
+                           const struct verdict *v)
+{
+    struct tgc *t = l->t;
+    bool one_a = (v->stretch & 1) && may_be_one(a), one_b = (v->stretch & 2) && may_be_one(b);
+    bool is_choice = r->is_found && (a->op == OP_CONST || b->op == OP_CONST);
+    if (!(one_a || one_b) || (v->unlike && !is_choice))
+        return false;
+    struct uop *fits = uop_binary(t, OP_EQ, a, b);
+    fits = one_a ? uop_binary(t, OP_OR, fits, is_one(t, a)) : fits;
+    fits = one_b ? uop_binary(t, OP_OR, fits, is_one(t, b)) : fits;
+    return node_require(l->node, -1, fits, "sizes differ");
+}
+
+static enum agreement decide(struct lower *l, struct uop *a, struct uop *b, int stretch)
 {
     struct uop *size[2] = {a, b};
     struct trial r = {.t = l->t};
-    struct verdict v = {0};
+    struct verdict v = {.stretch = stretch};
     if (!trial_begin(&r, l, size))
-        return false;
+        return SIZES_DIFFER;
     v.odd = scratch_array(l->t, (size_t)r.nvar, sizeof *v.odd);
-    if (!try_values(&r, a, b, &v) || (v.equal < 2 && !r.is_found))
-        return false;
+    if (!try_values(&r, a, b, &v))
+        return SIZES_DIFFER;
+    if (stretch && v.different && decide_stretch(l, a, b, &r, &v))
+        return SIZES_STRETCH;
+    if ((v.equal < 2 && !r.is_found) || a->vmin > b->vmax || b->vmin > a->vmax)
+        return SIZES_DIFFER;
     struct uop *same = uop_binary(l->t, OP_EQ, a, b);
     int before = l->ncheck;
     if (!node_require(l->node, -1, same, "sizes differ"))
-        return false;
+        return SIZES_DIFFER;
     if (v.different && l->ncheck > before)
         warn(l, &r, a, b, v.odd);
-    return true;
+    return SIZES_EQUAL;
 }
 
-bool lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b)
+enum agreement lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch)
 {
     struct lower *l = ctx;
-    if (!l->node || a->vmin > b->vmax || b->vmin > a->vmax)
-        return false;
+    if (!l->node || (!stretch && (a->vmin > b->vmax || b->vmin > a->vmax)))
+        return SIZES_DIFFER;
     struct mem_mark mark = scratch_mark(t);
-    bool yes = decide(l, a, b);
+    enum agreement found = decide(l, a, b, stretch);
     scratch_release(t, mark);
-    return yes;
+    return found;
 }

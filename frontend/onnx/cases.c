@@ -15,23 +15,6 @@
 
 enum { MAX_CASES = 64 };
 
-struct uop *node_fit(const struct node *n, struct uop *x, struct uop *const *dim)
-{
-    struct tgc *t = n->t;
-    struct uop *lo[MAX_RANK], *size[MAX_RANK], *hi[MAX_RANK];
-    bool same = true;
-    for (int a = 0; a < x->ndim; a++) {
-        lo[a] = uop_int(t, 0);
-        size[a] = sym_min(t, x->dim[a], dim[a]);
-        hi[a] = sym_sub(t, dim[a], size[a]);
-        same &= dim[a] == x->dim[a];
-    }
-    if (same)
-        return x;
-    x = uop_pad(t, uop_shrink(t, x, lo, size), uop_consti(t, x->dtype, 0), lo, hi);
-    return uop_reshape(t, x, dim, x->ndim);
-}
-
 struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim)
 {
     struct uop *begin[MAX_RANK];
@@ -93,7 +76,7 @@ static bool add_result(const struct node *n, struct choice *c, int k, struct uop
         r->dim_at[i] = equal ? -1 : choice_add(n, c, a->dim[i], b->dim[i]);
         same &= equal;
     }
-    if (!same && (!(a = node_fit(n, a, box)) || !(b = node_fit(n, b, box))))
+    if (!same && (!(a = tensor_fit(n->t, a, box)) || !(b = tensor_fit(n->t, b, box))))
         return false;
     r->at = choice_add(n, c, a, b);
     return true;

@@ -173,24 +173,18 @@ static bool inline_function(struct node *n, const FunctionProto *f)
     return true;
 }
 
-/* What operators.def says of an operator's inputs. */
+/* What the tables say of an operator's inputs, now that there are values. */
 static bool check_operands(const struct node *n)
 {
     const struct operator* o = n->operator;
     bool takes_any = o->kinds[0] == 'S';
-    if (o->max_in >= 0 && n->nin > o->max_in)
-        return node_error(n, -1, "has %d inputs, but takes at most %d", n->nin, o->max_in);
-    for (int k = 0; k < n->nin || k < o->min_in; k++) {
-        if (k >= n->nin || !n->value_in[k]) {
-            if (k < o->min_in)
-                return node_error(n, k, "input %d is missing", k);
-            continue;
-        }
-        if (!n->in[k] && !takes_any)
+    if (!schema_check_presence(n, n->schema))
+        return false;
+    for (int k = 0; k < n->nin; k++)
+        if (n->value_in[k] && !n->in[k] && !takes_any)
             return node_error(n, k, "a tensor is expected, found %s",
                               n->value_in[k]->kind == VALUE_SEQUENCE ? "a sequence"
                                                                      : "an optional");
-    }
     for (int k = 0; k < n->nin; k++) {
         if (!n->in[k])
             continue;
@@ -285,8 +279,11 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
     } else {
         n.opset = (int)onnx_opset(l->model, call ? call->function : NULL, p->domain);
         n.operator= operator_find(operator_domain(p->domain), p->op_type, n.opset, NULL);
-        if (!n.operator)
+        n.schema = schema_find(operator_domain(p->domain), p->op_type, n.opset);
+        if (!n.operator || !n.schema)
             return node_error(&n, -1, "is not supported");
+        if (n.proto != p && !schema_check_attributes(l->model, n.proto, n.schema, n.opset))
+            return false;
         origin_new(t, p->name, p->op_type, onnx_node_index(l->model, p));
         const struct node *outer = l->node;
         l->node = &n;

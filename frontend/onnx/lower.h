@@ -6,6 +6,7 @@
  *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile
  *      time
  *      operators.def      one row an operator and opset range, with its lowering function
+ *      schemas.def        its signatures: inputs, outputs, attributes
  *      lower_FAMILY.c     the lowering functions
  *
  * A lowering function reads n->in[], builds uops, sets n->out[] and returns true; or reports with
@@ -34,6 +35,7 @@ enum { MIN_SLOTS = 16 };
 struct lower;                    /* one model under way, see graph.c */
 struct scope;                    /* names of one graph; looks into the enclosing one */
 struct operator;
+struct schema;
 
 struct node {
     struct tgc *t;
@@ -43,6 +45,7 @@ struct node {
     /* inside functions a copy whose attribute references are resolved */
     const NodeProto *proto;
     const struct operator *operator;
+    const struct schema *schema;
     struct scope *scope;
     /* the function call whose body this node is in, NULL at top level */
     const struct call *call;
@@ -71,7 +74,6 @@ struct operator {
     lowering lower;
     /* for the lowering function: an enum op or a variant of its family */
     int param;
-    int min_in, max_in;          /* inputs that must be there, and may; max -1: any number */
     /* kinds of the first input's dtype (see dtypes.def); S in front: takes sequences or optionals;
      * T: strings, in any input, t: in any but the first */
     const char *kinds;
@@ -81,6 +83,24 @@ const struct operator*
     operator_find(const char *domain, const char *name, int opset, bool *known_elsewhere);
 int operator_count(void);
 const struct operator *operator_at(int i);
+
+/* --------------------------------------------------------------------------------- schemas.def */
+/* An operator's signature, in the notation of schemas.def. */
+struct schema {
+    const char *domain, *name;
+    int since, until;
+    const char *inputs, *outputs, *attributes;
+};
+/* NULL: no such operator at that version */
+const struct schema *schema_find(const char *domain, const char *name, int opset);
+/* What a node says is what its operator takes: attributes and their types, those that are required,
+ * numbers of inputs and outputs. false: reported, with all that is wrong. */
+bool schema_check_attributes(const struct onnx_model *m, const NodeProto *p, const struct schema *s,
+                             int opset);
+bool schema_check_counts(const struct onnx_model *m, const NodeProto *p, const struct schema *s,
+                         int opset);
+/* Every required input of the node has a value. */
+bool schema_check_presence(const struct node *n, const struct schema *s);
 
 /* --------------------------------------------------------------------------------------- node.c */
 /* Reports at the node, or at its input k if k >= 0; returns false. */
@@ -190,8 +210,6 @@ bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
  * shapes may differ: the result has the true one. */
 bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
                  struct uop *const *other, int count, struct uop **out);
-/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
-struct uop *node_fit(const struct node *n, struct uop *x, struct uop *const *dim);
 /* the corner of x with these dimensions */
 struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
 /* Input k is a short list of integers that only the run knows. */
@@ -305,7 +323,7 @@ void lower_report_assumptions(struct lower *l);
 struct uop *lower_dim_named(const struct lower *l, const char *name);
 bool lower_check_dim_options(struct lower *l);
 /* agree.c: the agree hook, with the struct lower */
-bool lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b);
+enum agreement lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch);
 /* runtime.c: what output `name` of a node, u, is declared to be */
 void lower_learn(struct lower *l, const struct scope *s, const char *name, const struct uop *u);
 void lower_add_host(struct lower *l, struct uop *host);
@@ -314,7 +332,7 @@ void lower_emit_checks(struct lower *l);
 bool lower_close_found(struct lower *l, struct graph *g);
 void lower_hint_found(struct lower *l);
 /* Every node of the model, subgraphs and called functions included: reports all operators that no
- * row serves. */
+ * row serves, and nodes that are not as their operator's schema says. */
 bool lower_check_operators(struct lower *l);
 const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
 /* opens the quote; the caller closes it */
@@ -353,7 +371,7 @@ struct uop *quantized_product(const struct node *n, struct uop *x, struct uop *w
                               struct uop *w_scale, struct uop *w_zero);
 bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,
                           struct uop **zero);
-#define OPERATOR(domain, name, since, until, function, param, min_in, max_in, kinds, limits) bool function(struct node *n);
+#define OPERATOR(domain, name, since, until, function, param, kinds, limits) bool function(struct node *n);
 #include "frontend/onnx/operators.def"
 #undef OPERATOR
 

@@ -102,7 +102,7 @@ static struct uop *loop_row(const struct node *n, const struct loop *loop, struc
         fits = false;
         dim[a] = uop_int(n->t, declared);
     }
-    return fits ? x : node_fit(n, x, dim);
+    return fits ? x : tensor_fit(n->t, x, dim);
 }
 
 /* A carried value: which axes change, and the box that holds them. guess: the box is what the first
@@ -179,7 +179,7 @@ static bool settle_shape(const struct node *n, struct building *b, int k, struct
             !node_require(n, -1, uop_not(n->t, sym_lt(n->t, dim[a], x->dim[a])),
                           "a carried value grows beyond its bound"))
             return false;
-    return (*next = node_fit(n, x, dim)) != NULL;
+    return (*next = tensor_fit(n->t, x, dim)) != NULL;
 }
 
 /* The values that the loop starts with: each in its box, then the dimensions in use. */
@@ -192,7 +192,7 @@ static struct uop **loop_init(const struct node *n, struct building *b)
         struct uop *x = s->init[k]->tensor, *dim[MAX_RANK];
         for (int a = 0; a < x->ndim; a++)
             dim[a] = b->carried[k].open[a] ? b->carried[k].box[a] : x->dim[a];
-        if (!(init[b->ninit++] = node_fit(n, x, dim)))
+        if (!(init[b->ninit++] = tensor_fit(n->t, x, dim)))
             return NULL;
     }
     for (int k = 0; k < s->ncarried; k++)

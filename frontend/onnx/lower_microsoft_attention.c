@@ -297,7 +297,7 @@ static struct uop *append(const struct node *n, const struct group_query *g, str
     struct uop *rest = uop_constf(n->t, new->dtype, 0);
     if (old) {
         struct uop *is_old = lib_binary(l, OP_LT, key, g->past);
-        rest = lib_where(l, is_old, node_fit(n, old, dim), rest);
+        rest = lib_where(l, is_old, tensor_fit(n->t, old, dim), rest);
     }
     return lib_where(l, is_new, fresh, rest);
 }
@@ -401,7 +401,7 @@ static bool group_query_masks(struct node *n, struct group_query *g)
             return false;
         memcpy(dim, n->in[10]->dim, sizeof dim);
         dim[3] = g->a.k->dim[2];
-        g->a.bias = node_fit(n, n->in[10], dim);
+        g->a.bias = tensor_fit(n->t, n->in[10], dim);
     }
     return g->a.allowed != NULL;
 }

@@ -87,7 +87,7 @@ static struct uop *with_channels(const struct node *n, struct uop *x, struct uop
         return x;
     memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
     dim[1] = channels;
-    return node_fit(n, x, dim);
+    return tensor_fit(n->t, x, dim);
 }
 
 /* Stored weights in their logical order. */

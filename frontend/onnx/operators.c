@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const struct operator operators[] = {
-#define OPERATOR(domain, name, since, until, function, param, min_in, max_in, kinds, limits)       \
-    {domain, name, since, until, function, param, min_in, max_in, kinds, limits},
+#define OPERATOR(domain, name, since, until, function, param, kinds, limits)                       \
+    {domain, name, since, until, function, param, kinds, limits},
 #include "frontend/onnx/operators.def"
 #undef OPERATOR
 };
@@ -83,6 +83,7 @@ static void note_missing(struct lower *l, struct missing_list *list, const NodeP
                     p->name);
 }
 
+enum { MAX_WRONG = 20 };            /* nodes whose mistakes are reported */
 struct block {
     NodeProto *const *node;
     size_t n;
@@ -98,7 +99,7 @@ bool lower_check_operators(struct lower *l)
     struct missing_list list = {0};
     struct block *todo = NULL;
     const FunctionProto **seen = NULL;
-    int ntodo = 0, nseen = 0;
+    int ntodo = 0, nseen = 0, nwrong = 0;
     size_t cap = 0, cap_seen = 0;
     VEC_PUSH(t, todo, ntodo, cap, ((struct block){g->node, g->n_node, NULL}));
     while (ntodo) {
@@ -115,8 +116,13 @@ bool lower_check_operators(struct lower *l)
             }
             int opset = (int)onnx_opset(l->model, b.function, p->domain);
             bool elsewhere = false;
-            if (!f && !operator_find(operator_domain(p->domain), p->op_type, opset, &elsewhere))
+            const char *domain = operator_domain(p->domain);
+            const struct schema *s = schema_find(domain, p->op_type, opset);
+            if (!f && (!operator_find(domain, p->op_type, opset, &elsewhere) || !s))
                 note_missing(l, &list, p, opset, elsewhere);
+            else if (!f && nwrong < MAX_WRONG)
+                nwrong += !(schema_check_attributes(l->model, p, s, opset) &
+                            schema_check_counts(l->model, p, s, opset));
             for (size_t a = 0; a < p->n_attribute; a++) {
                 const AttributeProto *at = p->attribute[a];
                 if (at->g)
@@ -138,5 +144,5 @@ bool lower_check_operators(struct lower *l)
                    *m->domain ? "." : "", m->op_type, m->opset,
                    m->elsewhere ? " at this version" : "", m->count > 1 ? "s" : "", m->nodes.s);
     }
-    return !list.n;
+    return !list.n && !nwrong;
 }

@@ -362,6 +362,78 @@ def _():
                    [X, G.value("c", [], TensorProto.BOOL)], [Y])
 
 
+@bad("an attribute that the operator does not have", "culprit", "'slope'", "LeakyRelu of opset 17", "alpha")
+def _():
+    return one("LeakyRelu", ["x"], slope=0.5)
+
+
+@bad("an attribute of older versions", "culprit", "'axes'", "Squeeze of opset 13", "1 to 12")
+def _():
+    return one("Squeeze", ["x"], axes=[0], opset=13)
+
+
+@bad("an attribute of newer versions", "culprit", "'allowzero'", "Reshape of opset 13", "14 and later")
+def _():
+    return one("Reshape", ["x", "s"], [G.weight("s", ints(2, 3))], allowzero=1, opset=13)
+
+
+@bad("an input of newer versions", "culprit", "has 3 inputs", "Clip of opset 6")
+def _():
+    return one("Clip", ["x", "a", "a"], [G.weight("a", floats())], opset=6)
+
+
+@bad("consumed_inputs after opset 5", "culprit", "consumed_inputs", "1 to 5")
+def _():
+    return one("Relu", ["x"], consumed_inputs=[0], opset=6)
+
+
+@bad("mistakes in two attributes, listed at once", "culprit", "'alpha'", "int; ", "'beta'", "it has alpha")
+def _():
+    return one("Elu", ["x"], alpha=1, beta=1.0)
+
+
+@bad("an attribute that an operator of com.microsoft does not have", "culprit", "approximate",
+     "com.microsoft.Gelu")
+def _():
+    return G.model([G.node("Gelu", ["x"], ["y"], name="culprit", domain="com.microsoft",
+                           approximate="tanh")], [X], [Y], domains=["com.microsoft"])
+
+
+@bad("an attribute that is none, in a branch", "If", "then_branch", "culprit", "'alpha'")
+def _():
+    inside = [G.node("Relu", ["x"], ["r"], name="culprit", alpha=1.0)]
+    branch = helper.make_graph(inside, "then", [], [G.value("r", [2, 3])])
+    other = helper.make_graph([G.node("Neg", ["x"], ["s"])], "else", [], [G.value("s", [2, 3])])
+    return G.model([G.node("If", ["c"], ["y"], name="if", then_branch=branch, else_branch=other)],
+                   [X, G.value("c", [], TensorProto.BOOL)], [Y])
+
+
+def calls_leaky(given, refers_to="alpha", kind="LeakyRelu"):
+    """A function whose one node has an attribute that refers to the call's."""
+    inside = helper.make_node(kind, ["a"], ["b"], name="culprit")
+    inside.attribute.append(onnx.AttributeProto(name=refers_to, ref_attr_name="slope",
+                                                type=onnx.AttributeProto.UNDEFINED))
+    leaky = helper.make_function("local", "leaky", ["a"], ["b"], [inside],
+                                 [helper.make_opsetid("", 17)], ["slope"])
+    return G.model([G.node("leaky", ["x"], ["y"], name="call", domain="local", **given)], [X], [Y],
+                   domains=["local"], functions=[leaky])
+
+
+@bad("a call that gives a function's attribute another type", "leaky", "culprit", "'alpha'", "type int")
+def _():
+    return calls_leaky({"slope": 1})
+
+
+@bad("a reference from an attribute that is none", "leaky", "culprit", "'gamma'", "it has alpha")
+def _():
+    return calls_leaky({"slope": 0.5}, "gamma")
+
+
+@bad("a call without the attribute that an operator in the function requires", "culprit", "'axis' is missing")
+def _():
+    return calls_leaky({}, "axis", "Concat")
+
+
 def function(name, calls):
     return helper.make_function("local", name, ["a"], ["b"],
                                 [helper.make_node(calls, ["a"], ["b"], domain="local")],

@@ -763,9 +763,10 @@ def arg(g):
 def top_k(g):
     v = g.have(("float32", "int64"), range(1, 4), lambda v: v.array.size > 0 and finite(v))
     axis = g.between(0, v.rank - 1)
-    k = g.between(1, min(s[0].shape[axis] for s in v.tracks))
-    if g.opset < 10:
-        raise Rejected("opset")
+    most = min(s[0].shape[axis] for s in v.tracks)
+    if g.opset < 10 or most < 1:
+        raise Rejected("opset, or nothing to choose from")
+    k = g.between(1, most)
     extra = {"largest": g.between(0, 1), "sorted": 1} if g.opset >= 11 else {}
     g.node("TopK", [v.name, g.ints([k])], 2, axis=axis, **extra)
 
@@ -1005,6 +1006,9 @@ def pool(g):
     attributes = window_attributes(g, v, kernel, dilations)
     if kind == "AveragePool":
         attributes["count_include_pad"] = g.between(0, 1)
+    if kind == "LpPool" and attributes.get("auto_pad", "VALID") != "VALID" and any(
+            s > k for s, k in zip(attributes.get("strides", ()), kernel)):
+        raise Rejected("ONNX Runtime pads by less than nothing, ONNX's shape inference does not")
     if kind == "LpPool":
         attributes["p"] = g.pick([1, 2, 3])
     if kind in ("MaxPool", "AveragePool") and g.opset >= 10 and "auto_pad" not in attributes:

@@ -112,4 +112,16 @@ def almost_twins():
           {"x": x, "x2": x}, {"low": x.argmin(1, keepdims=True), "least": np.zeros((2, 8, 1), np.int64)})
 
 
+@suite.case("rows of a resized image that lie beyond its border are equal to the last bit")
+def resized_border():
+    x = np.random.default_rng(5).standard_normal((1, 2, 20, 2)).astype(np.float32)
+    y = np.repeat(x[:, :, :1], 2, 2)
+    check("resized_border", [helper.make_node("Resize", ["x", "", "scales"], ["r"], mode="linear"),
+                             helper.make_node("Slice", ["r", "begin", "end", "axis"], ["top"]),
+                             helper.make_node("Equal", ["top", "first"], ["y"]),
+                             helper.make_node("ReduceMin", ["top"], ["least"], axes=[2])],
+          {"x": x, "first": y}, {"y": np.ones(y.shape, bool), "least": y.min(2, keepdims=True)},
+          [G.weight("scales", np.array([1, 1, 3, 1], np.float32)), ints("begin", 0), ints("end", 2), ints("axis", 2)])
+
+
 suite.main()

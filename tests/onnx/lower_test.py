@@ -152,6 +152,43 @@ def _(folder):
     says(refusal(folder, m, "--shape", "a=2x3", "--shape", "b=4x3"), "'n' is 2 in input 'a'")
 
 
+@case("a size that may be 1 at run time is broadcast where it is")
+def _(folder):
+    m = G.model([G.node("Slice", ["x", "from", "to"], ["last"]), G.node("Less", ["z", "last"], ["y"]),
+                 G.node("Where", ["y", "last", "z"], ["w"])],
+                [G.value("x", ["n"]), G.value("z", [3, 2])], [G.value("y", None, BOOL), G.value("w", None)],
+                [ints("from", -2), ints("to", 9)])
+    z = draw(3, 2)
+    for n in (1, 2, 7):
+        x = draw(n) + 0.1
+        for level in ((), ("-O0",)):
+            got = run(folder, m, {"x": x, "z": z}, "--dim", "n<=7", *level)
+            check(got["y"], z < x[-2:])
+            check(got["w"], np.where(z < x[-2:], x[-2:], z))
+
+
+@case("a branch of an If may give one row where the other gives all")
+def _(folder):
+    def side(name, start):
+        node = G.node("Slice", ["x", start, "end", "axis"], [name])
+        return helper.make_graph([node], name, [], [G.value(name, [1, 1, None, 2])])
+
+    def pooled(s):
+        return s[:, :, :1] * 0.5 + s[:, :, 1:2] * 0.5     # no row, if there is one
+
+    x, w = draw(1, 1, 3, 2), draw(3, 1)
+    for node, answer in ((G.node("Identity", ["w"], ["o"]), lambda s: s - w),
+                         (G.node("AveragePool", ["s"], ["o"], kernel_shape=[2, 1], strides=[2, 1]),
+                          lambda s: s - (pooled(s) if s.shape[2] > 1 else s[:, :, :0]))):
+        m = G.model([G.node("If", ["c"], ["s"], then_branch=side("t", "two"), else_branch=side("e", "zero")),
+                     node, G.node("Sub", ["s", "o"], ["y"])],
+                    [G.value("c", [], BOOL), G.value("x", [1, 1, 3, 2])], [G.value("y", None)],
+                    [ints("zero", 0), ints("two", 2), ints("end", 3), ints("axis", 2), G.weight("w", w)])
+        for condition in (True, False):
+            s = x[:, :, 2:] if condition else x
+            check(run(folder, m, {"c": np.array(condition), "x": x})["y"], answer(s))
+
+
 @case("one length by two names: taken for equal, and the run checks it")
 def _(folder):
     m = G.model([G.node("Add", ["a", "b"], ["s"]), G.node("Concat", ["s", "b"], ["c"], axis=1),
@@ -517,6 +554,23 @@ def _(folder):
                     [ints("zero", 0), ints("six", 6), ints("three", 3), G.weight("w", w), G.weight("b", b)])
         check(run(folder, m, {"c": np.array(True), "x": x})["y"], answer)
         says(run_status(folder, m, {"c": np.array(False), "x": x}), "do not go together")
+
+
+@case("a range of floats that a dimension ends is as long as the dimension, optimized or not")
+def _(folder):
+    m = G.model([G.node("Shape", ["x"], ["d"], start=1), G.node("Cast", ["d"], ["f"], to=FLOAT),
+                 G.node("Squeeze", ["f"], ["end"]), G.node("Range", ["zero", "end", "one"], ["r"]),
+                 G.node("Add", ["r", "half"], ["places"]), G.node("Mul", ["x", "places"], ["y"])],
+                [G.value("x", [2, "n"])], [G.value("y", [2, "n"])],
+                [G.weight(n, np.array(v, np.float32)) for n, v in (("zero", 0), ("one", 1), ("half", 0.5))])
+    onnx.save(m, folder / "m.onnx")
+    for level in ("-O0", "-O2"):
+        said = T.emit(TGC, folder / "m.onnx", folder / "m.c", "--dim", "n<=9", level).err
+        expect("must be equal" not in said, said)
+        T.build(folder / "m.c", folder / "m")
+        for n in (1, 7, 9):
+            x = draw(2, n)
+            check(T.Program(folder / "m", ["y"]).run([x])["y"], x * (np.arange(n) + 0.5))
 
 
 @case("Multinomial draws classes by their unnormalized log-probabilities")
