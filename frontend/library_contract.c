@@ -5,8 +5,9 @@
  *      conv     x windows [n, g, 1, oy, ox, ic, ky, kx] * w [g, oc, 1, 1, ic, ky, kx]   reduce ic
  *      ky kx
  *
- * A transposed convolution is a convolution of stride 1 over the input with stride - 1 zeros
- * stuffed between its elements, by the mirrored kernel. Einsum contracts its operands from left to
+ * A transposed convolution of stride s is a convolution of stride 1 by the mirrored kernel, every
+ * s-th tap of it for each of s neighbouring outputs; where sizes are not known, or with dilations,
+ * over the input with s - 1 zeros stuffed between its elements. Einsum contracts its operands from left to
  * right, each pair in one reduce over the labels that nobody needs later.
  */
 #include "frontend/library.h"
@@ -312,6 +313,119 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
     return uop_flip(t, uop_reshape(t, u, out, w->ndim), lib_all_axes(w) & ~3u);
 }
 
+/* Transposed convolution whose sizes are known: s neighbouring outputs along an axis are channels of
+ * their own first, computed by every s-th tap each, y[s*q + r] = sum over j of x[q - j] w[s*j + r].
+ */
+struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], taps[MAX_SPATIAL]; };
+
+/* false: sizes are not known, or dilations or rounded sums forbid it. p->lo and hi: of the result. */
+static bool find_phases(const struct uop *x, const struct uop *w, struct window_plan *p,
+                        const struct window_attr *a, struct phases *f)
+{
+    enum { SIZE_MAX_SAFE = 1 << 24 };
+    bool strides = false;
+    for (int i = 0; i < x->ndim - 2; i++) {
+        int64_t in, k, lo, hi, s = p->stride[i];
+        if (!uop_const_int(x->dim[2 + i], &in) || !uop_const_int(w->dim[2 + i], &k) ||
+            !uop_const_int(p->lo[i], &lo) || !uop_const_int(p->hi[i], &hi) ||
+            p->dilation[i] != 1 || lo < 0 || in < 1 || k < 1 || in > SIZE_MAX_SAFE ||
+            k > SIZE_MAX_SAFE || s > SIZE_MAX_SAFE || lo > SIZE_MAX_SAFE)
+            return false;
+        f->out[i] = s * (in - 1) + k + a->output_padding[i] - lo - hi;
+        f->crop[i] = lo % s;
+        f->nq[i] = (lo + f->out[i] + s - 1) / s - lo / s;
+        f->taps[i] = (k + s - 1) / s;
+        strides |= s > 1;
+        if (f->out[i] < 1)
+            return false;
+    }
+    return strides && lib_acc_dtype(x->dtype) == x->dtype;
+}
+
+/* w [c, m/group, k...] -> [c, m/group * s..., taps...] */
+static struct uop *split_taps(const struct lib *l, struct uop *w, const struct window_plan *p,
+                              const struct phases *f)
+{
+    struct tgc *t = l->t;
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK] = {w->dim[0], w->dim[1]};
+    int n = w->ndim - 2, perm[MAX_RANK] = {0, 1};
+    for (int a = 0; a < w->ndim; a++)
+        lo[a] = hi[a] = uop_int(t, 0);
+    struct uop *m = w->dim[1];
+    for (int i = 0; i < n; i++) {
+        hi[2 + i] = sym_sub(t, uop_int(t, f->taps[i] * p->stride[i]), w->dim[2 + i]);
+        dim[2 + 2 * i] = uop_int(t, f->taps[i]);
+        dim[3 + 2 * i] = uop_int(t, p->stride[i]);
+        perm[2 + i] = 3 + 2 * i;
+        perm[2 + n + i] = 2 + 2 * i;
+        m = sym_muli(t, m, p->stride[i]);
+    }
+    w = uop_reshape(t, uop_pad(t, w, uop_consti(t, w->dtype, 0), lo, hi), dim, 2 + 2 * n);
+    w = uop_permute(t, w, perm);
+    dim[1] = m;
+    for (int i = 0; i < n; i++)
+        dim[2 + i] = uop_int(t, f->taps[i]);
+    return uop_reshape(t, w, dim, 2 + n);
+}
+
+/* y [n, m * s..., q...] -> [n, m, out...] */
+static struct uop *join_phases(const struct lib *l, struct uop *y, struct uop *m,
+                               const struct window_plan *p, const struct phases *f)
+{
+    struct tgc *t = l->t;
+    struct uop *dim[MAX_RANK] = {y->dim[0], m}, *begin[MAX_RANK], *size[MAX_RANK];
+    int n = y->ndim - 2, perm[MAX_RANK] = {0, 1};
+    bool crops = false;
+    for (int i = 0; i < n; i++) {
+        dim[2 + i] = uop_int(t, p->stride[i]);
+        dim[2 + n + i] = y->dim[2 + i];
+        perm[2 + 2 * i] = 2 + n + i;
+        perm[3 + 2 * i] = 2 + i;
+    }
+    y = uop_permute(t, uop_reshape(t, y, dim, 2 + 2 * n), perm);
+    for (int i = 0; i < n; i++) {
+        dim[2 + i] = uop_int(t, f->nq[i] * p->stride[i]);
+        begin[2 + i] = uop_int(t, f->crop[i]);
+        size[2 + i] = uop_int(t, f->out[i]);
+        crops |= f->crop[i] != 0;
+    }
+    if (crops)                           /* what is no whole number of steps off is not divided */
+        y = uop_new(t, OP_CONTIGUOUS, y->dtype, &y, 1, (union arg){0});
+    y = uop_reshape(t, y, dim, 2 + n);
+    begin[0] = begin[1] = uop_int(t, 0);
+    size[0] = y->dim[0];
+    size[1] = y->dim[1];
+    return uop_shrink(t, y, begin, size);
+}
+
+static struct uop *transpose_by_phases(const struct lib *l, struct uop *x, struct uop *w,
+                                       struct uop *b, int64_t group, struct uop *m,
+                                       struct window_plan *p, const struct phases *f)
+{
+    struct tgc *t = l->t;
+    int64_t unit[MAX_SPATIAL], in, lo;
+    for (int i = 0; i < x->ndim - 2; i++) {
+        if (!uop_const_int(p->lo[i], &lo) || !uop_const_int(x->dim[2 + i], &in))
+            return NULL;
+        int64_t first = lo / p->stride[i];
+        p->lo[i] = uop_int(t, f->taps[i] - 1 - first);
+        p->hi[i] = uop_int(t, f->nq[i] + first - in);
+        p->nout[i] = uop_int(t, f->nq[i]);
+        unit[i] = 1;
+    }
+    x = window_pad(l, x, uop_consti(t, x->dtype, 0), p);
+    if (!x)
+        return NULL;
+    struct uop *taps = transpose_kernel(l, split_taps(l, w, p, f), group), *dim[MAX_RANK] = {m};
+    struct uop *y = conv_padded(l, x, taps, NULL, group, unit, unit, p->nout);
+    if (!y)
+        return NULL;
+    y = join_phases(l, y, m, p, f);
+    for (int i = 1; i < y->ndim - 1; i++)
+        dim[i] = uop_int(t, 1);
+    return b ? lib_add(l, y, uop_reshape(t, b, dim, y->ndim - 1)) : y;
+}
+
 struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
                                const struct window_attr *a)
 {
@@ -330,16 +444,21 @@ struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w
         return lib_error(l, "conv_transpose: %s cannot be split into %lld groups",
                          lib_describe(l, x), (long long)group);
     int64_t unit[MAX_SPATIAL];
+    struct phases f;
     for (int i = 0; i < x->ndim - 2; i++) {
-        struct uop *k = w->dim[2 + i], *lo, *hi, *in = x->dim[2 + i];
-        int64_t stride = p.stride[i];
         if (a->output_padding[i] < 0 || a->output_padding[i] > INT32_MAX)
             return lib_error(l, "conv_transpose: output_padding %lld",
                              (long long)a->output_padding[i]);
-        transpose_pads(l, a, i, in, k, stride, p.dilation[i], &lo, &hi);
-        struct uop *reach = sym_muli(t, sym_addi(t, k, -1), p.dilation[i]);
-        p.lo[i] = sym_sub(t, reach, lo);
-        p.hi[i] = sym_addi(t, sym_sub(t, reach, hi), a->output_padding[i] - (stride - 1));
+        transpose_pads(l, a, i, x->dim[2 + i], w->dim[2 + i], p.stride[i], p.dilation[i], &p.lo[i],
+                       &p.hi[i]);
+    }
+    if (find_phases(x, w, &p, a, &f))
+        return transpose_by_phases(l, x, w, b, group, m, &p, &f);
+    for (int i = 0; i < x->ndim - 2; i++) {
+        int64_t stride = p.stride[i];
+        struct uop *reach = sym_muli(t, sym_addi(t, w->dim[2 + i], -1), p.dilation[i]);
+        p.lo[i] = sym_sub(t, reach, p.lo[i]);
+        p.hi[i] = sym_addi(t, sym_sub(t, reach, p.hi[i]), a->output_padding[i] - (stride - 1));
         if (stride > 1)
             x = stuff_zeros(l, x, 2 + i, stride);
         p.nout[i] = sym_sub(t, sym_add(t, sym_add(t, x->dim[2 + i], p.lo[i]), p.hi[i]), reach);

@@ -189,7 +189,8 @@ struct buffer {
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
     /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
-     * BUFFER_SCRATCH: where an element of the tensor lies of which it holds a band */
+     * BUFFER_SCRATCH: where an element of the tensor lies of which it holds a band.
+     * BUFFER_TEMP: where an element lies that is not side by side with the one before */
     const struct view *storage;
     /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     const struct buffer *same;

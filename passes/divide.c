@@ -9,6 +9,9 @@
  * Its operands have no stride along i, so nothing can be tiled; along q and p they have. What the
  * divisor leaves over is a store of its own. Whether the parts of a range are worth having is left
  * to whoever tiles them; a range is divided only if no other division by its parts remains.
+ *
+ * So is the range of a sum: a matrix product that reads an image, flattened, runs over its rows and
+ * channels as they lie in memory.
  */
 #include "passes/tile.h"
 
@@ -114,4 +117,60 @@ int divide_ranges(struct tgc *t, struct uop *store, struct uop **part)
             part[n++] = rest;
     }
     return n;
+}
+
+/* The smallest number by which r is divided in an offset of what is no weight; 0: none. */
+static int64_t find_sums_divisor(struct tgc *t, const struct nest *m, const struct uop *r)
+{
+    int64_t least = 0;
+    bool reduces;
+    for (int i = 0; i < m->nload; i++) {
+        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
+        int64_t c = b->kind == BUFFER_WEIGHT ? 0
+                                             : find_divisor(t, m->load[i]->src[1], r, &reduces);
+        if (c && (least == 0 || c < least))
+            least = c;
+    }
+    return least;
+}
+
+/* One range of the sum divided; NULL: there is none. */
+static struct uop *divide_sum_once(struct tgc *t, struct uop *store)
+{
+    struct nest m;
+    int64_t size;
+    if (!nest_find(t, store, &m) || !m.contraction || m.bytes || m.reduce->nsrc > MAX_RANK)
+        return NULL;
+    for (int k = 1; k < m.reduce->nsrc; k++) {
+        struct uop *r = m.reduce->src[k], *src[MAX_RANK + 2];
+        int64_t c = find_sums_divisor(t, &m, r);
+        int n = 0;
+        if (c == 0 || !uop_const_int(r->src[0], &size) || size % c || size < 2 * c)
+            continue;
+        struct uop *q = uop_range(t, uop_int(t, size / c), t->next_range++);
+        struct uop *p = uop_range(t, uop_int(t, c), t->next_range++);
+        name_like(t, q, r);
+        name_like(t, p, r);
+        for (int i = 0; i < m.reduce->nsrc; i++) {
+            if (i == k)
+                src[n++] = q;
+            src[n++] = i == 0   ? nest_replace(t, m.reduce->src[0], r,
+                                               sym_add(t, sym_muli(t, q, c), p))
+                       : i == k ? p
+                                : m.reduce->src[i];
+        }
+        if (is_divided_in_sums(t, src[0], q) || is_divided_in_sums(t, src[0], p))
+            continue;
+        struct uop *by = uop_intern(t, OP_REDUCE, m.reduce->dtype, src, n, m.reduce->arg);
+        uop_set_origin(t, by, m.reduce);
+        return nest_replace(t, store, m.reduce, by);
+    }
+    return NULL;
+}
+
+struct uop *divide_sum(struct tgc *t, struct uop *store)
+{
+    for (struct uop *s = store; s; s = divide_sum_once(t, s))
+        store = s;
+    return store;
 }

@@ -26,7 +26,8 @@ static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct u
     return offset;
 }
 
-static bool is_band(const struct buffer *b) { return b->kind == BUFFER_SCRATCH && b->storage; }
+/* Whether a view says where its elements lie: of a band, and of what spread.c has spread. */
+static bool is_placed(const struct buffer *b) { return b->kind != BUFFER_WEIGHT && b->storage; }
 
 /* The same for v in a buffer whose axes may lie in an order of their own. The axes that a reduction
  * leaves with size 1 are none of the buffer's. */
@@ -35,14 +36,14 @@ static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct
 {
     struct uop *own[MAX_RANK], *at[MAX_RANK];
     int nown = 0;
-    if (!b->is_ordered && !is_band(b))
+    if (!b->is_ordered && !is_placed(b))
         return flat_offset(t, index, dim, n);
     for (int a = 0; a < n; a++)
         if (v->op != OP_REDUCE || !(REDUCE_AXES(v->arg.i) >> a & 1))
             own[nown++] = index[a];
     if (nown != b->ndim)
         TGC_BUG(t, "an ordered buffer of rank %d for a value of %d axes", b->ndim, nown);
-    if (is_band(b)) {
+    if (is_placed(b)) {
         struct uop *offset = b->storage->offset;
         for (int a = 0; a < nown; a++)
             offset = sym_add(t, offset, sym_mul(t, own[a], b->storage->stride[a]));

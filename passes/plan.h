@@ -139,6 +139,10 @@ void plan_forget(struct plan *p);
  * needs: the order of the axes */
 void plan_bands(struct plan *p);
 
+/* spread.c: what is read or stored at many places at once lies at distances that suit a cache. needs:
+ * bands are made */
+void plan_spread(struct plan *p);
+
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */

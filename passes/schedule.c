@@ -629,6 +629,7 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     if (!noopt) {
         plan_layout(p);
         plan_bands(p);
+        plan_spread(p);
     }
     plan_items(p);
     struct emission e = {.p = p, .s = s};

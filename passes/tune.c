@@ -254,8 +254,8 @@ static bool read_field(struct tuned *e, const char *name, const char *value)
     if (e->kind == TUNE_WINOGRAD) {
         size_t length = strlen(value), last = length == 3 && value[1] == 'x' ? 2 : 0;
         bool known = strcmp(name, "side") == 0 && length == last + 1 &&
-                     strchr("0246", *value) &&
-                     strchr("0246", value[last]);
+                     strchr("023456", *value) &&
+                     strchr("023456", value[last]);
         e->winograd[0] = known ? *value - '0' : -1;
         e->winograd[1] = known ? value[last] - '0' : -1;
         return known;

@@ -36,7 +36,8 @@ int64_t window_tiles(const struct window *w, int m)
 static bool is_pure_move(const struct uop *v)
 {
     switch (v->op) {
-    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: return true;
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
+        return true;
     default: return false;
     }
 }
@@ -131,7 +132,7 @@ static bool find_sides(struct layer *l)
         const struct window *w = &l->window[i];
         if (l->of_weight[w->out] || !l->of_weight[w->tap])
             return false;
-        if (w->stride != 1 || w->taps < 3 || w->taps > 7 || w->taps % 2 == 0)
+        if (w->stride != 1 || w->taps < 2 || w->taps > TAPS_MAX)
             continue;
         if (l->nside == SIDES_MAX)
             l->side[0] = l->side[1], l->nside--;

@@ -4,7 +4,7 @@
 
 #include "passes/passes.h"
 
-enum { SIDES_MAX = 2, TILE_SIDE_MAX = 6, SIDE_MAX = 10, PLACES_MAX = 64 };
+enum { SIDES_MAX = 2, TAPS_MAX = 9, TILE_SIDE_MAX = 6, SIDE_MAX = 10, PLACES_MAX = 64 };
 
 /* ---------------------------------------------------------------------------------- cook_toom.c */
 struct matrix { int nrow, ncol; double at[SIDE_MAX][SIDE_MAX]; };

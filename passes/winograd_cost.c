@@ -87,7 +87,7 @@ bool sides_fit(const struct layer *l, struct sides s)
         int64_t n = s.m[i] + l->side[i]->taps - 1;
         if (s.m[i] == 1)
             continue;
-        if (n > SIDE_MAX)
+        if (n > SIDE_MAX || n < 4 || n % 2)              /* see cook_toom.c */
             return false;
         places *= n;
     }
@@ -110,13 +110,11 @@ static double doubt(const struct layer *l, struct sides s)
 /* All pairs of sizes that fit, and first of all none. */
 static int list_sides(const struct layer *l, struct sides *list)
 {
-    static const int size[] = {1, 2, 4, TILE_SIDE_MAX};
-    enum { NSIZE = sizeof size / sizeof *size };
     int n = 0;
     list[n++] = (struct sides){{1, 1}};
-    for (int i = 0; i < NSIZE; i++)
-        for (int k = 0; k < (l->nside == 2 ? NSIZE : 1); k++) {
-            struct sides s = {{size[i], size[k]}};
+    for (int i = 1; i <= TILE_SIDE_MAX; i++)
+        for (int k = 1; k <= (l->nside == 2 ? TILE_SIDE_MAX : 1); k++) {
+            struct sides s = {{i, k}};
             if (sides_fit(l, s))
                 list[n++] = s;
         }

@@ -103,6 +103,7 @@ suite.add("F(4x4): a border that is cut off", errors, (26, 26), 48, "4")
 suite.add("F(6x6)", errors, (30, 30), 48, "6")
 suite.add("one axis of 5 taps", partial(errors, kernel=(5,)), (120,), 64, "6")
 suite.add("one axis of 7 taps", partial(errors, kernel=(7,)), (96,), 64, "4")
+suite.add("one axis of 9 taps", partial(errors, kernel=(9,)), (128,), 64, "2")
 suite.add("5 x 5 taps", partial(errors, kernel=(5, 5)), (32, 32), 32, "4")
 suite.add("7 x 3 taps with a dilation", partial(errors, kernel=(7, 3), dilations=[2, 1]), (64, 32), 16, "4")
 suite.add("a stride along one axis", partial(errors, kernel=(3, 3), strides=[1, 2]), (30, 40), 64, "6")
@@ -113,6 +114,25 @@ suite.add("-O0", errors, (12, 12), 32, "", "-O0")
 @suite.case("groups and a batch")
 def groups():
     errors((20, 20), 64, "4", group=2, batch=2)
+
+
+@suite.case("a transposed convolution is two taps wide")
+def transposed():
+    import onnxruntime
+    random = np.random.default_rng(6)
+    w = (random.standard_normal((48, 32, 4, 4)) / 14).astype(np.float32)
+    model = G.model([G.node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])],
+                    [G.value("x", [1, 48, 11, 14])], [G.value("y", [1, 32, 22, 28])],
+                    [G.weight("w", w)])
+    folder = T.scratch(SCRATCH / "transposed")
+    source, tiles = emit(folder, model)
+    expect(tiles == ["3"], f"the tiles are {tiles}")
+    x = random.standard_normal((1, 48, 11, 14)).astype(np.float32)
+    want = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": x})[0]
+    T.build(source, folder / "net")
+    y = T.Program(folder / "net", ["y"]).run([x])["y"]
+    largest = np.abs(y - want).max() / np.abs(want).max()
+    expect(largest <= BOUND[4, 4][0], f"errors of {largest:.2g} of the largest output")
 
 
 @suite.case("a residual network agrees with ONNX Runtime")

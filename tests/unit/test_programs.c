@@ -189,6 +189,54 @@ static void test_divided(void **state)
     }
 }
 
+/* Flattened channels, which lie innermost, are summed up as they lie in memory. */
+static void test_divided_sum(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_new(1);
+    const int size[] = {48, 16 * 6 * 5};
+    struct window_attr a = {.group = 1};
+    f->isa = ISA_AVX512;
+    f->threads = 1;
+    if (setjmp(f->t->stop))
+        fail();
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, 8, 7), WEIGHT(f, 16, 4, 3, 3), NULL, &a);
+    x = lib_flatten(&f->l, lib_binaryf(&f->l, OP_MAX, x, 0.0), 1);
+    add_output(f, lib_linear(&f->l, x, make_weight(f, 2, size), NULL));
+    assert_int_equal(check(f, false), 2);
+    const struct kernel *k = f->schedule->kernel[1];
+    assert_int_equal(k->nvariant, 1);
+    assert_false(has_op(k->variant[0].linear, k->variant[0].nlinear, OP_FLOORDIV));
+    assert_false(has_op(k->variant[0].linear, k->variant[0].nlinear, OP_FLOORMOD));
+    assert_int_equal(count_op(k->variant[0].linear, k->variant[0].nlinear, OP_RANGE), 3);
+    fixture_free(f);
+}
+
+/* The places of Winograd's tiles, 1 KB apart, get a line between them: V and M. With tiles of
+ * another number they are not that far apart. */
+static void test_spread(void **state)
+{
+    (void)state;
+    const struct { int side, spread; } image[] = {{8, 2}, {6, 0}};
+    for (size_t i = 0; i < sizeof image / sizeof *image; i++) {
+        struct fixture *f = fixture_new(1);
+        struct uop *one = uop_int(f->t, 1);
+        struct window_attr a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
+        f->isa = ISA_AVX512;
+        f->threads = 1;
+        f->tile = 2;
+        if (setjmp(f->t->stop))
+            fail();
+        int spread = 0, n = image[i].side;
+        add_output(f, lib_conv(&f->l, INPUT(f, 1, 16, n, n), WEIGHT(f, 16, 16, 3, 3), NULL, &a));
+        check(f, false);
+        for (int k = 0; k < f->schedule->nbuffer; k++)
+            spread += f->schedule->buffer[k]->storage != NULL;
+        assert_int_equal(spread, image[i].spread);
+        fixture_free(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +246,8 @@ int main(void)
         cmocka_unit_test(test_band_size),
         cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_divided),
+        cmocka_unit_test(test_divided_sum),
+        cmocka_unit_test(test_spread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -358,6 +358,19 @@ static struct uop *case_winograd_line(struct fixture *f)
     return lib_conv(&f->l, INPUT(f, 2, 8, 25), WEIGHT(f, 16, 8, 5), NULL, &a);
 }
 
+/* An even number of taps, and as many as there can be. */
+static struct uop *case_winograd_even(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 1, 8, 9, 13), WEIGHT(f, 16, 8, 2, 4), NULL, &a);
+}
+
+static struct uop *case_winograd_nine(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 1, 8, 27), WEIGHT(f, 16, 8, 9), NULL, &a);
+}
+
 /* Taps of two counts; of one axis every third element is a filter's. */
 static struct uop *case_winograd_dilated(struct fixture *f)
 {
@@ -373,6 +386,20 @@ static struct uop *case_winograd_strided(struct fixture *f)
     struct uop *one = uop_int(f->t, 1);
     struct window_attr a = {.group = 2, .stride = {1, 2}, .lo = {one, one}, .hi = {one, one}};
     return lib_conv(&f->l, INPUT(f, 1, 6, 11, 14), WEIGHT(f, 16, 3, 3, 3), NULL, &a);
+}
+
+/* Neighbouring outputs are channels of one convolution, without zeros between the inputs. */
+static struct uop *case_transposed(struct fixture *f)
+{
+    struct window_attr a = {.group = 1, .stride = {2, 2}};
+    return lib_conv_transpose(&f->l, INPUT(f, 1, 8, 5, 4), WEIGHT(f, 8, 16, 2, 2), NULL, &a);
+}
+
+static struct uop *case_transposed_cut(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr a = {.group = 2, .stride = {2, 3}, .lo = {one, one}, .hi = {one, one}};
+    return lib_conv_transpose(&f->l, INPUT(f, 1, 8, 5, 4), WEIGHT(f, 8, 6, 4, 5), NULL, &a);
 }
 
 /* A residual block: the second layer's epilogue adds what the first one read. */
@@ -446,6 +473,8 @@ static const struct {
     {"softmax under padding", case_softmax_padding, 1},
     {"stages of computed size", case_dynamic_stages, 1},
     {"empty rows", case_empty_rows, 1},
+    {"transposed", case_transposed, 1},
+    {"transposed, cut", case_transposed_cut, 4},
     {"winograd, F2", case_winograd_exact, 5, 2},
     {"winograd, F4", case_winograd_exact, 5, 4},
     {"winograd, F6", case_winograd_exact, 5, 6},
@@ -458,6 +487,9 @@ static const struct {
     {"winograd, F2, dilated", case_winograd_dilated, 5, 2},
     {"winograd, F4, dilated", case_winograd_dilated, 5, 4},
     {"winograd, F6, dilated", case_winograd_dilated, 5, 6},
+    {"winograd, F3, even", case_winograd_even, 5, 3},
+    {"winograd, F5, even", case_winograd_even, 5, 5},
+    {"winograd, F2, nine", case_winograd_nine, 5, 2},
     {"winograd, F4, strided", case_winograd_strided, 5, 4},
     {"winograd, F4, block", case_winograd_block, 9, 4},
     {"bands, winograd, F4", case_winograd_exact, 2, 4, 4},
