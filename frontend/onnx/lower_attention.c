@@ -386,20 +386,27 @@ bool lower_causal_conv(struct node *n)
     struct uop *x = n->in[0], *w = n->in[1], *past = n->in[3];
     const char *activation = node_string(n, "activation", "none");
     bool silu = !strcmp(activation, "silu") || !strcmp(activation, "swish");
-    int64_t channels;
+    int64_t channels, dilation = node_int(n, "dilation", 1);
+    if (node_int(n, "ndim", 1) != 1 || node_int(n, "channels_last", 0) ||
+        node_int(n, "state_window", 0))
+        return node_error(n, -1, "ndim other than 1, channels_last and state_window are not "
+                                 "supported");
+    if (dilation < 1 || dilation > INT32_MAX)
+        return node_error(n, -1, "dilation is %lld; it must be positive", (long long)dilation);
     if (!node_rank(n, 0, 3, 3) || !node_rank(n, 1, 3, 3))
         return false;
     if (!silu && strcmp(activation, "none"))
         return node_error(n, -1, "activation '%s' is not supported", activation);
     if (!uop_const_int(x->dim[1], &channels))
         return node_error(n, 0, "the number of channels must be fixed, found %s", shape_text(n, x));
-    struct uop *state = sym_addi(n->t, w->dim[2], -1), *dim[3] = {x->dim[0], x->dim[1], state};
+    struct uop *state = sym_muli(n->t, sym_addi(n->t, w->dim[2], -1), dilation),
+               *dim[3] = {x->dim[0], x->dim[1], state};
     past = past ? lib_broadcast_to(l, past, dim, 3)
                 : tensor_full(n->t, uop_consti(n->t, x->dtype, 0), dim, 3);
     struct uop *padded = lib_concat(l, (struct uop *[]){past, x}, 2, 2);
     if (!past || !padded)
         return false;
-    struct window_attr a = {.group = channels};
+    struct window_attr a = {.group = channels, .dilation = {dilation}};
     struct uop *y = lib_conv(l, padded, w, n->in[2], &a);
     n->out[1] = lib_narrow(l, padded, 2, x->dim[2], state);
     return n->out[1] && node_set(n, 0, silu ? lib_activate(l, ACTIVATION_SILU, y, 1, 0) : y);

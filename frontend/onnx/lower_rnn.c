@@ -19,6 +19,7 @@ bool activation_by_name(const char *name, enum activation *a)
         {"ScaledTanh", ACTIVATION_SCALED_TANH},
         {"HardSigmoid", ACTIVATION_HARD_SIGMOID},
         {"Elu", ACTIVATION_ELU},
+        {"Selu", ACTIVATION_SELU},             /* of fused nodes alone */
         {"Softsign", ACTIVATION_SOFTSIGN},
         {"Softplus", ACTIVATION_SOFTPLUS},
     };

@@ -272,7 +272,10 @@ g.add("FusedConv", [draw(1, 4, 6, 5), draw(6, 4, 3, 3), None, draw(1, 6, 4, 3)])
 g.add("FusedConv", [draw(1, 4, 9), draw(6, 4, 3)], auto_pad="SAME_UPPER", strides=[2],
       activation="Relu")
 for activation, more in (("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.3}), ("Tanh", {}),
-                         ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.6})):
+                         ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.6}),
+                         ("Elu", {"activation_alpha": 0.7}), ("Softplus", {}), ("Softsign", {}),
+                         ("ThresholdedRelu", {"activation_alpha": 0.4}),
+                         ("Selu", {"activation_alpha": 1.5, "activation_gamma": 0.8})):
     g.add("FusedGemm", [draw(3, 4), draw(4, 5), draw(5)], activation=activation, **more)
 g.add("FusedGemm", [draw(4, 3), draw(5, 4), draw(3, 5)], transA=1, transB=1, alpha=0.5, beta=2.0,
       activation="Sigmoid")
@@ -372,6 +375,7 @@ for both in (0, 1):
 for activation in ("none", "silu"):
     g.add("CausalConvWithState", [draw(2, 4, 7), draw(4, 1, 3), draw(4), draw(2, 4, 2)], outputs=2,
           activation=activation)
+g.add("CausalConvWithState", [draw(2, 4, 7), draw(4, 1, 3), None, draw(2, 4, 4)], outputs=2, dilation=2)
 for direction in ("forward", "reverse", "bidirectional"):
     d = 2 if direction == "bidirectional" else 1
     w = [const(ints(0, 256, d, i, 4 * 3, dtype=np.uint8)) for i in (5, 3)]
