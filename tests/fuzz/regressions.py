@@ -126,6 +126,14 @@ def resized_border():
           [G.weight("scales", np.array([1, 1, 3, 1], np.float32)), ints("begin", 0), ints("end", 2), ints("axis", 2)])
 
 
+@suite.case("an intermediate value that would be called as a loop around it")
+def loop_names():
+    x = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
+    check("loop_names", [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")],
+          {"x": x, "scales": np.array([1, 1, 0.5, 0.5], np.float32)},
+          {"y": x.reshape(2, 2, 2).mean((0, 2)).reshape(1, 1, 1, 2)})
+
+
 @suite.case("unsigned numbers beside the least and the largest")
 def unsigned_limits():
     for dtype in ("uint8", "uint16", "uint32", "uint64"):
