@@ -362,6 +362,29 @@ def _():
                    [X, G.value("c", [], TensorProto.BOOL)], [Y])
 
 
+def sparse_weight(indices):
+    values = helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    m = one("Add", ["x", "w"])
+    m.graph.sparse_initializer.append(helper.make_sparse_tensor(
+        values, helper.make_tensor("i", TensorProto.INT64, [3], indices), [2, 3]))
+    return m
+
+
+for kind, indices in (("that do not ascend", [4, 1, 5]), ("of which two are equal", [1, 1, 5]),
+                      ("beyond the tensor", [1, 4, 6])):
+    bad(f"indices of a sparse weight {kind}", "'w'", "of the sparse tensor is")(
+        functools.partial(sparse_weight, indices))
+
+
+@bad("a tensor that doubles sixty times", "culprit", "--max-memory")
+def _():
+    body = helper.make_graph([G.node("Concat", ["a", "a"], ["b"], name="culprit", axis=0), G.node("Identity", ["c"], ["d"])], "body",
+                             [G.value("i", [], TensorProto.INT64), G.value("c", [], TensorProto.BOOL), G.value("a", None)],
+                             [G.value("d", [], TensorProto.BOOL), G.value("b", None)])
+    return G.model([G.node("Loop", ["trips", "", "x"], ["y"], body=body)], [X], [G.value("y", None)],
+                   [G.weight("trips", np.array(60, np.int64))])
+
+
 @bad("an attribute that the operator does not have", "culprit", "'slope'", "LeakyRelu of opset 17", "alpha")
 def _():
     return one("LeakyRelu", ["x"], slope=0.5)
