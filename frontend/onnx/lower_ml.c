@@ -372,6 +372,14 @@ bool lower_feature_vectorizer(struct node *n)
     return node_set(n, 0, lib_concat(&n->lib, x, n->nin, 1));
 }
 
+/* DictVectorizer and CastMap. */
+bool lower_of_map(struct node *n)
+{
+    return node_error(n, 0, "its input is a map from keys to values, which C does not have; remove the "
+                            "node, and make its result, a tensor with a column for each key, an "
+                            "input of the graph");
+}
+
 bool lower_zip_map(struct node *n) { return node_set(n, 0, n->in[0]); }
 
 /* --------------------------------------------------------------------------------------- encoders */

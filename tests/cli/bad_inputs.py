@@ -376,6 +376,21 @@ for kind, indices in (("that do not ascend", [4, 1, 5]), ("of which two are equa
         functools.partial(sparse_weight, indices))
 
 
+@bad("a map as an input", "'m'", "is a map", "inputs of the graph")
+def _():
+    of_map = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    m = G.model([G.node("DictVectorizer", ["m"], ["y"], name="culprit", domain="ai.onnx.ml",
+                        string_vocabulary=["a", "b"])],
+                [helper.make_value_info("m", of_map)], [Y], domains=["ai.onnx.ml"])
+    return m
+
+
+@bad("a range with a step of 0", "culprit", "'c'", "the step is 0")
+def _():
+    numbers = [G.weight(name, np.array(v, np.int64)) for name, v in (("a", 0), ("b", 5), ("c", 0))]
+    return one("Range", ["a", "b", "c"], numbers, shape=(5,))
+
+
 @bad("a tensor that doubles sixty times", "culprit", "--max-memory")
 def _():
     body = helper.make_graph([G.node("Concat", ["a", "a"], ["b"], name="culprit", axis=0), G.node("Identity", ["c"], ["d"])], "body",

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Failure, Suite, expect
 
 suite = Suite("lowering")
 OPTIONS = suite.parse()
@@ -150,6 +150,27 @@ def _(folder):
     a, b = draw(5, 3), draw(5, 3)
     check(run(folder, m, {"a": a, "b": b}, "--dim", "n<=9")["y"], a + b)
     says(refusal(folder, m, "--shape", "a=2x3", "--shape", "b=4x3"), "'n' is 2 in input 'a'")
+
+
+@case("Range of the run: a step of 0 and more elements than fit are a status")
+def _(folder):
+    m = G.model([G.node("Range", ["a", "b", "c"], ["y"])], [G.value(n, [], INT64) for n in "abc"],
+                [G.value("y", None, INT64)])
+    onnx.save(m, folder / "m.onnx")
+    for level in ((), ("-O0",)):
+        T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim", "y_dim0<=12", *level], cwd=folder))
+        T.build(folder / "m.c", folder / "m", "gcc", T.SANITIZE)
+        program = T.Program(folder / "m", ["y"])
+        for limits in ((0, 10, 3), (10, 0, -3), (10, 0, 3), (0, 12, 1), (0, 2 ** 62, 2 ** 62)):
+            y = program.run([np.array(v) for v in limits])["y"]
+            expect((y == np.arange(*limits)).all() and y.shape == np.arange(*limits).shape, f"{limits}: {y}")
+        for limits in ((0, 10, 0), (0, 0, 0), (0, 13, 1), (-2 ** 63, 2 ** 63 - 1, 1), (2 ** 62, -2 ** 63, -1)):
+            try:
+                y = program.run([np.array(v) for v in limits])["y"]
+            except Failure as status:
+                says(str(status), "run: ")
+            else:
+                raise Failure(f"{limits}: {y}")
 
 
 @case("a size that may be 1 at run time is broadcast where it is")
