@@ -670,6 +670,51 @@ def _(folder):
     check(run(folder, m, {"x": x})["y"], (x - mean) / np.sqrt(var + 1e-5) * s + b)
 
 
+@case("the first versions of operators whose attributes and inputs changed places")
+def _(folder):
+    x, image = draw(2, 3, 4), draw(1, 2, 3, 4)
+    column = x[0, :, 0].copy()
+    scale, bias, mean, var = (draw(2) + k for k in range(4))
+    batch, spread = image.mean((0, 2, 3)), image.var((0, 2, 3))
+    wide = (slice(None), None, None)
+
+    def normal(mean, var):
+        return (image - mean[wide]) / np.sqrt(var[wide] + 1e-5) * scale[wide] + bias[wide]
+
+    norm = {"s": scale, "b": bias, "m": mean, "v": var}
+    trained = [normal(batch, spread), mean * 0.9 + batch * 0.1, var * 0.9 + spread * 0.1, batch, spread]
+    floats = {n: np.array(v, np.float32) for n, v in (("three", [3]), ("one", [1]), ("parts", [1, 3]))}
+    powers = sum(abs(image[:, :, i:2 + i, j:3 + j]) ** 3 for i in (0, 1) for j in (0, 1))
+    for opset, kind, data, weights, attributes, *wanted in (
+            (1, "Add", x, {"c": column}, dict(broadcast=1, axis=1), x + column[:, None]),
+            (6, "Pow", x, {"c": np.float32([2])}, dict(broadcast=1), x ** 2),
+            (1, "Concat", x, {}, {}, x),
+            (1, "Pad", x, {}, dict(paddings=[0, 1, 0, 0, 0, 2], value=3.0),
+             np.pad(x, ((0, 0), (1, 0), (0, 2)), constant_values=3)),
+            (2, "Pad", x, {}, dict(pads=[0, 1, 0, 0, 0, 2], mode="reflect"),
+             np.pad(x, ((0, 0), (1, 0), (0, 2)), mode="reflect")),
+            (1, "Reshape", x, {}, dict(shape=[0, -1]), x.reshape(2, 12)),
+            (1, "Slice", x, {}, dict(starts=[-2, 1], ends=[99, 3], axes=[2, 1]), x[:, 1:3, -2:]),
+            (1, "Split", x, {}, dict(split=[1, 3], axis=2), x[..., :1], x[..., 1:]),
+            (1, "Split", x, {"parts": floats["parts"]}, dict(axis=2), x[..., :1], x[..., 1:]),
+            (1, "Tile", x, {"three": floats["three"], "one": floats["one"]}, {}, np.tile(x, (1, 3, 1))),
+            (1, "LpPool", image, {}, dict(kernel_shape=[2, 2], p=3.0), powers ** (1 / 3)),
+            (1, "GlobalLpPool", image, {}, dict(p=3.0), (abs(image) ** 3).sum((2, 3), keepdims=True) ** (1 / 3)),
+            (6, "PRelu", x, {"c": column}, {}, np.where(x < 0, x * column[:, None], x)),
+            (1, "Hardmax", x, {}, {}, np.eye(12, dtype=np.float32)[x.reshape(2, 12).argmax(1)].reshape(x.shape)),
+            (1, "BatchNormalization", image, norm, dict(is_test=1, consumed_inputs=[0] * 5), normal(mean, var)),
+            (6, "BatchNormalization", image, norm, {}, *trained),
+            (9, "BatchNormalization", image, norm, {}, *trained),
+            (6, "Dropout", x, {}, dict(is_test=1), x)):
+        outputs = [f"y{k}" for k in range(len(wanted))]
+        m = G.model([G.node(kind, ["x", *weights], outputs, **attributes)], [G.value("x", data.shape)],
+                    [G.value(n, None) for n in outputs], [G.weight(n, w) for n, w in weights.items()], opset=opset)
+        got = run(folder, m, {"x": data})
+        for name, want in zip(outputs, wanted):
+            expect(got[name].shape == want.shape and np.allclose(got[name], want, 1e-4, 1e-5),
+                   f"{kind} of opset {opset}, {name}: {got[name]}\nexpected\n{want}")
+
+
 # -------------------------------------------------------------------------------------- strings
 
 STRING = TensorProto.STRING
