@@ -385,6 +385,12 @@ def _():
     return m
 
 
+@bad("scales and sizes for one Resize", "culprit", "'n'", "both given")
+def _():
+    return one("Resize", ["x", "", "s", "n"], [G.weight("s", np.array([2, 2], np.float32)), G.weight("n", ints(4, 6))],
+               shape=(4, 6))
+
+
 @bad("a range with a step of 0", "culprit", "'c'", "the step is 0")
 def _():
     numbers = [G.weight(name, np.array(v, np.int64)) for name, v in (("a", 0), ("b", 5), ("c", 0))]
