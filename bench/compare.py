@@ -3,8 +3,9 @@
     python bench/compare.py [--models A,B] [--sets cnn,small] [--threads 1,2] [--quick]
                             [--peers onnxruntime,openvino] [--json FILE] [--plot FILE.svg]
 
-Contenders: what tgc writes, built by gcc and by clang with -O2 and nothing more, and ONNX
-Runtime, OpenVINO and ncnn. Each is a process of its own (bench/worker.py) on the same cores.
+Contenders: what tgc writes, built by gcc and by clang with -O2 and nothing more; ONNX Runtime,
+OpenVINO and ncnn; and two other compilers, tinygrad and emx-onnx-cgen, whose times are shown
+where they run, and stand for nothing in the ratios. Each is a process of its own (bench/worker.py) on the same cores.
 They take turns: every round gives each a slice of time, in an order that rotates, so that what
 disturbs the machine disturbs all. A contender's outputs are compared with the expected ones
 first; where they are wrong, its time does not count and is not shown.
@@ -24,11 +25,9 @@ import os
 import platform
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,13 +42,16 @@ import numpy as np
 
 import models
 import plot
+import prepare
 import tgc as T
 from suite import Failure, Skip
 
 COMPILERS = ("gcc", "clang")
-PEERS = ("onnxruntime", "openvino", "ncnn")
+RUNTIMES = ("onnxruntime", "openvino", "ncnn")
+PEERS = (*RUNTIMES, "tinygrad", "emx")
 TITLES = {"tgc-gcc": "tgc, gcc", "tgc-clang": "tgc, clang", "onnxruntime": "ONNX Runtime",
-          "openvino": "OpenVINO", "ncnn": "ncnn"}
+          "openvino": "OpenVINO", "ncnn": "ncnn", "tinygrad": "tinygrad", "emx": "emx"}
+ONE_TURN = 20                   # slices; a contender whose run takes longer has one turn
 SIZES = (16 << 10, 512 << 10, 8 << 20, 256 << 20)   # of memory whose read bandwidth is measured
 
 
@@ -102,11 +104,14 @@ class Limits:
             if rate > 0:
                 self.peak[isa] = rate
         os.sched_setaffinity(0, mask)
-        cores = (ctypes.c_int * len(self.cores))(*self.cores)
         for threads in thread_counts:
             for nbytes in SIZES:
-                self.read[f"{threads}x{nbytes}"] = self.driver.bench_read(
-                    threads, cores, ctypes.c_size_t(nbytes))
+                self.read[f"{threads}x{nbytes}"] = self.read_rate(threads, nbytes)
+
+    def read_rate(self, threads, nbytes):
+        """GB/s at which so many threads read so much memory, again and again."""
+        cores = (ctypes.c_int * len(self.cores))(*self.cores)
+        return self.driver.bench_read(threads, cores, ctypes.c_size_t(nbytes))
 
     def best_peak(self, quantized):
         """Of products of floats, or of bytes where there are instructions for them."""
@@ -195,60 +200,6 @@ def build_driver(folder):
     return str(path)
 
 
-def emit(tgc, model, folder, threads, options=()):
-    """tgc's C of the model; seconds, and what tgc says about it."""
-    # The most that a large model may take of memory is not for a benchmark to hold.
-    done = T.must(T.run([tgc, model, "-o", folder / "net.c", "--threads", str(threads), *options],
-                        timeout=900))
-    return {"tgc_seconds": done.seconds, "source_bytes": (folder / "net.c").stat().st_size,
-            "note": done.err.strip() or None}
-
-
-def build_emitted(compiler, folder):
-    library = folder / f"net-{compiler}.so"
-    done = T.must(T.run([compiler, "-O2", "-shared", "-fPIC", "net.c", "-o", library.name, "-lm",
-                         "-lpthread"], cwd=folder, timeout=900))
-    return library, {"compile_seconds": done.seconds, "library_bytes": library.stat().st_size}
-
-
-def convert_for_ncnn(folder):
-    """pnnx's conversion, kept beside the model. A conversion that fails is kept as its reason."""
-    import importlib.util
-    target = folder / "ncnn"
-    reason = target / "failed.txt"
-    if not target.exists():
-        part = Path(tempfile.mkdtemp(dir=folder, prefix="ncnn-part-"))
-        pnnx = Path(importlib.util.find_spec("pnnx").submodule_search_locations[0]) / "pnnx"
-        (part / "model.onnx").symlink_to(folder / "model.onnx")
-        done = T.run([pnnx, "model.onnx", "fp16=0"], cwd=part, timeout=600)
-        (part / "log.txt").write_bytes(done.out + done.err.encode())
-        if done.status != 0 or not (part / "model.ncnn.param").exists():
-            (part / "failed.txt").write_text(last_words(done))
-        for name in ("model.pnnx.bin", "model.pnnx.onnx", "model.onnx", "model.pnnxsim.onnx"):
-            (part / name).unlink(missing_ok=True)
-        os.replace(part, target)
-    if reason.exists():
-        raise Failure(reason.read_text())
-    left = unconverted(target / "model.ncnn.param")
-    if left:
-        raise Failure(f"pnnx leaves operators that ncnn has not: {', '.join(left)}")
-    return str(target)
-
-
-def last_words(done):
-    """How pnnx ended, and the last that it said in words."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", done.err + done.out.decode(errors="replace"))
-    lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
-    how = f"status {done.status}" if done.status >= 0 else signal.Signals(-done.status).name
-    return f"pnnx: {how}: {' '.join(lines[-1:])[:200]}"
-
-
-def unconverted(param):
-    """Layers that pnnx could not express; ncnn's own have no dot in their kind."""
-    kinds = {line.split()[0] for line in param.read_text().splitlines()[2:] if line.strip()}
-    return sorted(kind for kind in kinds if "." in kind or "::" in kind)
-
-
 # ---------------------------------------------------------------------------------- one model
 
 
@@ -297,8 +248,8 @@ class Comparison:
         emitted, reason = None, None
         try:
             more = ["--weight-type", options.weight_type] if options.weight_type else []
-            emitted = emit(self.bench.tgc, self.folder / "model.onnx", self.scratch, self.threads,
-                           more)
+            emitted = prepare.emit(self.bench.tgc, self.folder / "model.onnx", self.scratch,
+                                   self.threads, more)
         except Failure as failure:
             reason = f"tgc: {failure}"
         for compiler in COMPILERS:
@@ -308,7 +259,7 @@ class Comparison:
                 contender.result["broken"] = shorten(reason)
                 continue
             try:
-                library, about = build_emitted(compiler, self.scratch)
+                library, about = prepare.build_emitted(compiler, self.scratch)
                 contender.spec["library"] = str(library)
                 contender.result.update(**emitted, **about)
             except Failure as failure:
@@ -316,11 +267,14 @@ class Comparison:
         for peer in options.peers:
             contender = Contender(peer, self.spec(peer))
             self.contenders.append(contender)
-            if peer == "ncnn":
-                try:
-                    contender.spec["converted"] = convert_for_ncnn(self.folder)
-                except Failure as failure:
-                    contender.result["broken"] = shorten(failure)
+            try:
+                if peer == "ncnn":
+                    contender.spec["converted"] = prepare.convert_for_ncnn(self.folder)
+                if peer == "emx":
+                    contender.spec.update(prepare.build_emx(
+                        self.folder / "model.onnx", self.facts, self.scratch / "emx-code"))
+            except Failure as failure:
+                contender.result["broken"] = shorten(failure)
 
     def start(self, contender):
         """Loads it and checks what it computes."""
@@ -352,7 +306,8 @@ class Comparison:
                 running = [c for c in self.contenders if c.worker]
                 turn = number % max(1, len(running))
                 for contender in running[turn:] + running[:turn]:
-                    self.slice(contender)
+                    if not self.is_slow(contender):
+                        self.slice(contender)
         finally:
             for contender in self.contenders:
                 if contender.worker:
@@ -360,6 +315,11 @@ class Comparison:
             if not self.bench.options.keep:
                 shutil.rmtree(self.scratch, ignore_errors=True)
         return self.summary()
+
+    def is_slow(self, contender):
+        """One turn tells enough of what would take minutes."""
+        return contender.samples and \
+            min(contender.samples[0]) > ONE_TURN * self.bench.options.slice
 
     def slice(self, contender):
         try:
@@ -397,7 +357,7 @@ def shorten(reason):
 
 
 def best_peer(entry):
-    times = [entry["contenders"][p]["min"] for p in PEERS
+    times = [entry["contenders"][p]["min"] for p in RUNTIMES
              if "min" in entry["contenders"].get(p, {})]
     return min(times) if times else None
 
@@ -558,7 +518,8 @@ def parse():
     parser.add_argument("--sets", type=words(list(models.SETS)), default=list(models.SETS))
     parser.add_argument("--threads", type=numbers, help="1,2 unless there is one core alone")
     parser.add_argument("--cores", type=numbers, help="the cores to run on")
-    parser.add_argument("--peers", type=words(PEERS), default=list(PEERS))
+    parser.add_argument("--peers", type=words(PEERS),
+                        help="all; with --quick the runtimes alone")
     parser.add_argument("--weight-type", choices=("bf16", "int8"),
                         help="tgc's option: its weights are smaller than its rivals', and rounded")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
@@ -571,6 +532,7 @@ def parse():
     options = parser.parse_args()
     options.models = [m for m in models.MODELS
                       if (m.name in options.models if options.models else m.set in options.sets)]
+    options.peers = options.peers or list(RUNTIMES if options.quick else PEERS)
     options.rounds = options.rounds or (2 if options.quick else 10)
     options.slice = options.slice or (0.05 if options.quick else 0.4)
     options.threads = options.threads or [1, 2][:len(os.sched_getaffinity(0))]

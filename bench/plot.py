@@ -13,9 +13,11 @@ from html import escape
 from pathlib import Path
 
 COLOURS = {"tgc-gcc": "#c0392b", "tgc-clang": "#e67e22", "onnxruntime": "#2471a3",
-           "openvino": "#7d3c98", "ncnn": "#229954"}
+           "openvino": "#7d3c98", "ncnn": "#229954",
+           "tinygrad": "#8c6d31", "emx": "#888888"}
 TITLES = {"tgc-gcc": "tgc, gcc -O2", "tgc-clang": "tgc, clang -O2", "onnxruntime": "ONNX Runtime",
-          "openvino": "OpenVINO", "ncnn": "ncnn"}
+          "openvino": "OpenVINO", "ncnn": "ncnn", "tinygrad": "tinygrad", "emx": "emx"}
+COMPILERS = ("tgc-gcc", "tgc-clang", "tinygrad", "emx")
 ROW, LEFT, WIDTH, TOP = 22, 170, 620, 64
 LOW, HIGH = 1 / 32, 8.0         # the ends of the axis; what lies beyond stands at the end
 
@@ -62,7 +64,7 @@ def panel(report, threads, top):
         parts.append(text(LEFT - 8, y + 4, name, "end"))
         parts.append(line(LEFT, y, LEFT + WIDTH, y, "#f0f0f0"))
         times = {k: r["min"] for k, r in entry["contenders"].items() if "min" in r}
-        peers = [t for k, t in times.items() if not k.startswith("tgc")]
+        peers = [t for k, t in times.items() if k not in COMPILERS]
         if not peers:
             parts.append(text(LEFT + 4, y + 4, "no runtime", size=10, fill="#888"))
             continue
@@ -76,7 +78,7 @@ def svg(report):
     counts = sorted({t for m in report["models"] for t in m["threads"]}, key=int)
     parts, bottom = [], TOP - 40
     for number, (name, title) in enumerate(TITLES.items()):
-        x = LEFT + 124 * number
+        x = 40 + 112 * number
         parts += [mark(name, x, 16, title), text(x + 10, 20, title)]
     for threads in counts:
         more, bottom = panel(report, threads, bottom + 44)

@@ -12,7 +12,8 @@ other. Whatever the libraries print goes to standard error.
     {"do": "time", "seconds": S, "samples": N}  -> {"seconds": [...]}       seconds of a run, each
 
 Emitted C, ONNX Runtime and OpenVINO are timed by bench/driver.c through their C functions.
-ncnn's package has its Python module alone, so its loop is Python's, about 2 us a run.
+ncnn's package has its Python module alone, so its loop is Python's, about 2 us a run; so is
+tinygrad's.
 """
 
 import ctypes
@@ -320,7 +321,22 @@ class OpenVino(Contender):
 # --------------------------------------------------------------------------------------- ncnn
 
 
-class Ncnn(Contender):
+class PythonLoop(Contender):
+    """A contender whose once() is Python's."""
+
+    def sample(self, samples, calls, limit):
+        taken, end = [], time.perf_counter() + limit
+        for number in range(samples):
+            start = time.perf_counter()
+            if number > 0 and start > end:
+                break
+            for _ in range(calls):
+                self.once()
+            taken.append((time.perf_counter() - start) / calls)
+        return taken
+
+
+class Ncnn(PythonLoop):
     """ncnn on what pnnx made of the model, f32 throughout."""
 
     def __init__(self, spec, facts):
@@ -369,17 +385,6 @@ class Ncnn(Contender):
                              f"expected {list(output.shape)}")
         return [array.reshape(output.shape) for array, output in zip(found, self.outputs)]
 
-    def sample(self, samples, calls, limit):
-        taken, end = [], time.perf_counter() + limit
-        for number in range(samples):
-            start = time.perf_counter()
-            if number > 0 and start > end:
-                break
-            for _ in range(calls):
-                self.once()
-            taken.append((time.perf_counter() - start) / calls)
-        return taken
-
 
 def batch_axis(script, before):
     """The batch_index=N that follows in pnnx's script, as a keyword."""
@@ -387,7 +392,50 @@ def batch_axis(script, before):
     return {"batch_index": int(found.group(1))} if found else {}
 
 
-KINDS = {"emitted": Emitted, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "ncnn": Ncnn}
+# ---------------------------------------------------------------------------- other compilers
+
+
+class Emx(Contender):
+    """What emx-onnx-cgen wrote, behind a function of ours that takes all tensors in an array."""
+
+    def __init__(self, spec, facts):
+        super().__init__(spec, facts)
+        library = ctypes.CDLL(spec["library"])
+        if not library.bench_load(spec["weights"].encode()):
+            raise Broken("the weights cannot be loaded")
+        self.state = pointer_array([address(array) for array in self.inputs + self.outputs])
+        self.call, self.argument = library.bench_call, self.state
+
+
+class Tinygrad(PythonLoop):
+    """tinygrad on the CPU, its kernels compiled and recorded by the first runs."""
+
+    def __init__(self, spec, facts):
+        super().__init__(spec, facts)
+        os.environ.update(DEV="CPU", CPU_COUNT=str(spec["threads"]))
+        from tinygrad import Tensor, TinyJit
+        from tinygrad.nn.onnx import OnnxRunner
+        runner = OnnxRunner(str(Path(spec["folder"]) / "model.onnx"))
+        names = [tensor["name"] for tensor in facts["inputs"]]
+        wanted = [tensor["name"] for tensor in facts["outputs"]]
+
+        def run(*tensors):
+            found = runner(dict(zip(names, tensors)))
+            return [found[name].realize() for name in wanted]
+
+        self.run, self.given = TinyJit(run), [Tensor(array).realize() for array in self.inputs]
+        for _ in range(3):
+            self.once()
+
+    def once(self):
+        self.last = [tensor.numpy() for tensor in self.run(*self.given)]
+
+    def results(self):
+        return self.last
+
+
+KINDS = {"emitted": Emitted, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "ncnn": Ncnn,
+         "emx": Emx, "tinygrad": Tinygrad}
 
 
 def peak_memory():

@@ -28,12 +28,21 @@ static void put_measured(struct text *x, const struct tuning *s, const struct tu
 static void put_winograd(struct text *x, const struct tuning *s, const struct choice *c)
 {
     text_printf(x, "    %s: ", c->title);
-    if (c->taken.winograd)
-        text_printf(x, "Winograd, tiles of %d x %d", c->taken.winograd, c->taken.winograd);
+    const int *side = c->taken.winograd;
+    if (side[0] == side[1] && side[0] > 0)
+        text_printf(x, "Winograd, tiles of %d", side[0]);
+    else if (side[0] || side[1])
+        text_printf(x, "Winograd, tiles of %d x %d", side[0] ? side[0] : 1, side[1] ? side[1] : 1);
     else
         text_puts(x, "sums of products");
-    text_printf(x, "; estimated kilocycles: %.0f, with tiles of 2: %.0f, 4: %.0f, 6: %.0f",
-                c->cost[0], c->cost[1], c->cost[2], c->cost[3]);
+    text_puts(x, "; estimated kilocycles:");
+    for (int i = 0; i < c->n; i++) {
+        const int *of = c->candidate[i].winograd;
+        text_printf(x, "%s %d", i ? "," : "", of[0]);
+        if (of[1] != of[0])
+            text_printf(x, "x%d", of[1]);
+        text_printf(x, ": %.0f", c->cost[i]);
+    }
     if (c->by)
         put_measured(x, s, c->by);
     text_putc(x, '\n');

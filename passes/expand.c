@@ -517,12 +517,12 @@ static bool has_choices(const struct kernel *k)
 }
 
 /* A variant without vectors says nothing that the portable one does not say. */
-static void expand_kernel(struct tgc *t, struct kernel *k)
+static void expand_kernel(struct tgc *t, bool far, struct kernel *k)
 {
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
-        prefetch_weights(t, &k->variant[j].linear, &k->variant[j].nlinear);
+        prefetch_weights(t, far, &k->variant[j].linear, &k->variant[j].nlinear);
         if (has_vectors(&k->variant[j]))
             k->variant[n++] = k->variant[j];
     }
@@ -533,7 +533,8 @@ static void expand_kernel(struct tgc *t, struct kernel *k)
 
 bool pass_expand(struct tgc *t, struct schedule *s)
 {
+    bool far = weights_are_far(s);
     for (int i = 0; i < s->nkernel; i++)
-        expand_kernel(t, s->kernel[i]);
+        expand_kernel(t, far, s->kernel[i]);
     return true;
 }

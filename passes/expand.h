@@ -43,8 +43,10 @@ void expand_one(struct expander *e, struct uop *u);
 /* The index of the END that closes the loop at `at`. */
 int expand_find_end(const struct expander *e, int at);
 
-/* prefetch.c: PREFETCH behind loads of weights, in a variant's program */
-void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear);
+/* prefetch.c: PREFETCH behind loads of weights, in a variant's program; of those that are read once
+ * only if they are far: more than a cache keeps from one run to the next */
+bool weights_are_far(const struct schedule *s);
+void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear);
 
 /* panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that
  * others have read before. */

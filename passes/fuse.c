@@ -741,16 +741,28 @@ static void compute_root(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
-/* The bytes that v is made of by cheap steps, as dequantization does: a fourth of the memory. NULL:
- * it is not. */
+/* Movement that gives each element as it is, if somewhere else or at several places. */
+static bool is_spread(const struct uop *v)
+{
+    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND || v->op == OP_FLIP ||
+           v->op == OP_WINDOW;
+}
+
+/* The bytes that v is made of by cheap steps, as dequantization does: a fourth of the memory, and
+ * less if they are spread over more places than there are bytes. NULL: it is not. */
 static struct uop *bytes_below(struct plan *p, struct uop *v)
 {
     enum { STEPS = 6 };
-    for (int i = 0; i < STEPS && v->dtype == DTYPE_F32 && !plan_node(p, v)->must; i++) {
-        if (v->op == OP_CAST && v->src[0]->op == OP_CAST && dtype_is_byte(v->src[0]->dtype))
-            return v->src[0];
-        bool cheap = v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX || v->op == OP_CAST;
-        if (!cheap || (v->nsrc == 2 && operand_base(v->src[1])->op != OP_CONST))
+    for (int i = 0; i < STEPS && !plan_node(p, v)->must; i++) {
+        bool cast = v->op == OP_CAST && (v->dtype == DTYPE_F32 || v->dtype == DTYPE_I32);
+        struct uop *q = cast ? v->src[0] : v;
+        while (q != v && is_spread(q))
+            q = q->src[0];
+        if (cast && q->op == OP_CAST && dtype_is_byte(q->dtype))
+            return q;
+        bool cheap = cast || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX;
+        if (!cheap || v->dtype != DTYPE_F32 ||
+            (v->nsrc == 2 && operand_base(v->src[1])->op != OP_CONST))
             return NULL;
         v = v->src[0];
     }

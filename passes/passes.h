@@ -141,10 +141,11 @@ bool pass_onehot(struct tgc *t, struct graph *g);
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* integer.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
-/* winograd.c: 3x3 convolutions of stride 1 by tiles, where that takes less time */
+/* winograd.c: convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
-/* The same with tiles of this side, 2, 4 or 6, wherever it can be; 0: as pass_winograd() */
-bool winograd_apply(struct tgc *t, struct graph *g, int tile);
+/* The same with tiles of this side, 2, 4 or 6, along all windows that it fits; 0: as
+ * pass_winograd() */
+bool winograd_apply(struct tgc *t, struct graph *g, int side);
 /* schedule.c: fusion, lowering, control */
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
 /* s->buffer, s->weight from the steps' kernels */

@@ -9,27 +9,48 @@
  *
  * A weight is stored in the order in which it is read, and so are the weights of a program: behind
  * a kernel's last panel lies what the next kernel reads. Where each weight is read once, the
- * processor's own prefetcher does most of it, but stops at pages.
+ * processor's own prefetcher does most of it, but stops at pages; where all of them may stay in a
+ * cache between two runs, asking costs more than it gains (a fifth, of 4 MB in a cache of 32 MB).
  */
 #include "passes/expand.h"
 
 enum { LOOPS_MAX = 64, LINE = 64, REREADS_MAX = 32 };
-/* of a weight, at least; how far ahead of what is read once; of a panel, at most */
-enum { WEIGHT_NBYTES = 1 << 17, AHEAD_NBYTES = 1 << 11, PANEL_NBYTES = 1 << 18 };
+/* of a weight, at least; how far ahead of what is read once; of a panel, at most; of all weights
+ * that stay in a cache */
+enum {
+    WEIGHT_NBYTES = 1 << 17,
+    AHEAD_NBYTES = 1 << 12,
+    PANEL_NBYTES = 1 << 18,
+    NEAR_NBYTES = 16 << 20
+};
 
 struct prefetching {
     struct tgc *t;
+    bool far;                    /* weights that are read once come from memory */
     struct uop *loop[LOOPS_MAX]; int nloop;
     int64_t seen;                /* bytes of weights in the innermost loop so far */
 };
 
+static int64_t count_nbytes(const struct buffer *weight)
+{
+    int64_t n = (int64_t)dtype_nbytes(weight->dtype);
+    for (int a = 0; a < weight->ndim; a++)
+        n = sat_mul(n, weight->dim[a]->vmax);
+    return n;
+}
+
 static bool is_large_weight(const struct uop *load)
 {
     const struct buffer *b = load->src[0]->op == OP_BUFFER ? uop_buffer_of(load->src[0]) : NULL;
-    int64_t n = b && b->kind == BUFFER_WEIGHT ? (int64_t)dtype_nbytes(b->dtype) : 0;
-    for (int a = 0; n && a < b->ndim; a++)
-        n = sat_mul(n, b->dim[a]->vmax);
-    return n >= WEIGHT_NBYTES;
+    return b && b->kind == BUFFER_WEIGHT && count_nbytes(b) >= WEIGHT_NBYTES;
+}
+
+bool weights_are_far(const struct schedule *s)
+{
+    int64_t n = 0;
+    for (int i = 0; i < s->nweight; i++)
+        n = sat_add(n, count_nbytes(s->weight[i]));
+    return n > NEAR_NBYTES;
 }
 
 /* How far ahead a weight is wanted: the run that the loops read before they read it again; 0: it is
@@ -54,7 +75,7 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
             return 0;
     }
     if (reads == 1)
-        return AHEAD_NBYTES / nbytes;
+        return p->far ? AHEAD_NBYTES / nbytes : 0;
     return reads > REREADS_MAX || run * nbytes > PANEL_NBYTES ? 0 : run;
 }
 
@@ -77,10 +98,10 @@ static void note_loops(struct prefetching *p, struct uop *u)
         p->nloop--;
 }
 
-void prefetch_weights(struct tgc *t, struct uop ***linear, int *nlinear)
+void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct prefetching p = {.t = t};
+    struct prefetching p = {.t = t, .far = far};
     struct uop **out = NULL;
     size_t cap = 0;
     int n = 0;

@@ -49,14 +49,6 @@ bool rule_exact(const struct uop *u)
     return !overflow && lo >= dtype_min(u->dtype) && hi <= dtype_max(u->dtype);
 }
 
-bool rule_fits(const struct uop *to, const struct uop *x)
-{
-    bool counted = (dtype_is_int(to->dtype) || to->dtype == DTYPE_BOOL) &&
-                   (rule_is_int(x) || x->dtype == DTYPE_BOOL);
-    return counted && to->dtype != DTYPE_BOOL && x->vmin >= dtype_min(to->dtype) &&
-           x->vmax <= dtype_max(to->dtype);
-}
-
 /* Bits of the largest run of integers that a float dtype holds exactly; 0 where the dtype is too
  * odd to say. */
 static int float_precision(enum dtype d)
@@ -68,6 +60,18 @@ static int float_precision(enum dtype d)
     case DTYPE_BF16: return 8;
     default: return 0;
     }
+}
+
+bool rule_fits(const struct uop *to, const struct uop *x)
+{
+    if (!rule_is_int(x) && x->dtype != DTYPE_BOOL)
+        return false;
+    if (dtype_is_float(to->dtype)) {
+        int64_t most = (int64_t)1 << float_precision(to->dtype);
+        return most > 1 && x->vmin >= -most && x->vmax <= most;
+    }
+    return dtype_is_int(to->dtype) && x->vmin >= dtype_min(to->dtype) &&
+           x->vmax <= dtype_max(to->dtype);
 }
 
 /* Whether every value of x's dtype is a value of `to`'s, so that a cast through `to` loses nothing.

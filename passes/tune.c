@@ -125,7 +125,8 @@ bool tiles_are_equal(const struct tile *a, const struct tile *b)
 
 bool tuned_are_equal(const struct tuned *a, const struct tuned *b)
 {
-    return a->kind == b->kind && (a->kind == TUNE_WINOGRAD  ? a->winograd == b->winograd
+    return a->kind == b->kind && (a->kind == TUNE_WINOGRAD  ? a->winograd[0] == b->winograd[0] &&
+                                                     a->winograd[1] == b->winograd[1]
                                   : a->kind == TUNE_THREADS ? a->loop == b->loop
                                                             : tiles_are_equal(&a->tile, &b->tile));
 }
@@ -177,7 +178,9 @@ void tune_write(struct text *out, const struct tuned *e)
 {
     const struct tile *v = &e->tile;
     if (e->kind == TUNE_WINOGRAD) {
-        text_printf(out, "winograd %016llx side=%d", (unsigned long long)e->key, e->winograd);
+        text_printf(out, "winograd %016llx side=%d", (unsigned long long)e->key, e->winograd[0]);
+        if (e->winograd[1] != e->winograd[0])
+            text_printf(out, "x%d", e->winograd[1]);
     } else if (e->kind == TUNE_THREADS) {
         text_printf(out, "threads %016llx isa=%s loop=%d", (unsigned long long)e->key,
                     isa_table[e->isa].text, e->loop);
@@ -249,8 +252,12 @@ static bool read_field(struct tuned *e, const char *name, const char *value)
     if (strcmp(name, "model") == 0)
         return read_time(value, &e->model_us);
     if (e->kind == TUNE_WINOGRAD) {
-        bool known = strcmp(name, "side") == 0 && strlen(value) == 1 && strchr("0246", *value);
-        e->winograd = known ? *value - '0' : -1;
+        size_t length = strlen(value), last = length == 3 && value[1] == 'x' ? 2 : 0;
+        bool known = strcmp(name, "side") == 0 && length == last + 1 &&
+                     strchr("0246", *value) &&
+                     strchr("0246", value[last]);
+        e->winograd[0] = known ? *value - '0' : -1;
+        e->winograd[1] = known ? value[last] - '0' : -1;
         return known;
     }
     if (strcmp(name, "isa") == 0)
@@ -289,7 +296,7 @@ static char *next_word(char **at)
 
 static bool read_entry(const struct reader *r, char *line, struct tuning *tuning)
 {
-    struct tuned e = {.line = r->line, .winograd = -1, .loop = -1,
+    struct tuned e = {.line = r->line, .winograd = {-1, -1}, .loop = -1,
                       .tile = {.rows = 1, .row_axis = -1, .column_axis = -1, .vector = -1}};
     char *kind = next_word(&line), *key = next_word(&line), *end = NULL, *word;
     if (!kind)
@@ -311,7 +318,7 @@ static bool read_entry(const struct reader *r, char *line, struct tuning *tuning
     }
     if (e.kind == TUNE_TILE       ? e.tile.column_axis < 0 || e.tile.vector < 0
         : e.kind == TUNE_THREADS ? e.loop < 0
-                                 : e.winograd < 0)
+                                 : e.winograd[0] < 0)
         return wrong(r, "something is missing behind", key);
     for (int i = 0; i < tuning->nentry; i++)
         if (tuning->entry[i].kind == e.kind && tuning->entry[i].key == e.key &&

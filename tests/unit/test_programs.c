@@ -146,12 +146,12 @@ static void test_band_size(void **state)
 }
 
 /* A line of the next panel at each step, where a panel is used again and again; each line, where
- * it is used once; nothing where the weights are small. */
+ * it is used once and the weights are too many for a cache; nothing where they are small. */
 static void test_prefetch(void **state)
 {
     (void)state;
     const struct { int rows, steps, prefetches; } layer[] = {
-        {41, 200, 1}, {5, 200, 4}, {41, 50, 0}};
+        {41, 200, 1}, {5, 9000, 4}, {5, 200, 0}, {41, 50, 0}};
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
         struct fixture *f = fixture_new(1);
         const int size[] = {512, layer[i].steps};

@@ -351,6 +351,30 @@ static struct uop *case_winograd_grouped(struct fixture *f)
     return conv3(f, INPUT(f, 1, 16, 7, 9), 32, 8, 2, 1);
 }
 
+/* One axis of windows; a layer's input is not padded to whole tiles. */
+static struct uop *case_winograd_line(struct fixture *f)
+{
+    struct window_attr a = {.group = 1};
+    return lib_conv(&f->l, INPUT(f, 2, 8, 25), WEIGHT(f, 16, 8, 5), NULL, &a);
+}
+
+/* Taps of two counts; of one axis every third element is a filter's. */
+static struct uop *case_winograd_dilated(struct fixture *f)
+{
+    struct uop *hi = uop_int(f->t, 1);
+    struct window_attr a = {.group = 1, .dilation = {3, 1}, .lo = {uop_int(f->t, 7), hi},
+                            .hi = {uop_int(f->t, 9), hi}};
+    return lib_conv(&f->l, INPUT(f, 1, 5, 16, 9), WEIGHT(f, 8, 5, 7, 3), NULL, &a);
+}
+
+/* One of the windows' axes stays in the sums, since it has a stride. */
+static struct uop *case_winograd_strided(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr a = {.group = 2, .stride = {1, 2}, .lo = {one, one}, .hi = {one, one}};
+    return lib_conv(&f->l, INPUT(f, 1, 6, 11, 14), WEIGHT(f, 16, 3, 3, 3), NULL, &a);
+}
+
 /* A residual block: the second layer's epilogue adds what the first one read. */
 static struct uop *case_winograd_block(struct fixture *f)
 {
@@ -429,6 +453,12 @@ static const struct {
     {"winograd, F4, rest", case_winograd_rest, 5, 4},
     {"winograd, F6, rest", case_winograd_rest, 5, 6},
     {"winograd, F4, groups", case_winograd_grouped, 5, 4},
+    {"winograd, F2, line", case_winograd_line, 5, 2},
+    {"winograd, F6, line", case_winograd_line, 5, 6},
+    {"winograd, F2, dilated", case_winograd_dilated, 5, 2},
+    {"winograd, F4, dilated", case_winograd_dilated, 5, 4},
+    {"winograd, F6, dilated", case_winograd_dilated, 5, 6},
+    {"winograd, F4, strided", case_winograd_strided, 5, 4},
     {"winograd, F4, block", case_winograd_block, 9, 4},
     {"bands, winograd, F4", case_winograd_exact, 2, 4, 4},
     {"bands, winograd, F6", case_winograd_exact, 2, 6, 4},

@@ -14,7 +14,8 @@ static void test_round_trip(void **state)
     (void)state;
     struct tgc *t = tgc_new(0);
     static const struct tuned entry[] = {
-        {.kind = TUNE_WINOGRAD, .key = 0x0123456789abcdef, .winograd = 4, .us = 12.5},
+        {.kind = TUNE_WINOGRAD, .key = 0x0123456789abcdef, .winograd = {4, 4}, .us = 12.5},
+        {.kind = TUNE_WINOGRAD, .key = 3, .winograd = {0, 6}, .us = 1},
         {.kind = TUNE_TILE, .key = UINT64_MAX, .isa = ISA_AVX2, .us = 0.25, .model_us = 1e5,
          .tile = {.columns = 64, .column_axis = 2, .rows = 6, .row_axis = 0, .vector = 8,
                   .panels = PANELS_INSIDE}},
@@ -55,6 +56,9 @@ static void test_refusals(void **state)
         "tgc-tune 1\nwinograd 0123456789abcdef\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side=5\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side=\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=4x\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=4x3\n",
+        "tgc-tune 1\nwinograd 0123456789abcdef side=4x22\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side=4 us=nan\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side=4 us=-1\n",
         "tgc-tune 1\nwinograd 0123456789abcdef side\n",

@@ -1,0 +1,221 @@
+/* winograd_cost.c - which tiles a convolution gets: what each choice computes, moves and reads of
+ * weights, or what a tune file says.
+ */
+#include "passes/winograd.h"
+#include "passes/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Cycles of a core with 8-lane vectors, as measured on layers of ResNet and VGG: what is computed,
+ * what the transforms move, and the weights, each time from memory. The ratios are what counts, and
+ * they hold for other widths, too. */
+enum { FLOP_CYCLE = 29, TRANSFORM_BYTES_CYCLE = 10, WEIGHT_BYTES_CYCLE = 6 };
+static const double FAR_BYTES = 16 << 20; /* what lies in no cache costs three times as much */
+
+struct extent { double in, out, groups, batch; };    /* channels of a group, groups, images */
+
+static struct extent extent_of(const struct layer *l)
+{
+    struct extent e = {1, 1, 1, 1};
+    for (int p = 0; p < l->product->ndim; p++) {
+        const struct uop *dim = l->product->dim[p];
+        double n = dim->op == OP_CONST ? (double)dim->arg.i : 1;
+        bool window = false;
+        for (int i = 0; i < l->nwindow; i++)
+            window |= p == l->window[i].tap || p == l->window[i].out;
+        if (window)
+            continue;
+        if (layer_is_reduced(l, p))
+            e.in *= n;
+        else if (l->of_x[p] && l->of_weight[p])
+            e.groups *= n;
+        else if (l->of_x[p])
+            e.batch *= n;
+        else
+            e.out *= n;
+    }
+    return e;
+}
+
+/* Of a tile: places, outputs; of the windows without tiles: taps; tiles, and whether no output of
+ * theirs is cut off. */
+struct count { double places, outputs, taps, tiles; bool whole; };
+
+static struct count count_of(const struct layer *l, struct sides s)
+{
+    struct count c = {1, 1, 1, 1, true};
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        int m = 1;
+        for (int k = 0; k < l->nside; k++)
+            m = l->side[k] == w ? s.m[k] : m;
+        if (m == 1) {
+            c.taps *= (double)w->taps;
+            c.tiles *= (double)w->size;
+            continue;
+        }
+        c.places *= (double)(m + w->taps - 1);
+        c.outputs *= m;
+        c.tiles *= (double)window_tiles(w, m);
+        c.whole &= window_tiles(w, m) * m == w->size;
+    }
+    return c;
+}
+
+static double cost_of(const struct layer *l, const struct extent *e, struct sides s)
+{
+    struct count c = count_of(l, s);
+    double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
+    /* weights are fetched while products are made (prefetch.c), as far as that goes */
+    double flops = products * tiles * 2 / FLOP_CYCLE;
+    double weights = products * (double)sizeof(float) / WEIGHT_BYTES_CYCLE;
+    double cost = flops > weights ? flops + 0.25 * weights : weights + 0.25 * flops;
+    if (c.places == 1)
+        return cost;
+    /* V and M are written and read; inputs are read, outputs written and read */
+    double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
+    /* band.c keeps them near */
+    double near = values * c.places > FAR_BYTES && !c.whole ? 1 : 3;
+    return cost + values * (c.places + 1.5 * c.outputs) * (3 / near) / TRANSFORM_BYTES_CYCLE;
+}
+
+bool sides_fit(const struct layer *l, struct sides s)
+{
+    int64_t places = 1;
+    for (int i = 0; i < l->nside; i++) {
+        int64_t n = s.m[i] + l->side[i]->taps - 1;
+        if (s.m[i] == 1)
+            continue;
+        if (n > SIDE_MAX)
+            return false;
+        places *= n;
+    }
+    return places > 1 && places <= PLACES_MAX;
+}
+
+/* Larger tiles err more: they have to be worth it. Taps that stay in the sums read V again, which
+ * the estimate leaves out. Where tiles that are no squares look a little better, they are not: they
+ * have more weights, and those are read while products are made. */
+static double doubt(const struct layer *l, struct sides s)
+{
+    static const double worth[SIDE_MAX + 1] = {[4] = 1.1, [6] = 1.15, [8] = 1.3, [10] = 1.5};
+    const double again = 1.08, oblong = 1.05;
+    double product = 1;
+    for (int i = 0; i < l->nside; i++)
+        product *= s.m[i] == 1 ? again * again : worth[s.m[i] + l->side[i]->taps - 1];
+    return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? oblong : 1);
+}
+
+/* All pairs of sizes that fit, and first of all none. */
+static int list_sides(const struct layer *l, struct sides *list)
+{
+    static const int size[] = {1, 2, 4, TILE_SIDE_MAX};
+    enum { NSIZE = sizeof size / sizeof *size };
+    int n = 0;
+    list[n++] = (struct sides){{1, 1}};
+    for (int i = 0; i < NSIZE; i++)
+        for (int k = 0; k < (l->nside == 2 ? NSIZE : 1); k++) {
+            struct sides s = {{size[i], size[k]}};
+            if (sides_fit(l, s))
+                list[n++] = s;
+        }
+    return n;
+}
+
+static int choose(const struct layer *l, const struct extent *e, const struct sides *list, int n)
+{
+    enum { CHANNELS_MIN = 8 };
+    int best = 0;
+    double least = cost_of(l, e, list[0]);
+    if (e->in < CHANNELS_MIN || e->out < CHANNELS_MIN)
+        return 0;
+    for (int i = 1; i < n; i++) {
+        double cost = cost_of(l, e, list[i]) * doubt(l, list[i]);
+        if (cost < least) {
+            least = cost;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Of one window, or of two with equal tiles: one number. */
+static const char *sides_text(const struct layer *l, struct sides s)
+{
+    int a = s.m[0] > 1 ? s.m[0] : 0, b = s.m[1] > 1 ? s.m[1] : 0;
+    return l->nside == 1 || a == b ? mem_printf(l->t, "%d", a)
+                                   : mem_printf(l->t, "%dx%d", a, b);
+}
+
+/* DEBUG=2: what was weighed. */
+static void report(const struct layer *l, const struct extent *e, const struct sides *list, int n,
+                   struct sides taken)
+{
+    const struct origin *o = uop_get_origin(l->t, l->reduce);
+    fprintf(stderr, "winograd: %s %s: %g x %g channels,", o ? o->op_type : "", o ? o->node : "",
+            e->in, e->out);
+    for (int i = 0; i < l->nwindow; i++)
+        fprintf(stderr, " %lld by %lld;", (long long)l->window[i].size,
+                (long long)l->window[i].taps);
+    fprintf(stderr, " kcycles");
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, " %s: %.0f,", sides_text(l, list[i]), cost_of(l, e, list[i]) / 1e3);
+    fprintf(stderr, " taken: %s\n", sides_text(l, taken));
+}
+
+static void set_winograd(const struct layer *l, struct tuned *e, struct sides s)
+{
+    e->winograd[0] = s.m[0] > 1 ? s.m[0] : 0;
+    e->winograd[1] = l->nside == 1 ? e->winograd[0] : s.m[1] > 1 ? s.m[1] : 0;
+}
+
+/* What a tune file says for layers of these extents, or the model. */
+static int tuned_sides(const struct layer *l, const struct extent *e, const struct sides *list,
+                       int n)
+{
+    struct tgc *t = l->t;
+    int64_t shape[4 + 4 * MAX_RANK] = {(int64_t)e->in, (int64_t)e->out, (int64_t)e->groups,
+                                       (int64_t)e->batch};
+    int nshape = 4;
+    struct text title = {.t = t};
+    text_printf(&title, "%g x %g channels, %g groups, %g images of", e->in, e->out, e->groups,
+                e->batch);
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        int64_t of[] = {w->size, w->taps, w->stride, w->dilation};
+        for (int k = 0; k < 4; k++)
+            shape[nshape++] = of[k];
+        text_printf(&title, "%s %lld by %lld", i ? "," : "", (long long)w->size,
+                    (long long)w->taps);
+    }
+    struct choice c = {.taken = {.kind = TUNE_WINOGRAD,
+                                 .key = tune_key_of_numbers(shape, nshape)},
+                       .origin = uop_get_origin(t, l->reduce), .n = n, .title = title.s,
+                       .candidate = mem_array(t, (size_t)n, sizeof *c.candidate)};
+    int taken = c.model = choose(l, e, list, n);
+    c.by = tune_find(t, TUNE_WINOGRAD, c.taken.key, ISA_GENERIC);
+    for (int i = 0; i < n; i++) {
+        c.candidate[i] = c.taken;
+        set_winograd(l, &c.candidate[i], list[i]);
+        c.cost[i] = cost_of(l, e, list[i]) / 1e3;
+        if (c.by && tuned_are_equal(c.by, &c.candidate[i]))
+            taken = i;
+    }
+    if (c.by && !tuned_are_equal(c.by, &c.candidate[taken]))
+        tune_misfit(t, c.by, "the convolution of this key has no such tiles");
+    set_winograd(l, &c.taken, list[taken]);
+    tune_note(t, c);
+    return taken;
+}
+
+struct sides sides_choose(const struct layer *l)
+{
+    struct sides list[16];
+    int n = list_sides(l, list);
+    struct extent e = extent_of(l);
+    int taken = l->t->tuning ? tuned_sides(l, &e, list, n) : choose(l, &e, list, n);
+    if (l->t->debug >= 2)
+        report(l, &e, list, n, list[taken]);
+    return list[taken];
+}
