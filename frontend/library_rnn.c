@@ -128,6 +128,13 @@ static bool run_direction(const struct cell *c, struct uop *xw, struct uop *lens
     const struct lib *l = c->l;
     struct tgc *t = l->t;
     int nstate = c->a->kind == RNN_LSTM ? 2 : 1;
+    if (xw && uop_is_int(xw->dim[0], 0)) { /* no step: what it starts with is the end */
+        struct uop *dim[3] = {xw->dim[0], xw->dim[1], c->h};
+        out[0] = lib_full(l, xw->dtype, 0, dim, 3);
+        out[1] = init[0];
+        out[2] = nstate == 2 ? init[1] : NULL;
+        return true;
+    }
     if (reverse)
         xw = turned(l, xw, lens);
     struct lib_loop *loop = xw ? lib_loop_begin(l, xw->dim[0], NULL, init, nstate) : NULL;

@@ -663,6 +663,8 @@ bool lower_reverse_sequence(struct node *n)
                           "of rank 2 or more");
     if (!node_rank(n, 1, 1, 1))
         return false;
+    if (!dtype_is_int(n->in[1]->dtype))
+        return node_error(n, 1, "integers are expected, found %s", shape_text(n, n->in[1]));
     for (int a = 0; a < x->ndim; a++) {
         dim[a] = x->dim[a];
         shape[a] = a == batch ? n->in[1]->dim[0] : uop_int(n->t, 1);

@@ -391,6 +391,19 @@ def _():
                shape=(4, 6))
 
 
+@bad("regions of another type than the image", "culprit", "input 1 'r'", "dtype f32 is expected")
+def _():
+    return G.model([G.node("RoiAlign", ["i", "r", "b"], ["y"], name="culprit", sampling_ratio=2)],
+                   [G.value("i", [1, 1, 8, 8]), G.value("r", [2, 4], TensorProto.INT64), G.value("b", [2], TensorProto.INT64)],
+                   [G.value("y", None)])
+
+
+@bad("lengths that are strings", "culprit", "input 1 'n'", "integers are expected")
+def _():
+    return G.model([G.node("ReverseSequence", ["x", "n"], ["y"], name="culprit")],
+                   [X, G.value("n", [3], TensorProto.STRING)], [Y])
+
+
 @bad("a range with a step of 0", "culprit", "'c'", "the step is 0")
 def _():
     numbers = [G.weight(name, np.array(v, np.int64)) for name, v in (("a", 0), ("b", 5), ("c", 0))]

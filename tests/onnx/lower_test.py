@@ -687,6 +687,22 @@ def _(folder):
     check(run(folder, m, {"x": x})["y"], (x - mean) / np.sqrt(var + 1e-5) * s + b)
 
 
+@case("recurrent layers of no step end as they start")
+def _(folder):
+    h0, c0 = draw(2, 2, 4), draw(2, 2, 4)
+    for kind, gates in (("GRU", 3), ("LSTM", 4), ("RNN", 1)):
+        starts = {"h0": h0} | ({"c0": c0} if kind == "LSTM" else {})
+        outputs = ["y", "h", "c"][:1 + len(starts)]
+        m = G.model([G.node(kind, ["x", "w", "r", "", "", *starts], outputs, hidden_size=4, direction="bidirectional")],
+                    [G.value("x", [0, 2, 3]), *[G.value(n, a.shape) for n, a in starts.items()]],
+                    [G.value(n, None) for n in outputs],
+                    [G.weight("w", draw(2, gates * 4, 3)), G.weight("r", draw(2, gates * 4, 4))])
+        got = run(folder, m, {"x": np.zeros((0, 2, 3), np.float32), **starts})
+        expect(got["y"].shape == (0, 2, 2, 4), f"{got['y'].shape}")
+        for name, start in zip(outputs[1:], starts.values()):
+            check(got[name], start)
+
+
 @case("the first versions of operators whose attributes and inputs changed places")
 def _(folder):
     x, image = draw(2, 3, 4), draw(1, 2, 3, 4)
