@@ -206,7 +206,8 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     r->arena_bytes = m.schedule->arena_nbytes;
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
-        r->weight_bytes += m.schedule->weight[i]->nbytes;
+        if (!m.schedule->weight[i]->same)
+            r->weight_bytes += m.schedule->weight[i]->nbytes;
     r->narrowing = m.graph->narrowing;
     if (o->why && o->json)
         why_write_json(&r->why, t);

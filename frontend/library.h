@@ -340,7 +340,12 @@ struct rnn_attr {
  * [d, b, h], peephole [d, 3*h] (gates i o f c; z r h). All after r optional. out: Y [t, d, b, h],
  * Y_h [d, b, h], Y_c [d, b, h] (LSTM; else NULL); batch_first: x [b, t, i], h0 and c0 [b, d, h], Y
  * [b, t, d, h], Y_h and Y_c [b, d, h]. Input projections run outside the loop. */
-struct rnn_operands { struct uop *x, *w, *r, *bias, *seq_lens, *h0, *c0, *peephole; };
+struct rnn_operands {
+    struct uop *x, *w, *r, *bias, *seq_lens, *h0, *c0, *peephole;
+    /* LSTM, NULL: x w^T and h r^T. Else these products of direction d, whatever w and r hold. */
+    struct uop *(*product)(void *ctx, struct uop *x, bool is_recurrent, int d);
+    void *ctx;
+};
 bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in,
              struct uop *out[3]);
 

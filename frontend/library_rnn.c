@@ -21,6 +21,8 @@ struct cell {                            /* one direction of one layer, in the a
     struct uop *rbias;
     struct uop *peephole;                /* [3*h] or NULL */
     struct uop *h;                       /* size of the state */
+    const struct rnn_operands *in;
+    int direction;
 };
 
 static int gate_count(enum rnn_kind kind) { return kind == RNN_LSTM ? 4 : kind == RNN_GRU ? 3 : 1; }
@@ -48,12 +50,18 @@ static struct uop *with_peephole(const struct cell *c, struct uop *z, struct uop
     return c->peephole ? lib_add(c->l, z, lib_mul(c->l, gate(c, c->peephole, i), state)) : z;
 }
 
+static struct uop *of_state(const struct cell *c, struct uop *h)
+{
+    return c->in->product ? c->in->product(c->in->ctx, h, true, c->direction)
+                          : lib_linear(c->l, h, c->r, NULL);
+}
+
 /* One step: z [b, gates*h] is the input's part. state: h, c -> next state. */
 static void lstm_step(const struct cell *c, struct uop *x, struct uop *const *state,
                       struct uop **next)
 {
     const struct lib *l = c->l;
-    struct uop *z = lib_add(l, x, lib_linear(l, state[0], c->r, NULL));
+    struct uop *z = lib_add(l, x, of_state(c, state[0]));
     struct uop *in = act(c, 0, with_peephole(c, gate(c, z, 0), state[1], 0));
     struct uop *forget = c->a->input_forget
                              ? (in ? lib_sub(l, lib_scalar(l, in, 1), in) : NULL)
@@ -120,6 +128,13 @@ static bool run_direction(const struct cell *c, struct uop *xw, struct uop *lens
     const struct lib *l = c->l;
     struct tgc *t = l->t;
     int nstate = c->a->kind == RNN_LSTM ? 2 : 1;
+    if (xw && uop_is_int(xw->dim[0], 0)) { /* no step: what it starts with is the end */
+        struct uop *dim[3] = {xw->dim[0], xw->dim[1], c->h};
+        out[0] = lib_full(l, xw->dtype, 0, dim, 3);
+        out[1] = init[0];
+        out[2] = nstate == 2 ? init[1] : NULL;
+        return true;
+    }
     if (reverse)
         xw = turned(l, xw, lens);
     struct lib_loop *loop = xw ? lib_loop_begin(l, xw->dim[0], NULL, init, nstate) : NULL;
@@ -173,13 +188,13 @@ static bool check_operands(const struct lib *l, const struct rnn_attr *a,
     int gates = gate_count(a->kind), ndir = a->direction == RNN_BIDIRECTIONAL ? 2 : 1;
     struct uop *d = uop_int(t, ndir), *gh = sym_muli(t, h, gates),
                *b = in->x->dim[a->batch_first ? 0 : 1];
-    enum dtype f = in->x->dtype;
+    enum dtype f = in->x->dtype, weight = in->product ? in->w->dtype : f;
     struct uop *s0 = a->batch_first ? b : d, *s1 = a->batch_first ? d : b;
     const char *state = a->batch_first ? "[batch, directions, hidden]"
                                        : "[directions, batch, hidden]";
-    return check_operand(l, "w", in->w, f, d, gh, in->x->dim[2],
+    return check_operand(l, "w", in->w, weight, d, gh, in->x->dim[2],
                          "[directions, gates * hidden, input]") &&
-           check_operand(l, "r", in->r, f, d, gh, h, "[directions, gates * hidden, hidden]") &&
+           check_operand(l, "r", in->r, weight, d, gh, h, "[directions, gates * hidden, hidden]") &&
            check_operand(l, "the bias", in->bias, f, d, sym_muli(t, gh, 2), NULL,
                          "[directions, 2 * gates * hidden]") &&
            check_operand(l, "h0", in->h0, f, s0, s1, h, state) &&
@@ -236,6 +251,18 @@ static struct uop *swap_axes(const struct lib *l, struct uop *x, int a, int b)
     return uop_permute(l->t, x, perm);
 }
 
+/* The input's part of the gates, of all steps at once. */
+static struct uop *of_input(const struct cell *c, struct uop *x, struct uop *bias)
+{
+    const struct lib *l = c->l;
+    const struct rnn_operands *in = c->in;
+    struct uop *outer = bias ? outer_bias(c, bias, gate_count(c->a->kind)) : NULL;
+    if (!in->product)
+        return lib_linear(l, x, uop_cast(l->t, x->dtype, row(l, in->w, c->direction)), outer);
+    struct uop *y = in->product(in->ctx, x, false, c->direction);
+    return outer ? lib_add(l, y, outer) : y;
+}
+
 bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_operands *in,
              struct uop *out[3])
 {
@@ -250,10 +277,8 @@ bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_ope
                   lib_describe(l, in->x), lib_describe(l, in->r));
         return false;
     }
-    int gates = gate_count(a->kind), ndir = a->direction == RNN_BIDIRECTIONAL ? 2 : 1,
-        nact = a->kind == RNN_LSTM  ? 3
-               : a->kind == RNN_GRU ? 2
-                                    : 1;
+    int ndir = a->direction == RNN_BIDIRECTIONAL ? 2 : 1;
+    int nact = a->kind == RNN_LSTM ? 3 : a->kind == RNN_GRU ? 2 : 1;
     struct uop *h = in->r->dim[2], *part[3][2];
     if (!check_operands(l, a, in, h))
         return false;
@@ -270,6 +295,8 @@ bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_ope
         struct cell c = {.l = l,
                          .a = a,
                          .h = h,
+                         .in = in,
+                         .direction = k,
                          .act = a->nactivation ? a->activation + k * nact
                                                : default_activations(a->kind)};
         struct uop *bias = in->bias ? uop_cast(t, acc, row(l, in->bias, k)) : NULL,
@@ -278,8 +305,7 @@ bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_ope
         c.peephole = in->peephole ? uop_cast(t, acc, row(l, in->peephole, k)) : NULL;
         if (bias && a->kind == RNN_GRU && a->linear_before_reset)
             c.rbias = lib_narrow(l, bias, 0, sym_muli(t, h, 5), h);
-        struct uop *xw = lib_linear(l, x, uop_cast(t, acc, row(l, in->w, k)),
-                                    bias ? outer_bias(&c, bias, gates) : NULL);
+        struct uop *xw = of_input(&c, x, bias);
         struct uop *init[2] = {zero_state(l, h0, k, acc, x->dim[1], h),
                                zero_state(l, c0, k, acc, x->dim[1], h)};
         bool reverse = a->direction == RNN_REVERSE || k == 1;

@@ -89,10 +89,15 @@ void tgc_free(struct tgc *t)
 /* The message must not allocate from the arena that is full. */
 static _Noreturn void mem_exhausted(struct tgc *t)
 {
-    static const struct diag full = {
-        SEVERITY_ERROR,
-        {0},
-        "out of memory: the model needs more than the compile may use (--max-memory)"};
+    struct diag full = {
+        .severity = SEVERITY_ERROR,
+        .message = "out of memory: the model needs more than the compile may use (--max-memory)"};
+    if (t->current_origin) {
+        const struct origin *o = t->origin[t->current_origin - 1];
+        snprintf(t->last_node, sizeof t->last_node, "node %d '%.150s' (%.50s)", o->index, o->node,
+                 o->op_type);
+        full.at.text = t->last_node;
+    }
     if (t->cap_diag > (size_t)t->ndiag)
         t->diag[t->ndiag++] = full;
     t->nerror++;

@@ -321,6 +321,7 @@ struct tgc {
     struct origin **origin; size_t norigin, cap_origin;
     /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */
     int current_origin;
+    char last_node[256];         /* the node that memory ran out in, for the message */
     int *uop_origin; size_t cap_uop_origin;              /* by uop id */
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */

@@ -294,6 +294,8 @@ static void mod_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 static void compare_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
     set_bounds(u, 0, 1);
+    if (a->dtype == DTYPE_U64 && u->op == OP_LT && (uop_is_int(b, 0) || uop_is_int(a, -1)))
+        set_bounds(u, 0, 0);                          /* less than 0; above the largest */
     if (dtype_is_float(a->dtype) || a->dtype == DTYPE_U64 || a->dtype == DTYPE_STRING)
         return;
     bool disjoint = a->vmax < b->vmin || b->vmax < a->vmin;

@@ -29,8 +29,12 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def served():
-    rows = re.findall(r'^OPERATOR\("([^"]*)",\s*"([^"]*)"', (FOLDER / "operators.def").read_text(), re.M)
-    return set(rows)
+    """{(domain, name): the first opset of it}"""
+    rows = re.findall(r'^OPERATOR\("([^"]*)",\s*"([^"]*)",\s*(\d+)', (FOLDER / "operators.def").read_text(), re.M)
+    first = {}
+    for domain, name, since in rows:
+        first[domain, name] = min(int(since), first.get((domain, name), 1000))
+    return first
 
 
 def formals(parameters, at_least):
@@ -69,9 +73,11 @@ def schemas():
 def table():
     rows = []
     every = schemas()
-    for domain, name in sorted(served(), key=lambda key: (key[1], key[0])):
+    for (domain, name), first in sorted(served().items(), key=lambda item: (item[0][1], item[0][0])):
         versions = []   # [since, signature]
         for schema in every[domain, name]:
+            if schema.since_version < first:
+                continue
             if not versions or versions[-1][1] != signature(schema):
                 versions.append((schema.since_version, signature(schema)))
         ends = [since - 1 for since, _ in versions[1:]] + [0]

@@ -31,6 +31,7 @@ SUITES = [
     ("audit", "tests/audit/audit_test.py", 120, 120),
     ("demo", "tests/demo/demo_test.py", 600, 600),
     ("schema", "tests/onnx/schema_test.py", 300, 300),
+    ("damage", "tests/onnx/damage_test.py", 300, 900),
     ("lowering", "tests/onnx/lower_test.py", 600, 600),
     ("ml", "tests/onnx/ml_test.py", 600, 600),
     ("microsoft", "tests/onnx/microsoft_test.py", 600, 600),

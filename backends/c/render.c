@@ -143,11 +143,23 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
                                : "t";
 }
 
+/* A local of the kernel, or the counter of a loop around. */
+static bool is_taken(const struct writer *w, const char *s)
+{
+    bool taken = names_has(w->names, s);
+    size_t n = strlen(s);
+    for (int i = 0; i < w->depth && !taken; i++) {
+        const char *head = w->block[i].head, *eq = head ? strstr(head, " = ") : NULL;
+        taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) && eq[-1 - (int)n] == ' ';
+    }
+    return taken;
+}
+
 /* A local that is not taken: sum, sum2, sum3. */
 static const char *local_name(struct writer *w, const char *stem)
 {
     const char *s = stem;
-    for (int k = 2; names_has(w->names, s); k++)
+    for (int k = 2; is_taken(w, s); k++)
         s = mem_printf(w->t, "%s%d", stem, k);
     names_add(w->names, s);
     return s;
@@ -405,19 +417,9 @@ static const char *loop_name(struct writer *w, const char *stem)
     if (!*base)
         base = "i";
     s = base;
-    for (int k = 2;; k++) {
-        bool taken = names_has(w->names, s);
-        for (int i = 0; i < w->depth && !taken; i++) {
-            const char *head = w->block[i].head;
-            const char *eq = head ? strstr(head, " = ") : NULL;
-            size_t n = strlen(s);
-            taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) &&
-                    eq[-1 - (int)n] == ' ';
-        }
-        if (!taken)
-            return s;
+    for (int k = 2; is_taken(w, s); k++)
         s = mem_printf(w->t, "%s%d", base, k);
-    }
+    return s;
 }
 
 /* An accumulator with lanes is an array; what its name means follows the lanes' loops:

@@ -57,7 +57,8 @@ static bool open_list(struct lower *l, const ValueInfoProto *in, struct border_i
     const TypeProto *type = element_type(in->type, &is_optional, &is_sequence);
     if (!type)
         return diag_error(l->t, &at, "is %s, but only tensors, sequences and optionals of them can "
-                          "be inputs",
+                          "be inputs; remove the nodes that read it, and make their results, which "
+                          "are tensors, inputs of the graph",
                           in->type && in->type->value_case == TYPE_PROTO__VALUE_MAP_TYPE
                               ? "a map"
                               : "of another kind");

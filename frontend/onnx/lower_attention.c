@@ -379,28 +379,69 @@ bool lower_linear_attention(struct node *n)
     return node_set(n, 0, lib_cast(l, n->in[0]->dtype, heads_pack(n, y)));
 }
 
+/* [b, t, channels in any number of axes] -> [b, channels, t], and back into the dimensions of `as`
+ * but for t. */
+static struct uop *sequence_last(const struct node *n, struct uop *x)
+{
+    struct uop *dim[3];
+    if (x->ndim < 3)
+        return x;
+    dim[0] = x->dim[0];
+    dim[1] = x->dim[1];
+    dim[2] = sym_prod(n->t, x->dim + 2, x->ndim - 2);
+    return lib_permute(&n->lib, lib_reshape(&n->lib, x, dim, 3), (int64_t[]){0, 2, 1}, 3);
+}
+
+static struct uop *sequence_first(const struct node *n, struct uop *x, const struct uop *as)
+{
+    struct uop *dim[MAX_RANK];
+    if (!x || !(x = lib_permute(&n->lib, x, (int64_t[]){0, 2, 1}, 3)))
+        return NULL;
+    for (int a = 0; a < as->ndim; a++)
+        dim[a] = a == 1 ? x->dim[1] : as->dim[a];
+    return lib_reshape(&n->lib, x, dim, as->ndim);
+}
+
+/* The attributes that com.microsoft adds. */
+static bool causal_conv_layout(const struct node *n, int64_t *dilation, bool *last)
+{
+    *dilation = node_int(n, "dilation", 1);
+    *last = node_int(n, "channels_last", 0) != 0;
+    if (node_int(n, "ndim", 1) != 1 || node_int(n, "state_window", 0))
+        return node_error(n, -1, "ndim other than 1 and state_window are not supported; they are the "
+                                 "CUDA kernel's");
+    if (*dilation < 1 || *dilation > INT32_MAX)
+        return node_error(n, -1, "dilation is %lld; it must be positive", (long long)*dilation);
+    return node_rank(n, 0, 3, *last ? MAX_RANK : 3) && node_rank(n, 1, 3, 3);
+}
+
 /* A depthwise convolution that looks back only; the last k - 1 positions are the state. */
 bool lower_causal_conv(struct node *n)
 {
     const struct lib *l = &n->lib;
-    struct uop *x = n->in[0], *w = n->in[1], *past = n->in[3];
+    struct uop *w = n->in[1], *x = n->in[0], *past = n->in[3];
     const char *activation = node_string(n, "activation", "none");
-    bool silu = !strcmp(activation, "silu") || !strcmp(activation, "swish");
-    int64_t channels;
-    if (!node_rank(n, 0, 3, 3) || !node_rank(n, 1, 3, 3))
+    bool silu = !strcmp(activation, "silu") || !strcmp(activation, "swish"), last;
+    int64_t channels, dilation;
+    if (!causal_conv_layout(n, &dilation, &last))
         return false;
     if (!silu && strcmp(activation, "none"))
         return node_error(n, -1, "activation '%s' is not supported", activation);
-    if (!uop_const_int(x->dim[1], &channels))
+    x = last ? sequence_last(n, x) : x;
+    past = last && past ? sequence_last(n, past) : past;
+    if (!x || !uop_const_int(x->dim[1], &channels))
         return node_error(n, 0, "the number of channels must be fixed, found %s", shape_text(n, x));
-    struct uop *state = sym_addi(n->t, w->dim[2], -1), *dim[3] = {x->dim[0], x->dim[1], state};
+    struct uop *state = sym_muli(n->t, sym_addi(n->t, w->dim[2], -1), dilation),
+               *dim[3] = {x->dim[0], x->dim[1], state};
     past = past ? lib_broadcast_to(l, past, dim, 3)
                 : tensor_full(n->t, uop_consti(n->t, x->dtype, 0), dim, 3);
     struct uop *padded = lib_concat(l, (struct uop *[]){past, x}, 2, 2);
     if (!past || !padded)
         return false;
-    struct window_attr a = {.group = channels};
+    struct window_attr a = {.group = channels, .dilation = {dilation}};
     struct uop *y = lib_conv(l, padded, w, n->in[2], &a);
-    n->out[1] = lib_narrow(l, padded, 2, x->dim[2], state);
-    return n->out[1] && node_set(n, 0, silu ? lib_activate(l, ACTIVATION_SILU, y, 1, 0) : y);
+    y = silu ? lib_activate(l, ACTIVATION_SILU, y, 1, 0) : y;
+    state = lib_narrow(l, padded, 2, x->dim[2], state);
+    n->out[1] = last ? sequence_first(n, state, n->in[0]) : state;
+    return n->out[1] && node_set(n, 0, last ? sequence_first(n, y, n->in[0]) : y);
 }

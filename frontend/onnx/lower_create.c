@@ -83,7 +83,8 @@ bool lower_constant_of_shape(struct node *n)
     return node_set(n, 0, tensor_full(n->t, value, dim, rank));
 }
 
-/* How many elements a range has whose ends only the run knows. A delta of 0 has no end. */
+/* How many elements a range has whose ends only the run knows. A delta of 0 has no end, and a range
+ * of more than i64 counts is beyond any bound. */
 static struct uop *count_at_run(const struct node *n, struct uop *const *v)
 {
     struct tgc *t = n->t;
@@ -98,13 +99,13 @@ static struct uop *count_at_run(const struct node *n, struct uop *const *v)
     for (int k = 0; k < 3; k++)
         w[k] = lib_cast(l, DTYPE_INDEX, v[k]);
     struct uop *back = uop_binary(t, OP_LT, w[2], zero);
-    struct uop *span = uop_where(t, back, uop_binary(t, OP_SUB, w[0], w[1]),
-                                 uop_binary(t, OP_SUB, w[1], w[0]));
-    struct uop *step = uop_unary(t, OP_ABS, w[2]);
-    span = uop_binary(t, OP_MAX, span, zero);
-    struct uop *up = uop_binary(t, OP_ADD, span, uop_binary(t, OP_SUB, step, uop_int(t, 1)));
-    return uop_where(t, uop_binary(t, OP_EQ, step, zero), uop_int(t, INT64_MAX),
-                     uop_binary(t, OP_FLOORDIV, up, step));
+    struct uop *from = uop_where(t, back, w[1], w[0]), *to = uop_where(t, back, w[0], w[1]);
+    struct uop *span = uop_binary(t, OP_SUB, to, from), *step = uop_unary(t, OP_ABS, w[2]);
+    struct uop *endless = uop_binary(t, OP_OR, uop_binary(t, OP_EQ, step, zero),
+                                     uop_binary(t, OP_LT, span, zero));
+    struct uop *full = uop_binary(t, OP_FLOORDIV, sym_addi(t, span, -1), step);
+    full = uop_where(t, endless, uop_int(t, INT64_MAX), sym_addi(t, full, 1));
+    return uop_where(t, uop_binary(t, OP_LT, from, to), full, zero);
 }
 
 bool lower_range(struct node *n)
@@ -123,6 +124,8 @@ bool lower_range(struct node *n)
             v[k] = uop_cast(n->t, d, known_index(n->t, e));
         v[k] = lib_cast(&n->lib, wide, v[k]);
     }
+    if (!node_require(n, 2, lib_binaryf(&n->lib, OP_NE, v[2], 0), "the step is 0"))
+        return false;
     for (int k = 0; k < 3 && known; k++)
         known = tensor_element(n->t, v[k], NULL)->op == OP_CONST ||
                 (dtype_is_int(d) && (k < 2 || v[k]->op == OP_CONST));

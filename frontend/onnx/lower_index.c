@@ -526,6 +526,9 @@ bool lower_resize(struct node *n)
         if (!node_rank(n, 0, 4, 4) || !resize_by_scales(n, &a, axis, naxis, scale, 4))
             return false;
     } else if (is_given(n, 3)) {
+        if (is_given(n, scales_input))
+            return node_error(n, 3, "scales and sizes are both given; one of them must be absent "
+                                    "or empty");
         if (!node_integers(n, 3, &size, &count) ||
             !resize_by_sizes(n, &a, axis, naxis, size, count))
             return false;

@@ -358,14 +358,20 @@ bool lower_fused_conv(struct node *n)
     return node_set(n, 0, last ? channels_last(n, y) : y);
 }
 
+/* What the activation calls gamma (Selu does) is the second of its parameters, too. */
 bool lower_fused_gemm(struct node *n)
 {
-    double param[2] = {node_float(n, "activation_alpha", 0), node_float(n, "activation_beta", 0)};
-    int count = node_has(n, "activation_beta") ? 2 : node_has(n, "activation_alpha") ? 1 : 0;
-    if (!lower_gemm(n))
-        return false;
-    return node_set(n, 0,
-                    fused_activation(n, node_string(n, "activation", ""), param, count, n->out[0]));
+    const char *name = node_string(n, "activation", "");
+    enum activation a;
+    if (*name && !activation_by_name(name, &a))
+        return node_error(n, -1, "activation '%s' is not supported", name);
+    const struct activation_info *info = *name ? lib_activation_info(a) : NULL;
+    if (!lower_gemm(n) || !info)
+        return !info && n->out[0];
+    double alpha = node_float(n, "activation_alpha", info->alpha);
+    const char *second = node_has(n, "activation_gamma") ? "activation_gamma" : "activation_beta";
+    return node_set(n, 0, lib_activate(&n->lib, a, n->out[0], alpha,
+                                       node_float(n, second, info->beta)));
 }
 
 /* transBatch moves the first axis behind the other batch axes; trans swaps the last two. */

@@ -276,6 +276,24 @@ static struct uop *dequantize_blocks(const struct node *n, struct uop *q, struct
     return lib_reshape(l, w, dim, 2);
 }
 
+/* The same, [rows, depth], where column k has the scale and zero point of block group[k]. */
+static struct uop *dequantize_groups(const struct node *n, struct uop *q, struct uop *scale,
+                                     struct uop *zero, int bits, enum dtype d, struct uop *depth)
+{
+    const struct lib *l = &n->lib;
+    struct uop *each[2] = {q->dim[0], q->dim[1]}, *none = uop_int(n->t, 0);
+    struct uop *flat[2] = {q->dim[0], sym_mul(n->t, q->dim[1], q->dim[2])};
+    struct uop *z = uop_constf(n->t, d, (double)(1 << (bits - 1)));
+    struct uop *group = node_rank(n, 4, 1, 1) ? lib_narrow(l, n->in[4], 0, none, depth) : NULL;
+    if (!node_require_index(n, 4, group, q->dim[1]))
+        return NULL;
+    if (zero)
+        z = lib_cast(l, d, lib_gather(l, lib_reshape(l, zero, each, 2), group, 1));
+    q = lib_narrow(l, lib_reshape(l, q, flat, 2), 1, none, depth);
+    scale = lib_gather(l, lib_reshape(l, scale, each, 2), group, 1);
+    return lib_mul(l, lib_sub(l, lib_cast(l, d, q), z), lib_cast(l, d, scale));
+}
+
 /* a [.., K] times the transpose of weights [N, K] in blocks along K. Zero points: packed as the
  * weights are, or as floats; one for each block. */
 bool lower_matmul_nbits(struct node *n)
@@ -286,8 +304,8 @@ bool lower_matmul_nbits(struct node *n)
     int64_t block, rows = node_int(n, "N", 0), depth = node_int(n, "K", 0);
     if (!block_bits(n, &bits, &block))
         return false;
-    if (n->in[4] || node_int(n, "weight_prepacked", 0))
-        return node_error(n, -1, "g_idx and prepacked weights are not supported");
+    if (node_int(n, "weight_prepacked", 0))
+        return node_error(n, -1, "prepacked weights are not supported; they are a CUDA kernel's");
     if (rows < 1 || depth < 1 || depth > INT64_MAX / 2 - block)
         return node_error(n, -1, "N and K must be positive");
     int64_t blocks = (depth + block - 1) / block, packed = (blocks * bits + 7) / 8;
@@ -302,7 +320,8 @@ bool lower_matmul_nbits(struct node *n)
         zero = lib_narrow(l, unpack_bits(n, zero, bits), 1, uop_int(t, 0), uop_int(t, blocks));
     }
     enum dtype d = n->in[0]->dtype, wide = lib_acc_dtype(d);
-    struct uop *w = dequantize_blocks(n, q, n->in[2], zero, bits, wide);
+    struct uop *w = n->in[4] ? dequantize_groups(n, q, n->in[2], zero, bits, wide, uop_int(t, depth))
+                             : dequantize_blocks(n, q, n->in[2], zero, bits, wide);
     w = w ? lib_narrow(l, w, 1, uop_int(t, 0), uop_int(t, depth)) : NULL;
     struct uop *y = lib_linear(l, lib_cast(l, wide, n->in[0]), w,
                                n->in[5] ? lib_cast(l, wide, n->in[5]) : NULL);

@@ -243,9 +243,13 @@ static struct uop *linear(const struct node *n, int64_t *count)
 
 bool lower_linear_regressor(struct node *n)
 {
-    int64_t count;
+    int64_t count, targets = node_int(n, "targets", 1);
     enum ml_transform t;
-    return ml_post_transform(n, &t) && node_set(n, 0, ml_transformed(n, linear(n, &count), t));
+    struct uop *y = ml_post_transform(n, &t) ? linear(n, &count) : NULL;
+    if (y && count != targets)
+        return node_error(n, -1, "has coefficients for %lld targets, but 'targets' is %lld",
+                          (long long)count, (long long)targets);
+    return node_set(n, 0, ml_transformed(n, y, t));
 }
 
 bool lower_linear_classifier(struct node *n)
@@ -368,6 +372,14 @@ bool lower_feature_vectorizer(struct node *n)
     return node_set(n, 0, lib_concat(&n->lib, x, n->nin, 1));
 }
 
+/* DictVectorizer and CastMap. */
+bool lower_of_map(struct node *n)
+{
+    return node_error(n, 0, "its input is a map from keys to values, which C does not have; remove the "
+                            "node, and make its result, a tensor with a column for each key, an "
+                            "input of the graph");
+}
+
 bool lower_zip_map(struct node *n) { return node_set(n, 0, n->in[0]); }
 
 /* --------------------------------------------------------------------------------------- encoders */
@@ -403,6 +415,10 @@ bool lower_one_hot_encoder(struct node *n)
         return node_error(n, 0, "the result would have rank %d", MAX_RANK + 1);
     struct uop *at = find_in(n, x, &cats);
     if (!at)
+        return false;
+    struct uop *known = lib_binary(&n->lib, OP_LT, at, lib_scalar(&n->lib, at, (double)cats.count));
+    if (!node_int(n, "zeros", 1) &&
+        !node_require(n, 0, known, "an element is none of the categories, and 'zeros' is 0"))
         return false;
     for (int a = 0; a < x->ndim; a++)
         dim[a] = uop_int(n->t, 1);

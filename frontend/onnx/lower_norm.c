@@ -96,7 +96,8 @@ static bool batch_norm_training(struct node *n, struct uop *x, double eps)
             lib_binaryf(&n->lib, OP_MUL, lib_cast(&n->lib, wide, n->in[3 + k]), momentum);
         struct uop *mixed =
             lib_add(&n->lib, old, lib_binaryf(&n->lib, OP_MUL, batch[k], 1 - momentum));
-        if (!node_set(n, 1 + k, lib_cast(&n->lib, d, mixed)))
+        if (!node_set(n, 1 + k, lib_cast(&n->lib, d, mixed)) ||
+            !node_set(n, 3 + k, lib_cast(&n->lib, d, batch[k])))   /* before opset 14 */
             return false;
     }
     return true;
@@ -138,9 +139,9 @@ bool lower_batch_norm(struct node *n)
             return node_error(n, k, "one value for each channel of %s is expected, found %s",
                               shape_text(n, x), shape_text(n, n->in[k]));
     }
+    /* before opset 14 the outputs say so */
     bool training = n->opset >= 14 ? node_int(n, "training_mode", 0) != 0
-                    : n->opset < 7 ? node_int(n, "is_test", 0) == 0 && n->nout > 1
-                                   : false;
+                                   : n->nout > 1 && (n->opset >= 7 || !node_int(n, "is_test", 0));
     if (training)
         return batch_norm_training(n, x, eps);
     return node_set(n, 0, lib_batch_norm(&n->lib, x, n->in[1], n->in[2], n->in[3], n->in[4], eps));

@@ -19,6 +19,7 @@ bool activation_by_name(const char *name, enum activation *a)
         {"ScaledTanh", ACTIVATION_SCALED_TANH},
         {"HardSigmoid", ACTIVATION_HARD_SIGMOID},
         {"Elu", ACTIVATION_ELU},
+        {"Selu", ACTIVATION_SELU},             /* of fused nodes alone */
         {"Softsign", ACTIVATION_SOFTSIGN},
         {"Softplus", ACTIVATION_SOFTPLUS},
     };
@@ -117,92 +118,39 @@ static struct uop *of_direction(const struct node *n, int k, int d)
     return n->in[k] ? node_slice_at(n, n->in[k], 0, uop_int(n->t, d)) : NULL;
 }
 
-/* i o f g = sigmoid sigmoid sigmoid tanh of four parts of z [b, 4h]; c = f c + i g; h = o tanh(c)
- */
-static bool lstm_cell(const struct node *n, struct uop *z, struct uop **h, struct uop **c)
+/* x [.., i] or h [.., h] times the u8 or i8 weights of direction d. Activations are quantized at every
+ * step, by the range of the step's whole batch. */
+static struct uop *quantized_gates(void *ctx, struct uop *x, bool is_recurrent, int d)
 {
-    const struct lib *l = &n->lib;
-    struct uop *size = (*h)->dim[1], *gate[4];
-    for (int k = 0; k < 4; k++) {
-        gate[k] = lib_narrow(l, z, 1, sym_muli(n->t, size, k), size);
-        gate[k] = lib_activate(l, k == 3 ? ACTIVATION_TANH : ACTIVATION_SIGMOID, gate[k], 0, 0);
-    }
-    *c = lib_add(l, lib_mul(l, gate[2], *c), lib_mul(l, gate[0], gate[3]));
-    *h = lib_mul(l, gate[1], lib_activate(l, ACTIVATION_TANH, *c, 0, 0));
-    return *h != NULL;
+    const struct node *n = ctx;
+    int k = is_recurrent;
+    struct uop *w = of_direction(n, 1 + k, d), *scale = of_direction(n, 8 + 2 * k, d),
+               *zero = of_direction(n, 9 + 2 * k, d);
+    return w && scale && zero ? quantized_product(n, x, w, scale, zero) : NULL;
 }
 
-static bool quantized_direction(const struct node *n, int d, bool reverse, struct uop **y,
-                                struct uop **last_h, struct uop **last_c)
-{
-    const struct lib *l = &n->lib;
-    struct tgc *t = n->t;
-    struct uop *x = n->in[0], *bias = of_direction(n, 3, d), *w[2], *scale[2], *zero[2];
-    for (int i = 0; i < 2; i++) {
-        w[i] = of_direction(n, 1 + i, d);
-        scale[i] = of_direction(n, 8 + 2 * i, d);
-        zero[i] = of_direction(n, 9 + 2 * i, d);
-        if (!w[i] || !scale[i] || !zero[i])
-            return false;
-    }
-    struct uop *size = w[1]->dim[0], *dim[2] = {x->dim[1], size}, *four = sym_muli(t, size, 4);
-    struct uop *xw = quantized_product(n, x, w[0], scale[0], zero[0]);
-    if (bias)
-        xw = lib_add(l, xw,
-                     lib_add(l, lib_narrow(l, bias, 0, uop_int(t, 0), four),
-                             lib_narrow(l, bias, 0, four, four)));
-    struct uop *h0 = of_direction(n, 5, d), *c0 = of_direction(n, 6, d);
-    struct uop *init[2] = {h0 ? h0 : lib_full(l, x->dtype, 0, dim, 2),
-                           c0 ? c0 : lib_full(l, x->dtype, 0, dim, 2)};
-    struct lib_loop *loop = xw ? lib_loop_begin(l, x->dim[0], NULL, init, 2) : NULL;
-    if (!loop)
-        return false;
-    struct uop *h = loop->param[0], *c = loop->param[1];
-    struct uop *at =
-        reverse ? sym_sub(t, sym_addi(t, x->dim[0], -1), loop->counter) : loop->counter;
-    struct uop *z =
-        lib_add(l, node_slice_at(n, xw, 0, at), quantized_product(n, h, w[1], scale[1], zero[1]));
-    if (!z || !lstm_cell(n, z, &h, &c))
-        return false;
-    struct uop *all = lib_loop_end(l, loop, NULL, (struct uop *[]){h, c}, &h, 1, x->dim[0]);
-    if (!all)
-        return false;
-    *last_h = lib_get(l, all, 0);
-    *last_c = lib_get(l, all, 1);
-    *y = lib_get(l, all, 2);
-    *y = reverse ? uop_flip(t, *y, 1u) : *y;
-    return true;
-}
-
-/* x [t, b, i], w [d, i, 4h], r [d, h, 4h]; scales and zero points [d] or [d, 4h]. Activations are
- * quantized at every step, by the range of the step's whole batch. */
+/* An LSTM with w [d, i, 4h] and r [d, h, 4h] in bytes; scales and zero points [d] or [d, 4h]. */
 bool lower_dynamic_quantize_lstm(struct node *n)
 {
+    static const int swap[3] = {0, 2, 1};
     struct rnn_attr a;
-    struct uop *part[3][2];
     if (!rnn_attributes(n, RNN_LSTM, &a) || !node_rank(n, 0, 3, 3) || !node_rank(n, 1, 3, 3) ||
         !node_rank(n, 2, 3, 3))
         return false;
-    if (a.nactivation || a.clip != 0 || a.input_forget || n->in[4] || n->in[7])
-        return node_error(n, -1,
-                          "activations, clip, input_forget, sequence_lens and P are not supported");
-    for (int k = 8; k < 12; k++)
-        if (!n->in[k] || n->in[k]->ndim < 1)
-            return node_error(n, k, "a scale or zero point for each direction is expected");
     int count = a.direction == RNN_BIDIRECTIONAL ? 2 : 1;
-    if (!uop_is_int(n->in[1]->dim[0], count) || !uop_is_int(n->in[2]->dim[0], count))
-        return node_error(n, 1, "%d directions are expected, found %s", count,
-                          shape_text(n, n->in[1]));
-    for (int d = 0; d < count; d++)
-        if (!quantized_direction(n, d, a.direction == RNN_REVERSE || d == 1, &part[0][d],
-                                 &part[1][d], &part[2][d]))
-            return false;
-    for (int k = 0; k < 3; k++) {
-        int axis = k == 0 ? 1 : 0;
-        for (int d = 0; d < count; d++)
-            part[k][d] = tensor_insert_axis(n->t, part[k][d], axis);
-        if (!node_set(n, k, lib_concat(&n->lib, part[k], count, axis)))
-            return false;
-    }
-    return true;
+    for (int k = 8; k < 12; k++)
+        if (!node_rank(n, k, 1, 2) || !uop_is_int(n->in[k]->dim[0], count))
+            return node_error(n, k, "a scale or zero point for each of %d directions is expected, "
+                                    "found %s", count, shape_text(n, n->in[k]));
+    struct rnn_operands in = {.x = n->in[0],
+                              .w = uop_permute(n->t, n->in[1], swap),
+                              .r = uop_permute(n->t, n->in[2], swap),
+                              .bias = n->in[3],
+                              .seq_lens = n->in[4],
+                              .h0 = n->in[5],
+                              .c0 = n->in[6],
+                              .peephole = n->in[7],
+                              .product = quantized_gates,
+                              .ctx = n};
+    return check_hidden_size(n, in.r) && lib_rnn(&n->lib, &a, &in, n->out);
 }

@@ -324,6 +324,10 @@ bool lower_roi_align(struct node *n)
                    ? false
                    : node_error(n, 1, "four corners for each region are expected, found %s",
                                 shape_text(n, rois));
+    if (!node_same_dtype(n, 0, 1))
+        return false;
+    if (!dtype_is_int(n->in[2]->dtype))
+        return node_error(n, 2, "integers are expected, found %s", shape_text(n, n->in[2]));
     if (out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 || out[1] > 1 << 20 || ratio < 0 ||
         ratio > 1 << 10)
         return node_error(n, -1, "output_height and output_width must be positive, sampling_ratio "

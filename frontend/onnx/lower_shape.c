@@ -295,10 +295,20 @@ static bool split_sizes(const struct node *n, struct uop *dim, struct uop ***siz
     return true;
 }
 
+/* The first versions of Split and Tile take sizes in the dtype of the data. */
+static void whole_numbers(struct node *n, int from, int to)
+{
+    for (int k = from; k <= to; k++)
+        if (n->in[k] && dtype_is_float(n->in[k]->dtype))
+            n->in[k] = uop_cast(n->t, DTYPE_I64, n->in[k]);
+}
+
 bool lower_split(struct node *n)
 {
     struct uop *x = n->in[0], **size, *begin = uop_int(n->t, 0);
     int axis, count;
+    if (n->opset < 2)
+        whole_numbers(n, 1, 1);
     if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis) ||
         !split_sizes(n, x->dim[axis], &size, &count))
         return false;
@@ -532,6 +542,8 @@ bool lower_tile(struct node *n)
 {
     struct uop *x = n->in[0], **repeat, *all[MAX_RANK];
     int count;
+    if (n->opset < 6)
+        whole_numbers(n, 1, 2);
     if (!require_ints(n, NULL, 1, &repeat, &count))
         return false;
     if (n->opset < 6) {
@@ -651,6 +663,8 @@ bool lower_reverse_sequence(struct node *n)
                           "of rank 2 or more");
     if (!node_rank(n, 1, 1, 1))
         return false;
+    if (!dtype_is_int(n->in[1]->dtype))
+        return node_error(n, 1, "integers are expected, found %s", shape_text(n, n->in[1]));
     for (int a = 0; a < x->ndim; a++) {
         dim[a] = x->dim[a];
         shape[a] = a == batch ? n->in[1]->dim[0] : uop_int(n->t, 1);

@@ -120,9 +120,10 @@ bool lower_check_operators(struct lower *l)
             const struct schema *s = schema_find(domain, p->op_type, opset);
             if (!f && (!operator_find(domain, p->op_type, opset, &elsewhere) || !s))
                 note_missing(l, &list, p, opset, elsewhere);
-            else if (!f && nwrong < MAX_WRONG)
-                nwrong += !(schema_check_attributes(l->model, p, s, opset) &
-                            schema_check_counts(l->model, p, s, opset));
+            if (!f && s && nwrong < MAX_WRONG) {
+                bool right = schema_check_attributes(l->model, p, s, opset);
+                nwrong += !(schema_check_counts(l->model, p, s, opset) && right);
+            }
             for (size_t a = 0; a < p->n_attribute; a++) {
                 const AttributeProto *at = p->attribute[a];
                 if (at->g)

@@ -311,10 +311,14 @@ bool onnx_decode_sparse_tensor(struct onnx_model *m, const struct place *at,
             out->nelem);
     size_t width = dtype_nbytes(out->dtype);
     uint8_t *to = mem_alloc(t, out->nbytes);
-    for (size_t k = 0; k < values.nelem; k++) {
+    for (size_t k = 0, last = 0; k < values.nelem; k++) {
         size_t position;
         if (!sparse_position(out, &index, k, &position))
             return diag_error(t, at, "index %zu of the sparse tensor is outside its shape", k);
+        if (k && position <= last)
+            return diag_error(t, at, "index %zu of the sparse tensor is not above the one before; "
+                                     "indices ascend, and none comes twice", k);
+        last = position;
         memcpy(to + position * width, (const uint8_t *)values.data + k * width, width);
     }
     out->data = to;

@@ -362,6 +362,63 @@ def _():
                    [X, G.value("c", [], TensorProto.BOOL)], [Y])
 
 
+def sparse_weight(indices):
+    values = helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    m = one("Add", ["x", "w"])
+    m.graph.sparse_initializer.append(helper.make_sparse_tensor(
+        values, helper.make_tensor("i", TensorProto.INT64, [3], indices), [2, 3]))
+    return m
+
+
+for kind, indices in (("that do not ascend", [4, 1, 5]), ("of which two are equal", [1, 1, 5]),
+                      ("beyond the tensor", [1, 4, 6])):
+    bad(f"indices of a sparse weight {kind}", "'w'", "of the sparse tensor is")(
+        functools.partial(sparse_weight, indices))
+
+
+@bad("a map as an input", "'m'", "is a map", "inputs of the graph")
+def _():
+    of_map = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    m = G.model([G.node("DictVectorizer", ["m"], ["y"], name="culprit", domain="ai.onnx.ml",
+                        string_vocabulary=["a", "b"])],
+                [helper.make_value_info("m", of_map)], [Y], domains=["ai.onnx.ml"])
+    return m
+
+
+@bad("scales and sizes for one Resize", "culprit", "'n'", "both given")
+def _():
+    return one("Resize", ["x", "", "s", "n"], [G.weight("s", np.array([2, 2], np.float32)), G.weight("n", ints(4, 6))],
+               shape=(4, 6))
+
+
+@bad("regions of another type than the image", "culprit", "input 1 'r'", "dtype f32 is expected")
+def _():
+    return G.model([G.node("RoiAlign", ["i", "r", "b"], ["y"], name="culprit", sampling_ratio=2)],
+                   [G.value("i", [1, 1, 8, 8]), G.value("r", [2, 4], TensorProto.INT64), G.value("b", [2], TensorProto.INT64)],
+                   [G.value("y", None)])
+
+
+@bad("lengths that are strings", "culprit", "input 1 'n'", "integers are expected")
+def _():
+    return G.model([G.node("ReverseSequence", ["x", "n"], ["y"], name="culprit")],
+                   [X, G.value("n", [3], TensorProto.STRING)], [Y])
+
+
+@bad("a range with a step of 0", "culprit", "'c'", "the step is 0")
+def _():
+    numbers = [G.weight(name, np.array(v, np.int64)) for name, v in (("a", 0), ("b", 5), ("c", 0))]
+    return one("Range", ["a", "b", "c"], numbers, shape=(5,))
+
+
+@bad("a tensor that doubles sixty times", "culprit", "--max-memory")
+def _():
+    body = helper.make_graph([G.node("Concat", ["a", "a"], ["b"], name="culprit", axis=0), G.node("Identity", ["c"], ["d"])], "body",
+                             [G.value("i", [], TensorProto.INT64), G.value("c", [], TensorProto.BOOL), G.value("a", None)],
+                             [G.value("d", [], TensorProto.BOOL), G.value("b", None)])
+    return G.model([G.node("Loop", ["trips", "", "x"], ["y"], body=body)], [X], [G.value("y", None)],
+                   [G.weight("trips", np.array(60, np.int64))])
+
+
 @bad("an attribute that the operator does not have", "culprit", "'slope'", "LeakyRelu of opset 17", "alpha")
 def _():
     return one("LeakyRelu", ["x"], slope=0.5)

@@ -323,6 +323,24 @@ def _(folder):
     expect(info["weight_bytes"] == 4 * (8 * 16 + 16 + 16 * 4 + 4), f"{info['weight_bytes']} bytes")
 
 
+@case("equal weights are written once, and info counts them once")
+def _(folder):
+    w = np.arange(4096, dtype=np.float32).reshape(64, 64) % 7
+    branch = [onnx.helper.make_graph([G.node("MatMul", ["u", name], [f"r{name}"])], name, [], [G.value(f"r{name}", [5, 64])],
+                                     [G.weight(name, w)]) for name in "ab"]
+    m = G.model([G.node("MatMul", ["x", "w"], ["t"]), G.node("Tanh", ["t"], ["h"]), G.node("MatMul", ["h", "v"], ["u"]),
+                 G.node("If", ["c"], ["y"], then_branch=branch[0], else_branch=branch[1])],
+                [G.value("x", [5, 64]), G.value("c", [], onnx.TensorProto.BOOL)], [G.value("y", [5, 64])],
+                [G.weight("w", w), G.weight("v", w)])
+    onnx.save(m, folder / "model.onnx")
+    for level in ("-O0", "-O2"):
+        info = json.loads(tgc(folder, "info", "model.onnx", "--json", level).out)
+        expect(info["weight_bytes"] == w.nbytes, f"{level}: {info['weight_bytes']} bytes")
+        tgc(folder, "model.onnx", "-o", "m.c", "--weights=file", level)
+        size = (folder / "m.weights").stat().st_size
+        expect(size == w.nbytes, f"{level}: {size} bytes in the file")
+
+
 @case("info names open dimensions as --dim takes them")
 def _(folder):
     nodes = [G.node("Constant", [], ["w"], value=onnx.numpy_helper.from_array(

@@ -740,7 +740,8 @@ def reduce(g):
     attributes = {"keepdims": g.between(0, 1)}
     if g.opset >= since and not axes and g.chance(0.4):
         attributes["noop_with_empty_axes"] = 1
-    if not finite(v) or (g.edgy and v.dtype in INTS):
+    large = v.dtype in INTS and any(abs(s[0].astype(float)).max() > 1e9 for s in v.tracks)
+    if not finite(v) or (g.edgy and v.dtype in INTS) or large:
         raise Rejected("ONNX Runtime skips NaN, and computes integers in floats")
     x = v.name
     if kind == "ReduceLogSum":
@@ -801,6 +802,8 @@ def layer_norm(g):
     axis = g.between(0, v.rank - 1)
     if any(v.moves(a) for a in range(axis, v.rank)) or 0 in v.shape:
         raise Rejected("weights would move")
+    if any((sizes[0].std(axis=tuple(range(axis, v.rank))) < 1e-2).any() for sizes in v.tracks):
+        raise Rejected("what remains of equal elements less their mean is rounding")
     shape = v.shape[axis:]
     inputs = [v.name, g.leaf(v.dtype, shape)] + ([g.leaf(v.dtype, shape)] if g.chance(0.6) else [])
     g.node("LayerNormalization", inputs, axis=axis - (v.rank if g.chance(0.5) else 0), epsilon=1e-3)
@@ -1047,6 +1050,8 @@ def quantize(g):
     if v.rank > 1 and not v.moves(1) and g.chance(0.5):
         axis, shape = {"axis": 1}, [v.shape[1]]
     scale = g.weight(g.draw("float32", shape, 0.02, 0.1))
+    if not finite(g.values[scale]):
+        raise Rejected("NaN as an integer")
     zero = g.weight(g.draw(to, shape, 0, 5))
     q = g.node("QuantizeLinear", [v.name, scale, zero], **axis)
     if g.chance(0.6):

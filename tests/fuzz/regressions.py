@@ -24,7 +24,9 @@ SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "regressions"
 
 TYPES = {np.dtype(d): t for d, t in (("float32", TensorProto.FLOAT), ("float64", TensorProto.DOUBLE),
                                      ("float16", TensorProto.FLOAT16), ("int64", TensorProto.INT64),
-                                     ("int32", TensorProto.INT32), ("bool", TensorProto.BOOL))}
+                                     ("int32", TensorProto.INT32), ("bool", TensorProto.BOOL),
+                                     ("uint8", TensorProto.UINT8), ("uint16", TensorProto.UINT16),
+                                     ("uint32", TensorProto.UINT32), ("uint64", TensorProto.UINT64))}
 
 
 def value(name, array):
@@ -122,6 +124,29 @@ def resized_border():
                              helper.make_node("ReduceMin", ["top"], ["least"], axes=[2])],
           {"x": x, "first": y}, {"y": np.ones(y.shape, bool), "least": y.min(2, keepdims=True)},
           [G.weight("scales", np.array([1, 1, 3, 1], np.float32)), ints("begin", 0), ints("end", 2), ints("axis", 2)])
+
+
+@suite.case("an intermediate value that would be called as a loop around it")
+def loop_names():
+    x = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
+    check("loop_names", [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")],
+          {"x": x, "scales": np.array([1, 1, 0.5, 0.5], np.float32)},
+          {"y": x.reshape(2, 2, 2).mean((0, 2)).reshape(1, 1, 1, 2)})
+
+
+@suite.case("unsigned numbers beside the least and the largest")
+def unsigned_limits():
+    for dtype in ("uint8", "uint16", "uint32", "uint64"):
+        most = np.iinfo(dtype).max
+        x = np.array([0, 1, most], dtype)
+        check("unsigned_limits", [helper.make_node("Less", ["x", "zero"], ["below"]),
+                                  helper.make_node("Greater", ["x", "most"], ["above"]),
+                                  helper.make_node("GreaterOrEqual", ["x", "zero"], ["all"]),
+                                  helper.make_node("Less", ["x", "most"], ["others"]),
+                                  helper.make_node("PRelu", ["x", "two"], ["y"])],
+              {"x": x}, {"below": x < 0, "above": x > most, "all": x >= 0, "others": x < most, "y": x},
+              [G.weight("zero", np.zeros(1, dtype)), G.weight("most", np.array([most], dtype)),
+               G.weight("two", np.array([2], dtype))])
 
 
 suite.main()

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Failure, Suite, expect
 
 suite = Suite("lowering")
 OPTIONS = suite.parse()
@@ -150,6 +150,27 @@ def _(folder):
     a, b = draw(5, 3), draw(5, 3)
     check(run(folder, m, {"a": a, "b": b}, "--dim", "n<=9")["y"], a + b)
     says(refusal(folder, m, "--shape", "a=2x3", "--shape", "b=4x3"), "'n' is 2 in input 'a'")
+
+
+@case("Range of the run: a step of 0 and more elements than fit are a status")
+def _(folder):
+    m = G.model([G.node("Range", ["a", "b", "c"], ["y"])], [G.value(n, [], INT64) for n in "abc"],
+                [G.value("y", None, INT64)])
+    onnx.save(m, folder / "m.onnx")
+    for level in ((), ("-O0",)):
+        T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim", "y_dim0<=12", *level], cwd=folder))
+        T.build(folder / "m.c", folder / "m", "gcc", T.SANITIZE)
+        program = T.Program(folder / "m", ["y"])
+        for limits in ((0, 10, 3), (10, 0, -3), (10, 0, 3), (0, 12, 1), (0, 2 ** 62, 2 ** 62)):
+            y = program.run([np.array(v) for v in limits])["y"]
+            expect((y == np.arange(*limits)).all() and y.shape == np.arange(*limits).shape, f"{limits}: {y}")
+        for limits in ((0, 10, 0), (0, 0, 0), (0, 13, 1), (-2 ** 63, 2 ** 63 - 1, 1), (2 ** 62, -2 ** 63, -1)):
+            try:
+                y = program.run([np.array(v) for v in limits])["y"]
+            except Failure as status:
+                says(str(status), "run: ")
+            else:
+                raise Failure(f"{limits}: {y}")
 
 
 @case("a size that may be 1 at run time is broadcast where it is")
@@ -664,6 +685,67 @@ def _(folder):
                 [G.weight(n, p) for n, p in zip("sbmv", parameters)], opset=7)
     s, b, mean, var = parameters
     check(run(folder, m, {"x": x})["y"], (x - mean) / np.sqrt(var + 1e-5) * s + b)
+
+
+@case("recurrent layers of no step end as they start")
+def _(folder):
+    h0, c0 = draw(2, 2, 4), draw(2, 2, 4)
+    for kind, gates in (("GRU", 3), ("LSTM", 4), ("RNN", 1)):
+        starts = {"h0": h0} | ({"c0": c0} if kind == "LSTM" else {})
+        outputs = ["y", "h", "c"][:1 + len(starts)]
+        m = G.model([G.node(kind, ["x", "w", "r", "", "", *starts], outputs, hidden_size=4, direction="bidirectional")],
+                    [G.value("x", [0, 2, 3]), *[G.value(n, a.shape) for n, a in starts.items()]],
+                    [G.value(n, None) for n in outputs],
+                    [G.weight("w", draw(2, gates * 4, 3)), G.weight("r", draw(2, gates * 4, 4))])
+        got = run(folder, m, {"x": np.zeros((0, 2, 3), np.float32), **starts})
+        expect(got["y"].shape == (0, 2, 2, 4), f"{got['y'].shape}")
+        for name, start in zip(outputs[1:], starts.values()):
+            check(got[name], start)
+
+
+@case("the first versions of operators whose attributes and inputs changed places")
+def _(folder):
+    x, image = draw(2, 3, 4), draw(1, 2, 3, 4)
+    column = x[0, :, 0].copy()
+    scale, bias, mean, var = (draw(2) + k for k in range(4))
+    batch, spread = image.mean((0, 2, 3)), image.var((0, 2, 3))
+    wide = (slice(None), None, None)
+
+    def normal(mean, var):
+        return (image - mean[wide]) / np.sqrt(var[wide] + 1e-5) * scale[wide] + bias[wide]
+
+    norm = {"s": scale, "b": bias, "m": mean, "v": var}
+    trained = [normal(batch, spread), mean * 0.9 + batch * 0.1, var * 0.9 + spread * 0.1, batch, spread]
+    floats = {n: np.array(v, np.float32) for n, v in (("three", [3]), ("one", [1]), ("parts", [1, 3]))}
+    powers = sum(abs(image[:, :, i:2 + i, j:3 + j]) ** 3 for i in (0, 1) for j in (0, 1))
+    for opset, kind, data, weights, attributes, *wanted in (
+            (1, "Add", x, {"c": column}, dict(broadcast=1, axis=1), x + column[:, None]),
+            (6, "Pow", x, {"c": np.float32([2])}, dict(broadcast=1), x ** 2),
+            (1, "Concat", x, {}, {}, x),
+            (1, "Pad", x, {}, dict(paddings=[0, 1, 0, 0, 0, 2], value=3.0),
+             np.pad(x, ((0, 0), (1, 0), (0, 2)), constant_values=3)),
+            (2, "Pad", x, {}, dict(pads=[0, 1, 0, 0, 0, 2], mode="reflect"),
+             np.pad(x, ((0, 0), (1, 0), (0, 2)), mode="reflect")),
+            (1, "Reshape", x, {}, dict(shape=[0, -1]), x.reshape(2, 12)),
+            (1, "Slice", x, {}, dict(starts=[-2, 1], ends=[99, 3], axes=[2, 1]), x[:, 1:3, -2:]),
+            (1, "Split", x, {}, dict(split=[1, 3], axis=2), x[..., :1], x[..., 1:]),
+            (1, "Split", x, {"parts": floats["parts"]}, dict(axis=2), x[..., :1], x[..., 1:]),
+            (1, "Tile", x, {"three": floats["three"], "one": floats["one"]}, {}, np.tile(x, (1, 3, 1))),
+            (1, "LpPool", image, {}, dict(kernel_shape=[2, 2], p=3.0), powers ** (1 / 3)),
+            (1, "GlobalLpPool", image, {}, dict(p=3.0), (abs(image) ** 3).sum((2, 3), keepdims=True) ** (1 / 3)),
+            (6, "PRelu", x, {"c": column}, {}, np.where(x < 0, x * column[:, None], x)),
+            (1, "Hardmax", x, {}, {}, np.eye(12, dtype=np.float32)[x.reshape(2, 12).argmax(1)].reshape(x.shape)),
+            (1, "BatchNormalization", image, norm, dict(is_test=1, consumed_inputs=[0] * 5), normal(mean, var)),
+            (6, "BatchNormalization", image, norm, {}, *trained),
+            (9, "BatchNormalization", image, norm, {}, *trained),
+            (6, "Dropout", x, {}, dict(is_test=1), x)):
+        outputs = [f"y{k}" for k in range(len(wanted))]
+        m = G.model([G.node(kind, ["x", *weights], outputs, **attributes)], [G.value("x", data.shape)],
+                    [G.value(n, None) for n in outputs], [G.weight(n, w) for n, w in weights.items()], opset=opset)
+        got = run(folder, m, {"x": data})
+        for name, want in zip(outputs, wanted):
+            expect(got[name].shape == want.shape and np.allclose(got[name], want, 1e-4, 1e-5),
+                   f"{kind} of opset {opset}, {name}: {got[name]}\nexpected\n{want}")
 
 
 # -------------------------------------------------------------------------------------- strings

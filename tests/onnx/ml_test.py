@@ -295,6 +295,23 @@ def _(folder):
     same(folder, one("CategoryMapper", both, whole, [("y", [5], STRING)], INT64), {"x": whole})
 
 
+@case("OneHotEncoder: an element of no category, where zeros is 0, is a status")
+def _(folder):
+    m = one("OneHotEncoder", dict(cats_int64s=[3, 9], zeros=0), np.array([3, 9, 9]), [("y", [3, 2], FLOAT)], INT64)
+    same(folder, m, {"x": np.array([3, 9, 9])})
+    np.save(folder / "x.npy", np.array([3, 9, 4]))
+    done = T.run([TGC, "run", "m.onnx", "-i", "x=x.npy"], cwd=folder)
+    expect(done.status == 1 and "a value" in done.err, done.describe())
+
+
+@case("LinearRegressor: coefficients for other than the number of targets")
+def _(folder):
+    m = one("LinearRegressor", dict(coefficients=[1.0] * 6, targets=3), draw(4, 3), [("y", [4, 3], FLOAT)])
+    onnx.save(m, folder / "m.onnx")
+    done = T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder)
+    expect(done.status == 1 and "for 2 targets" in done.err, done.describe())
+
+
 @case("LinearRegressor, LinearClassifier")
 def _(folder):
     x, rng = draw(6, 3), np.random.default_rng(5)

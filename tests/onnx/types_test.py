@@ -68,6 +68,7 @@ NO_VALUES = {
     "ReduceProd": "overflows", "ReduceSumSquare": "the reference widens sums",
     "Trilu": "the reference fills strings with '0'",
     "ImageDecoder": "the data is a file",
+    ("DequantizeLinear", "float4e2m1"): "the reference leaves the zero points of floats out",
 }
 
 
@@ -248,7 +249,8 @@ def check(tgc, folder, operator, variants, run):
     for number, variant in enumerate(variants):
         here = folder / str(number)
         compiled = compile_variant(tgc, here, operator, variant)
-        if compiled and run and operator not in NO_VALUES:
+        left_open = operator in NO_VALUES or (operator, variant.dtype) in NO_VALUES
+        if compiled and run and not left_open:
             check_values(here, operator, variant, *compiled)
         shutil.rmtree(here, ignore_errors=True)
 
