@@ -240,6 +240,45 @@ static bool conv_check(const struct lib *l, const char *what, struct uop *x, str
     return ok;
 }
 
+/* Whether tap k of a window meets x anywhere, or padding alone. */
+static bool tap_meets(int64_t k, int64_t lo, int64_t in, int64_t nout, int64_t stride,
+                      int64_t dilation)
+{
+    int64_t first = sat_add(sat_mul(k, dilation), -lo), last;
+    last = sat_add(first, sat_mul(nout - 1, stride));
+    /* the first place that is not before x is in it, and a step of some window */
+    int64_t step = first < 0 ? (stride - 1 - first) / stride : 0;
+    return last >= 0 && sat_add(first, sat_mul(step, stride)) < in;
+}
+
+/* w without the outer taps that meet padding alone: wide dilations on small images leave one tap of
+ * three. The padding shrinks with them. */
+static struct uop *drop_taps(const struct lib *l, const struct uop *x, struct uop *w,
+                             struct window_plan *p)
+{
+    struct tgc *t = l->t;
+    for (int i = 0; i < x->ndim - 2; i++) {
+        int64_t k, in, lo, hi, nout, first = 0, s = p->stride[i], d = p->dilation[i];
+        if (!uop_const_int(w->dim[2 + i], &k) || !uop_const_int(x->dim[2 + i], &in) ||
+            !uop_const_int(p->lo[i], &lo) || !uop_const_int(p->hi[i], &hi) ||
+            !uop_const_int(p->nout[i], &nout) || (p->extra[i] && !uop_is_int(p->extra[i], 0)) ||
+            nout < 1 || lo < 0 || hi < 0)
+            continue;
+        int64_t end = k;
+        while (first < end && sat_mul(first + 1, d) <= lo && !tap_meets(first, lo, in, nout, s, d))
+            first++;
+        while (end > first && sat_mul(k - end + 1, d) <= hi &&
+               !tap_meets(end - 1, lo, in, nout, s, d))
+            end--;
+        if (first == end || end - first == k)
+            continue;
+        w = lib_slice(l, w, 2 + i, uop_int(t, first), uop_int(t, end), 1);
+        p->lo[i] = uop_int(t, lo - first * d);
+        p->hi[i] = uop_int(t, hi - (k - end) * d);
+    }
+    return w;
+}
+
 struct uop *lib_conv(const struct lib *l, struct uop *x, struct uop *w, struct uop *b,
                      const struct window_attr *a)
 {
@@ -252,6 +291,7 @@ struct uop *lib_conv(const struct lib *l, struct uop *x, struct uop *w, struct u
     if (!conv_check(l, "conv", x, w, b, group, m, c) ||
         !window_plan(l, "conv", x, w->dim + 2, a, &p))
         return NULL;
+    w = drop_taps(l, x, w, &p);
     x = window_pad(l, x, uop_consti(l->t, x->dtype, 0), &p);
     return x ? conv_padded(l, x, w, b, group, p.stride, p.dilation, p.nout) : NULL;
 }

@@ -340,6 +340,25 @@ static void range_bounds(struct uop *u, const struct uop *size)
     set_bounds(u, 0, last == 0 && size->vmin < 1 ? 1 : last);
 }
 
+/* Of a small weight's integers: indices that are known are known to be inside. Where all are equal it
+ * stays a weight. */
+static void weight_bounds(struct uop *u, const struct buffer *b)
+{
+    enum { LOOK_MAX = 1 << 14 };
+    size_t size = dtype_nbytes(b->dtype), n = size ? b->nbytes / size : 0;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    if (b->kind != BUFFER_WEIGHT || !b->data || b->storage || n == 0 || n > LOOK_MAX ||
+        dtype_bits(b->dtype) < 8)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        int64_t v = scalar_load(b->dtype, (const char *)b->data + i * size).i;
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+    }
+    if (least < most)
+        set_bounds(u, least, most);
+}
+
 static void derive_bounds(struct uop *u)
 {
     if (!dtype_is_int(u->dtype) && u->dtype != DTYPE_BOOL)
@@ -361,6 +380,14 @@ static void derive_bounds(struct uop *u)
     if (u->dtype == DTYPE_U64)
         return;
     switch (u->op) {
+    case OP_BUFFER: weight_bounds(u, u->arg.p); break;
+    case OP_LOAD:
+        set_bounds(u, a->vmin, a->vmax);
+        if (u->nsrc == 4 && u->src[3]->vmin < u->vmin)
+            u->vmin = u->src[3]->vmin;
+        if (u->nsrc == 4 && u->src[3]->vmax > u->vmax)
+            u->vmax = u->src[3]->vmax;
+        break;
     case OP_ADD: add_bounds(u, a, b); break;
     case OP_SUB: sub_bounds(u, a, b); break;
     case OP_NEG: neg_bounds(u, a); break;

@@ -594,6 +594,33 @@ def _(folder):
             check(T.Program(folder / "m", ["y"]).run([x])["y"], x * (np.arange(n) + 0.5))
 
 
+def convolve(x, w, stride, dilation, lo, hi):
+    """1-D, in the order of the definition."""
+    padded = np.pad(x, ((0, 0), (0, 0), (lo, hi)))
+    reach = dilation * (w.shape[2] - 1) + 1
+    places = range(0, padded.shape[2] - reach + 1, stride)
+    return np.stack([np.einsum("nck,mck->nm", padded[:, :, o:o + reach:dilation], w) for o in places], -1)
+
+
+@case("taps of a convolution that meet padding alone are left out")
+def _(folder):
+    random = np.random.default_rng(7)
+    fewer = 0
+    for trial in range(40):
+        size, k, stride, dilation = (int(random.integers(1, n)) for n in (9, 6, 4, 9))
+        reach = dilation * (k - 1) + 1
+        lo, hi = (int(random.integers(0, 2 * dilation * k)) for _ in range(2))
+        if size + lo + hi < reach:
+            continue
+        x, w = draw(2, 3, size), draw(4, 3, k)
+        want = convolve(x, w, stride, dilation, lo, hi)
+        m = G.model([G.node("Conv", ["x", "w"], ["y"], pads=[lo, hi], strides=[stride], dilations=[dilation])],
+                    [G.value("x", x.shape)], [G.value("y", want.shape)], [G.weight("w", w)])
+        check(run(folder, m, {"x": x}, *(["-O0"] if trial % 2 else []))["y"], want)
+        fewer += T.info(TGC, folder / "m.onnx", "-O0")["flop"] < 2 * want.size * 3 * k
+    expect(fewer >= 3, f"{fewer} convolutions have become smaller")
+
+
 @case("Multinomial draws classes by their unnormalized log-probabilities")
 def _(folder):
     p = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]], np.float32)
