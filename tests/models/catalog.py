@@ -300,7 +300,7 @@ MODELS = [
     *(Model(name, torchvision(name),
             lambda size, step, previous: {"image": photo(1, 224, 224, "torchvision")},
             dynamic=False, heavy=True)
-      for name in ("mobilenet_v2", "efficientnet_b0", "resnet50", "vit_b_16")),
+      for name in ("mobilenet_v2", "efficientnet_b0", "resnet50", "vit_b_16", "swin_t")),
     *(Model(f"light_{name}", generated(f"light_{name}", HERE / "light.py",
                                        lambda path, name=name: light.write(name, path)),
             light_image(name), dynamic=False, heavy=True)

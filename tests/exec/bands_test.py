@@ -1,0 +1,107 @@
+"""Layers in bands (passes/band.c): whatever the cache, the answer is the same. Windows of attention have
+what is hard about them: a value is read along two of its axes at once, and by rows that are divided.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("bands")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "bands")
+CACHES = ("0", "2K", "8K", "32K", "128K", "1M")
+
+
+def window_attention(windows, side, heads, width, whole=True, seed=1):
+    """Attention within windows of side x side places of an image, as Swin has it; not whole: the windows
+    are not put back into the image."""
+    random = np.random.default_rng(seed)
+    down, across = windows
+    c, places, count = heads * width, side * side, down * across
+
+    def ints(name, *values):
+        return G.weight(name, np.array(values, np.int64))
+
+    def floats(name, *shape):
+        return G.weight(name, (random.standard_normal(shape) / 4).astype(np.float32))
+
+    weights = [ints("cut", 1, down, side, across, side, c), ints("flat", count, places, c),
+               ints("heads", count, places, 3, heads, width), ints("back", count, places, c),
+               ints("whole", 1, down, across, side, side, c), ints("image", 1, down * side, across * side, c),
+               floats("wqkv", c, 3 * c), floats("bqkv", 3 * c), floats("wo", c, c), floats("bo", c),
+               floats("place", 1, heads, places, places), G.weight("scale", np.float32(width ** -0.5))]
+    weights += [G.weight(f"i{k}", np.array(k)) for k in range(3)]
+    nodes = [G.node("Reshape", ["x", "cut"], ["a"]), G.node("Transpose", ["a"], ["b"], perm=[0, 1, 3, 2, 4, 5]),
+             G.node("Reshape", ["b", "flat"], ["c"]), G.node("MatMul", ["c", "wqkv"], ["d"]),
+             G.node("Add", ["d", "bqkv"], ["e"]), G.node("Reshape", ["e", "heads"], ["f"]),
+             G.node("Transpose", ["f"], ["g"], perm=[2, 0, 3, 1, 4])]
+    nodes += [G.node("Gather", ["g", f"i{k}"], [name], axis=0) for k, name in enumerate("qkv")]
+    nodes += [G.node("Mul", ["q", "scale"], ["qs"]), G.node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
+              G.node("MatMul", ["qs", "kt"], ["s"]), G.node("Add", ["s", "place"], ["sp"]),
+              G.node("Softmax", ["sp"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["o"]),
+              G.node("Transpose", ["o"], ["ot"], perm=[0, 2, 1, 3]), G.node("Reshape", ["ot", "back"], ["h"]),
+              G.node("MatMul", ["h", "wo"], ["l"]), G.node("Add", ["l", "bo"], ["m"]),
+              G.node("Reshape", ["m", "whole"], ["n"]), G.node("Transpose", ["n"], ["r"], perm=[0, 1, 3, 2, 4, 5]),
+              G.node("Reshape", ["r", "image"], ["w"]), G.node("Add", ["w", "x"], ["y"])]
+    shape = [1, down * side, across * side, c]
+    if not whole:
+        nodes = nodes[:-3] + [G.node("Identity", ["m"], ["y"])]
+    x = random.standard_normal(shape).astype(np.float32)
+    result = shape if whole else [count, places, c]
+    return G.model(nodes, [G.value("x", shape)], [G.value("y", result)], weights), x
+
+
+def convolutions(side, channels, seed=2):
+    """Windows that overlap, a stride, a join of what two layers back was computed."""
+    random = np.random.default_rng(seed)
+    weights = [G.weight(f"w{k}", (random.standard_normal((channels, channels if k else 3, 3, 3)) / 6)
+                        .astype(np.float32)) for k in range(4)]
+    nodes = [G.node("Conv", ["x", "w0"], ["a"], pads=[1] * 4), G.node("Relu", ["a"], ["b"]),
+             G.node("Conv", ["b", "w1"], ["c"], pads=[1] * 4), G.node("Add", ["c", "b"], ["d"]),
+             G.node("Conv", ["d", "w2"], ["e"], pads=[1] * 4, strides=[2, 2]), G.node("Sigmoid", ["e"], ["f"]),
+             G.node("MaxPool", ["f"], ["g"], kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4),
+             G.node("Conv", ["g", "w3"], ["y"], pads=[2] * 4, dilations=[2, 2])]
+    half = (side + 1) // 2
+    x = random.standard_normal([1, 3, side, side]).astype(np.float32)
+    return G.model(nodes, [G.value("x", [1, 3, side, side])], [G.value("y", [1, channels, half, half])],
+                   weights), x
+
+
+def check(name, model, x):
+    folder = T.scratch(SCRATCH / name)
+    onnx.save(model, folder / "net.onnx")
+    want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    programs = set()
+    for cache in CACHES:
+        for more in ((), ("--cpu=generic", "--threads=3")):
+            T.emit(TGC, folder / "net.onnx", folder / "net.c", "--cache", cache, *more)
+            source = (folder / "net.c").read_bytes()
+            if source in programs:
+                continue
+            programs.add(source)
+            T.build(folder / "net.c", folder / "net", flags=("-O1",))
+            got = T.Program(folder / "net", ["y"]).run([x])["y"]
+            worst = float(np.abs(got - want).max())
+            expect(worst < 1e-4 * max(1, np.abs(want).max()), f"--cache={cache} {more}: wrong by {worst}")
+    expect(len(programs) > 3, f"{len(programs)} programs: the cache makes no difference")
+
+
+for shape in (((8, 8), 4, 2, 16, False), ((4, 4), 7, 3, 8), ((2, 8), 4, 1, 16), ((1, 6), 3, 2, 4)):
+    suite.add(f"attention in windows: {shape}",
+              lambda shape=shape: check(f"windows_{'_'.join(map(str, shape[0]))}", *window_attention(*shape)))
+for size in ((24, 8), (17, 16), (32, 5)):
+    suite.add(f"convolutions: {size[0]}x{size[0]}, {size[1]} channels",
+              lambda size=size: check(f"convolutions_{size[0]}", *convolutions(*size)))
+
+suite.main()
