@@ -152,7 +152,8 @@ def run_suite(name, program, limit, options, build, totals):
     if not (ROOT / program).exists():
         totals.failed.append(f"{name}: {program} is missing")
         return
-    command = [sys.executable, str(ROOT / program), "--jobs", str(options.jobs),
+    # one more than there are cores: while a case waits, another computes
+    command = [sys.executable, str(ROOT / program), "--jobs", str(options.jobs + 1),
                "--build", str(build)] + (["--all"] if options.all else [])
     logs = build / "test-logs"
     logs.mkdir(exist_ok=True)

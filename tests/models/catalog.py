@@ -35,7 +35,7 @@ class Model:
     sizes: list = field(default_factory=lambda: [None])
     steps: int = 1
     dynamic: bool = True                 # also compiled once for all sizes, dimensions bounded
-    heavy: bool = False                  # seconds of arithmetic a run, or hundreds of megabytes
+    heavy: bool = False                  # of the long form: much arithmetic, or much like another
     rtol: float = 1e-3
     atol: float = 1e-4                   # times the largest magnitude of the reference
 
@@ -231,9 +231,9 @@ MODELS = [
     Model("silero_vad", from_package("silero-vad", f"{SILERO}.onnx"), silero(),
           steps=6, dynamic=False),
     Model("silero_vad_8k", from_package("silero-vad", f"{SILERO}.onnx"), silero(8000),
-          steps=6, dynamic=False),
+          steps=6, dynamic=False, heavy=True),
     Model("silero_vad_16k_op15", from_package("silero-vad", f"{SILERO}_16k_op15.onnx"), silero(),
-          steps=6, dynamic=False),
+          steps=6, dynamic=False, heavy=True),
     Model("silero_vad_16k_sequence", from_package("silero-vad", f"{SILERO}_16k_sequence.onnx"),
           silero_sequence, sizes=[4, 1, 9], steps=3),
     Model("silero_vad_half", from_package("silero-vad", f"{SILERO}_half.onnx"),
@@ -241,7 +241,7 @@ MODELS = [
     Model("silero_vad_op18_ifless", from_package("silero-vad", f"{SILERO}_op18_ifless.onnx"),
           silero(), steps=6, dynamic=False),
     Model("silero_vad_openvino_16k", from_package("silero-vad", f"{SILERO}_openvino_16k.onnx"),
-          silero(with_rate=False), steps=6, dynamic=False),
+          silero(with_rate=False), steps=6, dynamic=False, heavy=True),
     Model("swift_f0", from_package("swift-f0", "swift_f0/model.onnx"), swift_f0,
           sizes=[4000, 2048, 7777]),
     Model("basic_pitch", from_package("basic-pitch",
