@@ -152,8 +152,7 @@ def run_suite(name, program, limit, options, build, totals):
     if not (ROOT / program).exists():
         totals.failed.append(f"{name}: {program} is missing")
         return
-    # one more than there are cores: while a case waits, another computes
-    command = [sys.executable, str(ROOT / program), "--jobs", str(options.jobs + 1),
+    command = [sys.executable, str(ROOT / program), "--jobs", str(options.jobs),
                "--build", str(build)] + (["--all"] if options.all else [])
     logs = build / "test-logs"
     logs.mkdir(exist_ok=True)
