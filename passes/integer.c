@@ -546,12 +546,14 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     int outer = t->current_origin;
     (void)ctx;
     scratch_release(t, mark);
-    if (!found && !cast && u->op != OP_REDUCE)
+    if (!found && !cast && u->op != OP_REDUCE && u->op != OP_DIV)
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
     struct uop *r = NULL;
     if (found)
         r = rewrite_found(&s);
+    else if (u->op == OP_DIV)
+        r = rescale(t, u);
     else if (!cast)
         r = whole_rewrite_most(t, u);
     else if (u->dtype == DTYPE_F32)

@@ -68,5 +68,7 @@ struct uop *table_rewrite(struct tgc *t, struct uop *u);
 
 /* requantize.c: scaled sums that are scaled anew, u is a cast to a byte; NULL: they are none. */
 struct uop *requantize(struct tgc *t, struct uop *u);
+/* What bytes stand for, (q - zero) * scale, divided by a constant; NULL: u is no such quotient. */
+struct uop *rescale(struct tgc *t, struct uop *u);
 
 #endif
