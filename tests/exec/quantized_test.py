@@ -193,6 +193,8 @@ def layers():
     m.activation("silu", "silu", [2, 37])
     m.activation("silu_signed", "silu", [3, 50], np.int8)
     m.activation("erf", "erf", [1, 40])
+    m.activation("erf_all", "erf", [7, 99])
+    m.activation("erf_all_signed", "erf", [5, 259], np.int8)
     return m
 
 
@@ -237,6 +239,8 @@ def taken():
     computed = [n for kernels in (plain, wide) for n, b in kernels.items()
                 if re.search(r"\b(exp|erf)_f32", b) and "matmul" not in n]      # but softmax
     expect(not computed, f"activations are computed at run time: {computed}")
+    tables = re.findall(r"lookup(?:_i8)?_i32x16\(b", "".join(wide.values()))
+    expect(len(tables) == 4, f"of four long activations {len(tables)} are looked up by vectors")
     depthwise = [b for n, b in wide.items() if "fma" in b and "conv" in n and "load_u8" in b]
     expect(len(depthwise) >= 2, f"{len(depthwise)} depthwise convolutions read bytes")
 
