@@ -114,6 +114,17 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
     return true;
 }
 
+/* Whether there are values beside the weights, other than indices: a row of embeddings that is
+ * normalized is no layer, though it is summed up. */
+static bool has_values(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++)
+        if (uop_buffer_of(m->load[i]->src[0])->kind != BUFFER_WEIGHT &&
+            (dtype_is_float(m->load[i]->dtype) || dtype_is_byte(m->load[i]->dtype)))
+            return true;
+    return false;
+}
+
 /* Whether the weights have columns enough for vectors. */
 static bool has_columns(const struct nest *m)
 {
@@ -155,7 +166,7 @@ static void vote_layer(struct layout *l, struct uop *store)
     struct nest m;
     bool columns[MAX_LOADS] = {false};
     struct uop *values, *weights;
-    if (!nest_find(l->p->t, store, &m) || !m.contraction)
+    if (!nest_find(l->p->t, store, &m) || !m.contraction || !has_values(&m))
         return;
     if (!has_columns(&m)) {
         if (nest_sums_bytes(&m, &values, &weights))

@@ -245,4 +245,31 @@ def taken():
     expect(len(depthwise) >= 2, f"{len(depthwise)} depthwise convolutions read bytes")
 
 
+@suite.case("rows of embeddings that are normalized lie as they are read")
+def embedded():
+    folder = T.scratch(SCRATCH / "embedded")
+    m = Layers()
+    m.inputs.append(G.value("ids", [24], TensorProto.INT64))
+    m.feeds["ids"] = m.random.integers(0, 50, 24)
+    table = m.weight("table", m.random.standard_normal((50, 96)).astype(np.float32))
+    places = m.weight("places", m.random.standard_normal((24, 96)).astype(np.float32))
+    x = m.node("Add", [m.node("Gather", [table, "ids"], "rows"), places], "x")
+    scale = m.weight("scale", m.random.standard_normal(96).astype(np.float32))
+    n = m.node("LayerNormalization", [x, scale, m.weight("bias", np.zeros(96, np.float32))], "n")
+    q = m.quantize(n, "q", 0.03, 128)
+    m.node("MatMulInteger", [q, m.weight("w", m.bytes([96, 64], np.int8)), "q_qz"], "i")
+    m.node("Cast", ["i"], "f", to=TensorProto.FLOAT)
+    m.node("ReduceSum", ["n"], "t", keepdims=1)
+    m.node("Add", ["f", "t"], "y")
+    m.output("y", [24, 64], np.float32)
+    onnx.save(m.model(), folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    text = (folder / "net.c").read_text()
+    expect(not re.search(r"y\[i \+ j\*24\]", text), "the rows lie apart")
+    T.build(folder / "net.c", folder / "net")
+    want = ReferenceEvaluator(str(folder / "model.onnx")).run(None, m.feeds)[0]
+    have = T.Program(folder / "net", ["y"]).run(list(m.feeds.values()))["y"]
+    expect(np.mean(np.abs(have - want) > 0.01) < 0.02, "y is wrong")
+
+
 suite.main()
