@@ -19,7 +19,7 @@ enum { ROWS_MIN = 8, DEPTH_MIN = 8, LANES = 8 };
 static const double PRODUCTS_MAX = 1 << 14;
 
 /* Of the product's axes: the one that is summed up, and the columns', of w alone. */
-struct shape { int k, column; };
+struct shape { int k, column; int64_t size; };   /* size: of k */
 
 /* The last axis of one operand alone makes that one w. False: something has no fixed size, or is too
  * small. */
@@ -46,7 +46,7 @@ static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
         }
     }
     return rows >= ROWS_MIN && shape->k >= 0 && shape->column >= 0 &&
-           uop_const_int(s->product->dim[shape->k], &n) && n >= DEPTH_MIN &&
+           uop_const_int(s->product->dim[shape->k], &shape->size) && shape->size >= DEPTH_MIN &&
            uop_const_int(s->product->dim[shape->column], &n) && n >= LANES && n % LANES == 0;
 }
 
@@ -55,17 +55,23 @@ static struct uop *to_buffer(struct tgc *t, struct uop *x)
     return uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
 }
 
-/* w as i8, in a buffer of its own, and its zero point moved along. */
+/* w as i8, in a buffer of its own, and its zero point moved along. Who computes w stores it as it
+ * lies there: what moves it comes later. */
 static struct uop *as_i8(struct tgc *t, struct operand *w)
 {
-    if (w->q->dtype == DTYPE_I8)
-        return w->q;
+    struct operand o = {0};
+    struct uop *x = w->q;
+    int none = -1;
+    if (x->dtype == DTYPE_I8)
+        return x;
+    for (; is_byte_move(x) && x->op != OP_PAD && o.nmove < MAX_MOVES; x = x->src[0])
+        o.move[o.nmove++] = x;
+    bool leaf = x->op == OP_BUFFER;
     struct uop *shift = uop_consti(t, DTYPE_I32, -128);
     w->zero = w->zero ? uop_binary(t, OP_ADD, w->zero, shift) : shift;
-    struct uop *x = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, w->q),
-                                  uop_constf(t, DTYPE_F32, -128));
+    x = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, x), uop_constf(t, DTYPE_F32, -128));
     x = uop_cast(t, DTYPE_I8, x);
-    return without_moves(w->q)->op == OP_BUFFER ? x : to_buffer(t, x);
+    return move_again(t, &o, leaf ? x : to_buffer(t, x), &none);
 }
 
 /* Where the product's axis k is in the operand's bytes; -1: it is merged with others. */
@@ -79,6 +85,8 @@ static int axis_of_bytes(struct tgc *t, const struct operand *o, int k)
     return -1;
 }
 
+static int64_t round_up(int64_t n) { return (n + DOT_BYTES - 1) / DOT_BYTES * DOT_BYTES; }
+
 /* The values, filled up to groups along k; NULL: that cannot be done. */
 static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uop *values, int axis,
                                const struct shape *shape)
@@ -88,7 +96,8 @@ static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uo
     if (x != values || (axis < x->ndim - 1 && without_moves(x)->op == OP_BUFFER))
         x = to_buffer(t, x);
     x = move_again(t, a, x, &axis);
-    return x && axis == shape->k ? x : NULL;
+    /* an axis of which k is a part is not filled up within */
+    return x && axis == shape->k && x->dim[axis]->arg.i == round_up(shape->size) ? x : NULL;
 }
 
 /* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k is filled up

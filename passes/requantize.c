@@ -5,7 +5,8 @@
  *
  * which differ where the sum is within a rounding error of the middle between two results. The
  * second one is softmax's: one quotient a row, if the sum is that of a row. So are the scale of what
- * bytes stand for and a constant that it is divided by.
+ * bytes stand for and a constant that it is divided by. Bytes that are made of bytes with the same
+ * scale and zero point are those bytes.
  */
 #include "passes/integer.h"
 
@@ -78,6 +79,34 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
     return tensor_binary(t, v->op, src[0], src[1]);
 }
 
+/* What bytes stand for without their scale, q - zero, as bytes with that zero point again: q, seen
+ * through movement. NULL: they are others. */
+static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
+                              struct uop *const *step, int n)
+{
+    struct operand o = {0};
+    double zero = 0, least = (double)dtype_min(u->dtype), most = (double)dtype_max(u->dtype);
+    int none = -1;
+    for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
+        o.move[o.nmove++] = v;
+    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST) {
+        zero -= without_moves(v->src[1])->arg.f;
+        v = v->src[0];
+    }
+    for (int i = 0; i < n; i++) {
+        const struct uop *c = without_moves(step[i]->src[1]);
+        bool fits = c->op == OP_CONST && (step[i]->op == OP_MIN   ? c->arg.f >= most
+                                          : step[i]->op == OP_MAX ? c->arg.f <= least
+                                                                  : i == n - 1);
+        if (!fits)
+            return NULL;
+        zero -= step[i]->op == OP_ADD ? c->arg.f : 0;
+    }
+    return zero == 0 && v->op == OP_CAST && v->src[0]->dtype == u->dtype
+               ? move_again(t, &o, v->src[0], &none)
+               : NULL;
+}
+
 struct uop *requantize(struct tgc *t, struct uop *u)
 {
     enum { LOOK_MAX = 200, STEPS = 4 };
@@ -93,6 +122,9 @@ struct uop *requantize(struct tgc *t, struct uop *u)
     struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
     if (!r && !(r = divide_quotient(t, v->src[0]->src[0], by->arg.f)))
         return NULL;
+    struct uop *same = same_bytes(t, u, r, step, n);
+    if (same)
+        return same;
     r = uop_unary(t, OP_ROUND, r);
     while (n-- > 0)
         if (step[n]->op != OP_ADD || !uop_is_constf(without_moves(step[n]->src[1]), 0))

@@ -112,6 +112,26 @@ class Layers:
         self.quantize(self.node("MatMul", [y, v], f"{name}_pv"), name, 0.03, middle, dtype)
         self.output(name, [heads, rows, depth], dtype)
 
+    def heads(self, name, rows, heads, depth):
+        """Two layers, whose columns are heads; both sides of the transposition are quantized."""
+        sides = []
+        for side, order in (("q", [1, 0, 2]), ("k", [1, 2, 0])):
+            x = self.dequantize(self.input(f"{name}_{side}x", self.bytes([rows, 24])), 0.02,
+                                np.uint8(113))
+            w = self.weight(f"{name}_{side}w", self.bytes([24, heads * depth], np.int8))
+            w = self.dequantize(w, 0.0021347, np.int8(0))
+            y = self.quantize(self.node("MatMul", [x, w], f"{name}_{side}m"), f"{name}_{side}",
+                              0.01, 120)
+            y = self.dequantize(y, 0.01, np.uint8(120))
+            shape = self.weight(f"{name}_{side}n", np.array([rows, heads, depth], np.int64))
+            y = self.node("Reshape", [y, shape], f"{name}_{side}r")
+            y = self.node("Transpose", [y], f"{name}_{side}t", perm=order)
+            y = self.quantize(y, f"{name}_{side}u", 0.01, 120)
+            sides.append(self.dequantize(y, 0.01, np.uint8(120)))
+        y = self.node("MatMul", sides, f"{name}_y")
+        self.quantize(y, name, 0.05, 128)
+        self.output(name, [heads, rows, rows], np.uint8)
+
     def qlinear_matmul(self, name, rows, depth, columns):
         a = self.input(f"{name}_a", self.bytes([3, rows, depth]))
         b = self.input(f"{name}_b", self.bytes([3, depth, columns]))
@@ -184,6 +204,8 @@ def layers():
     m.attention("attention", 3, 48, 32)
     m.attention("attention_signed", 2, 24, 20, np.int8)
     m.attention("attention_odd", 2, 21, 16)
+    m.heads("heads", 16, 3, 20)
+    m.heads("heads_of_no_groups", 16, 2, 18)
     m.qlinear_matmul("linear", 10, 32, 24)
     m.qlinear_matmul("linear_deep", 4, 290, 20)
     m.dynamic("dynamic", 12, 64, 48, np.int8, 0)
@@ -231,7 +253,7 @@ def taken():
     plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
-    expect(len(dots) == 12, f"sums of bytes: {dots}")
+    expect(len(dots) == 18, f"sums of bytes: {dots}")
     pools = [name for name in plain if name.startswith("maxpool")]
     expect(any(name in wide for name in pools), f"{pools} have no vectors")
     products = [name for name in plain if "matmul" in name]
