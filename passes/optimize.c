@@ -262,7 +262,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
 {
     int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-    store = divide_sum(t, merge_ranges(t, store, first));
+    store = divide_sum(t, merge_ranges(t, tile_fold_clamps(t, store), first));
     return tile_group_bytes(t, order_reduction(t, store));
 }
 

@@ -734,7 +734,8 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
     const char *name = vector_access(p, "store", bits, &args);
     if (dtype_is_byte(e->of))
-        name = e->in_range && strcmp(name, "store") == 0
+        name = e->rounds ? mem_printf(p->t, "%s_nearest_%s", name, dtype_name(e->of))
+               : e->in_range && strcmp(name, "store") == 0
                    ? "store_number_u8"
                    : mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     return mem_printf(p->t, "%s;", vector_call(p, name, args, e->kind, e->lanes).s);

@@ -147,6 +147,31 @@ class Layers:
         self.quantize(y, name, 0.04, zero, dtype)
         self.output(name, [int(np.prod(shape))], dtype)
 
+    def residual(self, name, channels, size, dtype=np.uint8, spread=1.0):
+        """relu(conv(x) + z), quantized after each step; spread: how much of it is out of range."""
+        low = np.iinfo(dtype).min
+        x = self.dequantize(self.input(f"{name}_x", self.bytes([1, channels, size, size], dtype)),
+                            0.02, np.array(low + 113, dtype))
+        z = self.dequantize(self.input(f"{name}_z", self.bytes([1, 4, size, size], dtype)), 0.02,
+                            np.array(low + 99, dtype))
+        v = self.dequantize(self.weight(f"{name}_v", self.bytes([channels, 4, 1, 1], np.int8)),
+                            0.008, np.int8(0))
+        z = self.quantize(self.node("Conv", [z, v], f"{name}_zc"), f"{name}_zq", 0.0171, low + 127,
+                          dtype)
+        z = self.dequantize(z, 0.0171, np.array(low + 127, dtype))
+        w = self.weight(f"{name}_w", self.bytes([channels, channels, 3, 3], np.int8))
+        w = self.dequantize(w, spread * (0.5 + self.random.random(channels)) / (225 * channels**0.5),
+                            np.zeros(channels, np.int8), axis=0)
+        b = self.weight(f"{name}_b", self.random.standard_normal(channels).astype(np.float32))
+        y = self.node("Conv", [x, w, b], f"{name}_c", pads=[1] * 4)
+        y = self.dequantize(self.quantize(y, f"{name}_cq", 0.0237, low + 130, dtype), 0.0237,
+                            np.array(low + 130, dtype))
+        y = self.quantize(self.node("Add", [y, z], f"{name}_a"), f"{name}_aq", 0.0311, low + 133,
+                          dtype)
+        y = self.dequantize(y, 0.0311, np.array(low + 133, dtype))
+        self.quantize(self.node("Relu", [y], f"{name}_r"), name, 0.0149, low, dtype)
+        self.output(name, [1, channels, size, size], dtype)
+
     def model(self):
         return G.model(self.nodes, self.inputs, self.outputs, self.weights, opset=21)
 
@@ -172,6 +197,9 @@ def layers():
     m.activation("silu", "silu", [2, 37])
     m.activation("silu_signed", "silu", [3, 50], np.int8)
     m.activation("erf", "erf", [1, 40])
+    m.residual("residual", 32, 7)
+    m.residual("residual_wide", 64, 5, spread=9)
+    m.residual("residual_signed", 48, 6, np.int8, spread=4)
     return m
 
 
@@ -208,7 +236,7 @@ def taken():
     plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
-    expect(len(dots) == 6, f"sums of bytes: {dots}")
+    expect(len(dots) == 12, f"sums of bytes: {dots}")
     pools = [name for name in plain if name.startswith("maxpool")]
     expect(any(name in wide for name in pools), f"{pools} have no vectors")
     products = [name for name in plain if "matmul" in name]
@@ -216,6 +244,24 @@ def taken():
     expect(not re.search(r"\b(exp|erf)_f32", text), "an activation is computed at run time")
     depthwise = [b for n, b in wide.items() if "fma" in b and "conv" in n and "load_u8" in b]
     expect(len(depthwise) >= 2, f"{len(depthwise)} depthwise convolutions read bytes")
+
+
+@suite.case("what is rounded and clamped again and again takes few operations")
+def residuals():
+    folder = T.scratch(SCRATCH / "residuals")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    bodies = re.findall(r"^IN_vnni static void \w+\((.*?)^\}", (folder / "net.c").read_text(),
+                        re.M | re.S)
+    for kind in ("u8", "i8"):
+        body = next(b for b in bodies if f"nearest_{kind}_" in b and f"load_{kind}" in b)
+        stores = body.count(f"nearest_{kind}_")
+        expect(stores > 4 and f"store_{kind}_" not in body, f"{kind}: {stores} stores")
+        # the sum and what it is added to are rounded, the result where it is stored, unless there is
+        # a zero point to add; three clamps of
+        # two sides each, of which the last one is within the one before
+        for part, most in (("round_", 2 + (kind == "i8")), ("max_", 2), ("min_", 2), ("fma_", 1)):
+            expect(body.count(part) == most * stores,
+                   f"{kind}: {body.count(part)} {part} for {stores} stores")
 
 
 suite.main()
