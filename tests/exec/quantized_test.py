@@ -129,6 +129,19 @@ class Layers:
         self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
         self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], dtype)
 
+    def pooled(self, name, channels, size):
+        """A convolution, ReLU, pooling with padding, quantized after the first and the last step."""
+        self.conv(f"{name}_c", 8, channels, size, kernel=1, shown=False)
+        self.weight(f"{name}_s", np.float32(0.03))
+        self.weight(f"{name}_z", np.uint8(100))
+        x = self.node("DequantizeLinear", [f"{name}_c", f"{name}_s", f"{name}_z"], f"{name}_d")
+        x = self.node("Relu", [x], f"{name}_r")
+        y = self.node("MaxPool", [x], f"{name}_y", kernel_shape=[3, 3], strides=[2, 2],
+                      pads=[1, 1, 1, 1])
+        y = self.quantize(y, f"{name}_q", 0.017, 3)
+        self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
+        self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], np.uint8)
+
     def activation(self, name, kind, shape, dtype=np.uint8):
         zero = 120 if dtype == np.uint8 else -10
         x = self.dequantize(self.input(f"{name}_x", self.bytes(shape, dtype)), 0.05,
@@ -197,6 +210,7 @@ def layers():
     m.activation("silu", "silu", [2, 37])
     m.activation("silu_signed", "silu", [3, 50], np.int8)
     m.activation("erf", "erf", [1, 40])
+    m.pooled("pooled", 32, 11)
     m.residual("residual", 32, 7)
     m.residual("residual_wide", 64, 5, spread=9)
     m.residual("residual_signed", 48, 6, np.int8, spread=4)
@@ -236,9 +250,11 @@ def taken():
     plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
-    expect(len(dots) == 12, f"sums of bytes: {dots}")
+    expect(len(dots) == 13, f"sums of bytes: {dots}")
     pools = [name for name in plain if name.startswith("maxpool")]
     expect(any(name in wide for name in pools), f"{pools} have no vectors")
+    of_bytes = [name for name in pools if name in wide and "higher" in wide[name]]
+    expect(len(of_bytes) == 2, f"only {of_bytes} of {pools} read bytes")
     products = [name for name in plain if "matmul" in name]
     expect(sum(name in wide for name in products) >= 11, f"of {products} few have vectors")
     expect(not re.search(r"\b(exp|erf)_f32", text), "an activation is computed at run time")
