@@ -22,6 +22,7 @@ enum code {
     CODE_FOLD,
     CODE_DOT,
     CODE_LOOKUP,
+    CODE_NEAREST,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -336,6 +337,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_FOLD:
         emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
         break;
+    case OP_NEAREST:
+        emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
+        break;
     case OP_DOT:
         emit(e, (struct linstr){.code = CODE_DOT}, u, 0);
         break;
@@ -447,6 +451,17 @@ static void run_lookup(struct linear_eval *e, const struct linstr *in)
     }
 }
 
+static void run_nearest(struct linear_eval *e, const struct linstr *in)
+{
+    for (int l = 0; l < in->lanes; l++) {
+        double v = rint(e->reg[in->src[0] + l].f);
+        double lo = (double)dtype_min(in->dtype), hi = (double)dtype_max(in->dtype);
+        if (!(fabs(v) < 0x1p31))
+            TGC_BUG(e->t, "nearest of %g", v);
+        e->reg[in->dst + l].i = (int64_t)(v < lo ? lo : v > hi ? hi : v);
+    }
+}
+
 /* STORE's ranges and CLOSE's size are no values that are read here. */
 static void check_set(const struct linear_eval *e, const struct linstr *in)
 {
@@ -484,6 +499,9 @@ static bool run(struct linear_eval *e)
         case CODE_COPY:
             for (int l = 0; l < in->lanes; l++)
                 e->reg[in->dst + l] = e->reg[in->src[0] + l % in->period];
+            break;
+        case CODE_NEAREST:
+            run_nearest(e, in);
             break;
         case CODE_DOT:
             run_dot(e, in);

@@ -489,7 +489,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-            u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP)
+            u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP || u->op == OP_NEAREST)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -692,6 +692,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         return;
     case OP_SPLAT: case OP_FOLD:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
+        break;
+    case OP_NEAREST:
+        require(&l->v, u, u->src[0]->dtype == DTYPE_F32 && dtype_is_byte(u->dtype) && u->lanes > 1,
+                "no vector of floats to bytes");
         break;
     case OP_DOT:
         check_dot(l, u);

@@ -2,6 +2,7 @@
 #ifndef TGC_EXPAND_H
 #define TGC_EXPAND_H
 
+#include "passes/bounds.h"
 #include "passes/tile.h"
 
 /* An accumulator with lanes: one of its own for each of their values. */
@@ -25,6 +26,7 @@ struct expander {
     int tail;                    /* so many lanes of the vector are left of a loop; 0: all */
     bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
+    struct bounds_memo bounds;
 };
 
 void expand_push(struct expander *e, struct uop *u);

@@ -285,7 +285,8 @@ static struct uop *simplify_stages(struct tgc *t, struct uop *store)
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
 {
     int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-    return simplify_stages(t, simplify_sum(t, merge_ranges(t, store, first)));
+    store = merge_ranges(t, tile_fold_clamps(t, store), first);
+    return simplify_stages(t, simplify_sum(t, store));
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)

@@ -229,6 +229,24 @@ static inline IN_f32x8 void store_i8_f32x8(int8_t *p, f32x8 v)
     _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(half, half));
 }
 
+//@ store_nearest_u8_f32x8 f32x8
+/* rounded half to even; -2^31 to 2^31 */
+static inline IN_f32x8 void store_nearest_u8_f32x8(uint8_t *p, f32x8 v)
+{
+    const __m256i n = _mm256_cvtps_epi32(v);
+    const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(half, half));
+}
+
+//@ store_nearest_i8_f32x8 f32x8
+/* rounded half to even; -2^31 to 2^31 */
+static inline IN_f32x8 void store_nearest_i8_f32x8(int8_t *p, f32x8 v)
+{
+    const __m256i n = _mm256_cvtps_epi32(v);
+    const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(half, half));
+}
+
 //@ dot_i32x8 i32x8
 /* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
  * then those at odd ones, as products of 16 bits, since those of bytes saturate */

@@ -239,6 +239,21 @@ static inline IN_f32x16 void store_i8_f32x16(int8_t *p, f32x16 v)
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
 }
 
+//@ store_nearest_u8_f32x16 f32x16
+/* rounded half to even; -2^31 to 2^31 */
+static inline IN_f32x16 void store_nearest_u8_f32x16(uint8_t *p, f32x16 v)
+{
+    const __m512i n = _mm512_max_epi32(_mm512_cvtps_epi32(v), _mm512_setzero_si512());
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtusepi32_epi8(n));
+}
+
+//@ store_nearest_i8_f32x16 f32x16
+/* rounded half to even; -2^31 to 2^31 */
+static inline IN_f32x16 void store_nearest_i8_f32x16(int8_t *p, f32x16 v)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
+}
+
 //@ dot_i32x16 i32x16
 /* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
  * then those at odd ones, as products of 16 bits */

@@ -191,6 +191,26 @@ static inline void store_i8_f32x4(int8_t *p, f32x4 v)
     memcpy(p, &four, sizeof four);
 }
 
+//@ store_nearest_u8_f32x4 f32x4
+/* rounded half to even; -2^31 to 2^31 */
+static inline void store_nearest_u8_f32x4(uint8_t *p, f32x4 v)
+{
+    const uint16x4_t n = vqmovun_s32(vcvtnq_s32_f32(v));
+    const uint8x8_t bytes = vqmovn_u16(vcombine_u16(n, n));
+    const uint32_t four = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
+    memcpy(p, &four, sizeof four);
+}
+
+//@ store_nearest_i8_f32x4 f32x4
+/* rounded half to even; -2^31 to 2^31 */
+static inline void store_nearest_i8_f32x4(int8_t *p, f32x4 v)
+{
+    const int16x4_t n = vqmovn_s32(vcvtnq_s32_f32(v));
+    const int8x8_t bytes = vqmovn_s16(vcombine_s16(n, n));
+    const int32_t four = vget_lane_s32(vreinterpret_s32_s8(bytes), 0);
+    memcpy(p, &four, sizeof four);
+}
+
 //@ dot_i32x4 i32x4
 /* sum + the four products of bytes a (0..255) and b (-128..127) in each lane */
 static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)

@@ -18,6 +18,7 @@ struct expr {
     char kind;
     enum dtype of;               /* 'P': the elements'; 'X': u8 or i8, if it is to be stored so */
     bool in_range;               /* of = u8: within 0..255, or NaN */
+    bool rounds;                 /* of = u8, i8: to the nearest, saturated */
     int lanes;                   /* of a vector */
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };

@@ -108,7 +108,7 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-           u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP;
+           u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP || u->op == OP_NEAREST;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -178,6 +178,8 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
     v->e.of = e.of;
+    v->e.in_range = e.in_range;
+    v->e.rounds = e.rounds;
     v->written = true;
     v->reads_memory = v->reads_any_memory = false;
     v->nacc = 0;
@@ -648,6 +650,16 @@ static void write_splat(struct writer *w, const struct uop *u)
     define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
 }
 
+static void write_nearest(struct writer *w, const struct uop *u)
+{
+    struct expr e;
+    take_operands(w, u, 1, &e);
+    e = expr_resolve(w->p, e);
+    e.of = u->dtype;
+    e.rounds = true;
+    define_as(w, u, e);
+}
+
 static void write_dot(struct writer *w, const struct uop *u)
 {
     struct expr src[3];
@@ -683,6 +695,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_GUARD: write_guard(w, u); break;
     case OP_SPLAT: write_splat(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
+    case OP_NEAREST: write_nearest(w, u); break;
     case OP_DOT: write_dot(w, u); break;
     case OP_LOOKUP: write_lookup(w, u); break;
     case OP_ACC: write_acc(w, u); break;

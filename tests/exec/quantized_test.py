@@ -167,6 +167,19 @@ class Layers:
         self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
         self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], dtype)
 
+    def pooled(self, name, channels, size):
+        """A convolution, ReLU, pooling with padding, quantized after the first and the last step."""
+        self.conv(f"{name}_c", 8, channels, size, kernel=1, shown=False)
+        self.weight(f"{name}_s", np.float32(0.03))
+        self.weight(f"{name}_z", np.uint8(100))
+        x = self.node("DequantizeLinear", [f"{name}_c", f"{name}_s", f"{name}_z"], f"{name}_d")
+        x = self.node("Relu", [x], f"{name}_r")
+        y = self.node("MaxPool", [x], f"{name}_y", kernel_shape=[3, 3], strides=[2, 2],
+                      pads=[1, 1, 1, 1])
+        y = self.quantize(y, f"{name}_q", 0.017, 3)
+        self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
+        self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], np.uint8)
+
     def activation(self, name, kind, shape, dtype=np.uint8):
         zero = 120 if dtype == np.uint8 else -10
         x = self.dequantize(self.input(f"{name}_x", self.bytes(shape, dtype)), 0.05,
@@ -184,6 +197,31 @@ class Layers:
                                   self.weight(f"{name}_c", np.float32(0.3))], f"{name}_y")
         self.quantize(y, name, 0.04, zero, dtype)
         self.output(name, [int(np.prod(shape))], dtype)
+
+    def residual(self, name, channels, size, dtype=np.uint8, spread=1.0):
+        """relu(conv(x) + z), quantized after each step; spread: how much of it is out of range."""
+        low = np.iinfo(dtype).min
+        x = self.dequantize(self.input(f"{name}_x", self.bytes([1, channels, size, size], dtype)),
+                            0.02, np.array(low + 113, dtype))
+        z = self.dequantize(self.input(f"{name}_z", self.bytes([1, 4, size, size], dtype)), 0.02,
+                            np.array(low + 99, dtype))
+        v = self.dequantize(self.weight(f"{name}_v", self.bytes([channels, 4, 1, 1], np.int8)),
+                            0.008, np.int8(0))
+        z = self.quantize(self.node("Conv", [z, v], f"{name}_zc"), f"{name}_zq", 0.0171, low + 127,
+                          dtype)
+        z = self.dequantize(z, 0.0171, np.array(low + 127, dtype))
+        w = self.weight(f"{name}_w", self.bytes([channels, channels, 3, 3], np.int8))
+        w = self.dequantize(w, spread * (0.5 + self.random.random(channels)) / (225 * channels**0.5),
+                            np.zeros(channels, np.int8), axis=0)
+        b = self.weight(f"{name}_b", self.random.standard_normal(channels).astype(np.float32))
+        y = self.node("Conv", [x, w, b], f"{name}_c", pads=[1] * 4)
+        y = self.dequantize(self.quantize(y, f"{name}_cq", 0.0237, low + 130, dtype), 0.0237,
+                            np.array(low + 130, dtype))
+        y = self.quantize(self.node("Add", [y, z], f"{name}_a"), f"{name}_aq", 0.0311, low + 133,
+                          dtype)
+        y = self.dequantize(y, 0.0311, np.array(low + 133, dtype))
+        self.quantize(self.node("Relu", [y], f"{name}_r"), name, 0.0149, low, dtype)
+        self.output(name, [1, channels, size, size], dtype)
 
     def model(self):
         return G.model(self.nodes, self.inputs, self.outputs, self.weights, opset=21)
@@ -217,6 +255,10 @@ def layers():
     m.activation("erf", "erf", [1, 40])
     m.activation("erf_all", "erf", [7, 99])
     m.activation("erf_all_signed", "erf", [5, 259], np.int8)
+    m.pooled("pooled", 32, 11)
+    m.residual("residual", 32, 7)
+    m.residual("residual_wide", 64, 5, spread=9)
+    m.residual("residual_signed", 48, 6, np.int8, spread=4)
     return m
 
 
@@ -253,9 +295,12 @@ def taken():
     plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
-    expect(len(dots) == 18, f"sums of bytes: {dots}")
+    expect(len(dots) == 25, f"sums of bytes: {dots}")
+    expect(len(dots) == 25, f"sums of bytes: {dots}")
     pools = [name for name in plain if name.startswith("maxpool")]
     expect(any(name in wide for name in pools), f"{pools} have no vectors")
+    of_bytes = [name for name in pools if name in wide and "higher" in wide[name]]
+    expect(len(of_bytes) == 2, f"only {of_bytes} of {pools} read bytes")
     products = [name for name in plain if "matmul" in name]
     expect(sum(name in wide for name in products) >= 11, f"of {products} few have vectors")
     computed = [n for kernels in (plain, wide) for n, b in kernels.items()
@@ -292,6 +337,22 @@ def embedded():
     want = ReferenceEvaluator(str(folder / "model.onnx")).run(None, m.feeds)[0]
     have = T.Program(folder / "net", ["y"]).run(list(m.feeds.values()))["y"]
     expect(np.mean(np.abs(have - want) > 0.01) < 0.02, "y is wrong")
+@suite.case("what is rounded and clamped again and again takes few operations")
+def residuals():
+    folder = T.scratch(SCRATCH / "residuals")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    bodies = re.findall(r"^IN_vnni static void \w+\((.*?)^\}", (folder / "net.c").read_text(),
+                        re.M | re.S)
+    for kind in ("u8", "i8"):
+        body = next(b for b in bodies if f"nearest_{kind}_" in b and f"load_{kind}" in b)
+        stores = body.count(f"nearest_{kind}_")
+        expect(stores > 4 and f"store_{kind}_" not in body, f"{kind}: {stores} stores")
+        # the sum and what it is added to are rounded, the result where it is stored, unless there is
+        # a zero point to add; three clamps of
+        # two sides each, of which the last one is within the one before
+        for part, most in (("round_", 2 + (kind == "i8")), ("max_", 2), ("min_", 2), ("fma_", 1)):
+            expect(body.count(part) == most * stores,
+                   f"{kind}: {body.count(part)} {part} for {stores} stores")
 
 
 suite.main()

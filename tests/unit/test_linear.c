@@ -257,6 +257,34 @@ static void test_strips_of_lookups(void **state)
     }
 }
 
+/* Bytes from vectors of floats: saturated, half to even. */
+static void test_nearest(void **state)
+{
+    struct fixture *f = *state;
+    static const double value[4] = {-0.75, 1.5, 2.5, 300}, want[2][4] = {{0, 2, 2, 255}, {-1, 2, 2, 127}};
+    for (int k = 0; k < 2; k++) {
+        enum dtype d = k ? DTYPE_I8 : DTYPE_U8;
+        f->nleaf = 0;
+        struct array a, out;
+        struct uop *x = input(f, DTYPE_F32, &a, DIMS(4));
+        struct uop *y = output_of(f, d, &out, 4);
+        for (int i = 0; i < 4; i++)
+            a.v[i].f = value[i];
+        struct program_text p = {.t = f->t};
+        struct uop *v = PUT(&p, OP_LOAD, DTYPE_F32, VECTOR_BITS(4, 0, 1), x, uop_int(f->t, 0));
+        v = PUT(&p, OP_NEAREST, d, 0, v);
+        PUT(&p, OP_STORE, d, VECTOR_BITS(4, 0, 1), y, uop_int(f->t, 0), v);
+        assert_true(verifies(f, &p) && runs(f, &p));
+        for (int i = 0; i < 4; i++)
+            assert_true((double)out.v[i].i == want[k][i]);
+        p.n = 0;
+        v = PUT(&p, OP_LOAD, DTYPE_F32, 0, x, uop_int(f->t, 0));
+        v = PUT(&p, OP_NEAREST, d, 0, v);
+        PUT(&p, OP_STORE, d, 0, y, uop_int(f->t, 0), v);
+        assert_false(verifies(f, &p));                           /* no vector */
+    }
+}
+
 /* ------------------------------------------------------------------------------------- printing */
 
 static void expect_print(struct fixture *f, struct uop *u, const char *want)
@@ -308,6 +336,7 @@ int main(void)
         TEST(test_linear_refused),
         TEST(test_strips_of_two_sums),
         TEST(test_strips_of_lookups),
+        TEST(test_nearest),
         TEST(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
