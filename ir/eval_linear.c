@@ -36,6 +36,7 @@ struct linstr {
     int lanes, part, stride;     /* of the result; a stored value's; in memory */
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
     int period;                  /* COPY: the source's lanes, which are repeated */
+    bool grouped;                /* LOAD: of groups of bytes, which lie `stride` apart */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
     int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
@@ -270,6 +271,7 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     bool vector = (u->op == OP_LOAD || u->op == OP_STORE) && u->arg.i;
     in.part = vector && VECTOR_PART(u->arg.i) ? VECTOR_PART(u->arg.i) : in.lanes;
     in.stride = vector ? (int)VECTOR_STRIDE(u->arg.i) : 1;
+    in.grouped = vector && VECTOR_IS_GROUPS(u->arg.i) && in.stride != 1;
     in.dtype = u->dtype;
     in.dst = reg_of(e, u);
     append(e, in);
@@ -366,11 +368,18 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
 
 /* -------------------------------------------------------------------------------------- running */
 
+/* Where lane l lies, from the first one on. */
+static int64_t lane_at(const struct linstr *in, int l)
+{
+    return in->grouped ? l / DOT_BYTES + (int64_t)(l % DOT_BYTES) * in->stride
+                       : (int64_t)l * in->stride;
+}
+
 static int64_t element(struct linear_eval *e, const struct linstr *in, const char *what)
 {
     int64_t offset = e->reg[in->src[0]].i;
     const struct memory *m = &e->memory[in->memory];
-    int64_t last = offset + (int64_t)(in->part - 1) * in->stride;
+    int64_t last = offset + lane_at(in, in->part - 1);
     if (offset < 0 || offset >= m->nelem || last < 0 || last >= m->nelem)
         TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->part,
                 (long long)offset, m->buffer->id, m->buffer->name ? m->buffer->name : "",
@@ -388,9 +397,9 @@ static void run_load(struct linear_eval *e, const struct linstr *in)
                               : outside ? e->reg[in->src[2] + l * in->step[2]]
                               : m->raw
                                   ? scalar_load(m->buffer->dtype,
-                                                m->raw + (size_t)(offset + l * in->stride) *
+                                                m->raw + (size_t)(offset + lane_at(in, l)) *
                                                              dtype_nbytes(m->buffer->dtype))
-                                  : m->data[offset + l * in->stride];
+                                  : m->data[offset + lane_at(in, l)];
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)

@@ -270,7 +270,8 @@ enum { DOT_BYTES = 4 };
 #define RANGE_GROUP ((int64_t)1 << 38)
 #define RANGE_IS_GROUP(bits) (((bits) & RANGE_GROUP) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
- * elements they lie apart. A LOAD of groups of bytes is for DOT. */
+ * elements they lie apart. Groups of bytes are for DOT; those that are loaded with a stride are of
+ * bytes that lie so far apart, and the groups are neighbours. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
     ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
 #define VECTOR_LANES(bits) ((int)((bits) & 0x7f))

@@ -190,7 +190,7 @@ static bool is_of_group(const struct expander *e, const struct uop *u)
 
 static void expand_value(struct expander *e, struct uop *u)
 {
-    struct uop *src[4], *v;
+    struct uop *src[4] = {NULL}, *v;
     if (is_of_group(e, u)) {
         if (u->op == OP_CAST)
             map_set(&e->value, u, expand_value_of(e, u->src[0]));

@@ -58,6 +58,12 @@ struct lookup { const struct uop *table; struct uop *key; };   /* the table's LO
 bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l);
 /* One uop of it, along a vector of e->lanes bytes; false: it is expanded as any other. */
 bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u);
+/* groups.c: a loop that stores bytes anew in groups: `inner` is the one of four bytes, which lie
+ * `step` apart; NULL: the loop is that one itself. */
+struct groups { struct uop *load, *inner; int64_t step; int lanes, bytes; };
+bool groups_find(const struct expander *e, int begin, int end, struct groups *g);
+/* One uop of it, g->lanes iterations at once; false: it is expanded as any other. */
+bool groups_expand(struct expander *e, const struct groups *g, struct uop *u);
 /* strip.c: the loop at `at`, if vectors can run along it: as many strips of vectors as there are,
  * then the rest; *at becomes its END. false: nothing was done. */
 bool strip_loop(struct expander *e, int *at);

@@ -36,6 +36,7 @@ struct strip {
     struct sum sum[MAX_SUMS]; int nsum;
     bool any;                    /* something runs along the loop */
     struct lookup lookup;        /* it reads a table; table NULL: none */
+    struct groups groups;        /* it stores groups of bytes; lanes 0: none */
 };
 
 /* ----------------------------------------------------------------------------- does it go along */
@@ -260,6 +261,8 @@ static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
         struct uop *u = e->in[i];
         if (s->lookup.table && lanes > 1 && lookup_expand(e, &s->lookup, u))
             continue;
+        if (s->groups.lanes && lanes > 1 && groups_expand(e, &s->groups, u))
+            continue;
         const struct sum *m = lanes > 1 && op_is_elementwise(u->op) ? sum_of_value(s, u) : NULL;
         if (m)
             continue;                                 /* its sum's ASSIGN does that */
@@ -339,14 +342,17 @@ bool strip_loop(struct expander *e, int *at)
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
     if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i))
         return false;
-    bool reads_table = lookup_find(e, s.begin, s.end, &s.lookup);
-    if (!reads_table && (!loop_fits(&s) || !is_simple(&s)))
+    bool bytes = lookup_find(e, s.begin, s.end, &s.lookup) ||
+                 groups_find(e, s.begin, s.end, &s.groups);
+    if (!bytes && (!loop_fits(&s) || !is_simple(&s)))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);
-    int64_t wide = e->isa->lanes * (reads_table ? DOT_BYTES : 1), size = n->op == OP_CONST ? n->arg.i : n->vmax;
+    int64_t wide = s.lookup.table ? DOT_BYTES * e->isa->lanes : e->isa->lanes;
+    wide = bytes && !s.lookup.table ? s.groups.lanes : wide;
+    int64_t size = n->op == OP_CONST ? n->arg.i : n->vmax;
     int unroll = s.nsum == 0 ? 1 : size >= 4 * wide ? 4 : size >= 2 * wide ? 2 : 1;
-    int64_t width[4] = {wide * unroll, wide, reads_table ? 0 : e->isa->narrow, 1}, left = 0;
+    int64_t width[4] = {wide * unroll, wide, bytes ? 0 : e->isa->narrow, 1}, left = 0;
     int64_t tail = find_tail(&s, n, wide);
     for (int k = 0; k < 4; k++) {
         if (width[k] == 0 || width[k] == left)

@@ -18,6 +18,9 @@ static inline int32_t four_bytes(const void *p)
     return v;
 }
 
+//@ store_four_bytes
+static inline void store_four_bytes(void *p, int32_t v) { memcpy(p, &v, sizeof v); }
+
 //@ add_i32
 /* Signed overflow is undefined in C; these wrap. */
 static inline int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }

@@ -177,6 +177,20 @@ static inline IN_f32x8 i32x8 lookup_i8_i32x8(const void *table, i32x8 bytes)
     return lookup_i32x8(table, bytes ^ (int32_t)0x80808080u);
 }
 
+//@ load_groups_i32x8 i32x8
+/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+static inline IN_f32x8 i32x8 load_groups_i32x8(const void *p, int64_t step)
+{
+    const char *s = (const char *)p;
+    const __m128i a = _mm_loadl_epi64((const __m128i *)(const void *)s);
+    const __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)(s + step));
+    const __m128i c = _mm_loadl_epi64((const __m128i *)(const void *)(s + 2 * step));
+    const __m128i d = _mm_loadl_epi64((const __m128i *)(const void *)(s + 3 * step));
+    const __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d);
+    const __m256i low = _mm256_castsi128_si256(_mm_unpacklo_epi16(ab, cd));
+    return (i32x8)_mm256_inserti128_si256(low, _mm_unpackhi_epi16(ab, cd), 1);
+}
+
 //@ load_i8_i32x8 i32x8
 static inline IN_f32x8 i32x8 load_i8_i32x8(const int8_t *p)
 {

@@ -195,6 +195,23 @@ static inline IN_f32x16 i32x16 lookup_i8_i32x16(const void *table, i32x16 bytes)
     return lookup_i32x16(table, bytes ^ (int32_t)0x80808080u);
 }
 
+//@ load_groups_i32x16 i32x16
+/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+static inline IN_f32x16 i32x16 load_groups_i32x16(const void *p, int64_t step)
+{
+    const char *s = (const char *)p;
+    const __m512i a = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)s));
+    const __m512i b =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + step)));
+    const __m512i c =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + 2 * step)));
+    const __m512i d =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + 3 * step)));
+    const __m512i low = _mm512_or_si512(a, _mm512_slli_epi32(b, 8));
+    const __m512i high = _mm512_or_si512(_mm512_slli_epi32(c, 16), _mm512_slli_epi32(d, 24));
+    return (i32x16)_mm512_or_si512(low, high);
+}
+
 //@ load_i8_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_i8_i32x16(const int8_t *p)
 {

@@ -147,6 +147,17 @@ static inline i32x4 lookup_i8_i32x4(const void *table, i32x4 bytes)
     return lookup_i32x4(table, vreinterpretq_s32_u8(veorq_u8(vreinterpretq_u8_s32(bytes), top)));
 }
 
+//@ load_groups_i32x4 i32x4
+/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+static inline i32x4 load_groups_i32x4(const void *p, int64_t step)
+{
+    static const uint8_t turned[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    uint8_t a[16];
+    for (int g = 0; g < 4; g++)
+        memcpy(a + 4 * g, (const uint8_t *)p + g * step, 4);
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(a), vld1q_u8(turned)));
+}
+
 //@ load_i8_i32x4 i32x4
 static inline i32x4 load_i8_i32x4(const int8_t *p)
 {

@@ -705,6 +705,10 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
 {
     const char *args = mem_printf(p->t, "&%s", place);
     int lanes = VECTOR_LANES(bits);
+    if (VECTOR_IS_GROUPS(bits) && VECTOR_STRIDE(bits) != 1)
+        return vector_call(p, "load_groups",
+                           mem_printf(p->t, "%s, %lld", args, (long long)VECTOR_STRIDE(bits)), 'W',
+                           lanes / DOT_BYTES);
     if (VECTOR_IS_GROUPS(bits))
         return lanes == DOT_BYTES ? call(p, "four_bytes", args, 'I')
                                   : vector_call(p, "load_bytes", args, 'W', lanes / DOT_BYTES);
@@ -752,6 +756,8 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
                               int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    if (VECTOR_IS_GROUPS(bits) && VECTOR_LANES(bits) == DOT_BYTES)
+        return mem_printf(p->t, "%s;", call(p, "store_four_bytes", args, 'I').s);
     if (VECTOR_IS_GROUPS(bits))
         return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);

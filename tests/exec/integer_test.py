@@ -324,6 +324,9 @@ def taken():
     # all but depthwise, grey, what is padded along its channels, products of few rows or odd columns
     expect(len(dots) == len(MODEL.want) - 6,
            f"{len(dots)} of {len(MODEL.want)} layers have sums of bytes: {' '.join(dots)}")
+    # what is multiplied by groups of bytes is stored so, by vectors or words
+    for name in ("load_groups_i32x16(&", "store_bytes_i32x16(&", "store_four_bytes(&"):
+        expect(name in text, f"no kernel has {name[:-2]}")
 
 
 suite.main()

@@ -257,6 +257,37 @@ static void test_strips_of_lookups(void **state)
     }
 }
 
+/* y[j][g] = x[g][j]: bytes that lie apart become groups */
+static void test_strips_of_groups(void **state)
+{
+    struct fixture *f = *state;
+    enum { COLUMNS = 37 };
+    passes_init(f->t);
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        struct array a, out;
+        f->nleaf = 0;
+        struct uop *x = input(f, DTYPE_U8, &a, DIMS(4, COLUMNS));
+        struct uop *y = output_of(f, DTYPE_U8, &out, 4 * COLUMNS);
+        struct program_text p = {.t = f->t};
+        struct uop *j = open_loop(&p, COLUMNS, 0), *g = open_loop(&p, 4, 1);
+        struct uop *from = iadd(&p, imul(&p, g, COLUMNS), j), *to = iadd(&p, imul(&p, j, 4), g);
+        struct uop *v = PUT(&p, OP_LOAD, DTYPE_U8, 0, x, from);
+        PUT(&p, OP_STORE, DTYPE_U8, 0, y, to, v);
+        close_loop(&p, g);
+        close_loop(&p, j);
+        struct variant variant = {.isa = (enum isa)isa, .linear = p.u, .nlinear = p.n};
+        struct kernel k = {.variant = &variant, .nvariant = 1}, *kernel = &k;
+        struct schedule s = {.kernel = &kernel, .nkernel = 1};
+        assert_true(pass_expand(f->t, &s));
+        assert_int_equal(k.nvariant, isa != ISA_GENERIC);
+        struct program_text got = {.t = f->t, .n = variant.nlinear};
+        memcpy(got.u, variant.linear, (size_t)variant.nlinear * sizeof *variant.linear);
+        assert_true(verifies(f, &got) && runs(f, &got));
+        for (int i = 0; i < 4 * COLUMNS; i++)
+            assert_int_equal(out.v[i].i, a.v[i % 4 * COLUMNS + i / 4].i);
+    }
+}
+
 /* Bytes from vectors of floats: saturated, half to even. */
 static void test_nearest(void **state)
 {
@@ -336,6 +367,7 @@ int main(void)
         TEST(test_linear_refused),
         TEST(test_strips_of_two_sums),
         TEST(test_strips_of_lookups),
+        TEST(test_strips_of_groups),
         TEST(test_nearest),
         TEST(test_print),
     };
