@@ -151,6 +151,37 @@ static struct uop *fuse_sigmoid(struct expander *e, struct uop *u)
     return u;
 }
 
+/* x, clamped to no less than the bytes of dtype d allow */
+static struct uop *without_clamps(struct uop *x, enum dtype d)
+{
+    while ((x->op == OP_MIN || x->op == OP_MAX) && x->src[1]->op == OP_SPLAT &&
+           x->src[1]->src[0]->op == OP_CONST) {
+        double c = x->src[1]->src[0]->arg.f;
+        if (x->op == OP_MIN ? !(c >= (double)dtype_max(d)) : !(c <= (double)dtype_min(d)))
+            break;
+        x = x->src[0];
+    }
+    return x;
+}
+
+/* What is rounded, clamped and becomes a byte: instruction sets do all that at once, with what is
+ * an i32 when it is rounded. */
+static struct uop *fuse_rounding(struct expander *e, struct uop *u)
+{
+    const double most = 0x1p30;
+    if (u->op != OP_CAST || u->lanes == 1 || !dtype_is_byte(u->dtype) ||
+        u->src[0]->dtype != DTYPE_F32)
+        return u;
+    struct uop *x = without_clamps(u->src[0], u->dtype);
+    if (!bounds_is_whole(x))
+        return u;
+    x = x->op == OP_ROUND ? x->src[0] : x;
+    struct bounds b = bounds_of(&e->bounds, x);
+    return b.known && b.lo >= -most && b.hi <= most
+               ? uop_intern(e->t, OP_NEAREST, u->dtype, &x, 1, (union arg){0})
+               : u;
+}
+
 /* Inside of a group there are casts of bytes, their products, and sums; they are its DOT. */
 static bool is_of_group(const struct expander *e, const struct uop *u)
 {
@@ -179,7 +210,7 @@ static void expand_value(struct expander *e, struct uop *u)
         for (int k = uniform; k < u->nsrc; k++)
             src[k] = expand_splat(e, src[k], lanes);
         v = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
-        v = fuse_sigmoid(e, expand_fuse_product(e, v));
+        v = fuse_rounding(e, fuse_sigmoid(e, expand_fuse_product(e, v)));
     }
     expand_need(e, v);
     map_set(&e->value, u, v);
@@ -515,6 +546,7 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
     e->value = e->stride = e->known = (struct uop_map){.t = t, .scratch = true};
+    e->bounds.t = t;
     expand_all(e);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
     *nlinear = e->nout;

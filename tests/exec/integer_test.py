@@ -83,6 +83,30 @@ class Layers:
         want = (x - zeros[0]) @ (w.astype(np.int64) - zeros[1])
         self.output(name, want.astype(np.int32), TensorProto.INT32)
 
+    def product(self, name, rows, depth, columns, kinds=("u8", "u8"), zeros=(0, 0), batch=(),
+                across=False, known=True):
+        """Of two values of the run. across: what is summed up lies side by side in both of them, as
+        in attention's scores."""
+        x = self.input(f"{name}_x", kinds[0], [*batch, rows, depth])
+        y = self.input(f"{name}_y", kinds[1],
+                       [*batch, *((columns, depth) if across else (depth, columns))])
+        right = f"{name}_y"
+        if across:
+            order = [*range(len(batch)), len(batch) + 1, len(batch)]
+            self.nodes.append(G.node("Transpose", [right], [f"{name}_t"], perm=order))
+            y, right = np.swapaxes(y, -1, -2), f"{name}_t"
+        for k, side in enumerate("xy"):
+            zero = np.array(zeros[k], KIND[kinds[k]][0])
+            if known:
+                self.weight(f"{name}_{side}z", zero)
+            else:
+                self.inputs.append(G.value(f"{name}_{side}z", [], KIND[kinds[k]][1]))
+                self.feeds.append(zero)
+        self.nodes.append(G.node("MatMulInteger", [f"{name}_x", right, f"{name}_xz", f"{name}_yz"],
+                                 [name], name=name))
+        want = (x - zeros[0]) @ (y - zeros[1])
+        self.output(name, want.astype(np.int32), TensorProto.INT32)
+
     def conv(self, name, size, channels, out, kernel=3, kinds=("u8", "i8"), zeros=(0, 0), **more):
         x = self.input(f"{name}_x", kinds[0], [1, channels, size, size])
         group, stride, pad = more.get("group", 1), more.get("stride", 1), more.get("pad", 0)
@@ -164,6 +188,16 @@ def layers():
     m.matmul("depth_of_no_groups", 6, 41, 32, zeros=(9, 0))
     m.matmul("row", 1, 256, 1000, zeros=(128, 0))
     m.matmul("batch", 3, 32, 16, batch=(2, 4))
+    m.product("scores", 18, 32, 40, zeros=(130, 5), batch=(2, 3), across=True)
+    m.product("weighted", 18, 40, 32, zeros=(0, 132), batch=(2, 3))
+    m.product("signs", 16, 36, 24, kinds=("i8", "i8"), zeros=(-128, 127))
+    m.product("sign_and_none", 9, 64, 24, kinds=("i8", "u8"), zeros=(3, 255), across=True)
+    m.product("none_and_sign", 33, 128, 16, kinds=("u8", "i8"), zeros=(255, -128))
+    m.product("no_groups", 12, 30, 24, zeros=(7, 9), batch=(3,))
+    m.product("no_groups_across", 12, 33, 16, zeros=(7, 9), across=True)
+    m.product("zeros_of_the_run", 10, 16, 48, zeros=(200, 100), known=False)
+    m.product("columns_left_over", 12, 32, 21, zeros=(7, 9))
+    m.product("few_rows", 3, 64, 64, zeros=(1, 2))
     m.shifted("up", 5)
     m.shifted("down", -5)
     m.conv("colors", 11, 3, 16, zeros=(110, 0), pad=1, stride=2)
@@ -287,8 +321,8 @@ def taken():
     text = (folder / "net.c").read_text()
     kernels = dict(re.findall(r"^IN_vnni static void (\w+)\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in kernels.items() if "dot_vnni" in body]
-    # all but depthwise, grey and what is padded along its channels
-    expect(len(dots) == len(MODEL.want) - 4,
+    # all but depthwise, grey, what is padded along its channels, products of few rows or odd columns
+    expect(len(dots) == len(MODEL.want) - 6,
            f"{len(dots)} of {len(MODEL.want)} layers have sums of bytes: {' '.join(dots)}")
 
 
