@@ -326,7 +326,10 @@ struct uop *lower_kernel(struct plan *p, struct segment *first)
     int n = 0;
     for (struct segment *s = first; s; s = s->next) {
         struct lowering l = {p, s};
-        VEC_PUSH(p->t, store, n, cap, lower_segment(&l));
+        struct uop *part[CLIPPED_MAX];
+        int npart = clip_store(p->t, s, lower_segment(&l), part);
+        for (int k = 0; k < npart; k++)
+            VEC_PUSH(p->t, store, n, cap, part[k]);
     }
     return uop_intern(p->t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
 }

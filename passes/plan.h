@@ -31,6 +31,10 @@ struct item { int pos; struct segment *kernel; struct uop *node; };
 enum { BANDS_MAX = 2 };
 struct band { struct uop *range, *start, *inner; int axis; int64_t extent; };
 
+/* Of the tiles along one range of a segment, and the rows in them along another, the first so many
+ * rows are stored. rows 0: all of them. */
+struct clip { struct uop *tile, *in; int64_t rows; };
+
 struct segment {
     struct block *block;
     int pos;                     /* place in the graph's topological order: when it runs */
@@ -51,6 +55,7 @@ struct segment {
     int nnode, ncontraction;
     int depth;                   /* of the use whose sources are looked at */
     struct band band[BANDS_MAX]; int nband;
+    struct clip clip;
     const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
 };
@@ -142,6 +147,12 @@ void plan_bands(struct plan *p);
 /* spread.c: what is read or stored at many places at once lies at distances that suit a cache. needs:
  * bands are made */
 void plan_spread(struct plan *p);
+
+/* clip.c: tiles of which a part is read are stored as far as that goes. needs: bands are made */
+void plan_clip(struct plan *p);
+/* The store of a segment, as up to CLIPPED_MAX stores; returns their number. */
+enum { CLIPPED_MAX = 2 };
+int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct uop **part);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);

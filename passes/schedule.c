@@ -456,7 +456,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     k->is_disjoint = true;
     for (const struct segment *part = s; part; part = part->next) {
         k->is_serial |= part->scatter != NULL;
-        k->is_disjoint &= part->start != NULL || part->dest->kind == BUFFER_SCRATCH;
+        k->is_disjoint &= part->start || part->clip.rows || part->dest->kind == BUFFER_SCRATCH;
     }
     k->title = kernel_title(t, k);
     k->index = number;
@@ -629,6 +629,7 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     if (!noopt) {
         plan_layout(p);
         plan_bands(p);
+        plan_clip(p);
         plan_spread(p);
     }
     plan_items(p);
