@@ -36,6 +36,7 @@ struct member {
     struct segment *s;
     struct node *node;           /* whose buffer becomes scratch; NULL: the last segment's stays */
     struct band part[BANDS_MAX];
+    struct kept kept[BANDS_MAX]; /* of the node */
 };
 
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
@@ -121,7 +122,7 @@ static double scratch_of(const struct group *g)
         const struct member *m = &g->member[i];
         double part = nbytes_of(m->node->buffer);
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->part[k].extent / plan_extent(m->node->u->dim[m->part[k].axis]);
+            part *= (double)m->kept[k].slots / plan_extent(m->node->u->dim[m->part[k].axis]);
         n += part;
     }
     return n;
@@ -151,7 +152,7 @@ static double gain_of(struct banding *w, const struct group *g)
         const struct member *m = &g->member[i];
         double nbytes = nbytes_of(m->node->buffer), part = 1;
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->part[k].extent / plan_extent(m->node->u->dim[m->part[k].axis]);
+            part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
         saved += 2 * nbytes;
         lost += work_of(w, m->s)->flop * (part * g->nbands - 1) / FLOP_CYCLE;
@@ -207,17 +208,17 @@ static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
 
 /* Which part of a node's value the k-th band needs. false: there is no such part, or it is all. */
 static bool find_part(const struct group *g, struct tgc *t, const struct node *n,
-                      const struct segment *producer, int k, struct band *part)
+                      const struct segment *producer, int k, struct member *m)
 {
     struct uop *first = NULL, *base;
-    int64_t low = 0, high = 0, lo = 0, hi = 0, apart, size;
+    int64_t low = 0, high = 0, lo = 0, hi = 0, apart;
     uint32_t still = 0;          /* axes whose coordinate some use reads without regard to the band */
-    part->axis = -1;
+    int axis = -1;
     for (const struct use *u = n->use; u; u = u->next) {
-        const struct member *m = member_of(g, u->seg);
+        const struct member *by = member_of(g, u->seg);
         for (int a = 0; a < n->u->ndim && u->seg != producer; a++) {
-            if (!window_of(t, u->index[a], m->s, &m->part[k], &base, &lo, &hi) ||
-                (base && first && part->axis != a))
+            if (!window_of(t, u->index[a], by->s, &by->part[k], &base, &lo, &hi) ||
+                (base && first && axis != a))
                 return false;
             if (!base) {
                 still |= 1u << a;
@@ -225,7 +226,7 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
             }
             if (!first) {
                 first = base, low = lo, high = hi;
-                part->axis = a;
+                axis = a;
             }
             if (!uop_const_int(sym_sub(t, base, first), &apart))
                 return false;
@@ -233,17 +234,11 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
             high = hi + apart > high ? hi + apart : high;
         }
     }
-    if (!first || still >> part->axis & 1 || !uop_const_int(n->u->dim[part->axis], &size) ||
-        producer->axis[part->axis]->op != OP_RANGE)
+    if (!first || still >> axis & 1)
         return false;
-    part->range = g->member[0].part[k].range;
-    part->start = sym_addi(t, first, low);
-    part->extent = high - low + 1;
-    part->inner = uop_int(t, 0);
-    if (part->extent > 1)
-        part->inner = uop_range(t, uop_int(t, part->extent), t->next_range++);
-    return part->extent < size && part->start->vmin >= 0 &&
-           part->start->vmax <= size - part->extent;
+    m->kept[k] = (struct kept){.begin = sym_addi(t, first, low), .extent = high - low + 1};
+    m->part[k].range = g->member[0].part[k].range;
+    return halo_part(t, n, producer, axis, &m->kept[k], &m->part[k]);
 }
 
 /* Which part of a value the bands need, along an axis for each of them. */
@@ -252,7 +247,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
 {
     *m = (struct member){.s = producer, .node = (struct node *)(uintptr_t)n};
     for (int k = 0; k < g->nband; k++)
-        if (!find_part(g, w->p->t, n, producer, k, &m->part[k]) ||
+        if (!find_part(g, w->p->t, n, producer, k, m) ||
             (k > 0 && m->part[k].axis == m->part[0].axis) || chooses(w, producer, m->part[k].axis))
             return false;
     return true;
@@ -386,7 +381,7 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     int64_t stride = 1, nbytes = (int64_t)dtype_nbytes(b->dtype), line = LINE / nbytes;
     b->kind = BUFFER_SCRATCH;
     for (int k = 0; k < g->nband; k++)
-        b->dim[stored_axis(m->node->u, m->part[k].axis)] = uop_int(t, m->part[k].extent);
+        b->dim[stored_axis(m->node->u, m->part[k].axis)] = uop_int(t, m->kept[k].slots);
     v->ndim = n;
     v->offset = uop_int(t, 0);
     for (int i = n - 1; i >= 0; i--) {
@@ -401,9 +396,17 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     }
     for (int k = 0; k < g->nband; k++) {
         int a = stored_axis(m->node->u, m->part[k].axis);
-        v->offset = sym_sub(t, v->offset, sym_mul(t, v->stride[a], m->part[k].start));
+        v->offset = sym_sub(t, v->offset, sym_mul(t, v->stride[a], m->kept[k].start));
     }
     b->storage = v;
+}
+
+/* The border of a tensor, of which bands now keep parts. */
+static void drop_border(struct plan *p, const struct segment *inside)
+{
+    for (int i = 0; i < p->nsegment; i++)
+        if (p->segment[i]->dest == inside->dest && p->segment[i] != inside)
+            p->segment[i]->value = NULL;
 }
 
 /* The group's segments take the place of its last one among those of its kernel. */
@@ -427,11 +430,13 @@ static void join_group(struct plan *p, const struct group *g)
         }
         if (i == 0)
             continue;
+        if (s->start)
+            drop_border(p, s);
         shrink_buffer(p->t, g, m);
         s->next = first;
         s->pos = sink->pos;
         first->absorbed = true;
-        first = s;
+        first = s->start ? halo_fill(p, m->node, m->kept, m->part, g->nband, s) : s;
     }
     first->absorbed = before != NULL;
     if (before)
@@ -457,23 +462,38 @@ static void report(struct banding *w, const struct group *g)
             gain_of(w, g) / 1e3);
 }
 
-/* Buffers of fixed size that one plain segment fills, and the segments. */
+/* The segment that fills the node's buffer: a plain one, or the inside of a border. NULL: there are
+ * several. */
+static struct segment *find_producer(const struct plan *p, const struct node *n)
+{
+    struct segment *s = NULL;
+    const struct uop *value = n->u->op == OP_PAD ? n->u->src[0] : n->u;
+    for (int k = 0; k < p->nsegment; k++) {
+        struct segment *own = p->segment[k];
+        if (own->dest != n->buffer || (n->u->op == OP_PAD && own->value != value))
+            continue;
+        if (s || own->value != value)
+            return NULL;
+        s = own;
+    }
+    if (!s || s->next || s->lead || s->scatter || (s->start == NULL) != (n->u->op != OP_PAD) ||
+        (s->absorbed && !s->start))
+        return NULL;
+    /* a sum's buffer would be without some axes that the border has */
+    return s->start && value->op == OP_REDUCE ? NULL : s;
+}
+
+/* Buffers of fixed size that one segment fills, and the segments. */
 static void find_candidates(struct banding *w)
 {
     struct plan *p = w->p;
     for (int i = 0; i < p->nnode; i++) {
         struct node *n = &p->node[i];
-        struct segment *s = NULL;
         bool plain = n->buffer && n->is_private && !n->must && n->buffer->kind == BUFFER_TEMP;
         for (int a = 0; plain && a < n->buffer->ndim; a++)
             plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
-        for (int k = 0; plain && k < p->nsegment; k++) {
-            if (p->segment[k]->dest != n->buffer)
-                continue;
-                    plain = !s && p->segment[k]->value == n->u;
-            s = p->segment[k];
-        }
-        if (!plain || !s || s->next || s->absorbed || s->start || s->lead || s->scatter)
+        struct segment *s = plain ? find_producer(p, n) : NULL;
+        if (!s)
             continue;
         int at = w->ncandidate;
         VEC_PUSH(p->t, w->producer, at, w->cap_producer, s);

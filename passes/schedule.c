@@ -418,6 +418,14 @@ static void kernel_add_buffer(struct tgc *t, struct kernel *k, struct buffer *b,
     VEC_PUSH(t, k->buffer, k->nbuffer, *cap, b);
 }
 
+static void kernel_add_scratch(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i] == b)
+            return;
+    VEC_PUSH(t, k->scratch, k->nscratch, *cap, b);
+}
+
 static void kernel_add_var(struct tgc *t, struct kernel *k, struct var *v, size_t *cap)
 {
     for (int i = 0; i < k->nvar; i++)
@@ -438,7 +446,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     for (int i = 0; i < k->ast->nsrc; i++) {
         struct buffer *b = (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p;
         if (b->kind == BUFFER_SCRATCH)                /* passed on within a band */
-            VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, b);
+            kernel_add_scratch(t, k, b, &cap_scratch);
         else
             kernel_add_buffer(t, k, b, &cap_buffer);
     }
