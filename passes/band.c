@@ -61,6 +61,25 @@ static double nbytes_of(const struct buffer *b)
     return n;
 }
 
+static double stored_nbytes(const struct segment *s)
+{
+    return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
+}
+
+/* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
+ * in it. */
+static double read_by(const struct plan *p, const struct segment *s, const struct buffer *b)
+{
+    double most = 0;
+    for (int i = 0; i < p->nnode; i++)
+        for (const struct use *u = p->node[i].buffer == b ? p->node[i].use : NULL; u; u = u->next) {
+            double n = plan_nelem(p->node[i].u) * (double)dtype_nbytes(b->dtype);
+            if (u->seg == s && !u->root && n > most)
+                most = n;
+        }
+    return most;
+}
+
 /* ---------------------------------------------------------------------------------- what it costs */
 
 static const struct work *work_of(struct banding *w, struct segment *s)
@@ -79,10 +98,13 @@ static const struct work *work_of(struct banding *w, struct segment *s)
     s->next = next;
     (void)linearize(p->t, ast, &n, &k->flop);
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_BUFFER && uop_buffer_of(order[i]) != s->dest)
-            *(uop_buffer_of(order[i])->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
-                nbytes_of(uop_buffer_of(order[i]));
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? uop_buffer_of(order[i]) : NULL;
+        if (!b || b == s->dest)
+            continue;
+        double nbytes = read_by(p, s, b);
+        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) += nbytes > 0 ? nbytes : nbytes_of(b);
+    }
     for (int i = 0; i < n; i++)
         for (int a = 0; a < s->value->ndim && order[i]->op == OP_LT; a++)
             if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
@@ -131,7 +153,7 @@ static double scratch_of(const struct group *g)
 /* What a band reads and writes beside scratch, and would drive scratch out of the cache. */
 static double streamed_of(struct banding *w, const struct group *g)
 {
-    double n = nbytes_of(g->member[0].s->dest);
+    double n = stored_nbytes(g->member[0].s);
     for (int i = 0; i < g->n; i++)
         n += work_of(w, g->member[i].s)->reads - (i ? nbytes_of(g->member[i].node->buffer) : 0);
     return n / g->nbands;
@@ -166,7 +188,7 @@ static double gain_of(struct banding *w, const struct group *g)
     if (weights + scratch_of(g) > cache)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
     /* near, what is passed on has to be most of what moves */
-    if (whole < far_caches * cache && whole < 3 * nbytes_of(g->member[0].s->dest))
+    if (whole < far_caches * cache && whole < 3 * stored_nbytes(g->member[0].s))
         return 0;
     saved /= whole > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE;
     return saved - lost - nest_cycles * g->nbands * g->n;
@@ -283,7 +305,7 @@ static void grow(struct banding *w, struct group *g, struct group *best, double 
         struct segment *s = w->producer[i];
         struct member m;
         if (!is_free(g, s) || s->block != g->member[0].s->block || !feeds_group(g, n, s) ||
-            !find_parts(w, g, n, s, &m))
+            read_by(w->p, s, g->member[0].s->dest) > 0 || !find_parts(w, g, n, s, &m))
             continue;
         g->member[g->n++] = m;
         double gain = gain_of(w, g);
@@ -489,7 +511,8 @@ static void find_candidates(struct banding *w)
     struct plan *p = w->p;
     for (int i = 0; i < p->nnode; i++) {
         struct node *n = &p->node[i];
-        bool plain = n->buffer && n->is_private && !n->must && n->buffer->kind == BUFFER_TEMP;
+        bool plain = n->buffer && n->is_private && !n->must && !n->within && !n->hosts &&
+                     n->buffer->kind == BUFFER_TEMP;
         for (int a = 0; plain && a < n->buffer->ndim; a++)
             plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
         struct segment *s = plain ? find_producer(p, n) : NULL;

@@ -51,6 +51,7 @@ struct segment {
     struct uop *scatter;         /* SCATTER node: value goes to its data-dependent coordinates */
     struct segment *next;        /* further segments of the same kernel */
     bool absorbed;               /* it is the `next` of another */
+    bool early;                  /* a part of a buffer that is filled before the others */
     struct uop *axis[MAX_RANK];  /* coordinates of value: RANGEs, or 0 where the size is 1 */
     struct uop **range; int nrange; size_t cap_range;   /* at most MAX_RANGES */
     range_set out, inner;        /* ranges of the output; of reductions and stages */
@@ -101,6 +102,9 @@ struct node {
     bool kept;                   /* needs a buffer of any layout: others are made of it */
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
     bool is_private;             /* nobody but its uses knows the buffer */
+    const struct node *within;   /* whose buffer it is a part of, from `at` on; NULL: of none */
+    struct uop *const *at;
+    bool hosts;                  /* others lie within it */
     struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
     /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
     struct buffer **result; int nresult;
@@ -140,6 +144,8 @@ void plan_decide(struct plan *p, struct node *n);
  * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
+/* inset.c: what lies within a larger tensor is stored there. needs: all decisions are made */
+void plan_insets(struct plan *p);
 /* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
 void plan_layout(struct plan *p);
 /* What was lowered on trial is of no further use. */

@@ -635,6 +635,7 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     plan_blocks(p);
     plan_fuse(p, s);
     if (!noopt) {
+        plan_insets(p);
         plan_layout(p);
         plan_bands(p);
         plan_clip(p);
