@@ -397,6 +397,29 @@ static const struct uop *leads_to_contraction(struct plan *p, const struct uop *
     return NULL;
 }
 
+/* Joins several tensors by the place of an element, as products by parts do: reached as above. */
+static bool joins_parts(struct plan *p, const struct uop *v)
+{
+    const struct uop *stack[32];
+    int n = 0;
+    stack[n++] = v;
+    for (int steps = 0; n && steps < 64; steps++) {
+        const struct uop *u = stack[--n];
+        if (u->op == OP_WHERE && u->src[0]->op == OP_LT && u->src[0]->src[1]->op == OP_CONST &&
+            is_index_like(p, u->src[0]->src[0], 8) && !is_index_like(p, u->src[1], 8) &&
+            !is_index_like(p, u->src[2], 8))
+            return true;
+        if (u->op == OP_EXPAND || is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
+            (u != v && plan_node(p, u)->nconsumer > 1))
+            continue;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc
+                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        for (int k = 0; k < nsrc && n < 32; k++)
+            stack[n++] = u->src[k];
+    }
+    return false;
+}
+
 /* ---- realizing */
 
 static void note_contraction(struct segment *s, const struct uop *v)
@@ -665,6 +688,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     /* small weights stay small in memory */
     if (is_of_weights(n->u, WEIGHT_DEPTH))
         return true;
+    if (is_within(p, n) && joins_parts(p, n->u))
+        return false;
     if (!(repeats > 1.01)) {
         /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
          * own epilogue */
@@ -687,7 +712,7 @@ static bool inline_elementwise(struct plan *p, struct node *n)
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    if (n->use->seg->weighted)
+    if (n->use->seg->weighted || joins_parts(p, n->u))
         return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;
