@@ -170,7 +170,9 @@ static void expand_value(struct expander *e, struct uop *u)
         src[k] = expand_value_of(e, u->src[k]);
         lanes = src[k]->lanes > lanes ? src[k]->lanes : lanes;
     }
-    if (lanes == 1) {
+    if (u->op == OP_WHERE && src[0]->op == OP_CONST) {
+        v = src[src[0]->arg.i ? 1 : 2];
+    } else if (lanes == 1) {
         v = expand_fuse_product(e, uop_new(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
     } else {
         bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;

@@ -187,7 +187,7 @@ onnx.save(MODEL.model(), SCRATCH / "model.onnx")
 def agrees(name, *options):
     folder = T.scratch(SCRATCH / name)
     source = T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     outputs = T.Program(folder / "net", list(MODEL.want)).run(MODEL.feeds)
     for key, want in MODEL.want.items():
         apart = np.abs(outputs[key].astype(np.int64) - want.astype(np.int64))
@@ -256,7 +256,7 @@ def kept():
     T.emit(TGC, folder / "model.onnx", folder / "net.c")
     arena = int(re.search(r"arena ([\d.]+) kB", (folder / "net.c").read_text())[1].split(".")[0])
     expect(arena < 2 * rows * depth / 1000 + 1, f"the arena is of {arena} kB")
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     outputs = T.Program(folder / "net", ["y0", "y1", "y2"]).run([x])
     for k in range(3):
         expect(np.allclose(outputs[f"y{k}"], want[k], atol=1e-4), f"y{k} is wrong")

@@ -183,7 +183,7 @@ WANT = dict(zip(MODEL.kinds, ReferenceEvaluator(str(SCRATCH / "model.onnx")).run
 def agrees(name, *options):
     folder = T.scratch(SCRATCH / name)
     T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     outputs = T.Program(folder / "net", list(WANT)).run(list(MODEL.feeds.values()))
     for key, want in WANT.items():
         have, want = outputs[key].astype(np.float64), want.astype(np.float64)
