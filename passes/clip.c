@@ -15,6 +15,8 @@
 static struct uop *divided(const struct uop *tile, const struct uop *in, int64_t m)
 {
     int64_t by, rest;
+    if (uop_is_int(tile, 0))
+        return (struct uop *)(uintptr_t)in;
     bool both = (tile->op == OP_FLOORDIV || tile->op == OP_DIV) &&
                 (in->op == OP_FLOORMOD || in->op == OP_MOD) && tile->src[0] == in->src[0] &&
                 uop_const_int(tile->src[1], &by) && uop_const_int(in->src[1], &rest);

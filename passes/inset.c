@@ -143,10 +143,18 @@ static void nest_concat(struct plan *p, struct node *part, struct node *whole, s
         if (seg[k]->value && plan_node(p, whole->u->src[k])->buffer)
             return;
     n = segments_of(p, part, own, MAX_PARTS);
-    if (n != part->u->nsrc || would_meet(p, part->buffer, whole->buffer, NULL))
+    for (int k = 0; k < n && n == part->u->nsrc; k++)
+        if (own[k]->value != part->u->src[k])
+            return;
+    if (n != part->u->nsrc)
         return;
     for (int k = 0; k < n; k++)
-        own[k]->value = NULL;
+        own[k]->value = NULL;                             /* these copies would be none */
+    if (would_meet(p, part->buffer, whole->buffer, NULL)) {
+        for (int k = 0; k < n; k++)
+            own[k]->value = part->u->src[k];
+        return;
+    }
     for (int k = run; k < run + n; k++)
         if (seg[k]->value) {
             seg[k]->pos = plan_node(p, whole->u->src[k])->pos;
