@@ -422,8 +422,18 @@ static bool joins_parts(struct plan *p, const struct uop *v)
 
 /* ---- realizing */
 
+/* A sum of products with a large weight, whether or not there are rows that share it. */
+static bool streams_a_weight(const struct uop *v)
+{
+    enum { WEIGHT_NELEM = 1 << 16 };
+    return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
+           operand_base(v->src[0])->op == OP_MUL && contracts_a_weight(v) &&
+           plan_nelem(v->src[0]) >= WEIGHT_NELEM;
+}
+
 static void note_contraction(struct segment *s, const struct uop *v)
 {
+    s->streams |= streams_a_weight(v);
     if (is_contraction(v)) {
         s->ncontraction++;
         s->weighted |= contracts_a_weight(v);
@@ -727,6 +737,9 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* of a stage: one contraction may feed another */
     bool row = (deps & s->inner) && !(contraction && contracts_a_weight(n->u));
     if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
+        return false;
+    /* two of them side by side are no nest of one sum, which could be tiled */
+    if (s->streams && streams_a_weight(n->u))
         return false;
     if (!(deps & s->inner) && !chain_accepts(s, deps))
         return false;
