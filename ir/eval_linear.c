@@ -39,7 +39,7 @@ struct linstr {
     bool grouped;                /* LOAD: of groups of bytes, which lie `stride` apart */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
     int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
-    /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
+    /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside; DOT: `less` */
     int target;
 };
 
@@ -343,7 +343,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
         break;
     case OP_DOT:
-        emit(e, (struct linstr){.code = CODE_DOT}, u, 0);
+        emit(e, (struct linstr){.code = CODE_DOT, .target = (int)u->arg.i}, u, 0);
         break;
     case OP_LOOKUP:
         emit(e,
@@ -446,7 +446,7 @@ static void run_dot(struct linear_eval *e, const struct linstr *in)
     for (int l = 0; l < in->lanes; l++) {
         int64_t sum = e->reg[in->src[0] + l].i;
         for (int k = l * DOT_BYTES; k < (l + 1) * DOT_BYTES; k++)
-            sum += e->reg[in->src[1] + k].i * e->reg[in->src[2] + k].i;
+            sum += (e->reg[in->src[1] + k].i - in->target) * e->reg[in->src[2] + k].i;
         e->reg[in->dst + l].i = (int32_t)sum;
     }
 }

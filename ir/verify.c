@@ -632,6 +632,7 @@ static void check_dot(struct linear_verifier *l, const struct uop *u)
             "not u8 times i8");
     require(&l->v, u, u->src[1]->lanes == bytes && u->src[2]->lanes == bytes,
             "not four bytes for each lane");
+    require(&l->v, u, u->arg.i == 0 || u->arg.i == DOT_MIDDLE, "bytes less something odd");
 }
 
 static void check_lookup(struct linear_verifier *l, const struct uop *u)

@@ -6,7 +6,12 @@
 #include "passes/tile.h"
 
 /* An accumulator with lanes: one of its own for each of their values. */
-struct accs { const struct uop *acc; struct uop **each; };
+struct accs {
+    const struct uop *acc;
+    struct uop **each;
+    const struct uop *weights;   /* sums of bytes less DOT_MIDDLE: the load of the others */
+    struct uop **less;           /* sums of -DOT_MIDDLE times the weights, that they all lack */
+};
 
 struct expander {
     struct tgc *t;
@@ -38,8 +43,10 @@ void expand_need(struct expander *e, struct uop *u);
 /* What stands for a uop of `in` now. */
 struct uop *expand_value_of(struct expander *e, struct uop *u);
 struct uop *expand_splat(struct expander *e, struct uop *u, int lanes);
-/* a*b + c for a product that is added, else u */
+/* instruct.c: a*b + c for a product that is added, else u */
 struct uop *expand_fuse_product(struct expander *e, struct uop *u);
+/* The same for vectors, and all else that is one operation on them. */
+struct uop *expand_fuse_vector(struct expander *e, struct uop *u);
 /* One uop of `in`, along the vector's lane that is open. */
 void expand_one(struct expander *e, struct uop *u);
 /* The index of the END that closes the loop at `at`. */

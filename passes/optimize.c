@@ -16,11 +16,19 @@
 #include <string.h>
 
 const struct isa_info isa_table[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot)                   \
-    {text, lanes, narrow, registers, title, attribute, dot},
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered)                   \
+    {text, arch, lanes, narrow, registers, title, attribute, dot, centered},
 #include "passes/isa.def"
 #undef ISA
 };
+
+enum isa isa_base(enum isa isa)
+{
+    while (isa > ISA_GENERIC && isa_table[isa - 1].lanes == isa_table[isa].lanes &&
+           strcmp(isa_table[isa - 1].arch, isa_table[isa].arch) == 0)
+        isa = (enum isa)(isa - 1);
+    return isa;
+}
 
 /* -------------------------------------------------------------------------- simpler loops first */
 
@@ -343,16 +351,18 @@ static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
 
 static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
 {
-    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
+    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2,   ISA_NEONI8MM,
+                                     ISA_NEONDOT,    ISA_NEON,   ISA_GENERIC};
     enum { NORDER = sizeof order / sizeof *order };
     struct stores from = {0};
     struct uop **simple = scratch_array(t, (size_t)k->ast->nsrc, sizeof *simple);
     int widest = 0;
     for (int i = 0; i < k->ast->nsrc; i++)
         simple[i] = simplify_store(t, k->ast->src[i]);
-    /* for the others it is the same as the one before */
-    if ((isa >> ISA_AVX512 & 1) && !has_bytes(t, simple, k->ast->nsrc))
-        isa &= ~(1u << ISA_AVX512VNNI);
+    bool bytes = has_bytes(t, simple, k->ast->nsrc);
+    for (int a = 0; a < NORDER && !bytes; a++)
+        if (isa >> isa_base(order[a]) & 1 && isa_base(order[a]) != order[a])
+            isa &= ~(1u << order[a]);
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++) {

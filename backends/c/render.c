@@ -646,7 +646,9 @@ static void write_splat(struct writer *w, const struct uop *u)
     take_operands(w, u, 1, &src);
     src = expr_resolve(w->p, src);
     /* a group of bytes is one int */
-    bool group = u->src[0]->lanes == DOT_BYTES;
+    bool group = u->src[0]->lanes == DOT_BYTES || dtype_is_byte(u->dtype);
+    if (dtype_is_byte(u->dtype) && u->src[0]->lanes == 1 && !uop_is_int(u->src[0], 0))
+        TGC_BUG(w->t, "a vector of one byte");
     define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
 }
 

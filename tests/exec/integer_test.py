@@ -6,6 +6,7 @@ bytes are in tests/unit/test_linear.c.
 """
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from onnx import TensorProto
 
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Failure, Skip, Suite, expect
 
 suite = Suite("integer")
 OPTIONS = suite.parse()
@@ -218,21 +219,63 @@ MODEL = layers()
 onnx.save(MODEL.model(), SCRATCH / "model.onnx")
 
 
-def agrees(name, *options):
-    folder = T.scratch(SCRATCH / name)
-    source = T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net", main_by=TGC)
-    outputs = T.Program(folder / "net", list(MODEL.want)).run(MODEL.feeds)
+def runs(program, runner=()):
+    outputs = T.Program(program, list(MODEL.want), runner).run(MODEL.feeds)
     for key, want in MODEL.want.items():
         apart = np.abs(outputs[key].astype(np.int64) - want.astype(np.int64))
         allowed = MODEL.quanta.get(key, 0)
         expect(apart.max() <= allowed and (apart > 0).mean() <= 0.002,
                f"{key}: {(apart > 0).sum()} of {apart.size} differ, by up to {apart.max()}")
-    return (folder / "net.c").read_text()
+
+
+def agrees(name, *options):
+    folder = T.scratch(SCRATCH / name)
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    runs(folder / "net")
+
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+# processors without dot products, with those of one sign, with those of two
+PROCESSORS = ("cortex-a53", "cortex-a76", "max")
+
+
+def emulated(cpu):
+    if not shutil.which(COMPILER) or not shutil.which(EMULATOR):
+        raise Skip(f"{COMPILER} and {EMULATOR} are not here")
+    folder = T.scratch(SCRATCH / f"emulated-{cpu}")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", f"--cpu={cpu}")
+    T.build(folder / "net.c", folder / "net", COMPILER, ("-O2", "-static"))
+    for processor in PROCESSORS:
+        runs(folder / "net", (EMULATOR, "-cpu", processor))
+    return folder / "net.c"
 
 
 for cpu in ("generic", "avx2", "avx512", "avx512vnni", "neon"):
     suite.add(f"--cpu={cpu}", agrees, cpu, f"--cpu={cpu}")
+for cpu in ("neondot", "neoni8mm"):
+    suite.add(f"--cpu={cpu}, emulated, on processors with and without it", emulated, cpu)
+
+
+@suite.case("of NEON's dot products those are taken that the processor has")
+def chosen():
+    source = emulated("auto")
+    for word, where in (("usdot", "max"), ("sdot", "cortex-a76")):
+        text = source.read_text()
+        expect(text.count(f'__asm__("{word} ') == 1, f"no {word} in the program")
+        broken = source.parent / f"{word}.c"
+        broken.write_text(text.replace(f'__asm__("{word} ', f'__asm__("brk #1; {word} '))
+        T.must(T.run([COMPILER, "-std=c11", "-O2", "-static", "-DNET_MAIN", broken, "-o",
+                      source.parent / word, "-lm"], timeout=120))
+        for processor in PROCESSORS:
+            try:
+                runs(source.parent / word, (EMULATOR, "-cpu", processor))
+                taken = False
+            except Failure:
+                taken = True
+            expect(taken == (processor == where), f"{word} on {processor}: {taken}")
+
+
 suite.add("-O0", agrees, "O0", "-O0")
 suite.add("two threads", agrees, "threads", "--threads", "2")
 
@@ -317,13 +360,16 @@ def heads():
 @suite.case("sums of bytes are what the kernels are made of")
 def taken():
     folder = T.scratch(SCRATCH / "taken")
-    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c")
     text = (folder / "net.c").read_text()
-    kernels = dict(re.findall(r"^IN_vnni static void (\w+)\((.*?)^\}", text, re.M | re.S))
-    dots = [name for name, body in kernels.items() if "dot_vnni" in body]
-    # all but depthwise, grey, what is padded along its channels, products of few rows or odd columns
-    expect(len(dots) == len(MODEL.want) - 6,
-           f"{len(dots)} of {len(MODEL.want)} layers have sums of bytes: {' '.join(dots)}")
+    for isa, dot in (("vnni", "dot_vnni"), ("dotprod", "dot_centered"), ("i8mm", "dot_mixed")):
+        kernels = dict(re.findall(rf"^IN_{isa} static void (\w+)\((.*?)^\}}", text, re.M | re.S))
+        dots = [name for name, body in kernels.items() if dot in body]
+        # all but depthwise, grey, what is padded along its channels, products of few rows or odd
+        # columns
+        expect(len(dots) == len(MODEL.want) - 6,
+               f"{isa}: {len(dots)} of {len(MODEL.want)} layers have sums of bytes: "
+               f"{' '.join(dots)}")
     # what is multiplied by groups of bytes is stored so, by vectors or words
     for name in ("load_groups_i32x16(&", "store_bytes_i32x16(&", "store_four_bytes(&"):
         expect(name in text, f"no kernel has {name[:-2]}")
