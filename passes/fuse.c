@@ -821,9 +821,17 @@ static void keep(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
+/* A byte that would be made of a float again and again: nothing is smaller to keep. */
+static bool is_repeated_byte(struct plan *p, const struct node *n)
+{
+    return !p->noopt && n->u->op == OP_CAST && dtype_is_byte(n->u->dtype) &&
+           dtype_is_float(n->u->src[0]->dtype) &&
+           evaluations_of(p, n) > 1.01 * plan_nelem(n->u);
+}
+
 static void decide_computed(struct plan *p, struct node *n)
 {
-    if (n->must || n->kept) {
+    if (n->must || n->kept || is_repeated_byte(p, n)) {
         realize(p, n);
         return;
     }

@@ -14,6 +14,7 @@
 #include <math.h>
 
 static const double exact = 0x1p24;
+enum { LOOK_MAX = 40 };      /* uops */
 
 /* The largest magnitude of the operand's q - zero. */
 static double largest_of(const struct operand *o)
@@ -192,6 +193,14 @@ struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
     return uop_cast(t, u->dtype, uop_reduce(t, op, x, REDUCE_AXES(u->arg.i)));
 }
 
+static double largest_float(const struct buffer *b)
+{
+    double most = 0;
+    for (size_t i = 0; i < b->nbytes / sizeof(float); i++)
+        most = fmax(most, fabs(scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f));
+    return most;
+}
+
 bool is_whole_number(const struct uop *v, int *steps)
 {
     v = without_moves((struct uop *)(uintptr_t)v);
@@ -222,15 +231,61 @@ bool is_whole_number(const struct uop *v, int *steps)
     }
 }
 
+/* What |v|, a whole number, cannot exceed; INFINITY: not known. */
+static double magnitude_of(const struct uop *v, int *steps)
+{
+    int64_t lo = 0, hi = 0;
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (--*steps < 0)
+        return INFINITY;
+    switch (v->op) {
+    case OP_CONST:
+        return fabs(v->arg.f);
+    case OP_CAST:
+        return dtype_is_byte(v->src[0]->dtype) ? 255 : INFINITY;
+    case OP_ADD: case OP_SUB:
+        return magnitude_of(v->src[0], steps) + magnitude_of(v->src[1], steps);
+    case OP_MUL:
+        return magnitude_of(v->src[0], steps) * magnitude_of(v->src[1], steps);
+    case OP_REDUCE: {
+        double n = REDUCE_OP(v->arg.i) == OP_ADD ? 1 : INFINITY;
+        for (int a = 0; a < v->ndim; a++)
+            if (REDUCE_AXES(v->arg.i) >> a & 1)
+                n *= v->src[0]->dim[a]->vmax < 0 ? INFINITY : (double)v->src[0]->dim[a]->vmax;
+        return n * magnitude_of(v->src[0], steps);
+    }
+    case OP_BUFFER:
+        if (weight_of(v) && v->dtype == DTYPE_I32 && weight_bounds(weight_of(v), &lo, &hi))
+            return fmax(fabs((double)lo), fabs((double)hi));
+        return weight_of(v) && v->dtype == DTYPE_F32 ? largest_float(weight_of(v)) : INFINITY;
+    default: return INFINITY;
+    }
+}
+
+/* (f32)((i32)whole + b) with weights b, as a sum of floats, if that is exact. */
+static struct uop *add_weights(struct tgc *t, const struct uop *v)
+{
+    for (int k = 0; k < 2 && v->op == OP_ADD && v->dtype == DTYPE_I32; k++) {
+        int steps = LOOK_MAX;
+        struct uop *b = v->src[1 - k];
+        if (!weight_of(without_moves(b)) || without_moves(v->src[k])->op != OP_CAST)
+            continue;
+        struct uop *a = whole_rewrite_cast(t, uop_cast(t, DTYPE_F32, v->src[k]));
+        if (a && magnitude_of(a, &steps) + magnitude_of(b, &steps) <= exact)
+            return uop_binary(t, OP_ADD, a, uop_cast(t, DTYPE_F32, b));
+    }
+    return NULL;
+}
+
 struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u)
 {
-    enum { LOOK_MAX = 40 };
     int steps = LOOK_MAX, none = -1;
     struct operand o = {0};
     struct uop *v = u->src[0];
     for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
         o.move[o.nmove++] = v;
-    if (v->op != OP_CAST || v->dtype != DTYPE_I32 || !is_whole_number(v->src[0], &steps))
-        return NULL;
-    return move_again(t, &o, v->src[0], &none);
+    struct uop *x = v->op == OP_CAST && v->dtype == DTYPE_I32 && is_whole_number(v->src[0], &steps)
+                        ? v->src[0]
+                        : add_weights(t, v);
+    return x ? move_again(t, &o, x, &none) : NULL;
 }
