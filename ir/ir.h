@@ -266,7 +266,7 @@ int64_t perm_pack(const int *perm, int n);
 #define RANGE_BAND ((int64_t)1 << 39)
 #define RANGE_IS_BAND(bits) (((bits) & RANGE_BAND) != 0)
 /* The innermost loop of a sum of products of bytes, of DOT_BYTES neighbours: one DOT. */
-enum { DOT_BYTES = 4 };
+enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define RANGE_GROUP ((int64_t)1 << 38)
 #define RANGE_IS_GROUP(bits) (((bits) & RANGE_GROUP) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
@@ -307,7 +307,7 @@ struct tgc {
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
-    bool no_winograd;            /* convolutions stay sums of products */
+    bool no_winograd;            /* sums of products stay what they are, see strassen.c, too */
     size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
     int threads;                 /* of a run, at most; 0 as 1 */
     /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */

@@ -12,17 +12,20 @@
 
 /* What kernels are written for, see isa.def. */
 enum isa {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot) ISA_##name,
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered) ISA_##name,
 #include "passes/isa.def"
 #undef ISA
     ISA_COUNT
 };
 struct isa_info {
-    const char *text;
+    const char *text, *arch;
     int lanes, narrow, registers;
     const char *title, *attribute, *dot;
+    bool centered;
 };
 extern const struct isa_info isa_table[ISA_COUNT];
+/* The one that this one differs from in its sums of products of bytes alone; else isa. */
+enum isa isa_base(enum isa isa);
 /* A set of them: bit i is enum isa i. The portable one is always in it. */
 typedef unsigned isa_set;
 
@@ -145,6 +148,8 @@ bool pass_integer(struct tgc *t, struct graph *g);
 bool reads_byte_table(const struct uop *u);
 /* winograd.c: convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
+/* strassen.c. needs: constants are folded */
+bool pass_strassen(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
 bool winograd_apply(struct tgc *t, struct graph *g, int side);

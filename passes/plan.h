@@ -63,6 +63,7 @@ struct segment {
     struct clip clip;
     const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
+    bool streams;                /* a large weight, once: the product of a matrix and a vector */
 };
 
 /* Values kept in scratch for the inner loops of one iteration of the ranges in `prefix`. */

@@ -137,8 +137,9 @@ def is_float(array):
 class Program:
     """An emitted C file, compiled to a program that maps .npy files to .npy files."""
 
-    def __init__(self, exe, output_names):
+    def __init__(self, exe, output_names, runner=()):
         self.exe = Path(exe)
+        self.runner = runner            # an emulator's words
         self.output_names = output_names
 
     def run(self, arrays, timeout=120):
@@ -149,7 +150,7 @@ class Program:
                 files.append(f"{folder}/in{number}.npy")
                 np.save(files[-1], as_npy(array))
             Path(folder, "out").mkdir()
-            must(run([self.exe, *files, "-o", f"{folder}/out"], timeout=timeout))
+            must(run([*self.runner, self.exe, *files, "-o", f"{folder}/out"], timeout=timeout))
             return read_outputs(Path(folder, "out"), self.output_names)
 
 
