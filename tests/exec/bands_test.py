@@ -2,6 +2,7 @@
 what is hard about them: a value is read along two of its axes at once, and by rows that are divided.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -78,6 +79,43 @@ def convolutions(side, channels, seed=2):
                    weights), x
 
 
+def mobile(side, width, seed=3):
+    """Inverted residuals, one with a stride: expand, depthwise and project, with borders in between; and a
+    dense block, each layer of which reads all before it."""
+    random = np.random.default_rng(seed)
+    weights, nodes = [], []
+
+    def conv(x, y, channels_in, channels_out, k=1, group=1, relu=True, **attributes):
+        w = random.standard_normal((channels_out, channels_in // group, k, k)) / (k * (channels_in / group) ** 0.5)
+        weights.extend([G.weight(f"{y}_w", w.astype(np.float32)),
+                        G.weight(f"{y}_b", (random.standard_normal(channels_out) / 8).astype(np.float32))])
+        nodes.append(G.node("Conv", [x, f"{y}_w", f"{y}_b"], [f"{y}_c" if relu else y], group=group,
+                            pads=[k // 2] * 4, **attributes))
+        if relu:
+            nodes.append(G.node("Relu", [f"{y}_c"], [y]))
+        return y
+
+    conv("x", "stem", 3, width, 3, strides=[2, 2])
+    for k, stride in enumerate((1, 2, 1)):
+        x = "stem" if k == 0 else f"r{k - 1}"
+        conv(x, f"e{k}", width, 3 * width)
+        conv(f"e{k}", f"d{k}", 3 * width, 3 * width, 3, group=3 * width, strides=[stride] * 2)
+        conv(f"d{k}", f"p{k}" if stride == 1 else f"r{k}", 3 * width, width, relu=False)
+        if stride == 1:
+            nodes.append(G.node("Add", [f"p{k}", x], [f"r{k}"]))
+    parts = ["r2"]
+    for k in range(3):
+        if k:
+            nodes.append(G.node("Concat", parts, [f"j{k}"], axis=1))
+        conv(f"j{k}" if k else "r2", f"s{k}", width * (k + 1), width)
+        parts.append(conv(f"s{k}", f"t{k}", width, width, 3, relu=False))
+    nodes.append(G.node("Concat", parts, ["j"], axis=1))
+    conv("j", "y", 4 * width, 5, relu=False)
+    x = random.standard_normal([1, 3, side, side]).astype(np.float32)
+    size = (((side + 1) // 2) + 1) // 2
+    return G.model(nodes, [G.value("x", [1, 3, side, side])], [G.value("y", [1, 5, size, size])], weights), x
+
+
 def check(name, model, x):
     folder = T.scratch(SCRATCH / name)
     onnx.save(model, folder / "net.onnx")
@@ -103,5 +141,22 @@ for shape in (((8, 8), 4, 2, 16, False), ((4, 4), 7, 3, 8), ((2, 8), 4, 1, 16), 
 for size in ((24, 8), (17, 16), (32, 5)):
     suite.add(f"convolutions: {size[0]}x{size[0]}, {size[1]} channels",
               lambda size=size: check(f"convolutions_{size[0]}", *convolutions(*size)))
+for size in ((30, 8), (37, 16)):
+    suite.add(f"inverted residuals: {size[0]}x{size[0]}, {size[1]} channels",
+              lambda size=size: check(f"mobile_{size[0]}", *mobile(*size)))
+
+
+@suite.case("a chain with borders in between is one kernel, and its tensors are kept band by band")
+def chain():
+    folder = T.scratch(SCRATCH / "chain")
+    onnx.save(mobile(64, 16)[0], folder / "net.onnx")
+    arena = {}
+    for cache in ("0", "1M"):
+        done = T.must(T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", "--cache", cache], env={"DEBUG": "2"}))
+        arena[cache] = int(re.search(r"arena (\d+) bytes", done.err).group(1))
+        groups = re.findall(r"^bands: (.*?):", done.err, re.M)
+        expect(any(g.count(" < ") >= 3 for g in groups) == (cache == "0"), f"--cache={cache}: {groups}")
+    expect(arena["0"] < 0.7 * arena["1M"], f"arenas of {arena}")
+
 
 suite.main()
