@@ -25,6 +25,13 @@ static int64_t padded_columns(int64_t n)
                 return v * LANES;
 }
 
+/* Rows of a power of two of bytes would all fall on a few lines of a cache. */
+int64_t scratch_pitch(int64_t nelem)
+{
+    enum { ALIKE = 1024 / sizeof(float) };
+    return nelem > 0 && nelem % ALIKE == 0 ? nelem + LANES : nelem;
+}
+
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
 {
     struct uop *src[MAX_RANK + 4];
@@ -111,10 +118,10 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
         !nest_find(t, stage_as_store(t, stage), &m) || !m.contraction || m.reduce->nsrc != 2 ||
         !uop_const_int(m.reduce->src[1]->src[0], &nstep))
         return NULL;
-    int64_t wide = padded_columns(ncolumn), nbytes;
+    int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(wide), nbytes;
     struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
                *e = m.reduce->src[1];
-    if (!keys || __builtin_mul_overflow(wide * 4, nstep, &nbytes) || nbytes > KEYS_NBYTES)
+    if (!keys || __builtin_mul_overflow(pitch * 4, nstep, &nbytes) || nbytes > KEYS_NBYTES)
         return NULL;
     (void)nest_stride(t, keys->src[1], c, &along_c);
     (void)nest_stride(t, keys->src[1], e, &along_e);
@@ -127,14 +134,14 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
                            uop_constf(t, DTYPE_F32, 0)};
     struct uop *value =
         uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > ncolumn ? 4 : 2, (union arg){0});
-    struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, wide), j), j, s};
+    struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, pitch), j), j, s};
     struct uop *packed = uop_intern(t, OP_STAGE, DTYPE_F32, copy, 4,
-                                    (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, wide * nstep)});
+                                    (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, pitch * nstep)});
 
     struct uop *column = uop_range(t, uop_int(t, wide), t->next_range++);
     if (uop_get_axes(t, c))
         uop_name_axes(t, column, uop_get_axes(t, c));
-    struct uop *read[2] = {packed, sym_add(t, sym_muli(t, e, wide), c)};
+    struct uop *read[2] = {packed, sym_add(t, sym_muli(t, e, pitch), c)};
     value = nest_replace(t, stage->src[0], keys,
                          uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
     struct uop *row[3] = {nest_replace(t, value, c, column), column, column};

@@ -15,7 +15,7 @@
  */
 #include "passes/tile.h"
 
-enum { ROWS_MIN = 4, ROWS_MAX = 16, ROWS_USUAL = 12, MAX_STAGES = 16 };
+enum { ROWS_MIN = 4, ROWS_MAX = 16, ROWS_USUAL = 12, MANY = 256, LONG_NBYTES = 4096, MAX_STAGES = 16 };
 /* what the stages of a tile of rows may hold: a part of an L2 */
 static const int64_t rows_nbytes = 192 << 10;
 
@@ -74,13 +74,16 @@ static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, st
     return product ? found : 0;
 }
 
-/* Rows of a tile: as many as divide n, if they are not few. */
+/* Rows of a tile: as many as divide n, if they are not few. Long ones are two tiles of six, which
+ * read what they share from an L2 less often than four of four. */
 static int64_t choose_rows(int64_t n, int64_t nbytes)
 {
     int64_t most = rows_nbytes / nbytes;
     most = most > ROWS_MAX ? ROWS_MAX : most;
     if (n <= most)
         return n;
+    if (n >= MANY && nbytes >= LONG_NBYTES && most >= ROWS_USUAL)
+        return ROWS_USUAL;
     for (int64_t rows = most; rows >= ROWS_USUAL / 2; rows--)
         if (n % rows == 0)
             return rows;
@@ -113,7 +116,7 @@ static struct uop *for_row(struct rows *x, struct uop *u, struct uop *row)
         if (!changed || v->op == OP_STAGE)
             continue;
         if (v->op == OP_LOAD && map_get(&x->by, v->src[0]))
-            src[1] = sym_add(t, sym_muli(t, row, stage_nelem(v->src[0])), src[1]);
+            src[1] = sym_add(t, sym_muli(t, row, scratch_pitch(stage_nelem(v->src[0]))), src[1]);
         struct uop *now = uop_replace_src(t, v, src);
         uop_set_origin(t, now, v);
         map_set(&by, v, now);
@@ -133,14 +136,14 @@ static struct uop *stage_of_rows(struct rows *x, const struct uop *stage)
 {
     struct tgc *t = x->t;
     struct uop *row = new_row(x), *src[MAX_RANK + 4];
-    int64_t nelem = stage_nelem(stage);
+    int64_t pitch = scratch_pitch(stage_nelem(stage));
     int n = 3;
     src[0] = for_row(x, stage->src[0], row);
-    src[1] = sym_add(t, sym_muli(t, row, nelem), for_row(x, stage->src[1], row));
+    src[1] = sym_add(t, sym_muli(t, row, pitch), for_row(x, stage->src[1], row));
     src[2] = row;
     for (int k = 2; k < stage->nsrc; k++)
         src[n++] = stage->src[k];
-    struct buffer *b = kernel_new_scratch(t, x->k, stage->dtype, sat_mul(nelem, x->rows));
+    struct buffer *b = kernel_new_scratch(t, x->k, stage->dtype, sat_mul(pitch, x->rows));
     return uop_intern(t, OP_STAGE, stage->dtype, src, n, (union arg){.p = b});
 }
 

@@ -112,6 +112,8 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
+/* How far apart rows of so many elements lie in scratch. */
+int64_t scratch_pitch(int64_t nelem);
 /* rows.c: rows that go through the store's stages together, as up to two stores; returns their
  * number. Scratch joins the kernel's. */
 int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
