@@ -285,11 +285,12 @@ static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
 }
 
 /* How a nest is seen by vector_gain(). */
-struct steps { bool reduces, apart, centered; };
+struct steps { bool reduces, apart, centered, emulated; };
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
  * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
- * centered bytes have those of the weights beside them, as one more row. */
+ * centered bytes have those of the weights beside them, as one more row; where no instruction adds up
+ * products of bytes, the even and the odd ones are values of their own. */
 static double vector_gain(const struct isa_info *isa, struct steps of, int64_t rows, int64_t blocks,
                           int64_t vector)
 {
@@ -297,7 +298,8 @@ static double vector_gain(const struct isa_info *isa, struct steps of, int64_t r
     double acc = (double)((rows + of.centered) * blocks), read = of.apart ? acc : (double)blocks;
     double loads = read + (of.apart ? 1 : (double)rows), cycles = acc / UNITS;
     bool reduces = of.reduces;
-    if (acc + (double)blocks + 1 + of.centered > isa->registers)
+    double values = of.emulated ? 2 * (double)blocks + 4 : (double)blocks + 1;
+    if (acc + values + of.centered > isa->registers)
         return 0;
     if (reduces && cycles < LATENCY)
         cycles = LATENCY;
@@ -402,7 +404,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
                 continue;
             struct steps of = {m->reduce != NULL,
                                !none && columns_differ(m, column, m->store->src[a]),
-                               m->bytes && isa->centered};
+                               m->bytes && isa->centered,
+                               m->bytes && strcmp(isa->dot, "dot") == 0};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;

@@ -1,8 +1,10 @@
-"""The audit of inner loops (tests/lib/loops.py) on loops whose instructions are known.
+"""The inner loops of emitted kernels, as compilers make them, and the audit that reads them.
 
-Small files in the shape of emitted C: a table of kernels, and kernels of intrinsics whose
-register tiles fit or do not fit the machine. Compiled and disassembled, never run, so that
-AArch64 is tested wherever its compiler is.
+The hot loop of a contraction has its products, all sums in registers, nothing of the stack: for
+each instruction set, with each compiler that is here. The audit itself (tests/lib/loops.py) is
+tested on loops whose instructions are known: small files in the shape of emitted C, with register
+tiles that fit or do not fit the machine. All are compiled and disassembled, never run, so that
+AArch64 and AVX-512 are tested wherever a compiler is.
 """
 
 import shutil
@@ -12,6 +14,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib")]
 
+import numpy as np
+import onnx
+
+import graphs as G
 import loops
 import tgc as T
 from suite import Skip, Suite, expect
@@ -136,6 +142,81 @@ def neon(scratch, compiler):
     expect(loop.stack == 0 and loop.stores == 0, f"traffic: {loop}")
 
 
+# ---------------------------------------------------------------------------- emitted kernels
+
+
+def draw(*shape):
+    return np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+
+
+def float_layers():
+    """Layers of a ResNet's and a MobileNet's kinds; a product with a weight, one of two values."""
+    return G.model(
+        [G.node("Conv", ["x", "w1"], ["a"], pads=[1] * 4), G.node("Relu", ["a"], ["b"]),
+         G.node("Conv", ["b", "w2"], ["c"]),
+         G.node("Conv", ["c", "w3"], ["depthwise"], pads=[1] * 4, group=96),
+         G.node("Conv", ["depthwise", "w4"], ["e"], strides=[2, 2], pads=[1] * 4),
+         G.node("Conv", ["e", "w4"], ["f"], strides=[2, 2], pads=[1] * 4),
+         G.node("Reshape", ["f", "shape"], ["g"]), G.node("MatMul", ["g", "w5"], ["h"]),
+         G.node("Transpose", ["h"], ["i"]), G.node("MatMul", ["i", "g"], ["y"])],
+        [G.value("x", [1, 64, 28, 28])], [G.value("y", [200, 98])],
+        [G.weight("w1", draw(96, 64, 3, 3)), G.weight("w2", draw(96, 96, 1, 1)),
+         G.weight("w3", draw(96, 1, 3, 3)), G.weight("w4", draw(96, 96, 3, 3)),
+         G.weight("w5", draw(98, 200)), G.weight("shape", np.array([48, 98], np.int64))])
+
+
+def byte_layers():
+    random = np.random.default_rng(3)
+    weight = {name: random.integers(-127, 128, shape).astype(np.int8)
+              for name, shape in (("w1", (96, 64, 3, 3)), ("w2", (96, 64, 1, 1)))}
+    return G.model(
+        [G.node("ConvInteger", ["x", "w1", "zero"], ["a"], pads=[1] * 4),
+         G.node("ConvInteger", ["x", "w2", "zero"], ["b"]),
+         G.node("MatMulInteger", ["u", "w3"], ["c"])],
+        [G.value("x", [1, 64, 28, 28], onnx.TensorProto.UINT8),
+         G.value("u", [64, 256], onnx.TensorProto.UINT8)],
+        [G.value(name, shape, onnx.TensorProto.INT32)
+         for name, shape in (("a", [1, 96, 28, 28]), ("b", [1, 96, 28, 28]), ("c", [64, 192]))],
+        [G.weight(name, array) for name, array in weight.items()] +
+        [G.weight("w3", random.integers(-127, 128, (256, 192)).astype(np.int8)),
+         G.weight("zero", np.array(131, np.uint8))])
+
+
+# --cpu=: bits of a vector, sums of a tile at least
+WIDTHS = {"avx2": (256, 7), "avx512": (512, 12), "avx512vnni": (512, 12), "neon": (128, 12)}
+
+
+def check_hot_loop(name, loop, bits, least):
+    """A tile's sums in registers, products for each of them, and nothing that is stored."""
+    products = loop.fma or loop.multiply
+    expect(loop.bits == bits, f"{name} has vectors of {loop.bits} bits: {loop}")
+    expect(products >= least, f"{name} has few products: {loop}")
+    # two cases have room for few of their values: a depthwise layer whose whole sum is unrolled (the
+    # loop that is left is that of tiles), and bytes whose products no instruction adds up
+    few = loop.sums == 0 if loop.fma else bits == 128
+    if loop.fma and not few:
+        expect(loop.sums >= least and products % loop.sums == 0, f"{name}'s sums: {loop}")
+    expect(loop.stack == loop.stores == 0 or few and 3 * loop.stack <= products,
+           f"{name} has traffic: {loop}")
+    expect(loop.calls == 0, f"{name} calls: {loop}")
+
+
+def emitted(tgc, scratch, make, cpu, compiler, *flags):
+    """Every contraction's hot loop: the sums of its tile, products of whole tiles, nothing else."""
+    if not shutil.which(compiler):
+        raise Skip(f"no {compiler} here")
+    folder = T.scratch(scratch)
+    onnx.save(make(), folder / "model.onnx")
+    T.emit(tgc, folder / "model.onnx", folder / "net.c", f"--cpu={cpu}", "--no-winograd")
+    T.must(T.run([compiler, *flags, "-O2", "-g", "-c", "net.c", "-o", "net.o"], cwd=folder))
+    found = loops.hottest(loops.audit(folder / "net.o", folder / "net.c", (compiler, *flags)))
+    hot = {name: loop for name, loop in found.items() if loop.kernel.startswith(("conv", "matmul"))
+           and loop.variant != loop.kernel}
+    expect(len(hot) >= 3, f"of {sorted(found)} few are contractions")
+    for name, loop in hot.items():
+        check_hot_loop(name, loop, *WIDTHS[cpu])
+
+
 def main():
     suite = Suite("audit")
     options = suite.parse()
@@ -149,6 +230,18 @@ def main():
                   compiler)
         suite.add(f"{compiler} without FMA", portable, scratch / f"{compiler}_portable", compiler)
     suite.add("NEON by a cross compiler", neon, scratch / "neon", "aarch64-linux-gnu-gcc")
+    tgc = T.find_tgc(options.build).resolve()
+    for compiler in ("gcc", "clang", "clang-19") if x86 else ():
+        for make, cpu in ((float_layers, "avx2"), (float_layers, "avx512"), (byte_layers, "avx2"),
+                          (byte_layers, "avx512"), (byte_layers, "avx512vnni")):
+            name = f"{make.__name__} for {cpu} by {compiler}"
+            suite.add(name, emitted, tgc, scratch / name.replace(" ", "_"), make, cpu, compiler)
+    for make in (float_layers, byte_layers):
+        for compiler, *flags in (("aarch64-linux-gnu-gcc",),
+                                 ("clang-19", "--target=aarch64-linux-gnu")):
+            name = f"{make.__name__} for neon by {compiler}"
+            suite.add(name, emitted, tgc, scratch / name.replace(" ", "_"), make, "neon", compiler,
+                      *flags)
     suite.main()
 
 

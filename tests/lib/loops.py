@@ -194,7 +194,7 @@ class Machine:
             64 if re.search(r"v\d+\.(8b|4h|2s)", operands) else 32
         if name in ("fmla", "fmls", "fmadd", "fmsub", "fnmadd", "fnmsub", "udot", "sdot", "usdot"):
             self.arithmetic(loop, "fma", bits)
-        elif name in ("fmul", "fnmul"):
+        elif name in ("fmul", "fnmul") or re.match(r"[su]m(ull|lal)2?$", name):
             self.arithmetic(loop, "multiply", bits)
         elif name in ("fadd", "fsub"):
             self.arithmetic(loop, "add", bits)
