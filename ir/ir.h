@@ -369,6 +369,11 @@ struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->
 /* a RANGE that is a lane */
 struct uop *uop_lane(struct tgc *t, struct uop *size, int id);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
+/* What the elements of a weight have in common; whole: each is a whole number. */
+struct element_bounds { union scalar lo, hi; bool whole; };
+/* Of integers of 8 bits and more, or of f32; false: it is no weight with such elements that lie in
+ * their own order, it has none or more than `most`, or one is infinite or no number. */
+bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e);
 
 /* Topological order (sources first) of everything reachable from roots; the array is scratch.
  * Deterministic. Iterative. */

@@ -8,6 +8,7 @@
  */
 #include "ir/ir.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -234,4 +235,25 @@ bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar
         return false;
     *r = scalar_cast(to, DTYPE_I64, (union scalar){.i = i});
     return true;
+}
+
+bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e)
+{
+    bool floats = b && b->dtype == DTYPE_F32;
+    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage ||
+        (!floats && (!dtype_is_int(b->dtype) || dtype_bits(b->dtype) < 8)))
+        return false;
+    size_t size = dtype_nbytes(b->dtype), n = b->nbytes / size;
+    e->whole = true;
+    for (size_t i = 0; i < n && n <= most; i++) {
+        union scalar v = scalar_load(b->dtype, (const char *)b->data + i * size);
+        if (floats && !(fabs(v.f) <= FLT_MAX))
+            return false;
+        e->whole &= !floats || v.f == rint(v.f);
+        if (i == 0 || (floats ? v.f < e->lo.f : v.i < e->lo.i))
+            e->lo = v;
+        if (i == 0 || (floats ? v.f > e->hi.f : v.i > e->hi.i))
+            e->hi = v;
+    }
+    return n > 0 && n <= most;
 }

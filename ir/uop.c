@@ -345,18 +345,9 @@ static void range_bounds(struct uop *u, const struct uop *size)
 static void weight_bounds(struct uop *u, const struct buffer *b)
 {
     enum { LOOK_MAX = 1 << 14 };
-    size_t size = dtype_nbytes(b->dtype), n = size ? b->nbytes / size : 0;
-    int64_t least = INT64_MAX, most = INT64_MIN;
-    if (b->kind != BUFFER_WEIGHT || !b->data || b->storage || n == 0 || n > LOOK_MAX ||
-        dtype_bits(b->dtype) < 8)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        int64_t v = scalar_load(b->dtype, (const char *)b->data + i * size).i;
-        least = v < least ? v : least;
-        most = v > most ? v : most;
-    }
-    if (least < most)
-        set_bounds(u, least, most);
+    struct element_bounds e;
+    if (buffer_bounds(b, LOOK_MAX, &e) && e.lo.i < e.hi.i)
+        set_bounds(u, e.lo.i, e.hi.i);
 }
 
 static void derive_bounds(struct uop *u)

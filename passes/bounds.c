@@ -22,19 +22,8 @@ static struct bounds between(double lo, double hi)
 
 static struct bounds of_weight(const struct buffer *b)
 {
-    size_t n = b ? b->nbytes / sizeof(float) : 0;
-    double lo = 0, hi = 0;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->dtype != DTYPE_F32 || n == 0 ||
-        n > ELEMENTS_MAX)
-        return unknown;
-    for (size_t i = 0; i < n; i++) {
-        double v = scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f;
-        if (!(fabs(v) <= largest))
-            return unknown;
-        lo = i == 0 || v < lo ? v : lo;
-        hi = i == 0 || v > hi ? v : hi;
-    }
-    return (struct bounds){lo, hi, true};
+    struct element_bounds e;
+    return buffer_bounds(b, ELEMENTS_MAX, &e) ? between(e.lo.f, e.hi.f) : unknown;
 }
 
 static struct bounds of_product(const struct bounds *a)

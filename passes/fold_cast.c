@@ -44,35 +44,21 @@ static bool is_whole(const struct uop *c, double most)
     return v >= -most && v <= most && v == (double)(int64_t)v && !(v == 0 && __builtin_signbit(v));
 }
 
-/* The largest magnitude among a weight's floats; INFINITY: too many to look at, or one is no
- * number. */
-static double weight_magnitude(const struct buffer *b)
-{
-    enum { LOOK_MAX = 8192 };
-    size_t n = b ? b->nbytes / sizeof(float) : 0;
-    double most = 0;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->dtype != DTYPE_F32 || n > LOOK_MAX)
-        return INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        double v = fabs(scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f);
-        if (!(v < INFINITY))
-            return INFINITY;
-        most = v > most ? v : most;
-    }
-    return most;
-}
-
 /* What |u| cannot exceed, in f32 as well; INFINITY: not known, or it may be no number. *steps: how
  * many uops may still be looked at. */
 static double magnitude(const struct uop *u, int *steps)
 {
+    enum { LOOK_MAX = 8192 };
+    struct element_bounds e;
     double v[3] = {0, 0, 0}, most;
     if (--*steps < 0 || u->dtype != DTYPE_F32)
         return INFINITY;
     if (u->op == OP_CONST)
         return u->arg.f == u->arg.f ? fabs(u->arg.f) : INFINITY;
     if (u->op == OP_LOAD)
-        return weight_magnitude(uop_buffer_of(u->src[0]));
+        return buffer_bounds(uop_buffer_of(u->src[0]), LOOK_MAX, &e)
+                   ? fmax(fabs(e.lo.f), fabs(e.hi.f))
+                   : INFINITY;
     if (u->op == OP_CAST && dtype_is_int(u->src[0]->dtype) && u->src[0]->dtype != DTYPE_U64)
         return fmax(fabs((double)u->src[0]->vmin), fabs((double)u->src[0]->vmax));
     for (int k = u->op == OP_WHERE; k < u->nsrc && k < 3; k++)

@@ -57,19 +57,6 @@ const struct buffer *weight_of(const struct uop *v)
     return b && b->kind == BUFFER_WEIGHT && b->data && !b->storage ? b : NULL;
 }
 
-bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi)
-{
-    size_t size = dtype_nbytes(b->dtype), n = size ? b->nbytes / size : 0;
-    if (!dtype_is_int(b->dtype) || n == 0)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        int64_t v = scalar_load(b->dtype, (const char *)b->data + i * size).i;
-        *lo = i == 0 || v < *lo ? v : *lo;
-        *hi = i == 0 || v > *hi ? v : *hi;
-    }
-    return true;
-}
-
 static bool has_one_element(const struct uop *v)
 {
     for (int a = 0; a < v->ndim; a++)
@@ -82,7 +69,7 @@ static bool has_one_element(const struct uop *v)
  * everywhere. */
 static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
 {
-    int64_t lo, hi;
+    struct element_bounds e;
     v = without_moves(v);
     if (v->op == OP_CONST || has_one_element(v)) {
         o->zero = uop_reshape(t, v, NULL, 0);
@@ -91,9 +78,9 @@ static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
     if (v->op != OP_CAST)
         return false;
     const struct buffer *b = weight_of(without_moves(v->src[0]));
-    if (!b || !weight_bounds(b, &lo, &hi) || lo != hi)
+    if (!b || !dtype_is_int(b->dtype) || !buffer_bounds(b, SIZE_MAX, &e) || e.lo.i != e.hi.i)
         return false;
-    o->zero = uop_consti(t, DTYPE_I32, lo);
+    o->zero = uop_consti(t, DTYPE_I32, e.lo.i);
     return true;
 }
 
@@ -320,15 +307,16 @@ static struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
 {
     struct tgc *t = s->t;
     const struct operand *w = &s->w;
-    int64_t zero = 0, lo, hi;
+    struct element_bounds e;
+    int64_t zero = 0;
     *rest = 0;
     if (w->zero && !uop_const_int(w->zero, &zero))
         return NULL;
     if (zero == 0 && w->q->dtype == DTYPE_I8)
         return w->q;
-    if (!weight_bounds(weight_of(without_moves(w->q)), &lo, &hi))
+    if (!buffer_bounds(weight_of(without_moves(w->q)), SIZE_MAX, &e))
         return NULL;
-    if (lo - zero < -128 || hi - zero > 127) {
+    if (e.lo.i - zero < -128 || e.hi.i - zero > 127) {
         int64_t middle = w->q->dtype == DTYPE_U8 ? 128 : 0;
         *rest = zero - middle;
         zero = middle;

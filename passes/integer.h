@@ -26,8 +26,6 @@ struct sum_of_bytes {
 bool is_byte_move(const struct uop *v);
 struct uop *without_moves(struct uop *v);
 const struct buffer *weight_of(const struct uop *v);
-/* The least and the largest of a weight's elements; false: they are no integers. */
-bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi);
 bool has_padding(const struct operand *o);
 bool is_reduced(const struct sum_of_bytes *s, int axis);
 /* Operand a as u8, its zero point moved along. */

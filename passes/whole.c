@@ -19,16 +19,16 @@ enum { LOOK_MAX = 40 };      /* uops */
 /* The largest magnitude of the operand's q - zero. */
 static double largest_of(const struct operand *o)
 {
-    int64_t zero, lo = 0, hi = 0;
-    const struct buffer *b = weight_of(without_moves(o->q));
+    int64_t zero;
+    struct element_bounds e;
     if (o->zero && !uop_const_int(o->zero, &zero))
         return 255;
     zero = o->zero ? zero : 0;
-    if (!b || !weight_bounds(b, &lo, &hi)) {
-        lo = dtype_min(o->q->dtype);
-        hi = dtype_max(o->q->dtype);
+    if (!buffer_bounds(weight_of(without_moves(o->q)), SIZE_MAX, &e)) {
+        e.lo.i = dtype_min(o->q->dtype);
+        e.hi.i = dtype_max(o->q->dtype);
     }
-    return fmax(fabs((double)(lo - zero)), fabs((double)(hi - zero)));
+    return fmax(fabs((double)(e.lo.i - zero)), fabs((double)(e.hi.i - zero)));
 }
 
 /* q - zero as floats. */
@@ -203,6 +203,8 @@ static double largest_float(const struct buffer *b)
 
 bool is_whole_number(const struct uop *v, int *steps)
 {
+    enum { ELEMENTS_MAX = 1 << 16 };
+    struct element_bounds e;
     v = without_moves((struct uop *)(uintptr_t)v);
     if (--*steps < 0 || v->dtype != DTYPE_F32)
         return false;
@@ -215,17 +217,9 @@ bool is_whole_number(const struct uop *v, int *steps)
         return is_whole_number(v->src[0], steps) && is_whole_number(v->src[1], steps);
     case OP_REDUCE:
         return is_whole_number(v->src[0], steps);
-    case OP_BUFFER: {
-        const struct buffer *b = weight_of(v);
-        size_t n = b ? b->nbytes / sizeof(float) : 0;
-        enum { ELEMENTS_MAX = 1 << 16 };
-        for (size_t i = 0; i < n && n <= ELEMENTS_MAX; i++) {
-            double x = scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f;
-            if (x != rint(x) || fabs(x) > exact)
-                return false;
-        }
-        return n > 0 && n <= ELEMENTS_MAX;
-    }
+    case OP_BUFFER:
+        return buffer_bounds(weight_of(v), ELEMENTS_MAX, &e) && e.whole && e.lo.f >= -exact &&
+               e.hi.f <= exact;
     default:
         return false;
     }

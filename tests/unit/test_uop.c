@@ -159,9 +159,40 @@ static void test_dimensions_stay_exact(void **state)
     tgc_free(t);
 }
 
+static struct buffer *weight(struct tgc *t, enum dtype d, const void *data, int64_t n)
+{
+    struct uop *dim = uop_int(t, n);
+    struct buffer *b = buffer_new(t, BUFFER_WEIGHT, d, &dim, 1, "w");
+    b->data = data;
+    b->nbytes = dtype_nbytes(d) * (size_t)n;
+    return b;
+}
+
+static void test_weights_bounds(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    static const int8_t bytes[4] = {3, -128, 127, 0};
+    static const float whole[3] = {-2, 0, 7}, parts[2] = {0.5f, -1.5f};
+    const float wrong[2] = {1, (float)__builtin_inf()};
+    struct element_bounds e;
+    assert_true(buffer_bounds(weight(t, DTYPE_I8, bytes, 4), 4, &e));
+    assert_true(e.lo.i == -128 && e.hi.i == 127 && e.whole);
+    assert_bounds(uop_buffer(t, weight(t, DTYPE_I8, bytes, 3)), -128, 127);
+    assert_false(buffer_bounds(weight(t, DTYPE_I8, bytes, 4), 3, &e));          /* too many */
+    assert_true(buffer_bounds(weight(t, DTYPE_F32, whole, 3), 3, &e));
+    assert_true(e.lo.f == -2 && e.hi.f == 7 && e.whole);
+    assert_true(buffer_bounds(weight(t, DTYPE_F32, parts, 2), 3, &e));
+    assert_true(e.lo.f == -1.5 && e.hi.f == 0.5 && !e.whole);
+    assert_false(buffer_bounds(weight(t, DTYPE_F32, wrong, 2), 3, &e));
+    assert_false(buffer_bounds(weight(t, DTYPE_F32, whole, 0), 3, &e));
+    tgc_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds_hold),
+                                       cmocka_unit_test(test_weights_bounds),
                                        cmocka_unit_test(test_square_of_u32),
                                        cmocka_unit_test(test_dimensions_stay_exact)};
     return cmocka_run_group_tests(tests, NULL, NULL);
