@@ -821,17 +821,22 @@ static void keep(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
-/* A byte that would be made of a float again and again: nothing is smaller to keep. */
-static bool is_repeated_byte(struct plan *p, const struct node *n)
+/* A byte that would be made of a float again and again, or of a layer's sum within a reduction:
+ * nothing is smaller to keep. */
+static bool is_byte_to_keep(struct plan *p, const struct node *n)
 {
-    return !p->noopt && n->u->op == OP_CAST && dtype_is_byte(n->u->dtype) &&
-           dtype_is_float(n->u->src[0]->dtype) &&
-           evaluations_of(p, n) > 1.01 * plan_nelem(n->u);
+    if (p->noopt || n->u->op != OP_CAST || !dtype_is_byte(n->u->dtype) ||
+        !dtype_is_float(n->u->src[0]->dtype))
+        return false;
+    if (evaluations_of(p, n) > 1.01 * plan_nelem(n->u))
+        return true;
+    const struct uop *c = is_within(p, n) ? leads_to_contraction(p, n->u) : NULL;
+    return c && contracts_a_weight(c);
 }
 
 static void decide_computed(struct plan *p, struct node *n)
 {
-    if (n->must || n->kept || is_repeated_byte(p, n)) {
+    if (n->must || n->kept || is_byte_to_keep(p, n)) {
         realize(p, n);
         return;
     }

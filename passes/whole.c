@@ -14,7 +14,7 @@
 #include <math.h>
 
 static const double exact = 0x1p24;
-enum { LOOK_MAX = 40 };      /* uops */
+enum { LOOK_MAX = 40, ELEMENTS_MAX = 1 << 16 };   /* uops; of a weight that is looked at */
 
 /* The largest magnitude of the operand's q - zero. */
 static double largest_of(const struct operand *o)
@@ -193,17 +193,8 @@ struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
     return uop_cast(t, u->dtype, uop_reduce(t, op, x, REDUCE_AXES(u->arg.i)));
 }
 
-static double largest_float(const struct buffer *b)
-{
-    double most = 0;
-    for (size_t i = 0; i < b->nbytes / sizeof(float); i++)
-        most = fmax(most, fabs(scalar_load(DTYPE_F32, (const char *)b->data + i * sizeof(float)).f));
-    return most;
-}
-
 bool is_whole_number(const struct uop *v, int *steps)
 {
-    enum { ELEMENTS_MAX = 1 << 16 };
     struct element_bounds e;
     v = without_moves((struct uop *)(uintptr_t)v);
     if (--*steps < 0 || v->dtype != DTYPE_F32)
@@ -228,7 +219,7 @@ bool is_whole_number(const struct uop *v, int *steps)
 /* What |v|, a whole number, cannot exceed; INFINITY: not known. */
 static double magnitude_of(const struct uop *v, int *steps)
 {
-    int64_t lo = 0, hi = 0;
+    struct element_bounds e;
     v = without_moves((struct uop *)(uintptr_t)v);
     if (--*steps < 0)
         return INFINITY;
@@ -249,9 +240,11 @@ static double magnitude_of(const struct uop *v, int *steps)
         return n * magnitude_of(v->src[0], steps);
     }
     case OP_BUFFER:
-        if (weight_of(v) && v->dtype == DTYPE_I32 && weight_bounds(weight_of(v), &lo, &hi))
-            return fmax(fabs((double)lo), fabs((double)hi));
-        return weight_of(v) && v->dtype == DTYPE_F32 ? largest_float(weight_of(v)) : INFINITY;
+        if ((v->dtype != DTYPE_I32 && v->dtype != DTYPE_F32) ||
+            !buffer_bounds(weight_of(v), ELEMENTS_MAX, &e))
+            return INFINITY;
+        return v->dtype == DTYPE_F32 ? fmax(fabs(e.lo.f), fabs(e.hi.f))
+                                     : fmax(fabs((double)e.lo.i), fabs((double)e.hi.i));
     default: return INFINITY;
     }
 }

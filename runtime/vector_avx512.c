@@ -271,6 +271,39 @@ static inline IN_f32x16 void store_nearest_i8_f32x16(int8_t *p, f32x16 v)
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
 }
 
+//@ put_apart_f32x16 f32x16
+/* the low bytes of the first n, each `step` behind the one before: an image's channels, four bytes
+ * a pixel, at once */
+static inline IN_f32x16 void put_apart_f32x16(uint8_t *p, __m512i v, int64_t step, int n)
+{
+    uint8_t a[16];
+    if (step == 4) {
+        _mm512_mask_storeu_epi8(p, 0x1111111111111111u >> (64 - 4 * n), v);
+        return;
+    }
+    _mm_storeu_si128((__m128i *)(void *)a, _mm512_cvtepi32_epi8(v));
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
+//@ store_apart_u8_f32x16 put_apart_f32x16
+/* as store_u8, each of the first n `step` behind the one before */
+static inline IN_f32x16 void store_apart_u8_f32x16(uint8_t *p, f32x16 v, int64_t step, int n)
+{
+    const __m512 near =
+        _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
+    put_apart_f32x16(p, _mm512_cvttps_epi32(near), step, n);
+}
+
+//@ store_apart_nearest_u8_f32x16 put_apart_f32x16
+/* as store_nearest_u8, each of the first n `step` behind the one before */
+static inline IN_f32x16 void store_apart_nearest_u8_f32x16(uint8_t *p, f32x16 v, int64_t step,
+                                                           int n)
+{
+    const __m512i i = _mm512_max_epi32(_mm512_cvtps_epi32(v), _mm512_setzero_si512());
+    put_apart_f32x16(p, _mm512_min_epi32(i, _mm512_set1_epi32(255)), step, n);
+}
+
 //@ dot_i32x16 i32x16
 /* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
  * then those at odd ones, as products of 16 bits */

@@ -24,29 +24,11 @@ static inline IN_T void store_apart_T(float *p, T v, int64_t step, int n)
         p[i * step] = a[i];
 }
 
-//@ store_apart_u8_T store_u8_T
-static inline IN_T void store_apart_u8_T(uint8_t *p, T v, int64_t step, int n)
-{
-    uint8_t a[sizeof(T) / sizeof(float)];
-    store_u8_T(a, v);
-    for (int i = 0; i < n; i++)
-        p[i * step] = a[i];
-}
-
 //@ store_apart_i8_T store_i8_T
 static inline IN_T void store_apart_i8_T(int8_t *p, T v, int64_t step, int n)
 {
     int8_t a[sizeof(T) / sizeof(float)];
     store_i8_T(a, v);
-    for (int i = 0; i < n; i++)
-        p[i * step] = a[i];
-}
-
-//@ store_apart_nearest_u8_T store_nearest_u8_T
-static inline IN_T void store_apart_nearest_u8_T(uint8_t *p, T v, int64_t step, int n)
-{
-    uint8_t a[sizeof(T) / sizeof(float)];
-    store_nearest_u8_T(a, v);
     for (int i = 0; i < n; i++)
         p[i * step] = a[i];
 }
@@ -154,6 +136,24 @@ static inline IN_T T exp_T(T x)
 }
 
 //@for f32x4:f32x4 f32x8:f32x8
+
+//@ store_apart_u8_T store_u8_T
+static inline IN_T void store_apart_u8_T(uint8_t *p, T v, int64_t step, int n)
+{
+    uint8_t a[sizeof(T) / sizeof(float)];
+    store_u8_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
+//@ store_apart_nearest_u8_T store_nearest_u8_T
+static inline IN_T void store_apart_nearest_u8_T(uint8_t *p, T v, int64_t step, int n)
+{
+    uint8_t a[sizeof(T) / sizeof(float)];
+    store_nearest_u8_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
 
 //@ sigmoid_T fma_T max_T min_T splat_T
 /* 1 / (1 + e^-x). The power needs one factor, since below -87.3 the result, which would be less than
