@@ -25,12 +25,12 @@
 
 enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024, ROWS = 128, LAYER_NBYTES = 4096 };
 
-/* Cycles of a core: see winograd.c. What is computed again counts twice: small gains did not show on
- * mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed
+/* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not show
+ * on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed
  * on a Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
  * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
  * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
-enum { AGAIN_FLOP_CYCLE = 12, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
+enum { AGAIN_FLOP_CYCLE = 24, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
 static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
@@ -229,6 +229,7 @@ static double gain_of(struct banding *w, const struct group *g)
         return whole;
     if (is_too_large(w, g) || whole < scratch_share * cache)
         return 0;
+    double again = lost;
     for (int i = 0; i < g->n; i++)
         weights += work_of(w, g->member[i].s)->weights;
     if (weights + scratch_of(g) > cache)
@@ -238,7 +239,8 @@ static double gain_of(struct banding *w, const struct group *g)
     double least = (shortest_rows(w, g) < ROWS ? 3 : 1.2) * stored_nbytes(g->member[0].s);
     if (whole < 2 * far_caches * cache && whole < least)
         return 0;
-    return saved - lost - nest_cycles * g->nbands * g->n;
+    double gain = saved - lost - nest_cycles * g->nbands * g->n;
+    return gain < 0.25 * again ? 0 : gain;
 }
 
 /* ------------------------------------------------------------------------------------- the window */
