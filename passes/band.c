@@ -25,11 +25,12 @@
 
 enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024, ROWS = 128, LAYER_NBYTES = 4096 };
 
-/* Cycles of a core: see winograd.c. The part of a cache that may be scratch: of 0.5 and 0.8, timed
+/* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not show
+ * on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed
  * on a Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
  * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
  * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
-enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
+enum { AGAIN_FLOP_CYCLE = 24, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
 static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
@@ -42,8 +43,9 @@ struct member {
 
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
 
-/* chooses: axes of its value whose coordinate decides what is computed. */
-struct work { bool known; double flop, weights, reads; uint32_t chooses; };
+/* chooses: axes of its value whose coordinate decides what is computed. columns: those that its weights
+ * know, too, a tile's columns. */
+struct work { bool known; double flop, weights, reads; uint32_t chooses, columns; };
 
 struct banding {
     struct plan *p;
@@ -106,10 +108,13 @@ static const struct work *work_of(struct banding *w, struct segment *s)
         double nbytes = read_by(p, s, b);
         *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) += nbytes > 0 ? nbytes : nbytes_of(b);
     }
-    for (int i = 0; i < n; i++)
-        for (int a = 0; a < s->value->ndim && order[i]->op == OP_LT; a++)
+    for (int i = 0; i < n; i++) {
+        bool weight = order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
+                      uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT;
+        for (int a = 0; a < s->value->ndim && (weight || order[i]->op == OP_LT); a++)
             if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
-                k->chooses |= 1u << a;
+                *(weight ? &k->columns : &k->chooses) |= 1u << a;
+    }
     scratch_release(p->t, mark);
     k->known = w->tried = true;
     return k;
@@ -118,6 +123,12 @@ static const struct work *work_of(struct banding *w, struct segment *s)
 static bool chooses(struct banding *w, struct segment *s, int a)
 {
     return work_of(w, s)->chooses >> a & 1;
+}
+
+/* Whether bands along axis a would leave a layer few columns. */
+static bool is_column(struct banding *w, struct segment *s, int a)
+{
+    return work_of(w, s)->columns >> a & 1 && work_of(w, s)->weights > LAYER_NBYTES;
 }
 
 /* What lies behind one another in memory: the axes of the stored value, outermost first. */
@@ -212,12 +223,13 @@ static double gain_of(struct banding *w, const struct group *g)
             part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
         saved += 2 * nbytes / (nbytes > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE);
-        lost += work_of(w, m->s)->flop * (part * g->nbands - 1) / FLOP_CYCLE;
+        lost += work_of(w, m->s)->flop * (part * g->nbands - 1) / AGAIN_FLOP_CYCLE;
     }
     if (cache == 0)
         return whole;
     if (is_too_large(w, g) || whole < scratch_share * cache)
         return 0;
+    double again = lost;
     for (int i = 0; i < g->n; i++)
         weights += work_of(w, g->member[i].s)->weights;
     if (weights + scratch_of(g) > cache)
@@ -227,7 +239,8 @@ static double gain_of(struct banding *w, const struct group *g)
     double least = (shortest_rows(w, g) < ROWS ? 3 : 1.2) * stored_nbytes(g->member[0].s);
     if (whole < 2 * far_caches * cache && whole < least)
         return 0;
-    return saved - lost - nest_cycles * g->nbands * g->n;
+    double gain = saved - lost - nest_cycles * g->nbands * g->n;
+    return gain < 0.25 * again ? 0 : gain;
 }
 
 /* ------------------------------------------------------------------------------------- the window */
@@ -306,7 +319,8 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
     *m = (struct member){.s = producer, .node = (struct node *)(uintptr_t)n};
     for (int k = 0; k < g->nband; k++)
         if (!find_part(g, w->p->t, n, producer, k, m) ||
-            (k > 0 && m->part[k].axis == m->part[0].axis) || chooses(w, producer, m->part[k].axis))
+            (k > 0 && m->part[k].axis == m->part[0].axis) ||
+            chooses(w, producer, m->part[k].axis) || is_column(w, producer, m->part[k].axis))
             return false;
     return true;
 }
@@ -382,7 +396,7 @@ static void add_band(struct tgc *t, struct group *g, int a, int64_t size, int64_
 static bool may_split(struct banding *w, struct segment *s, int a, int64_t *size)
 {
     return s->axis[a]->op == OP_RANGE && uop_const_int(s->axis[a]->src[0], size) &&
-           a != innermost(s) && !chooses(w, s, a);
+           a != innermost(s) && !chooses(w, s, a) && !is_column(w, s, a);
 }
 
 /* Bands along one axis, or, where one row of bands is more than a cache holds, along two. */
