@@ -14,9 +14,9 @@
 
 #include <string.h>
 
-static const struct { const char *arch, *header, *features; } isa_text[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot)                   \
-    {arch, header, features},
+static const struct { const char *arch, *compilers, *header, *features; } isa_text[ISA_COUNT] = {
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered)                   \
+    {arch, compilers, header, features},
 #include "passes/isa.def"
 #undef ISA
 };
@@ -51,19 +51,27 @@ const char *program_variant_name(const struct program *p, const struct kernel *k
     return isa == ISA_GENERIC ? name : mem_printf(p->t, "%s_%s", name, isa_table[isa].text);
 }
 
+/* "#if defined __GNUC__ && defined __aarch64__" and what compilers it takes beyond that. */
+static void write_condition(int isa, struct text *out)
+{
+    text_printf(out, "#if defined __GNUC__ && defined %s%s%s\n", isa_text[isa].arch,
+                *isa_text[isa].compilers ? " && " : "", isa_text[isa].compilers);
+}
+
 /* Kernels first, since they decide which pieces of runtime/ stand before them. */
 static void write_architecture(struct program *p, const char *arch, struct text *out)
 {
-    struct text kernels = {.t = p->t};
+    struct text kernels[ISA_COUNT] = {{0}};
     const char *header = NULL;
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         if (strcmp(isa_text[isa].arch, arch) != 0 || !isa_is_used(p, (enum isa)isa))
             continue;
         header = isa_text[isa].header;
+        kernels[isa].t = p->t;
         for (int i = 0; i < p->s->nkernel; i++) {
             const struct variant *v = find_variant(p->s->kernel[i], (enum isa)isa);
             if (v && !program_is_twin(p, p->s->kernel[i]))
-                p->backend->kernel(p, p->s->kernel[i], v, &kernels);
+                p->backend->kernel(p, p->s->kernel[i], v, &kernels[isa]);
         }
     }
     if (!header)
@@ -71,14 +79,26 @@ static void write_architecture(struct program *p, const char *arch, struct text 
     text_printf(out, "#if defined __GNUC__ && defined %s\n#include <%s>\n\n", arch, header);
     for (int isa = 0; isa < ISA_COUNT; isa++)
         if (strcmp(isa_text[isa].arch, arch) == 0) {
+            if (*isa_text[isa].compilers && isa_is_used(p, (enum isa)isa))
+                write_condition(isa, out);
             snippets_write(p, out, mem_printf(p->t, "vector_%s", isa_table[isa].text), NULL);
+            if (*isa_text[isa].compilers && isa_is_used(p, (enum isa)isa))
+                text_puts(out, "#endif\n\n");
             /* sets of one architecture with vectors of one size share them */
             if (isa == 0 || strcmp(isa_text[isa - 1].arch, arch) != 0 ||
                 isa_table[isa].lanes != isa_table[isa - 1].lanes)
                 snippets_write(p, out, "vector_math",
                                mem_printf(p->t, "f32x%d", isa_table[isa].lanes));
         }
-    text_puts(out, kernels.s);
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        if (!kernels[isa].t)
+            continue;
+        if (*isa_text[isa].compilers)
+            write_condition(isa, out);
+        text_puts(out, kernels[isa].s);
+        if (*isa_text[isa].compilers)
+            text_puts(out, "#endif\n\n");
+    }
     text_puts(out, "#endif\n\n");
 }
 
@@ -112,15 +132,29 @@ static void write_table(const struct program *p, int isa, struct text *out)
     text_puts(out, "\n};\n\n");
 }
 
-/* "__builtin_cpu_supports("avx2") && ..." */
+/* "__builtin_cpu_supports("avx2") && ...", or "has_dotprod()", where compilers have no such thing. */
 static void write_test(const char *features, struct text *out)
 {
     for (const char *s = features; *s;) {
         int n = (int)strcspn(s, " ");
-        text_printf(out, "%s__builtin_cpu_supports(\"%.*s\")", s == features ? "" : " &&\n        ",
-                    n, s);
+        bool own = snippet_find(mem_printf(out->t, "has_%.*s", n, s)) != NULL;
+        text_printf(out, own ? "%shas_%.*s()" : "%s__builtin_cpu_supports(\"%.*s\")",
+                    s == features ? "" : " &&\n        ", n, s);
         s += n + (s[n] == ' ');
     }
+}
+
+/* The functions of runtime/ that write_test() calls. */
+static void use_tests(struct program *p)
+{
+    for (int isa = 0; isa < ISA_COUNT; isa++)
+        for (const char *s = isa_text[isa].features; *s && isa_is_used(p, (enum isa)isa);) {
+            int n = (int)strcspn(s, " ");
+            const char *own = mem_printf(p->t, "has_%.*s", n, s);
+            if (snippet_find(own))
+                snippet_use(&p->snippets, own);
+            s += n + (s[n] == ' ');
+        }
 }
 
 /* Wider ones first. */
@@ -131,7 +165,7 @@ static void write_pick(const struct program *p, struct text *out)
     for (int isa = ISA_COUNT - 1; isa > ISA_GENERIC; isa--) {
         if (!isa_is_used(p, (enum isa)isa))
             continue;
-        text_printf(out, "#if defined __GNUC__ && defined %s\n", isa_text[isa].arch);
+        write_condition(isa, out);
         if (*isa_text[isa].features) {
             text_puts(out, "    if (");
             write_test(isa_text[isa].features, out);
@@ -146,6 +180,7 @@ void variants_write(struct program *p, struct text *out)
 {
     if (!program_has_variants(p))
         return;
+    use_tests(p);
     for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++) {
         bool again = false;
         for (int j = ISA_GENERIC + 1; j < isa; j++)
@@ -163,7 +198,7 @@ void variants_write(struct program *p, struct text *out)
         if (isa != ISA_GENERIC && !isa_is_used(p, (enum isa)isa))
             continue;
         if (isa != ISA_GENERIC)
-            text_printf(out, "#if defined __GNUC__ && defined %s\n", isa_text[isa].arch);
+            write_condition(isa, out);
         write_table(p, isa, out);
         if (isa != ISA_GENERIC) {
             out->n--;

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined __aarch64__ && defined __linux__
+#include <sys/auxv.h>
+#endif
 
 enum kind { FLAG, VALUE, LIST };
 enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20, MAX_THREADS = 1024 };
@@ -388,17 +391,34 @@ static bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
-/* Kernels without products of bytes are the same with VNNI as without. */
-static isa_set with_base(int isa)
+/* Kernels without products of bytes are those of what it is based on. */
+static isa_set with_base(enum isa isa)
 {
-    return 1u << isa | (isa == ISA_AVX512VNNI ? 1u << ISA_AVX512 : 0);
+    return 1u << isa | 1u << isa_base(isa);
 }
+
+#if defined __aarch64__
+static enum isa native_neon(void)
+{
+#if defined __linux__
+    enum { DOTPROD = 20, I8MM = 13 };
+    bool dot = getauxval(AT_HWCAP) >> DOTPROD & 1, i8mm = getauxval(AT_HWCAP2) >> I8MM & 1;
+    return dot && i8mm ? ISA_NEONI8MM : dot ? ISA_NEONDOT : ISA_NEON;
+#elif defined __ARM_FEATURE_MATMUL_INT8
+    return ISA_NEONI8MM;
+#elif defined __ARM_FEATURE_DOTPROD
+    return ISA_NEONDOT;
+#else
+    return ISA_NEON;
+#endif
+}
+#endif
 
 /* What the processor that tgc runs on has best. */
 static isa_set native_isa(void)
 {
 #if defined __aarch64__
-    return 1u << ISA_NEON;
+    return with_base(native_neon());
 #elif defined __x86_64__
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
@@ -412,8 +432,8 @@ static isa_set native_isa(void)
 isa_set options_host_isa(void)
 {
     isa_set set = native_isa() | 1u << ISA_GENERIC;
-    for (int isa = ISA_COUNT - 1; isa > ISA_NEON; isa--) /* a wider one has the narrower ones */
-        if (set >> (isa + 1) && !(set >> ISA_NEON & 1))
+    for (int isa = ISA_COUNT - 2; isa > ISA_GENERIC; isa--) /* a wider one has the narrower ones */
+        if ((set >> (isa + 1) & 1) && strcmp(isa_table[isa].arch, isa_table[isa + 1].arch) == 0)
             set |= 1u << isa;
     return set;
 }
@@ -428,7 +448,7 @@ static bool read_cpu(struct parser *p, const struct given *g)
     for (int i = 0; i < ISA_COUNT; i++) {
         text_printf(&known, " %s", isa_table[i].text);
         if (strcmp(g->value, isa_table[i].text) == 0)
-            p->o->isa = with_base(i);
+            p->o->isa = with_base((enum isa)i);
     }
     if (p->o->isa == 0)
         return usage(p, "--cpu=%.100s is not known; known are auto native%s", g->value, known.s);

@@ -21,6 +21,8 @@ enum code {
     CODE_COPY,
     CODE_FOLD,
     CODE_DOT,
+    CODE_LOOKUP,
+    CODE_NEAREST,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -35,8 +37,8 @@ struct linstr {
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
     int period;                  /* COPY: the source's lanes, which are repeated */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
-    int memory;                  /* LOAD, STORE: index into memory[] */
-    /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside */
+    int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
+    /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside; DOT: `less` */
     int target;
 };
 
@@ -335,8 +337,17 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_FOLD:
         emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
         break;
+    case OP_NEAREST:
+        emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
+        break;
     case OP_DOT:
-        emit(e, (struct linstr){.code = CODE_DOT}, u, 0);
+        emit(e, (struct linstr){.code = CODE_DOT, .target = (int)u->arg.i}, u, 0);
+        break;
+    case OP_LOOKUP:
+        emit(e,
+             (struct linstr){.code = CODE_LOOKUP, .memory = memory_of(e, u->src[0]),
+                             .sdtype = u->src[1]->dtype},
+             u, 1);
         break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
@@ -426,8 +437,28 @@ static void run_dot(struct linear_eval *e, const struct linstr *in)
     for (int l = 0; l < in->lanes; l++) {
         int64_t sum = e->reg[in->src[0] + l].i;
         for (int k = l * DOT_BYTES; k < (l + 1) * DOT_BYTES; k++)
-            sum += e->reg[in->src[1] + k].i * e->reg[in->src[2] + k].i;
+            sum += (e->reg[in->src[1] + k].i - in->target) * e->reg[in->src[2] + k].i;
         e->reg[in->dst + l].i = (int32_t)sum;
+    }
+}
+
+static void run_lookup(struct linear_eval *e, const struct linstr *in)
+{
+    const struct memory *m = &e->memory[in->memory];
+    for (int l = 0; l < in->lanes; l++) {
+        int64_t at = e->reg[in->src[0] + l].i - dtype_min(in->sdtype);
+        e->reg[in->dst + l] = m->raw ? scalar_load(m->buffer->dtype, m->raw + at) : m->data[at];
+    }
+}
+
+static void run_nearest(struct linear_eval *e, const struct linstr *in)
+{
+    for (int l = 0; l < in->lanes; l++) {
+        double v = rint(e->reg[in->src[0] + l].f);
+        double lo = (double)dtype_min(in->dtype), hi = (double)dtype_max(in->dtype);
+        if (!(fabs(v) < 0x1p31))
+            TGC_BUG(e->t, "nearest of %g", v);
+        e->reg[in->dst + l].i = (int64_t)(v < lo ? lo : v > hi ? hi : v);
     }
 }
 
@@ -469,8 +500,14 @@ static bool run(struct linear_eval *e)
             for (int l = 0; l < in->lanes; l++)
                 e->reg[in->dst + l] = e->reg[in->src[0] + l % in->period];
             break;
+        case CODE_NEAREST:
+            run_nearest(e, in);
+            break;
         case CODE_DOT:
             run_dot(e, in);
+            break;
+        case CODE_LOOKUP:
+            run_lookup(e, in);
             break;
         case CODE_FOLD:
             run_fold(e, in);

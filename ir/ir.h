@@ -266,7 +266,7 @@ int64_t perm_pack(const int *perm, int n);
 #define RANGE_BAND ((int64_t)1 << 39)
 #define RANGE_IS_BAND(bits) (((bits) & RANGE_BAND) != 0)
 /* The innermost loop of a sum of products of bytes, of DOT_BYTES neighbours: one DOT. */
-enum { DOT_BYTES = 4 };
+enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define RANGE_GROUP ((int64_t)1 << 38)
 #define RANGE_IS_GROUP(bits) (((bits) & RANGE_GROUP) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many

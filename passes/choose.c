@@ -37,7 +37,8 @@ static bool columns_fit(const struct nest *m, struct uop *r)
         if (is_gated_by(m, m->load[i], r) || !nest_stride(m->t, m->load[i]->src[1], r, &stride))
             return false;
         vectors |= stride != 0;
-        if (stride != 0 && stride != 1 && !nest_is_packable(m, m->load[i]))
+        bool groups = m->bytes && stride == DOT_BYTES && m->load[i]->dtype == DTYPE_I8;
+        if (stride != 0 && stride != 1 && !groups && !nest_is_packable(m, m->load[i]))
             return false;
     }
     return vectors;
@@ -157,7 +158,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     if (is_gated_by(m, load, r) || !nest_stride(m->t, load->src[1], r, &stride))
         return false;
     if (m->bytes && reduced)
-        return load->dtype == DTYPE_I8 ? nest_is_packable(m, load) : stride == 0;
+        return load->dtype == DTYPE_I8 ? stride == DOT_BYTES || nest_is_packable(m, load)
+                                       : stride == 0;
     if (stride == 0)
         return true;
     if (load->dtype != DTYPE_F32)
@@ -283,18 +285,19 @@ static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
 }
 
 /* How a nest is seen by vector_gain(). */
-struct steps { bool reduces, apart; };
+struct steps { bool reduces, apart, centered; };
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
- * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. */
+ * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
+ * centered bytes have those of the weights beside them, as one more row. */
 static double vector_gain(const struct isa_info *isa, struct steps of, int64_t rows, int64_t blocks,
                           int64_t vector)
 {
     enum { UNITS = 2, PORTS = 2, ISSUE = 5, LATENCY = 4, L2_FLOATS = 8 };
-    double acc = (double)(rows * blocks), read = of.apart ? acc : (double)blocks;
+    double acc = (double)((rows + of.centered) * blocks), read = of.apart ? acc : (double)blocks;
     double loads = read + (of.apart ? 1 : (double)rows), cycles = acc / UNITS;
     bool reduces = of.reduces;
-    if (acc + (double)blocks + 1 > isa->registers)
+    if (acc + (double)blocks + 1 + of.centered > isa->registers)
         return 0;
     if (reduces && cycles < LATENCY)
         cycles = LATENCY;
@@ -304,7 +307,7 @@ static double vector_gain(const struct isa_info *isa, struct steps of, int64_t r
         cycles = (acc + loads + 2) / ISSUE;
     if (reduces && cycles < read * (double)vector / L2_FLOATS)
         cycles = read * (double)vector / L2_FLOATS;
-    return acc * (double)vector / (cycles + 0.02 * loads);
+    return (double)(rows * blocks * vector) / (cycles + 0.02 * loads);
 }
 
 /* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
@@ -398,7 +401,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
             if (!none && (size < 2 || a == axis || !m->reduce || !rows_fit(m, m->store->src[a])))
                 continue;
             struct steps of = {m->reduce != NULL,
-                               !none && columns_differ(m, column, m->store->src[a])};
+                               !none && columns_differ(m, column, m->store->src[a]),
+                               m->bytes && isa->centered};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;

@@ -84,23 +84,49 @@ static int accs_of(const struct expander *e, const struct uop *acc)
     return -1;
 }
 
-/* Which of an accumulator's lanes is open: row-major, a vector counts as one. */
-static int lane_index(const struct expander *e, const struct uop *acc)
+static bool is_unrolled(const struct uop *lane)
+{
+    return !RANGE_IS_VECTOR(lane->arg.i) && !RANGE_IS_LOOP(lane->arg.i);
+}
+
+/* Whether the lane k of an accumulator tells apart what weights are summed up for. */
+static bool is_of_weights(const struct expander *e, const struct accs *a, int k)
+{
+    return nest_depends(e->t, a->weights->src[1], a->acc->src[k]);
+}
+
+/* Which of an accumulator's lanes is open: row-major, a vector counts as one; those of the weights
+ * alone, or all. */
+static int lane_index(const struct expander *e, const struct accs *a, bool weights)
 {
     int64_t at = 0;
-    for (int k = 1; k < acc->nsrc; k++)
-        if (!RANGE_IS_VECTOR(acc->src[k]->arg.i) && !RANGE_IS_LOOP(acc->src[k]->arg.i)) {
-            const struct uop *v = map_get(&e->value, acc->src[k]);
-            at = at * acc->src[k]->src[0]->arg.i + (v ? v->arg.i : 0);
-        }
+    for (int k = 1; k < a->acc->nsrc; k++) {
+        const struct uop *lane = a->acc->src[k];
+        if (!is_unrolled(lane) || (weights && !is_of_weights(e, a, k)))
+            continue;
+        const struct uop *v = map_get(&e->value, lane);
+        at = at * lane->src[0]->arg.i + (v ? v->arg.i : 0);
+    }
     return (int)at;
+}
+
+/* What an accumulator holds, once its sums are whole. */
+static struct uop *read_acc(struct expander *e, const struct accs *a)
+{
+    struct uop *src[2] = {a->each[lane_index(e, a, false)]}, *v;
+    if (!a->less || e->group)
+        return src[0];
+    src[1] = a->less[lane_index(e, a, true)];
+    v = uop_intern(e->t, OP_SUB, DTYPE_I32, src, 2, (union arg){0});
+    expand_need(e, v);
+    return v;
 }
 
 struct uop *expand_value_of(struct expander *e, struct uop *u)
 {
     int a = u->op == OP_ACC ? accs_of(e, u) : -1;
     if (a >= 0)
-        return e->accs[a].each[lane_index(e, u)];
+        return read_acc(e, &e->accs[a]);
     struct uop *v = map_get(&e->value, u);
     if (!v && op_class(u->op) != CLASS_LEAF && u->op != OP_STAGE)
         TGC_BUG(e->t, "%s is used before it is expanded", op_name(u->op));
@@ -114,41 +140,6 @@ struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
     struct uop *v = uop_intern(e->t, OP_SPLAT, u->dtype, &u, 1, (union arg){.i = lanes});
     expand_need(e, v);
     return v;
-}
-
-/* a*b + c, and c + a*b. Scalars as well as vectors: what an element is made of shall not depend on
- * whether it is among the last ones, which are left over. */
-struct uop *expand_fuse_product(struct expander *e, struct uop *u)
-{
-    bool fuses = u->op == OP_ADD && u->dtype == DTYPE_F32 && e->isa != &isa_table[ISA_GENERIC];
-    for (int k = 0; k < 2 && fuses; k++) {
-        const struct uop *m = u->src[k];
-        struct uop *src[3];
-        if (m->op != OP_MUL)
-            continue;
-        src[0] = m->src[0], src[1] = m->src[1], src[2] = u->src[1 - k];
-        return uop_intern(e->t, OP_MULACC, u->dtype, src, 3, (union arg){0});
-    }
-    return u;
-}
-
-/* 1 / (1 + e^-x), as a function of its own: its range is smaller than that of a power and of a
- * quotient. */
-static struct uop *fuse_sigmoid(struct expander *e, struct uop *u)
-{
-    struct uop *sum = u->op == OP_RECIP && u->lanes > 1 && u->dtype == DTYPE_F32 ? u->src[0] : NULL;
-    for (int k = 0; k < 2 && sum && sum->op == OP_ADD; k++) {
-        const struct uop *one = sum->src[1 - k];
-        struct uop *power = sum->src[k], *x;
-        one = one->op == OP_SPLAT ? one->src[0] : one;
-        if (power->op != OP_EXP || !uop_is_constf(one, 1.0))
-            continue;
-        x = power->src[0]->op == OP_NEG
-                ? power->src[0]->src[0]
-                : uop_intern(e->t, OP_NEG, DTYPE_F32, &power->src[0], 1, (union arg){0});
-        return uop_intern(e->t, OP_SIGMOID, DTYPE_F32, &x, 1, (union arg){0});
-    }
-    return u;
 }
 
 /* Inside of a group there are casts of bytes, their products, and sums; they are its DOT. */
@@ -170,14 +161,16 @@ static void expand_value(struct expander *e, struct uop *u)
         src[k] = expand_value_of(e, u->src[k]);
         lanes = src[k]->lanes > lanes ? src[k]->lanes : lanes;
     }
-    if (lanes == 1) {
+    if (u->op == OP_WHERE && src[0]->op == OP_CONST) {
+        v = src[src[0]->arg.i ? 1 : 2];
+    } else if (lanes == 1) {
         v = expand_fuse_product(e, uop_new(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
     } else {
         bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;
         for (int k = uniform; k < u->nsrc; k++)
             src[k] = expand_splat(e, src[k], lanes);
         v = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
-        v = fuse_sigmoid(e, expand_fuse_product(e, v));
+        v = expand_fuse_vector(e, v);
     }
     expand_need(e, v);
     map_set(&e->value, u, v);
@@ -342,10 +335,35 @@ static void expand_store(struct expander *e, struct uop *u)
                               (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0}));
 }
 
+static bool opens_group(const struct expander *e, int at);
+
+/* The weights of a sum of products of bytes that is one DOT; NULL: acc is no such sum. */
+static const struct uop *find_weights(const struct expander *e, const struct uop *acc)
+{
+    const struct uop *group = NULL;
+    for (int i = 0; i < e->nin; i++) {
+        const struct uop *u = e->in[i], *m = NULL;
+        group = opens_group(e, i) ? u : u->op == OP_END && u->src[0] == group ? NULL : group;
+        if (group && u->op == OP_ASSIGN && u->src[0] == acc)
+            m = u->src[1]->src[u->src[1]->src[0] == acc];
+        for (int k = 0; m && k < 2; k++)
+            if (m->src[k]->src[0]->dtype == DTYPE_I8)
+                return m->src[k]->src[0];
+    }
+    return NULL;
+}
+
+static struct uop *new_acc(struct expander *e, enum dtype d, struct uop *const *src, int nsrc)
+{
+    struct uop *acc = uop_intern(e->t, OP_ACC, d, src, nsrc, (union arg){.i = e->next_acc++});
+    expand_push(e, acc);
+    return acc;
+}
+
 static void expand_acc(struct expander *e, struct uop *u)
 {
     struct uop *src[MAX_RANK + 1] = {expand_value_of(e, u->src[0])};
-    int64_t n = 1, lanes = 1;
+    int64_t n = 1, lanes = 1, nweights = 1;
     int nsrc = 1;
     for (int k = 1; k < u->nsrc; k++) {
         if (RANGE_IS_LOOP(u->src[k]->arg.i))
@@ -358,18 +376,45 @@ static void expand_acc(struct expander *e, struct uop *u)
     if (u->nsrc == 1 && e->vector)                    /* one declared where a vector is open */
         lanes = e->lanes;
     src[0] = expand_splat(e, src[0], (int)lanes);
-    struct accs a = {u, mem_array(e->t, (size_t)n, sizeof *a.each)};
-    for (int64_t i = 0; i < n; i++) {
-        a.each[i] = uop_intern(e->t, OP_ACC, u->dtype, src, nsrc,
-                               (union arg){.i = e->next_acc++});
-        expand_push(e, a.each[i]);
-    }
+    struct accs a = {.acc = u, .each = mem_array(e->t, (size_t)n, sizeof *a.each)};
+    for (int64_t i = 0; i < n; i++)
+        a.each[i] = new_acc(e, u->dtype, src, nsrc);
+    a.weights = e->isa->centered && lanes > 1 ? find_weights(e, u) : NULL;
+    for (int k = 1; k < u->nsrc && a.weights; k++)
+        nweights *= is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
+    a.less = a.weights ? mem_array(e->t, (size_t)nweights, sizeof *a.less) : NULL;
+    for (int64_t i = 0; i < nweights && a.weights; i++)
+        a.less[i] = new_acc(e, u->dtype, src, nsrc);
     SCRATCH_PUSH(e->t, e->accs, e->naccs, e->cap_accs, a);
+}
+
+static void assign(struct expander *e, struct uop *acc, struct uop *value)
+{
+    struct uop *src[2] = {acc, value};
+    expand_push(e, uop_intern(e->t, OP_ASSIGN, acc->dtype, src, 2, (union arg){0}));
+}
+
+/* What the sums of the weights that are open lack, at the first of them: products with bytes of 0,
+ * less DOT_MIDDLE. */
+static void sum_weights(struct expander *e, const struct accs *a, struct uop *weights)
+{
+    for (int k = 1; k < a->acc->nsrc; k++) {
+        const struct uop *now = map_get(&e->value, a->acc->src[k]);
+        if (is_unrolled(a->acc->src[k]) && !is_of_weights(e, a, k) && now && now->arg.i)
+            return;
+    }
+    struct uop *acc = a->less[lane_index(e, a, true)];
+    struct uop *none = expand_splat(e, uop_consti(e->t, DTYPE_U8, 0), weights->lanes);
+    struct uop *src[3] = {acc, none, weights};
+    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3, (union arg){.i = DOT_MIDDLE});
+    expand_need(e, dot);
+    assign(e, acc, dot);
 }
 
 /* acc + the sum of a group's products */
 static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *acc)
 {
+    const struct accs *a = &e->accs[accs_of(e, u->src[0])];
     const struct uop *sum = u->src[1], *m = sum->src[sum->src[0] == u->src[0]];
     struct uop *src[3] = {acc, expand_value_of(e, m->src[0]), expand_value_of(e, m->src[1])};
     if (src[1]->dtype == DTYPE_I8) {
@@ -378,7 +423,10 @@ static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *a
     }
     for (int k = 1; k < 3; k++)
         src[k] = expand_splat(e, src[k], DOT_BYTES * acc->lanes);
-    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3, (union arg){0});
+    if (a->less)
+        sum_weights(e, a, src[2]);
+    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3,
+                                 (union arg){.i = a->less ? DOT_MIDDLE : 0});
     expand_need(e, dot);
     return dot;
 }
@@ -513,6 +561,7 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
     e->value = e->stride = e->known = (struct uop_map){.t = t, .scratch = true};
+    e->bounds.t = t;
     expand_all(e);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
     *nlinear = e->nout;

@@ -2,10 +2,16 @@
 #ifndef TGC_EXPAND_H
 #define TGC_EXPAND_H
 
+#include "passes/bounds.h"
 #include "passes/tile.h"
 
 /* An accumulator with lanes: one of its own for each of their values. */
-struct accs { const struct uop *acc; struct uop **each; };
+struct accs {
+    const struct uop *acc;
+    struct uop **each;
+    const struct uop *weights;   /* sums of bytes less DOT_MIDDLE: the load of the others */
+    struct uop **less;           /* sums of -DOT_MIDDLE times the weights, that they all lack */
+};
 
 struct expander {
     struct tgc *t;
@@ -25,6 +31,7 @@ struct expander {
     int tail;                    /* so many lanes of the vector are left of a loop; 0: all */
     bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
+    struct bounds_memo bounds;
 };
 
 void expand_push(struct expander *e, struct uop *u);
@@ -36,8 +43,10 @@ void expand_need(struct expander *e, struct uop *u);
 /* What stands for a uop of `in` now. */
 struct uop *expand_value_of(struct expander *e, struct uop *u);
 struct uop *expand_splat(struct expander *e, struct uop *u, int lanes);
-/* a*b + c for a product that is added, else u */
+/* instruct.c: a*b + c for a product that is added, else u */
 struct uop *expand_fuse_product(struct expander *e, struct uop *u);
+/* The same for vectors, and all else that is one operation on them. */
+struct uop *expand_fuse_vector(struct expander *e, struct uop *u);
 /* One uop of `in`, along the vector's lane that is open. */
 void expand_one(struct expander *e, struct uop *u);
 /* The index of the END that closes the loop at `at`. */
@@ -51,6 +60,11 @@ void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinea
 /* panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that
  * others have read before. */
 void expand_panel(struct expander *e, int at);
+/* lookup.c: a loop that reads a table of bytes, by bytes; nothing else stands in it. */
+struct lookup { const struct uop *table; struct uop *key; };   /* the table's LOAD, that of its key */
+bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l);
+/* One uop of it, along a vector of e->lanes bytes; false: it is expanded as any other. */
+bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u);
 /* strip.c: the loop at `at`, if vectors can run along it: as many strips of vectors as there are,
  * then the rest; *at becomes its END. false: nothing was done. */
 bool strip_loop(struct expander *e, int *at);

@@ -16,11 +16,19 @@
 #include <string.h>
 
 const struct isa_info isa_table[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot)                   \
-    {text, lanes, narrow, registers, title, attribute, dot},
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered)                   \
+    {text, arch, lanes, narrow, registers, title, attribute, dot, centered},
 #include "passes/isa.def"
 #undef ISA
 };
+
+enum isa isa_base(enum isa isa)
+{
+    while (isa > ISA_GENERIC && isa_table[isa - 1].lanes == isa_table[isa].lanes &&
+           strcmp(isa_table[isa - 1].arch, isa_table[isa].arch) == 0)
+        isa = (enum isa)(isa - 1);
+    return isa;
+}
 
 /* -------------------------------------------------------------------------- simpler loops first */
 
@@ -259,11 +267,34 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         out->u[i] = join_loops(t, store, out->u[i]);
 }
 
+static struct uop *simplify_sum(struct tgc *t, struct uop *store)
+{
+    return tile_group_bytes(t, order_reduction(t, divide_sum(t, store)));
+}
+
+/* Sums of products of bytes that the kernel keeps in scratch become groups as well. */
+static struct uop *simplify_stages(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *values, *weights;
+    for (int i = 0; i < n; i++) {
+        struct nest m;
+        struct uop *stage = order[i]->op == OP_STAGE ? stage_as_store(t, order[i]) : NULL, *by;
+        if (!stage || !nest_find(t, stage, &m) || m.bytes ||
+            !nest_sums_bytes(&m, &values, &weights) || (by = simplify_sum(t, stage)) == stage)
+            continue;
+        store = nest_replace(t, store, order[i], store_as_stage(t, by));
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
+}
+
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
 {
     int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-    store = divide_sum(t, merge_ranges(t, store, first));
-    return tile_group_bytes(t, order_reduction(t, store));
+    store = merge_ranges(t, tile_fold_clamps(t, store), first);
+    return simplify_stages(t, simplify_sum(t, store));
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
@@ -307,27 +338,31 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
         push_store(t, out, rest, none);
 }
 
+/* Whether there are sums of groups of bytes, in scratch or not. */
 static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
 {
-    struct nest m;
-    for (int i = 0; i < n; i++)
-        if (nest_find(t, store[i], &m) && m.bytes)
+    int nuop;
+    struct uop **order = uop_toposort(t, store, n, &nuop);
+    for (int i = 0; i < nuop; i++)
+        if (order[i]->op == OP_RANGE && RANGE_IS_GROUP(order[i]->arg.i))
             return true;
     return false;
 }
 
 static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
 {
-    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2, ISA_NEON, ISA_GENERIC};
+    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2,   ISA_NEONI8MM,
+                                     ISA_NEONDOT,    ISA_NEON,   ISA_GENERIC};
     enum { NORDER = sizeof order / sizeof *order };
     struct stores from = {0};
     struct uop **simple = scratch_array(t, (size_t)k->ast->nsrc, sizeof *simple);
     int widest = 0;
     for (int i = 0; i < k->ast->nsrc; i++)
         simple[i] = simplify_store(t, k->ast->src[i]);
-    /* for the others it is the same as the one before */
-    if ((isa >> ISA_AVX512 & 1) && !has_bytes(t, simple, k->ast->nsrc))
-        isa &= ~(1u << ISA_AVX512VNNI);
+    bool bytes = has_bytes(t, simple, k->ast->nsrc);
+    for (int a = 0; a < NORDER && !bytes; a++)
+        if (isa >> isa_base(order[a]) & 1 && isa_base(order[a]) != order[a])
+            isa &= ~(1u << order[a]);
     while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
         widest++;
     for (int i = 0; i < k->ast->nsrc; i++) {

@@ -12,17 +12,20 @@
 
 /* What kernels are written for, see isa.def. */
 enum isa {
-#define ISA(name, text, lanes, narrow, registers, title, arch, header, features, attribute, dot) ISA_##name,
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered) ISA_##name,
 #include "passes/isa.def"
 #undef ISA
     ISA_COUNT
 };
 struct isa_info {
-    const char *text;
+    const char *text, *arch;
     int lanes, narrow, registers;
     const char *title, *attribute, *dot;
+    bool centered;
 };
 extern const struct isa_info isa_table[ISA_COUNT];
+/* The one that this one differs from in its sums of products of bytes alone; else isa. */
+enum isa isa_base(enum isa isa);
 /* A set of them: bit i is enum isa i. The portable one is always in it. */
 typedef unsigned isa_set;
 

@@ -108,6 +108,8 @@ struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct 
 bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
 /* The innermost range of a sum of products of bytes becomes groups of DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
+/* clamp.c: the store of a byte with fewer roundings and clamps on the way. */
+struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* How far apart rows of so many elements lie in scratch. */

@@ -94,33 +94,46 @@ struct uop *whole_rewrite_sum(const struct sum_of_bytes *s)
     return s->weighted ? sum_of_weights(s) : sum_of_values(s);
 }
 
-/* Whether each window holds something else than padding: padding comes first, if at all, and no
- * window is as narrow as what is padded on a side. */
-static bool windows_reach(const struct operand *o)
+/* Where the axis `at` of m's source is after m: a WINDOW (the places, not the taps) or a PERMUTE. */
+static int axis_after(const struct uop *m, int at)
 {
-    int at[MAX_RANK], first = o->nmove - 1;
+    int now = 0;
+    if (m->op == OP_WINDOW)
+        return at + (at > WINDOW_AXIS(m->arg.i));
+    while (PERM_GET(m->arg.i, now) != at)
+        now++;
+    return now;
+}
+
+/* Whether `axes` hold, of each window, something else than padding: padding comes first, if at all,
+ * then windows, which are not as narrow as what is padded on a side, and the order of the axes. */
+static bool windows_reach(const struct operand *o, uint32_t axes)
+{
+    int at[MAX_RANK], tap[MAX_RANK], first = o->nmove - 1;
     const struct uop *pad = first >= 0 && o->move[first]->op == OP_PAD ? o->move[first] : NULL;
-    bool reached[MAX_RANK] = {false};
     for (int i = 0; i < first + (pad == NULL); i++)
-        if (o->move[i]->op == OP_PAD || (pad && o->move[i]->op != OP_WINDOW))
+        if (o->move[i]->op == OP_PAD ||
+            (pad && o->move[i]->op != OP_WINDOW && o->move[i]->op != OP_PERMUTE))
             return false;
-    for (int a = 0; pad && a < pad->ndim; a++)
+    for (int a = 0; pad && a < pad->ndim; a++) {
         at[a] = a;
+        tap[a] = -1;
+    }
     for (int i = first - 1; pad && i >= 0; i--) {
         const struct uop *w = o->move[i];
-        int axis = WINDOW_AXIS(w->arg.i);
         for (int a = 0; a < pad->ndim; a++) {
             int64_t taps, lo, hi;
-            if (at[a] == axis)
-                reached[a] |= WINDOW_DILATION(w->arg.i) == 1 &&
-                              uop_const_int(w->dim[axis + 1], &taps) &&
-                              uop_const_int(pad->src[2 + 2 * a], &lo) &&
-                              uop_const_int(pad->src[3 + 2 * a], &hi) && lo < taps && hi < taps;
-            at[a] += at[a] > axis;
+            int axis = w->op == OP_WINDOW && tap[a] < 0 ? WINDOW_AXIS(w->arg.i) : -1;
+            bool reaches = at[a] == axis && WINDOW_DILATION(w->arg.i) == 1 &&
+                           uop_const_int(w->dim[axis + 1], &taps) &&
+                           uop_const_int(pad->src[2 + 2 * a], &lo) &&
+                           uop_const_int(pad->src[3 + 2 * a], &hi) && lo < taps && hi < taps;
+            tap[a] = reaches ? axis + 1 : tap[a] >= 0 ? axis_after(w, tap[a]) : -1;
+            at[a] = axis_after(w, at[a]);
         }
     }
     for (int a = 0; pad && a < pad->ndim; a++)
-        if (!reached[a] &&
+        if (!(tap[a] >= 0 && (axes >> tap[a] & 1)) &&
             !(uop_is_int(pad->src[2 + 2 * a], 0) && uop_is_int(pad->src[3 + 2 * a], 0)))
             return false;
     return true;
@@ -132,32 +145,40 @@ static bool pads_lowest(const struct uop *v)
            isinf(v->src[1]->arg.f);
 }
 
-/* (q - zero) * scale with a scale > 0 is largest where q is. Padding with -INFINITY becomes padding
- * with the least byte. */
+/* Whether v is f(v->src[0]) with an f of constants that does not fall, nor is no number. */
+static bool never_falls(const struct uop *v)
+{
+    const struct uop *c = v->nsrc == 2 ? without_moves(v->src[1]) : NULL;
+    if (!c || c->op != OP_CONST || v->dtype != DTYPE_F32 || !(fabs(c->arg.f) < INFINITY))
+        return false;
+    return v->op == OP_ADD || v->op == OP_MAX || v->op == OP_MIN ||
+           (v->op == OP_MUL && c->arg.f > 0);
+}
+
+/* (q - zero) * scale with a scale > 0 is largest where q is, and so is what is clamped. Padding
+ * with -INFINITY becomes padding with the least byte. */
 static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
 {
+    enum { STEPS_MAX = 8 };
     struct operand o = {0};
-    struct uop *v = u->src[0];
-    int none = -1;
+    struct uop *v = u->src[0], *step[STEPS_MAX], *q;
+    int none = -1, nstep = 0;
     for (; pads_lowest(v) || (is_byte_move(v) && v->op != OP_PAD); v = v->src[0]) {
         if (o.nmove == MAX_MOVES)
             return NULL;
         o.move[o.nmove++] = v;
     }
-    const struct uop *scale = v->op == OP_MUL ? without_moves(v->src[1]) : NULL;
-    if (!scale || scale->op != OP_CONST || !(scale->arg.f > 0) || !windows_reach(&o))
+    for (; nstep < STEPS_MAX && never_falls(v); v = v->src[0])
+        step[nstep++] = v;
+    q = v->op == OP_CAST ? v->src[0] : NULL;
+    if (nstep == 0 || !q || !dtype_is_byte(q->dtype) || !windows_reach(&o, REDUCE_AXES(u->arg.i)))
         return NULL;
-    const struct uop *add = v->src[0]->op == OP_ADD ? v->src[0] : NULL;
-    struct uop *q = add ? add->src[0] : v->src[0], *y;
-    if ((add && without_moves(add->src[1])->op != OP_CONST) || q->op != OP_CAST ||
-        !dtype_is_byte(q->src[0]->dtype))
-        return NULL;
-    o.zero = uop_consti(t, DTYPE_I32, dtype_min(q->src[0]->dtype));
-    q = move_again(t, &o, q->src[0], &none);
-    y = uop_reduce(t, OP_MAX, uop_cast(t, DTYPE_F32, q), REDUCE_AXES(u->arg.i));
-    if (add)
-        y = tensor_binary(t, OP_ADD, y, without_moves(add->src[1]));
-    return tensor_binary(t, OP_MUL, y, without_moves(v->src[1]));
+    o.zero = uop_consti(t, DTYPE_I32, dtype_min(q->dtype));
+    q = move_again(t, &o, q, &none);
+    struct uop *y = uop_reduce(t, OP_MAX, uop_cast(t, DTYPE_F32, q), REDUCE_AXES(u->arg.i));
+    while (nstep-- > 0)
+        y = tensor_binary(t, step[nstep]->op, y, without_moves(step[nstep]->src[1]));
+    return y;
 }
 
 struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)

@@ -42,6 +42,24 @@ static inline IN_T void store_apart_i8_T(int8_t *p, T v, int64_t step, int n)
         p[i * step] = a[i];
 }
 
+//@ store_apart_nearest_u8_T store_nearest_u8_T
+static inline IN_T void store_apart_nearest_u8_T(uint8_t *p, T v, int64_t step, int n)
+{
+    uint8_t a[sizeof(T) / sizeof(float)];
+    store_nearest_u8_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
+//@ store_apart_nearest_i8_T store_nearest_i8_T
+static inline IN_T void store_apart_nearest_i8_T(int8_t *p, T v, int64_t step, int n)
+{
+    int8_t a[sizeof(T) / sizeof(float)];
+    store_nearest_i8_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
 //@ select_T T
 /* m ? a : b, lane by lane */
 static inline IN_T T select_T(bits_T m, T a, T b)

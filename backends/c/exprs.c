@@ -558,6 +558,16 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     return e;
 }
 
+/* The larger or smaller of two, one of which was an integer: no number is passed on if the other is
+ * none. NULL: none was. */
+static const char *extreme(struct program *p, const struct uop *u, const struct expr *src)
+{
+    for (int k = 0; k < 2 && (u->op == OP_MAX || u->op == OP_MIN); k++)
+        if (u->src[k]->op == OP_CAST && dtype_is_int(u->src[k]->src[0]->dtype))
+            return mem_printf(p->t, "%s, %s", src[k].s, src[1 - k].s);
+    return NULL;
+}
+
 /* On vectors: the lines of kinds X and W, and M where the operands are the lanes of a
  * comparison. */
 static struct expr apply_vector(struct program *p, const struct uop *u, const struct expr *src)
@@ -566,6 +576,9 @@ static struct expr apply_vector(struct program *p, const struct uop *u, const st
     struct expr e;
     if (u->op == OP_CAST)
         return cast_vector(p, u, src);
+    const char *args = extreme(p, u, src);
+    if (args)
+        return vector_call(p, u->op == OP_MAX ? "higher" : "lower", args, kind, u->lanes);
     if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
     else if (u->op == OP_ADD)
@@ -716,6 +729,13 @@ struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src)
     return vector_call(p, isa_table[isa].dot, args, 'W', src[0].lanes);
 }
 
+struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
+                        const struct expr *bytes)
+{
+    const char *function = d == DTYPE_I8 ? "lookup_i8" : "lookup";
+    return vector_call(p, function, mem_printf(p->t, "%s, %s", from, bytes->s), 'W', bytes->lanes);
+}
+
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
 {
     const char *name = op == OP_ADD   ? "sum"
@@ -732,9 +752,12 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
                               int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    if (VECTOR_IS_GROUPS(bits))
+        return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);
     if (dtype_is_byte(e->of))
-        name = e->in_range && strcmp(name, "store") == 0
+        name = e->rounds ? mem_printf(p->t, "%s_nearest_%s", name, dtype_name(e->of))
+               : e->in_range && strcmp(name, "store") == 0
                    ? "store_number_u8"
                    : mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     return mem_printf(p->t, "%s;", vector_call(p, name, args, e->kind, e->lanes).s);

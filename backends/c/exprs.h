@@ -18,6 +18,7 @@ struct expr {
     char kind;
     enum dtype of;               /* 'P': the elements'; 'X': u8 or i8, if it is to be stored so */
     bool in_range;               /* of = u8: within 0..255, or NaN */
+    bool rounds;                 /* of = u8, i8: to the nearest, saturated */
     int lanes;                   /* of a vector */
     enum dtype round;            /* not VOID: still to be rounded to this narrow float format */
 };
@@ -44,6 +45,8 @@ struct expr expr_name(const char *name, char kind);
  * statement that stores one. bits: VECTOR_BITS(). */
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
+/* OP_LOOKUP in a table, by bytes of dtype d */
+struct expr expr_lookup(struct program *p, const char *from, enum dtype d, const struct expr *bytes);
 /* OP_DOT on acc, values, weights, as this instruction set does it */
 struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */

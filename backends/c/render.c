@@ -108,7 +108,7 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-           u->op == OP_FOLD || u->op == OP_DOT;
+           u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP || u->op == OP_NEAREST;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -178,6 +178,8 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
     v->e = expr_name(name, e.kind);
     v->e.lanes = e.lanes;
     v->e.of = e.of;
+    v->e.in_range = e.in_range;
+    v->e.rounds = e.rounds;
     v->written = true;
     v->reads_memory = v->reads_any_memory = false;
     v->nacc = 0;
@@ -644,8 +646,20 @@ static void write_splat(struct writer *w, const struct uop *u)
     take_operands(w, u, 1, &src);
     src = expr_resolve(w->p, src);
     /* a group of bytes is one int */
-    bool group = u->src[0]->lanes == DOT_BYTES;
+    bool group = u->src[0]->lanes == DOT_BYTES || dtype_is_byte(u->dtype);
+    if (dtype_is_byte(u->dtype) && u->src[0]->lanes == 1 && !uop_is_int(u->src[0], 0))
+        TGC_BUG(w->t, "a vector of one byte");
     define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
+}
+
+static void write_nearest(struct writer *w, const struct uop *u)
+{
+    struct expr e;
+    take_operands(w, u, 1, &e);
+    e = expr_resolve(w->p, e);
+    e.of = u->dtype;
+    e.rounds = true;
+    define_as(w, u, e);
 }
 
 static void write_dot(struct writer *w, const struct uop *u)
@@ -653,6 +667,15 @@ static void write_dot(struct writer *w, const struct uop *u)
     struct expr src[3];
     take_operands(w, u, 3, src);
     define_as(w, u, expr_dot(w->p, w->isa, src));
+}
+
+static void write_lookup(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct expr src[2];
+    note_used(w, b);
+    take_operands(w, u, 2, src);
+    define_as(w, u, expr_lookup(w->p, place_name(w, b), u->src[1]->dtype, &src[1]));
 }
 
 static void write_fold(struct writer *w, const struct uop *u)
@@ -674,7 +697,9 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_GUARD: write_guard(w, u); break;
     case OP_SPLAT: write_splat(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
+    case OP_NEAREST: write_nearest(w, u); break;
     case OP_DOT: write_dot(w, u); break;
+    case OP_LOOKUP: write_lookup(w, u); break;
     case OP_ACC: write_acc(w, u); break;
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;

@@ -6,6 +6,7 @@ bytes are in tests/unit/test_linear.c.
 """
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from onnx import TensorProto
 
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Failure, Skip, Suite, expect
 
 suite = Suite("integer")
 OPTIONS = suite.parse()
@@ -81,6 +82,30 @@ class Layers:
         self.nodes.append(G.node("MatMulInteger", [f"{name}_x", f"{name}_w", f"{name}_xz",
                                                    f"{name}_wz"], [name], name=name))
         want = (x - zeros[0]) @ (w.astype(np.int64) - zeros[1])
+        self.output(name, want.astype(np.int32), TensorProto.INT32)
+
+    def product(self, name, rows, depth, columns, kinds=("u8", "u8"), zeros=(0, 0), batch=(),
+                across=False, known=True):
+        """Of two values of the run. across: what is summed up lies side by side in both of them, as
+        in attention's scores."""
+        x = self.input(f"{name}_x", kinds[0], [*batch, rows, depth])
+        y = self.input(f"{name}_y", kinds[1],
+                       [*batch, *((columns, depth) if across else (depth, columns))])
+        right = f"{name}_y"
+        if across:
+            order = [*range(len(batch)), len(batch) + 1, len(batch)]
+            self.nodes.append(G.node("Transpose", [right], [f"{name}_t"], perm=order))
+            y, right = np.swapaxes(y, -1, -2), f"{name}_t"
+        for k, side in enumerate("xy"):
+            zero = np.array(zeros[k], KIND[kinds[k]][0])
+            if known:
+                self.weight(f"{name}_{side}z", zero)
+            else:
+                self.inputs.append(G.value(f"{name}_{side}z", [], KIND[kinds[k]][1]))
+                self.feeds.append(zero)
+        self.nodes.append(G.node("MatMulInteger", [f"{name}_x", right, f"{name}_xz", f"{name}_yz"],
+                                 [name], name=name))
+        want = (x - zeros[0]) @ (y - zeros[1])
         self.output(name, want.astype(np.int32), TensorProto.INT32)
 
     def conv(self, name, size, channels, out, kernel=3, kinds=("u8", "i8"), zeros=(0, 0), **more):
@@ -164,6 +189,16 @@ def layers():
     m.matmul("depth_of_no_groups", 6, 41, 32, zeros=(9, 0))
     m.matmul("row", 1, 256, 1000, zeros=(128, 0))
     m.matmul("batch", 3, 32, 16, batch=(2, 4))
+    m.product("scores", 18, 32, 40, zeros=(130, 5), batch=(2, 3), across=True)
+    m.product("weighted", 18, 40, 32, zeros=(0, 132), batch=(2, 3))
+    m.product("signs", 16, 36, 24, kinds=("i8", "i8"), zeros=(-128, 127))
+    m.product("sign_and_none", 9, 64, 24, kinds=("i8", "u8"), zeros=(3, 255), across=True)
+    m.product("none_and_sign", 33, 128, 16, kinds=("u8", "i8"), zeros=(255, -128))
+    m.product("no_groups", 12, 30, 24, zeros=(7, 9), batch=(3,))
+    m.product("no_groups_across", 12, 33, 16, zeros=(7, 9), across=True)
+    m.product("zeros_of_the_run", 10, 16, 48, zeros=(200, 100), known=False)
+    m.product("columns_left_over", 12, 32, 21, zeros=(7, 9))
+    m.product("few_rows", 3, 64, 64, zeros=(1, 2))
     m.shifted("up", 5)
     m.shifted("down", -5)
     m.conv("colors", 11, 3, 16, zeros=(110, 0), pad=1, stride=2)
@@ -184,21 +219,63 @@ MODEL = layers()
 onnx.save(MODEL.model(), SCRATCH / "model.onnx")
 
 
-def agrees(name, *options):
-    folder = T.scratch(SCRATCH / name)
-    source = T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net")
-    outputs = T.Program(folder / "net", list(MODEL.want)).run(MODEL.feeds)
+def runs(program, runner=()):
+    outputs = T.Program(program, list(MODEL.want), runner).run(MODEL.feeds)
     for key, want in MODEL.want.items():
         apart = np.abs(outputs[key].astype(np.int64) - want.astype(np.int64))
         allowed = MODEL.quanta.get(key, 0)
         expect(apart.max() <= allowed and (apart > 0).mean() <= 0.002,
                f"{key}: {(apart > 0).sum()} of {apart.size} differ, by up to {apart.max()}")
-    return (folder / "net.c").read_text()
+
+
+def agrees(name, *options):
+    folder = T.scratch(SCRATCH / name)
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    runs(folder / "net")
+
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+# processors without dot products, with those of one sign, with those of two
+PROCESSORS = ("cortex-a53", "cortex-a76", "max")
+
+
+def emulated(cpu):
+    if not shutil.which(COMPILER) or not shutil.which(EMULATOR):
+        raise Skip(f"{COMPILER} and {EMULATOR} are not here")
+    folder = T.scratch(SCRATCH / f"emulated-{cpu}")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", f"--cpu={cpu}")
+    T.build(folder / "net.c", folder / "net", COMPILER, ("-O2", "-static"))
+    for processor in PROCESSORS:
+        runs(folder / "net", (EMULATOR, "-cpu", processor))
+    return folder / "net.c"
 
 
 for cpu in ("generic", "avx2", "avx512", "avx512vnni", "neon"):
     suite.add(f"--cpu={cpu}", agrees, cpu, f"--cpu={cpu}")
+for cpu in ("neondot", "neoni8mm"):
+    suite.add(f"--cpu={cpu}, emulated, on processors with and without it", emulated, cpu)
+
+
+@suite.case("of NEON's dot products those are taken that the processor has")
+def chosen():
+    source = emulated("auto")
+    for word, where in (("usdot", "max"), ("sdot", "cortex-a76")):
+        text = source.read_text()
+        expect(text.count(f'__asm__("{word} ') == 1, f"no {word} in the program")
+        broken = source.parent / f"{word}.c"
+        broken.write_text(text.replace(f'__asm__("{word} ', f'__asm__("brk #1; {word} '))
+        T.must(T.run([COMPILER, "-std=c11", "-O2", "-static", "-DNET_MAIN", broken, "-o",
+                      source.parent / word, "-lm"], timeout=120))
+        for processor in PROCESSORS:
+            try:
+                runs(source.parent / word, (EMULATOR, "-cpu", processor))
+                taken = False
+            except Failure:
+                taken = True
+            expect(taken == (processor == where), f"{word} on {processor}: {taken}")
+
+
 suite.add("-O0", agrees, "O0", "-O0")
 suite.add("two threads", agrees, "threads", "--threads", "2")
 
@@ -256,7 +333,7 @@ def kept():
     T.emit(TGC, folder / "model.onnx", folder / "net.c")
     arena = int(re.search(r"arena ([\d.]+) kB", (folder / "net.c").read_text())[1].split(".")[0])
     expect(arena < 2 * rows * depth / 1000 + 1, f"the arena is of {arena} kB")
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     outputs = T.Program(folder / "net", ["y0", "y1", "y2"]).run([x])
     for k in range(3):
         expect(np.allclose(outputs[f"y{k}"], want[k], atol=1e-4), f"y{k} is wrong")
@@ -283,13 +360,16 @@ def heads():
 @suite.case("sums of bytes are what the kernels are made of")
 def taken():
     folder = T.scratch(SCRATCH / "taken")
-    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c")
     text = (folder / "net.c").read_text()
-    kernels = dict(re.findall(r"^IN_vnni static void (\w+)\((.*?)^\}", text, re.M | re.S))
-    dots = [name for name, body in kernels.items() if "dot_vnni" in body]
-    # all but depthwise, grey and what is padded along its channels
-    expect(len(dots) == len(MODEL.want) - 4,
-           f"{len(dots)} of {len(MODEL.want)} layers have sums of bytes: {' '.join(dots)}")
+    for isa, dot in (("vnni", "dot_vnni"), ("dotprod", "dot_centered"), ("i8mm", "dot_mixed")):
+        kernels = dict(re.findall(rf"^IN_{isa} static void (\w+)\((.*?)^\}}", text, re.M | re.S))
+        dots = [name for name, body in kernels.items() if dot in body]
+        # all but depthwise, grey, what is padded along its channels, products of few rows or odd
+        # columns
+        expect(len(dots) == len(MODEL.want) - 6,
+               f"{isa}: {len(dots)} of {len(MODEL.want)} layers have sums of bytes: "
+               f"{' '.join(dots)}")
 
 
 suite.main()

@@ -94,6 +94,44 @@ class Layers:
             self.quantize(y, name, 0.03 * np.sqrt(depth), 120)
         self.output(name, [*batch, rows, columns], np.uint8 if quantized else np.float32)
 
+    def attention(self, name, heads, rows, depth, dtype=np.uint8):
+        """Scores, softmax and weighted values, each of them quantized."""
+        middle, least = np.array(131, np.uint8), np.array(0, np.uint8)
+        if dtype == np.int8:
+            middle, least = np.array(-3, np.int8), np.array(-128, np.int8)
+        q, k, v = (self.dequantize(self.input(f"{name}_{x}", self.bytes([heads, rows, depth], dtype)),
+                                   0.02, middle) for x in "qkv")
+        k = self.node("Transpose", [k], f"{name}_t", perm=[0, 2, 1])
+        y = self.quantize(self.node("MatMul", [q, k], f"{name}_qk"), f"{name}_s", 0.1, middle, dtype)
+        y = self.node("Div", [self.dequantize(y, 0.1, middle),
+                              self.weight(f"{name}_root", np.float32(np.sqrt(depth)))], f"{name}_d")
+        mask = np.where(self.random.random(rows) < 0.2, -10000, 0).astype(np.float32)
+        y = self.node("Add", [y, self.weight(f"{name}_mask", mask)], f"{name}_a")
+        y = self.node("Softmax", [y], f"{name}_p", axis=-1)
+        y = self.dequantize(self.quantize(y, f"{name}_pq", 0.004, least, dtype), 0.004, least)
+        self.quantize(self.node("MatMul", [y, v], f"{name}_pv"), name, 0.03, middle, dtype)
+        self.output(name, [heads, rows, depth], dtype)
+
+    def heads(self, name, rows, heads, depth):
+        """Two layers, whose columns are heads; both sides of the transposition are quantized."""
+        sides = []
+        for side, order in (("q", [1, 0, 2]), ("k", [1, 2, 0])):
+            x = self.dequantize(self.input(f"{name}_{side}x", self.bytes([rows, 24])), 0.02,
+                                np.uint8(113))
+            w = self.weight(f"{name}_{side}w", self.bytes([24, heads * depth], np.int8))
+            w = self.dequantize(w, 0.0021347, np.int8(0))
+            y = self.quantize(self.node("MatMul", [x, w], f"{name}_{side}m"), f"{name}_{side}",
+                              0.01, 120)
+            y = self.dequantize(y, 0.01, np.uint8(120))
+            shape = self.weight(f"{name}_{side}n", np.array([rows, heads, depth], np.int64))
+            y = self.node("Reshape", [y, shape], f"{name}_{side}r")
+            y = self.node("Transpose", [y], f"{name}_{side}t", perm=order)
+            y = self.quantize(y, f"{name}_{side}u", 0.01, 120)
+            sides.append(self.dequantize(y, 0.01, np.uint8(120)))
+        y = self.node("MatMul", sides, f"{name}_y")
+        self.quantize(y, name, 0.05, 128)
+        self.output(name, [heads, rows, rows], np.uint8)
+
     def qlinear_matmul(self, name, rows, depth, columns):
         a = self.input(f"{name}_a", self.bytes([3, rows, depth]))
         b = self.input(f"{name}_b", self.bytes([3, depth, columns]))
@@ -129,6 +167,19 @@ class Layers:
         self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
         self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], dtype)
 
+    def pooled(self, name, channels, size):
+        """A convolution, ReLU, pooling with padding, quantized after the first and the last step."""
+        self.conv(f"{name}_c", 8, channels, size, kernel=1, shown=False)
+        self.weight(f"{name}_s", np.float32(0.03))
+        self.weight(f"{name}_z", np.uint8(100))
+        x = self.node("DequantizeLinear", [f"{name}_c", f"{name}_s", f"{name}_z"], f"{name}_d")
+        x = self.node("Relu", [x], f"{name}_r")
+        y = self.node("MaxPool", [x], f"{name}_y", kernel_shape=[3, 3], strides=[2, 2],
+                      pads=[1, 1, 1, 1])
+        y = self.quantize(y, f"{name}_q", 0.017, 3)
+        self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
+        self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], np.uint8)
+
     def activation(self, name, kind, shape, dtype=np.uint8):
         zero = 120 if dtype == np.uint8 else -10
         x = self.dequantize(self.input(f"{name}_x", self.bytes(shape, dtype)), 0.05,
@@ -147,6 +198,31 @@ class Layers:
         self.quantize(y, name, 0.04, zero, dtype)
         self.output(name, [int(np.prod(shape))], dtype)
 
+    def residual(self, name, channels, size, dtype=np.uint8, spread=1.0):
+        """relu(conv(x) + z), quantized after each step; spread: how much of it is out of range."""
+        low = np.iinfo(dtype).min
+        x = self.dequantize(self.input(f"{name}_x", self.bytes([1, channels, size, size], dtype)),
+                            0.02, np.array(low + 113, dtype))
+        z = self.dequantize(self.input(f"{name}_z", self.bytes([1, 4, size, size], dtype)), 0.02,
+                            np.array(low + 99, dtype))
+        v = self.dequantize(self.weight(f"{name}_v", self.bytes([channels, 4, 1, 1], np.int8)),
+                            0.008, np.int8(0))
+        z = self.quantize(self.node("Conv", [z, v], f"{name}_zc"), f"{name}_zq", 0.0171, low + 127,
+                          dtype)
+        z = self.dequantize(z, 0.0171, np.array(low + 127, dtype))
+        w = self.weight(f"{name}_w", self.bytes([channels, channels, 3, 3], np.int8))
+        w = self.dequantize(w, spread * (0.5 + self.random.random(channels)) / (225 * channels**0.5),
+                            np.zeros(channels, np.int8), axis=0)
+        b = self.weight(f"{name}_b", self.random.standard_normal(channels).astype(np.float32))
+        y = self.node("Conv", [x, w, b], f"{name}_c", pads=[1] * 4)
+        y = self.dequantize(self.quantize(y, f"{name}_cq", 0.0237, low + 130, dtype), 0.0237,
+                            np.array(low + 130, dtype))
+        y = self.quantize(self.node("Add", [y, z], f"{name}_a"), f"{name}_aq", 0.0311, low + 133,
+                          dtype)
+        y = self.dequantize(y, 0.0311, np.array(low + 133, dtype))
+        self.quantize(self.node("Relu", [y], f"{name}_r"), name, 0.0149, low, dtype)
+        self.output(name, [1, channels, size, size], dtype)
+
     def model(self):
         return G.model(self.nodes, self.inputs, self.outputs, self.weights, opset=21)
 
@@ -163,6 +239,11 @@ def layers():
     m.matmul("two_values_deep", 5, 300, 16)
     m.matmul("two_values_float", 6, 24, 33, quantized=False)
     m.matmul("two_signed", 7, 16, 16, dtype=np.int8)
+    m.attention("attention", 3, 48, 32)
+    m.attention("attention_signed", 2, 24, 20, np.int8)
+    m.attention("attention_odd", 2, 21, 16)
+    m.heads("heads", 16, 3, 20)
+    m.heads("heads_of_no_groups", 16, 2, 18)
     m.qlinear_matmul("linear", 10, 32, 24)
     m.qlinear_matmul("linear_deep", 4, 290, 20)
     m.dynamic("dynamic", 12, 64, 48, np.int8, 0)
@@ -172,6 +253,12 @@ def layers():
     m.activation("silu", "silu", [2, 37])
     m.activation("silu_signed", "silu", [3, 50], np.int8)
     m.activation("erf", "erf", [1, 40])
+    m.activation("erf_all", "erf", [7, 99])
+    m.activation("erf_all_signed", "erf", [5, 259], np.int8)
+    m.pooled("pooled", 32, 11)
+    m.residual("residual", 32, 7)
+    m.residual("residual_wide", 64, 5, spread=9)
+    m.residual("residual_signed", 48, 6, np.int8, spread=4)
     return m
 
 
@@ -183,7 +270,7 @@ WANT = dict(zip(MODEL.kinds, ReferenceEvaluator(str(SCRATCH / "model.onnx")).run
 def agrees(name, *options):
     folder = T.scratch(SCRATCH / name)
     T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     outputs = T.Program(folder / "net", list(WANT)).run(list(MODEL.feeds.values()))
     for key, want in WANT.items():
         have, want = outputs[key].astype(np.float64), want.astype(np.float64)
@@ -208,14 +295,64 @@ def taken():
     plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
-    expect(len(dots) == 6, f"sums of bytes: {dots}")
+    expect(len(dots) == 25, f"sums of bytes: {dots}")
+    expect(len(dots) == 25, f"sums of bytes: {dots}")
     pools = [name for name in plain if name.startswith("maxpool")]
     expect(any(name in wide for name in pools), f"{pools} have no vectors")
+    of_bytes = [name for name in pools if name in wide and "higher" in wide[name]]
+    expect(len(of_bytes) == 2, f"only {of_bytes} of {pools} read bytes")
     products = [name for name in plain if "matmul" in name]
     expect(sum(name in wide for name in products) >= 11, f"of {products} few have vectors")
-    expect(not re.search(r"\b(exp|erf)_f32", text), "an activation is computed at run time")
+    computed = [n for kernels in (plain, wide) for n, b in kernels.items()
+                if re.search(r"\b(exp|erf)_f32", b) and "matmul" not in n]      # but softmax
+    expect(not computed, f"activations are computed at run time: {computed}")
+    tables = re.findall(r"lookup(?:_i8)?_i32x16\(b", "".join(wide.values()))
+    expect(len(tables) == 4, f"of four long activations {len(tables)} are looked up by vectors")
     depthwise = [b for n, b in wide.items() if "fma" in b and "conv" in n and "load_u8" in b]
     expect(len(depthwise) >= 2, f"{len(depthwise)} depthwise convolutions read bytes")
+
+
+@suite.case("rows of embeddings that are normalized lie as they are read")
+def embedded():
+    folder = T.scratch(SCRATCH / "embedded")
+    m = Layers()
+    m.inputs.append(G.value("ids", [24], TensorProto.INT64))
+    m.feeds["ids"] = m.random.integers(0, 50, 24)
+    table = m.weight("table", m.random.standard_normal((50, 96)).astype(np.float32))
+    places = m.weight("places", m.random.standard_normal((24, 96)).astype(np.float32))
+    x = m.node("Add", [m.node("Gather", [table, "ids"], "rows"), places], "x")
+    scale = m.weight("scale", m.random.standard_normal(96).astype(np.float32))
+    n = m.node("LayerNormalization", [x, scale, m.weight("bias", np.zeros(96, np.float32))], "n")
+    q = m.quantize(n, "q", 0.03, 128)
+    m.node("MatMulInteger", [q, m.weight("w", m.bytes([96, 64], np.int8)), "q_qz"], "i")
+    m.node("Cast", ["i"], "f", to=TensorProto.FLOAT)
+    m.node("ReduceSum", ["n"], "t", keepdims=1)
+    m.node("Add", ["f", "t"], "y")
+    m.output("y", [24, 64], np.float32)
+    onnx.save(m.model(), folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    text = (folder / "net.c").read_text()
+    expect(not re.search(r"y\[i \+ j\*24\]", text), "the rows lie apart")
+    T.build(folder / "net.c", folder / "net")
+    want = ReferenceEvaluator(str(folder / "model.onnx")).run(None, m.feeds)[0]
+    have = T.Program(folder / "net", ["y"]).run(list(m.feeds.values()))["y"]
+    expect(np.mean(np.abs(have - want) > 0.01) < 0.02, "y is wrong")
+@suite.case("what is rounded and clamped again and again takes few operations")
+def residuals():
+    folder = T.scratch(SCRATCH / "residuals")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
+    bodies = re.findall(r"^IN_vnni static void \w+\((.*?)^\}", (folder / "net.c").read_text(),
+                        re.M | re.S)
+    for kind in ("u8", "i8"):
+        body = next(b for b in bodies if f"nearest_{kind}_" in b and f"load_{kind}" in b)
+        stores = body.count(f"nearest_{kind}_")
+        expect(stores > 4 and f"store_{kind}_" not in body, f"{kind}: {stores} stores")
+        # the sum and what it is added to are rounded, the result where it is stored, unless there is
+        # a zero point to add; three clamps of
+        # two sides each, of which the last one is within the one before
+        for part, most in (("round_", 2 + (kind == "i8")), ("max_", 2), ("min_", 2), ("fma_", 1)):
+            expect(body.count(part) == most * stores,
+                   f"{kind}: {body.count(part)} {part} for {stores} stores")
 
 
 suite.main()

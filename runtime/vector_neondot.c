@@ -1,0 +1,59 @@
+/* vector_neondot.c - sums of products of bytes for NEON with the dot product instructions; all else
+ * is as in vector_neon.c. Compilers before clang 16 have no intrinsics for what their flags do not
+ * ask for, so the instructions stand here as such.
+ */
+#include <arm_neon.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+//@ has_neon
+#if defined __linux__
+#include <sys/auxv.h>
+#elif defined __APPLE__
+extern int sysctlbyname(const char *, void *, size_t *, void *, size_t);
+#endif
+/* Whether the processor has what Linux calls bit `bit` of the `which`-th word, and Apple `name`. */
+static inline bool has_neon(int which, int bit, const char *name)
+{
+#if defined __linux__
+    (void)name;
+    return (getauxval(which ? AT_HWCAP2 : AT_HWCAP) >> bit & 1) != 0;
+#elif defined __APPLE__
+    int has = 0;
+    size_t n = sizeof has;
+    (void)which, (void)bit;
+    return sysctlbyname(name, &has, &n, NULL, 0) == 0 && has;
+#else
+    (void)which, (void)bit, (void)name;
+    return false;
+#endif
+}
+
+//@ has_dotprod has_neon
+static inline bool has_dotprod(void)
+{
+#if defined __ARM_FEATURE_DOTPROD
+    return true;
+#else
+    return has_neon(0, 20, "hw.optional.arm.FEAT_DotProd");
+#endif
+}
+
+//@ dotprod f32x4 i32x4
+#if defined __ARM_FEATURE_DOTPROD
+#define IN_dotprod
+#elif defined __clang__
+#define IN_dotprod __attribute__((target("dotprod")))
+#else
+#define IN_dotprod __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+
+//@ dot_centered_i32x4 dotprod
+/* sum + the four products of bytes a (0..255), less 128, and b (-128..127) in each lane */
+static inline IN_dotprod i32x4 dot_centered_i32x4(i32x4 sum, i32x4 a, i32x4 b)
+{
+    const i32x4 centered = a ^ -0x7f7f7f80;
+    __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(centered), "w"(b));
+    return sum;
+}
