@@ -722,7 +722,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    if (n->use->seg->weighted || joins_parts(p, n->u))
+    if (n->use->seg->weighted || joins_parts(p, n->u) ||
+        (n->use->seg->streams && streams_a_weight(n->u)))
         return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;

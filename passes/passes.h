@@ -150,6 +150,8 @@ bool reads_byte_table(const struct uop *u);
 bool pass_winograd(struct tgc *t, struct graph *g);
 /* strassen.c. needs: constants are folded */
 bool pass_strassen(struct tgc *t, struct graph *g);
+/* factor.c: what a sum of products is divided by in every term is divided by behind it */
+bool pass_factor(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
 bool winograd_apply(struct tgc *t, struct graph *g, int side);

@@ -90,6 +90,39 @@ static int64_t choose_rows(int64_t n, int64_t nbytes)
     return most > ROWS_USUAL ? ROWS_USUAL : most;
 }
 
+/* ------------------------------------------------------------------------------ sums of a row */
+
+/* Another sum of the store's that is the same for all its columns, as what a softmax is divided by:
+ * kept for each row, it leaves a nest with one sum. NULL: there is none. */
+static struct uop *find_row_sum(struct tgc *t, struct uop *store)
+{
+    struct uop *last = store->src[store->nsrc - 1], *sum = NULL;
+    bool stage = false, product = false;
+    int n;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n; i++) {
+        stage |= order[i]->op == OP_STAGE;
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (nest_depends(t, order[i], last))
+            product |= !sum || !nest_depends(t, order[i], sum);
+        else
+            sum = order[i];
+    }
+    return stage && product ? sum : NULL;
+}
+
+static struct uop *keep_row_sum(struct tgc *t, struct kernel *k, struct uop *store)
+{
+    struct uop *sum = store->src[store->nsrc - 1]->op == OP_RANGE ? find_row_sum(t, store) : NULL;
+    if (!sum)
+        return store;
+    struct uop *src[2] = {sum, uop_int(t, 0)};
+    src[0] = uop_intern(t, OP_STAGE, sum->dtype, src, 2,
+                        (union arg){.p = kernel_new_scratch(t, k, sum->dtype, 1)});
+    return nest_replace(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, src, 2, (union arg){0}));
+}
+
 /* ------------------------------------------------------------------------------------- applying */
 
 /* What is made of one row, for row `row` of several. */
@@ -183,7 +216,7 @@ static struct uop *take_rows(struct tgc *t, struct kernel *k, struct uop *store,
 int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part)
 {
     struct uop *stage[MAX_STAGES];
-    part[0] = store;
+    part[0] = store = keep_row_sum(t, k, store);
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
         return 1;
     for (int axis = store->nsrc - 1; axis >= 3; axis--) {

@@ -1,4 +1,5 @@
-"""Matrix products by seven parts (passes/strassen.c): how much they err, and which are taken.
+"""Matrix products by seven parts (passes/strassen.c): how much they err, and which are taken. What
+attention (passes/factor.c, keys.c, rows.c) and two large products of a vector become.
 
 docs/winograd.md states the bounds. The reference is NumPy's, in double precision; which products were
 taken is read from DEBUG=2.
@@ -86,6 +87,42 @@ def heads():
                G.weight("heads", np.array([1, 97, 8, 64])), G.weight("flat", np.array([1, 97, 512]))]
     got = run("heads", nodes, x, want, weights)
     expect(got == ["taken"] * 2, f"{got} of the products")
+
+
+@suite.case("attention is divided by its sums at last, long rows lie apart")
+def attention():
+    random = np.random.default_rng(4)
+    x = draw(random, 1, 6, 512, 32)
+    q, k, v = (x[:, 2 * i:2 * i + 2].astype(np.float64) for i in range(3))
+    score = q[:, :, :300] @ k.transpose(0, 1, 3, 2) / 4
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ v
+    nodes = [G.node("Split", ["x"], ["a", "k", "v"], axis=1),
+             G.node("Slice", ["a", "none", "rows", "axis"], ["q"]),
+             G.node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]), G.node("MatMul", ["q", "t"], ["s"]),
+             G.node("Mul", ["s", "c"], ["r"]), G.node("Softmax", ["r"], ["p"], axis=-1),
+             G.node("MatMul", ["p", "v"], ["y"])]
+    weights = [G.weight("c", np.float32(0.25)), G.weight("none", np.array([0])),
+               G.weight("rows", np.array([300])), G.weight("axis", np.array([2]))]
+    run("attention", nodes, x, want, weights)
+    text = (SCRATCH / "attention" / "net.c").read_text()
+    kernel = re.search(r"^static void (?:softmax|matmul)_\d+\(.*?^}", text, re.M | re.S).group()
+    expect(re.search(r"y\[[^\]]*\] = sum\S* / \w+", kernel), f"what is stored is no quotient: {kernel}")
+    expect(not re.search(r"tile\w*\[[^\]]*\] = .* / sum", kernel), f"quotients are kept: {kernel}")
+    expect("row*528" in kernel, f"rows of 512 floats lie side by side: {kernel}")
+
+
+@suite.case("two large weights that one vector is multiplied by are two kernels, both packed")
+def vectors():
+    random = np.random.default_rng(5)
+    x, u, w = draw(random, 1, 256), draw(random, 256, 512, by=1 / 16), draw(random, 256, 512, by=1 / 16)
+    gate = x.astype(np.float64) @ u
+    want = gate / (1 + np.exp(-gate)) * (x.astype(np.float64) @ w)
+    nodes = [G.node("MatMul", ["x", "u"], ["g"]), G.node("Sigmoid", ["g"], ["s"]), G.node("Mul", ["g", "s"], ["a"]),
+             G.node("MatMul", ["x", "w"], ["b"]), G.node("Mul", ["a", "b"], ["y"])]
+    run("vectors", nodes, x, want, [G.weight("u", u), G.weight("w", w)])
+    kernels = set(re.findall(r"static void (matmul_\d+|mul_\d+)\(", (SCRATCH / "vectors" / "net.c").read_text()))
+    expect(len(kernels) == 2, f"kernels: {kernels}")
 
 
 suite.main()

@@ -1,0 +1,123 @@
+/* factor.c - what all terms of a sum are divided by is divided by once, behind the sum.
+ *
+ *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]        y[i, f] = (sum over j  e[i, j] v[j, f]) / s[i]
+ *
+ * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them need
+ * not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products is no
+ * larger than what it was but for a factor of the number of keys.
+ */
+#include "passes/passes.h"
+#include "passes/tile.h"
+
+#include <string.h>
+
+enum { MOVES_MAX = 8 };
+
+static bool is_spread(const struct uop *v)
+{
+    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND;
+}
+
+/* x, of the shape of what `move` moves, moved alike. */
+static struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
+{
+    if (move->op == OP_PERMUTE || move->op == OP_RESHAPE || move->op == OP_EXPAND) {
+        struct uop *src[MAX_RANK + 1];
+        memcpy(src, move->src, (size_t)move->nsrc * sizeof *src);
+        src[0] = x;
+        return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
+    }
+    TGC_BUG(t, "%s is no such move", op_name(move->op));
+}
+
+/* Down through what spreads or reorders. */
+static struct uop *without_spread(struct uop *v)
+{
+    while (is_spread(v))
+        v = v->src[0];
+    return v;
+}
+
+/* A layer whose values are a softmax's is one of its own: they are stored anyway. */
+static bool is_weight(const struct uop *v)
+{
+    return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
+}
+
+/* e^(x - the largest x) */
+static bool is_softmax_power(struct uop *e)
+{
+    const struct uop *x = e->op == OP_EXP ? e->src[0] : NULL;
+    for (int k = 0; x && (x->op == OP_SUB || x->op == OP_ADD) && k < 2; k++) {
+        const struct uop *m = without_spread(x->src[k]);
+        m = m->op == OP_NEG || m->op == OP_MUL ? without_spread(m->src[0]) : m;
+        if (m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX)
+            return true;
+    }
+    return false;
+}
+
+/* The quotient that an operand of a sum of products is, below `*n` moves; NULL: it is none of a
+ * softmax. */
+static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
+{
+    for (*n = 0; is_spread(v) && *n < MOVES_MAX; v = v->src[0])
+        move[(*n)++] = v;
+    if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
+        return NULL;
+    const struct uop *sum = without_spread(v->src[1]);
+    return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0]
+               ? v
+               : NULL;
+}
+
+/* The divisor with the sum's axes, if it is the same along those that are summed up. */
+static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor)
+{
+    struct uop *at[MAX_RANK], *range[MAX_RANK], *zero[MAX_RANK], *dim[MAX_RANK];
+    for (int a = 0; a < divisor->ndim; a++) {
+        range[a] = at[a] = uop_range(t, divisor->dim[a], t->next_range++);
+        zero[a] = uop_int(t, 0);
+        dim[a] = sum->dim[a];
+    }
+    struct uop *base = move_down(t, divisor, is_spread, at);
+    for (int a = 0; a < divisor->ndim; a++)
+        for (int b = 0; b < base->ndim && (REDUCE_AXES(sum->arg.i) >> a & 1); b++)
+            if (nest_depends(t, at[b], range[a]))
+                return NULL;
+    return uop_shrink(t, divisor, zero, dim);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct uop *move[MOVES_MAX];
+    int n;
+    (void)ctx;
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->src[0]->op != OP_MUL)
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        struct uop *product = u->src[0], *q = find_quotient(product->src[k], move, &n);
+        if (!q || is_weight(without_spread(product->src[1 - k])))
+            continue;
+        struct uop *power = q->src[0], *divisor = q->src[1];
+        while (n > 0) {
+            power = move_alike(t, power, move[--n]);
+            divisor = move_alike(t, divisor, move[n]);
+        }
+        divisor = common_divisor(t, u, divisor);
+        if (!divisor)
+            continue;
+        struct uop *by = tensor_binary(t, OP_MUL, power, product->src[1 - k]);
+        const char *axes = uop_get_axes(t, product);
+        if (axes)
+            uop_name_axes(t, by, axes);
+        return tensor_binary(t, OP_DIV, uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i)), divisor);
+    }
+    return NULL;
+}
+
+bool pass_factor(struct tgc *t, struct graph *g)
+{
+    graph_rewrite(t, g, rewrite, NULL);
+    return true;
+}
