@@ -1,15 +1,15 @@
-/* product.c - sums of products of two run-time bytes, attention's scores and its weighted values, as
- * sums of products of groups of bytes.
+/* product.c - sums of products of two run-time bytes, attention's scores and its weighted values,
+ * as sums of products of groups of bytes.
  *
  *      sum over k of (a[i,k] - za) * (w[k,j] - zw)
  *    = sum over k of a[i,k] * w[k,j]  -  zw * A[i]  -  za * W[j]  +  K * za * zw
  *
- * a as u8, w as i8 (signed ones and unsigned ones are shifted by 128, and so are their zero points);
- * A and W are their sums over k, which small kernels add up. Instruction sets multiply four
- * neighbours along k by those of a whole vector of columns (bytes.c), so w is stored anew as
- * [k / 4][j][k % 4]: that costs one pass over it, which pays if there are several rows i. What has few
- * rows, no such axes, or columns that vectors would leave over, is left to whole.c; if much is summed
- * up, such columns are filled up with zeros, and the sums get a buffer.
+ * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
+ * sums over k, which small kernels add up. Instruction sets multiply four neighbours along k by
+ * those of a whole vector of columns (bytes.c), so w is stored anew as [k / 4][j][k % 4]: that costs
+ * one pass over it, which pays if there are several rows i. What has few rows, no such axes, or
+ * columns that vectors would leave over, is left to whole.c; if much is summed up, such columns are
+ * filled up with zeros, and the sums get a buffer.
  */
 #include "passes/integer.h"
 
