@@ -1,32 +1,45 @@
-/* product.c - sums of products of two run-time bytes, attention's scores and its weighted values, as
- * sums of products of groups of bytes.
+/* product.c - sums of products of two run-time bytes, attention's scores and its weighted values,
+ * as sums of products of groups of bytes.
  *
  *      sum over k of (a[i,k] - za) * (w[k,j] - zw)
  *    = sum over k of a[i,k] * w[k,j]  -  zw * A[i]  -  za * W[j]  +  K * za * zw
  *
- * a as u8, w as i8 (signed ones and unsigned ones are shifted by 128, and so are their zero points);
- * A and W are their sums over k, which small kernels add up. Instruction sets multiply four
- * neighbours along k by those of a whole vector of columns (bytes.c), so w is stored anew as
- * [k / 4][j][k % 4]: that costs one pass over it, which pays if there are several rows i. What has few
- * rows, no such axes, or columns that vectors would leave over, is left to whole.c.
+ * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
+ * sums over k, which small kernels add up. Instruction sets multiply four neighbours along k by
+ * those of a whole vector of columns (bytes.c), so w is stored anew as [k / 4][j][k % 4]: that costs
+ * one pass over it, which pays if there are several rows i. What has few rows, no such axes, or
+ * columns that vectors would leave over, is left to whole.c; if much is summed up, such columns are
+ * filled up with zeros, and the sums get a buffer.
  */
 #include "passes/integer.h"
 
 #include <string.h>
 
-enum { ROWS_MIN = 8, DEPTH_MIN = 8, LANES = 8 };
+enum { ROWS_MIN = 8, DEPTH_MIN = 8, DEPTH_OF_FILLED = 32, LANES = 8, LANES_FILLED = 16 };
 /* products that i32 sums up with zero points of any size */
 static const double PRODUCTS_MAX = 1 << 14;
 
 /* Of the product's axes: the one that is summed up, and the columns', of w alone. */
-struct shape { int k, column; int64_t size; };   /* size: of k */
+struct shape {
+    int k, column;
+    int64_t size, ncolumn;       /* of k; of the columns, as they are stored */
+};
+
+static bool fill_columns(struct shape *shape)
+{
+    int64_t n = shape->ncolumn;
+    if (n < LANES || (n % LANES && shape->size < DEPTH_OF_FILLED))
+        return false;
+    if (n % LANES)
+        shape->ncolumn = (n + LANES_FILLED - 1) / LANES_FILLED * LANES_FILLED;
+    return true;
+}
 
 /* The last axis of one operand alone makes that one w. False: something has no fixed size, or is too
  * small. */
 static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
 {
     double rows = 1;
-    int64_t n;
     shape->k = shape->column = -1;
     for (int p = s->product->ndim - 1; p >= 0; p--) {
         if (uop_is_int(s->product->dim[p], 1))
@@ -47,7 +60,8 @@ static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
     }
     return rows >= ROWS_MIN && shape->k >= 0 && shape->column >= 0 &&
            uop_const_int(s->product->dim[shape->k], &shape->size) && shape->size >= DEPTH_MIN &&
-           uop_const_int(s->product->dim[shape->column], &n) && n >= LANES && n % LANES == 0;
+           uop_const_int(s->product->dim[shape->column], &shape->ncolumn) &&
+           fill_columns(shape);
 }
 
 static struct uop *to_buffer(struct tgc *t, struct uop *x)
@@ -100,15 +114,35 @@ static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uo
     return x && axis == shape->k && x->dim[axis]->arg.i == round_up(shape->size) ? x : NULL;
 }
 
-/* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k is filled up
- * with zeros. */
+/* x with its axis filled up to n elements. */
+static struct uop *fill_to(struct tgc *t, struct uop *x, int axis, int64_t n)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        hi[a] = uop_int(t, a == axis ? n - x->dim[a]->arg.i : 0);
+    }
+    return uop_pad(t, x, uop_consti(t, x->dtype, 0), lo, hi);
+}
+
+/* The dimensions of the product as it is computed: k and the columns filled up. */
+static void filled_dims(const struct sum_of_bytes *s, const struct shape *shape, struct uop **dim)
+{
+    memcpy(dim, s->product->dim, (size_t)s->product->ndim * sizeof *dim);
+    dim[shape->k] = uop_int(s->t, round_up(shape->size));
+    dim[shape->column] = uop_int(s->t, shape->ncolumn);
+}
+
+/* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k and the columns
+ * are filled up with zeros. */
 static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
                                 const struct shape *shape)
 {
     struct tgc *t = s->t;
     struct uop *dim[MAX_RANK];
     int perm[MAX_RANK], back[MAX_RANK], n = 0, k = shape->k;
-    w = fill_axis(t, shrink_to(s, &s->w, w, false), k, uop_consti(t, DTYPE_I8, 0));
+    w = fill_to(t, shrink_to(s, &s->w, w, false), k, round_up(shape->size));
+    w = fill_to(t, w, shape->column, shape->ncolumn);
     int ndim = w->ndim + 1;
     for (int p = 0; p < w->ndim; p++)
         dim[p + (p > k)] = w->dim[p];
@@ -125,9 +159,23 @@ static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
         back[perm[p]] = p;
     struct uop *groups = to_buffer(t, uop_permute(t, uop_reshape(t, w, dim, ndim), perm));
     groups = uop_reshape(t, uop_permute(t, groups, back), w->dim, w->ndim);
-    memcpy(dim, s->product->dim, (size_t)w->ndim * sizeof *dim);
-    dim[k] = w->dim[k];
+    filled_dims(s, shape, dim);
     return uop_expand(t, groups, dim);
+}
+
+/* The sums without those of columns that were filled up. */
+static struct uop *without_filling(const struct sum_of_bytes *s, const struct shape *shape,
+                                   struct uop *sum)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    if (s->product->dim[shape->column]->arg.i == shape->ncolumn)
+        return sum;
+    sum = to_buffer(s->t, sum);
+    for (int p = 0; p < sum->ndim; p++) {
+        begin[p] = uop_int(s->t, 0);
+        size[p] = p == shape->column ? s->product->dim[p] : sum->dim[p];
+    }
+    return uop_shrink(s->t, sum, begin, size);
 }
 
 /* zero * the operand's sums over k */
@@ -168,6 +216,7 @@ struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
     struct sum_of_bytes s = *found;
     struct tgc *t = s.t;
     struct shape shape;
+    struct uop *dim[MAX_RANK];
     int none = -1;
     if (s.weighted || has_padding(&s.a) || has_padding(&s.w) || products_of(&s) > PRODUCTS_MAX ||
         s.product->ndim == MAX_RANK || !find_shape(&s, &shape))
@@ -181,10 +230,13 @@ struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
     struct uop *seen = move_again(t, &s.a, values, &none);
     none = -1;
     struct uop *w = move_again(t, &s.w, as_i8(t, &s.w), &none);
+    filled_dims(&s, &shape, dim);
+    a = uop_expand(t, shrink_to(&s, &s.a, a, false), dim);
     struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
                                      uop_cast(t, DTYPE_I32, store_groups(&s, w, &shape)));
     if (uop_get_axes(t, s.product))
         uop_name_axes(t, product, uop_get_axes(t, s.product));
     struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s.reduce->arg.i));
+    sum = without_filling(&s, &shape, sum);
     return bytes_scale_sum(&s, without_zeros(&s, sum, seen, w));
 }

@@ -198,6 +198,8 @@ def layers():
     m.product("no_groups_across", 12, 33, 16, zeros=(7, 9), across=True)
     m.product("zeros_of_the_run", 10, 16, 48, zeros=(200, 100), known=False)
     m.product("columns_left_over", 12, 32, 21, zeros=(7, 9))
+    m.product("columns_left_over_few", 12, 20, 21, zeros=(7, 9))
+    m.product("columns_filled", 9, 37, 50, zeros=(255, 1), batch=(2,), across=True)
     m.product("few_rows", 3, 64, 64, zeros=(1, 2))
     m.shifted("up", 5)
     m.shifted("down", -5)
