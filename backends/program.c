@@ -842,6 +842,15 @@ static void write_pieces(struct program *p, struct text *out)
     }
 }
 
+/* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
+ * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4, note 27. */
+static const char no_invented_stores[] =
+    "/* Elements that another thread writes must not even be stored back unchanged, as gcc's\n"
+    " * predictive commoning does. */\n"
+    "#if defined __GNUC__ && !defined __clang__\n"
+    "#pragma GCC optimize(\"no-predictive-commoning\")\n"
+    "#endif\n\n";
+
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside)
 {
@@ -878,6 +887,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
+    if (p->threads > 1)
+        text_puts(c, no_invented_stores);
     text_puts(c, kernels.s ? kernels.s : "");
     put_section(c, "the model");
     /* names, weights and reference vectors are string literals, and any of them can be long */

@@ -21,6 +21,7 @@ enum code {
     CODE_COPY,
     CODE_FOLD,
     CODE_DOT,
+    CODE_LOOKUP,
     CODE_NEAREST,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
@@ -36,7 +37,7 @@ struct linstr {
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
     int period;                  /* COPY: the source's lanes, which are repeated */
     bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
-    int memory;                  /* LOAD, STORE: index into memory[] */
+    int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside; DOT: `less` */
     int target;
 };
@@ -342,6 +343,12 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_DOT:
         emit(e, (struct linstr){.code = CODE_DOT, .target = (int)u->arg.i}, u, 0);
         break;
+    case OP_LOOKUP:
+        emit(e,
+             (struct linstr){.code = CODE_LOOKUP, .memory = memory_of(e, u->src[0]),
+                             .sdtype = u->src[1]->dtype},
+             u, 1);
+        break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
         break;
@@ -435,6 +442,15 @@ static void run_dot(struct linear_eval *e, const struct linstr *in)
     }
 }
 
+static void run_lookup(struct linear_eval *e, const struct linstr *in)
+{
+    const struct memory *m = &e->memory[in->memory];
+    for (int l = 0; l < in->lanes; l++) {
+        int64_t at = e->reg[in->src[0] + l].i - dtype_min(in->sdtype);
+        e->reg[in->dst + l] = m->raw ? scalar_load(m->buffer->dtype, m->raw + at) : m->data[at];
+    }
+}
+
 static void run_nearest(struct linear_eval *e, const struct linstr *in)
 {
     for (int l = 0; l < in->lanes; l++) {
@@ -489,6 +505,9 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_DOT:
             run_dot(e, in);
+            break;
+        case CODE_LOOKUP:
+            run_lookup(e, in);
             break;
         case CODE_FOLD:
             run_fold(e, in);

@@ -489,7 +489,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-            u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_NEAREST)
+            u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP || u->op == OP_NEAREST)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -635,6 +635,16 @@ static void check_dot(struct linear_verifier *l, const struct uop *u)
     require(&l->v, u, u->arg.i == 0 || u->arg.i == DOT_MIDDLE, "bytes less something odd");
 }
 
+static void check_lookup(struct linear_verifier *l, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    require(&l->v, u, b && b->kind == BUFFER_WEIGHT && b->dtype == u->dtype &&
+                          dtype_is_byte(b->dtype) && b->nbytes == 256,
+            "no table of 256 bytes");
+    require(&l->v, u, dtype_is_byte(u->src[1]->dtype) && u->lanes % DOT_BYTES == 0,
+            "not read by groups of bytes");
+}
+
 /* All operands have as many lanes as the result; what is the same for all lanes may be a scalar: a
  * condition, nothing else. */
 static void check_lanes(struct linear_verifier *l, const struct uop *u)
@@ -690,6 +700,9 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         break;
     case OP_DOT:
         check_dot(l, u);
+        break;
+    case OP_LOOKUP:
+        check_lookup(l, u);
         break;
     case OP_RANGE:
         require(&l->v, u, is_dim(u->src[0]) && !unfinished,

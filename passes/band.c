@@ -19,23 +19,25 @@
 #include "passes/plan.h"
 #include "passes/tile.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024 };
+enum { MEMBERS_MAX = 6, LINE = 64, ALIAS = 1024, ROWS = 128, LAYER_NBYTES = 4096 };
 
 /* Cycles of a core: see winograd.c. The part of a cache that may be scratch: of 0.5 and 0.8, timed
  * on a Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
  * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
  * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
 enum { FLOP_CYCLE = 29, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
-static const double far_caches = 8, scratch_share = 0.8, nest_cycles = 2000;
+static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000;
 
 /* A segment, and which part of its value one band is. */
 struct member {
     struct segment *s;
     struct node *node;           /* whose buffer becomes scratch; NULL: the last segment's stays */
     struct band part[BANDS_MAX];
+    struct kept kept[BANDS_MAX]; /* of the node */
 };
 
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
@@ -60,6 +62,25 @@ static double nbytes_of(const struct buffer *b)
     return n;
 }
 
+static double stored_nbytes(const struct segment *s)
+{
+    return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
+}
+
+/* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
+ * in it. */
+static double read_by(const struct plan *p, const struct segment *s, const struct buffer *b)
+{
+    double most = 0;
+    for (int i = 0; i < p->nnode; i++)
+        for (const struct use *u = p->node[i].buffer == b ? p->node[i].use : NULL; u; u = u->next) {
+            double n = plan_nelem(p->node[i].u) * (double)dtype_nbytes(b->dtype);
+            if (u->seg == s && !u->root && n > most)
+                most = n;
+        }
+    return most;
+}
+
 /* ---------------------------------------------------------------------------------- what it costs */
 
 static const struct work *work_of(struct banding *w, struct segment *s)
@@ -78,10 +99,13 @@ static const struct work *work_of(struct banding *w, struct segment *s)
     s->next = next;
     (void)linearize(p->t, ast, &n, &k->flop);
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_BUFFER && uop_buffer_of(order[i]) != s->dest)
-            *(uop_buffer_of(order[i])->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
-                nbytes_of(uop_buffer_of(order[i]));
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? uop_buffer_of(order[i]) : NULL;
+        if (!b || b == s->dest)
+            continue;
+        double nbytes = read_by(p, s, b);
+        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) += nbytes > 0 ? nbytes : nbytes_of(b);
+    }
     for (int i = 0; i < n; i++)
         for (int a = 0; a < s->value->ndim && order[i]->op == OP_LT; a++)
             if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
@@ -121,7 +145,7 @@ static double scratch_of(const struct group *g)
         const struct member *m = &g->member[i];
         double part = nbytes_of(m->node->buffer);
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->part[k].extent / plan_extent(m->node->u->dim[m->part[k].axis]);
+            part *= (double)m->kept[k].slots / plan_extent(m->node->u->dim[m->part[k].axis]);
         n += part;
     }
     return n;
@@ -130,7 +154,7 @@ static double scratch_of(const struct group *g)
 /* What a band reads and writes beside scratch, and would drive scratch out of the cache. */
 static double streamed_of(struct banding *w, const struct group *g)
 {
-    double n = nbytes_of(g->member[0].s->dest);
+    double n = stored_nbytes(g->member[0].s);
     for (int i = 0; i < g->n; i++)
         n += work_of(w, g->member[i].s)->reads - (i ? nbytes_of(g->member[i].node->buffer) : 0);
     return n / g->nbands;
@@ -142,6 +166,40 @@ static bool is_too_large(struct banding *w, const struct group *g)
     return cache > 0 && scratch_of(g) + streamed_of(w, g) > scratch_share * cache;
 }
 
+/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
+static int innermost(const struct segment *s)
+{
+    int axis[MAX_RANK], n = stored_axes(s->dest, axis);
+    for (int a = 0; n && a < s->value->ndim; a++)
+        if (stored_axis(s->value, a) == axis[n - 1])
+            return a;
+    return -1;
+}
+
+/* The least number of rows that a layer with weights has in one band: what lies behind one another
+ * from the band's axis on, but for the innermost axis. */
+static double shortest_rows(struct banding *w, const struct group *g)
+{
+    double least = HUGE_VAL;
+    for (int i = 0; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        const struct uop *v = m->s->value;
+        double rows = 1;
+        int inner = innermost(m->s), first = v->ndim;
+        for (int k = 0; k < g->nband; k++)
+            first = m->part[k].axis < first ? m->part[k].axis : first;
+        for (int a = first; a < v->ndim; a++) {
+            double n = a == inner ? 1 : plan_extent(v->dim[a]);
+            for (int k = 0; k < g->nband; k++)
+                n = m->part[k].axis == a ? (double)m->part[k].extent : n;
+            rows *= n;
+        }
+        if (work_of(w, m->s)->weights > LAYER_NBYTES && rows < least)
+            least = rows;
+    }
+    return least;
+}
+
 /* Cycles saved by a group; 0 or less: leave it. */
 static double gain_of(struct banding *w, const struct group *g)
 {
@@ -151,9 +209,9 @@ static double gain_of(struct banding *w, const struct group *g)
         const struct member *m = &g->member[i];
         double nbytes = nbytes_of(m->node->buffer), part = 1;
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->part[k].extent / plan_extent(m->node->u->dim[m->part[k].axis]);
+            part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
-        saved += 2 * nbytes;
+        saved += 2 * nbytes / (nbytes > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE);
         lost += work_of(w, m->s)->flop * (part * g->nbands - 1) / FLOP_CYCLE;
     }
     if (cache == 0)
@@ -164,10 +222,11 @@ static double gain_of(struct banding *w, const struct group *g)
         weights += work_of(w, g->member[i].s)->weights;
     if (weights + scratch_of(g) > cache)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
-    /* near, what is passed on has to be most of what moves */
-    if (whole < far_caches * cache && whole < 3 * nbytes_of(g->member[0].s->dest))
+    /* near, what is passed on has to be more than what is stored; most of it where a layer's rows
+     * become short */
+    double least = (shortest_rows(w, g) < ROWS ? 3 : 1.2) * stored_nbytes(g->member[0].s);
+    if (whole < 2 * far_caches * cache && whole < least)
         return 0;
-    saved /= whole > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE;
     return saved - lost - nest_cycles * g->nbands * g->n;
 }
 
@@ -207,17 +266,17 @@ static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
 
 /* Which part of a node's value the k-th band needs. false: there is no such part, or it is all. */
 static bool find_part(const struct group *g, struct tgc *t, const struct node *n,
-                      const struct segment *producer, int k, struct band *part)
+                      const struct segment *producer, int k, struct member *m)
 {
     struct uop *first = NULL, *base;
-    int64_t low = 0, high = 0, lo = 0, hi = 0, apart, size;
+    int64_t low = 0, high = 0, lo = 0, hi = 0, apart;
     uint32_t still = 0;          /* axes whose coordinate some use reads without regard to the band */
-    part->axis = -1;
+    int axis = -1;
     for (const struct use *u = n->use; u; u = u->next) {
-        const struct member *m = member_of(g, u->seg);
+        const struct member *by = member_of(g, u->seg);
         for (int a = 0; a < n->u->ndim && u->seg != producer; a++) {
-            if (!window_of(t, u->index[a], m->s, &m->part[k], &base, &lo, &hi) ||
-                (base && first && part->axis != a))
+            if (!window_of(t, u->index[a], by->s, &by->part[k], &base, &lo, &hi) ||
+                (base && first && axis != a))
                 return false;
             if (!base) {
                 still |= 1u << a;
@@ -225,7 +284,7 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
             }
             if (!first) {
                 first = base, low = lo, high = hi;
-                part->axis = a;
+                axis = a;
             }
             if (!uop_const_int(sym_sub(t, base, first), &apart))
                 return false;
@@ -233,17 +292,11 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
             high = hi + apart > high ? hi + apart : high;
         }
     }
-    if (!first || still >> part->axis & 1 || !uop_const_int(n->u->dim[part->axis], &size) ||
-        producer->axis[part->axis]->op != OP_RANGE)
+    if (!first || still >> axis & 1)
         return false;
-    part->range = g->member[0].part[k].range;
-    part->start = sym_addi(t, first, low);
-    part->extent = high - low + 1;
-    part->inner = uop_int(t, 0);
-    if (part->extent > 1)
-        part->inner = uop_range(t, uop_int(t, part->extent), t->next_range++);
-    return part->extent < size && part->start->vmin >= 0 &&
-           part->start->vmax <= size - part->extent;
+    m->kept[k] = (struct kept){.begin = sym_addi(t, first, low), .extent = high - low + 1};
+    m->part[k].range = g->member[0].part[k].range;
+    return halo_part(t, n, producer, axis, &m->kept[k], &m->part[k]);
 }
 
 /* Which part of a value the bands need, along an axis for each of them. */
@@ -252,7 +305,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
 {
     *m = (struct member){.s = producer, .node = (struct node *)(uintptr_t)n};
     for (int k = 0; k < g->nband; k++)
-        if (!find_part(g, w->p->t, n, producer, k, &m->part[k]) ||
+        if (!find_part(g, w->p->t, n, producer, k, m) ||
             (k > 0 && m->part[k].axis == m->part[0].axis) || chooses(w, producer, m->part[k].axis))
             return false;
     return true;
@@ -288,7 +341,7 @@ static void grow(struct banding *w, struct group *g, struct group *best, double 
         struct segment *s = w->producer[i];
         struct member m;
         if (!is_free(g, s) || s->block != g->member[0].s->block || !feeds_group(g, n, s) ||
-            !find_parts(w, g, n, s, &m))
+            read_by(w->p, s, g->member[0].s->dest) > 0 || !find_parts(w, g, n, s, &m))
             continue;
         g->member[g->n++] = m;
         double gain = gain_of(w, g);
@@ -309,16 +362,6 @@ static bool reads_candidates(const struct banding *w, const struct segment *s)
                 break;
             }
     return nbytes > 0;
-}
-
-/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
-static int innermost(const struct segment *s)
-{
-    int axis[MAX_RANK], n = stored_axes(s->dest, axis);
-    for (int a = 0; n && a < s->value->ndim; a++)
-        if (stored_axis(s->value, a) == axis[n - 1])
-            return a;
-    return -1;
 }
 
 /* One more band: along axis a of the last segment's value, so many elements at a time. */
@@ -386,7 +429,7 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     int64_t stride = 1, nbytes = (int64_t)dtype_nbytes(b->dtype), line = LINE / nbytes;
     b->kind = BUFFER_SCRATCH;
     for (int k = 0; k < g->nband; k++)
-        b->dim[stored_axis(m->node->u, m->part[k].axis)] = uop_int(t, m->part[k].extent);
+        b->dim[stored_axis(m->node->u, m->part[k].axis)] = uop_int(t, m->kept[k].slots);
     v->ndim = n;
     v->offset = uop_int(t, 0);
     for (int i = n - 1; i >= 0; i--) {
@@ -401,9 +444,17 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     }
     for (int k = 0; k < g->nband; k++) {
         int a = stored_axis(m->node->u, m->part[k].axis);
-        v->offset = sym_sub(t, v->offset, sym_mul(t, v->stride[a], m->part[k].start));
+        v->offset = sym_sub(t, v->offset, sym_mul(t, v->stride[a], m->kept[k].start));
     }
     b->storage = v;
+}
+
+/* The border of a tensor, of which bands now keep parts. */
+static void drop_border(struct plan *p, const struct segment *inside)
+{
+    for (int i = 0; i < p->nsegment; i++)
+        if (p->segment[i]->dest == inside->dest && p->segment[i] != inside)
+            p->segment[i]->value = NULL;
 }
 
 /* The group's segments take the place of its last one among those of its kernel. */
@@ -427,11 +478,13 @@ static void join_group(struct plan *p, const struct group *g)
         }
         if (i == 0)
             continue;
+        if (s->start)
+            drop_border(p, s);
         shrink_buffer(p->t, g, m);
         s->next = first;
         s->pos = sink->pos;
         first->absorbed = true;
-        first = s;
+        first = s->start ? halo_fill(p, m->node, m->kept, m->part, g->nband, s) : s;
     }
     first->absorbed = before != NULL;
     if (before)
@@ -457,23 +510,39 @@ static void report(struct banding *w, const struct group *g)
             gain_of(w, g) / 1e3);
 }
 
-/* Buffers of fixed size that one plain segment fills, and the segments. */
+/* The segment that fills the node's buffer: a plain one, or the inside of a border. NULL: there are
+ * several. */
+static struct segment *find_producer(const struct plan *p, const struct node *n)
+{
+    struct segment *s = NULL;
+    const struct uop *value = n->u->op == OP_PAD ? n->u->src[0] : n->u;
+    for (int k = 0; k < p->nsegment; k++) {
+        struct segment *own = p->segment[k];
+        if (own->dest != n->buffer || (n->u->op == OP_PAD && own->value != value))
+            continue;
+        if (s || own->value != value)
+            return NULL;
+        s = own;
+    }
+    if (!s || s->next || s->lead || s->scatter || (s->start == NULL) != (n->u->op != OP_PAD) ||
+        (s->absorbed && !s->start))
+        return NULL;
+    /* a sum's buffer would be without some axes that the border has */
+    return s->start && value->op == OP_REDUCE ? NULL : s;
+}
+
+/* Buffers of fixed size that one segment fills, and the segments. */
 static void find_candidates(struct banding *w)
 {
     struct plan *p = w->p;
     for (int i = 0; i < p->nnode; i++) {
         struct node *n = &p->node[i];
-        struct segment *s = NULL;
-        bool plain = n->buffer && n->is_private && !n->must && n->buffer->kind == BUFFER_TEMP;
+        bool plain = n->buffer && n->is_private && !n->must && !n->within && !n->hosts &&
+                     n->buffer->kind == BUFFER_TEMP;
         for (int a = 0; plain && a < n->buffer->ndim; a++)
             plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
-        for (int k = 0; plain && k < p->nsegment; k++) {
-            if (p->segment[k]->dest != n->buffer)
-                continue;
-                    plain = !s && p->segment[k]->value == n->u;
-            s = p->segment[k];
-        }
-        if (!plain || !s || s->next || s->absorbed || s->start || s->lead || s->scatter)
+        struct segment *s = plain ? find_producer(p, n) : NULL;
+        if (!s)
             continue;
         int at = w->ncandidate;
         VEC_PUSH(p->t, w->producer, at, w->cap_producer, s);

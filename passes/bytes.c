@@ -5,8 +5,8 @@
  *        acc += (i32)x[k] * (i32)w[k]            for g < 4
  *                                                  acc += (i32)x[4k + g] * (i32)w[4k + g]
  *
- * x is u8 and lies side by side along k, w is i8 and a weight, which tile.c packs with its groups
- * inside of the lanes. expand.c makes one DOT of a group and a vector of columns; in the portable
+ * x is u8 and lies side by side along k, w is i8: a weight, which tile.c packs with its groups
+ * inside of the lanes, or a value of the run that product.c has stored like that. expand.c makes one DOT of a group and a vector of columns; in the portable
  * kernel the group stays a loop.
  */
 #include "passes/tile.h"
@@ -32,6 +32,13 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
     return *values && *weights;
 }
 
+/* Whether r, of n values, is a group itself: what is left of a range that was divided. */
+static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, int64_t n)
+{
+    int64_t stride;
+    return n == DOT_BYTES && nest_stride(m->t, weights->src[1], r, &stride) && stride == 1;
+}
+
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
 {
     struct nest m;
@@ -44,22 +51,23 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
     struct uop *r = m.reduce->src[last];
     if (!uop_const_int(r->src[0], &n) || n % DOT_BYTES ||
         !nest_stride(t, values->src[1], r, &stride) || stride != 1 ||
-        !nest_is_packable(&m, weights))
+        (!is_group(&m, weights, r, n) && !nest_is_packable(&m, weights)))
         return store;
     struct uop *count = uop_int(t, n / DOT_BYTES), *bytes = uop_int(t, DOT_BYTES);
-    struct uop *k = uop_range(t, count, t->next_range++);
+    struct uop *k = n == DOT_BYTES ? uop_int(t, 0) : uop_range(t, count, t->next_range++);
     struct uop *g = uop_intern(t, OP_RANGE, DTYPE_INDEX, &bytes, 1,
                                (union arg){.i = t->next_range++ | RANGE_GROUP});
-    if (uop_get_axes(t, r))
+    if (uop_get_axes(t, r) && k->op == OP_RANGE)
         uop_name_axes(t, k, uop_get_axes(t, r));
     uop_name_axes(t, g, "byte");
     struct uop *by = sym_add(t, sym_muli(t, k, DOT_BYTES), g);
     src[0] = nest_replace(t, m.reduce->src[0], r, by);
     for (int i = 1; i < last; i++)
         src[i] = m.reduce->src[i];
-    src[last] = k;
-    src[last + 1] = g;
-    struct uop *sum = uop_intern(t, OP_REDUCE, DTYPE_I32, src, last + 2, m.reduce->arg);
+    if (k->op == OP_RANGE)
+        src[last++] = k;
+    src[last] = g;
+    struct uop *sum = uop_intern(t, OP_REDUCE, DTYPE_I32, src, last + 1, m.reduce->arg);
     uop_set_origin(t, sum, m.reduce);
     return nest_replace(t, store, m.reduce, sum);
 }

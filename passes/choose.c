@@ -37,7 +37,8 @@ static bool columns_fit(const struct nest *m, struct uop *r)
         if (is_gated_by(m, m->load[i], r) || !nest_stride(m->t, m->load[i]->src[1], r, &stride))
             return false;
         vectors |= stride != 0;
-        if (stride != 0 && stride != 1 && !nest_is_packable(m, m->load[i]))
+        bool groups = m->bytes && stride == DOT_BYTES && m->load[i]->dtype == DTYPE_I8;
+        if (stride != 0 && stride != 1 && !groups && !nest_is_packable(m, m->load[i]))
             return false;
     }
     return vectors;
@@ -157,7 +158,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     if (is_gated_by(m, load, r) || !nest_stride(m->t, load->src[1], r, &stride))
         return false;
     if (m->bytes && reduced)
-        return load->dtype == DTYPE_I8 ? nest_is_packable(m, load) : stride == 0;
+        return load->dtype == DTYPE_I8 ? stride == DOT_BYTES || nest_is_packable(m, load)
+                                       : stride == 0;
     if (stride == 0)
         return true;
     if (load->dtype != DTYPE_F32)

@@ -150,7 +150,7 @@ static bool is_of_group(const struct expander *e, const struct uop *u)
 
 static void expand_value(struct expander *e, struct uop *u)
 {
-    struct uop *src[4], *v;
+    struct uop *src[4] = {NULL}, *v;
     if (is_of_group(e, u)) {
         if (u->op == OP_CAST)
             map_set(&e->value, u, expand_value_of(e, u->src[0]));
@@ -161,7 +161,9 @@ static void expand_value(struct expander *e, struct uop *u)
         src[k] = expand_value_of(e, u->src[k]);
         lanes = src[k]->lanes > lanes ? src[k]->lanes : lanes;
     }
-    if (lanes == 1) {
+    if (u->op == OP_WHERE && src[0]->op == OP_CONST) {
+        v = src[src[0]->arg.i ? 1 : 2];
+    } else if (lanes == 1) {
         v = expand_fuse_product(e, uop_new(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
     } else {
         bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;

@@ -60,6 +60,11 @@ void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinea
 /* panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that
  * others have read before. */
 void expand_panel(struct expander *e, int at);
+/* lookup.c: a loop that reads a table of bytes, by bytes; nothing else stands in it. */
+struct lookup { const struct uop *table; struct uop *key; };   /* the table's LOAD, that of its key */
+bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l);
+/* One uop of it, along a vector of e->lanes bytes; false: it is expanded as any other. */
+bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u);
 /* strip.c: the loop at `at`, if vectors can run along it: as many strips of vectors as there are,
  * then the rest; *at becomes its END. false: nothing was done. */
 bool strip_loop(struct expander *e, int *at);

@@ -397,10 +397,43 @@ static const struct uop *leads_to_contraction(struct plan *p, const struct uop *
     return NULL;
 }
 
+/* Joins several tensors by the place of an element, as products by parts do: reached as above. */
+static bool joins_parts(struct plan *p, const struct uop *v)
+{
+    const struct uop *stack[32];
+    int n = 0;
+    stack[n++] = v;
+    for (int steps = 0; n && steps < 64; steps++) {
+        const struct uop *u = stack[--n];
+        if (u->op == OP_WHERE && u->src[0]->op == OP_LT && u->src[0]->src[1]->op == OP_CONST &&
+            is_index_like(p, u->src[0]->src[0], 8) && !is_index_like(p, u->src[1], 8) &&
+            !is_index_like(p, u->src[2], 8))
+            return true;
+        if (u->op == OP_EXPAND || is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
+            (u != v && plan_node(p, u)->nconsumer > 1))
+            continue;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc
+                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        for (int k = 0; k < nsrc && n < 32; k++)
+            stack[n++] = u->src[k];
+    }
+    return false;
+}
+
 /* ---- realizing */
+
+/* A sum of products with a large weight, whether or not there are rows that share it. */
+static bool streams_a_weight(const struct uop *v)
+{
+    enum { WEIGHT_NELEM = 1 << 16 };
+    return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
+           operand_base(v->src[0])->op == OP_MUL && contracts_a_weight(v) &&
+           plan_nelem(v->src[0]) >= WEIGHT_NELEM;
+}
 
 static void note_contraction(struct segment *s, const struct uop *v)
 {
+    s->streams |= streams_a_weight(v);
     if (is_contraction(v)) {
         s->ncontraction++;
         s->weighted |= contracts_a_weight(v);
@@ -665,6 +698,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     /* small weights stay small in memory */
     if (is_of_weights(n->u, WEIGHT_DEPTH))
         return true;
+    if (is_within(p, n) && joins_parts(p, n->u))
+        return false;
     if (!(repeats > 1.01)) {
         /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
          * own epilogue */
@@ -687,7 +722,7 @@ static bool inline_elementwise(struct plan *p, struct node *n)
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    if (n->use->seg->weighted)
+    if (n->use->seg->weighted || joins_parts(p, n->u))
         return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;
@@ -702,6 +737,9 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* of a stage: one contraction may feed another */
     bool row = (deps & s->inner) && !(contraction && contracts_a_weight(n->u));
     if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
+        return false;
+    /* two of them side by side are no nest of one sum, which could be tiled */
+    if (s->streams && streams_a_weight(n->u))
         return false;
     if (!(deps & s->inner) && !chain_accepts(s, deps))
         return false;
@@ -783,14 +821,27 @@ static void keep(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
+/* Whether a byte is made by a division, as by QuantizeLinear. */
+static bool is_divided(const struct uop *v)
+{
+    enum { STEPS = 6 };
+    for (int i = 0; i < STEPS && v->nsrc > 0 && op_is_elementwise(v->op); i++) {
+        if (op_cost(v) >= EXPENSIVE)
+            return true;
+        v = v->src[0];
+    }
+    return false;
+}
+
 /* A byte that would be made of a float again and again, or of a layer's sum within a reduction:
- * nothing is smaller to keep. */
+ * nothing is smaller to keep. Channels that are filled up to four are no more than a few more. */
 static bool is_byte_to_keep(struct plan *p, const struct node *n)
 {
     if (p->noopt || n->u->op != OP_CAST || !dtype_is_byte(n->u->dtype) ||
         !dtype_is_float(n->u->src[0]->dtype))
         return false;
-    if (evaluations_of(p, n) > 1.01 * plan_nelem(n->u))
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (repeats > 1.5 || (repeats > 1.01 && is_divided(n->u)))
         return true;
     const struct uop *c = is_within(p, n) ? leads_to_contraction(p, n->u) : NULL;
     return c && contracts_a_weight(c);

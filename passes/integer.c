@@ -23,7 +23,7 @@ enum { CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
 /* products of u8 and i8 that a sum of i32 holds in any case */
 static const double PRODUCTS_MAX = 2147483647.0 / (255 * 128);
 
-static bool is_reduced(const struct sum_of_bytes *s, int axis)
+bool is_reduced(const struct sum_of_bytes *s, int axis)
 {
     return REDUCE_AXES(s->reduce->arg.i) >> axis & 1;
 }
@@ -338,8 +338,7 @@ static struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
                     tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
 }
 
-/* The other operand as u8, its zero point moved along. */
-static struct uop *values_as_u8(struct sum_of_bytes *s)
+struct uop *values_as_u8(struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
     struct operand *a = &s->a;
@@ -352,8 +351,7 @@ static struct uop *values_as_u8(struct sum_of_bytes *s)
     return uop_cast(t, DTYPE_U8, moved);
 }
 
-/* x with its axis filled up to a multiple of DOT_BYTES by `value`. */
-static struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)
+struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK];
     int64_t n = x->dim[axis]->arg.i, more = (DOT_BYTES - n % DOT_BYTES) % DOT_BYTES;
@@ -431,9 +429,8 @@ static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop 
     return -1;
 }
 
-/* Of an operand, seen as the product, one of what it does not depend on, or of what is reduced. */
-static struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
-                             bool reduced)
+struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
+                      bool reduced)
 {
     struct uop *begin[MAX_RANK], *size[MAX_RANK];
     for (int p = 0; p < v->ndim; p++) {
@@ -537,6 +534,7 @@ static struct uop *rewrite_sum(struct sum_of_bytes *s)
 static struct uop *rewrite_found(struct sum_of_bytes *s)
 {
     struct uop *r = rewrite_sum(s);
+    r = r ? r : product_rewrite_sum(s);
     return r ? r : whole_rewrite_sum(s);
 }
 
@@ -548,12 +546,14 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     int outer = t->current_origin;
     (void)ctx;
     scratch_release(t, mark);
-    if (!found && !cast && u->op != OP_REDUCE)
+    if (!found && !cast && u->op != OP_REDUCE && u->op != OP_DIV)
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
     struct uop *r = NULL;
     if (found)
         r = rewrite_found(&s);
+    else if (u->op == OP_DIV)
+        r = rescale(t, u);
     else if (!cast)
         r = whole_rewrite_most(t, u);
     else if (u->dtype == DTYPE_F32)

@@ -1,4 +1,4 @@
-/* integer.h - private to integer.c, whole.c, table.c and requantize.c: quantized values. */
+/* integer.h - private to integer.c, product.c, whole.c, table.c and requantize.c: quantized values. */
 #ifndef TGC_INTEGER_H
 #define TGC_INTEGER_H
 
@@ -29,6 +29,14 @@ const struct buffer *weight_of(const struct uop *v);
 /* The least and the largest of a weight's elements; false: they are no integers. */
 bool weight_bounds(const struct buffer *b, int64_t *lo, int64_t *hi);
 bool has_padding(const struct operand *o);
+bool is_reduced(const struct sum_of_bytes *s, int axis);
+/* Operand a as u8, its zero point moved along. */
+struct uop *values_as_u8(struct sum_of_bytes *s);
+/* x with its axis filled up to a multiple of DOT_BYTES by `value`. */
+struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value);
+/* Of an operand, seen as the product, one of what it does not depend on, or of what is reduced. */
+struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
+                      bool reduced);
 /* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
  * becomes where it ends up. What is padded is o->zero. NULL: the axis is lost on the way. */
 struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis);
@@ -40,6 +48,10 @@ struct uop *weights_evaluate(struct tgc *t, struct uop *v);
 struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d);
 /* The sum, of dtype d, times the operands' scales, if it is to be a float. */
 struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum);
+
+/* product.c: the sum of products of two run-time values, one of which is stored in groups of bytes;
+ * NULL: that does not pay. */
+struct uop *product_rewrite_sum(const struct sum_of_bytes *s);
 
 /* whole.c: the sum by floats that hold it exactly; NULL: they do not. */
 struct uop *whole_rewrite_sum(const struct sum_of_bytes *s);
@@ -56,5 +68,7 @@ struct uop *table_rewrite(struct tgc *t, struct uop *u);
 
 /* requantize.c: scaled sums that are scaled anew, u is a cast to a byte; NULL: they are none. */
 struct uop *requantize(struct tgc *t, struct uop *u);
+/* What bytes stand for, (q - zero) * scale, divided by a constant; NULL: u is no such quotient. */
+struct uop *rescale(struct tgc *t, struct uop *u);
 
 #endif

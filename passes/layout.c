@@ -114,6 +114,17 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
     return true;
 }
 
+/* Whether there are values beside the weights, other than indices: a row of embeddings that is
+ * normalized is no layer, though it is summed up. */
+static bool has_values(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++)
+        if (uop_buffer_of(m->load[i]->src[0])->kind != BUFFER_WEIGHT &&
+            (dtype_is_float(m->load[i]->dtype) || dtype_is_byte(m->load[i]->dtype)))
+            return true;
+    return false;
+}
+
 /* Whether the weights have columns enough for vectors. */
 static bool has_columns(const struct nest *m)
 {
@@ -154,9 +165,13 @@ static void vote_layer(struct layout *l, struct uop *store)
 {
     struct nest m;
     bool columns[MAX_LOADS] = {false};
-    if (!nest_find(l->p->t, store, &m) || !m.contraction)
+    struct uop *values, *weights;
+    if (!nest_find(l->p->t, store, &m) || !m.contraction || !has_values(&m))
         return;
     if (!has_columns(&m)) {
+        if (nest_sums_bytes(&m, &values, &weights))
+            for (int k = 1; k < m.reduce->nsrc; k++)
+                vote(l, &m, values, m.reduce->src[k]);
         vote_pixels(l, &m);
         return;
     }
@@ -240,6 +255,13 @@ static int rank_stored(const struct uop *v)
     return n;
 }
 
+/* What was stored anew in groups of bytes (product.c) is read in that order. */
+static bool is_in_groups(const struct uop *v)
+{
+    return v->op == OP_CONTIGUOUS && v->dtype == DTYPE_I8 &&
+           uop_is_int(v->dim[v->ndim - 1], DOT_BYTES);
+}
+
 /* Buffers that a node's own segments fill and kernels read: of the node's rank, so that coordinates
  * are axes. */
 static void find_free(struct layout *l)
@@ -250,7 +272,7 @@ static void find_free(struct layout *l)
         enum op op = n->u->op;
         if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->must &&
             rank_stored(n->u) == n->buffer->ndim && op != OP_GET && op != OP_PARAM &&
-            op != OP_BUFFER && has_fixed_sizes(n->buffer))
+            op != OP_BUFFER && has_fixed_sizes(n->buffer) && !is_in_groups(n->u))
             l->is_free[n->buffer->id] = true;
     }
     for (int i = 0; i < p->nsegment; i++) {

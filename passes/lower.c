@@ -182,6 +182,23 @@ static struct uop *load_stage(struct lowering *l, struct uop *v, const struct us
     return make_load(t, st->value, flat_offset(t, at, st->scratch->dim, na), valid);
 }
 
+/* v from its buffer, or the one that it lies within. */
+static struct uop *load_value(struct lowering *l, const struct uop *v, struct uop *const *index,
+                              struct uop *valid)
+{
+    struct tgc *t = l->p->t;
+    struct buffer *b = lower_buffer_of(l->p, v);
+    struct uop *at[MAX_RANK];
+    if (v->ndim)
+        memcpy(at, index, (size_t)v->ndim * sizeof *at);
+    for (const struct node *n = plan_node(l->p, v); n && n->within; n = n->within) {
+        for (int a = 0; a < v->ndim; a++)
+            at[a] = sym_add(t, at[a], n->at[a]);
+        v = n->within->u;
+    }
+    return make_load(t, uop_buffer(t, b), offset_in(t, b, v, at, v->dim, v->ndim), valid);
+}
+
 static bool is_empty(const struct uop *v)
 {
     for (int a = 0; a < v->ndim; a++)
@@ -203,7 +220,7 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
     struct buffer *b = lower_buffer_of(l->p, v);
     bool own = l->s->own && v == l->s->value && index == l->s->axis;
     if (b && !own)
-        return make_load(t, uop_buffer(t, b), offset_in(t, b, v, index, v->dim, v->ndim), valid);
+        return load_value(l, v, index, valid);
     struct use *u = n ? plan_find_use(n, l->s, index) : NULL;
     if (!u)
         /* under an INDEX: movement ops down to a buffer; or a halo's constant */
@@ -326,7 +343,10 @@ struct uop *lower_kernel(struct plan *p, struct segment *first)
     int n = 0;
     for (struct segment *s = first; s; s = s->next) {
         struct lowering l = {p, s};
-        VEC_PUSH(p->t, store, n, cap, lower_segment(&l));
+        struct uop *part[CLIPPED_MAX];
+        int npart = clip_store(p->t, s, lower_segment(&l), part);
+        for (int k = 0; k < npart; k++)
+            VEC_PUSH(p->t, store, n, cap, part[k]);
     }
     return uop_intern(p->t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
 }

@@ -267,11 +267,34 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         out->u[i] = join_loops(t, store, out->u[i]);
 }
 
+static struct uop *simplify_sum(struct tgc *t, struct uop *store)
+{
+    return tile_group_bytes(t, order_reduction(t, divide_sum(t, store)));
+}
+
+/* Sums of products of bytes that the kernel keeps in scratch become groups as well. */
+static struct uop *simplify_stages(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *values, *weights;
+    for (int i = 0; i < n; i++) {
+        struct nest m;
+        struct uop *stage = order[i]->op == OP_STAGE ? stage_as_store(t, order[i]) : NULL, *by;
+        if (!stage || !nest_find(t, stage, &m) || m.bytes ||
+            !nest_sums_bytes(&m, &values, &weights) || (by = simplify_sum(t, stage)) == stage)
+            continue;
+        store = nest_replace(t, store, order[i], store_as_stage(t, by));
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
+}
+
 static struct uop *simplify_store(struct tgc *t, struct uop *store)
 {
     int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-    store = divide_sum(t, merge_ranges(t, tile_fold_clamps(t, store), first));
-    return tile_group_bytes(t, order_reduction(t, store));
+    store = merge_ranges(t, tile_fold_clamps(t, store), first);
+    return simplify_stages(t, simplify_sum(t, store));
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
@@ -315,11 +338,13 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
         push_store(t, out, rest, none);
 }
 
+/* Whether there are sums of groups of bytes, in scratch or not. */
 static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
 {
-    struct nest m;
-    for (int i = 0; i < n; i++)
-        if (nest_find(t, store[i], &m) && m.bytes)
+    int nuop;
+    struct uop **order = uop_toposort(t, store, n, &nuop);
+    for (int i = 0; i < nuop; i++)
+        if (order[i]->op == OP_RANGE && RANGE_IS_GROUP(order[i]->arg.i))
             return true;
     return false;
 }

@@ -148,6 +148,8 @@ bool pass_integer(struct tgc *t, struct graph *g);
 bool reads_byte_table(const struct uop *u);
 /* winograd.c: convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
+/* strassen.c. needs: constants are folded */
+bool pass_strassen(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
 bool winograd_apply(struct tgc *t, struct graph *g, int side);

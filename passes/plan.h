@@ -30,6 +30,14 @@ struct item { int pos; struct segment *kernel; struct uop *node; };
  * alone; inner, a range of its own or 0, is less than extent. */
 enum { BANDS_MAX = 2 };
 struct band { struct uop *range, *start, *inner; int axis; int64_t extent; };
+/* Of a tensor along an axis: what one band reads, `extent` elements from `begin` on, and what scratch
+ * keeps, `slots` elements from `start` on. More than is read where the band stores as many elements as
+ * ever, but some of them are a border. */
+struct kept { struct uop *begin, *start; int64_t extent, slots; };
+
+/* Of the tiles along one range of a segment, and the rows in them along another, the first so many
+ * rows are stored. rows 0: all of them. */
+struct clip { struct uop *tile, *in; int64_t rows; };
 
 struct segment {
     struct block *block;
@@ -43,6 +51,7 @@ struct segment {
     struct uop *scatter;         /* SCATTER node: value goes to its data-dependent coordinates */
     struct segment *next;        /* further segments of the same kernel */
     bool absorbed;               /* it is the `next` of another */
+    bool early;                  /* a part of a buffer that is filled before the others */
     struct uop *axis[MAX_RANK];  /* coordinates of value: RANGEs, or 0 where the size is 1 */
     struct uop **range; int nrange; size_t cap_range;   /* at most MAX_RANGES */
     range_set out, inner;        /* ranges of the output; of reductions and stages */
@@ -51,8 +60,10 @@ struct segment {
     int nnode, ncontraction;
     int depth;                   /* of the use whose sources are looked at */
     struct band band[BANDS_MAX]; int nband;
+    struct clip clip;
     const struct uop *claimed;   /* the contraction whose epilogue it is */
     bool weighted;               /* one of its contractions reads a weight */
+    bool streams;                /* a large weight, once: the product of a matrix and a vector */
 };
 
 /* Values kept in scratch for the inner loops of one iteration of the ranges in `prefix`. */
@@ -92,6 +103,9 @@ struct node {
     bool kept;                   /* needs a buffer of any layout: others are made of it */
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
     bool is_private;             /* nobody but its uses knows the buffer */
+    const struct node *within;   /* whose buffer it is a part of, from `at` on; NULL: of none */
+    struct uop *const *at;
+    bool hosts;                  /* others lie within it */
     struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
     /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
     struct buffer **result; int nresult;
@@ -131,6 +145,8 @@ void plan_decide(struct plan *p, struct node *n);
  * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
+/* inset.c: what lies within a larger tensor is stored there. needs: all decisions are made */
+void plan_insets(struct plan *p);
 /* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
 void plan_layout(struct plan *p);
 /* What was lowered on trial is of no further use. */
@@ -139,9 +155,24 @@ void plan_forget(struct plan *p);
  * needs: the order of the axes */
 void plan_bands(struct plan *p);
 
+/* halo.c: which part of what a PAD is made of, `inside`, one band computes, where it reads `kept` of the
+ * PAD along an axis; what scratch keeps of it. false: the axis has no range. */
+bool halo_part(struct tgc *t, const struct node *pad, const struct segment *inside, int axis,
+               struct kept *kept, struct band *part);
+/* The segments that store the border of what a band keeps of `pad`, the last of them in front of
+ * `inside`; returns the first, or `inside`. */
+struct segment *halo_fill(struct plan *p, const struct node *pad, const struct kept *kept,
+                          const struct band *part, int nband, struct segment *inside);
+
 /* spread.c: what is read or stored at many places at once lies at distances that suit a cache. needs:
  * bands are made */
 void plan_spread(struct plan *p);
+
+/* clip.c: tiles of which a part is read are stored as far as that goes. needs: bands are made */
+void plan_clip(struct plan *p);
+/* The store of a segment, as up to CLIPPED_MAX stores; returns their number. */
+enum { CLIPPED_MAX = 2 };
+int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct uop **part);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);

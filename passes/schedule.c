@@ -418,6 +418,14 @@ static void kernel_add_buffer(struct tgc *t, struct kernel *k, struct buffer *b,
     VEC_PUSH(t, k->buffer, k->nbuffer, *cap, b);
 }
 
+static void kernel_add_scratch(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i] == b)
+            return;
+    VEC_PUSH(t, k->scratch, k->nscratch, *cap, b);
+}
+
 static void kernel_add_var(struct tgc *t, struct kernel *k, struct var *v, size_t *cap)
 {
     for (int i = 0; i < k->nvar; i++)
@@ -438,7 +446,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     for (int i = 0; i < k->ast->nsrc; i++) {
         struct buffer *b = (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p;
         if (b->kind == BUFFER_SCRATCH)                /* passed on within a band */
-            VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, b);
+            kernel_add_scratch(t, k, b, &cap_scratch);
         else
             kernel_add_buffer(t, k, b, &cap_buffer);
     }
@@ -456,7 +464,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     k->is_disjoint = true;
     for (const struct segment *part = s; part; part = part->next) {
         k->is_serial |= part->scatter != NULL;
-        k->is_disjoint &= part->start != NULL || part->dest->kind == BUFFER_SCRATCH;
+        k->is_disjoint &= part->start || part->clip.rows || part->dest->kind == BUFFER_SCRATCH;
     }
     k->title = kernel_title(t, k);
     k->index = number;
@@ -627,8 +635,10 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     plan_blocks(p);
     plan_fuse(p, s);
     if (!noopt) {
+        plan_insets(p);
         plan_layout(p);
         plan_bands(p);
+        plan_clip(p);
         plan_spread(p);
     }
     plan_items(p);

@@ -35,6 +35,7 @@ struct strip {
     int begin, end;              /* of the loop in e->in */
     struct sum sum[MAX_SUMS]; int nsum;
     bool any;                    /* something runs along the loop */
+    struct lookup lookup;        /* it reads a table; table NULL: none */
 };
 
 /* ----------------------------------------------------------------------------- does it go along */
@@ -257,6 +258,8 @@ static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
     map_set(&e->value, s->range, at);
     for (int i = s->begin + 1; i < s->end; i++) {
         struct uop *u = e->in[i];
+        if (s->lookup.table && lanes > 1 && lookup_expand(e, &s->lookup, u))
+            continue;
         const struct sum *m = lanes > 1 && op_is_elementwise(u->op) ? sum_of_value(s, u) : NULL;
         if (m)
             continue;                                 /* its sum's ASSIGN does that */
@@ -334,14 +337,16 @@ static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lan
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i) || !loop_fits(&s) ||
-        !is_simple(&s))
+    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i))
+        return false;
+    bool reads_table = lookup_find(e, s.begin, s.end, &s.lookup);
+    if (!reads_table && (!loop_fits(&s) || !is_simple(&s)))
         return false;
     struct tgc *t = e->t;
     struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);
-    int64_t wide = e->isa->lanes, size = n->op == OP_CONST ? n->arg.i : n->vmax;
+    int64_t wide = e->isa->lanes * (reads_table ? DOT_BYTES : 1), size = n->op == OP_CONST ? n->arg.i : n->vmax;
     int unroll = s.nsum == 0 ? 1 : size >= 4 * wide ? 4 : size >= 2 * wide ? 2 : 1;
-    int64_t width[4] = {wide * unroll, wide, e->isa->narrow, 1}, left = 0;
+    int64_t width[4] = {wide * unroll, wide, reads_table ? 0 : e->isa->narrow, 1}, left = 0;
     int64_t tail = find_tail(&s, n, wide);
     for (int k = 0; k < 4; k++) {
         if (width[k] == 0 || width[k] == left)

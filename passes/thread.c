@@ -348,14 +348,14 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
 
 /* -------------------------------------------------------------------- nests that become kernels */
 
-/* Whether one nest reads or writes what another one writes. */
+/* Whether one nest reads or writes what another one writes. (What a band keeps its nests share.) */
 static bool nests_meet(struct tgc *t, const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++)
         for (int j = 0; j < i && !k->is_disjoint; j++) {
             const struct buffer *a = uop_buffer_of(k->ast->src[i]->src[0]),
                                 *b = uop_buffer_of(k->ast->src[j]->src[0]);
-            if (is_part_of(a, b) || is_part_of(b, a))
+            if (a->kind != BUFFER_SCRATCH && (is_part_of(a, b) || is_part_of(b, a)))
                 return true;
         }
     return k->ast->nsrc > 1 && reads_results(t, k);

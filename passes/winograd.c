@@ -15,7 +15,7 @@
  * products, one operand of which walks axes of something by windows, while the other is a weight.
  * Whatever else its axes are (batch, groups, several channels' axes) they keep their meaning. The
  * transforms (cook_toom.c) are sums of shifted parts of a tensor, and the places xi a tree of
- * decisions on an index (`select_place`), which optimize.c makes straight-line code of.
+ * decisions on an index (`place_select`), which optimize.c makes straight-line code of.
  */
 #include "passes/winograd.h"
 #include "passes/tile.h"
@@ -228,8 +228,7 @@ static int64_t length_of(const struct tiling *g, const struct window *w)
     return tiles_of(g, s) * g->f[s].m + (w->taps - 1) * w->dilation;
 }
 
-/* i64[.., n, ..], all other axes 1: 0, 1, ... along the axis. */
-static struct uop *index_along(struct tgc *t, int n, int axis, int ndim)
+struct uop *place_index(struct tgc *t, int n, int axis, int ndim)
 {
     struct uop *dim[MAX_RANK];
     for (int a = 0; a < ndim; a++)
@@ -237,15 +236,13 @@ static struct uop *index_along(struct tgc *t, int n, int axis, int ndim)
     return uop_reshape(t, uop_iota(t, uop_int(t, n)), dim, ndim);
 }
 
-/* x[lo], ... x[hi - 1] at the places lo, ... hi - 1 of `index`: decisions halve them. */
-static struct uop *select_place(struct tgc *t, struct uop *index, struct uop *const *x, int lo,
-                                int hi)
+struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x, int lo, int hi)
 {
     int mid = lo + (hi - lo) / 2;
     if (hi - lo == 1)
         return x[lo];
-    struct uop *low = select_place(t, index, x, lo, mid),
-               *high = select_place(t, index, x, mid, hi);
+    struct uop *low = place_select(t, index, x, lo, mid),
+               *high = place_select(t, index, x, mid, hi);
     return tensor_where(t, tensor_binary(t, OP_LT, index, uop_int(t, mid)), low, high);
 }
 
@@ -340,9 +337,7 @@ static struct uop *tiles_of_x(const struct tiling *g)
     return uop_reshape(t, x, dim, l->product->ndim + g->nside);
 }
 
-/* Parts of x along its first `lead` axes: element i, j, without those axes, but for `keep` of
- * them. */
-static struct uop *part_at(struct tgc *t, struct uop *x, int lead, const int *at, int keep)
+struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep)
 {
     struct uop *begin[MAX_RANK], *size[MAX_RANK];
     for (int a = 0; a < x->ndim; a++) {
@@ -379,10 +374,10 @@ static struct uop *transform_input(const struct tiling *g)
     const struct matrix *by[SIDES_MAX] = {&g->f[0].input, &g->f[1].input};
     int ncol = g->nside == 2 ? g->f[1].n : 1;
     for (int i = 0; i < g->nplace; i++)
-        d[i] = part_at(t, tiles, g->nside, (int[]){i / ncol, i % ncol}, 1);
+        d[i] = place_part(t, tiles, g->nside, (int[]){i / ncol, i % ncol}, 1);
     transform_apply(t, by, g->nside, d, v);
-    struct uop *xi = index_along(t, g->nplace, 0, g->l->product->ndim + 1);
-    return walk_windows(g, select_place(t, xi, v, 0, g->nplace));
+    struct uop *xi = place_index(t, g->nplace, 0, g->l->product->ndim + 1);
+    return walk_windows(g, place_select(t, xi, v, 0, g->nplace));
 }
 
 /* The weight's distinct elements, with the axes of the product; NULL: out of memory's limit. */
@@ -506,14 +501,14 @@ static struct uop *transform_output(const struct tiling *g, struct uop *sums)
             dim[n++] = uop_int(t, d);
     }
     for (int i = 0; i < g->nplace; i++)
-        m[i] = part_at(t, sums, 1, &i, 0);
+        m[i] = place_part(t, sums, 1, &i, 0);
     transform_apply(t, by, g->nside, m, y);
     for (int i = 0; i < g->nout; i++)
         y[i] = uop_reshape(t, y[i], dim, n);
     for (int i = 0; i < g->f[0].m; i++)
         row[i] = ncol == 1 ? y[i]
-                           : select_place(t, index_along(t, ncol, at[1], n), y + i * ncol, 0, ncol);
-    struct uop *r = select_place(t, index_along(t, g->f[0].m, at[0], n), row, 0, g->f[0].m);
+                           : place_select(t, place_index(t, ncol, at[1], n), y + i * ncol, 0, ncol);
+    struct uop *r = place_select(t, place_index(t, g->f[0].m, at[0], n), row, 0, g->f[0].m);
     r = uop_new(t, OP_CONTIGUOUS, r->dtype, &r, 1, (union arg){0});
     for (int p = 0; p < l->product->ndim; p++) {
         dim[p] = l->reduce->dim[p];

@@ -43,6 +43,15 @@ bool layer_is_reduced(const struct layer *l, int axis);
  * by the dilation. */
 int64_t window_tiles(const struct window *w, int m);
 
+/* Places that are chosen by an index; for strassen.c, too. i64[.., n, ..], all other axes 1: 0, 1,
+ * ... along the axis. */
+struct uop *place_index(struct tgc *t, int n, int axis, int ndim);
+/* x[lo], ... x[hi - 1] at the places lo, ... hi - 1 of `index`: decisions halve them. */
+struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x, int lo, int hi);
+/* The part of x at the places at[..] of its first `lead` axes, without those axes, but for `keep` of
+ * them. */
+struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep);
+
 /* ------------------------------------------------------------------------------ winograd_cost.c */
 
 /* Whether there are such tiles of the layer. */

@@ -238,8 +238,8 @@ static void write_npy(const char *folder, const struct model_tensor *t, const in
 
 struct session {
     model_self *self;
-    model_inputs in;
-    model_outputs out;
+    model_inputs *in;
+    model_outputs *out;
 };
 
 static void check(int status, const char *what)
@@ -256,10 +256,10 @@ static void set_symbol(struct session *s, const char *name, int64_t value, const
         if (strcmp(symbol->name, name) != 0 || symbol->offset == (size_t)-1)
             continue;
         int64_t known;
-        memcpy(&known, (char *)&s->in + symbol->offset, sizeof known);
+        memcpy(&known, (char *)s->in + symbol->offset, sizeof known);
         if (known >= 0 && known != value)
             fail(what, "two inputs disagree about a run-time dimension");
-        memcpy((char *)&s->in + symbol->offset, &value, sizeof value);
+        memcpy((char *)s->in + symbol->offset, &value, sizeof value);
     }
 }
 
@@ -288,7 +288,7 @@ static void get_shape(const struct session *s, const struct model_tensor *t, int
     for (int a = 0; a < t->rank; a++)
         shape[a] = t->dim[a].size;
     if (t->shape_offset != (size_t)-1)
-        memcpy(shape, (const char *)&s->out + t->shape_offset, (size_t)t->rank * sizeof *shape);
+        memcpy(shape, (const char *)s->out + t->shape_offset, (size_t)t->rank * sizeof *shape);
 }
 
 static void open_session(struct session *s, const char *weights_path, const model_options *hooks)
@@ -296,7 +296,10 @@ static void open_session(struct session *s, const char *weights_path, const mode
     const struct model_info *info = model_describe();
     model_options options;
     memset(&options, 0, sizeof options);
-    memset(s, 0, sizeof *s);
+    s->in = (model_inputs *)get_memory(info->inputs_bytes);
+    s->out = (model_outputs *)get_memory(info->outputs_bytes);
+    memset(s->in, 0, info->inputs_bytes);
+    memset(s->out, 0, info->outputs_bytes);
     if (hooks)
         options = *hooks;
     if (info->weights_external)
@@ -305,10 +308,10 @@ static void open_session(struct session *s, const char *weights_path, const mode
     for (int i = 0; i < info->symbol_count; i++)
         if (info->symbols[i].offset != (size_t)-1) {
             int64_t unknown = -1;
-            memcpy((char *)&s->in + info->symbols[i].offset, &unknown, sizeof unknown);
+            memcpy((char *)s->in + info->symbols[i].offset, &unknown, sizeof unknown);
         }
     for (int i = 0; i < info->output_count; i++)
-        set_pointer(&s->out, info->outputs[i].offset, get_memory(bound_bytes(&info->outputs[i])));
+        set_pointer(s->out, info->outputs[i].offset, get_memory(bound_bytes(&info->outputs[i])));
 }
 
 /* Pseudo-random inputs; symbols that nothing set take `symbol` of the selftest, or their bound. */
@@ -327,7 +330,7 @@ static void fill_session(struct session *s, const int64_t *symbol)
         if (strcmp(t->dtype, "string") != 0)
             fill_random(t->dtype, data, t->element_bytes, nbytes / t->element_bytes,
                         (uint32_t)i + 1);
-        set_pointer(&s->in, t->offset, data);
+        set_pointer(s->in, t->offset, data);
     }
 }
 
@@ -349,17 +352,17 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     for (int i = 0; i < nfile; i++) {
         const struct model_tensor *t = &info->inputs[i];
         int64_t shape[16];
-        set_pointer(&s.in, t->offset, read_npy(file[i], t, shape));
+        set_pointer(s.in, t->offset, read_npy(file[i], t, shape));
         for (int a = 0; a < t->rank; a++)
             if (t->dim[a].symbol)
                 set_symbol(&s, t->dim[a].symbol, shape[a], file[i]);
     }
-    check(model_run(s.self, &s.in, &s.out), "run");
+    check(model_run(s.self, s.in, s.out), "run");
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
         int64_t shape[16] = {0};
         get_shape(&s, t, shape);
-        write_npy(folder, t, shape, get_pointer(&s.out, t->offset));
+        write_npy(folder, t, shape, get_pointer(s.out, t->offset));
     }
     model_close(s.self);
     return 0;
@@ -426,8 +429,8 @@ static int selftest(const char *weights_path, const model_options *options)
     fill_session(&s, selftest_symbol);
     for (int i = 0; i < info->input_count; i++)
         if (selftest_input[i].data)
-            set_pointer(&s.in, info->inputs[i].offset, selftest_input[i].data);
-    check(model_run(s.self, &s.in, &s.out), "run");
+            set_pointer(s.in, info->inputs[i].offset, selftest_input[i].data);
+    check(model_run(s.self, s.in, s.out), "run");
     int failed = 0;
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
@@ -436,7 +439,7 @@ static int selftest(const char *weights_path, const model_options *options)
         get_shape(&s, t, shape);
         for (int a = 0; a < t->rank; a++)
             n *= (size_t)shape[a];
-        const char *actual = (const char *)get_pointer(&s.out, t->offset);
+        const char *actual = (const char *)get_pointer(s.out, t->offset);
         int sized = n * t->element_bytes == selftest_output[i].nbytes;
         size_t wrong = sized ? count_wrong(t, actual, (const char *)selftest_output[i].data, n) : n;
         printf("%-24s %zu of %zu elements agree with the reference\n", t->name, n - wrong, n);
@@ -478,10 +481,10 @@ static int bench(const char *weights_path, double seconds, const model_options *
     int runs = 0;
     open_session(&s, weights_path, options);
     fill_session(&s, NULL);
-    check(model_run(s.self, &s.in, &s.out), "run");
+    check(model_run(s.self, s.in, s.out), "run");
     while (total < seconds || runs < 3) {
         double start = now();
-        check(model_run(s.self, &s.in, &s.out), "run");
+        check(model_run(s.self, s.in, s.out), "run");
         double t = now() - start;
         best = t < best ? t : best;
         total += t;
@@ -504,7 +507,7 @@ static int bench(const char *weights_path, double seconds, const model_options *
         p.kernel = -1;
         for (int i = 0; i < count; i++)
             p.seconds[i] = 0;
-        check(model_run(s.self, &s.in, &s.out), "run");
+        check(model_run(s.self, s.in, s.out), "run");
         for (int i = 0; i < count; i++)
             p.least[i] = r == 0 || p.seconds[i] < p.least[i] ? p.seconds[i] : p.least[i];
     }

@@ -132,6 +132,51 @@ static inline IN_f32x8 i32x8 load_bytes_i32x8(const void *p)
     return (i32x8)_mm256_loadu_si256((const __m256i *)p);
 }
 
+//@ store_bytes_i32x8 i32x8
+static inline IN_f32x8 void store_bytes_i32x8(void *p, i32x8 v)
+{
+    _mm256_storeu_si256((__m256i *)p, (__m256i)v);
+}
+
+//@ lookup_i32x8 i32x8
+/* Row `row` of 16 bytes, less the next one, for the numbers up to its last one; 0 for others. */
+static inline IN_f32x8 __m256i lookup_row_i32x8(const __m128i *row, __m256i at, char up_to)
+{
+    const __m128i more = _mm_xor_si128(_mm_loadu_si128(row), _mm_loadu_si128(row + 1));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(more),
+                               _mm256_adds_epu8(at, _mm256_set1_epi8(up_to)));
+}
+
+/* By numbers of 0..127, 0 for others: the sum of row h, less h + 1, row h + 1, less h + 2, ... */
+static inline IN_f32x8 __m256i lookup_half_i32x8(const void *table, __m256i at)
+{
+    const __m128i *row = (const __m128i *)table;
+    const __m256i last = _mm256_broadcastsi128_si256(_mm_loadu_si128(row + 7));
+    __m256i y = _mm256_shuffle_epi8(last, at);
+    y = _mm256_xor_si256(y, lookup_row_i32x8(row + 6, at, 0x10));
+    y = _mm256_xor_si256(y, lookup_row_i32x8(row + 5, at, 0x20));
+    y = _mm256_xor_si256(y, lookup_row_i32x8(row + 4, at, 0x30));
+    y = _mm256_xor_si256(y, lookup_row_i32x8(row + 3, at, 0x40));
+    y = _mm256_xor_si256(y, lookup_row_i32x8(row + 2, at, 0x50));
+    y = _mm256_xor_si256(y, lookup_row_i32x8(row + 1, at, 0x60));
+    return _mm256_xor_si256(y, lookup_row_i32x8(row, at, 0x70));
+}
+
+/* for each of 32 bytes the table's byte of that number */
+static inline IN_f32x8 i32x8 lookup_i32x8(const void *table, i32x8 bytes)
+{
+    const __m256i at = (__m256i)bytes, above = _mm256_xor_si256(at, _mm256_set1_epi8(-128));
+    return (i32x8)_mm256_xor_si256(lookup_half_i32x8(table, at),
+                                   lookup_half_i32x8((const char *)table + 128, above));
+}
+
+//@ lookup_i8_i32x8 lookup_i32x8
+/* by bytes of -128..127, the first element is that of -128 */
+static inline IN_f32x8 i32x8 lookup_i8_i32x8(const void *table, i32x8 bytes)
+{
+    return lookup_i32x8(table, bytes ^ (int32_t)0x80808080u);
+}
+
 //@ load_i8_i32x8 i32x8
 static inline IN_f32x8 i32x8 load_i8_i32x8(const int8_t *p)
 {

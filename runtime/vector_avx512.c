@@ -158,6 +158,43 @@ static inline IN_f32x16 i32x16 load_bytes_i32x16(const void *p)
     return (i32x16)_mm512_loadu_si512(p);
 }
 
+//@ store_bytes_i32x16 i32x16
+static inline IN_f32x16 void store_bytes_i32x16(void *p, i32x16 v)
+{
+    _mm512_storeu_si512(p, (__m512i)v);
+}
+
+//@ lookup_i32x16 i32x16
+/* For each of 64 bytes the table's byte of that number: pairs of neighbours are looked up, for the
+ * bytes at even places and for those at odd ones. */
+static inline IN_f32x16 i32x16 lookup_i32x16(const void *table, i32x16 bytes)
+{
+    const char *t = (const char *)table;
+    const __m512i t0 = _mm512_loadu_si512(t), t1 = _mm512_loadu_si512(t + 64);
+    const __m512i t2 = _mm512_loadu_si512(t + 128), t3 = _mm512_loadu_si512(t + 192);
+    const __m512i odd = (__m512i)bytes, even = _mm512_slli_epi16(odd, 8);
+    const __m512i at0 = _mm512_srli_epi16(even, 9), at1 = _mm512_srli_epi16(odd, 9);
+    const __m512i pair0 = _mm512_mask_blend_epi16(_mm512_movepi16_mask(even),
+                                                  _mm512_permutex2var_epi16(t0, at0, t1),
+                                                  _mm512_permutex2var_epi16(t2, at0, t3));
+    const __m512i pair1 = _mm512_mask_blend_epi16(_mm512_movepi16_mask(odd),
+                                                  _mm512_permutex2var_epi16(t0, at1, t1),
+                                                  _mm512_permutex2var_epi16(t2, at1, t3));
+    /* the second one of a pair, if the number is odd */
+    const __mmask32 last0 = _mm512_test_epi16_mask(odd, _mm512_set1_epi16(1));
+    const __mmask32 last1 = _mm512_test_epi16_mask(odd, _mm512_set1_epi16(256));
+    const __m512i y0 = _mm512_mask_srli_epi16(pair0, last0, pair0, 8);
+    const __m512i y1 = _mm512_mask_slli_epi16(pair1, (__mmask32)~last1, pair1, 8);
+    return (i32x16)_mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaau, y0, y1);
+}
+
+//@ lookup_i8_i32x16 lookup_i32x16
+/* by bytes of -128..127, the first element is that of -128 */
+static inline IN_f32x16 i32x16 lookup_i8_i32x16(const void *table, i32x16 bytes)
+{
+    return lookup_i32x16(table, bytes ^ (int32_t)0x80808080u);
+}
+
 //@ load_i8_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_i8_i32x16(const int8_t *p)
 {

@@ -114,6 +114,39 @@ static inline i32x4 load_bytes_i32x4(const void *p)
     return vreinterpretq_s32_u8(vld1q_u8((const uint8_t *)p));
 }
 
+//@ store_bytes_i32x4 i32x4
+static inline void store_bytes_i32x4(void *p, i32x4 v)
+{
+    vst1q_u8((uint8_t *)p, vreinterpretq_u8_s32(v));
+}
+
+//@ lookup_i32x4 i32x4
+static inline uint8x16x4_t lookup_rows_i32x4(const uint8_t *t)
+{
+    const uint8x16x4_t rows = {{vld1q_u8(t), vld1q_u8(t + 16), vld1q_u8(t + 32), vld1q_u8(t + 48)}};
+    return rows;
+}
+
+/* for each of 16 bytes the table's byte of that number */
+static inline i32x4 lookup_i32x4(const void *table, i32x4 bytes)
+{
+    const uint8_t *t = (const uint8_t *)table;
+    const uint8x16_t at = vreinterpretq_u8_s32(bytes);
+    uint8x16_t y = vqtbl4q_u8(lookup_rows_i32x4(t), at);
+    y = vqtbx4q_u8(y, lookup_rows_i32x4(t + 64), vsubq_u8(at, vdupq_n_u8(64)));
+    y = vqtbx4q_u8(y, lookup_rows_i32x4(t + 128), vsubq_u8(at, vdupq_n_u8(128)));
+    y = vqtbx4q_u8(y, lookup_rows_i32x4(t + 192), vsubq_u8(at, vdupq_n_u8(192)));
+    return vreinterpretq_s32_u8(y);
+}
+
+//@ lookup_i8_i32x4 lookup_i32x4
+/* by bytes of -128..127, the first element is that of -128 */
+static inline i32x4 lookup_i8_i32x4(const void *table, i32x4 bytes)
+{
+    const uint8x16_t top = vdupq_n_u8(128);
+    return lookup_i32x4(table, vreinterpretq_s32_u8(veorq_u8(vreinterpretq_u8_s32(bytes), top)));
+}
+
 //@ load_i8_i32x4 i32x4
 static inline i32x4 load_i8_i32x4(const int8_t *p)
 {

@@ -23,6 +23,7 @@ SUITES = [
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
+    ("products", "tests/exec/products_test.py", 300, 300),
     ("weights", "tests/exec/weights_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("integer", "tests/exec/integer_test.py", 300, 300),

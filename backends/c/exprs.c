@@ -729,6 +729,13 @@ struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src)
     return vector_call(p, isa_table[isa].dot, args, 'W', src[0].lanes);
 }
 
+struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
+                        const struct expr *bytes)
+{
+    const char *function = d == DTYPE_I8 ? "lookup_i8" : "lookup";
+    return vector_call(p, function, mem_printf(p->t, "%s, %s", from, bytes->s), 'W', bytes->lanes);
+}
+
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
 {
     const char *name = op == OP_ADD   ? "sum"
@@ -745,6 +752,8 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
                               int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    if (VECTOR_IS_GROUPS(bits))
+        return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);
     if (dtype_is_byte(e->of))
         name = e->rounds ? mem_printf(p->t, "%s_nearest_%s", name, dtype_name(e->of))

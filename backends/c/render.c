@@ -108,7 +108,7 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-           u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_NEAREST;
+           u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP || u->op == OP_NEAREST;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -669,6 +669,15 @@ static void write_dot(struct writer *w, const struct uop *u)
     define_as(w, u, expr_dot(w->p, w->isa, src));
 }
 
+static void write_lookup(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct expr src[2];
+    note_used(w, b);
+    take_operands(w, u, 2, src);
+    define_as(w, u, expr_lookup(w->p, place_name(w, b), u->src[1]->dtype, &src[1]));
+}
+
 static void write_fold(struct writer *w, const struct uop *u)
 {
     struct expr src;
@@ -690,6 +699,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_FOLD: write_fold(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_DOT: write_dot(w, u); break;
+    case OP_LOOKUP: write_lookup(w, u); break;
     case OP_ACC: write_acc(w, u); break;
     case OP_ASSIGN: write_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;

@@ -90,7 +90,7 @@ def check(name, model, x):
             if source in programs:
                 continue
             programs.add(source)
-            T.build(folder / "net.c", folder / "net", flags=("-O1",))
+            T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
             got = T.Program(folder / "net", ["y"]).run([x])["y"]
             worst = float(np.abs(got - want).max())
             expect(worst < 1e-4 * max(1, np.abs(want).max()), f"--cache={cache} {more}: wrong by {worst}")

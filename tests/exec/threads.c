@@ -104,11 +104,14 @@ static int outputs_equal(const struct session *a, const struct session *b)
 static void run_and_compare(const net_options *options, const struct session *want,
                             const char *what)
 {
+    /* threads that meet where they should not do so in some runs only */
+    const int runs = options->parallel_for ? 3 : 40;
     struct session s;
     check(open_session(&s, options) == 0, what);
-    for (int run = 0; run < 3; run++)
+    for (int run = 0; run < runs; run++) {
         check(net_run(s.model, &s.in, &s.out) == 0, what);
-    check(outputs_equal(&s, want), what);
+        check(outputs_equal(&s, want), what);
+    }
     close_session(&s);
 }
 
@@ -184,6 +187,10 @@ static void run_two(const struct session *want)
     }
 }
 
+#ifdef NET_THREADS
+static int at_most(int threads) { return threads < NET_THREADS ? threads : NET_THREADS; }
+#endif
+
 static void refuse_threads(const net_options *options, int before, int threads)
 {
     struct session s;
@@ -191,7 +198,7 @@ static void refuse_threads(const net_options *options, int before, int threads)
     int status = open_session(&s, options);
     creations_left = -1;
 #ifdef NET_THREADS
-    check(status == (before < threads - 1 ? NET_NO_THREADS : NET_OK),
+    check(status == (before < at_most(threads) - 1 ? NET_NO_THREADS : NET_OK),
           "a thread that cannot be started is a status");
     check((s.model == NULL) == (status != NET_OK), "no model where the status is bad");
 #else
@@ -224,7 +231,7 @@ int main(void)
         run_and_compare(&(net_options){.threads = threads, .parallel_for = run_backwards,
                                        .user = &pool}, &one, "parts in any order give the same");
 #ifdef NET_THREADS
-    check(pool.calls > 0 && pool.count == 5, "the caller's parallel_for is used");
+    check(pool.calls > 0 && pool.count == at_most(5), "the caller's parallel_for is used");
     creations_left = 0;
 #else
     check(pool.calls == 0, "a model for one thread has no parts");

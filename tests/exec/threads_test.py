@@ -1,7 +1,7 @@
 """Emitted models that run by threads: the same bits at any count, and no race.
 
-Each model is compiled for seven threads and for one. tests/exec/threads.c runs it in every way; it
-checks the answers against each other, this file compares those of the two compilations.
+Each model is compiled for one thread, two and seven. tests/exec/threads.c runs it in every way; it
+checks the answers against each other, this file compares those of the three compilations.
 """
 
 import json
@@ -46,6 +46,16 @@ def convolutions():
          G.weight("w3", draw(19, 1, 3, 3)), G.weight("w4", draw(19 * 15 * 14, 203))])
 
 
+def winograd():
+    """Two blocks of channels, of which each thread stores one, in turns of 64 bytes: gcc stored
+    the other's back unchanged."""
+    return G.model(
+        [G.node("Conv", ["x", "w1"], ["c1"], pads=[1] * 4), G.node("Relu", ["c1"], ["r1"]),
+         G.node("Conv", ["r1", "w2"], ["y"], pads=[1] * 4)],
+        [G.value("x", [1, 128, 28, 28])], [G.value("y", [1, 32, 28, 28])],
+        [G.weight("w1", draw(32, 128, 3, 3)), G.weight("w2", draw(32, 32, 3, 3))])
+
+
 def elements():
     """A prime number of elements: the loop that is shared becomes strips of vectors."""
     return G.model(
@@ -71,7 +81,7 @@ def joined():
         [G.weight("places", places), G.weight("zero", np.zeros((40, 60), np.float32))])
 
 
-MODELS = {"convolutions": convolutions, "elements": elements, "rows": rows, "joined": joined}
+MODELS = {"convolutions": convolutions, "winograd": winograd, "elements": elements, "rows": rows, "joined": joined}
 TEXTS = ("transformer_block", "sliding_window_attention", "mlp")
 
 
@@ -93,8 +103,8 @@ def run_driver(folder, compiler, *flags):
 
 
 def equal(name, compiler):
-    one, seven = (run_driver(emit(name, n, compiler), compiler, "-O2") for n in (1, 7))
-    expect(one == seven, f"compiled for one thread: {one}, for seven: {seven}")
+    one, two, seven = (run_driver(emit(name, n, compiler), compiler, "-O2") for n in (1, 2, 7))
+    expect(one == two == seven, f"compiled for one thread: {one}, for two: {two}, seven: {seven}")
 
 
 for name in (*MODELS, *TEXTS):

@@ -79,7 +79,7 @@ def check(name, model, inputs, shared, kind, *options):
     T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--weight-type={kind}", *options)
     expect(f"stored as {kind}" in (folder / "net.c").read_text()[:4000],
            "the C file does not say what was done to its weights")
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     names = [output.name for output in model.graph.output]
     have = T.Program(folder / "net", names).run(list(inputs.values()))
     run = lambda m: dict(zip(names, onnxruntime.InferenceSession(m.SerializeToString()).run(
@@ -161,7 +161,7 @@ def threads():
     for count in (1, 3):
         T.emit(TGC, folder / "net.onnx", folder / "net.c", "--weight-type=int8",
                f"--threads={count}")
-        T.build(folder / "net.c", folder / "net")
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
         results.append(T.Program(folder / "net", ["y2"]).run(list(inputs.values()))["y2"])
     expect(np.array_equal(*results), "results depend on the number of threads")
 

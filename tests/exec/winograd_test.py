@@ -83,7 +83,8 @@ def errors(size, channels, tile, *options, group=1, batch=1, kernel=(3, 3), **at
     source, tiles = emit(folder, G.model(nodes, [G.value("x", shape)],
                                          [G.value("y", list(want.shape))], weights), *options)
     expect(tiles == ([tile] if tile else []), f"the tiles are {tiles}, {tile} was expected")
-    T.build(source, folder / "net")
+    expect("true ?" not in source.read_text(), "a choice between coefficients is left")
+    T.build(source, folder / "net", main_by=TGC)
     program = T.Program(folder / "net", ["y"])
     y = program.run([x])["y"]
     error = np.abs(y - want)
@@ -129,7 +130,7 @@ def transposed():
     expect(tiles == ["3"], f"the tiles are {tiles}")
     x = random.standard_normal((1, 48, 11, 14)).astype(np.float32)
     want = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": x})[0]
-    T.build(source, folder / "net")
+    T.build(source, folder / "net", main_by=TGC)
     y = T.Program(folder / "net", ["y"]).run([x])["y"]
     largest = np.abs(y - want).max() / np.abs(want).max()
     expect(largest <= BOUND[4, 4][0], f"errors of {largest:.2g} of the largest output")
@@ -157,7 +158,7 @@ def residual_network():
     expect(len(tiles) == 9 and "0" not in tiles, f"the tiles are {tiles}")
     image = random.standard_normal((1, 32, 26, 26)).astype(np.float32)
     want = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": image})[0]
-    T.build(source, folder / "net")
+    T.build(source, folder / "net", main_by=TGC)
     program = T.Program(folder / "net", ["y"])
     T.compare_to_reference(program.run([image]), {"y": want}, rtol=1e-3, atol=1e-4)
 

@@ -137,7 +137,7 @@ def check_program(tgc, scratch, model, sizes, tgc_options, compiler, flags, dyna
         else:
             options = fixed_shapes(model, ref, sizes[0])
         T.emit(tgc, ref.path, folder / "model.c", *options, *tgc_options)
-        T.build(folder / "model.c", folder / "model", compiler, flags, timeout=600)
+        T.build(folder / "model.c", folder / "model", compiler, flags, timeout=600, main_by=tgc)
         program = T.Program(folder / "model", ref.outputs)
         for size in sizes:
             run_steps(model, ref, size, lambda feeds: program.run(

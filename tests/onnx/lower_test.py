@@ -159,7 +159,7 @@ def _(folder):
     onnx.save(m, folder / "m.onnx")
     for level in ((), ("-O0",)):
         T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim", "y_dim0<=12", *level], cwd=folder))
-        T.build(folder / "m.c", folder / "m", "gcc", T.SANITIZE)
+        T.build(folder / "m.c", folder / "m", "gcc", T.SANITIZE, main_by=TGC)
         program = T.Program(folder / "m", ["y"])
         for limits in ((0, 10, 3), (10, 0, -3), (10, 0, 3), (0, 12, 1), (0, 2 ** 62, 2 ** 62)):
             y = program.run([np.array(v) for v in limits])["y"]
@@ -555,7 +555,7 @@ def _(folder):
                     [G.weight("x", x), G.weight("u", update)])
         onnx.save(m, folder / "m.onnx")
         T.emit(TGC, folder / "m.onnx", folder / "m.c")
-        T.build(folder / "m.c", folder / "m", flags=T.SANITIZE, compiler="clang")
+        T.build(folder / "m.c", folder / "m", "clang", T.SANITIZE, main_by=TGC)
         for bad in (4, -5, 2 ** 40, -2 ** 63, 2 ** 63 - 1):
             index = np.zeros(shape, np.int64)
             index.flat[-1] = bad
@@ -588,7 +588,7 @@ def _(folder):
     for level in ("-O0", "-O2"):
         said = T.emit(TGC, folder / "m.onnx", folder / "m.c", "--dim", "n<=9", level).err
         expect("must be equal" not in said, said)
-        T.build(folder / "m.c", folder / "m")
+        T.build(folder / "m.c", folder / "m", main_by=TGC)
         for n in (1, 7, 9):
             x = draw(2, n)
             check(T.Program(folder / "m", ["y"]).run([x])["y"], x * (np.arange(n) + 0.5))
@@ -784,7 +784,7 @@ def build_and_run(folder, model, inputs, status=0):
     """As run() and run_status(), through C: .npy files of strings are the programs' own."""
     onnx.save(model, folder / "m.onnx")
     T.emit(TGC, folder / "m.onnx", folder / "m.c")
-    T.build(folder / "m.c", folder / "m", flags=T.SANITIZE, compiler="clang")
+    T.build(folder / "m.c", folder / "m", "clang", T.SANITIZE, main_by=TGC)
     T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated", "-fsyntax-only", "-x", "c++",
                   "m.c"], cwd=folder))
     program = T.Program(folder / "m", [value.name for value in model.graph.output])

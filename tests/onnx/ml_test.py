@@ -53,7 +53,7 @@ def emitted(folder, m, inputs, flags=("-O1",)):
     """The outputs of the emitted program, by name."""
     onnx.save(m, folder / "m.onnx")
     T.must(T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", flags)
+    T.build(folder / "m.c", folder / "m", "gcc", flags, main_by=TGC)
     program = T.Program(folder / "m", [o.name for o in m.graph.output])
     arrays = [a.astype(np.str_) if a.dtype == object else a for a in inputs.values()]
     return program.run(arrays)

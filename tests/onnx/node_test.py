@@ -2,8 +2,9 @@
 
 The node tests are models of one operator (or of its expansion into a function's body) with
 inputs and expected outputs; beside them stand small models converted from PyTorch, and a few
-simple ones. Each goes the users' way: tgc writes C, the system compiler builds it,
-the program runs on .npy files. Tolerances are the tests' own; integers and bools are exact.
+simple ones. Each goes the users' way: tgc writes C, the system compiler builds it, the program
+runs on .npy files; only its main, which all emitted files share, is compiled once for all.
+Tolerances are the tests' own; integers and bools are exact.
 
     passing.txt   the tests that pass; one of them failing is a regression
     rest.txt      the others, and tgc's own words on why: a refusal must stay a refusal with
@@ -186,7 +187,8 @@ def libraries_of(case):
 def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told=False):
     try:
         emit_case(tgc, case, folder, options, told)
-        T.build(folder / "node.c", folder / "node", compiler, flags, libraries=libraries_of(case))
+        T.build(folder / "node.c", folder / "node", compiler, flags, libraries=libraries_of(case),
+                main_by=tgc)
         for inputs, outputs in case.data_sets:
             given, _ = border(graph_inputs(case.model), inputs)
             wanted, _ = border(case.model.graph.output, outputs)

@@ -224,7 +224,7 @@ def answer(model, given):
                 return None
 
 
-def check_values(folder, operator, variant, model, given, pairs):
+def check_values(tgc, folder, operator, variant, model, given, pairs):
     wanted = answer(model, given)
     if wanted is None or any(w is None for w in wanted):
         return False
@@ -232,7 +232,7 @@ def check_values(folder, operator, variant, model, given, pairs):
         wanted = B.border(model.graph.output, wanted)[0]
     except B.Unfit:
         return False
-    T.build(folder / "node.c", folder / "node", flags=("-O0",))
+    T.build(folder / "node.c", folder / "node", flags=("-O0",), main_by=tgc)
     program = T.Program(folder / "node", [name for name, _ in wanted])
     got = program.run([array for _, array in pairs], timeout=60)
     for name, expected in wanted:
@@ -251,7 +251,7 @@ def check(tgc, folder, operator, variants, run):
         compiled = compile_variant(tgc, here, operator, variant)
         left_open = operator in NO_VALUES or (operator, variant.dtype) in NO_VALUES
         if compiled and run and not left_open:
-            check_values(here, operator, variant, *compiled)
+            check_values(tgc, here, operator, variant, *compiled)
         shutil.rmtree(here, ignore_errors=True)
 
 

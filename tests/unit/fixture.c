@@ -133,13 +133,13 @@ void check_array(struct fixture *f, struct uop *u, const struct array *want)
     }
 }
 
-struct uop *output_of(struct fixture *f, struct array *a, int64_t n)
+struct uop *output_of(struct fixture *f, enum dtype d, struct array *a, int64_t n)
 {
     *a = array_new(f, 1, &n);
     struct uop *dim = uop_int(f->t, n),
-               *u = uop_buffer(f->t, buffer_new(f->t, BUFFER_OUTPUT, DTYPE_F32, &dim, 1, "y"));
+               *u = uop_buffer(f->t, buffer_new(f->t, BUFFER_OUTPUT, d, &dim, 1, "y"));
     struct tensor *x = MEM_NEW(f->t, struct tensor);
-    *x = (struct tensor){.dtype = DTYPE_F32, .ndim = 1, .dim = {n}, .nelem = n, .data = a->v};
+    *x = (struct tensor){.dtype = d, .ndim = 1, .dim = {n}, .nelem = n, .data = a->v};
     f->leaf[f->nleaf] = u;
     f->value[f->nleaf++] = x;
     return u;

@@ -41,8 +41,8 @@ struct uop *dims_of(struct fixture *f, const int64_t *v, int n, struct uop **dim
 struct uop *input_of(struct fixture *f, enum dtype d, const struct array *a);
 /* A new input of small integers, which every sum and product here holds exactly. */
 struct uop *input(struct fixture *f, enum dtype d, struct array *a, int ndim, const int64_t *dim);
-/* A buffer of n f32 that a linear program stores to. */
-struct uop *output_of(struct fixture *f, struct array *a, int64_t n);
+/* A buffer of n elements that a linear program stores to. */
+struct uop *output_of(struct fixture *f, enum dtype d, struct array *a, int64_t n);
 
 bool try_eval(struct fixture *f, struct uop *u, struct tensor **x);
 struct tensor *eval_one(struct fixture *f, struct uop *u);

@@ -81,7 +81,7 @@ static void test_linear_sums(void **state)
 {
     struct fixture *f = *state;
     struct array a, out;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4, 5)), *y = output_of(f, &out, 4);
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4, 5)), *y = output_of(f, DTYPE_F32, &out, 4);
     for (int where = 0; where < 3; where++) {
         struct program_text p = {.t = f->t};
         row_sums(&p, x, y, where);
@@ -102,7 +102,7 @@ static void test_linear_guards(void **state)
 {
     struct fixture *f = *state;
     struct array a, out;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *y = output_of(f, &out, 9),
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *y = output_of(f, DTYPE_F32, &out, 9),
                *minus = uop_constf(f->t, DTYPE_F32, -1);
     struct program_text p = {.t = f->t};
     struct uop *i = open_loop(&p, 9, 0),
@@ -133,7 +133,7 @@ static void test_linear_refused(void **state)
 {
     struct fixture *f = *state;
     struct array a, out;
-    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4)), *y = output_of(f, &out, 4),
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(4)), *y = output_of(f, DTYPE_F32, &out, 4),
                *zero = uop_int(f->t, 0);
     struct program_text p = {.t = f->t};
     struct uop *r = open_loop(&p, 4, 0), *v = PUT(&p, OP_LOAD, DTYPE_F32, 0, x, r);
@@ -186,7 +186,7 @@ static void test_strips_of_two_sums(void **state)
         for (int64_t n = 3; n < 300; n = n * 2 + 1) {
             struct array a, out;
             f->nleaf = 0;
-            struct uop *x = input(f, DTYPE_F32, &a, DIMS(n)), *y = output_of(f, &out, 2);
+            struct uop *x = input(f, DTYPE_F32, &a, DIMS(n)), *y = output_of(f, DTYPE_F32, &out, 2);
             struct program_text p = {.t = f->t};
             sum_and_max(&p, x, y, n);
             struct variant v = {.isa = (enum isa)isa, .linear = p.u, .nlinear = p.n};
@@ -208,6 +208,55 @@ static void test_strips_of_two_sums(void **state)
         }
 }
 
+/* y[i] = table[x[i]], x of dtype d; its least value has number 0 */
+static void read_table(struct program_text *p, struct uop *table, struct uop *x, enum dtype d,
+                       struct uop *y, int64_t n)
+{
+    struct uop *i = open_loop(p, n, 0), *key = PUT(p, OP_LOAD, d, 0, x, i);
+    struct uop *at = PUT(p, OP_CAST, DTYPE_INDEX, 0, key);
+    if (d == DTYPE_I8)
+        at = iadd(p, at, uop_int(p->t, 128));
+    struct uop *v = PUT(p, OP_LOAD, DTYPE_U8, 0, table, at);
+    PUT(p, OP_STORE, DTYPE_U8, 0, y, i, v);
+    close_loop(p, i);
+}
+
+static void test_strips_of_lookups(void **state)
+{
+    struct fixture *f = *state;
+    unsigned char data[256];
+    passes_init(f->t);
+    for (int i = 0; i < 256; i++)
+        data[i] = (unsigned char)(i * 37 + 11);
+    struct uop *dim = uop_int(f->t, 256);
+    struct buffer *b = buffer_new(f->t, BUFFER_WEIGHT, DTYPE_U8, &dim, 1, NULL);
+    b->data = data;
+    b->nbytes = sizeof data;
+    struct uop *table = uop_buffer(f->t, b);
+    for (int i = 0; i < 4 * ISA_COUNT; i++) {
+        enum isa isa = (enum isa)(i / 4);
+        enum dtype d = i & 1 ? DTYPE_I8 : DTYPE_U8;
+        int64_t n = i & 2 ? 5 : 300;
+        struct array a, out;
+        f->nleaf = 0;
+        struct uop *x = input(f, d, &a, DIMS(n)), *y = output_of(f, DTYPE_U8, &out, n);
+        for (int64_t k = 0; k < n; k++)
+            a.v[k].i = k % 256 + dtype_min(d);
+        struct program_text p = {.t = f->t};
+        read_table(&p, table, x, d, y, n);
+        struct variant v = {.isa = isa, .linear = p.u, .nlinear = p.n};
+        struct kernel k = {.variant = &v, .nvariant = 1}, *kernel = &k;
+        struct schedule s = {.kernel = &kernel, .nkernel = 1};
+        assert_true(pass_expand(f->t, &s));
+        assert_int_equal(k.nvariant, isa != ISA_GENERIC && n == 300);
+        struct program_text got = {.t = f->t, .n = v.nlinear};
+        memcpy(got.u, v.linear, (size_t)v.nlinear * sizeof *v.linear);
+        assert_true(verifies(f, &got) && runs(f, &got));
+        for (int64_t j = 0; j < n; j++)
+            assert_int_equal(out.v[j].i, data[j % 256]);
+    }
+}
+
 /* Bytes from vectors of floats: saturated, half to even. */
 static void test_nearest(void **state)
 {
@@ -218,11 +267,7 @@ static void test_nearest(void **state)
         f->nleaf = 0;
         struct array a, out;
         struct uop *x = input(f, DTYPE_F32, &a, DIMS(4));
-        output_of(f, &out, 4);
-        struct uop *n = uop_int(f->t, 4),
-                   *y = uop_buffer(f->t, buffer_new(f->t, BUFFER_OUTPUT, d, &n, 1, "y"));
-        f->leaf[f->nleaf - 1] = y;
-        f->value[f->nleaf - 1]->dtype = d;
+        struct uop *y = output_of(f, d, &out, 4);
         for (int i = 0; i < 4; i++)
             a.v[i].f = value[i];
         struct program_text p = {.t = f->t};
@@ -290,6 +335,7 @@ int main(void)
         TEST(test_linear_guards),
         TEST(test_linear_refused),
         TEST(test_strips_of_two_sums),
+        TEST(test_strips_of_lookups),
         TEST(test_nearest),
         TEST(test_print),
     };

@@ -237,6 +237,38 @@ static void test_spread(void **state)
     }
 }
 
+/* Winograd's results of tiles that lie partly outside of the image: as many rows as it has are stored, by
+ * one nest more. Columns are whole tiles. */
+static void test_clip(void **state)
+{
+    (void)state;
+    const struct { int side, rows, columns, nests; } image[] = {{8, 8, 8, 1}, {6, 6, 8, 2}, {3, 3, 4, 1}};
+    for (size_t i = 0; i < sizeof image / sizeof *image; i++) {
+        struct fixture *f = fixture_new(1);
+        struct uop *one = uop_int(f->t, 1);
+        struct window_attr a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
+        f->isa = ISA_AVX512;
+        f->threads = 1;
+        f->tile = 4;
+        if (setjmp(f->t->stop))
+            fail();
+        int found = 0, n = image[i].side;
+        struct uop *x = lib_conv(&f->l, INPUT(f, 1, 16, n, n), WEIGHT(f, 16, 16, 3, 3), NULL, &a);
+        add_output(f, lib_unary(&f->l, OP_EXP, x));
+        check(f, false);
+        for (int k = 0; k < f->schedule->nkernel; k++) {
+            const struct kernel *y = f->schedule->kernel[k];
+            int64_t nelem = 1;
+            for (int d = 0; d < y->buffer[0]->ndim; d++)
+                nelem *= y->buffer[0]->dim[d]->arg.i;
+            found += nelem == 16 * image[i].rows * image[i].columns &&
+                     y->ast->nsrc == image[i].nests && y->buffer[0]->kind == BUFFER_TEMP;
+        }
+        assert_int_equal(found, 1);
+        fixture_free(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_divided),
         cmocka_unit_test(test_divided_sum),
         cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -429,6 +429,57 @@ static struct uop *case_band_transposed(struct fixture *f)
     return lib_matmul(&f->l, lib_add(&f->l, a, b), INPUT(f, 12, 8));
 }
 
+/* A stride, a border of two on one side, and a dilated window over it. */
+static struct uop *case_halos(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1), *two = uop_int(f->t, 2);
+    struct window_attr a = {.group = 1, .lo = {one, two}, .hi = {one, one}},
+                       b = {.group = 1, .stride = {2, 1}, .lo = {one, two}, .hi = {two, two},
+                            .dilation = {1, 2}};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 3, 13, 9), WEIGHT(f, 8, 3, 3, 3), NULL, &a);
+    x = lib_binaryf(&f->l, OP_MAX, lib_add(&f->l, x, INPUT(f, 8, 1, 1)), 0.0);
+    return lib_conv(&f->l, x, WEIGHT(f, 6, 8, 3, 3), INPUT(f, 6), &b);
+}
+
+/* What a layer reads with a border is added to its result. */
+static struct uop *case_border_read(struct fixture *f)
+{
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr plain = {.group = 1}, a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, 8, 7), WEIGHT(f, 8, 4, 1, 1), INPUT(f, 8), &plain);
+    x = lib_binaryf(&f->l, OP_MAX, x, 0.0);
+    return lib_add(&f->l, lib_conv(&f->l, x, WEIGHT(f, 8, 8, 3, 3), INPUT(f, 8), &a), x);
+}
+
+static struct uop *pointwise(struct fixture *f, struct uop *x, int in, int out)
+{
+    struct window_attr plain = {.group = 1};
+    x = lib_conv(&f->l, x, WEIGHT(f, out, in, 1, 1), INPUT(f, out), &plain);
+    return lib_binaryf(&f->l, OP_MAX, x, 0.0);
+}
+
+static struct uop *join(struct fixture *f, struct uop **part, int n)
+{
+    return lib_concat(&f->l, part, n, 1);
+}
+
+/* A dense block: each layer reads all before it. */
+static struct uop *case_growing_concat(struct fixture *f)
+{
+    struct uop *part[3] = {pointwise(f, INPUT(f, 1, 3, 5, 6), 3, 16)};
+    part[1] = pointwise(f, pointwise(f, part[0], 16, 4), 4, 8);
+    part[2] = pointwise(f, pointwise(f, join(f, part, 2), 24, 4), 4, 8);
+    return pointwise(f, join(f, part, 3), 32, 5);
+}
+
+/* A layer does not store to what it reads: one of the two is copied. */
+static struct uop *case_concat_of_source(struct fixture *f)
+{
+    struct uop *part[2] = {pointwise(f, INPUT(f, 1, 3, 5, 6), 3, 16)};
+    part[1] = pointwise(f, part[0], 16, 8);
+    return pointwise(f, join(f, part, 2), 24, 5);
+}
+
 static const struct {
     const char *name;
     struct uop *(*build)(struct fixture *);
@@ -460,6 +511,9 @@ static const struct {
     {"two convolutions", case_two_convs, 3},
     {"pointwise+depthwise", case_depthwise, 2},
     {"concat", case_concat, 1},
+    {"a growing concat", case_growing_concat, 6},
+    {"a concat of what it reads", case_concat_of_source, 3},
+    {"with a border and without", case_border_read, 2},
     {"argmax", case_argmax, 1},
     {"if", case_if, 6},
     {"loop", case_loop, 6},
@@ -492,10 +546,12 @@ static const struct {
     {"winograd, F2, nine", case_winograd_nine, 5, 2},
     {"winograd, F4, strided", case_winograd_strided, 5, 4},
     {"winograd, F4, block", case_winograd_block, 9, 4},
-    {"bands, winograd, F4", case_winograd_exact, 2, 4, 4},
-    {"bands, winograd, F6", case_winograd_exact, 2, 6, 4},
-    {"bands, winograd, rest", case_winograd_rest, 2, 4, 4},
-    {"bands, winograd, block", case_winograd_block, 3, 2, 8},
+    {"bands, winograd, F4", case_winograd_exact, 1, 4, 9},
+    {"bands, winograd, F6", case_winograd_exact, 1, 6, 9},
+    {"bands, winograd, rest", case_winograd_rest, 1, 4, 7},
+    {"bands, winograd, block", case_winograd_block, 2, 2, 17},
+    {"bands, halo", case_depthwise, 1, 0, 6},
+    {"bands, two halos", case_halos, 1, 0, 11},
     {"bands, chain", case_chain, 1, 0, 3},
     {"bands, transposed", case_band_transposed, 1, 0, 2},
 };

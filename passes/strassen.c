@@ -1,0 +1,339 @@
+/* strassen.c - products of a matrix and a weight by seven products of halves where there are eight.
+ *
+ * Strassen, Gaussian Elimination is not Optimal (1969), one step of it. Rows, columns and the sum are
+ * halved; A is the values, B the weight, C the result:
+ *
+ *      P1 = (A11 + A22) (B11 + B22)    P5 = (A11 + A12) B22         C11 = P1 + P4 - P5 + P7
+ *      P2 = (A21 + A22)  B11           P6 = (A21 - A11) (B11 + B12) C12 = P3 + P5
+ *      P3 =  A11        (B12 - B22)    P7 = (A12 - A22) (B21 + B22) C21 = P2 + P4
+ *      P4 =  A22        (B21 - B11)                                 C22 = P1 - P2 + P3 + P6
+ *
+ * The sums of the weight's halves are computed here, in double, and rounded once: seven fourths of its
+ * size are stored. An odd number of rows gets a row of zeros. The error is that of a matrix product of
+ * sums of two values, some three times as large as that of the plain product where values are of one
+ * size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2).
+ *
+ * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is looked
+ * for is a sum of products, one operand of which is a weight, while the other one's elements are
+ * each read in one place of it, side by side along the sum. (Convolutions with windows of one element
+ * are left alone: their values lie otherwise until layout.c has seen them, and bands serve them.)
+ */
+#include "passes/tile.h"
+#include "passes/winograd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PRODUCTS = 7, QUARTERS = 4 };
+
+/* Of 11, 12, 21, 22: what P1 to P7 are made of, and what they are added to. */
+static const signed char of_values[PRODUCTS][QUARTERS] = {
+    {1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0}, {0, 0, 0, 1}, {1, 1, 0, 0}, {-1, 0, 1, 0}, {0, 1, 0, -1}};
+static const signed char of_weight[PRODUCTS][QUARTERS] = {
+    {1, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, -1}, {-1, 0, 1, 0}, {0, 0, 0, 1}, {1, 1, 0, 0}, {0, 0, 1, 1}};
+static const signed char of_result[QUARTERS][PRODUCTS] = {
+    {1, 0, 0, 1, -1, 0, 1}, {0, 0, 1, 0, 1, 0, 0}, {0, 1, 0, 1, 0, 0, 0}, {1, -1, 1, 0, 0, 1, 0}};
+
+/* A product of matrices: its axes, of which one of each kind is halved. */
+struct product {
+    struct tgc *t;
+    struct uop *reduce, *product;
+    struct uop *values, *weight;         /* both with all the product's axes */
+    const char *name;                    /* the weight's */
+    bool of_values[MAX_RANK], of_weight[MAX_RANK];
+    int row, column, step;               /* the axes that are halved */
+};
+
+static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
+
+/* ------------------------------------------------------------------------------------ the product */
+
+static bool is_pure_move(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW:
+        return true;
+    default: return false;
+    }
+}
+
+/* Down to what an operand is a view of; which of the product's axes move in it, and in its last
+ * axis. */
+static struct uop *find_base(struct product *p, struct uop *operand, struct uop *const *range,
+                             bool *depends, bool *last)
+{
+    struct uop *at[MAX_RANK];
+    memcpy(at, range, (size_t)operand->ndim * sizeof *at);
+    struct uop *base = move_down(p->t, operand, is_pure_move, at);
+    for (int a = 0; a < operand->ndim; a++)
+        for (int b = 0; b < base->ndim; b++)
+            if (range[a]->op == OP_RANGE && nest_depends(p->t, at[b], range[a])) {
+                depends[a] = true;
+                last[a] |= b == base->ndim - 1;
+            }
+    return base;
+}
+
+static bool is_weight(const struct uop *v)
+{
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    return b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32;
+}
+
+static bool is_reduced(const struct product *p, int axis)
+{
+    return REDUCE_AXES(p->reduce->arg.i) >> axis & 1;
+}
+
+/* The product of the sizes of all axes of one kind. */
+static double size_of_kind(const struct product *p, bool values, bool weight)
+{
+    double n = 1;
+    for (int a = 0; a < p->product->ndim; a++)
+        if (p->of_values[a] == values && p->of_weight[a] == weight)
+            n *= (double)size_of(p->product->dim[a]);
+    return n;
+}
+
+/* Each axis is one of the rows (it moves in the values), of the columns (in the weight), or of the
+ * sum (in both). The largest of each kind is halved: the last of equals, which lies side by side. */
+static bool find_axes(struct product *p)
+{
+    p->row = p->column = p->step = -1;
+    for (int a = 0; a < p->product->ndim; a++) {
+        int64_t n = size_of(p->product->dim[a]);
+        if (n < 1)
+            return false;
+        if (n == 1)
+            continue;
+        bool both = p->of_values[a] && p->of_weight[a];
+        if (both != is_reduced(p, a) || (!p->of_values[a] && !p->of_weight[a]))
+            return false;
+        int *of = both ? &p->step : p->of_values[a] ? &p->row : &p->column;
+        if (*of < 0 || n >= size_of(p->product->dim[*of]))
+            *of = a;
+    }
+    return p->row >= 0 && p->column >= 0 && p->step >= 0 &&
+           size_of(p->product->dim[p->column]) % 2 == 0 &&
+           size_of(p->product->dim[p->step]) % 2 == 0;
+}
+
+static bool find_product(struct tgc *t, struct uop *u, struct product *p)
+{
+    struct uop *range[MAX_RANK], *base[2];
+    bool depends[2][MAX_RANK] = {{false}}, last[2][MAX_RANK] = {{false}};
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+        u->src[0]->op != OP_MUL || u->ndim > MAX_RANK - 3)
+        return false;
+    *p = (struct product){.t = t, .reduce = u, .product = u->src[0]};
+    for (int a = 0; a < u->ndim; a++) {
+        struct uop *dim = p->product->dim[a];
+        range[a] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
+    }
+    for (int k = 0; k < 2; k++)
+        base[k] = find_base(p, p->product->src[k], range, depends[k], last[k]);
+    int w = is_weight(base[1]);
+    if (is_weight(base[0]) == is_weight(base[1]))
+        return false;
+    p->weight = p->product->src[w];
+    p->values = p->product->src[1 - w];
+    p->name = ((const struct buffer *)base[w]->arg.p)->name;
+    memcpy(p->of_weight, depends[w], sizeof p->of_weight);
+    memcpy(p->of_values, depends[1 - w], sizeof p->of_values);
+    if (!find_axes(p) || base[1 - w]->op == OP_PAD || base[1 - w]->dtype != DTYPE_F32 ||
+        !last[1 - w][p->step])
+        return false;
+    double elements = 1;                                  /* windows read them again and again */
+    for (int a = 0; a < base[1 - w]->ndim; a++)
+        elements *= (double)size_of(base[1 - w]->dim[a]);
+    return size_of_kind(p, true, false) * size_of_kind(p, true, true) <= elements;
+}
+
+/* --------------------------------------------------------------------------------------- the cost */
+
+/* Cycles that are saved, less those for what is moved, as winograd_cost.c counts them: the sums of
+ * values and the seven products are stored and read again, the weight is longer. */
+static bool saves_time(const struct product *p)
+{
+    enum { FLOP_CYCLE = 30, MOVED_BYTES_CYCLE = 20, WEIGHT_BYTES_CYCLE = 12, ROWS_LEAST = 48 };
+    const double gain_least = 0.02;
+    double rows = size_of_kind(p, true, false), columns = size_of_kind(p, false, true),
+           steps = size_of_kind(p, true, true);
+    double half = (double)size_of(p->product->dim[p->row]) / 2;
+    double all = 2 * rows * columns * steps / FLOP_CYCLE, filled = __builtin_ceil(half) / half;
+    double moved = 7.0 / 4 * (rows * steps + rows * columns) * 2 * sizeof(float);
+    double longer = 3.0 / 4 * columns * steps * sizeof(float);
+    double saved = all - 7.0 / 8 * filled * all - moved / MOVED_BYTES_CYCLE -
+                   longer / WEIGHT_BYTES_CYCLE;
+    bool taken = rows >= ROWS_LEAST && saved >= gain_least * all;
+    if (p->t->debug >= 2)
+        fprintf(stderr, "strassen: %.0f x %.0f x %.0f: %.0f of %.0f kilocycles saved, %s\n", rows,
+                steps, columns, saved / 1000, all / 1000, taken ? "taken" : "left");
+    return taken;
+}
+
+/* ------------------------------------------------------------------------------------- the rewrite */
+
+/* The quarter of x that is half i along one axis and half j along another one. */
+static struct uop *quarter_of(struct tgc *t, struct uop *x, const int *axis, int quarter)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        bool halved = a == axis[0] || a == axis[1];
+        int64_t half = size_of(x->dim[a]) / 2;
+        int which = a == axis[0] ? quarter / 2 : quarter % 2;
+        begin[a] = uop_int(t, halved ? which * half : 0);
+        size[a] = halved ? uop_int(t, half) : x->dim[a];
+    }
+    return uop_shrink(t, x, begin, size);
+}
+
+/* The sum of those of x whose sign is not 0. */
+static struct uop *sum_of(struct tgc *t, struct uop *const *x, const signed char *sign, int n)
+{
+    struct uop *sum = NULL;
+    for (int i = 0; i < n; i++)                           /* the first is never subtracted */
+        if (sign[i] > 0)
+            sum = sum ? tensor_binary(t, OP_ADD, sum, x[i]) : x[i];
+    for (int i = 0; i < n; i++)
+        if (sign[i] < 0)
+            sum = tensor_binary(t, OP_SUB, sum, x[i]);
+    return sum;
+}
+
+/* The operand's own axes: those in which nothing moves have one value. */
+static struct uop *own_axes(struct tgc *t, struct uop *operand, const bool *of)
+{
+    struct uop *zero[MAX_RANK], *dim[MAX_RANK];
+    for (int a = 0; a < operand->ndim; a++) {
+        zero[a] = uop_int(t, 0);
+        dim[a] = of[a] ? operand->dim[a] : uop_int(t, 1);
+    }
+    return uop_shrink(t, operand, zero, dim);
+}
+
+/* [7, the product's axes] */
+static struct uop *sums_of_values(const struct product *p)
+{
+    struct tgc *t = p->t;
+    struct uop *quarter[QUARTERS], *sum[PRODUCTS], *lo[MAX_RANK], *hi[MAX_RANK];
+    struct uop *x = own_axes(t, p->values, p->of_values);
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        hi[a] = uop_int(t, a == p->row ? size_of(x->dim[a]) % 2 : 0);
+    }
+    x = uop_pad(t, x, uop_constf(t, DTYPE_F32, 0.0), lo, hi);
+    for (int i = 0; i < QUARTERS; i++)
+        quarter[i] = quarter_of(t, x, (int[]){p->row, p->step}, i);
+    for (int k = 0; k < PRODUCTS; k++)
+        sum[k] = tensor_insert_axis(t, sum_of(t, quarter, of_values[k], QUARTERS), 0);
+    return place_select(t, place_index(t, PRODUCTS, 0, x->ndim + 1), sum, 0, PRODUCTS);
+}
+
+/* [7, the product's axes], a weight; NULL: it is too large for the memory's limit. */
+static struct uop *sums_of_weight(const struct product *p)
+{
+    struct tgc *t = p->t;
+    struct uop *w = own_axes(t, p->weight, p->of_weight);
+    int64_t size[MAX_RANK + 1] = {PRODUCTS}, stride[MAX_RANK + 1], nelem = 1;
+    size_t nbytes, room = t->mem_limit - t->mem_used;
+    for (int a = w->ndim - 1; a >= 0; a--) {
+        stride[a] = nelem;
+        nelem = sat_mul(nelem, size_of(w->dim[a]));
+        size[a + 1] = size_of(w->dim[a]) / (a == p->step || a == p->column ? 2 : 1);
+    }
+    if (!size_mul((size_t)nelem, sizeof(float), &nbytes) || nbytes > room / 16)
+        return NULL;
+    struct eval_env env = {.budget = -1};
+    float *data = mem_alloc(t, nbytes);
+    if (!eval_store(t, w, nelem, &env, data, NULL))
+        return NULL;
+    int64_t each = nelem / QUARTERS, down = stride[p->step] * size[p->step + 1],
+            right = stride[p->column] * size[p->column + 1];
+    float *sum = mem_array(t, (size_t)each * PRODUCTS, sizeof *sum);
+    for (int64_t i = 0; i < each; i++) {
+        int64_t from = 0, rest = i;
+        for (int a = w->ndim - 1; a >= 0; rest /= size[a + 1], a--)
+            from += rest % size[a + 1] * stride[a];
+        for (int k = 0; k < PRODUCTS; k++) {
+            double v = 0;
+            for (int q = 0; q < QUARTERS; q++)
+                if (of_weight[k][q])
+                    v += of_weight[k][q] * (double)data[from + q / 2 * down + q % 2 * right];
+            sum[k * each + i] = (float)v;
+        }
+    }
+    return tensor_from_data(t, DTYPE_F32, size, w->ndim + 1, sum,
+                            (size_t)each * PRODUCTS * sizeof *sum, p->name);
+}
+
+static void name_product(const struct product *p, struct uop *product)
+{
+    const char *axes = uop_get_axes(p->t, p->product);
+    if (axes)
+        uop_name_axes(p->t, product, mem_printf(p->t, "part %s", axes));
+}
+
+/* The result's quarters side by side: halves become axes of their own, and one again. */
+static struct uop *join_quarters(const struct product *p, struct uop *const *quarter)
+{
+    struct tgc *t = p->t;
+    struct uop *part[QUARTERS], *row[2], *dim[MAX_RANK], *zero[MAX_RANK];
+    int at[2] = {0}, n = 0;
+    for (int a = 0; a < p->product->ndim; a++) {
+        if (a == p->row || a == p->column)
+            at[a == p->column] = n, dim[n++] = uop_int(t, 1);
+        dim[n++] = quarter[0]->dim[a];
+    }
+    for (int i = 0; i < QUARTERS; i++)
+        part[i] = uop_reshape(t, quarter[i], dim, n);
+    for (int i = 0; i < 2; i++)
+        row[i] = place_select(t, place_index(t, 2, at[1], n), part + 2 * i, 0, 2);
+    struct uop *r = place_select(t, place_index(t, 2, at[0], n), row, 0, 2);
+    for (int a = 0; a < p->product->ndim; a++) {
+        bool halved = a == p->row || a == p->column;
+        dim[a] = uop_int(t, size_of(quarter[0]->dim[a]) * (halved ? 2 : 1));
+        zero[a] = uop_int(t, 0);
+    }
+    return uop_shrink(t, uop_reshape(t, r, dim, p->product->ndim), zero, p->reduce->dim);
+}
+
+static struct uop *rewrite_product(const struct product *p)
+{
+    struct tgc *t = p->t;
+    struct uop *weight = sums_of_weight(p), *part[PRODUCTS], *quarter[QUARTERS];
+    if (!weight)
+        return NULL;
+    struct uop *product = tensor_binary(t, OP_MUL, sums_of_values(p), weight);
+    name_product(p, product);
+    struct uop *sums = uop_reduce(t, OP_ADD, product, REDUCE_AXES(p->reduce->arg.i) << 1);
+    sums = uop_new(t, OP_CONTIGUOUS, sums->dtype, &sums, 1, (union arg){0});
+    for (int k = 0; k < PRODUCTS; k++)
+        part[k] = place_part(t, sums, 1, &k, 0);
+    for (int i = 0; i < QUARTERS; i++)
+        quarter[i] = sum_of(t, part, of_result[i], PRODUCTS);
+    return join_quarters(p, quarter);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct product p;
+    (void)ctx;
+    struct mem_mark mark = scratch_mark(t);
+    bool found = find_product(t, u, &p) && saves_time(&p);
+    scratch_release(t, mark);
+    if (!found)
+        return NULL;
+    int outer = t->current_origin;
+    t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
+    struct uop *r = rewrite_product(&p);
+    t->current_origin = outer;
+    return r;
+}
+
+bool pass_strassen(struct tgc *t, struct graph *g)
+{
+    if (!t->no_winograd)
+        graph_rewrite(t, g, rewrite, NULL);
+    return true;
+}
