@@ -92,3 +92,11 @@ struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct 
     return uop_where(t, uop_binary(t, OP_NE, clamped, clamped), uop_constf(t, u->dtype, 0),
                      clamped);
 }
+
+/* The same without a sum, whose zeros have a sign that an integer has not. */
+struct uop *fold_requantize_at_0(struct tgc *t, struct uop *u, struct uop *x, struct uop *c1,
+                                 struct uop *c2)
+{
+    struct uop *r = fold_requantize(t, u, x, c1, c1, c2);
+    return r ? uop_binary(t, OP_ADD, r, uop_constf(t, u->dtype, 0)) : NULL;
+}

@@ -822,14 +822,27 @@ static void keep(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
+/* Whether a byte is made by a division, as by QuantizeLinear. */
+static bool is_divided(const struct uop *v)
+{
+    enum { STEPS = 6 };
+    for (int i = 0; i < STEPS && v->nsrc > 0 && op_is_elementwise(v->op); i++) {
+        if (op_cost(v) >= EXPENSIVE)
+            return true;
+        v = v->src[0];
+    }
+    return false;
+}
+
 /* A byte that would be made of a float again and again, or of a layer's sum within a reduction:
- * nothing is smaller to keep. */
+ * nothing is smaller to keep. Channels that are filled up to four are no more than a few more. */
 static bool is_byte_to_keep(struct plan *p, const struct node *n)
 {
     if (p->noopt || n->u->op != OP_CAST || !dtype_is_byte(n->u->dtype) ||
         !dtype_is_float(n->u->src[0]->dtype))
         return false;
-    if (evaluations_of(p, n) > 1.01 * plan_nelem(n->u))
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (repeats > 1.5 || (repeats > 1.01 && is_divided(n->u)))
         return true;
     const struct uop *c = is_within(p, n) ? leads_to_contraction(p, n->u) : NULL;
     return c && contracts_a_weight(c);
