@@ -203,6 +203,21 @@ class Layers:
         self.node("Transpose", [y], name, perm=[0, 2, 3, 1])
         self.output(name, [1, (size - 1) // 2 + 1, (size - 1) // 2 + 1, channels], np.uint8)
 
+    def joined(self, name, channels, size):
+        """Two layers behind ReLU, joined: all of them quantized with zero points that are zero."""
+        parts = []
+        for k in "ab":
+            self.conv(f"{name}_{k}", 8, channels, size, kernel=1, shown=False)
+            x = self.dequantize(f"{name}_{k}", 0.03, np.uint8(100))
+            y = self.quantize(self.node("Relu", [x], f"{name}_{k}r"), f"{name}_{k}q", 0.021, 0)
+            parts.append(self.dequantize(y, 0.021, np.uint8(0)))
+        y = self.node("Concat", parts, f"{name}_c", axis=1)
+        y = self.quantize(y, f"{name}_q", 0.017, 0)
+        y = self.dequantize(y, 0.017, np.uint8(0))
+        y = self.node("MaxPool", [y], f"{name}_p", kernel_shape=[3, 3], strides=[2, 2])
+        self.quantize(y, name, 0.017, 0)
+        self.output(name, [1, 2 * channels, (size - 3) // 2 + 1, (size - 3) // 2 + 1], np.uint8)
+
     def activation(self, name, kind, shape, dtype=np.uint8):
         zero = 120 if dtype == np.uint8 else -10
         x = self.dequantize(self.input(f"{name}_x", self.bytes(shape, dtype)), 0.05,
@@ -281,6 +296,7 @@ def layers():
     m.activation("erf_all_signed", "erf", [5, 259], np.int8)
     m.pooled("pooled", 32, 11)
     m.image("image", 16, 37)
+    m.joined("joined", 32, 13)
     m.qlinear_conv("linear_depthwise", 32, 32, 9, 32, 120)
     m.qlinear_conv("linear_conv", 12, 20, 7, 1, 77)
     m.residual("residual", 32, 7)
@@ -322,7 +338,7 @@ def taken():
     plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
-    expect(len(dots) == 27, f"sums of bytes: {dots}")
+    expect(len(dots) == 30, f"sums of bytes: {dots}")
     pools = [name for name in plain if name.startswith("maxpool")]
     expect(any(name in wide for name in pools), f"{pools} have no vectors")
     of_bytes = [name for name in pools if name in wide and "higher" in wide[name]]

@@ -494,7 +494,7 @@ static const struct {
     {"digits of an index", case_digits, 1},
     {"digits of an index, rest", case_digits_rest, 1},
     {"bytes", case_bytes, 1},
-    {"bytes, signed and filled up", case_bytes_signed, 3},
+    {"bytes, signed and filled up", case_bytes_signed, 2},
     {"bytes under a window", case_bytes_conv, 2},
     {"one-hot rows", case_onehot, 1},
     {"one-hot rows, counted", case_onehot_count, 1},
