@@ -1,0 +1,175 @@
+/* kind.c - what a value is, as far as fusion cares: what it costs, whether it is a layer, an
+ * epilogue of one, made of weights alone. Each is found by a look at a few ops below it.
+ */
+#include "passes/fuse.h"
+
+bool value_is_leaf(const struct uop *v)
+{
+    return v->op == OP_BUFFER || v->op == OP_PARAM || v->op == OP_GET || v->op == OP_CONST ||
+           v->op == OP_VAR;
+}
+
+double value_cost(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
+    case OP_ATAN: case OP_SINH: case OP_COSH:
+    case OP_TANH: case OP_ASINH: case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW:
+    case OP_ATAN2:
+        return 20;
+    case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
+        return 4;
+    case OP_INDEX:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+const struct uop *value_operand(const struct uop *v)
+{
+    while ((op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT) ||
+           v->op == OP_CAST)
+        v = v->src[0];
+    return v;
+}
+
+bool value_is_contraction(const struct uop *v)
+{
+    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
+        return false;
+    const struct uop *m = value_operand(v->src[0]);
+    if (m->op != OP_MUL)
+        return false;
+    const struct uop *a = value_operand(m->src[0]), *b = value_operand(m->src[1]);
+    return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) &&
+           plan_nelem(m) > 1.5 * plan_nelem(b);
+}
+
+static bool is_of_weights(const struct uop *v, int depth)
+{
+    if (v->op == OP_BUFFER)
+        return ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
+    if (v->op == OP_CONST || depth == 0)
+        return v->op == OP_CONST;
+    bool moves = op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT;
+    if (!moves && v->op != OP_CAST && v->op != OP_ADD && v->op != OP_MUL && v->op != OP_NEG)
+        return false;
+    for (int k = 0; k < (moves ? 1 : v->nsrc); k++)
+        if (!is_of_weights(v->src[k], depth - 1))
+            return false;
+    return true;
+}
+
+bool value_is_of_weights(const struct uop *v)
+{
+    enum { DEPTH = 12 };
+    return is_of_weights(v, DEPTH);
+}
+
+bool value_contracts_weight(const struct uop *v)
+{
+    const struct uop *m = value_operand(v->src[0]);
+    return value_is_of_weights(m->src[0]) || value_is_of_weights(m->src[1]);
+}
+
+static bool is_index_like(const struct uop *v, int depth)
+{
+    if (v->op == OP_CONST || v->op == OP_VAR || v->op == OP_IOTA)
+        return true;
+    if (depth == 0 || (op_class(v->op) != CLASS_MOVE && !op_is_elementwise(v->op)) ||
+        value_cost(v) > 4)
+        return false;
+    int n = op_class(v->op) == CLASS_MOVE && v->op != OP_CONCAT ? v->op == OP_PAD ? 2 : 1 : v->nsrc;
+    for (int k = 0; k < n; k++)
+        if (!is_index_like(v->src[k], depth - 1))
+            return false;
+    return true;
+}
+
+bool value_is_index_like(const struct uop *v)
+{
+    enum { DEPTH = 8 };
+    return is_index_like(v, DEPTH);
+}
+
+bool value_is_widened_weight(const struct uop *v)
+{
+    if (v->op != OP_CAST || dtype_nbytes(v->src[0]->dtype) >= dtype_nbytes(v->dtype))
+        return false;
+    const struct uop *base = value_operand(v->src[0]);
+    return base->op == OP_BUFFER && ((const struct buffer *)base->arg.p)->kind == BUFFER_WEIGHT;
+}
+
+bool value_has_row_stat(struct plan *p, struct uop *v)
+{
+    struct uop *stack[64];
+    int n = 0, steps = 0;
+    bool expanded[64];
+    stack[n] = v;
+    expanded[n++] = false;
+    while (n && steps++ < 64) {
+        struct uop *u = stack[--n];
+        bool e = expanded[n];
+        if (u->op == OP_REDUCE && e)
+            return true;
+        if (u->op == OP_REDUCE || value_is_leaf(u) || plan_node(p, u)->buffer)
+            continue;
+        int nsrc = op_class(u->op) == CLASS_MOVE ? u->op != OP_IOTA
+                   : op_is_elementwise(u->op)    ? u->nsrc
+                                                 : 0;
+        for (int k = 0; k < nsrc && n < 63; k++) {
+            stack[n] = u->src[k];
+            expanded[n++] = e || u->op == OP_EXPAND;
+        }
+    }
+    return false;
+}
+
+/* A value that passes the test and that v is an epilogue of: reached through elementwise ops, not
+ * through a broadcast, nor through what others need, too. NULL: there is none. */
+static const struct uop *find_below(struct plan *p, const struct uop *v,
+                                    bool (*test)(const struct uop *v))
+{
+    const struct uop *stack[32];
+    int n = 0;
+    stack[n++] = v;
+    for (int steps = 0; n && steps < 64; steps++) {
+        const struct uop *u = stack[--n];
+        if (test(u))
+            return u;
+        if (u->op == OP_EXPAND || value_is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
+            (u != v && plan_node(p, u)->nconsumer > 1))
+            continue;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc
+                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        for (int k = 0; k < nsrc && n < 32; k++)
+            stack[n++] = u->src[k];
+    }
+    return NULL;
+}
+
+const struct uop *value_contraction(struct plan *p, const struct uop *v)
+{
+    return find_below(p, v, value_is_contraction);
+}
+
+static bool is_join(const struct uop *v)
+{
+    return v->op == OP_WHERE && v->src[0]->op == OP_LT && v->src[0]->src[1]->op == OP_CONST &&
+           value_is_index_like(v->src[0]->src[0]) && !value_is_index_like(v->src[1]) &&
+           !value_is_index_like(v->src[2]);
+}
+
+bool value_joins_parts(struct plan *p, const struct uop *v)
+{
+    return find_below(p, v, is_join) != NULL;
+}
+
+bool value_streams_weight(const struct uop *v)
+{
+    enum { WEIGHT_NELEM = 1 << 16 };
+    return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
+           value_operand(v->src[0])->op == OP_MUL && value_contracts_weight(v) &&
+           plan_nelem(v->src[0]) >= WEIGHT_NELEM;
+}
