@@ -11,9 +11,11 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+LANES = 2       # suites at a time
 
 # name, program, seconds it may take (quick, all)
 SUITES = [
@@ -116,10 +118,8 @@ def read_output(suite, text, status):
     return read_cmocka(suite, text, status)
 
 
-def show(text, limit=60):
-    lines = text.strip().splitlines()
-    for line in lines[-limit:]:
-        print("    " + line)
+def excerpt(text, limit=60):
+    return "".join(f"    {line}\n" for line in text.strip().splitlines()[-limit:])
 
 
 def run_meson_tests(build, jobs, totals):
@@ -139,21 +139,21 @@ def run_meson_tests(build, jobs, totals):
             totals.add(*result)
             count += 1
             if result[1]:
-                print(f"FAILED {test['name']}")
-                show(text)
+                print(f"FAILED {test['name']}\n{excerpt(text)}", end="")
     if count == 0:
         totals.failed.append("meson test: ran no test program")
-        show(done.stdout)
-    report("unit", totals, before, start)
+        print(excerpt(done.stdout), end="")
+    print(report("unit", totals, before, start), end="", flush=True)
 
 
-def run_suite(name, program, limit, options, build, totals):
+def run_suite(name, program, limit, options, build):
+    """Returns the totals of one suite, and what is to be printed of it."""
     start = time.monotonic()
-    before = len(totals.failed)
+    totals, shown = Totals(), []
     if not (ROOT / program).exists():
         totals.failed.append(f"{name}: {program} is missing")
-        return
-    command = [sys.executable, str(ROOT / program), "--jobs", str(options.jobs),
+        return totals, report(name, totals, 0, start)
+    command = [sys.executable, str(ROOT / program), "--jobs", str(max(options.jobs // LANES, 1)),
                "--build", str(build)] + (["--all"] if options.all else [])
     logs = build / "test-logs"
     logs.mkdir(exist_ok=True)
@@ -164,21 +164,29 @@ def run_suite(name, program, limit, options, build, totals):
     except subprocess.TimeoutExpired:
         status = f"none: it took longer than {limit} s"
     text = (logs / f"{name}.log").read_text(errors="replace")
-    result = read_tap(name, text, status)
-    totals.add(*result)
-    if result[1]:
+    totals.add(*read_tap(name, text, status))
+    if totals.failed:
         failing = [block for block in re.findall(r"^not ok .*\n(?:#.*\n)*", text, re.M)]
-        for block in failing[:40]:
-            show(block)
-        if not failing:
-            show(text, 20)
-    report(name, totals, before, start)
+        shown = [excerpt(block) for block in failing[:40]] or [excerpt(text, 20)]
+    return totals, "".join(shown) + report(name, totals, 0, start)
+
+
+def run_suites(options, build, totals):
+    """Side by side, the long ones first: each suite begins with a while of one processor's work."""
+    jobs = [(name, program, full if options.all else quick) for name, program, quick, full in SUITES]
+    jobs.sort(key=lambda job: -job[2])
+    with ThreadPoolExecutor(min(LANES, options.jobs)) as lanes:
+        running = [lanes.submit(run_suite, *job, options, build) for job in jobs]
+        for done in as_completed(running):
+            of_suite, text = done.result()
+            totals.add(of_suite.passed, of_suite.failed, of_suite.skipped)
+            print(text, end="", flush=True)
 
 
 def report(name, totals, failed_before, start):
     failed = len(totals.failed) - failed_before
     verdict = "ok" if failed == 0 else f"{failed} FAILED"
-    print(f"{name:10s} {time.monotonic() - start:7.1f} s   {verdict}", flush=True)
+    return f"{name:10s} {time.monotonic() - start:7.1f} s   {verdict}\n"
 
 
 def main():
@@ -190,8 +198,7 @@ def main():
     build = Path(options.build).resolve()
     totals = Totals()
     run_meson_tests(build, options.jobs, totals)
-    for name, program, quick, full in SUITES:
-        run_suite(name, program, full if options.all else quick, options, build, totals)
+    run_suites(options, build, totals)
     if totals.failed:
         print("\nfailed:")
         for line in totals.failed:

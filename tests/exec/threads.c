@@ -105,7 +105,7 @@ static void run_and_compare(const net_options *options, const struct session *wa
                             const char *what)
 {
     /* threads that meet where they should not do so in some runs only */
-    const int runs = options->parallel_for ? 3 : 40;
+    const int runs = options->parallel_for || options->threads ? 3 : 40;
     struct session s;
     check(open_session(&s, options) == 0, what);
     for (int run = 0; run < runs; run++) {

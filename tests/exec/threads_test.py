@@ -1,7 +1,7 @@
 """Emitted models that run by threads: the same bits at any count, and no race.
 
-Each model is compiled for one thread, two and seven. tests/exec/threads.c runs it in every way; it
-checks the answers against each other, this file compares those of the three compilations.
+Each model is compiled for seven threads and for one. tests/exec/threads.c runs it in every way; it
+checks the answers against each other, this file compares those of the compilations.
 """
 
 import json
@@ -103,8 +103,9 @@ def run_driver(folder, compiler, *flags):
 
 
 def equal(name, compiler):
-    one, two, seven = (run_driver(emit(name, n, compiler), compiler, "-O2") for n in (1, 2, 7))
-    expect(one == two == seven, f"compiled for one thread: {one}, for two: {two}, seven: {seven}")
+    counts = (1, 2, 7) if name == "winograd" else (1, 7)
+    hashes = [run_driver(emit(name, n, compiler), compiler, "-O2") for n in counts]
+    expect(len(set(hashes)) == 1, f"compiled for {counts} threads: {hashes}")
 
 
 for name in (*MODELS, *TEXTS):
