@@ -335,7 +335,7 @@ static void write_pieces(struct program *p, struct text *out)
 }
 
 /* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
- * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4, note 27. */
+ * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4p27. */
 static const char no_invented_stores[] =
     "/* Elements that another thread writes must not even be stored back unchanged, as gcc's\n"
     " * predictive commoning does. */\n"
