@@ -23,12 +23,12 @@ static size_t hash_string(const char *s)
     return (size_t)h;
 }
 
-static size_t slot_of(const struct names *n, const char *s)
+static struct name *slot_of(const struct names *n, const char *s)
 {
     size_t i = hash_string(s) & (n->nslot - 1);
-    while (n->slot[i] && strcmp(n->slot[i], s) != 0)
+    while (n->slot[i].s && strcmp(n->slot[i].s, s) != 0)
         i = (i + 1) & (n->nslot - 1);
-    return i;
+    return &n->slot[i];
 }
 
 struct names *names_new(struct tgc *t, const struct names *parent)
@@ -44,26 +44,48 @@ struct names *names_new(struct tgc *t, const struct names *parent)
 bool names_has(const struct names *n, const char *s)
 {
     for (; n; n = n->parent)
-        if (n->slot[slot_of(n, s)])
+        if (slot_of(n, s)->state != NAME_FREE)
             return true;
     return false;
 }
 
-void names_add(struct names *n, const char *s)
+/* Its slot, which others' additions move. */
+static struct name *enter(struct names *n, const char *s)
 {
     if (2 * n->n >= n->nslot) {
-        const char **old = n->slot;
+        struct name *old = n->slot;
         size_t nold = n->nslot;
         n->nslot *= 4;
         n->slot = mem_array(n->t, n->nslot, sizeof *n->slot);
         for (size_t i = 0; i < nold; i++)
-            if (old[i])
-                n->slot[slot_of(n, old[i])] = old[i];
+            if (old[i].s)
+                *slot_of(n, old[i].s) = old[i];
     }
-    size_t i = slot_of(n, s);
-    if (!n->slot[i]) {
-        n->slot[i] = mem_str(n->t, s);
+    struct name *slot = slot_of(n, s);
+    if (!slot->s) {
+        slot->s = mem_str(n->t, s);
         n->n++;
+    }
+    return slot;
+}
+
+void names_add(struct names *n, const char *s) { enter(n, s)->state = NAME_TAKEN; }
+
+void names_hold(struct names *n, const char *s) { enter(n, s)->state = NAME_HELD; }
+
+void names_release(struct names *n, const char *s) { enter(n, s)->state = NAME_FREE; }
+
+const char *names_number(struct names *n, const char *base, const char *separator)
+{
+    struct name *slot = enter(n, base);
+    bool held = false;
+    for (int k = slot->next + 1;; k++) {
+        const char *s = k == 1 ? base : mem_printf(n->t, "%s%s%d", base, separator, k);
+        if (!names_has(n, s))
+            return s;
+        held |= slot_of(n, s)->state == NAME_HELD;
+        if (!held)
+            slot->next = k;
     }
 }
 
@@ -100,9 +122,7 @@ const char *names_unique(struct names *n, const char *wanted, const char *fallba
     const char *base = name_mangle(n->t, wanted);
     if (!*base)
         base = fallback;
-    const char *s = base;
-    for (int k = 2; names_has(n, s); k++)
-        s = mem_printf(n->t, "%s_%d", base, k);
+    const char *s = names_number(n, base, "_");
     names_add(n, s);
     return s;
 }

@@ -8,10 +8,21 @@
 /* -------------------------------------------------------------------------------------- names.c */
 
 /* A set of identifiers in use. A name is free if neither this scope nor one above has it. */
-struct names { struct tgc *t; const struct names *parent; const char **slot; size_t nslot, n; };
+struct name {
+    const char *s;
+    enum { NAME_FREE, NAME_HELD, NAME_TAKEN } state;
+    int next;                    /* its numbers up to here are taken: 1 is the name itself */
+};
+struct names { struct tgc *t; const struct names *parent; struct name *slot; size_t nslot, n; };
 struct names *names_new(struct tgc *t, const struct names *parent);
 bool names_has(const struct names *n, const char *s);
 void names_add(struct names *n, const char *s);
+/* The same until it is released. */
+void names_hold(struct names *n, const char *s);
+void names_release(struct names *n, const char *s);
+/* base, base2, base3 (after a separator): the first that is free. Callers of one scope agree on the
+ * separator. */
+const char *names_number(struct names *n, const char *base, const char *separator);
 /* The identifier for `wanted`, whatever bytes that has: mangled readably, cut to a sane length,
  * made unique with _2, _3 ...; added to the scope. `fallback` is used where nothing readable is
  * left. */

@@ -391,6 +391,18 @@ static bool may_split(struct banding *w, struct segment *s, int a, int64_t *size
            a != innermost(s) && !chooses(w, s, a) && !is_column(w, s, a);
 }
 
+/* The next number above (step 1) or below (step -1) that divides size; 0: there is none that a band
+ * could have. */
+static int64_t next_divisor(int64_t size, int64_t n, int step)
+{
+    enum { MOST = 1 << 16 };     /* no cache holds so many rows */
+    n = step < 0 && n > MOST + 1 ? MOST + 1 : n;
+    for (n += step; n > 0 && n < size && n <= MOST; n += step)
+        if (size % n == 0)
+            return n;
+    return 0;
+}
+
 /* Bands along one axis, or, where one row of bands is more than a cache holds, along two. */
 static void find_group(struct banding *w, struct segment *sink, struct group *best)
 {
@@ -401,19 +413,15 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
     for (int a = 0; a < sink->value->ndim; a++) {
         if (!may_split(w, sink, a, &size))
             continue;
-        for (int64_t rows = 1; rows < size; rows++) {
+        for (int64_t rows = 0; (rows = next_divisor(size, rows, 1)) > 0;) {
             struct group g = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
-            if (size % rows)
-                continue;
             add_band(t, &g, a, size, rows);
             grow(w, &g, best, &most);
             for (int b = a + 1; b < sink->value->ndim && g.n > 1 && is_too_large(w, &g); b++) {
                 if (!may_split(w, sink, b, &across))
                     continue;
-                for (int64_t columns = across - 1; columns > 0; columns--) {
+                for (int64_t columns = across; (columns = next_divisor(across, columns, -1)) > 0;) {
                     struct group h = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
-                    if (across % columns)
-                        continue;
                     add_band(t, &h, a, size, rows);
                     add_band(t, &h, b, across, columns);
                     grow(w, &h, best, &most);

@@ -44,14 +44,23 @@ static bool is_weight(const struct uop *v)
     return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
 }
 
-/* e^(x - the largest x) */
+/* -v as the rules write it; NULL: it is no such thing. */
+static struct uop *negated(struct uop *v)
+{
+    bool times = v->op == OP_MUL && uop_is_constf(without_spread(v->src[1]), -1);
+    return v->op == OP_NEG || times ? v->src[0] : NULL;
+}
+
+/* e^(x - the largest x), which is 1 or less */
 static bool is_softmax_power(struct uop *e)
 {
-    const struct uop *x = e->op == OP_EXP ? e->src[0] : NULL;
-    for (int k = 0; x && (x->op == OP_SUB || x->op == OP_ADD) && k < 2; k++) {
-        const struct uop *m = without_spread(x->src[k]);
-        m = m->op == OP_NEG || m->op == OP_MUL ? without_spread(m->src[0]) : m;
-        if (m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX)
+    struct uop *d = e->op == OP_EXP ? e->src[0] : NULL;
+    for (int k = 0; d && (d->op == OP_SUB || d->op == OP_ADD) && k < 2; k++) {
+        struct uop *m = without_spread(d->src[k]);
+        m = d->op == OP_SUB ? m : negated(m);
+        m = m ? without_spread(m) : NULL;
+        if (m && m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX && m->src[0] == d->src[1 - k] &&
+            (k == 1 || d->op == OP_ADD))
             return true;
     }
     return false;

@@ -24,12 +24,21 @@ static int64_t border(const struct node *n, int a, bool behind)
     return n->u->op == OP_PAD && uop_const_int(n->u->src[2 + 2 * a + behind], &size) ? size : 0;
 }
 
+/* Whether every band knows where the border ends: only the run knows a size that is a symbol. */
+static bool has_fixed_border(const struct node *n)
+{
+    for (int k = 2; k < n->u->nsrc && n->u->op == OP_PAD; k++)
+        if (n->u->src[k]->op != OP_CONST || n->u->src[k]->arg.i < 0)
+            return false;
+    return true;
+}
+
 bool halo_part(struct tgc *t, const struct node *pad, const struct segment *inside, int axis,
                struct kept *kept, struct band *part)
 {
     int64_t size, lo = border(pad, axis, false), hi = border(pad, axis, true);
     if (!uop_const_int(pad->u->dim[axis], &size) || inside->axis[axis]->op != OP_RANGE ||
-        kept->extent >= size || lo < 0 || hi < 0)
+        kept->extent >= size || !has_fixed_border(pad))
         return false;
     int64_t length = size - lo - hi, extent = kept->extent < length ? kept->extent : length;
     kept->begin = clamp(t, kept->begin, 0, size - kept->extent);

@@ -420,10 +420,21 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
         close_range(l, store[0]->src[first + k]);
 }
 
+static struct uop_map copy_map(const struct uop_map *m)
+{
+    struct uop_map copy = *m;
+    if (m->size) {
+        copy.slot = scratch_array(m->t, m->size, sizeof *m->slot);
+        memcpy(copy.slot, m->slot, m->size * sizeof *m->slot);
+    }
+    return copy;
+}
+
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
 {
     struct mem_mark mark = scratch_mark(t);
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
+    struct uop_map outside = l.made;                  /* of bands */
     int nshared;
     for (int i = 0; i < ast->nsrc;) {
         struct uop *const *store = &ast->src[i];
@@ -434,12 +445,12 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
         for (int k = first; k < first + nband && opens; k++)
             push(&l, (*store)->src[k]);
         if (opens)
-            l.made = (struct uop_map){.t = t, .scratch = true};
+            outside = copy_map(&l.made);
         emit_group(&l, store, nstore, nshared, nband);
         for (int k = first + nband - 1; k >= first && closes; k--)
             push(&l, uop_intern(t, OP_END, DTYPE_VOID, &(*store)->src[k], 1, (union arg){0}));
         if (closes)                   /* what was computed in a band is not known behind it */
-            l.made = (struct uop_map){.t = t, .scratch = true};
+            l.made = outside;
         i = end;
     }
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);

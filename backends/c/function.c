@@ -78,12 +78,9 @@ static const char *pointer_to(const struct function *f, const struct parameter *
 
 /* ---------------------------------------------------------------------------------------- names */
 
-/* stem, stem2, stem3: the first that is free. */
 static const char *parameter_name(struct function *f, const char *stem)
 {
-    const char *s = stem;
-    for (int k = 2; names_has(f->names, s); k++)
-        s = mem_printf(f->p->t, "%s%d", stem, k);
+    const char *s = names_number(f->names, stem, "");
     names_add(f->names, s);
     return s;
 }

@@ -66,6 +66,8 @@ static void open_block(struct writer *w, const char *head, const char *counter)
     struct block b = {
         .body = {.t = w->t}, .head = head, .counter = counter, .id = w->next_block++};
     VEC_PUSH(w->t, w->block, w->depth, w->cap_block, b);
+    if (counter)
+        names_hold(w->f->names, counter);
 }
 
 static void statement(struct writer *w, const char *s, bool is_declaration)
@@ -81,6 +83,9 @@ static void close_block(struct writer *w)
     struct block b = *top(w);
     w->depth--;
     struct block *outer = top(w);
+    /* siblings share it */
+    if (b.counter)
+        names_release(w->f->names, b.counter);
     bool bare = b.nstatement == 1 && !b.has_declaration;
     /* a loop over nothing says nothing */
     if (b.nstatement == 0)
@@ -134,21 +139,9 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
                                : "t";
 }
 
-/* A local of the kernel, or the counter of a loop around. */
-static bool is_taken(const struct writer *w, const char *s)
-{
-    bool taken = names_has(w->f->names, s);
-    for (int i = 0; i < w->depth && !taken; i++)
-        taken = w->block[i].counter && !strcmp(w->block[i].counter, s);
-    return taken;
-}
-
-/* A local that is not taken: sum, sum2, sum3. */
 static const char *local_name(struct writer *w, const char *stem)
 {
-    const char *s = stem;
-    for (int k = 2; is_taken(w, s); k++)
-        s = mem_printf(w->t, "%s%d", stem, k);
+    const char *s = names_number(w->f->names, stem, "");
     names_add(w->f->names, s);
     return s;
 }
@@ -386,16 +379,10 @@ static const char *loop_stem(const struct writer *w, const struct uop *range)
     return axes && *axes ? axes : letter[nloop < 5 ? nloop : 4];
 }
 
-/* A loop's name is free again behind the loop: siblings share it. */
 static const char *loop_name(struct writer *w, const char *stem)
 {
-    const char *base = name_mangle(w->t, stem), *s;
-    if (!*base)
-        base = "i";
-    s = base;
-    for (int k = 2; is_taken(w, s); k++)
-        s = mem_printf(w->t, "%s%d", base, k);
-    return s;
+    const char *base = name_mangle(w->t, stem);
+    return names_number(w->f->names, *base ? base : "i", "");
 }
 
 /* An accumulator with lanes is an array; what its name means follows the lanes' loops:

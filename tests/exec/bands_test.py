@@ -159,6 +159,37 @@ def chain():
     expect(arena["0"] < 0.7 * arena["1M"], f"arenas of {arena}")
 
 
+SLIDING = """tg 1
+input %n : f32[0<=N<=8]
+input %x : f32[1,4,32,32]
+weight %v : f32[16,4,3,3] = normal(std=0.2, seed=1)
+weight %w : f32[16,16,3,3] = normal(std=0.1, seed=2)
+%c = conv2d(%x, %v) {padding=1}
+%a = relu(%c)
+%p = pad(%a, f32(0)) {lo=[0,0,N,1], hi=[0,0,8-N,1]}
+%y = conv2d(%p, %w)
+output %y
+%s = reduce_sum(%n) {axes=[0]}
+output %s
+"""
+
+
+@suite.case("a border whose size only the run knows")
+def sliding():
+    folder = T.scratch(SCRATCH / "sliding")
+    (folder / "net.tg").write_text(SLIDING)
+    x = np.random.default_rng(5).standard_normal((1, 4, 32, 32)).astype(np.float32)
+    programs = []
+    for options in (("-O0",), ("--cache=0",), ("--cache=0", "--cpu=generic", "--no-winograd")):
+        T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
+        T.build(folder / "net.c", folder / f"net{len(programs)}", flags=("-O1",), main_by=TGC)
+        programs.append(T.Program(folder / f"net{len(programs)}", ["y"]))
+    for n in (0, 3, 8):
+        want, *have = (p.run([np.zeros(n, np.float32), x])["y"] for p in programs)
+        worst = max(float(np.abs(h - want).max()) for h in have)
+        expect(worst < 1e-4, f"with {n} rows before the image: wrong by {worst}")
+
+
 @suite.case("bands leave a layer its columns")
 def columns():
     folder = T.scratch(SCRATCH / "columns")

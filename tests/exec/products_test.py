@@ -163,6 +163,25 @@ def attention():
     expect("row*528" in kernel, f"rows of 512 floats lie side by side: {kernel}")
 
 
+@suite.case("what is no softmax, whose powers may be large, is divided before it is summed up")
+def quotients():
+    random = np.random.default_rng(6)
+    both = draw(random, 2, 64, 64)
+    both[0, :, 5] = 85
+    x, v = both.astype(np.float64) * [[[1]], [[1e6]]]
+    power = np.exp(x - np.minimum(x, 0).max(axis=1, keepdims=True))
+    want = power / power.sum(axis=1, keepdims=True) @ v
+    nodes = [G.node("Gather", ["x", "first"], ["a"]), G.node("Gather", ["x", "second"], ["b"]),
+             G.node("Mul", ["b", "million"], ["v"]), G.node("Min", ["a", "zero"], ["m"]),
+             G.node("ReduceMax", ["m"], ["l"], axes=[1]), G.node("Sub", ["a", "l"], ["d"]),
+             G.node("Exp", ["d"], ["e"]), G.node("ReduceSum", ["e", "last"], ["s"]),
+             G.node("Div", ["e", "s"], ["p"]), G.node("MatMul", ["p", "v"], ["y"])]
+    weights = [G.weight("zero", np.float32(0)), G.weight("last", np.array([1])),
+               G.weight("million", np.float32(1e6)), G.weight("first", np.array(0)),
+               G.weight("second", np.array(1))]
+    run("quotients", nodes, both, want, weights)
+
+
 @suite.case("two large weights that one vector is multiplied by are two kernels, both packed")
 def vectors():
     random = np.random.default_rng(5)
