@@ -96,7 +96,7 @@ void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct u
 enum { PARTS_MAX = 6 };
 int divide_ranges(struct tgc *t, struct uop *store, struct uop **part);
 /* The same with the ranges of the store's sum of products, where they divide exactly. */
-struct uop *divide_sum(struct tgc *t, struct uop *store);
+struct uop *divide_sums(struct tgc *t, struct uop *store);
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
 /* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done
