@@ -363,8 +363,13 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
     if (isa != ISA_GENERIC && nest_find(t, store, &m))
         tile = tile_choose_vectors(&m, &isa_table[isa], NULL, false);
     int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
-    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns)
-        tile_split(t, store, tile.column_axis, n - n % tile.columns, &store, &rest);
+    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns) {
+        struct uop *whole = store, *other;
+        tile_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
+        int64_t left = tile_columns_left(&m, &tile);
+        if (left > n % tile.columns)
+            tile_split(t, whole, tile.column_axis, n - left, &other, &rest);
+    }
     push_store(t, out, store, none);
     if (rest)
         push_store(t, out, rest, none);
