@@ -349,6 +349,23 @@ static bool has_gates(const struct nest *m, const struct uop *r)
     return m->store->src[2]->dtype != DTYPE_F32;
 }
 
+static int64_t align_up(int64_t n, int64_t by) { return (n + by - 1) / by * by; }
+
+/* Whether the last of n columns, where they are no whole vector, may be computed together with
+ * columns that another tile stores, too: the same values, by one thread. */
+static bool tile_may_overlap(const struct nest *m, int64_t vector, int64_t n)
+{
+    return m->contraction && n >= vector && m->t->threads < 2;
+}
+
+int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
+{
+    int64_t n = range_fixed_size(m->store->src[tile->column_axis]), rest = n % tile->columns;
+    bool overlap = has_gates(m, m->store->src[tile->column_axis]) &&
+                   tile_may_overlap(m, tile->vector, n);
+    return overlap ? align_up(rest, tile->vector) : rest;
+}
+
 /* Cycles to store a lane, for each step of the reduction. */
 static double store_cost(const struct nest *m, struct uop *r)
 {
@@ -393,9 +410,11 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
-        /* what is left over: part of a vector, or, with gates, one by one */
-        int64_t lanes = gated && n > columns ? n - n % columns + n % columns * vector
-                                             : tiles * columns;
+        /* what is left over: part of a vector, or, with gates, whole ones or one by one */
+        int64_t last = n % columns, lanes = tiles * columns;
+        if (gated && n > columns)
+            lanes = n - last + (tile_may_overlap(m, vector, n) ? align_up(last, vector)
+                                                               : last * vector);
         double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */

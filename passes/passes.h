@@ -139,6 +139,8 @@ void passes_init(struct tgc *t);
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
 
 /* One pass each; false: diagnostics were recorded. */
+/* early.c: elementwise steps stand before padding, and behind what picks rows of weights */
+bool pass_early(struct tgc *t, struct graph *g);
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */

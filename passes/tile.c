@@ -118,7 +118,8 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 
 bool tile_is_vector_dtype(enum dtype d)
 {
-    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
+    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16 ||
+           d == DTYPE_BOOL;
 }
 
 bool tile_is_vector_op(const struct uop *u)
@@ -131,7 +132,7 @@ bool tile_is_vector_op(const struct uop *u)
     case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
     case OP_CAST:
-        if (u->src[0]->dtype == DTYPE_I32)
+        if (u->src[0]->dtype == DTYPE_I32 || u->src[0]->dtype == DTYPE_BOOL)
             return u->dtype == DTYPE_F32;
         return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
                (u->dtype == DTYPE_F32 ||

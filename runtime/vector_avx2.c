@@ -39,6 +39,12 @@ static inline IN_f32x8 f32x8 load_bf16_f32x8(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
+//@ load_bool_f32x8 f32x8
+static inline IN_f32x8 bits_f32x8 load_bool_f32x8(const uint8_t *p)
+{
+    return (bits_f32x8)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)) != 0;
+}
+
 //@ first_f32x8 f32x8
 /* all ones in the first n */
 static inline IN_f32x8 __m256i first_f32x8(int n)

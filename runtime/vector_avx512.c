@@ -39,6 +39,13 @@ static inline IN_f32x16 f32x16 load_bf16_f32x16(const uint16_t *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+//@ load_bool_f32x16 f32x16
+static inline IN_f32x16 bits_f32x16 load_bool_f32x16(const uint8_t *p)
+{
+    return (bits_f32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)) !=
+           0;
+}
+
 //@ load_part_f32x16 f32x16
 /* the first n; 0 in the others */
 static inline IN_f32x16 f32x16 load_part_f32x16(const float *p, int n)

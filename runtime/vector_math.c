@@ -56,6 +56,10 @@ static inline IN_T T max_T(T a, T b) { return select_T(a != a, a, higher_T(a, b)
 //@ min_T lower_T select_T
 static inline IN_T T min_T(T a, T b) { return select_T(a != a, a, lower_T(a, b)); }
 
+//@ from_bool_T T
+/* 1 where m is all ones */
+static inline IN_T T from_bool_T(bits_T m) { return (T)(m & 0x3f800000); }
+
 //@ mask_T T
 static inline IN_T bits_T mask_T(bool b) { return (bits_T){0} - (int32_t)b; }
 

@@ -38,6 +38,12 @@ static inline f32x4 load_bf16_f32x4(const uint16_t *p)
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
 }
 
+//@ load_bool_f32x4 f32x4
+static inline bits_f32x4 load_bool_f32x4(const uint8_t *p)
+{
+    return (bits_f32x4){p[0], p[1], p[2], p[3]} != 0;
+}
+
 //@ load_part_f32x4 f32x4
 /* the first n; 0 in the others */
 static inline f32x4 load_part_f32x4(const float *p, int n)
