@@ -47,7 +47,8 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 static bool rows_fit(const struct nest *m, struct uop *r)
 {
     bool reuse = false;
-    if (nest_stages_depend(m, r))
+    /* what is summed up once for all of r, as a mean is, has no rows along it */
+    if (nest_stages_depend(m, r) || (m->reduce && !nest_depends(m->t, m->reduce, r)))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r))

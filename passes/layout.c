@@ -108,9 +108,12 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
     /* a result with hardly any columns is better off with its pixels side by side */
     if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
         return false;
-    *vote_of(l, b, axis) += access == m->store            ? stores_of(m)
-                            : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
-                                                         : trips_of(m);
+    /* a window, or the phases of a transposed convolution, run along few neighbours */
+    const double part = 0.5;
+    double says = access == m->store            ? stores_of(m)
+                  : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
+                                               : trips_of(m);
+    *vote_of(l, b, axis) += r->src[0] == b->dim[axis] ? says : part * says;
     return true;
 }
 

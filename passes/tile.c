@@ -444,6 +444,10 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     int nbatch = nest_batches(m);
     if (!m->contraction || !tile->vector)
         return PANELS_THERE;
+    /* a sum that some loop does not change (a mean) stays outside of it */
+    for (int k = m->first; k < m->store->nsrc; k++)
+        if (!nest_depends(m->t, m->reduce, m->store->src[k]))
+            return PANELS_THERE;
     for (int i = 0; i < m->nload; i++) {
         if (nest_depends(m->t, m->load[i]->src[1], column))
             weights += nelem_read(m, m->load[i], nbatch);
