@@ -80,10 +80,8 @@ static double read_by(const struct plan *p, const struct segment *s, const struc
 static const struct work *work_of(struct banding *w, struct segment *s)
 {
     struct plan *p = w->p;
-    int at = 0, n;
-    while (p->segment[at] != s)
-        at++;
-    struct work *k = &w->work[at];
+    int n;
+    struct work *k = &w->work[s->at];
     if (k->known)
         return k;
     struct segment *next = s->next;
@@ -548,11 +546,12 @@ static struct segment *find_producer(const struct plan *p, const struct node *n)
 /* Buffers of fixed size that one segment fills, and the segments. */
 static void find_candidates(struct banding *w)
 {
+    const double addressed = 0x1p47;                  /* memory.c refuses more */
     struct plan *p = w->p;
     for (int i = 0; i < p->nnode; i++) {
         struct node *n = &p->node[i];
         bool plain = n->buffer && n->is_private && !n->must && !n->within && !n->hosts &&
-                     n->buffer->kind == BUFFER_TEMP;
+                     n->buffer->kind == BUFFER_TEMP && buffer_most_nbytes(n->buffer) < addressed;
         for (int a = 0; plain && a < n->buffer->ndim; a++)
             plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
         struct segment *s = plain ? find_producer(p, n) : NULL;

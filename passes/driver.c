@@ -59,12 +59,49 @@ static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *
     return true;
 }
 
+/* The least size that a movement op makes of its source's: of an axis, or of all of them. INT64_MAX:
+ * more than can be counted. */
+static int64_t least_size(const struct uop *u)
+{
+    int64_t most = 0, size = 1;
+    for (int a = 0; u->op == OP_RESHAPE && a < u->src[0]->ndim; a++)
+        size = sat_mul(size, u->src[0]->dim[a]->vmin > 0 ? u->src[0]->dim[a]->vmin : 0);
+    for (int a = 0; u->op == OP_PAD && a < u->ndim; a++) {
+        size = sat_add(u->src[0]->dim[a]->vmin,
+                       sat_add(u->src[2 + 2 * a]->vmin, u->src[3 + 2 * a]->vmin));
+        most = size > most ? size : most;
+    }
+    for (int k = 0; u->op == OP_CONCAT && k < u->nsrc; k++)
+        most = sat_add(most, u->src[k]->dim[u->arg.i]->vmin);
+    return size > most ? size : most;
+}
+
+/* Sizes that wrap would look like others: what no memory can hold is found by memory.c, but for
+ * these. */
+static bool check_sizes(struct tgc *t, const struct graph *g)
+{
+    int nroot, n;
+    struct uop **root = graph_roots(t, g, &nroot);
+    struct mem_mark mark = scratch_mark(t);
+    struct uop **order = uop_toposort(t, root, nroot, &n);
+    const struct uop *found = NULL;
+    for (int i = 0; i < n && !found; i++)
+        if (op_class(order[i]->op) == CLASS_MOVE && least_size(order[i]) == INT64_MAX)
+            found = order[i];
+    scratch_release(t, mark);
+    const struct origin *o = found ? uop_get_origin(t, found) : NULL;
+    return !found || diag_error(t, NULL,
+                                "%s%.100s%s makes a size of 2^63 or more, which cannot be "
+                                "counted: give its dimensions smaller bounds",
+                                o ? "node '" : "the graph", o ? o->node : "", o ? "'" : "");
+}
+
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o)
 {
     bool dump = t->debug >= 4;
     t->threads = o->threads;
     struct schedule *s = NULL;
-    if (!graph_verify(t, g, "the frontend"))
+    if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;
     if (dump)
         dump_graph(t, g, "the frontend");

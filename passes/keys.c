@@ -121,7 +121,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(wide), nbytes;
     struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
                *e = m.reduce->src[1];
-    if (!keys || __builtin_mul_overflow(pitch * 4, nstep, &nbytes) || nbytes > KEYS_NBYTES)
+    if (!keys || __builtin_mul_overflow(sat_mul(pitch, 4), nstep, &nbytes) || nbytes > KEYS_NBYTES)
         return NULL;
     (void)nest_stride(t, keys->src[1], c, &along_c);
     (void)nest_stride(t, keys->src[1], e, &along_e);

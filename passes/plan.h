@@ -41,6 +41,7 @@ struct clip { struct uop *tile, *in; int64_t rows; };
 
 struct segment {
     struct block *block;
+    int at;                      /* among the plan's segments */
     int pos;                     /* place in the graph's topological order: when it runs */
     struct uop *value;           /* what it stores */
     /* `value` is computed here; otherwise the segment copies it from its buffer */

@@ -158,6 +158,7 @@ struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uo
 {
     struct segment *s = MEM_NEW(p->t, struct segment);
     *s = (struct segment){.block = b, .pos = pos, .value = value, .dest = dest};
+    s->at = p->nsegment;
     VEC_PUSH(p->t, p->segment, p->nsegment, p->cap_segment, s);
     for (int a = 0; a < value->ndim; a++)
         s->axis[a] = segment_new_range(p, s, value->dim[a], false);

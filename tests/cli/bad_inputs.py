@@ -634,6 +634,13 @@ def _():
     return looped(10 ** 18, True)
 
 
+@bad("a size of 2^64, which wraps to 0", "culprit", "2^63")
+def _():
+    huge = G.value("x", [2**32, 2**32])
+    return G.model([G.node("Flatten", ["x"], ["f"], name="culprit", axis=0), G.node("Relu", ["f"], ["y"])],
+                   [huge], [Y])
+
+
 @bad("a Loop of 10^9 iterations over constants", "culprit", may_pass=True)  # a run takes that long
 def _():
     return looped(10 ** 9, False, "k")

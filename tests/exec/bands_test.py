@@ -190,6 +190,16 @@ def sliding():
         expect(worst < 1e-4, f"with {n} rows before the image: wrong by {worst}")
 
 
+@suite.case("a huge size is refused at once")
+def huge():
+    folder = T.scratch(SCRATCH / "huge")
+    shape = "f32[1,2,2147483647,32]"
+    (folder / "net.tg").write_text(f"tg 1 input %q : {shape} input %k : {shape}\n"
+                                   "%y = attention(%q, %k, %k)\noutput %y\n")
+    done = T.run([TGC, folder / "net.tg", "-o", folder / "net.c"], timeout=20)
+    expect(done.status == 1 and "smaller bounds" in done.err, done.describe())
+
+
 @suite.case("bands leave a layer its columns")
 def columns():
     folder = T.scratch(SCRATCH / "columns")

@@ -7,29 +7,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "passes/passes.h"
+#include "tests/unit/graphs.h"
 
-struct fixture { struct tgc *t; struct uop *x; struct graph g; struct graph_output out; };
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->t = tgc_new(0);
-    passes_init(f->t);
-    struct uop *dim[2] = {uop_int(f->t, 100), uop_int(f->t, 200)};
-    f->x = uop_buffer(f->t, buffer_new(f->t, BUFFER_INPUT, DTYPE_F32, dim, 2, "x"));
-    f->g = (struct graph){.ninput = 1, .input = &f->x, .noutput = 1, .output = &f->out};
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    tgc_free(f->t);
-    free(f);
-    return 0;
-}
+static int setup(void **state) { return graph_setup(state, 100, (int[]){200, 200}); }
 
 /* A weight of a dtype of at most 4 bytes; element i is (i % period) - 2. */
 static struct uop *weight(struct fixture *f, enum dtype d, int64_t rows, int64_t columns,
@@ -48,15 +28,7 @@ static struct uop *weight(struct fixture *f, enum dtype d, int64_t rows, int64_t
 
 static struct uop *fold(struct fixture *f, struct uop *u)
 {
-    f->out = (struct graph_output){"y", u};
-    if (setjmp(f->t->stop)) {
-        for (int i = 0; i < f->t->ndiag; i++)
-            print_message("%s\n", f->t->diag[i].message);
-        fail();
-    }
-    assert_true(pass_fold_constants(f->t, &f->g));
-    assert_true(graph_verify(f->t, &f->g, "fold"));
-    return f->out.value;
+    return graph_run(f, pass_fold_constants, "fold", u);
 }
 
 static const struct buffer *as_weight(const struct uop *u)
@@ -71,7 +43,7 @@ static void test_folds_a_computed_weight(void **state)
 {
     struct fixture *f = *state;
     struct uop *w = weight(f, DTYPE_F32, 100, 200, 7),
-               *u = fold(f, uop_binary(f->t, OP_ADD, f->x, expf_of(f, w)));
+               *u = fold(f, uop_binary(f->t, OP_ADD, f->input[0], expf_of(f, w)));
     assert_int_equal(u->op, OP_ADD);
     const struct buffer *b = as_weight(u->src[0]) ? as_weight(u->src[0]) : as_weight(u->src[1]);
     assert_non_null(b);
@@ -85,7 +57,7 @@ static void test_leaves_movement_alone(void **state)
 {
     struct fixture *f = *state;
     struct uop *w = weight(f, DTYPE_F32, 200, 100, 7),
-               *u = uop_binary(f->t, OP_ADD, f->x, uop_permute(f->t, w, (int[]){1, 0}));
+               *u = uop_binary(f->t, OP_ADD, f->input[0], uop_permute(f->t, w, (int[]){1, 0}));
     assert_ptr_equal(fold(f, u), u);
     u = uop_permute(f->t, w, (int[]){1, 0});
     assert_ptr_equal(fold(f, u), u);
@@ -96,8 +68,8 @@ static void test_folds_below_an_expand(void **state)
 {
     struct fixture *f = *state;
     struct uop *row = weight(f, DTYPE_F32, 1, 200, 9),
-               *u = fold(
-                   f, uop_binary(f->t, OP_MUL, f->x, uop_expand(f->t, expf_of(f, row), f->x->dim)));
+               *e = uop_expand(f->t, expf_of(f, row), f->input[0]->dim),
+               *u = fold(f, uop_binary(f->t, OP_MUL, f->input[0], e));
     struct uop *moved = u->src[0]->op == OP_EXPAND ? u->src[0] : u->src[1];
     assert_int_equal(moved->op, OP_EXPAND);
     assert_non_null(as_weight(moved->src[0]));
@@ -108,15 +80,15 @@ static void test_does_not_grow(void **state)
 {
     struct fixture *f = *state;
     struct uop *q = weight(f, DTYPE_I8, 100, 200, 11),
-               *u = uop_binary(f->t, OP_ADD, f->x, uop_cast(f->t, DTYPE_F32, q));
+               *u = uop_binary(f->t, OP_ADD, f->input[0], uop_cast(f->t, DTYPE_F32, q));
     /* four times the bytes, and more than the cap */
     assert_ptr_equal(fold(f, u), u);
     struct uop *small = weight(f, DTYPE_I8, 1, 200, 11);
-    u = uop_binary(f->t, OP_ADD, f->x,
-                   uop_expand(f->t, uop_cast(f->t, DTYPE_F32, small), f->x->dim));
+    u = uop_binary(f->t, OP_ADD, f->input[0],
+                   uop_expand(f->t, uop_cast(f->t, DTYPE_F32, small), f->input[0]->dim));
     assert_ptr_not_equal(fold(f, u), u);                         /* small enough not to matter */
     struct uop *a = weight(f, DTYPE_F32, 100, 1, 7), *b = weight(f, DTYPE_F32, 1, 200, 7);
-    u = uop_binary(f->t, OP_ADD, f->x, expf_of(f, tensor_binary(f->t, OP_MUL, a, b)));
+    u = uop_binary(f->t, OP_ADD, f->input[0], expf_of(f, tensor_binary(f->t, OP_MUL, a, b)));
     /* 800 and 400 bytes would become 80,000 */
     assert_ptr_equal(fold(f, u), u);
 }
@@ -125,8 +97,8 @@ static void test_scalars_are_constants(void **state)
 {
     struct fixture *f = *state;
     struct uop *w = weight(f, DTYPE_F32, 100, 200, 7), *sum = tensor_sum(f->t, w, 3, false);
-    struct uop *u = fold(f, tensor_binary(f->t, OP_MUL, f->x, sum));
-    struct uop *c = u->src[0] == f->x ? u->src[1] : u->src[0];
+    struct uop *u = fold(f, tensor_binary(f->t, OP_MUL, f->input[0], sum));
+    struct uop *c = u->src[0] == f->input[0] ? u->src[1] : u->src[0];
     assert_int_equal(c->op, OP_CONST);
     double want = 0;
     for (int i = 0; i < 20000; i++)
@@ -134,7 +106,7 @@ static void test_scalars_are_constants(void **state)
     assert_true(c->arg.f == want);
     struct uop *ones = uop_binary(f->t, OP_ADD, w, uop_unary(f->t, OP_NEG, w));
     /* one value everywhere: no bytes at all */
-    u = fold(f, uop_binary(f->t, OP_ADD, f->x, uop_unary(f->t, OP_COS, ones)));
+    u = fold(f, uop_binary(f->t, OP_ADD, f->input[0], uop_unary(f->t, OP_COS, ones)));
     for (int k = 0; k < u->nsrc; k++)
         assert_null(as_weight(u->src[k]));
 }
@@ -145,7 +117,7 @@ static void test_bombs_end(void **state)
     struct fixture *f = *state;
     struct uop *w = weight(f, DTYPE_F32, 100, 1, 7),
                *dim[2] = {uop_int(f->t, 100), uop_int(f->t, 1 << 30)};
-    struct uop *big = uop_expand(f->t, w, dim), *u = f->x;
+    struct uop *big = uop_expand(f->t, w, dim), *u = f->input[0];
     for (int i = 0; i < 50; i++) {
         struct uop *c = uop_constf(f->t, DTYPE_F32, i + 0.5);
         struct uop *s = tensor_sum(f->t, expf_of(f, tensor_binary(f->t, OP_MUL, big, c)), 2, true);
@@ -163,7 +135,7 @@ static void test_shared_between_both(void **state)
     struct fixture *f = *state;
     struct uop *w = weight(f, DTYPE_F32, 100, 200, 7), *e = expf_of(f, w),
                *g = uop_unary(f->t, OP_SIN, e);
-    struct uop *u = fold(f, uop_binary(f->t, OP_MUL, uop_binary(f->t, OP_ADD, f->x, e), g));
+    struct uop *u = fold(f, uop_binary(f->t, OP_MUL, uop_binary(f->t, OP_ADD, f->input[0], e), g));
     int n, nweight = 0;
     struct uop **order = uop_toposort(f->t, &u, 1, &n);
     for (int i = 0; i < n; i++) {
@@ -175,9 +147,10 @@ static void test_shared_between_both(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, graph_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_folds_a_computed_weight), TEST(test_leaves_movement_alone), TEST(test_folds_below_an_expand), TEST(test_does_not_grow),
+        TEST(test_folds_a_computed_weight), TEST(test_leaves_movement_alone),
+        TEST(test_folds_below_an_expand), TEST(test_does_not_grow),
         TEST(test_scalars_are_constants), TEST(test_bombs_end), TEST(test_shared_between_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

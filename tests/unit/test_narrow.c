@@ -3,37 +3,14 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "passes/passes.h"
+#include "tests/unit/graphs.h"
 
 enum { ROWS = 3, IN = 72, OUT = 80 };
 
-struct fixture { struct tgc *t; struct uop *x, *z; struct graph g; struct graph_output out; };
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    f->t = tgc_new(0);
-    passes_init(f->t);
-    struct uop *dim[3] = {uop_int(f->t, ROWS), uop_int(f->t, IN), uop_int(f->t, OUT)};
-    f->x = uop_buffer(f->t, buffer_new(f->t, BUFFER_INPUT, DTYPE_F32, dim, 2, "x"));
-    dim[1] = dim[2];
-    f->z = uop_buffer(f->t, buffer_new(f->t, BUFFER_INPUT, DTYPE_F32, dim, 2, "z"));
-    f->g = (struct graph){.noutput = 1, .output = &f->out};
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    tgc_free(f->t);
-    free(f);
-    return 0;
-}
+static int setup(void **state) { return graph_setup(state, ROWS, (int[]){IN, OUT}); }
 
 static float value_at(int i)
 {
@@ -70,16 +47,8 @@ static struct uop *transposed(struct fixture *f, struct uop *w)
 
 static struct uop *narrow(struct fixture *f, enum dtype d, struct uop *u)
 {
-    f->out = (struct graph_output){"y", u};
     f->t->weight_dtype = d;
-    if (setjmp(f->t->stop)) {
-        for (int i = 0; i < f->t->ndiag; i++)
-            print_message("%s\n", f->t->diag[i].message);
-        fail();
-    }
-    assert_true(pass_narrow_weights(f->t, &f->g));
-    assert_true(graph_verify(f->t, &f->g, "narrow"));
-    return f->out.value;
+    return graph_run(f, pass_narrow_weights, "narrow", u);
 }
 
 /* The only weight of that dtype, or NULL. */
@@ -100,7 +69,7 @@ static const struct buffer *find(struct fixture *f, struct uop *root, enum dtype
 
 static struct tensor *run(struct fixture *f, struct uop *root)
 {
-    const struct uop *leaf[2] = {f->x, f->z};
+    const struct uop *leaf[2] = {f->input[0], f->input[1]};
     struct tensor in[2], *value[2] = {&in[0], &in[1]}, *out;
     for (int k = 0; k < 2; k++) {
         int64_t n = k ? OUT : IN;
@@ -133,8 +102,8 @@ static void test_bf16(void **state)
         scalar_store(DTYPE_BF16, &h, (union scalar){.f = v[i]});
         rounded[i] = (float)scalar_load(DTYPE_BF16, &h).f;
     }
-    struct tensor *want = run(f, matmul(f, f->x, weight(f, rounded)));
-    struct uop *y = narrow(f, DTYPE_BF16, matmul(f, f->x, weight(f, v)));
+    struct tensor *want = run(f, matmul(f, f->input[0], weight(f, rounded)));
+    struct uop *y = narrow(f, DTYPE_BF16, matmul(f, f->input[0], weight(f, v)));
     const struct buffer *b = find(f, y, DTYPE_BF16);
     assert_non_null(b);
     assert_null(find(f, y, DTYPE_F32));
@@ -159,8 +128,8 @@ static void test_int8(void **state)
         for (int k = 0; k < IN; k++)
             rounded[k * OUT + c] = rintf(v[k * OUT + c] / (most / 127)) * (most / 127);
     }
-    struct tensor *want = run(f, matmul(f, f->x, weight(f, rounded)));
-    struct uop *y = narrow(f, DTYPE_I8, matmul(f, f->x, weight(f, v)));
+    struct tensor *want = run(f, matmul(f, f->input[0], weight(f, rounded)));
+    struct uop *y = narrow(f, DTYPE_I8, matmul(f, f->input[0], weight(f, v)));
     const struct buffer *b = find(f, y, DTYPE_I8), *scale = find(f, y, DTYPE_F32);
     assert_non_null(b);
     assert_non_null(scale);
@@ -179,7 +148,7 @@ static void test_two_directions(void **state)
 {
     struct fixture *f = *state;
     struct uop *w = weight(f, values(f));
-    struct uop *once = matmul(f, f->x, w), *back = matmul(f, f->z, transposed(f, w));
+    struct uop *once = matmul(f, f->input[0], w), *back = matmul(f, f->input[1], transposed(f, w));
     struct uop *both = uop_concat(f->t, (struct uop *[]){once, back}, 2, 1);
     struct tensor *want = run(f, both);
     struct uop *y = narrow(f, DTYPE_I8, both);
@@ -223,15 +192,15 @@ static void test_refused(void **state)
     struct tgc *t = f->t;
     float *v = values(f);
     v[17] = INFINITY;
-    expect_refused(f, matmul(f, f->x, weight(f, v)));
+    expect_refused(f, matmul(f, f->input[0], weight(f, v)));
     v = values(f);
     v[17] = 3.4e38f;                                  /* bf16 has none as large */
-    expect_refused(f, matmul(f, f->x, weight(f, v)));
+    expect_refused(f, matmul(f, f->input[0], weight(f, v)));
     v[17] = 0;
     struct uop *w = weight(f, v), *lo[2] = {uop_int(t, 1), uop_int(t, 0)},
                *hi[2] = {uop_int(t, 0), uop_int(t, 0)};
     struct uop *padded = uop_pad(t, w, uop_constf(t, DTYPE_F32, 0), lo, hi);
-    struct uop *parts[2] = {matmul(f, f->x, w), padded};
+    struct uop *parts[2] = {matmul(f, f->input[0], w), padded};
     expect_refused(f, uop_concat(t, parts, 2, 0));    /* somebody wants it as it lies */
     expect_refused(f, tensor_binary(t, OP_ADD, w, uop_constf(t, DTYPE_F32, 1)));
 }
@@ -239,11 +208,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_bf16, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_int8, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_two_directions, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lookup, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bf16, setup, graph_teardown),
+        cmocka_unit_test_setup_teardown(test_int8, setup, graph_teardown),
+        cmocka_unit_test_setup_teardown(test_two_directions, setup, graph_teardown),
+        cmocka_unit_test_setup_teardown(test_lookup, setup, graph_teardown),
+        cmocka_unit_test_setup_teardown(test_refused, setup, graph_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
