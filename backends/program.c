@@ -612,15 +612,17 @@ static const char team_fields_text[] =
     "    struct team team;\n";
 
 static const char share_text[] =
-    "/* Runs body(context, 0) ... body(context, parts - 1), each in a thread. */\n"
-    "static void share(model_self *self, void (*body)(void *context, int part), void *context)\n"
+    "/* Runs body(context, 0) ... body(context, parts - 1), each in a thread, which saves so many\n"
+    " * nanoseconds, more or less. */\n"
+    "static void share(model_self *self, void (*body)(void *context, int part), void *context,\n"
+    "                  long saves)\n"
     "{\n"
     "    if (self->parts == 1)\n"
     "        body(context, 0);\n"
     "    else if (self->options.parallel_for)\n"
     "        self->options.parallel_for(self->options.user, self->parts, body, context);\n"
     "    else\n"
-    "        team_run(&self->team, body, context);\n"
+    "        team_run(&self->team, body, context, saves);\n"
     "}\n\n";
 
 static const char team_open_text[] =

@@ -77,6 +77,7 @@ struct kernel {
     bool is_serial;
     bool is_disjoint;            /* its nests store to parts of a tensor that have nothing in common */
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
+    double shared_ns;            /* what that is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat
      * within a kernel */

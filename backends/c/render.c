@@ -1013,8 +1013,8 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         first = false;
     }
     if (k->is_shared)
-        text_printf(out, "};\n    share(self, %s, &task);\n}\n",
-                    p->part_name[p->twin[k->index]->index]);
+        text_printf(out, "};\n    share(self, %s, &task, %.0f);\n}\n",
+                    p->part_name[p->twin[k->index]->index], k->shared_ns);
     else
         text_puts(out, ");\n");
 }
