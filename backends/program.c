@@ -71,8 +71,19 @@ size_t program_head_bytes(const struct schedule *s)
     return workers ? STRUCT + TEAM + workers * WORKER : STRUCT;
 }
 
+/* (Strings that a run gives to its caller must outlive it.) */
+bool program_is_on_stack(const struct schedule *s)
+{
+    for (int i = 0; i < s->nbuffer; i++)
+        if (s->buffer[i]->kept)
+            return false;
+    return s->arena_nbytes <= STACK_RUN_NBYTES;
+}
+
 size_t program_arena_bytes(const struct program *p)
 {
+    if (program_is_on_stack(p->s))
+        return p->head_bytes;
     size_t n;
     if (!size_align(p->s->arena_nbytes, 64, &n) || !size_add(n, p->head_bytes, &n))
         TGC_BUG(p->t, "the arena's size overflows");

@@ -119,6 +119,8 @@ struct schedule {
 enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 enum { STACK_SCRATCH_NBYTES = 4096 };
+/* Intermediates that take no more than this together are on the stack of a run. */
+enum { STACK_RUN_NBYTES = 1024 };
 /* Bytes from one thread's scratch to the next one's: whole cache lines. */
 size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets

@@ -7,6 +7,7 @@ each has loops of its own.
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -93,5 +94,24 @@ suite.add("a matrix", check, "matrix", (96, 200), [G.node("MatMul", ["big", "w"]
           {"w": draw(200, 40, seed=5)})
 suite.add("sums of rows", check, "rows", (50, 30, 40), [G.node("ReduceSum", ["big", "axes"], ["small"], keepdims=0)],
           {"axes": np.array([1])}, 4 * 50 * 30 * 40 * 1.1)
+
+
+@suite.case("few intermediates are on the stack of a run")
+def stack():
+    weights = {"a": draw(64, 128, seed=6) / 8, "b": draw(128, 128, seed=7) / 11, "c": draw(128, 8, seed=8) / 11}
+    nodes = [G.node("MatMul", ["x", "a"], ["h"]), G.node("Tanh", ["h"], ["i"]), G.node("MatMul", ["i", "b"], ["j"]),
+             G.node("Tanh", ["j"], ["k"]), G.node("MatMul", ["k", "c"], ["y"])]
+    folder = T.scratch(SCRATCH / "stack")
+    onnx.save(G.model(nodes, [G.value("x", [1, 64])], [G.value("y", [1, 8])],
+                      [G.weight(k, v) for k, v in weights.items()]), folder / "model.onnx")
+    T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c"]))
+    T.build(folder / "net.c", folder / "net", flags=("-O1", "-fsanitize=address,undefined"))
+    x = draw(1, 64)
+    want = np.tanh(np.tanh(x @ weights["a"]) @ weights["b"]) @ weights["c"]
+    got = T.Program(folder / "net", ["y"]).run([x])["y"]
+    expect(np.allclose(got, want, rtol=1e-4, atol=1e-5), f"wrong by {np.abs(got - want).max()}")
+    arena = int(re.search(r"ARENA_BYTES (\d+)", (folder / "net.h").read_text()).group(1))
+    expect(arena <= 128, f"an arena of {arena} bytes")
+
 
 suite.main()
