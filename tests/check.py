@@ -29,6 +29,7 @@ SUITES = [
     ("weights", "tests/exec/weights_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("integer", "tests/exec/integer_test.py", 300, 300),
+    ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
