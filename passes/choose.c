@@ -218,7 +218,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
             fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || is_sum_of_i32(u))) ||
-                    tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
+                    tile_is_vector_op(u) || tile_stores_small(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
