@@ -219,7 +219,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
             fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || is_sum_of_i32(u))) ||
-                    tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
+                    tile_is_vector_op(u) || tile_stores_small(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
@@ -272,21 +272,38 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
     return m->contraction && weights;
 }
 
-/* Rows of bytes a multiple of a page apart share the few lines of one set of the L1. */
+/* Rows a multiple of a page apart share the few lines of one set of the L1. */
 static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
 {
     enum { PAGE = 4096, WAYS = 8 };
-    const double shared = 0.9;
+    const double shared = m->bytes ? 0.9 : 0.5;
     int64_t stride;
-    for (int i = 0; m->bytes && row && rows > WAYS && i < m->nload; i++)
-        if (m->load[i]->dtype == DTYPE_U8 &&
-            nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride && stride % PAGE == 0)
+    for (int i = 0; row && rows > WAYS && i < m->nload; i++) {
+        int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
+        bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
+        if (values && nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
+            sat_mul(stride, size) % PAGE == 0)
             return shared;
+    }
     return 1;
 }
 
 /* How a nest is seen by vector_gain(). */
-struct steps { bool reduces, apart, centered, emulated; };
+struct steps {
+    bool reduces, apart, centered, emulated;
+    int extra;                   /* operations on a vector of columns before it is multiplied */
+};
+
+/* Small elements are widened, what is made of several loads is computed. */
+static int extra_of(const struct nest *m, const struct uop *column)
+{
+    enum { WIDEN = 2 };
+    int n = -1;
+    for (int i = 0; i < m->nload && !m->bytes; i++)
+        if (nest_depends(m->t, m->load[i]->src[1], column))
+            n += 1 + (m->load[i]->dtype != DTYPE_F32 ? WIDEN : 0);
+    return n > 0 ? n : 0;
+}
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
  * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
@@ -297,7 +314,8 @@ static double vector_gain(const struct isa_info *isa, struct steps of, int64_t r
 {
     enum { UNITS = 2, PORTS = 2, ISSUE = 5, LATENCY = 4, L2_FLOATS = 8 };
     double acc = (double)((rows + of.centered) * blocks), read = of.apart ? acc : (double)blocks;
-    double loads = read + (of.apart ? 1 : (double)rows), cycles = acc / UNITS;
+    double loads = read + (of.apart ? 1 : (double)rows), work = acc + of.extra * (double)blocks;
+    double cycles = work / UNITS;
     bool reduces = of.reduces;
     double values = of.emulated ? 2 * (double)blocks + 4 : (double)blocks + 1;
     if (acc + values + of.centered > isa->registers)
@@ -306,8 +324,8 @@ static double vector_gain(const struct isa_info *isa, struct steps of, int64_t r
         cycles = LATENCY;
     if (cycles < loads / PORTS)
         cycles = loads / PORTS;
-    if (cycles < (acc + loads + 2) / ISSUE)
-        cycles = (acc + loads + 2) / ISSUE;
+    if (cycles < (work + loads + 2) / ISSUE)
+        cycles = (work + loads + 2) / ISSUE;
     if (reduces && cycles < read * (double)vector / L2_FLOATS)
         cycles = read * (double)vector / L2_FLOATS;
     return (double)(rows * blocks * vector) / (cycles + 0.02 * loads);
@@ -407,6 +425,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
     int64_t n = range_fixed_size(column), panel;
     double storing = store_cost(m, column);
     bool gated = has_gates(m, column);
+    int extra = extra_of(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
@@ -425,7 +444,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
             struct steps of = {m->reduce != NULL,
                                !none && columns_differ(m, column, m->store->src[a]),
                                m->bytes && isa->centered,
-                               m->bytes && strcmp(isa->dot, "dot") == 0};
+                               m->bytes && strcmp(isa->dot, "dot") == 0, extra};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;

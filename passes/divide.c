@@ -119,21 +119,24 @@ int divide_ranges(struct tgc *t, struct uop *store, struct uop **part)
     return n;
 }
 
-/* The smallest number by which r is divided in an offset of what u reads and is no weight; 0: none. */
+/* The smallest number by which r is divided in an offset of what u reads, of weights where nothing
+ * else is divided (a scale for each block of them); 0: none. */
 static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop *r)
 {
-    int64_t least = 0;
+    int64_t least = 0, of_weights = 0;
     bool reduces;
     int n;
     struct uop **order = nest_order(t, u->src[0], &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op != OP_LOAD || uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT)
+        if (order[i]->op != OP_LOAD)
             continue;
         int64_t c = find_divisor(t, order[i]->src[1], r, &reduces);
-        if (c && (least == 0 || c < least))
-            least = c;
+        bool weight = uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT;
+        int64_t *to = weight ? &of_weights : &least;
+        if (c && (*to == 0 || c < *to))
+            *to = c;
     }
-    return least;
+    return least ? least : of_weights;
 }
 
 /* u with one range divided; NULL: there is none. */

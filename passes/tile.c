@@ -119,7 +119,7 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 bool tile_is_vector_dtype(enum dtype d)
 {
     return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16 ||
-           d == DTYPE_BOOL;
+           d == DTYPE_F16 || d == DTYPE_BOOL;
 }
 
 bool tile_is_vector_op(const struct uop *u)
@@ -144,16 +144,17 @@ bool tile_is_vector_op(const struct uop *u)
     }
 }
 
-bool tile_stores_bytes(const struct uop *store, const struct uop *u)
+bool tile_stores_small(const struct uop *store, const struct uop *u)
 {
-    return u == store->src[2] && u->op == OP_CAST && dtype_is_byte(u->dtype) &&
+    return u == store->src[2] && u->op == OP_CAST &&
+           (dtype_is_byte(u->dtype) || u->dtype == DTYPE_F16 || u->dtype == DTYPE_BF16) &&
            u->src[0]->dtype == DTYPE_F32;
 }
 
 bool tile_stores_vectors(const struct uop *store)
 {
     enum dtype d = store->src[2]->dtype;
-    return d == DTYPE_F32 || d == DTYPE_I32 || tile_stores_bytes(store, store->src[2]);
+    return d == DTYPE_F32 || d == DTYPE_I32 || tile_stores_small(store, store->src[2]);
 }
 
 /* -------------------------------------------------------------------------------------- packing */

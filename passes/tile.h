@@ -82,7 +82,7 @@ struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *l
                         struct kernel *k, int nest);
 
 /* Whether u is the value of the store, a float that is cast to a byte. */
-bool tile_stores_bytes(const struct uop *store, const struct uop *u);
+bool tile_stores_small(const struct uop *store, const struct uop *u);
 /* Whether vectors of the store's value can be stored: of floats, i32, floats that become bytes. */
 bool tile_stores_vectors(const struct uop *store);
 

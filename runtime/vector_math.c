@@ -42,6 +42,24 @@ static inline IN_T void store_apart_nearest_i8_T(int8_t *p, T v, int64_t step, i
         p[i * step] = a[i];
 }
 
+//@ store_apart_f16_T store_f16_T
+static inline IN_T void store_apart_f16_T(uint16_t *p, T v, int64_t step, int n)
+{
+    uint16_t a[sizeof(T) / sizeof(float)];
+    store_f16_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
+//@ store_apart_bf16_T store_bf16_T
+static inline IN_T void store_apart_bf16_T(uint16_t *p, T v, int64_t step, int n)
+{
+    uint16_t a[sizeof(T) / sizeof(float)];
+    store_bf16_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
 //@ select_T T
 /* m ? a : b, lane by lane */
 static inline IN_T T select_T(bits_T m, T a, T b)

@@ -765,6 +765,8 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
     if (VECTOR_IS_GROUPS(bits))
         return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);
+    if (e->of == DTYPE_F16 || e->of == DTYPE_BF16)
+        name = mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     if (dtype_is_byte(e->of))
         name = e->rounds ? mem_printf(p->t, "%s_nearest_%s", name, dtype_name(e->of))
                : e->in_range && strcmp(name, "store") == 0
