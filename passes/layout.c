@@ -108,12 +108,9 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
     /* a result with hardly any columns is better off with its pixels side by side */
     if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
         return false;
-    /* a window, or the phases of a transposed convolution, run along few neighbours */
-    const double part = 0.5;
-    double says = access == m->store            ? stores_of(m)
-                  : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
-                                               : trips_of(m);
-    *vote_of(l, b, axis) += r->src[0] == b->dim[axis] ? says : part * says;
+    *vote_of(l, b, axis) += access == m->store            ? stores_of(m)
+                            : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
+                                                         : trips_of(m);
     return true;
 }
 
@@ -177,8 +174,8 @@ static bool gathers(const struct nest *m)
     return false;
 }
 
-/* What a layer says: the axes of its values that its weights know, too, belong innermost. Where
- * these are columns (a depthwise convolution's channels), the window has no say. */
+/* What a layer says: the axes of its values that its weights know, too, belong innermost. A window
+ * has no say where there are channels, be they columns (a depthwise convolution's) or summed up. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
     struct nest m;
@@ -203,11 +200,13 @@ static void vote_layer(struct layout *l, struct uop *store)
             for (int j = 0; j < m.nload; j++)
                 columns[j] |= vote(l, &m, m.load[j], store->src[k]);
         }
-        for (int k = 1; k < m.reduce->nsrc; k++)
-            for (int j = 0; j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]);
-                 j++)
-                if (!columns[j] || !is_part(l, m.load[j], m.reduce->src[k]))
-                    vote(l, &m, m.load[j], m.reduce->src[k]);
+        for (int part = 0; part < 2; part++)              /* windows last */
+            for (int k = 1; k < m.reduce->nsrc; k++)
+                for (int j = 0;
+                     j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
+                    if (is_part(l, m.load[j], m.reduce->src[k]) == (part == 1) &&
+                        !(part && columns[j]) && vote(l, &m, m.load[j], m.reduce->src[k]))
+                        columns[j] |= m.reduce->src[k]->src[0]->vmax >= COLUMNS_MIN;
     }
 }
 
