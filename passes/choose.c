@@ -297,12 +297,16 @@ struct steps {
 /* Small elements are widened, what is made of several loads is computed. */
 static int extra_of(const struct nest *m, const struct uop *column)
 {
-    enum { WIDEN = 2 };
-    int n = -1;
-    for (int i = 0; i < m->nload && !m->bytes; i++)
-        if (nest_depends(m->t, m->load[i]->src[1], column))
-            n += 1 + (m->load[i]->dtype != DTYPE_F32 ? WIDEN : 0);
-    return n > 0 ? n : 0;
+    enum { WIDEN = 2, FACTORS = 2 };
+    int columns = 0, widened = 0;
+    for (int i = 0; i < m->nload; i++) {
+        bool depends = nest_depends(m->t, m->load[i]->src[1], column);
+        columns += depends;
+        widened += depends && m->load[i]->dtype != DTYPE_F32;
+    }
+    int factors = columns < m->nload ? FACTORS - 1 : FACTORS;
+    int more = columns > factors ? columns - factors : 0;
+    return m->contraction && !m->bytes ? more + WIDEN * widened : 0;
 }
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
