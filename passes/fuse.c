@@ -160,7 +160,7 @@ static struct uop *bytes_below(struct plan *p, struct uop *v)
         struct uop *q = cast ? v->src[0] : v;
         while (q != v && is_spread(q))
             q = q->src[0];
-        if (cast && q->op == OP_CAST && dtype_is_byte(q->dtype))
+        if (cast && dtype_is_byte(q->dtype))
             return q;
         bool cheap = cast || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX;
         if (!cheap || (v->dtype != DTYPE_F32 && v->dtype != DTYPE_I32) ||

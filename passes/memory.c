@@ -343,7 +343,8 @@ static bool is_elementwise(struct tgc *t, const struct kernel *k, const struct b
 static bool may_move_in(struct memory *m, const struct kernel *k, int step,
                         const struct slot *place, const struct tenant *out, const struct tenant *in)
 {
-    if (!in || in == out || in->has_parts || in->place < 0 || in->place == out->place)
+    if (!in || in == out || in->has_parts || in->place < 0 || in->place == out->place ||
+        k->stores_twice)
         return false;
     const struct slot *to = &place[in->place];
     return to->nbytes == place[out->place].nbytes && to->span[to->nspan - 1].end == step &&

@@ -355,7 +355,8 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k)
 
 /* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over
  * are a store of their own, so that the weights of both are packed. */
-static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct stores *out)
+static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct uop *store,
+                          struct stores *out)
 {
     struct nest m;
     struct uop *rest = NULL;
@@ -367,8 +368,10 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
         struct uop *whole = store, *other;
         tile_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
         int64_t left = tile_columns_left(&m, &tile);
-        if (left > n % tile.columns)
+        if (left > n % tile.columns) {
             tile_split(t, whole, tile.column_axis, n - left, &other, &rest);
+            k->stores_twice = true;
+        }
     }
     push_store(t, out, store, none);
     if (rest)
@@ -408,7 +411,7 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
         for (int j = 0; j < n; j++) {
             int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
             for (int l = 0; l < nrows; l++)
-                split_columns(t, order[widest], rows[l], &from);
+                split_columns(t, k, order[widest], rows[l], &from);
         }
     }
     for (int a = widest; a < NORDER; a++) {

@@ -103,7 +103,9 @@ static double distance_in(struct tgc *t, struct uop *const *u, int n, const stru
 bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *out,
                   const struct buffer *in, int64_t *ahead)
 {
-    if (k->is_shared || k->noutput != 1 || in->nbytes == 0 || out->nbytes == 0)
+    /* compilers may move a store before a load of another type, unless one of them is a byte */
+    bool same = in->dtype == out->dtype || dtype_is_byte(in->dtype) || dtype_is_byte(out->dtype);
+    if (!same || k->is_shared || k->noutput != 1 || in->nbytes == 0 || out->nbytes == 0)
         return false;
     struct mem_mark mark = scratch_mark(t);
     double least = distance_in(t, k->linear, k->nlinear, out, in);

@@ -76,6 +76,7 @@ struct kernel {
     /* threads cannot share it: its nests meet, or it stores to places that are data */
     bool is_serial;
     bool is_disjoint;            /* its nests store to parts of a tensor that have nothing in common */
+    bool stores_twice;           /* some elements: what they are made of must stay as it is */
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
     double shared_ns;            /* what that is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */

@@ -152,6 +152,18 @@ class Layers:
         self.node("QLinearConv", [x, *facts], name, group=group, pads=[1] * 4)
         self.output(name, [1, out, size, size], np.uint8)
 
+    def qlinear_branches(self, name, channels, out, size):
+        """Three layers of one input."""
+        x = self.input(f"{name}_x", self.bytes([1, channels, size, size]))
+        for k in "abc":
+            out += 8                                  # layers that are alike share a function
+            facts = [self.weight(f"{name}_{k}{fact}", v) for fact, v in
+                     (("xs", np.float32(0.02)), ("xz", np.uint8(9)),
+                      ("w", self.bytes([out, channels, 1, 1], np.int8)), ("ws", np.float32(0.003)),
+                      ("wz", np.int8(0)), ("ys", np.float32(0.03)), ("yz", np.uint8(99)))]
+            self.node("QLinearConv", [x, *facts], f"{name}_{k}")
+            self.output(f"{name}_{k}", [1, out, size, size], np.uint8)
+
     def dynamic(self, name, rows, depth, columns, dtype, zero):
         x = self.input(f"{name}_x", self.random.standard_normal((rows, depth)).astype(np.float32))
         self.nodes.append(G.node("DynamicQuantizeLinear", [x],
@@ -299,6 +311,7 @@ def layers():
     m.joined("joined", 32, 13)
     m.qlinear_conv("linear_depthwise", 32, 32, 9, 32, 120)
     m.qlinear_conv("linear_conv", 12, 20, 7, 1, 77)
+    m.qlinear_branches("branches", 40, 16, 9)
     m.residual("residual", 32, 7)
     m.residual("residual_wide", 64, 5, spread=9)
     m.residual("residual_signed", 48, 6, np.int8, spread=4)
