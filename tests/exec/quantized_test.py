@@ -156,7 +156,6 @@ class Layers:
         """Three layers of one input."""
         x = self.input(f"{name}_x", self.bytes([1, channels, size, size]))
         for k in "abc":
-            out += 8                                  # layers that are alike share a function
             facts = [self.weight(f"{name}_{k}{fact}", v) for fact, v in
                      (("xs", np.float32(0.02)), ("xz", np.uint8(9)),
                       ("w", self.bytes([out, channels, 1, 1], np.int8)), ("ws", np.float32(0.003)),
@@ -311,7 +310,7 @@ def layers():
     m.joined("joined", 32, 13)
     m.qlinear_conv("linear_depthwise", 32, 32, 9, 32, 120)
     m.qlinear_conv("linear_conv", 12, 20, 7, 1, 77)
-    m.qlinear_branches("branches", 40, 16, 9)
+    m.qlinear_branches("branches", 40, 24, 9)
     m.residual("residual", 32, 7)
     m.residual("residual_wide", 64, 5, spread=9)
     m.residual("residual_signed", 48, 6, np.int8, spread=4)
@@ -344,10 +343,11 @@ suite.add("-O0", agrees, "O0", "-O0")
 
 
 # Layers without a kernel that sums bytes of their own: depthwise ones; products of few rows; those
-# whose columns are no whole vectors and sum up little; what is stored together with another layer's.
+# whose columns are no whole vectors and sum up little; what is stored together with another layer's,
+# or is computed by its function.
 OTHERWISE = {"depthwise", "depthwise_apart", "depthwise_few", "linear_depthwise",
              "two_values_deep", "two_values_float", "two_signed", "linear_deep",
-             "attention_signed_pv", "attention_odd_qk", "joined_b"}
+             "attention_signed_pv", "attention_odd_qk", "joined_b", "branches_b", "branches_c"}
 
 
 @suite.case("bytes are what is read, by vectors; activations are tables")
