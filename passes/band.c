@@ -380,6 +380,10 @@ void plan_bands(struct plan *p)
     find_candidates(&w);
     find_groups(&w, nsegment);
     w.room = p->graph->layers_nbytes;
-    if (w.room > 0 && p->t->cache_nbytes > 0)
+    bool exceeds = false;
+    for (int i = 0; i < nsegment && w.room > 0 && p->t->cache_nbytes > 0; i++)
+        exceeds |= p->segment[i]->value && !p->segment[i]->nband &&
+                   band_exceeds_room(&w, p->segment[i]);
+    if (exceeds)
         find_groups(&w, nsegment);
 }

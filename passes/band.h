@@ -47,6 +47,9 @@ int band_stored_axis(const struct uop *v, int a);
 /* The axis of a segment's value that lies innermost in memory: vectors run along it. */
 int band_innermost(const struct segment *s);
 bool node_is_read_by(const struct node *n, const struct segment *s);
+/* Whether a segment and what it reads of the same layer, which was rewritten, need more than there is
+ * room. */
+bool band_exceeds_room(struct banding *w, const struct segment *s);
 /* Scratch for one band. */
 double group_scratch(const struct group *g);
 bool group_is_too_large(struct banding *w, const struct group *g);

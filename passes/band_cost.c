@@ -177,9 +177,7 @@ bool node_is_read_by(const struct node *n, const struct segment *s)
     return u != NULL;
 }
 
-/* Whether a segment and what it reads of the same layer, which was rewritten, need more than there is
- * room. */
-static bool exceeds_room(struct banding *w, const struct segment *s)
+bool band_exceeds_room(struct banding *w, const struct segment *s)
 {
     const struct origin *o = uop_get_origin(w->p->t, s->value);
     double nbytes = buffer_most_nbytes(s->dest), own = 0;
@@ -205,7 +203,7 @@ static double gain_in_room(struct banding *w, const struct group *g)
         all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
-        needed |= exceeds_room(w, m->s);
+        needed |= band_exceeds_room(w, m->s);
     }
     if (!needed || group_is_too_large(w, g))
         return 0;

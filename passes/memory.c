@@ -417,22 +417,24 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
 }
 
 /* A kernel's result lies over an input where that makes the largest load smaller: from the step of
- * the largest load on, down to what other steps need anyway. */
-static void lay_over(struct memory *m, struct slot *place, int n)
+ * the largest load on, down to what other steps need anyway. false: nowhere. */
+static bool lay_over(struct memory *m, struct slot *place, int n)
 {
     int nstep = m->s->nstep;
     size_t reached = 0, *load = mem_array(m->t, (size_t)nstep + 1, sizeof *load);
     bool *is_under = mem_array(m->t, (size_t)n + 1, sizeof *is_under);
+    bool any = false;
     if (!arena_loads(place, n, load))
-        return;
+        return false;
     for (;;) {
         int step = 0;
         for (int s = 0; s < nstep; s++)
             step = load[s] > load[step] ? s : step;
         if (nstep == 0 || load[step] <= reached)
-            return;
+            return any;
         size_t saved = find_under(m, place, step, is_under);
         size_t left = load[step] - saved;
+        any |= saved > 0;
         load[step] = 0;
         reached = left > reached ? left : reached;
         for (int i = 0; i < n && saved; i++)
@@ -521,8 +523,8 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     }
     if (sharing >= SHARE_IN_PLACE)
         share_in_place(m, l->place);
-    if (sharing >= SHARE_PARTS)
-        lay_over(m, l->place, l->n);
+    if (sharing >= SHARE_PARTS && !lay_over(m, l->place, l->n))
+        return false;
     for (int i = 0; i < s->nbuffer; i++)
         l->place_of[i] = m->tenant[i].place;
     l->live = arena_live_nbytes(m->t, l->place, l->n, s->nstep);
@@ -555,7 +557,8 @@ static bool plan_arena(struct memory *m)
     struct layout layout[3], *best = NULL;
     find_tenants(m);
     for (int i = 0; i < 3; i++)
-        if (lay_out(m, order[i], &layout[i]) && (!best || layout[i].total < best->total))
+        if ((!best || best->total > best->live || order[i] == SHARE_PARTS) &&
+            lay_out(m, order[i], &layout[i]) && (!best || layout[i].total < best->total))
             best = &layout[i];
     if (!best)
         return diag_error(m->t, NULL,
