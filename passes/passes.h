@@ -118,6 +118,7 @@ struct schedule {
 enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 enum { STACK_SCRATCH_NBYTES = 4096 };
+bool scratch_is_on_stack(const struct buffer *b);
 /* Bytes from one thread's scratch to the next one's: whole cache lines. */
 size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
