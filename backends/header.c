@@ -211,9 +211,12 @@ void header_write(struct program *p, struct text *out)
     text_printf(out, ".\n *\n *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n",
                 p->upper, p->upper);
     write_example(p, out);
-    text_puts(
-        out,
-        " *\n * No heap, no files, no global state: the arena holds everything that changes. */\n");
+    if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
+        text_printf(out, " *\n * No heap, no files, no global state: the arena holds the model, a run's "
+                         "stack %zu bytes of\n * intermediates. */\n", p->s->arena_nbytes);
+    else
+        text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that "
+                       "changes. */\n");
     text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
                 p->upper, p->upper);
     text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");

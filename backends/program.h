@@ -91,6 +91,8 @@ void program_write_text(const struct program *p, struct text *out, const char *t
 int program_threads(const struct schedule *s);
 /* The arena before the intermediates, which holds struct NAME. */
 size_t program_head_bytes(const struct schedule *s);
+/* Whether the intermediates lie on the stack of NAME_run(), not in the arena: they are few. */
+bool program_is_on_stack(const struct schedule *s);
 
 struct program {
     struct tgc *t;

@@ -108,12 +108,18 @@ static void write_checks(struct program *p, struct text *out)
 static void write_places(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    bool any = false;
+    bool any = false, stack = program_is_on_stack(s);
     for (int i = 0; i < s->nbuffer; i++) {
         const struct buffer *b = s->buffer[i];
         if (b->base || !p->buffer_used[b->id])
             continue;
-        if (!any)
+        if (!any && stack)
+            text_printf(
+                out,
+                "\n    /* few bytes; what is not needed at the same time may share a place */\n"
+                "    alignas(64) unsigned char arena[%zu];\n",
+                s->arena_nbytes ? s->arena_nbytes : 1);
+        else if (!any)
             text_puts(
                 out,
                 "\n    /* the arena; what is not needed at the same time may share a place */\n"
@@ -122,7 +128,8 @@ static void write_places(struct program *p, struct text *out)
         size_t start = out->n;
         const char *type = dtype_ctype(b->dtype), *blank = b->dtype == DTYPE_STRING ? "" : " ";
         text_printf(out, "    %s%s*const %s = (%s%s*)(void *)(arena + %zu);", type, blank,
-                    p->buffer_name[b->id], type, blank, p->head_bytes + b->offset);
+                    p->buffer_name[b->id], type, blank,
+                    b->offset + (stack ? 0 : p->head_bytes));
         text_pad(out, start, 72);
         text_printf(out, " /* %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");

@@ -327,6 +327,29 @@ static bool has_channels(const struct lib *l, const char *what, const struct uop
     return x->ndim >= 2;
 }
 
+/* One value for each group, [n, groups, 1], as one for each channel, [n, c, 1, ...]: side by side, as
+ * vectors of channels read them. */
+static struct uop *for_channels(const struct lib *l, struct uop *v, const struct uop *x,
+                                struct uop *const *split)
+{
+    struct uop *dim[MAX_RANK] = {x->dim[0], x->dim[1]};
+    for (int a = 2; a < x->ndim; a++)
+        dim[a] = uop_int(l->t, 1);
+    v = uop_reshape(l->t, uop_expand(l->t, v, split), dim, x->ndim);
+    return lib_contiguous(l, v);
+}
+
+/* The mean of each group: of its channels' sums. What runs over an image thus runs over all of its
+ * channels, whatever the groups are, and in any layout. */
+static struct uop *mean_of_groups(const struct lib *l, struct uop *x, struct uop *const *split)
+{
+    struct uop *sum = lib_contiguous(l, tensor_sum(l->t, x, lib_all_axes(x) & ~3u, true));
+    sum = tensor_sum(l->t, uop_reshape(l->t, sum, split, 3), 1u << 2, true);
+    struct uop *count = reduced_count(l, x->dtype, x, lib_all_axes(x) & ~3u);
+    count = lib_mul(l, count, lib_float_of(l, x->dtype, split[2]));
+    return for_channels(l, lib_div(l, sum, count), x, split);
+}
+
 struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
                            int64_t groups, double eps)
 {
@@ -337,26 +360,56 @@ struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale
     if (groups < 1 || (uop_const_int(x->dim[1], &c) && c % groups))
         return lib_error(l, "group_norm: the channels of %s cannot be split into %lld groups",
                          lib_describe(l, x), (long long)groups);
-    if (x->ndim == MAX_RANK || !per_channel(l, "group_norm", x, &scale) ||
-        !per_channel(l, "group_norm", x, &bias))
+    if (!per_channel(l, "group_norm", x, &scale) || !per_channel(l, "group_norm", x, &bias))
         return NULL;
-    struct uop *dim[MAX_RANK] = {x->dim[0], uop_int(t, groups),
-                                 sym_div(t, x->dim[1], uop_int(t, groups))};
-    for (int a = 2; a < x->ndim; a++)
-        dim[a + 1] = x->dim[a];
-    struct uop *u = uop_reshape(t, x, dim, x->ndim + 1);
-    u = lib_normalize(l, u, lib_all_axes(u) & ~3u, eps, NULL, NULL);
-    return affine(l, "group_norm", uop_reshape(t, u, x->dim, x->ndim), scale, bias, x->dtype);
+    struct uop *split[3] = {x->dim[0], uop_int(t, groups),
+                            sym_div(t, x->dim[1], uop_int(t, groups))};
+    struct uop *u = uop_cast(t, lib_acc_dtype(x->dtype), x);
+    struct uop *centered = lib_sub(l, u, mean_of_groups(l, u, split));
+    struct uop *var = mean_of_groups(l, lib_mul(l, centered, centered), split);
+    return affine(l, "group_norm", lib_mul(l, centered, inverse_root(l, var, eps)), scale, bias,
+                  x->dtype);
+}
+
+/* Groups of channels that a reshape has made one channel each: [n, c, ...] as [n, groups, rest]. How
+ * group norm is written where there is no operator for it. NULL: it is not. */
+static struct uop *ungrouped(struct uop *x)
+{
+    struct uop *y = x->op == OP_RESHAPE ? x->src[0] : NULL;
+    int64_t groups, channels;
+    bool fits = y && y->ndim >= 3 && y->dim[0] == x->dim[0] && uop_const_int(x->dim[1], &groups) &&
+                uop_const_int(y->dim[1], &channels) && groups > 0 && channels > groups &&
+                channels % groups == 0;
+    return fits ? y : NULL;
+}
+
+/* A parameter of each group as one of each channel. */
+static struct uop *repeat_groups(const struct lib *l, struct uop *p, struct uop *nchannel)
+{
+    struct tgc *t = l->t;
+    struct uop *dim[2] = {p->dim[0], uop_int(t, 1)};
+    struct uop *u = uop_reshape(t, p, dim, 2);
+    dim[1] = sym_div(t, nchannel, p->dim[0]);
+    u = uop_reshape(t, uop_expand(t, u, dim), &nchannel, 1);
+    struct uop *folded = lib_fold(l, u);
+    return folded == u ? lib_contiguous(l, u) : folded;
 }
 
 struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *scale,
                               struct uop *bias, double eps)
 {
-    if (!x || !has_channels(l, "instance_norm", x) || !per_channel(l, "instance_norm", x, &scale) ||
-        !per_channel(l, "instance_norm", x, &bias))
+    struct uop *each[2] = {scale, bias};
+    if (!x || !has_channels(l, "instance_norm", x) || !per_channel(l, "instance_norm", x, &each[0]) ||
+        !per_channel(l, "instance_norm", x, &each[1]))
         return NULL;
+    struct uop *y = ungrouped(x);
+    if (y) {
+        y = lib_group_norm(l, y, scale ? repeat_groups(l, scale, y->dim[1]) : NULL,
+                           bias ? repeat_groups(l, bias, y->dim[1]) : NULL, x->dim[1]->arg.i, eps);
+        return y ? uop_reshape(l->t, y, x->dim, x->ndim) : NULL;
+    }
     return affine(l, "instance_norm", lib_normalize(l, x, lib_all_axes(x) & ~3u, eps, NULL, NULL),
-                  scale, bias, x->dtype);
+                  each[0], each[1], x->dtype);
 }
 
 struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,

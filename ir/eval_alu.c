@@ -2,7 +2,8 @@
  *
  * Floats are computed in double. A result of a kind narrower than f32 is rounded to it at once,
  * since programs in such kinds are written for that rounding; f32 stays in double, so that the
- * evaluator's own rounding is out of the way when the error of f32 code is measured. Integers wrap
+ * evaluator's own rounding is out of the way when the error of f32 code is measured, but is rounded
+ * where steps are made of it (floor, comparisons, integers). Integers wrap
  * to their width; u64 travels as its bits and is compared, divided and shifted as unsigned.
  */
 #include <math.h>
@@ -241,9 +242,27 @@ static union scalar bitcast(enum dtype to, enum dtype from, union scalar v)
     return scalar_load(to, bytes);
 }
 
-union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *v)
+/* Ops that tell numbers apart that f32 does not: 5.9999999 is 6. */
+static bool is_step(enum op op, enum dtype d)
 {
-    union scalar r = {.i = 0};
+    switch (op) {
+    case OP_CAST: return !dtype_is_float(d);
+    case OP_FLOOR: case OP_CEIL: case OP_TRUNC: case OP_ROUND: case OP_MOD: case OP_FLOORDIV:
+    case OP_FLOORMOD: case OP_LT: case OP_EQ: case OP_NE:
+        return true;
+    default: return false;
+    }
+}
+
+union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *operand)
+{
+    union scalar r = {.i = 0}, rounded[2];
+    const union scalar *v = operand;
+    if (sd == DTYPE_F32 && is_step(op, d)) {
+        for (int k = 0; k < op_nsrc(op); k++)
+            rounded[k].f = (double)(float)operand[k].f;
+        v = rounded;
+    }
     switch (op) {
     case OP_CAST:
         /* An f32 that was computed in double is not yet one: every cast to f32 rounds. */

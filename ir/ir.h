@@ -558,6 +558,7 @@ struct graph {
     int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
     struct narrowing narrowing;
+    double layers_nbytes;        /* see passes/room.c; 0: not known */
 };
 
 /* uop.c: the values of all outputs, then all of host[]; on the arena. */

@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Something placed already that may not overlap. */
+/* Something placed already: bytes that the place that is being put may not touch. */
 struct neighbour {
-    size_t offset;
+    size_t begin, end;
     int item;
 };
 
@@ -54,8 +54,16 @@ bool slots_conflict(const struct slot *a, const struct slot *b)
     return false;
 }
 
-/* Bytes that are alive in each step; false on overflow. */
-static bool load_by_step(const struct slot *place, int n, size_t *load)
+size_t arena_saves(const struct slot *under, const struct slot *over)
+{
+    size_t below = over->ahead < 0 ? (size_t)-over->ahead : 0, n, m;
+    if (!size_align(under->nbytes, ARENA_ALIGN, &n) || !size_align(over->nbytes, ARENA_ALIGN, &m))
+        return 0;
+    size_t all = n + below > m ? n + below : m;
+    return n + m > all ? n + m - all : 0;
+}
+
+bool arena_loads(const struct slot *place, int n, size_t *load)
 {
     for (int i = 0; i < n; i++) {
         size_t nbytes;
@@ -68,13 +76,17 @@ static bool load_by_step(const struct slot *place, int n, size_t *load)
             }
         }
     }
+    for (int i = 0; i < n; i++) {
+        if (place[i].over && place[i].nspan)
+            load[place[i].span[0].begin] -= arena_saves(&place[place[i].over - 1], &place[i]);
+    }
     return true;
 }
 
 size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nstep)
 {
     size_t *load = mem_array(t, (size_t)nstep + 1, sizeof *load), most = 0;
-    if (!load_by_step(place, n, load))
+    if (!arena_loads(place, n, load))
         return SIZE_MAX;
     for (int s = 0; s < nstep; s++)
         most = load[s] > most ? load[s] : most;
@@ -107,12 +119,31 @@ static void list_alive(struct packing *p, int nstep)
     p->seen = mem_array(p->t, (size_t)p->n, sizeof *p->seen);
 }
 
-static int compare_offsets(const void *pa, const void *pb)
+static int compare_begins(const void *pa, const void *pb)
 {
     const struct neighbour *a = pa, *b = pb;
-    if (a->offset != b->offset)
-        return a->offset < b->offset ? -1 : 1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
     return a->item < b->item ? -1 : a->item > b->item;
+}
+
+/* What a place that is put may not touch of one that has its offset. (The sums were checked when
+ * that one was put.) */
+static struct neighbour neighbour_of(const struct packing *p, int item, int other)
+{
+    const struct slot *me = &p->place[item], *it = &p->place[other];
+    size_t begin = p->offset[other], end, nbytes;
+    size_align(begin + it->nbytes, ARENA_ALIGN, &end);
+    size_align(me->nbytes, ARENA_ALIGN, &nbytes);
+    if (me->over == other + 1) {                      /* beginning ahead of it is allowed */
+        size_t to = begin + nbytes + (size_t)me->ahead;
+        return (struct neighbour){to < end ? to : end, end, other};
+    }
+    if (it->over == item + 1) {
+        size_t ahead = it->ahead > 0 ? (size_t)it->ahead : 0;
+        end = it->ahead < 0 ? begin + (size_t)-it->ahead : begin > ahead ? begin - ahead : 0;
+    }
+    return (struct neighbour){begin, end, other};
 }
 
 /* The placed neighbours of one place by offset, from the lists of the steps of its life. */
@@ -128,10 +159,10 @@ static int collect_nearby(struct packing *p, int item)
             if (p->offset[other] == SIZE_MAX || p->seen[other] == p->round)
                 continue;
             p->seen[other] = p->round;
-            p->nearby[n++] = (struct neighbour){p->offset[other], other};
+            p->nearby[n++] = neighbour_of(p, item, other);
         }
     }
-    qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_offsets);
+    qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
     return n;
 }
 
@@ -142,8 +173,10 @@ static int search_nearby(struct packing *p, int item)
     for (int k = 0; k < p->nplaced; k++) {
         int other = p->placed[k];
         if (slots_conflict(&p->place[item], &p->place[other]))
-            p->nearby[n++] = (struct neighbour){p->offset[other], other};
+            p->nearby[n++] = neighbour_of(p, item, other);
     }
+    if (p->place[item].over)
+        qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
     return n;
 }
 
@@ -157,15 +190,12 @@ static bool put(struct packing *p, int item)
         return false;
     int near = p->alive_from ? collect_nearby(p, item) : search_nearby(p, item);
     for (int k = 0; k < near; k++) {
-        int other = p->nearby[k].item;
-        size_t begin = p->offset[other];
+        size_t begin = p->nearby[k].begin;
         if (begin > top && begin - top >= nbytes && begin - top < best_room) {
             best = top;
             best_room = begin - top;
         }
-        size_align(begin + p->place[other].nbytes, ARENA_ALIGN,
-                   &end); /* was checked when it was put */
-        top = end > top ? end : top;
+        top = p->nearby[k].end > top ? p->nearby[k].end : top;
     }
     if (best == SIZE_MAX)
         best = top;
@@ -292,7 +322,7 @@ bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *tot
     list_alive(&p, nstep);
     size_t *load = mem_array(t, (size_t)nstep + 1, sizeof *load);
     int *order = mem_array(t, (size_t)n, sizeof *order);
-    if (!load_by_step(place, n, load))
+    if (!arena_loads(place, n, load))
         return false;
     size_t bound = arena_live_nbytes(t, place, n, nstep), best = SIZE_MAX;
     int rounds = improvement_rounds(n);

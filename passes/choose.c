@@ -47,7 +47,8 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 static bool rows_fit(const struct nest *m, struct uop *r)
 {
     bool reuse = false;
-    if (nest_stages_depend(m, r))
+    /* what is summed up once for all of r, as a mean is, has no rows along it */
+    if (nest_stages_depend(m, r) || (m->reduce && !nest_depends(m->t, m->reduce, r)))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r))
@@ -218,7 +219,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
             any |= nest_depends(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
             fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || is_sum_of_i32(u))) ||
-                    tile_is_vector_op(u) || tile_stores_bytes(m->store, u);
+                    tile_is_vector_op(u) || tile_stores_small(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
                     op_is_elementwise(u->op) && nest_depends(t, u, r)))
             map_set(&varies, u, u);
@@ -271,21 +272,38 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
     return m->contraction && weights;
 }
 
-/* Rows of bytes a multiple of a page apart share the few lines of one set of the L1. */
+/* Rows a multiple of a page apart share the few lines of one set of the L1. */
 static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
 {
     enum { PAGE = 4096, WAYS = 8 };
-    const double shared = 0.9;
+    const double shared = m->bytes ? 0.9 : 0.5;
     int64_t stride;
-    for (int i = 0; m->bytes && row && rows > WAYS && i < m->nload; i++)
-        if (m->load[i]->dtype == DTYPE_U8 &&
-            nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride && stride % PAGE == 0)
+    for (int i = 0; row && rows > WAYS && i < m->nload; i++) {
+        int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
+        bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
+        if (values && nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
+            sat_mul(stride, size) % PAGE == 0)
             return shared;
+    }
     return 1;
 }
 
 /* How a nest is seen by vector_gain(). */
-struct steps { bool reduces, apart, centered, emulated; };
+struct steps {
+    bool reduces, apart, centered, emulated;
+    int extra;                   /* operations on a vector of columns before it is multiplied */
+};
+
+/* Small elements are widened, what is made of several loads is computed. */
+static int extra_of(const struct nest *m, const struct uop *column)
+{
+    enum { WIDEN = 2 };
+    int n = -1;
+    for (int i = 0; i < m->nload && !m->bytes; i++)
+        if (nest_depends(m->t, m->load[i]->src[1], column))
+            n += 1 + (m->load[i]->dtype != DTYPE_F32 ? WIDEN : 0);
+    return n > 0 ? n : 0;
+}
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
  * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
@@ -296,7 +314,8 @@ static double vector_gain(const struct isa_info *isa, struct steps of, int64_t r
 {
     enum { UNITS = 2, PORTS = 2, ISSUE = 5, LATENCY = 4, L2_FLOATS = 8 };
     double acc = (double)((rows + of.centered) * blocks), read = of.apart ? acc : (double)blocks;
-    double loads = read + (of.apart ? 1 : (double)rows), cycles = acc / UNITS;
+    double loads = read + (of.apart ? 1 : (double)rows), work = acc + of.extra * (double)blocks;
+    double cycles = work / UNITS;
     bool reduces = of.reduces;
     double values = of.emulated ? 2 * (double)blocks + 4 : (double)blocks + 1;
     if (acc + values + of.centered > isa->registers)
@@ -305,8 +324,8 @@ static double vector_gain(const struct isa_info *isa, struct steps of, int64_t r
         cycles = LATENCY;
     if (cycles < loads / PORTS)
         cycles = loads / PORTS;
-    if (cycles < (acc + loads + 2) / ISSUE)
-        cycles = (acc + loads + 2) / ISSUE;
+    if (cycles < (work + loads + 2) / ISSUE)
+        cycles = (work + loads + 2) / ISSUE;
     if (reduces && cycles < read * (double)vector / L2_FLOATS)
         cycles = read * (double)vector / L2_FLOATS;
     return (double)(rows * blocks * vector) / (cycles + 0.02 * loads);
@@ -349,6 +368,23 @@ static bool has_gates(const struct nest *m, const struct uop *r)
     return m->store->src[2]->dtype != DTYPE_F32;
 }
 
+static int64_t align_up(int64_t n, int64_t by) { return (n + by - 1) / by * by; }
+
+/* Whether the last of n columns, where they are no whole vector, may be computed together with
+ * columns that another tile stores, too: the same values, by one thread. */
+static bool tile_may_overlap(const struct nest *m, int64_t vector, int64_t n)
+{
+    return m->contraction && n >= vector && m->t->threads < 2;
+}
+
+int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
+{
+    int64_t n = range_fixed_size(m->store->src[tile->column_axis]), rest = n % tile->columns;
+    bool overlap = has_gates(m, m->store->src[tile->column_axis]) &&
+                   tile_may_overlap(m, tile->vector, n);
+    return overlap ? align_up(rest, tile->vector) : rest;
+}
+
 /* Cycles to store a lane, for each step of the reduction. */
 static double store_cost(const struct nest *m, struct uop *r)
 {
@@ -389,13 +425,16 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
     int64_t n = range_fixed_size(column), panel;
     double storing = store_cost(m, column);
     bool gated = has_gates(m, column);
+    int extra = extra_of(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
-        /* what is left over: part of a vector, or, with gates, one by one */
-        int64_t lanes = gated && n > columns ? n - n % columns + n % columns * vector
-                                             : tiles * columns;
+        /* what is left over: part of a vector, or, with gates, whole ones or one by one */
+        int64_t last = n % columns, lanes = tiles * columns;
+        if (gated && n > columns)
+            lanes = n - last + (tile_may_overlap(m, vector, n) ? align_up(last, vector)
+                                                               : last * vector);
         double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
@@ -405,7 +444,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
             struct steps of = {m->reduce != NULL,
                                !none && columns_differ(m, column, m->store->src[a]),
                                m->bytes && isa->centered,
-                               m->bytes && strcmp(isa->dot, "dot") == 0};
+                               m->bytes && strcmp(isa->dot, "dot") == 0, extra};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;

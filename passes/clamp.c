@@ -99,7 +99,7 @@ struct uop *tile_fold_clamps(struct tgc *t, struct uop *store)
     enum { STEPS_MAX = 200 };
     struct uop *v = store->src[2], *src[80];
     struct clamps s = {.t = t, .memo = {.t = t}, .steps = STEPS_MAX};
-    if (!tile_stores_bytes(store, v) || store->nsrc > 80)
+    if (!tile_stores_small(store, v) || !dtype_is_byte(v->dtype) || store->nsrc > 80)
         return store;
     struct uop *by = uop_cast(t, v->dtype, simplify(&s, v->src[0]));
     if (by == v || by->dtype != v->dtype)

@@ -11,7 +11,7 @@
  * to whoever tiles them; a range is divided only if no other division by its parts remains.
  *
  * So is the range of a sum: a matrix product that reads an image, flattened, runs over its rows and
- * channels as they lie in memory.
+ * channels as they lie in memory, and so does the mean of groups of channels.
  */
 #include "passes/tile.h"
 
@@ -119,31 +119,33 @@ int divide_ranges(struct tgc *t, struct uop *store, struct uop **part)
     return n;
 }
 
-/* The smallest number by which r is divided in an offset of what is no weight; 0: none. */
-static int64_t find_sums_divisor(struct tgc *t, const struct nest *m, const struct uop *r)
+/* The smallest number by which r is divided in an offset of what u reads, of weights where nothing
+ * else is divided (a scale for each block of them); 0: none. */
+static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop *r)
 {
-    int64_t least = 0;
+    int64_t least = 0, of_weights = 0;
     bool reduces;
-    for (int i = 0; i < m->nload; i++) {
-        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
-        int64_t c = b->kind == BUFFER_WEIGHT ? 0
-                                             : find_divisor(t, m->load[i]->src[1], r, &reduces);
-        if (c && (least == 0 || c < least))
-            least = c;
+    int n;
+    struct uop **order = nest_order(t, u->src[0], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_LOAD)
+            continue;
+        int64_t c = find_divisor(t, order[i]->src[1], r, &reduces);
+        bool weight = uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT;
+        int64_t *to = weight ? &of_weights : &least;
+        if (c && (*to == 0 || c < *to))
+            *to = c;
     }
-    return least;
+    return least ? least : of_weights;
 }
 
-/* One range of the sum divided; NULL: there is none. */
-static struct uop *divide_sum_once(struct tgc *t, struct uop *store)
+/* u with one range divided; NULL: there is none. */
+static struct uop *divide_reduction(struct tgc *t, struct uop *u)
 {
-    struct nest m;
     int64_t size;
-    if (!nest_find(t, store, &m) || !m.contraction || m.bytes || m.reduce->nsrc > MAX_RANK)
-        return NULL;
-    for (int k = 1; k < m.reduce->nsrc; k++) {
-        struct uop *r = m.reduce->src[k], *src[MAX_RANK + 2];
-        int64_t c = find_sums_divisor(t, &m, r);
+    for (int k = 1; k < u->nsrc && u->nsrc <= MAX_RANK; k++) {
+        struct uop *r = u->src[k], *src[MAX_RANK + 2];
+        int64_t c = r->op == OP_RANGE ? find_sums_divisor(t, u, r) : 0;
         int n = 0;
         if (c == 0 || !uop_const_int(r->src[0], &size) || size % c || size < 2 * c)
             continue;
@@ -151,26 +153,37 @@ static struct uop *divide_sum_once(struct tgc *t, struct uop *store)
         struct uop *p = uop_range(t, uop_int(t, c), t->next_range++);
         name_like(t, q, r);
         name_like(t, p, r);
-        for (int i = 0; i < m.reduce->nsrc; i++) {
+        for (int i = 0; i < u->nsrc; i++) {
             if (i == k)
                 src[n++] = q;
-            src[n++] = i == 0   ? nest_replace(t, m.reduce->src[0], r,
+            src[n++] = i == 0   ? nest_replace(t, u->src[0], r,
                                                sym_add(t, sym_muli(t, q, c), p))
                        : i == k ? p
-                                : m.reduce->src[i];
+                                : u->src[i];
         }
         if (is_divided_in_sums(t, src[0], q) || is_divided_in_sums(t, src[0], p))
             continue;
-        struct uop *by = uop_intern(t, OP_REDUCE, m.reduce->dtype, src, n, m.reduce->arg);
-        uop_set_origin(t, by, m.reduce);
-        return nest_replace(t, store, m.reduce, by);
+        struct uop *by = uop_intern(t, OP_REDUCE, u->dtype, src, n, u->arg);
+        uop_set_origin(t, by, u);
+        return by;
     }
     return NULL;
 }
 
-struct uop *divide_sum(struct tgc *t, struct uop *store)
+struct uop *divide_sums(struct tgc *t, struct uop *store)
 {
-    for (struct uop *s = store; s; s = divide_sum_once(t, s))
-        store = s;
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        bool group = order[i]->op == OP_REDUCE && order[i]->nsrc > 1 &&
+                     order[i]->src[order[i]->nsrc - 1]->op == OP_RANGE &&
+                     RANGE_IS_GROUP(order[i]->src[order[i]->nsrc - 1]->arg.i);
+        struct uop *by = order[i]->op == OP_REDUCE && !group ? divide_reduction(t, order[i]) : NULL;
+        if (!by)
+            continue;
+        store = nest_replace(t, store, order[i], by);
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
     return store;
 }

@@ -2,10 +2,10 @@
  *
  * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A
  * node is folded where it meets the rest of the graph, and only if that pays and ends:
- *   - it computes something: a weight that is only moved stays as it is, since views are free and a
- *     copy is not;
- *   - it does not make the program larger: at most as many bytes as the largest weight below it, or
- *     FOLD_NBYTES;
+ *   - it computes something, or joins or pads: a weight that is only moved otherwise stays as it is,
+ *     since views are free and a copy is not;
+ *   - it does not make the program larger: at most as many bytes as the largest weight below it
+ *     (twice as many where a layer would pad or join them in every run), or FOLD_NBYTES;
  *   - bytes that are only widened stay bytes;
  *   - all folding together takes at most FOLD_OPS element operations.
  * What is refused is looked into: its sources may be folded instead. A result with one value
@@ -47,6 +47,9 @@ static bool computes(enum op op)
 {
     return op_is_elementwise(op) || op == OP_REDUCE || op == OP_INDEX || op == OP_SCATTER;
 }
+
+/* What a run would do anew in a kernel of its own. */
+static bool is_stored(enum op op) { return op == OP_PAD || op == OP_CONCAT; }
 
 /* Constant: all below it is. nbytes: of the largest weight below it. */
 static void find_constants(struct folding *f)
@@ -96,8 +99,10 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
 {
     const struct fold_info *self = info_of(f, u);
     int64_t nelem, nbytes, limit = self->nbytes > FOLD_NBYTES ? self->nbytes : FOLD_NBYTES;
-    if (!computes(u->op) || is_widened(u) || !known_nelem(u, &nelem))
+    if (!(computes(u->op) || is_stored(u->op)) || is_widened(u) || !known_nelem(u, &nelem))
         return NULL;
+    if (is_stored(u->op) && self->nbytes > FOLD_NBYTES / 2)
+        limit = sat_mul(self->nbytes, 2);
     nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
     if (nbytes > limit || (u->ndim == 0 && u->dtype == DTYPE_INDEX && self->nbytes == 0))
         return NULL;

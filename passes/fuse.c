@@ -241,7 +241,7 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u)
         (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
         return NULL;
     struct node *n = plan_node(p, u);
-    n->must = true;
+    n->must = n->in_order = true;
     return n;
 }
 

@@ -71,16 +71,14 @@ static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
 {
     struct element_bounds e;
     v = without_moves(v);
-    if (v->op == OP_CONST || has_one_element(v)) {
-        o->zero = uop_reshape(t, v, NULL, 0);
+    const struct buffer *b = v->op == OP_CAST ? weight_of(without_moves(v->src[0])) : NULL;
+    if (b && dtype_is_int(b->dtype) && buffer_bounds(b, SIZE_MAX, &e) && e.lo.i == e.hi.i) {
+        o->zero = uop_consti(t, DTYPE_I32, e.lo.i);
         return true;
     }
-    if (v->op != OP_CAST)
+    if (v->op != OP_CONST && !has_one_element(v))
         return false;
-    const struct buffer *b = weight_of(without_moves(v->src[0]));
-    if (!b || !dtype_is_int(b->dtype) || !buffer_bounds(b, SIZE_MAX, &e) || e.lo.i != e.hi.i)
-        return false;
-    o->zero = uop_consti(t, DTYPE_I32, e.lo.i);
+    o->zero = uop_reshape(t, v, NULL, 0);
     return true;
 }
 

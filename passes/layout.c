@@ -159,6 +159,21 @@ static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
     return axis != NO_AXIS && r->src[0] != b->dim[axis];
 }
 
+/* Whether some value is read at places that are data: a resize, which suits any order whose innermost
+ * axis has no such places, and therefore follows. */
+static bool gathers(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++) {
+        int n;
+        struct uop *offset = m->load[i]->src[1];
+        struct uop **order = uop_toposort(m->t, &offset, 1, &n);
+        for (int k = 0; k < n; k++)
+            if (order[k]->op == OP_LOAD)
+                return true;
+    }
+    return false;
+}
+
 /* What a layer says: the axes of its values that its weights know, too, belong innermost. A window
  * has no say where there are channels, be they columns (a depthwise convolution's) or summed up. */
 static void vote_layer(struct layout *l, struct uop *store)
@@ -166,7 +181,7 @@ static void vote_layer(struct layout *l, struct uop *store)
     struct nest m;
     bool columns[MAX_LOADS] = {false};
     struct uop *values, *weights;
-    if (!nest_find(l->p->t, store, &m) || !m.contraction || !has_values(&m))
+    if (!nest_find(l->p->t, store, &m) || !m.contraction || !has_values(&m) || gathers(&m))
         return;
     if (!has_columns(&m)) {
         if (nest_sums_bytes(&m, &values, &weights))
@@ -272,7 +287,7 @@ static void find_free(struct layout *l)
     for (int i = 0; i < p->nnode; i++) {
         const struct node *n = &p->node[i];
         enum op op = n->u->op;
-        if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->must &&
+        if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->in_order &&
             rank_stored(n->u) == n->buffer->ndim && op != OP_GET && op != OP_PARAM &&
             op != OP_BUFFER && has_fixed_sizes(n->buffer) && !is_in_groups(n->u))
             l->is_free[n->buffer->id] = true;

@@ -10,8 +10,9 @@
  * (a concat's source) lives in that one.
  *
  * A kernel that replaces an input element by element, and is the last to need it, writes into the
- * input's own place. All of them do, or none does: both are packed (arena.c) and the smaller arena
- * is taken.
+ * input's own place. Where a kernel's stores trail its loads, its result may lie over a part of an
+ * input (overlap.c). All of them do, or none does: all ways are packed (arena.c) and the smallest
+ * arena is taken.
  *
  * Not here: buffers of the caller (inputs, outputs), what a backend puts before the arena, and
  * small scratch on a kernel's stack. */
@@ -385,6 +386,60 @@ static void share_in_place(struct memory *m, struct slot *place)
     }
 }
 
+/* ------------------------------------------------------------------------------- one over another */
+
+/* The input of a step's kernel over which its result saves most; 0: there is none. */
+static size_t find_under(struct memory *m, struct slot *place, int step, const bool *is_under)
+{
+    const struct kernel *k = m->s->step[step].kernel;
+    const struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
+    size_t most = 0;
+    if (!out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
+        return 0;
+    struct slot best = place[out->place];
+    for (int i = k->noutput; i < k->nbuffer; i++) {
+        const struct tenant *in = tenant_of(m, k->buffer[i]);
+        struct slot over = place[out->place];
+        if (!in || in->has_parts || in->place < 0 || in->place == out->place ||
+            is_under[in->place] || place[in->place].span[place[in->place].nspan - 1].end != step ||
+            !overlap_find(m->t, k, out->buffer, in->buffer, &over.ahead))
+            continue;
+        over.over = in->place + 1;
+        size_t saved = arena_saves(&place[in->place], &over);
+        if (saved > most) {
+            most = saved;
+            best = over;
+        }
+    }
+    place[out->place] = best;
+    return most;
+}
+
+/* A kernel's result lies over an input where that makes the largest load smaller: from the step of
+ * the largest load on, down to what other steps need anyway. */
+static void lay_over(struct memory *m, struct slot *place, int n)
+{
+    int nstep = m->s->nstep;
+    size_t reached = 0, *load = mem_array(m->t, (size_t)nstep + 1, sizeof *load);
+    bool *is_under = mem_array(m->t, (size_t)n + 1, sizeof *is_under);
+    if (!arena_loads(place, n, load))
+        return;
+    for (;;) {
+        int step = 0;
+        for (int s = 0; s < nstep; s++)
+            step = load[s] > load[step] ? s : step;
+        if (nstep == 0 || load[step] <= reached)
+            return;
+        size_t saved = find_under(m, place, step, is_under);
+        size_t left = load[step] - saved;
+        load[step] = 0;
+        reached = left > reached ? left : reached;
+        for (int i = 0; i < n && saved; i++)
+            if (place[i].over && place[i].nspan && place[i].span[0].begin == step)
+                is_under[place[i].over - 1] = true;
+    }
+}
+
 /* ------------------------------------------------------------------------------------ the arena */
 
 bool scratch_is_on_stack(const struct buffer *b)
@@ -447,7 +502,9 @@ struct layout {
     size_t total, live;
 };
 
-static bool lay_out(struct memory *m, bool in_place, struct layout *l)
+enum sharing { SHARE_NOTHING, SHARE_IN_PLACE, SHARE_PARTS };
+
+static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
 {
     struct schedule *s = m->s;
     l->place = mem_array(m->t, (size_t)s->nbuffer, sizeof *l->place);
@@ -461,8 +518,10 @@ static bool lay_out(struct memory *m, bool in_place, struct layout *l)
         n->place = l->n++;
         l->place[n->place] = place_of(m, n);
     }
-    if (in_place)
+    if (sharing >= SHARE_IN_PLACE)
         share_in_place(m, l->place);
+    if (sharing >= SHARE_PARTS)
+        lay_over(m, l->place, l->n);
     for (int i = 0; i < s->nbuffer; i++)
         l->place_of[i] = m->tenant[i].place;
     l->live = arena_live_nbytes(m->t, l->place, l->n, s->nstep);
@@ -491,12 +550,13 @@ static void place_buffers(struct memory *m, const struct layout *l)
 
 static bool plan_arena(struct memory *m)
 {
-    struct layout apart, shared;
+    static const enum sharing order[] = {SHARE_IN_PLACE, SHARE_NOTHING, SHARE_PARTS};
+    struct layout layout[3], *best = NULL;
     find_tenants(m);
-    bool fits_apart = lay_out(m, false, &apart), fits = lay_out(m, true, &shared);
-    const struct layout *best =
-        fits && (!fits_apart || shared.total <= apart.total) ? &shared : &apart;
-    if (!fits && !fits_apart)
+    for (int i = 0; i < 3; i++)
+        if (lay_out(m, order[i], &layout[i]) && (!best || layout[i].total < best->total))
+            best = &layout[i];
+    if (!best)
         return diag_error(m->t, NULL,
                           "the intermediate tensors together need more memory than can "
                           "be addressed: give dimensions smaller bounds");

@@ -84,35 +84,67 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
     return store;
 }
 
-/* The ranges of a contraction in the order in which its largest operand that is no weight lies in
- * memory: the innermost loop reads neighbours. */
-static struct uop *order_reduction(struct tgc *t, struct uop *store)
+static bool depends_on_ranges(struct tgc *t, struct uop *offset, const struct uop *u)
 {
-    struct nest m;
-    struct uop *src[MAX_RANK + 1], *values = NULL;
+    for (int k = 1; k < u->nsrc; k++)
+        if (nest_depends(t, offset, u->src[k]))
+            return true;
+    return false;
+}
+
+/* What u runs along that is no weight, the last of it; NULL: nothing. */
+static struct uop *find_values(struct tgc *t, struct uop *u)
+{
+    struct uop *values = NULL;
+    int n;
+    struct uop **order = nest_order(t, u->src[0], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0])->kind != BUFFER_WEIGHT &&
+            depends_on_ranges(t, order[i]->src[1], u))
+            values = order[i];
+    return values;
+}
+
+/* The ranges of a reduction in the order in which what it reads lies in memory: the innermost loop
+ * reads neighbours. */
+static struct uop *order_ranges(struct tgc *t, struct uop *u)
+{
+    struct uop *src[MAX_RANK + 1];
     int64_t stride[MAX_RANK + 1] = {0};
-    if (!nest_find(t, store, &m) || !m.contraction || m.reduce->nsrc > MAX_RANK)
-        return store;
-    for (int i = 0; i < m.nload; i++)
-        if (uop_buffer_of(m.load[i]->src[0])->kind != BUFFER_WEIGHT)
-            values = m.load[i];
+    struct uop *values = u->nsrc <= MAX_RANK ? find_values(t, u) : NULL;
     if (!values)
-        return store;
-    for (int k = 0; k < m.reduce->nsrc; k++)
-        src[k] = m.reduce->src[k];
-    for (int k = 1; k < m.reduce->nsrc; k++)
-        if (!nest_stride(t, values->src[1], src[k], &stride[k]) || stride[k] < 0)
-            return store;
-    for (int k = 2; k < m.reduce->nsrc; k++)             /* stable, by falling stride */
+        return u;
+    for (int k = 0; k < u->nsrc; k++)
+        src[k] = u->src[k];
+    for (int k = 1; k < u->nsrc; k++)
+        if (src[k]->op != OP_RANGE || !nest_stride(t, values->src[1], src[k], &stride[k]) ||
+            stride[k] < 0)
+            return u;
+    for (int k = 2; k < u->nsrc; k++)                    /* stable, by falling stride */
         for (int j = k; j > 1 && stride[j] > stride[j - 1]; j--) {
             struct uop *r = src[j];
             int64_t s = stride[j];
             src[j] = src[j - 1], src[j - 1] = r;
             stride[j] = stride[j - 1], stride[j - 1] = s;
         }
-    struct uop *by = uop_intern(t, OP_REDUCE, m.reduce->dtype, src, m.reduce->nsrc, m.reduce->arg);
-    uop_set_origin(t, by, m.reduce);
-    return nest_replace(t, store, m.reduce, by);
+    struct uop *by = uop_intern(t, OP_REDUCE, u->dtype, src, u->nsrc, u->arg);
+    uop_set_origin(t, by, u);
+    return by;
+}
+
+static struct uop *order_reductions(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *by = order[i]->op == OP_REDUCE ? order_ranges(t, order[i]) : order[i];
+        if (by == order[i])
+            continue;
+        store = nest_replace(t, store, order[i], by);
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
 }
 
 /* -------------------------------------------------------------------------------------- choices */
@@ -269,7 +301,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
 
 static struct uop *simplify_sum(struct tgc *t, struct uop *store)
 {
-    return tile_group_bytes(t, order_reduction(t, divide_sum(t, store)));
+    return tile_group_bytes(t, order_reductions(t, divide_sums(t, store)));
 }
 
 /* Sums of products of bytes that the kernel keeps in scratch become groups as well. */
@@ -331,8 +363,13 @@ static void split_columns(struct tgc *t, enum isa isa, struct uop *store, struct
     if (isa != ISA_GENERIC && nest_find(t, store, &m))
         tile = tile_choose_vectors(&m, &isa_table[isa], NULL, false);
     int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
-    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns)
-        tile_split(t, store, tile.column_axis, n - n % tile.columns, &store, &rest);
+    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns) {
+        struct uop *whole = store, *other;
+        tile_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
+        int64_t left = tile_columns_left(&m, &tile);
+        if (left > n % tile.columns)
+            tile_split(t, whole, tile.column_axis, n - left, &other, &rest);
+    }
     push_store(t, out, store, none);
     if (rest)
         push_store(t, out, rest, none);

@@ -77,6 +77,7 @@ struct kernel {
     bool is_serial;
     bool is_disjoint;            /* its nests store to parts of a tensor that have nothing in common */
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
+    double shared_ns;            /* what that is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat
      * within a kernel */
@@ -119,6 +120,8 @@ enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 enum { STACK_SCRATCH_NBYTES = 4096 };
 bool scratch_is_on_stack(const struct buffer *b);
+/* Intermediates that take no more than this together are on the stack of a run. */
+enum { STACK_RUN_NBYTES = 1024 };
 /* Bytes from one thread's scratch to the next one's: whole cache lines. */
 size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
@@ -140,6 +143,10 @@ void passes_init(struct tgc *t);
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
 
 /* One pass each; false: diagnostics were recorded. */
+/* halves.c: f16 and bf16 are computed in f32, and rounded where they leave */
+bool pass_halves(struct tgc *t, struct graph *g);
+/* early.c: elementwise steps stand before padding, and behind what picks rows of weights */
+bool pass_early(struct tgc *t, struct graph *g);
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
@@ -158,6 +165,8 @@ bool pass_strassen(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
+/* room.c: bytes of what the largest layer of the graph is made of, and its result. */
+double room_of_layers(struct tgc *t, const struct graph *g);
 bool winograd_apply(struct tgc *t, struct graph *g, int side);
 /* schedule.c: fusion, lowering, control */
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);

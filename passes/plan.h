@@ -101,6 +101,7 @@ struct node {
     int nconsumer;               /* uops that have it as a source */
     /* needs a buffer: read at data-dependent places, or by a host function */
     bool must;
+    bool in_order;               /* so, and its axes lie in the order of its shape */
     bool kept;                   /* needs a buffer of any layout: others are made of it */
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
     bool is_private;             /* nobody but its uses knows the buffer */

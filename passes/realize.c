@@ -170,12 +170,16 @@ void plan_realize(struct plan *p, struct node *n)
  */
 
 /* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for
- * the keys of one attention head, not for a layer's weights. `c` is NULL where no contraction lies
- * under the stage. */
-static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix)
+ * the keys of one attention head, not for a layer's weights, nor for so few elements at a time that
+ * they make no vector. `c` is NULL where no contraction lies under the stage. */
+static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix,
+                        double nlocal)
 {
+    enum { COLUMNS_MIN = 8, STEPS_MIN = 64 };
     if (!c)
         return true;
+    if (nlocal < COLUMNS_MIN && plan_nelem(c->src[0]) >= STEPS_MIN * plan_nelem(c))
+        return false;
     double footprint = plan_nelem(c->src[0]) / segment_extent(s, prefix) *
                        (double)dtype_nbytes(c->dtype);
     return prefix && !value_contracts_weight(c) && footprint <= STAGE_FOOTPRINT;
@@ -206,7 +210,7 @@ bool plan_stage(struct plan *p, struct node *n)
     /* under a value that is normalized by its row, whatever makes the row is needed more than once
      * and decides for itself */
     const struct uop *c = value_has_row_stat(p, v) ? NULL : value_contraction(p, v);
-    if (!stage_suits(s, c, st.prefix) || (v->op == OP_REDUCE && st.prefix == 0))
+    if (!stage_suits(s, c, st.prefix, nlocal) || (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     struct uop *dim[MAX_RANK];
     range_set open = st.prefix;

@@ -296,7 +296,7 @@ static void demand_scalar(struct plan *p, struct uop *u)
 {
     while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
         u = u->src[0];
-    plan_node(p, u)->must = true;
+    plan_node(p, u)->must = plan_node(p, u)->in_order = true;
 }
 
 static void plan_fuse(struct plan *p, struct schedule *s)

@@ -125,7 +125,7 @@ static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *vari
 static bool is_stored(const struct strip *s, const struct uop *u)
 {
     for (int i = s->begin + 1; i < s->end; i++)
-        if (s->e->in[i]->op == OP_STORE && tile_stores_bytes(s->e->in[i], u))
+        if (s->e->in[i]->op == OP_STORE && tile_stores_small(s->e->in[i], u))
             return true;
     return false;
 }

@@ -335,6 +335,8 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
         VEC_PUSH(t, v->opt, v->nopt, v->cap_opt, opt);
         v->ast = share(t, v->ast, &each[i + 1]);
     }
+    double saved = each[k->nvariant > 0].saved;
+    k->shared_ns = saved < 1e9 ? saved : 1e9;
     k->is_shared = true;
 }
 

@@ -118,7 +118,8 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 
 bool tile_is_vector_dtype(enum dtype d)
 {
-    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16;
+    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16 ||
+           d == DTYPE_F16 || d == DTYPE_BOOL;
 }
 
 bool tile_is_vector_op(const struct uop *u)
@@ -131,7 +132,7 @@ bool tile_is_vector_op(const struct uop *u)
     case OP_ROUND: case OP_TRUNC:
         return u->dtype == DTYPE_F32;
     case OP_CAST:
-        if (u->src[0]->dtype == DTYPE_I32)
+        if (u->src[0]->dtype == DTYPE_I32 || u->src[0]->dtype == DTYPE_BOOL)
             return u->dtype == DTYPE_F32;
         return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
                (u->dtype == DTYPE_F32 ||
@@ -143,16 +144,17 @@ bool tile_is_vector_op(const struct uop *u)
     }
 }
 
-bool tile_stores_bytes(const struct uop *store, const struct uop *u)
+bool tile_stores_small(const struct uop *store, const struct uop *u)
 {
-    return u == store->src[2] && u->op == OP_CAST && dtype_is_byte(u->dtype) &&
+    return u == store->src[2] && u->op == OP_CAST &&
+           (dtype_is_byte(u->dtype) || u->dtype == DTYPE_F16 || u->dtype == DTYPE_BF16) &&
            u->src[0]->dtype == DTYPE_F32;
 }
 
 bool tile_stores_vectors(const struct uop *store)
 {
     enum dtype d = store->src[2]->dtype;
-    return d == DTYPE_F32 || d == DTYPE_I32 || tile_stores_bytes(store, store->src[2]);
+    return d == DTYPE_F32 || d == DTYPE_I32 || tile_stores_small(store, store->src[2]);
 }
 
 /* -------------------------------------------------------------------------------------- packing */
@@ -443,6 +445,10 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     int nbatch = nest_batches(m);
     if (!m->contraction || !tile->vector)
         return PANELS_THERE;
+    /* a sum that some loop does not change (a mean) stays outside of it */
+    for (int k = m->first; k < m->store->nsrc; k++)
+        if (!nest_depends(m->t, m->reduce, m->store->src[k]))
+            return PANELS_THERE;
     for (int i = 0; i < m->nload; i++) {
         if (nest_depends(m->t, m->load[i]->src[1], column))
             weights += nelem_read(m, m->load[i], nbatch);

@@ -82,11 +82,14 @@ struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *l
                         struct kernel *k, int nest);
 
 /* Whether u is the value of the store, a float that is cast to a byte. */
-bool tile_stores_bytes(const struct uop *store, const struct uop *u);
+bool tile_stores_small(const struct uop *store, const struct uop *u);
 /* Whether vectors of the store's value can be stored: of floats, i32, floats that become bytes. */
 bool tile_stores_vectors(const struct uop *store);
 
 /* Where a tile's panels had best be: outside of the rows, or inside? */
+/* How many columns whole tiles leave over; more than that, where vectors of what is left cannot be
+ * loaded in part: some are stored twice then, so that all vectors are whole. */
+int64_t tile_columns_left(const struct nest *m, const struct tile *tile);
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
@@ -96,7 +99,7 @@ void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct u
 enum { PARTS_MAX = 6 };
 int divide_ranges(struct tgc *t, struct uop *store, struct uop **part);
 /* The same with the ranges of the store's sum of products, where they divide exactly. */
-struct uop *divide_sum(struct tgc *t, struct uop *store);
+struct uop *divide_sums(struct tgc *t, struct uop *store);
 /* The store with its ranges split; what was done is noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
 /* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done

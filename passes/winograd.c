@@ -574,6 +574,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 bool winograd_apply(struct tgc *t, struct graph *g, int side)
 {
     struct winograd w = {side};
+    g->layers_nbytes = room_of_layers(t, g);
     graph_rewrite(t, g, rewrite, &w);
     return true;
 }

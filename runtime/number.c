@@ -284,7 +284,7 @@ static inline double double_bits(uint64_t u)
     return v;
 }
 
-//@ f16_to_f32 float_bits
+//@ f16_to_f32 bits_f32 float_bits
 /* f16 travels as its bits. */
 static inline float f16_to_f32(uint16_t h)
 {
@@ -292,8 +292,7 @@ static inline float f16_to_f32(uint16_t h)
     if ((h & 0x7c00) == 0x7c00)
         return float_bits(sign | 0x7f800000u | rest);
     /* The exponent is rebiased by a multiplication, which also normalizes subnormals. */
-    float v = float_bits(rest) * 0x1p112f;
-    return sign ? -v : v;
+    return float_bits(sign | bits_f32(float_bits(rest) * 0x1p112f));
 }
 
 //@ f32_to_f16 bits_f32 float_bits

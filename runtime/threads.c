@@ -4,17 +4,24 @@
  * own. Who is done takes the parts of those who have not begun, so that nobody waits for a thread
  * that still sleeps or has no processor; the caller waits for those who have begun. A part is
  * claimed by setting its worker's number from the last turn to this one: who comes late claims
- * nothing. Who waits spins for some microseconds, since the next kernel is near, then sleeps.
+ * nothing.
+ *
+ * Who waits spins, since the next kernel is near; after some microseconds it offers its processor
+ * to others, among whom may be the thread that it waits for; after some more it sleeps. To wake
+ * sleepers takes longer than small kernels do. Those have to add up to something before anybody is
+ * woken for them; who is awake takes part in any case.
  *
  * The counters go first, the flags of sleepers after them, all in one order (seq_cst): either the
  * one who counts sees the sleeper, or the sleeper sees the count. The condition variables are only
  * for those who sleep.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 
 #define MODEL_THREADS 4
 
@@ -26,6 +33,8 @@
 #endif
 #ifndef MODEL_NO_PTHREADS
 #include <pthread.h>
+#include <sched.h>
+#include <time.h>
 #ifdef __cplusplus
 #include <atomic>
 using std::atomic_compare_exchange_strong;
@@ -56,6 +65,7 @@ struct team {
     void (*body)(void *context, int part); /* of this turn */
     void *context;
     int workers;
+    long missed; /* nanoseconds that sleepers would have saved */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
     struct worker worker[MODEL_THREADS - 1];
@@ -71,7 +81,9 @@ struct team { int workers; };
 
 //@ team_run team
 #ifndef MODEL_NO_PTHREADS
-enum { TEAM_SPINS = 4000 };
+/* Nanoseconds: until a thread that waits lets others run, and until it sleeps; what a turn has to
+ * save, or several of them together, so that sleepers are woken. */
+enum { TEAM_ALONE = 20000, TEAM_AWAKE = 100000, TEAM_WORTH = 15000, TEAM_MISSED = 150000 };
 
 static void relax(void)
 {
@@ -82,16 +94,46 @@ static void relax(void)
 #endif
 }
 
+/* One thread's waiting: how often it has looked, and since when. */
+struct patience {
+    int looks;
+    struct timespec since;
+};
+
+static double nanoseconds_since(const struct timespec *then)
+{
+    struct timespec now;
+    if (timespec_get(&now, TIME_UTC) == 0)
+        return TEAM_AWAKE;
+    return 1e9 * (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec);
+}
+
+/* Waits a moment. 0: it has been long enough, sleep. */
+static int look_again(struct patience *p)
+{
+    enum { LOOKS = 32 }; /* between two looks at the clock */
+    if (p->looks++ % LOOKS > 0) {
+        relax();
+        return 1;
+    }
+    if (p->looks == 1)
+        return timespec_get(&p->since, TIME_UTC);
+    double waited = nanoseconds_since(&p->since);
+    if (waited >= TEAM_ALONE)
+        sched_yield();
+    return waited >= 0 && waited < TEAM_AWAKE; /* a clock can be set back */
+}
+
 /* Waits until the turn is another one than the one seen last. */
 static unsigned team_await(struct team *t, unsigned seen)
 {
+    struct patience p = {0, {0, 0}};
     unsigned turn;
-    for (int i = 0; i < TEAM_SPINS; i++) {
+    do {
         turn = atomic_load_explicit(&t->turn, memory_order_acquire);
         if (turn != seen)
             return turn;
-        relax();
-    }
+    } while (look_again(&p));
     pthread_mutex_lock(&t->lock);
     atomic_fetch_add(&t->asleep, 1);
     while ((turn = atomic_load(&t->turn)) == seen)
@@ -136,10 +178,15 @@ static void *team_work(void *argument)
     }
 }
 
-static unsigned team_start_turn(struct team *t)
+/* saves: nanoseconds, more or less, if nobody sleeps */
+static unsigned team_start_turn(struct team *t, long saves)
 {
     unsigned turn = atomic_fetch_add(&t->turn, 1u) + 1;
-    if (atomic_load(&t->asleep) > 0) {
+    if (atomic_load(&t->asleep) == 0)
+        return turn;
+    t->missed += saves < TEAM_WORTH ? saves : TEAM_MISSED;
+    if (t->missed >= TEAM_MISSED) {
+        t->missed = 0;
         pthread_mutex_lock(&t->lock);
         pthread_cond_broadcast(&t->wake);
         pthread_mutex_unlock(&t->lock);
@@ -148,19 +195,20 @@ static unsigned team_start_turn(struct team *t)
 }
 
 /* Runs all parts of the body; the caller's is part 0. */
-static void team_run(struct team *t, void (*body)(void *context, int part), void *context)
+static void team_run(struct team *t, void (*body)(void *context, int part), void *context,
+                     long saves)
 {
+    struct patience p = {0, {0, 0}};
     t->body = body;
     t->context = context;
     atomic_store_explicit(&t->left, t->workers, memory_order_relaxed);
-    unsigned turn = team_start_turn(t);
+    unsigned turn = team_start_turn(t, saves);
     body(context, 0);
     team_take_parts(t, turn, 0);
-    for (int i = 0; i < TEAM_SPINS; i++) {
+    do {
         if (atomic_load_explicit(&t->left, memory_order_acquire) == 0)
             return;
-        relax();
-    }
+    } while (look_again(&p));
     pthread_mutex_lock(&t->lock);
     atomic_store(&t->waiting, 1);
     while (atomic_load(&t->left) > 0)
@@ -172,7 +220,7 @@ static void team_run(struct team *t, void (*body)(void *context, int part), void
 static void team_close(struct team *t)
 {
     atomic_store(&t->ended, 1);
-    team_start_turn(t);
+    team_start_turn(t, TEAM_WORTH);
     for (int i = 0; i < t->workers; i++)
         pthread_join(t->worker[i].thread, NULL);
     pthread_cond_destroy(&t->done);
@@ -183,6 +231,7 @@ static void team_close(struct team *t)
 /* 0, or nothing is left of it. needs: zeroed memory */
 static int team_open(struct team *t, int workers)
 {
+    t->missed = 0;
     atomic_store(&t->turn, 0u);
     atomic_store(&t->asleep, 0);
     atomic_store(&t->ended, 0);
@@ -212,8 +261,10 @@ static int team_open(struct team *t, int workers)
     return 0;
 }
 #else
-static void team_run(struct team *t, void (*body)(void *context, int part), void *context)
+static void team_run(struct team *t, void (*body)(void *context, int part), void *context,
+                     long saves)
 {
+    (void)saves;
     for (int part = 0; part <= t->workers; part++)
         body(context, part);
 }

@@ -39,6 +39,54 @@ static inline IN_f32x8 f32x8 load_bf16_f32x8(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
+//@ load_f16_f32x8 f32x8
+/* exponent and mantissa moved into place, then the exponent by 112, but for those of infinity */
+static inline IN_f32x8 f32x8 load_f16_f32x8(const uint16_t *p)
+{
+    const bits_f32x8 h =
+        (bits_f32x8)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const bits_f32x8 size = (h & 0x7fff) << 13;
+    const bits_f32x8 none = (size >= 0x0f800000) & 0x7f800000;
+    return (f32x8)((bits_f32x8)((f32x8)size * 0x1p112f) | none | (h & 0x8000) << 16);
+}
+
+//@ half_f32x8 f32x8
+/* the low halves of the lanes */
+static inline IN_f32x8 void half_f32x8(uint16_t *p, bits_f32x8 v)
+{
+    const __m256i all = _mm256_packus_epi32((__m256i)v, (__m256i)v);
+    const __m256i both = _mm256_permute4x64_epi64(all, 8);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(both));
+}
+
+//@ store_f16_f32x8 half_f32x8
+/* the nearest, half to even: what is less than a normal number is rounded by a sum */
+static inline IN_f32x8 void store_f16_f32x8(uint16_t *p, f32x8 v)
+{
+    const bits_f32x8 bits = (bits_f32x8)v, size = bits & 0x7fffffff;
+    const bits_f32x8 normal = (size - 0x38000000 + 0xfff + ((size >> 13) & 1)) >> 13;
+    const bits_f32x8 small = (bits_f32x8)((f32x8)size + 0.5f) - 0x3f000000;
+    const bits_f32x8 none = (0x7e00 & (size > 0x7f800000)) | (0x7c00 & (size <= 0x7f800000));
+    const bits_f32x8 is_small = size < 0x38800000, is_large = size >= 0x477ff000;
+    const bits_f32x8 h = (small & is_small) | (none & is_large) | (normal & ~(is_small | is_large));
+    half_f32x8(p, h | ((bits >> 16) & 0x8000));
+}
+
+//@ store_bf16_f32x8 half_f32x8
+/* the nearest, half to even */
+static inline IN_f32x8 void store_bf16_f32x8(uint16_t *p, f32x8 v)
+{
+    const bits_f32x8 bits = (bits_f32x8)v;
+    const bits_f32x8 near = bits + 0x7fff + ((bits >> 16) & 1), number = v == v;
+    half_f32x8(p, (((near & number) | ((bits | 0x400000) & ~number)) >> 16) & 0xffff);
+}
+
+//@ load_bool_f32x8 f32x8
+static inline IN_f32x8 bits_f32x8 load_bool_f32x8(const uint8_t *p)
+{
+    return (bits_f32x8)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)) != 0;
+}
+
 //@ first_f32x8 f32x8
 /* all ones in the first n */
 static inline IN_f32x8 __m256i first_f32x8(int n)

@@ -39,6 +39,36 @@ static inline IN_f32x16 f32x16 load_bf16_f32x16(const uint16_t *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+//@ load_f16_f32x16 f32x16
+static inline IN_f32x16 f32x16 load_f16_f32x16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+//@ store_f16_f32x16 f32x16
+/* the nearest, half to even */
+static inline IN_f32x16 void store_f16_f32x16(uint16_t *p, f32x16 v)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(v, 8));
+}
+
+//@ store_bf16_f32x16 f32x16
+/* the nearest, half to even */
+static inline IN_f32x16 void store_bf16_f32x16(uint16_t *p, f32x16 v)
+{
+    const bits_f32x16 bits = (bits_f32x16)v;
+    const bits_f32x16 near = bits + 0x7fff + ((bits >> 16) & 1), number = v == v;
+    const bits_f32x16 top = ((near & number) | ((bits | 0x400000) & ~number)) >> 16;
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16((__m512i)top));
+}
+
+//@ load_bool_f32x16 f32x16
+static inline IN_f32x16 bits_f32x16 load_bool_f32x16(const uint8_t *p)
+{
+    return (bits_f32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)) !=
+           0;
+}
+
 //@ load_part_f32x16 f32x16
 /* the first n; 0 in the others */
 static inline IN_f32x16 f32x16 load_part_f32x16(const float *p, int n)

@@ -42,6 +42,24 @@ static inline IN_T void store_apart_nearest_i8_T(int8_t *p, T v, int64_t step, i
         p[i * step] = a[i];
 }
 
+//@ store_apart_f16_T store_f16_T
+static inline IN_T void store_apart_f16_T(uint16_t *p, T v, int64_t step, int n)
+{
+    uint16_t a[sizeof(T) / sizeof(float)];
+    store_f16_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
+//@ store_apart_bf16_T store_bf16_T
+static inline IN_T void store_apart_bf16_T(uint16_t *p, T v, int64_t step, int n)
+{
+    uint16_t a[sizeof(T) / sizeof(float)];
+    store_bf16_T(a, v);
+    for (int i = 0; i < n; i++)
+        p[i * step] = a[i];
+}
+
 //@ select_T T
 /* m ? a : b, lane by lane */
 static inline IN_T T select_T(bits_T m, T a, T b)
@@ -55,6 +73,10 @@ static inline IN_T T max_T(T a, T b) { return select_T(a != a, a, higher_T(a, b)
 
 //@ min_T lower_T select_T
 static inline IN_T T min_T(T a, T b) { return select_T(a != a, a, lower_T(a, b)); }
+
+//@ from_bool_T T
+/* 1 where m is all ones */
+static inline IN_T T from_bool_T(bits_T m) { return (T)(m & 0x3f800000); }
 
 //@ mask_T T
 static inline IN_T bits_T mask_T(bool b) { return (bits_T){0} - (int32_t)b; }

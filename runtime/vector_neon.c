@@ -38,6 +38,35 @@ static inline f32x4 load_bf16_f32x4(const uint16_t *p)
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
 }
 
+//@ load_f16_f32x4 f32x4
+static inline f32x4 load_f16_f32x4(const uint16_t *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+//@ store_f16_f32x4 f32x4
+/* the nearest, half to even */
+static inline void store_f16_f32x4(uint16_t *p, f32x4 v)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
+}
+
+//@ store_bf16_f32x4 f32x4
+/* the nearest, half to even */
+static inline void store_bf16_f32x4(uint16_t *p, f32x4 v)
+{
+    const bits_f32x4 bits = (bits_f32x4)v;
+    const bits_f32x4 near = bits + 0x7fff + ((bits >> 16) & 1), number = v == v;
+    const bits_f32x4 top = (near & number) | ((bits | 0x400000) & ~number);
+    vst1_u16(p, vshrn_n_u32((uint32x4_t)top, 16));
+}
+
+//@ load_bool_f32x4 f32x4
+static inline bits_f32x4 load_bool_f32x4(const uint8_t *p)
+{
+    return (bits_f32x4){p[0], p[1], p[2], p[3]} != 0;
+}
+
 //@ load_part_f32x4 f32x4
 /* the first n; 0 in the others */
 static inline f32x4 load_part_f32x4(const float *p, int n)

@@ -551,6 +551,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     if (src->kind == 'P')
         return vector_call(p, mem_printf(p->t, "load_%s", dtype_name(u->src[0]->dtype)), src->s,
                            kind, u->lanes);
+    if (src->kind == 'M')
+        return vector_call(p, "from_bool", src->s, kind, u->lanes);
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
     e.of = u->dtype;
@@ -712,6 +714,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
     if (VECTOR_IS_GROUPS(bits))
         return lanes == DOT_BYTES ? call(p, "four_bytes", args, 'I')
                                   : vector_call(p, "load_bytes", args, 'W', lanes / DOT_BYTES);
+    if (d == DTYPE_BOOL)
+        return vector_call(p, "load_bool", args, 'M', lanes);
     if (d != DTYPE_F32 && d != DTYPE_I32)
         return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = lanes};
     const char *name = vector_access(p, "load", bits, &args);
@@ -761,6 +765,8 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
     if (VECTOR_IS_GROUPS(bits))
         return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);
+    if (e->of == DTYPE_F16 || e->of == DTYPE_BF16)
+        name = mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     if (dtype_is_byte(e->of))
         name = e->rounds ? mem_printf(p->t, "%s_nearest_%s", name, dtype_name(e->of))
                : e->in_range && strcmp(name, "store") == 0

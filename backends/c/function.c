@@ -287,7 +287,8 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
                                : mem_printf(p->t, "%s%s", var_is_int(a[i].v) ? "(int)" : "",
                                             program_var_in_run(p, a[i].v)));
     if (k->is_shared)
-        text_printf(out, "};\n    share(self, %s, &task);\n}\n", p->part_name[twin]);
+        text_printf(out, "};\n    share(self, %s, &task, %.0f);\n}\n", p->part_name[twin],
+                    k->shared_ns);
     else
         text_puts(out, ");\n");
 }

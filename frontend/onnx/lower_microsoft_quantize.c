@@ -260,15 +260,17 @@ static bool block_bits(const struct node *n, int *bits, int64_t *block)
                       *bits, (long long)*block);
 }
 
-/* (q - zero) * scale for q [rows, blocks, block], as [rows, blocks * block]. zero NULL: the middle.
- */
+/* (q - zero) * scale for q [rows, blocks, block], as [rows, blocks * block]. zero: for each block, a
+ * scalar, NULL: the middle. */
 static struct uop *dequantize_blocks(const struct node *n, struct uop *q, struct uop *scale,
                                      struct uop *zero, int bits, enum dtype d)
 {
     const struct lib *l = &n->lib;
     struct uop *each[3] = {q->dim[0], q->dim[1], uop_int(n->t, 1)};
     struct uop *z = uop_constf(n->t, d, (double)(1 << (bits - 1)));
-    if (zero && !(z = lib_cast(l, d, lib_reshape(l, zero, each, 3))))
+    if (zero && zero->ndim == 0)
+        z = lib_cast(l, d, zero);
+    else if (zero && !(z = lib_cast(l, d, lib_reshape(l, zero, each, 3))))
         return NULL;
     struct uop *w = lib_mul(l, lib_sub(l, lib_cast(l, d, q), z),
                             lib_cast(l, d, lib_reshape(l, scale, each, 3)));
@@ -294,6 +296,42 @@ static struct uop *dequantize_groups(const struct node *n, struct uop *q, struct
     return lib_mul(l, lib_sub(l, lib_cast(l, d, q), z), lib_cast(l, d, scale));
 }
 
+static const unsigned char *known_bytes(const struct uop *u, int64_t nbytes)
+{
+    while (u->op == OP_RESHAPE)
+        u = u->src[0];
+    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+    bool known = b && b->kind == BUFFER_WEIGHT && b->data && dtype_nbytes(b->dtype) == 1 &&
+                 nbytes >= 0 && b->nbytes >= (size_t)nbytes;
+    return known ? b->data : NULL;
+}
+
+static int bits_at(const unsigned char *data, int64_t i, int bits)
+{
+    return data[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+}
+
+/* Weights less their zero points as a weight of i8, [rows, blocks, block]: what vectors read. NULL:
+ * not known, or no i8. */
+static struct uop *centered_bytes(const struct node *n, int bits, int64_t rows, int64_t blocks,
+                                  int64_t block)
+{
+    int64_t per_row = (blocks * bits + 7) / 8, nelem = sat_mul(sat_mul(rows, blocks), block);
+    const struct uop *zero = n->in[3];
+    const unsigned char *q = known_bytes(n->in[1], nelem / 8 * bits), *z = NULL;
+    if (!q || nelem > INT64_MAX / 16 || (zero && (bits == 8 || !dtype_is_int(zero->dtype))) ||
+        (zero && !(z = known_bytes(zero, sat_mul(rows, per_row)))))
+        return NULL;
+    int8_t *to = mem_array(n->t, (size_t)nelem, sizeof *to);
+    for (int64_t i = 0; i < nelem; i++) {
+        int64_t row = i / (blocks * block), at = i / block % blocks;
+        int middle = z ? bits_at(z + row * per_row, at, bits) : 1 << (bits - 1);
+        to[i] = (int8_t)(bits_at(q, i, bits) - middle);
+    }
+    int64_t dim[3] = {rows, blocks, block};
+    return tensor_from_data(n->t, DTYPE_I8, dim, 3, to, (size_t)nelem, NULL);
+}
+
 /* a [.., K] times the transpose of weights [N, K] in blocks along K. Zero points: packed as the
  * weights are, or as floats; one for each block. */
 bool lower_matmul_nbits(struct node *n)
@@ -311,9 +349,12 @@ bool lower_matmul_nbits(struct node *n)
     int64_t blocks = (depth + block - 1) / block, packed = (blocks * bits + 7) / 8;
     struct uop *dim[3] = {uop_int(t, rows), uop_int(t, blocks), uop_int(t, block * bits / 8)};
     struct uop *q = lib_reshape(l, n->in[1], dim, 3), *zero = n->in[3];
-    if (!q || !(q = unpack_bits(n, q, bits)))
+    struct uop *bytes = q && !n->in[4] ? centered_bytes(n, bits, rows, blocks, block) : NULL;
+    if (!q || !(q = bytes ? bytes : unpack_bits(n, q, bits)))
         return false;
-    if (zero && dtype_is_int(zero->dtype)) {
+    if (bytes)
+        zero = uop_consti(t, DTYPE_I8, 0);
+    else if (zero && dtype_is_int(zero->dtype)) {
         struct uop *each[2] = {uop_int(t, rows), uop_int(t, packed)};
         if (!(zero = lib_reshape(l, zero, each, 2)))
             return false;

@@ -5,6 +5,7 @@
  * parent, so that each walk ends; features lie within a row, targets within the result. What follows
  * (base values, averages, labels, transforms) is tensor algebra.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -294,6 +295,71 @@ static struct uop *real_weight(const struct node *n, enum dtype d, double *v, in
     return ml_weight(n, d, &(struct ml_list){d, v, count});
 }
 
+enum { WALK_NUMBERS = 4 };
+
+/* The same forest as runtime/host/tree.c's tree_walk wants it: nodes in the order of their depth, of
+ * each tree; first[]: where a node's leaves begin. */
+struct walk { int32_t *root, *node, *first, *target; double *weight; int64_t nnode, nleaf; };
+
+/* Node number `at` of the walk: x > value leads to the second child. false: its test is no such. */
+static bool walk_node(const struct forest *f, const int32_t *p, int32_t *to)
+{
+    bool single = f->dtype != DTYPE_F64, missing = p[0] & MISSING_IS_TRUE;
+    int test = p[0] & 7;
+    double v = f->value[(p - f->node) / NODE_NUMBERS];
+    float narrow;
+    if (test > 3 || v != v || v == -HUGE_VAL)
+        return false;
+    if (test == 1 || test == 2)                          /* x >= v is x > the number before v */
+        v = single ? (double)nextafterf((float)v, -HUGE_VALF) : nextafter(v, -HUGE_VAL);
+    narrow = (float)v;
+    bool to_second = test < 2 ? !missing : missing;      /* where NaN goes */
+    to[0] = p[1] | (to_second ? INT32_MIN : 0);
+    memcpy(to + 2, single ? (const void *)&narrow : (const void *)&v, single ? 4 : 8);
+    return true;
+}
+
+/* false: some test is no comparison. */
+static bool make_walk(struct tgc *t, const struct forest *f, struct walk *w)
+{
+    size_t n = (size_t)f->nnode;
+    int32_t *from = mem_array(t, n + 1, sizeof *from);   /* node of the forest, by that of the walk */
+    w->root = mem_array(t, (size_t)f->ntree, sizeof *w->root);
+    w->node = mem_array(t, n * WALK_NUMBERS, sizeof *w->node);
+    w->first = mem_array(t, n + 1, sizeof *w->first);
+    w->target = mem_array(t, (size_t)f->nleaf + 1, sizeof *w->target);
+    w->weight = mem_array(t, (size_t)f->nleaf + 1, sizeof *w->weight);
+    for (int64_t tree = 0; tree < f->ntree; tree++) {
+        int64_t at = w->nnode;
+        w->root[tree] = (int32_t)w->nnode;
+        from[w->nnode++] = f->root[tree];
+        for (; at < w->nnode; at++) {
+            const int32_t *p = f->node + NODE_NUMBERS * (int64_t)from[at];
+            int32_t *to = w->node + WALK_NUMBERS * at;
+            bool leaf = (p[0] & 7) == LEAF, second = (p[0] & 7) == 2 || (p[0] & 7) == 3;
+            float most = HUGE_VALF;
+            double wide_most = HUGE_VAL;
+            w->first[at] = (int32_t)w->nleaf;
+            to[1] = leaf ? (int32_t)at : (int32_t)w->nnode;
+            if (!leaf && !walk_node(f, p, to))
+                return false;
+            if (!leaf) {
+                from[w->nnode++] = p[second ? 3 : 2];
+                from[w->nnode++] = p[second ? 2 : 3];
+                continue;
+            }
+            memcpy(to + 2, f->dtype == DTYPE_F64 ? (const void *)&wide_most : (const void *)&most,
+                   f->dtype == DTYPE_F64 ? 8 : 4);
+            for (int32_t k = p[4]; k < p[5]; k++, w->nleaf++) {
+                w->target[w->nleaf] = f->target[k];
+                w->weight[w->nleaf] = f->weight[k];
+            }
+        }
+    }
+    w->first[w->nnode] = (int32_t)w->nleaf;
+    return true;
+}
+
 /* [rows, targets], in the forest's dtype */
 static struct uop *run_forest(const struct node *n, const struct forest *f)
 {
@@ -318,8 +384,19 @@ static struct uop *run_forest(const struct node *n, const struct forest *f)
                             uop_int(n->t, f->aggregate)};
     struct host_output out = {.dtype = f->dtype, .ndim = 2,
                               .dim = {x->dim[0], uop_int(n->t, f->ntarget)}};
-    const char *name = f->dtype == DTYPE_F64 ? "tree_ensemble_f64" : "tree_ensemble_f32";
-    struct uop *y = lib_get(&n->lib, lib_host(&n->lib, name, in, 7, &out, 1, param, 5, NULL, 0), 0);
+    struct walk w = {0};
+    bool walks = features > 0 && make_walk(n->t, f, &w);
+    if (walks) {
+        in[1] = int_weight(n, w.root, f->ntree);
+        in[2] = int_weight(n, w.node, w.nnode * WALK_NUMBERS);
+        in[3] = int_weight(n, w.first, w.nnode + 1);
+        in[4] = int_weight(n, w.target, w.nleaf);
+        in[5] = real_weight(n, f->dtype, w.weight, w.nleaf);
+    }
+    const char *name = mem_printf(n->t, "tree_%s_%s", walks ? "walk" : "ensemble",
+                                  f->dtype == DTYPE_F64 ? "f64" : "f32");
+    struct uop *host = lib_host(&n->lib, name, in, walks ? 6 : 7, &out, 1, param, 5, NULL, 0);
+    struct uop *y = lib_get(&n->lib, host, 0);
     return f->average ? lib_binaryf(&n->lib, OP_DIV, y, (double)f->ntree) : y;
 }
 

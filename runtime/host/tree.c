@@ -5,10 +5,15 @@
  * [a, b) of the pairs (target, weight).
  *
  *      0 <= · 1 < · 2 >= · 3 > · 4 == · 5 != · 6 member · 7 leaf
+ *
+ * Where all tests are of the first four, a node is a feature, the first of its two children, which are
+ * neighbours, and the number that x[feature] has to be greater than for the second one. A leaf is its
+ * own child. Several trees are walked at once, without branches, until all have come to a leaf.
  */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef float T;
 
@@ -33,7 +38,17 @@ static bool tree_test_T(T x, const int32_t *node, T value, const T *set)
     return false;
 }
 
-//@ tree_ensemble_T tree_test_T
+//@ tree_leaf_T
+static void tree_leaf_T(T *sum, int32_t from, int32_t to, const int32_t *target, const T *weight,
+                        int64_t aggregate)
+{
+    for (int32_t k = from; k < to; k++) {
+        T *s = sum + target[k], w = weight[k];
+        *s = aggregate == 0 ? *s + w : (aggregate == 1 ? w < *s : w > *s) ? w : *s;
+    }
+}
+
+//@ tree_ensemble_T tree_test_T tree_leaf_T
 /* x[rows][features] -> y[rows][targets]. aggregate: 0 the sum of the leaves' weights, 1 the least, 2
  * the greatest; 0 where no leaf names the target. */
 static int tree_ensemble_T(const T *x, const int32_t *root, const int32_t *node, const T *value,
@@ -52,13 +67,62 @@ static int tree_ensemble_T(const T *x, const int32_t *root, const int32_t *node,
                 bool yes = tree_test_T(row[at[1]], at, value[(at - node) / 6], set);
                 at = node + 6 * (int64_t)at[yes ? 2 : 3];
             }
-            for (int32_t k = at[4]; k < at[5]; k++) {
-                T *s = sum + target[k], w = weight[k];
-                *s = aggregate == 0 ? *s + w : (aggregate == 1 ? w < *s : w > *s) ? w : *s;
-            }
+            tree_leaf_T(sum, at[4], at[5], target, weight, aggregate);
         }
         for (int64_t k = 0; k < targets && aggregate != 0; k++)
             sum[k] = sum[k] == worst ? 0 : sum[k];
     }
+    return 0;
+}
+
+//@ tree_step_T
+/* The next of four numbers (feature, first child, value in two); NaN goes to the second child where
+ * the feature's sign bit is set. */
+static inline int32_t tree_step_T(const T *row, const int32_t *node)
+{
+    T value, x = row[node[0] & INT32_MAX];
+    memcpy(&value, node + 2, sizeof value);
+    return node[1] + ((x > value) | ((x != x) & (node[0] < 0)));
+}
+
+//@ tree_four_T tree_step_T
+/* Four of them; 0 if all are leaves. */
+static inline int32_t tree_four_T(const T *row, const int32_t *node, int32_t *at)
+{
+    const int32_t a = tree_step_T(row, node + 4 * (int64_t)at[0]);
+    const int32_t b = tree_step_T(row, node + 4 * (int64_t)at[1]);
+    const int32_t c = tree_step_T(row, node + 4 * (int64_t)at[2]);
+    const int32_t d = tree_step_T(row, node + 4 * (int64_t)at[3]);
+    const int32_t moved = (a ^ at[0]) | (b ^ at[1]) | (c ^ at[2]) | (d ^ at[3]);
+    at[0] = a, at[1] = b, at[2] = c, at[3] = d;
+    return moved;
+}
+
+//@ tree_walk_T tree_leaf_T tree_four_T
+/* x[rows][features] -> y[rows][targets]; the leaves of node n are first[n] .. first[n + 1].
+ * aggregate: as tree_ensemble_T. */
+static int tree_walk_T(const T *x, const int32_t *root, const int32_t *node, const int32_t *first,
+                       const int32_t *target, const T *weight, T *y, int64_t rows, int64_t features,
+                       int64_t trees, int64_t targets, int64_t aggregate)
+{
+    enum { TOGETHER = 8 };
+    const T worst = aggregate == 0 ? 0 : aggregate == 1 ? (T)INFINITY : -(T)INFINITY;
+    for (int64_t k = 0; k < rows * targets; k++)
+        y[k] = worst;
+    for (int64_t t = 0; t < trees; t += TOGETHER)
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t count = trees - t < TOGETHER ? trees - t : TOGETHER;
+            const T *row = x + i * features;
+            int32_t at[TOGETHER], moved = 1;
+            for (int64_t k = 0; k < TOGETHER; k++)
+                at[k] = root[k < count ? t + k : t];
+            while (moved)
+                moved = tree_four_T(row, node, at) | tree_four_T(row, node, at + 4);
+            for (int64_t k = 0; k < count; k++)
+                tree_leaf_T(y + i * targets, first[at[k]], first[at[k] + 1], target, weight,
+                            aggregate);
+        }
+    for (int64_t k = 0; k < rows * targets && aggregate != 0; k++)
+        y[k] = y[k] == worst ? 0 : y[k];
     return 0;
 }

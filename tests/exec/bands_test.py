@@ -135,6 +135,28 @@ def check(name, model, x):
     expect(len(programs) > 3, f"{len(programs)} programs: the cache makes no difference")
 
 
+@suite.case("tiles need no more memory than the layer that they are made of")
+def room():
+    random = np.random.default_rng(4)
+    shapes = {"w1": (16, 1, 3, 3), "w2": (48, 16, 3, 3)}
+    weights = [G.weight(k, (random.standard_normal(v) / 6).astype(np.float32)) for k, v in shapes.items()]
+    nodes = [G.node("Conv", ["x", "w1"], ["a"]), G.node("Relu", ["a"], ["b"]), G.node("Conv", ["b", "w2"], ["c"]),
+             G.node("Relu", ["c"], ["d"]), G.node("MaxPool", ["d"], ["y"], kernel_shape=[2, 2], strides=[2, 2])]
+    model = G.model(nodes, [G.value("x", [1, 1, 28, 28])], [G.value("y", [1, 48, 12, 12])], weights)
+    x = random.standard_normal([1, 1, 28, 28]).astype(np.float32)
+    folder = T.scratch(SCRATCH / "room")
+    onnx.save(model, folder / "net.onnx")
+    done = T.must(T.run([TGC, folder / "net.onnx", "-o", folder / "net.c"], env={"DEBUG": "2"}))
+    T.build(folder / "net.c", folder / "net")
+    want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    error = np.abs(T.Program(folder / "net", ["y"]).run([x])["y"] - want).max() / np.abs(want).max()
+    expect(error < 1e-5, f"errors of {error:.2g} of the largest output")
+    expect("taken: 6" in done.err and "bands:" in done.err, "no tiles in bands")
+    arena = int(re.search(r"ARENA_BYTES (\d+)", (folder / "net.h").read_text()).group(1))
+    layer = 4 * (16 * 26 * 26 + 48 * 24 * 24)
+    expect(arena <= layer, f"an arena of {arena} bytes for a layer of {layer}")
+
+
 for shape in (((8, 8), 4, 2, 16, False), ((4, 4), 7, 3, 8), ((2, 8), 4, 1, 16), ((1, 6), 3, 2, 4)):
     suite.add(f"attention in windows: {shape}",
               lambda shape=shape: check(f"windows_{'_'.join(map(str, shape[0]))}", *window_attention(*shape)))

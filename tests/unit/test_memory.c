@@ -27,6 +27,15 @@ static int draw(struct random *g, int n)
 
 /* ------------------------------------------------------------------------------------ intervals */
 
+/* Whether one of them lies over the other as far as it may. */
+static bool may_overlap(const struct slot *place, int i, int j)
+{
+    const struct slot *over = place[i].over == j + 1 ? &place[i] : &place[j],
+                      *under = over == &place[i] ? &place[j] : &place[i];
+    return over->over == (int)(under - place) + 1 &&
+           (int64_t)over->offset <= (int64_t)under->offset + over->ahead;
+}
+
 static void check_packing(const struct slot *place, int n, size_t total)
 {
     for (int i = 0; i < n; i++) {
@@ -34,7 +43,8 @@ static void check_packing(const struct slot *place, int n, size_t total)
         assert_true(place[i].offset + place[i].nbytes <= total);
         for (int j = 0; j < i; j++) {
             bool apart = place[i].offset + place[i].nbytes <= place[j].offset ||
-                         place[j].offset + place[j].nbytes <= place[i].offset;
+                         place[j].offset + place[j].nbytes <= place[i].offset ||
+                         may_overlap(place, i, j);
             for (int a = 0; a < place[i].nspan && !apart && place[i].nbytes && place[j].nbytes;
                  a++) {
                 for (int b = 0; b < place[j].nspan; b++) {
@@ -82,6 +92,45 @@ static void random_life(struct random *g, enum shape shape, int i, int nstep, st
     }
 }
 
+/* Some places may lie over one that ends where they begin. */
+static void draw_overlaps(struct random *g, struct slot *place, int n)
+{
+    bool under[300] = {false};
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n && n <= 300 && !place[i].over; j++) {
+            const struct slot *a = &place[j];
+            if (i == j || under[j] || draw(g, 4) == 0 ||
+                a->span[a->nspan - 1].end != place[i].span[0].begin ||
+                a->span[0].begin == place[i].span[0].begin)
+                continue;
+            int up = (int)(a->nbytes / ARENA_ALIGN), down = (int)(place[i].nbytes / ARENA_ALIGN);
+            place[i].over = j + 1;
+            place[i].ahead = ARENA_ALIGN * (draw(g, up + down + 1) - down);
+            under[j] = true;
+        }
+}
+
+/* A pooling: the result begins a little below its input, the next one over that. */
+static void test_overlaps(void **state)
+{
+    (void)state;
+    struct span span[3] = {{0, 1}, {1, 2}, {2, 3}};
+    struct slot place[3] = {{.nbytes = 6400, .span = &span[0], .nspan = 1},
+                            {.nbytes = 3200, .span = &span[1], .nspan = 1, .over = 1, .ahead = -128},
+                            {.nbytes = 6400, .span = &span[2], .nspan = 1, .over = 2, .ahead = 0}};
+    struct tgc *t = tgc_new(0);
+    size_t total;
+    assert_int_equal(arena_live_nbytes(t, place, 3, 4), 6528);
+    assert_true(arena_pack(t, place, 3, 4, &total));
+    check_packing(place, 3, total);
+    assert_int_equal(total, 6528);
+    place[1].ahead = 640;                                 /* within it, and not behind */
+    assert_true(arena_pack(t, place, 3, 4, &total));
+    check_packing(place, 3, total);
+    assert_int_equal(total, 6400);
+    tgc_free(t);
+}
+
 static void test_random_lifetimes(void **state)
 {
     (void)state;
@@ -100,6 +149,8 @@ static void test_random_lifetimes(void **state)
                 place[i].span = mem_array(t, 2, sizeof *place[i].span);
                 random_life(&g, (enum shape)shape, i, nstep, &place[i]);
             }
+            if (r % 3 == 0)
+                draw_overlaps(&g, place, n);
             size_t total, live = arena_live_nbytes(t, place, n, nstep);
             assert_true(arena_pack(t, place, n, nstep, &total));
             check_packing(place, n, total);
@@ -654,7 +705,7 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_lifetimes), cmocka_unit_test(test_nothing_and_too_much),
+        cmocka_unit_test(test_overlaps), cmocka_unit_test(test_random_lifetimes), cmocka_unit_test(test_nothing_and_too_much),
         cmocka_unit_test(test_random_schedules), cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_branches_share),   cmocka_unit_test(test_parts_live_in_their_base),
         cmocka_unit_test(test_weights),          cmocka_unit_test(test_limits),

@@ -1,0 +1,56 @@
+/* band.h - private to band.c and band_cost.c: layers that may become one kernel. */
+#ifndef TGC_BAND_H
+#define TGC_BAND_H
+
+#include "passes/plan.h"
+
+enum { MEMBERS_MAX = 6 };
+
+/* A segment, and which part of its value one band is. */
+struct member {
+    struct segment *s;
+    struct node *node;           /* whose buffer becomes scratch; NULL: the last segment's stays */
+    struct band part[BANDS_MAX];
+    struct kept kept[BANDS_MAX]; /* of the node */
+};
+
+struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
+
+/* chooses: axes of its value whose coordinate decides what is computed. columns: those that its weights
+ * know, too, a tile's columns. */
+struct work { bool known; double flop, weights, reads; uint32_t chooses, columns; };
+
+struct banding {
+    struct plan *p;
+    struct node **candidate; int ncandidate; size_t cap;         /* by position */
+    struct segment **producer;   /* of each candidate */
+    size_t cap_producer;
+    struct work *work;           /* by segment */
+    bool tried;                  /* something was lowered */
+    double room;                 /* 0: bands have to save time; else to need no more bytes than that */
+};
+
+/* ------------------------------------------------------------------------------------- band_cost.c */
+
+const struct work *band_work(struct banding *w, struct segment *s);
+/* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
+ * in it. */
+double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b);
+/* Whether the coordinate along axis a of a segment's value decides what is computed. */
+bool band_chooses(struct banding *w, struct segment *s, int a);
+/* Whether bands along axis a would leave a layer few columns. */
+bool band_is_column(struct banding *w, struct segment *s, int a);
+/* What lies behind one another in memory: the axes of the stored value, outermost first. */
+int band_stored_axes(const struct buffer *b, int *axis);
+/* The axis of v's buffer that is v's axis a: a reduction's buffer does without what it leaves. */
+int band_stored_axis(const struct uop *v, int a);
+/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
+int band_innermost(const struct segment *s);
+bool node_is_read_by(const struct node *n, const struct segment *s);
+/* Scratch for one band. */
+double group_scratch(const struct group *g);
+bool group_is_too_large(struct banding *w, const struct group *g);
+/* Cycles saved by a group; 0 or less: leave it. */
+double group_gain(struct banding *w, const struct group *g);
+
+#endif

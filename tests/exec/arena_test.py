@@ -1,0 +1,117 @@
+"""Results that lie over an input that nobody needs any more (passes/overlap.c), and how large arenas
+are by that.
+
+The reference is onnx's. Each model makes a large tensor, then one from it whose stores trail the loads:
+both together are the arena's largest load. Every instruction set that runs here is compared, since
+each has loops of its own.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("arena")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "arena")
+FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
+CPUS = ["generic"] + [cpu for cpu, flag in (("avx2", "avx2"), ("avx512", "avx512dq")) if flag in FLAGS]
+
+
+def draw(*shape, seed=1):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def check(name, shape, nodes, weights=(), below=None):
+    """y of the nodes, which read `big`, an expression of x. below: bytes that the arena is smaller than."""
+    shape = list(shape)
+    x = draw(*shape)
+    weights = [G.weight(k, v) for k, v in dict(weights).items()]
+    folder = T.scratch(SCRATCH / name)
+    # x twice: `big` cannot be computed where it is read, nor put where x is
+    nodes = [G.node("Softmax", ["x"], ["soft"], axis=-1), G.node("Add", ["soft", "x"], ["big"]), *nodes,
+             G.node("Softmax", ["small"], ["y"], axis=-1)]
+    model = G.model(nodes, [G.value("x", shape)], [G.value("y", None)], weights)
+    onnx.save(model, folder / "model.onnx")
+    want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    for cpu in CPUS:
+        for threads in (1, 3):
+            out = folder / f"{cpu}{threads}"
+            out.mkdir()
+            T.must(T.run([TGC, folder / "model.onnx", "-o", out / "net.c", f"--cpu={cpu}", f"--threads={threads}"]))
+            T.build(out / "net.c", out / "net")
+            got = T.Program(out / "net", ["y"]).run([x])["y"]
+            expect(np.allclose(got, want, rtol=1e-4, atol=1e-5), f"{cpu}, {threads} threads: wrong by {np.abs(got - want).max()}")
+    if below:
+        info = json.loads(T.must(T.run([TGC, "info", "--json", folder / "model.onnx"])).out)
+        expect(info["arena_bytes"] < below, f"{info['arena_bytes']} bytes, less than {below} were expected")
+
+
+def pool(op, **attributes):
+    return [G.node(op, ["big"], ["small"], **attributes)]
+
+
+BIG = 4 * 16 * 60 * 64
+suite.add("pooling", check, "pool", (1, 16, 60, 64), pool("MaxPool", kernel_shape=[2, 2], strides=[2, 2]), (), BIG * 1.2)
+suite.add("overlapping windows", check, "windows", (1, 16, 60, 64),
+          pool("MaxPool", kernel_shape=[3, 3], strides=[2, 2]), (), BIG * 1.2)
+suite.add("a border", check, "border", (1, 16, 60, 64),
+          pool("AveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1))
+suite.add("as many rows as there were", check, "same", (1, 16, 60, 64),
+          pool("AveragePool", kernel_shape=[3, 3], pads=[1] * 4))
+suite.add("larger than what it is made of", check, "larger", (1, 8, 30, 32),
+          [G.node("Resize", ["big", "", "scales"], ["small"], mode="nearest", coordinate_transformation_mode="asymmetric",
+                  nearest_mode="floor")],
+          {"scales": np.array([1, 1, 2, 2], np.float32)})
+suite.add("a convolution with strides", check, "conv", (1, 16, 60, 64),
+          [G.node("Conv", ["big", "w"], ["small"], strides=[2, 2], kernel_shape=[3, 3])],
+          {"w": draw(8, 16, 3, 3, seed=2)})
+suite.add("channels apart", check, "depthwise", (1, 16, 60, 64),
+          [G.node("Conv", ["big", "w"], ["small"], strides=[2, 2], kernel_shape=[5, 5], pads=[2] * 4, group=16)],
+          {"w": draw(16, 1, 5, 5, seed=3)})
+suite.add("fewer channels", check, "pointwise", (1, 64, 20, 24),
+          [G.node("Conv", ["big", "w"], ["small"], kernel_shape=[1, 1])], {"w": draw(24, 64, 1, 1, seed=4)})
+suite.add("the other way round", check, "flip", (64, 48, 16),
+          [G.node("Slice", ["big", "from", "to", "axes", "steps"], ["small"])],
+          {"from": np.array([-1]), "to": np.array([-1000]), "axes": np.array([0]), "steps": np.array([-2])})
+suite.add("axes that change places", check, "transpose", (40, 24, 20),
+          [G.node("Transpose", ["big"], ["t"], perm=[1, 0, 2]),
+           G.node("Slice", ["t", "from", "to", "axes"], ["small"])],
+          {"from": np.array([3]), "to": np.array([20]), "axes": np.array([0])})
+suite.add("a matrix", check, "matrix", (96, 200), [G.node("MatMul", ["big", "w"], ["small"])],
+          {"w": draw(200, 40, seed=5)})
+suite.add("sums of rows", check, "rows", (50, 30, 40), [G.node("ReduceSum", ["big", "axes"], ["small"], keepdims=0)],
+          {"axes": np.array([1])}, 4 * 50 * 30 * 40 * 1.1)
+
+
+@suite.case("few intermediates are on the stack of a run")
+def stack():
+    weights = {"a": draw(64, 128, seed=6) / 8, "b": draw(128, 128, seed=7) / 11, "c": draw(128, 8, seed=8) / 11}
+    nodes = [G.node("MatMul", ["x", "a"], ["h"]), G.node("Tanh", ["h"], ["i"]), G.node("MatMul", ["i", "b"], ["j"]),
+             G.node("Tanh", ["j"], ["k"]), G.node("MatMul", ["k", "c"], ["y"])]
+    folder = T.scratch(SCRATCH / "stack")
+    onnx.save(G.model(nodes, [G.value("x", [1, 64])], [G.value("y", [1, 8])],
+                      [G.weight(k, v) for k, v in weights.items()]), folder / "model.onnx")
+    T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c"]))
+    T.build(folder / "net.c", folder / "net", flags=("-O1", "-fsanitize=address,undefined"))
+    x = draw(1, 64)
+    want = np.tanh(np.tanh(x @ weights["a"]) @ weights["b"]) @ weights["c"]
+    got = T.Program(folder / "net", ["y"]).run([x])["y"]
+    expect(np.allclose(got, want, rtol=1e-4, atol=1e-5), f"wrong by {np.abs(got - want).max()}")
+    arena = int(re.search(r"ARENA_BYTES (\d+)", (folder / "net.h").read_text()).group(1))
+    expect(arena <= 128, f"an arena of {arena} bytes")
+
+
+suite.main()
