@@ -1,5 +1,5 @@
-/* naming.c - what everything in a program is called: kernels, symbols, inputs, outputs, weights, and
- * the locals of NAME_run().
+/* naming.c - what everything in a program is called: kernels, symbols, inputs, outputs, weights,
+ * and the locals of NAME_run().
  *
  *      reserved words ── p->visible: what a kernel may name at file scope ── a kernel's locals
  *                     └─ p->file: all of file scope ── p->run: the locals of NAME_run()

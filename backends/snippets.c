@@ -76,7 +76,8 @@ void snippet_use(struct snippet_set *s, const char *name)
                     *end++ = 0;
                 const struct snippet *q = *word ? snippet_find(word) : NULL;
                 if (*word && !q)
-                    TGC_BUG(s->t, "runtime/%s.c: '%s' needs the unknown piece '%s'", table[i].file, table[i].name, word);
+                    TGC_BUG(s->t, "runtime/%s.c: '%s' needs the unknown piece '%s'", table[i].file,
+                            table[i].name, word);
                 if (q && !s->used[q - table]) {
                     s->used[q - table] = true;
                     grew = true;

@@ -132,7 +132,7 @@ static void write_table(const struct program *p, int isa, struct text *out)
     text_puts(out, "\n};\n\n");
 }
 
-/* "__builtin_cpu_supports("avx2") && ...", or "has_dotprod()", where compilers have no such thing. */
+/* "__builtin_cpu_supports("avx2") && ...", or has_dotprod(), where compilers have no such thing. */
 static void write_test(const char *features, struct text *out)
 {
     for (const char *s = features; *s;) {

@@ -1,8 +1,8 @@
-/* derive.c - what follows from a uop's operation and sources: its shape, the bounds of its integers,
- * its lanes.
+/* derive.c - what follows from a uop's operation and sources: its shape, the bounds of its
+ * integers, its lanes.
  *
- * Shapes are uops, built as they are needed. Bounds are intervals of 64-bit integers: each operation
- * maps those of its sources (Moore, "Interval Analysis", 1966).
+ * Shapes are uops, built as they are needed. Bounds are intervals of 64-bit integers: each
+ * operation maps those of its sources (Moore, Interval Analysis, 1966).
  */
 #include "ir/ir.h"
 
@@ -279,8 +279,8 @@ static void range_bounds(struct uop *u, const struct uop *size)
     set_bounds(u, 0, last == 0 && size->vmin < 1 ? 1 : last);
 }
 
-/* Of a small weight's integers: indices that are known are known to be inside. Where all are equal it
- * stays a weight. */
+/* Of a small weight's integers: indices that are known are known to be inside. Where all are equal
+ * it stays a weight. */
 static void weight_bounds(struct uop *u, const struct buffer *b)
 {
     enum { LOOK_MAX = 1 << 14 };

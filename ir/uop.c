@@ -1,9 +1,9 @@
 /* uop.c - the hash-consed UOp: construction, order, rewriting, provenance.
  *
  * A uop is found by (op, dtype, src, arg); the same four always give the same pointer. Shape and
- * bounds are derived from the sources once, when the uop is interned (derive.c). uop_new() then asks
- * the fold hook what the uop simplifies to, once; so whatever a builder hands out is in normal form,
- * as in LuaJIT's fold engine.
+ * bounds are derived from the sources once, when the uop is interned (derive.c). uop_new() then
+ * asks the fold hook what the uop simplifies to, once; so whatever a builder hands out is in normal
+ * form, as in LuaJIT's fold engine.
  */
 #include "ir/ir.h"
 

@@ -38,7 +38,6 @@ static struct uop *without_spread(struct uop *v)
     return v;
 }
 
-/* A layer whose values are a softmax's is one of its own: they are stored anyway. */
 static bool is_weight(const struct uop *v)
 {
     return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
@@ -106,6 +105,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         return NULL;
     for (int k = 0; k < 2; k++) {
         struct uop *product = u->src[0], *q = find_quotient(product->src[k], move, &n);
+        /* what a layer with weights reads is stored anyway, quotients as well as powers */
         if (!q || is_weight(without_spread(product->src[1 - k])))
             continue;
         struct uop *power = q->src[0], *divisor = q->src[1];

@@ -445,9 +445,9 @@ static bool lay_over(struct memory *m, struct slot *place, int n)
 
 /* ------------------------------------------------------------------------------------ the arena */
 
-static bool on_stack(const struct buffer *b)
+bool scratch_is_on_stack(const struct buffer *b)
 {
-    return b->kind == BUFFER_SCRATCH && b->nbytes <= STACK_SCRATCH_NBYTES;
+    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
 }
 
 double buffer_most_nbytes(const struct buffer *b)
@@ -516,7 +516,7 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     for (int i = 0; i < s->nbuffer; i++) {
         struct tenant *n = &m->tenant[i];
         n->place = -1;
-        if (!n->naccess || !n->buffer->nbytes || on_stack(n->buffer))
+        if (!n->naccess || !n->buffer->nbytes || scratch_is_on_stack(n->buffer))
             continue;
         n->place = l->n++;
         l->place[n->place] = place_of(m, n);

@@ -120,6 +120,7 @@ struct schedule {
 enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 enum { STACK_SCRATCH_NBYTES = 4096 };
+bool scratch_is_on_stack(const struct buffer *b);
 /* Intermediates that take no more than this together are on the stack of a run. */
 enum { STACK_RUN_NBYTES = 1024 };
 /* Bytes from one thread's scratch to the next one's: whole cache lines. */

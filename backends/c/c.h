@@ -9,15 +9,18 @@
 
 /* Loosest first. && and || stand apart from C's own order only in that their mixture is always
  * parenthesized. */
-enum prec { PREC_COND, PREC_OR, PREC_AND, PREC_BIT, PREC_COMPARE, PREC_SHIFT, PREC_ADD, PREC_MUL, PREC_UNARY, PREC_CALL };
+enum prec {
+    PREC_COND, PREC_OR, PREC_AND, PREC_BIT, PREC_COMPARE, PREC_SHIFT, PREC_ADD, PREC_MUL,
+    PREC_UNARY, PREC_CALL
+};
 
 struct expr {
     const char *s;
     const char *negated;         /* of an integer comparison: its opposite; NULL otherwise */
     enum prec prec;
     /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F'
-     * float · 'D' double · 'X' a vector of floats · 'W' of i32, or of groups of four bytes · 'M' the lanes of a comparison · 'P' where small
-     * elements lie that will be cast to a vector */
+     * float · 'D' double · 'X' a vector of floats · 'W' of i32, or of groups of four bytes · 'M'
+     * the lanes of a comparison · 'P' where small elements lie that will be cast to a vector */
     char kind;
     enum dtype of;               /* 'P': the elements'; 'X': u8 or i8, if it is to be stored so */
     bool in_range;               /* of = u8: within 0..255, or NaN */
@@ -49,12 +52,14 @@ struct expr expr_name(const char *name, char kind);
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 /* OP_LOOKUP in a table, by bytes of dtype d */
-struct expr expr_lookup(struct program *p, const char *from, enum dtype d, const struct expr *bytes);
+struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
+                        const struct expr *bytes);
 /* OP_DOT on acc, values, weights, as this instruction set does it */
 struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e, int64_t bits);
+const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
+                              int64_t bits);
 
 /* ----------------------------------------------------------------------------------- function.c */
 

@@ -27,11 +27,6 @@ struct parameter {
     const struct var *v;
 };
 
-static bool on_stack(const struct buffer *b)
-{
-    return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
-}
-
 static struct parameter *list_parameters(struct tgc *t, const struct kernel *k, int *n)
 {
     size_t most = (size_t)(k->nbuffer + k->nscratch + k->nvar);
@@ -40,7 +35,7 @@ static struct parameter *list_parameters(struct tgc *t, const struct kernel *k, 
     for (int i = 0; i < k->nbuffer; i++)
         list[(*n)++] = (struct parameter){.b = k->buffer[i], .at = i};
     for (int i = 0; i < k->nscratch; i++)
-        if (!on_stack(k->scratch[i]))
+        if (!scratch_is_on_stack(k->scratch[i]))
             list[(*n)++] = (struct parameter){.b = k->scratch[i], .at = k->nbuffer + i};
     for (int i = 0; i < k->nvar; i++)
         list[(*n)++] = (struct parameter){.v = k->var[i]};
@@ -204,7 +199,7 @@ static void write_locals(const struct function *f, struct text *out)
     const struct kernel *k = f->k;
     for (int i = 0; i < k->nbuffer + k->nscratch; i++) {
         const struct buffer *b = i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer];
-        bool local = i >= k->nbuffer && on_stack(b);
+        bool local = i >= k->nbuffer && scratch_is_on_stack(b);
         if (local && f->is_used[i])
             text_printf(out, "    %s %s[%zu];\n", dtype_ctype(b->dtype), f->buffer_name[i],
                         b->nbytes / dtype_nbytes(b->dtype));

@@ -115,6 +115,7 @@ struct building {
     struct carried *carried;
     struct lib_loop *loop;
     struct value **out;          /* of the body */
+    struct uop **next;           /* what is carried on */
     struct uop *ok;              /* what the body takes for granted */
     int ninit;                   /* carried values, dimensions of boxes, iterations done */
 };
@@ -282,6 +283,57 @@ static bool stack_length(struct node *n, struct building *b, bool ends_early, st
     return true;
 }
 
+/* The body, again and again until the shapes of what is carried are settled. */
+static bool settle_body(struct node *n, struct building *b, bool *unfit)
+{
+    struct attempt start = attempt_begin(n);
+    for (int round = 0;; round++) {
+        bool again = false;
+        int mark = n->lower->ncheck;
+        if (!lower_body(n, b, unfit))
+            return false;
+        for (int k = 0; k < b->s->ncarried; k++) {
+            b->next[k] = b->out[1 + k]->tensor;
+            if (!settle_shape(n, b, k, &b->next[k], &again)) {
+                *unfit = true;
+                return false;
+            }
+        }
+        b->ok = uop_binary(n->t, OP_AND, b->ok, lower_take_checks(n->lower, mark));
+        if (!again)
+            return true;
+        if (round == MAX_ROUNDS)
+            return node_error(n, -1, "the shapes of its carried values depend on each other");
+        attempt_undo(n, start);
+    }
+}
+
+/* The node's outputs from the loop's. at: the first carried value that is none of the model's;
+ * partly: it says how much of the stacks is filled. */
+static bool give_results(struct node *n, struct building *b, struct uop *all, int at, bool partly,
+                         struct uop *length)
+{
+    const struct loop_start *s = b->s;
+    int ncarried = b->loop->loop->ncarried;
+    struct uop **get = mem_array(n->t, (size_t)(ncarried + s->nscan) + 1, sizeof *get);
+    for (int k = 0; k < ncarried + s->nscan; k++)
+        get[k] = lib_get(&n->lib, all, k);
+    for (int k = 0; k < s->ncarried; k++)
+        if (!(n->out[k] = unboxed(n, b, k, get, true)))
+            return false;
+    for (int k = 0; k < s->nscan; k++) {
+        struct uop *x = get[ncarried + k], *dim[MAX_RANK];
+        for (int a = 0; a < x->ndim; a++)
+            dim[a] = x->dim[a];
+        const char *name = node_output_dim_name(n, s->ncarried, 0);
+        if (partly && !(dim[0] = node_symbol(n, -1, get[at], name, 0, length)))
+            return false;
+        n->out[s->ncarried + k] = node_out_of_box(n, x, dim);
+    }
+    bool checked = ncarried == at + 2;
+    return !checked || node_require(n, -1, get[at + 1], "its body cannot work with these values");
+}
+
 /* As a loop in the program. *unfit: it holds what is no tensor, or has no bound, which only
  * unrolling can do. */
 static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
@@ -291,38 +343,20 @@ static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
     struct building b = {.s = s};
     b.out = mem_array(t, (size_t)nout, sizeof *b.out);
     b.carried = mem_array(t, (size_t)s->ncarried + 1, sizeof *b.carried);
-    struct uop **next = mem_array(t, (size_t)(nout + s->ncarried * MAX_RANK + 3), sizeof *next);
+    b.next = mem_array(t, (size_t)(nout + s->ncarried * MAX_RANK + 3), sizeof *b.next);
     for (int k = 0; k < s->ncarried; k++)
         *unfit |= s->init[k]->kind != VALUE_TENSOR;
     if (*unfit)
         return node_error(n, -1,
                           "it carries sequences or optionals, and its trip count is not known when "
                           "the model is compiled");
-    struct attempt start = attempt_begin(n);
-    for (int round = 0;; round++) {
-        bool again = false;
-        int mark = n->lower->ncheck;
-        if (!lower_body(n, &b, unfit))
-            return false;
-        for (int k = 0; k < s->ncarried; k++) {
-            next[k] = b.out[1 + k]->tensor;
-            if (!settle_shape(n, &b, k, &next[k], &again)) {
-                *unfit = true;
-                return false;
-            }
-        }
-        b.ok = uop_binary(t, OP_AND, b.ok, lower_take_checks(n->lower, mark));
-        if (!again)
-            break;
-        if (round == MAX_ROUNDS)
-            return node_error(n, -1, "the shapes of its carried values depend on each other");
-        attempt_undo(n, start);
-    }
+    if (!settle_body(n, &b, unfit))
+        return false;
     int at = s->ncarried;
     for (int k = 0; k < s->ncarried; k++)
         for (int a = 0; a < s->init[k]->tensor->ndim; a++)
             if (b.carried[k].open[a])
-                next[at++] = b.out[1 + k]->tensor->dim[a];
+                b.next[at++] = b.out[1 + k]->tensor->dim[a];
     struct uop *cond = uop_reshape(t, b.out[0]->tensor, NULL, 0);
     struct uop *known = tensor_element(t, cond, NULL);
     bool ends_early = !known || !uop_is_int(known, 1), partly = false;
@@ -345,35 +379,18 @@ static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
         done = uop_where(t, uop_binary(t, OP_AND, uop_binary(t, OP_EQ, done, length),
                                        uop_binary(t, OP_AND, wants, cond)),
                          sym_addi(t, length, 1), done);
-    next[at] = done;
-    bool checked = !uop_is_int(b.ok, 1);
-    next[at + 1] = uop_binary(t, OP_AND, b.loop->param[at + 1], b.ok);
-    b.loop->loop->ncarried = checked ? at + 2 : partly ? at + 1 : at;
+    b.next[at] = done;
+    b.next[at + 1] = uop_binary(t, OP_AND, b.loop->param[at + 1], b.ok);
+    b.loop->loop->ncarried = !uop_is_int(b.ok, 1) ? at + 2 : partly ? at + 1 : at;
     struct uop **scan = mem_array(t, (size_t)s->nscan + 1, sizeof *scan);
-    for (int k = 0; k < s->nscan; k++)
-        if (!(scan[k] = loop_row(n, b.loop->loop, b.out[1 + s->ncarried + k]->tensor, s->ncarried + k)))
-            return false;
-    struct uop *all = lib_loop_end(&n->lib, b.loop, ends_early ? cond : NULL, next, scan, s->nscan,
-                                   length);
-    if (!all)
-        return false;
-    int ncarried = b.loop->loop->ncarried;
-    struct uop **get = mem_array(t, (size_t)(ncarried + s->nscan) + 1, sizeof *get);
-    for (int k = 0; k < ncarried + s->nscan; k++)
-        get[k] = lib_get(&n->lib, all, k);
-    for (int k = 0; k < s->ncarried; k++)
-        if (!(n->out[k] = unboxed(n, &b, k, get, true)))
-            return false;
     for (int k = 0; k < s->nscan; k++) {
-        struct uop *x = get[ncarried + k], *dim[MAX_RANK];
-        for (int a = 0; a < x->ndim; a++)
-            dim[a] = x->dim[a];
-        if (partly &&
-            !(dim[0] = node_symbol(n, -1, get[at], node_output_dim_name(n, s->ncarried, 0), 0, length)))
+        struct uop *row = b.out[1 + s->ncarried + k]->tensor;
+        if (!(scan[k] = loop_row(n, b.loop->loop, row, s->ncarried + k)))
             return false;
-        n->out[s->ncarried + k] = node_out_of_box(n, x, dim);
     }
-    return !checked || node_require(n, -1, get[at + 1], "its body cannot work with these values");
+    struct uop *all = lib_loop_end(&n->lib, b.loop, ends_early ? cond : NULL, b.next, scan,
+                                   s->nscan, length);
+    return all && give_results(n, &b, all, at, partly, length);
 }
 
 static bool loop_operands(struct node *n, struct loop_start *s)

@@ -3,7 +3,7 @@
  *      %a, %b = host "top_k" (%x) {...}          read_host
  *      %y = if (%c) then (%a) else { ... }       read_if
  *      %h = loop %i < 10 carry (%s = %s0) {...}  read_loop
- *      %y = conv2d(%x, %w) {stride=2}            read_function_call: an op or a function of the library
+ *      %y = conv2d(%x, %w) {stride=2}            read_function_call: an op or a library function
  *      ... axes("n c") loc("node", "Conv", 7)    read_tail
  *
  * The grammar stands in read.c.

@@ -8,7 +8,7 @@
  *                | "output" operand [ "as" string ]
  *                | result { "," result } "=" value                 see define.c
  *      result    = ( %x | "_" ) [ ":" type ]                       a host call needs the type
- *      value     = name arguments tail                             an op of ir/ops.def or a function
+ *      value     = name arguments tail                             an op of ir/ops.def, a function
  *                | "host" string arguments tail                    with params=[..], vars=[..]
  *                | "if" "(" operand ")" "then" branch "else" branch tail
  *                | "loop" %i "<" operand [ "while" operand ] [ "carry" "(" carried ")" ]

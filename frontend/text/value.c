@@ -1,4 +1,4 @@
-/* value.c - names and what stands for a value in a .tg text graph: %x, f32(0.5), a number, N + 1, _.
+/* value.c - names and what stands for a value in a .tg text graph: %x, f32(0.5), 7, N + 1, _.
  *
  * Names are kept in one hash table. Each belongs to the region that defined it, and is forgotten at
  * that region's end; a name whose definition failed is kept with no value, so that its uses are
