@@ -144,8 +144,8 @@ void passes_init(struct tgc *t);
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
 
 /* One pass each; false: diagnostics were recorded. */
-/* halves.c: f16 and bf16 are computed in f32, and rounded where they leave */
-bool pass_halves(struct tgc *t, struct graph *g);
+/* excess.c: f16 is computed in f32, and rounded where it leaves */
+bool pass_excess(struct tgc *t, struct graph *g);
 /* early.c: elementwise steps stand before padding, and behind what picks rows of weights */
 bool pass_early(struct tgc *t, struct graph *g);
 /* fold.c: what depends on weights alone becomes a weight, capped */

@@ -1,4 +1,4 @@
-/* halves.c - models in f16 are computed in f32.
+/* excess.c - models in f16 are computed in f32.
  *
  *      f16(f16(a + b) * c)          ->     f16((f32(a) + f32(b)) * f32(c))
  *
@@ -120,7 +120,7 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
     return uop_cast(t, u->dtype, wide);
 }
 
-bool pass_halves(struct tgc *t, struct graph *g)
+bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
     find_reused(t, g, &w);
