@@ -396,6 +396,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         /* what is left over: part of a vector, or, with gates, one by one */
         int64_t lanes = gated && n > columns ? n - n % columns + n % columns * vector
                                              : tiles * columns;
+        if (!m->bytes && n > vector && vector == 2 * isa->narrow && n % vector == isa->narrow)
+            lanes -= isa->narrow;                /* half a vector, see halves.c */
         double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */

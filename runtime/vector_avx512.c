@@ -103,6 +103,16 @@ static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
                      : _mm512_permute_ps(v, 0xb1);
 }
 
+//@ half_f32x16 f32x16 f32x8
+/* the first eight lanes; clang would make them anew from what all lanes were made of */
+static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
+{
+#ifdef __clang__
+    __asm__("" : "+v"(v));
+#endif
+    return _mm512_castps512_ps256(v);
+}
+
 //@ sigmoid_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
 /* 1 / (1 + e^-x). e^-x = 2^(k/16) e^r, r in +-ln2/32: 2^(k%16/16) is looked up, and a quotient is an
  * estimate of 14 bits with a step of Newton's. Below -87.3, where it would be less than a normal
