@@ -46,7 +46,7 @@ static bool is_compare(enum op op) { return op == OP_LT || op == OP_EQ || op == 
 
 static bool is_float_only(enum op op)
 {
-    return op == OP_SQRT || op == OP_RECIP || (op >= OP_EXP && op <= OP_SIGMOID) || op == OP_ATAN2;
+    return op == OP_SQRT || op == OP_RECIP || (op >= OP_EXP && op <= OP_EXP1) || op == OP_ATAN2;
 }
 
 static bool is_int_only(enum op op) { return op == OP_SHL || op == OP_SHR || op == OP_FLOORDIV; }
