@@ -1,10 +1,9 @@
 /* backend.h - from a schedule to a program: naming, escaping, the public header, weights, kernels,
  * launch code.
  *
- *      schedule ──program.c──> NAME.h (header.c) + NAME.c: weights (weights.c), runtime snippets
- *      (snippets.c),
- *                              kernels and their calls (a renderer, e.g. c/render.c),
- *                              init/run/close, main
+ *      schedule ──program.c──> NAME.h (header.c)
+ *                              NAME.c: pieces of runtime/ (snippets.c), kernels (a target, c/),
+ *                              init, run (run.c), close, weights (weights.c), main
  *
  * A target is a struct backend: how a kernel becomes text, how text becomes a binary, which
  * launcher the program carries.

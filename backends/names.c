@@ -301,13 +301,42 @@ void text_literal(struct text *out, const void *p, size_t n)
     }
 }
 
-/* -------------------------------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------------------------------- lines */
 
 void text_pad(struct text *out, size_t column_start, size_t width)
 {
     while (out->n - column_start < width)
         text_putc(out, ' ');
 }
+
+void text_lines(struct text *out, const char *lines, int depth)
+{
+    for (const char *s = lines; s && *s;) {
+        size_t n = strcspn(s, "\n");
+        for (int i = 0; i < depth && n > 0; i++)
+            text_puts(out, "    ");
+        text_write(out, s, n);
+        text_putc(out, '\n');
+        s += n + (s[n] == '\n');
+    }
+}
+
+void list_put(struct text_list *l, const char *s)
+{
+    struct text *out = l->out;
+    size_t separator = strlen(l->separator) + 1, width = out->n - l->line;
+    if (l->any && width + separator + strlen(s) + l->tail > LINE_WIDTH) {
+        text_printf(out, "%s\n", l->separator);
+        l->line = out->n;
+        text_pad(out, l->line, l->indent);
+    } else if (l->any) {
+        text_printf(out, "%s ", l->separator);
+    }
+    text_puts(out, s);
+    l->any = true;
+}
+
+/* -------------------------------------------------------------------------------------- numbers */
 
 static void put_number(struct text *out, const char *s)
 {

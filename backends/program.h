@@ -35,6 +35,13 @@ void text_dot(struct text *out, const char *s);                  /* inside a quo
 void text_literal(struct text *out, const void *p, size_t nbytes);
 /* blanks until out->n - column_start == width */
 void text_pad(struct text *out, size_t column_start, size_t width);
+/* each line four blanks a depth to the right; empty ones stay empty */
+void text_lines(struct text *out, const char *lines, int depth);
+/* "f(a, b, c": items are put one after the other, and on a new line where this one, which began at
+ * out->n == line, would be longer than LINE_WIDTH. tail: what stands behind the last item. */
+enum { LINE_WIDTH = 100 };
+struct text_list { struct text *out; const char *separator; size_t line, indent, tail; bool any; };
+void list_put(struct text_list *l, const char *s);
 /* shortest that reads back as v; "NAN", "INFINITY" */
 void text_double(struct text *out, double v);
 /* the same for float, with the suffix f */
@@ -63,6 +70,9 @@ struct program;
 void snippets_write(const struct program *p, struct text *out, const char *file,
                     const char *suffix);
 bool snippets_any(const struct snippet_set *s, const char *file);
+/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and
+ * NAME_X, and model_self and model_ alone for NAME. */
+void program_write_text(const struct program *p, struct text *out, const char *text);
 
 /* ----------------------------------------------------------------------------- program.c et al. */
 
@@ -128,30 +138,36 @@ void weights_write_data(struct program *p, struct text *out);
 void describe_write(struct program *p, struct text *out);
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
-/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and
- * NAME_X, and model_self and model_ alone for NAME. */
-void program_write_text(const struct program *p, struct text *out, const char *text);
-/* the caller gives it, in NAME_inputs */
-bool program_is_field(const struct program *p, const struct var *v);
 /* an output with a dimension that is not constant */
 bool program_has_shape_field(const struct buffer *b);
 size_t program_arena_bytes(const struct program *p);
 /* "const float *", "const char *const *": what points to elements that are only read */
 const char *const_pointer(enum dtype d);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
-/* expression in NAME_run, typed pointer */
-const char *program_buffer(struct program *p, const struct buffer *b);
+const struct buffer *buffer_root(const struct buffer *b);
+/* whether they share memory, in part or whole */
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
+
+/* ------------------------------------------------------------------------------------- naming.c */
+
+/* Decides what everything is called: file, visible, run and all *_name of p. */
+void program_name_all(struct program *p);
 /* the function's */
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
 /* whether another kernel's function computes it */
 bool program_is_twin(const struct program *p, const struct kernel *k);
+/* the caller gives it, in NAME_inputs */
+bool program_is_field(const struct program *p, const struct var *v);
 /* as a kernel's parameter */
 const char *program_var(const struct program *p, const struct var *v);
 /* as an expression in NAME_run */
 const char *program_var_in_run(const struct program *p, const struct var *v);
-const struct buffer *buffer_root(const struct buffer *b);
-/* whether they share memory, in part or whole */
-bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
+
+/* ---------------------------------------------------------------------------------------- run.c */
+
+void run_write(struct program *p, struct text *out);
+/* expression in NAME_run, typed pointer */
+const char *program_buffer(struct program *p, const struct buffer *b);
 /* An integer or bool scalar expression over VARs and LOADs, as C in NAME_run. */
 const char *program_scalar(struct program *p, struct uop *u);
 

@@ -1,5 +1,5 @@
-/* snippets.c - the pieces of runtime/ that emitted programs carry, and the set of them that one
- * program uses.
+/* snippets.c - the pieces of runtime/ that emitted programs carry, the set of them that one program
+ * uses, and how they are written: with the program's name in place of model_.
  *
  * The table is made from runtime/ at build time by runtime/embed.c. A program carries a piece only
  * if something in it calls it.
@@ -19,6 +19,11 @@ static const struct snippet table[] = {
 };
 enum { NSNIPPET = sizeof table / sizeof *table };
 
+static size_t word_length(const char *s)
+{
+    return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+}
+
 const struct snippet *snippet_find(const char *name)
 {
     for (int i = 0; i < NSNIPPET; i++)
@@ -35,16 +40,13 @@ void snippets_reserve(struct names *n)
 
 bool snippets_mention(const char *word)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     size_t n = strlen(word);
     for (int i = 0; i < NSNIPPET; i++)
-        for (const char *s = table[i].text; *s; s += strcspn(s, letters)) {
-            size_t length = strspn(s, letters);
+        for (const char *s = table[i].text; *s;) {
+            size_t length = word_length(s);
             if (length == n && memcmp(s, word, n) == 0)
                 return true;
-            s += length;
-            if (!*s)
-                break;
+            s += length ? length : 1;
         }
     return false;
 }
@@ -90,6 +92,97 @@ bool snippets_any(const struct snippet_set *s, const char *file)
         if (s->used[i] && strcmp(table[i].file, file) == 0)
             return true;
     return false;
+}
+
+/* ----------------------------------------------------------------- text with the program's name */
+
+/* Blanks before a comment: as many as keep its column, where the names before it are longer or
+ * shorter than their placeholders. */
+static size_t write_gap(struct text *out, const char *s, size_t column, size_t line_start)
+{
+    size_t n = strspn(s, " ");
+    if (n < 2 || strncmp(s + n, "/*", 2) != 0 || out->n == line_start) {
+        text_write(out, s, n);
+        return n;
+    }
+    text_putc(out, ' ');
+    while (out->n - line_start < column + n)
+        text_putc(out, ' ');
+    return n;
+}
+
+/* Length of the comment, literal or #include that begins at s, or 0. */
+static size_t literal_length(const char *s)
+{
+    if (!strncmp(s, "#include", 8))
+        return strcspn(s, "\n");
+    if (s[0] == '/' && s[1] == '*') {
+        const char *end = strstr(s + 2, "*/");
+        return end ? (size_t)(end + 2 - s) : strlen(s);
+    }
+    if (*s != '"' && *s != '\'')
+        return 0;
+    size_t n = 1;
+    while (s[n] && s[n] != *s)
+        n += s[n] == '\\' && s[n + 1] ? 2 : 1;
+    return n + (s[n] != 0);
+}
+
+/* Is the word at s, in a text of ours, one that would hide the program's own name or be hidden by
+ * it? Fields are not: they stand behind a point or an arrow, or in a struct's body, where only the
+ * tags of other structs count. */
+static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n,
+                            bool in_struct)
+{
+    if (n != strlen(p->name) || strncmp(s, p->name, n) != 0)
+        return false;
+    if (in_struct)
+        return s - text >= 7 && !strncmp(s - 7, "struct ", 7);
+    return !(s > text && s[-1] == '.') && !(s - text >= 2 && s[-2] == '-' && s[-1] == '>');
+}
+
+/* The text with the program's name for model_, and its own words out of that name's way. */
+void program_write_text(const struct program *p, struct text *out, const char *text)
+{
+    const char *s = text, *line = s;
+    size_t line_start = out->n, inside = 0;
+    bool in_struct = false, in_body = false;
+    while (*s) {
+        size_t n = word_length(s);
+        if (inside == 0)
+            inside = literal_length(s);
+        bool code = inside == 0;
+        if (code && n == 6 && !strncmp(s, "struct", n))
+            in_struct = !strncmp(s + n + strcspn(s + n, ";{(),=*"), "{", 1);
+        else if (code && *s == '{')
+            in_body = in_struct;
+        else if (code && *s == '}')
+            in_struct = in_body = false;
+        if (*s == ' ') {
+            n = write_gap(out, s, (size_t)(s - line), line_start);
+        } else if (*s == '\n') {
+            text_putc(out, *s);
+            n = 1;
+            line = s + 1;
+            line_start = out->n;
+        } else if (*s == '\\' && s[1] &&
+                   s[1] != '\n') { /* an escape's letter is no part of a word */
+            text_write(out, s, n = 2);
+        } else if (n == 0) {
+            text_write(out, s, n = 1);
+        } else if (n == 10 && !strncmp(s, "model_self", n)) {
+            text_puts(out, p->name);
+        } else if (!strncmp(s, "model_", 6) || !strncmp(s, "MODEL_", 6)) {
+            text_puts(out, *s == 'm' ? p->name : p->upper);
+            text_write(out, s + 5, n == 6 ? 0 : n - 5);
+        } else {
+            text_write(out, s, n);
+            if (code && is_name_of_ours(p, text, s, n, in_body))
+                text_putc(out, '_');
+        }
+        s += n;
+        inside = inside > n ? inside - n : 0;
+    }
 }
 
 static bool ends_with(const char *s, const char *suffix)

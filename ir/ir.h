@@ -333,6 +333,8 @@ void tgc_free(struct tgc *t);
 
 /* Interns without folding. Shape, bounds and hash are derived. needs: sources valid for op (TGC_BUG
  * otherwise). */
+/* derive.c: a new uop's dimensions, bounds and lanes, from its op, dtype, sources and arg */
+void uop_derive(struct tgc *t, struct uop *u);
 struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src,
                        int nsrc, union arg arg);
 /* Interns and folds: what every builder uses. The result may be any equivalent uop of the same

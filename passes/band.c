@@ -56,14 +56,6 @@ struct banding {
     bool tried;                  /* something was lowered */
 };
 
-static double nbytes_of(const struct buffer *b)
-{
-    double n = (double)dtype_nbytes(b->dtype);
-    for (int a = 0; a < b->ndim; a++)
-        n *= plan_extent(b->dim[a]);
-    return n;
-}
-
 static double stored_nbytes(const struct segment *s)
 {
     return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
@@ -106,7 +98,7 @@ static const struct work *work_of(struct banding *w, struct segment *s)
         if (!b || b == s->dest)
             continue;
         double nbytes = read_by(p, s, b);
-        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) += nbytes > 0 ? nbytes : nbytes_of(b);
+        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) += nbytes > 0 ? nbytes : buffer_most_nbytes(b);
     }
     for (int i = 0; i < n; i++) {
         bool weight = order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
@@ -154,7 +146,7 @@ static double scratch_of(const struct group *g)
     double n = 0;
     for (int i = 1; i < g->n; i++) {
         const struct member *m = &g->member[i];
-        double part = nbytes_of(m->node->buffer);
+        double part = buffer_most_nbytes(m->node->buffer);
         for (int k = 0; k < g->nband; k++)
             part *= (double)m->kept[k].slots / plan_extent(m->node->u->dim[m->part[k].axis]);
         n += part;
@@ -167,7 +159,7 @@ static double streamed_of(struct banding *w, const struct group *g)
 {
     double n = stored_nbytes(g->member[0].s);
     for (int i = 0; i < g->n; i++)
-        n += work_of(w, g->member[i].s)->reads - (i ? nbytes_of(g->member[i].node->buffer) : 0);
+        n += work_of(w, g->member[i].s)->reads - (i ? buffer_most_nbytes(g->member[i].node->buffer) : 0);
     return n / g->nbands;
 }
 
@@ -218,7 +210,7 @@ static double gain_of(struct banding *w, const struct group *g)
     double cache = (double)w->p->t->cache_nbytes;
     for (int i = 1; i < g->n; i++) {
         const struct member *m = &g->member[i];
-        double nbytes = nbytes_of(m->node->buffer), part = 1;
+        double nbytes = buffer_most_nbytes(m->node->buffer), part = 1;
         for (int k = 0; k < g->nband; k++)
             part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
@@ -372,7 +364,7 @@ static bool reads_candidates(const struct banding *w, const struct segment *s)
     for (int i = 0; i < w->ncandidate; i++)
         for (const struct use *u = w->candidate[i]->use; u; u = u->next)
             if (u->seg == s && w->producer[i] != s) {
-                nbytes += nbytes_of(w->candidate[i]->buffer);
+                nbytes += buffer_most_nbytes(w->candidate[i]->buffer);
                 break;
             }
     return nbytes > 0;

@@ -46,25 +46,33 @@ bool value_is_contraction(const struct uop *v)
            plan_nelem(m) > 1.5 * plan_nelem(b);
 }
 
-static bool is_of_weights(const struct uop *v, int depth)
+/* Whether v is made, in at most `depth` steps, of nothing but what `operands` takes: the number of
+ * sources to look at, 0 where it ends, -1 for what it does not take. */
+static bool is_made_of(const struct uop *v, int (*operands)(const struct uop *), int depth)
 {
-    if (v->op == OP_BUFFER)
-        return ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
-    if (v->op == OP_CONST || depth == 0)
-        return v->op == OP_CONST;
-    bool moves = op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT;
-    if (!moves && v->op != OP_CAST && v->op != OP_ADD && v->op != OP_MUL && v->op != OP_NEG)
-        return false;
-    for (int k = 0; k < (moves ? 1 : v->nsrc); k++)
-        if (!is_of_weights(v->src[k], depth - 1))
+    int n = operands(v);
+    if (n <= 0 || depth == 0)
+        return n == 0;
+    for (int k = 0; k < n; k++)
+        if (!is_made_of(v->src[k], operands, depth - 1))
             return false;
     return true;
+}
+
+static int operands_of_weights(const struct uop *v)
+{
+    if (v->op == OP_BUFFER)
+        return ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT ? 0 : -1;
+    if (op_class(v->op) == CLASS_MOVE)
+        return v->op != OP_IOTA && v->op != OP_CONCAT ? 1 : -1;
+    bool linear = v->op == OP_CAST || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_NEG;
+    return v->op == OP_CONST ? 0 : linear ? v->nsrc : -1;
 }
 
 bool value_is_of_weights(const struct uop *v)
 {
     enum { DEPTH = 12 };
-    return is_of_weights(v, DEPTH);
+    return is_made_of(v, operands_of_weights, DEPTH);
 }
 
 bool value_contracts_weight(const struct uop *v)
@@ -73,24 +81,20 @@ bool value_contracts_weight(const struct uop *v)
     return value_is_of_weights(m->src[0]) || value_is_of_weights(m->src[1]);
 }
 
-static bool is_index_like(const struct uop *v, int depth)
+static int operands_like_index(const struct uop *v)
 {
+    bool moves = op_class(v->op) == CLASS_MOVE;
     if (v->op == OP_CONST || v->op == OP_VAR || v->op == OP_IOTA)
-        return true;
-    if (depth == 0 || (op_class(v->op) != CLASS_MOVE && !op_is_elementwise(v->op)) ||
-        value_cost(v) > 4)
-        return false;
-    int n = op_class(v->op) == CLASS_MOVE && v->op != OP_CONCAT ? v->op == OP_PAD ? 2 : 1 : v->nsrc;
-    for (int k = 0; k < n; k++)
-        if (!is_index_like(v->src[k], depth - 1))
-            return false;
-    return true;
+        return 0;
+    if ((!moves && !op_is_elementwise(v->op)) || value_cost(v) > 4)
+        return -1;
+    return !moves || v->op == OP_CONCAT ? v->nsrc : v->op == OP_PAD ? 2 : 1;
 }
 
 bool value_is_index_like(const struct uop *v)
 {
     enum { DEPTH = 8 };
-    return is_index_like(v, DEPTH);
+    return is_made_of(v, operands_like_index, DEPTH);
 }
 
 bool value_is_widened_weight(const struct uop *v)

@@ -159,8 +159,8 @@ static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
     return axis != NO_AXIS && r->src[0] != b->dim[axis];
 }
 
-/* What a layer says: the axes of its values that its weights know, too, belong innermost. Where
- * these are columns (a depthwise convolution's channels), the window has no say. */
+/* What a layer says: the axes of its values that its weights know, too, belong innermost. A window
+ * has no say where there are channels, be they columns (a depthwise convolution's) or summed up. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
     struct nest m;
@@ -185,11 +185,13 @@ static void vote_layer(struct layout *l, struct uop *store)
             for (int j = 0; j < m.nload; j++)
                 columns[j] |= vote(l, &m, m.load[j], store->src[k]);
         }
-        for (int k = 1; k < m.reduce->nsrc; k++)
-            for (int j = 0; j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]);
-                 j++)
-                if (!columns[j] || !is_part(l, m.load[j], m.reduce->src[k]))
-                    vote(l, &m, m.load[j], m.reduce->src[k]);
+        for (int part = 0; part < 2; part++)              /* windows last */
+            for (int k = 1; k < m.reduce->nsrc; k++)
+                for (int j = 0;
+                     j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
+                    if (is_part(l, m.load[j], m.reduce->src[k]) == (part == 1) &&
+                        !(part && columns[j]) && vote(l, &m, m.load[j], m.reduce->src[k]))
+                        columns[j] |= m.reduce->src[k]->src[0]->vmax >= COLUMNS_MIN;
     }
 }
 

@@ -120,6 +120,9 @@ enum { THREAD_GAIN_NS = 2000 };
 enum { STACK_SCRATCH_NBYTES = 4096 };
 /* Bytes from one thread's scratch to the next one's: whole cache lines. */
 size_t scratch_stride(const struct buffer *b);
+/* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
+ * nbytes. */
+double buffer_most_nbytes(const struct buffer *b);
 
 struct compile_options {
     bool noopt;

@@ -31,25 +31,17 @@ struct prefetching {
     int64_t seen;                /* bytes of weights in the innermost loop so far */
 };
 
-static int64_t count_nbytes(const struct buffer *weight)
-{
-    int64_t n = (int64_t)dtype_nbytes(weight->dtype);
-    for (int a = 0; a < weight->ndim; a++)
-        n = sat_mul(n, weight->dim[a]->vmax);
-    return n;
-}
-
 static bool is_large_weight(const struct uop *load)
 {
     const struct buffer *b = load->src[0]->op == OP_BUFFER ? uop_buffer_of(load->src[0]) : NULL;
-    return b && b->kind == BUFFER_WEIGHT && count_nbytes(b) >= WEIGHT_NBYTES;
+    return b && b->kind == BUFFER_WEIGHT && buffer_most_nbytes(b) >= WEIGHT_NBYTES;
 }
 
 bool weights_are_far(const struct schedule *s)
 {
-    int64_t n = 0;
+    double n = 0;
     for (int i = 0; i < s->nweight; i++)
-        n = sat_add(n, count_nbytes(s->weight[i]));
+        n += buffer_most_nbytes(s->weight[i]);
     return n > NEAR_NBYTES;
 }
 

@@ -13,11 +13,15 @@
  * sums of two values, some three times as large as that of the plain product where values are of one
  * size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2).
  *
+ * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or large,
+ * in one of them shows in the other's result. Where all samples' rows are one axis it becomes two.
+ *
  * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is looked
  * for is a sum of products, one operand of which is a weight, while the other one's elements are
  * each read in one place of it, side by side along the sum. (Convolutions with windows of one element
  * are left alone: their values lie otherwise until layout.c has seen them, and bands serve them.)
  */
+#include "passes/samples.h"
 #include "passes/tile.h"
 #include "passes/winograd.h"
 
@@ -41,6 +45,8 @@ struct product {
     struct uop *values, *weight;         /* both with all the product's axes */
     const char *name;                    /* the weight's */
     bool of_values[MAX_RANK], of_weight[MAX_RANK];
+    struct uop *sample;                  /* which one the values are of, by the axes' ranges; or NULL */
+    struct uop *range[MAX_RANK];         /* of the axes; 0 where the size is 1 */
     int row, column, step;               /* the axes that are halved */
 };
 
@@ -95,6 +101,13 @@ static double size_of_kind(const struct product *p, bool values, bool weight)
     return n;
 }
 
+/* Whether an axis leads from one sample to another one. */
+static bool changes_sample(const struct product *p, int axis)
+{
+    return p->sample && p->range[axis]->op == OP_RANGE &&
+           nest_depends(p->t, p->sample, p->range[axis]);
+}
+
 /* Each axis is one of the rows (it moves in the values), of the columns (in the weight), or of the
  * sum (in both). The largest of each kind is halved: the last of equals, which lies side by side. */
 static bool find_axes(struct product *p)
@@ -110,6 +123,8 @@ static bool find_axes(struct product *p)
         if (both != is_reduced(p, a) || (!p->of_values[a] && !p->of_weight[a]))
             return false;
         int *of = both ? &p->step : p->of_values[a] ? &p->row : &p->column;
+        if (of == &p->row && changes_sample(p, a))
+            continue;
         if (*of < 0 || n >= size_of(p->product->dim[*of]))
             *of = a;
     }
@@ -118,9 +133,9 @@ static bool find_axes(struct product *p)
            size_of(p->product->dim[p->step]) % 2 == 0;
 }
 
-static bool find_product(struct tgc *t, struct uop *u, struct product *p)
+static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, struct product *p)
 {
-    struct uop *range[MAX_RANK], *base[2];
+    struct uop *base[2];
     bool depends[2][MAX_RANK] = {{false}}, last[2][MAX_RANK] = {{false}};
     if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
         u->src[0]->op != OP_MUL || u->ndim > MAX_RANK - 3)
@@ -128,10 +143,10 @@ static bool find_product(struct tgc *t, struct uop *u, struct product *p)
     *p = (struct product){.t = t, .reduce = u, .product = u->src[0]};
     for (int a = 0; a < u->ndim; a++) {
         struct uop *dim = p->product->dim[a];
-        range[a] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
+        p->range[a] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
     }
     for (int k = 0; k < 2; k++)
-        base[k] = find_base(p, p->product->src[k], range, depends[k], last[k]);
+        base[k] = find_base(p, p->product->src[k], p->range, depends[k], last[k]);
     int w = is_weight(base[1]);
     if (is_weight(base[0]) == is_weight(base[1]))
         return false;
@@ -140,6 +155,8 @@ static bool find_product(struct tgc *t, struct uop *u, struct product *p)
     p->name = ((const struct buffer *)base[w]->arg.p)->name;
     memcpy(p->of_weight, depends[w], sizeof p->of_weight);
     memcpy(p->of_values, depends[1 - w], sizeof p->of_values);
+    if (samples && !samples_row(samples, p->values, p->range, &p->sample))
+        return false;
     if (!find_axes(p) || base[1 - w]->op == OP_PAD || base[1 - w]->dtype != DTYPE_F32 ||
         !last[1 - w][p->step])
         return false;
@@ -315,25 +332,66 @@ static struct uop *rewrite_product(const struct product *p)
     return join_quarters(p, quarter);
 }
 
+/* The number by which a sample is divided, or the remainder taken, of the axis with all rows: as many
+ * of them lie side by side of one sample, or one of each. */
+static int64_t samples_side_by_side(const struct uop *sample, const struct uop *range)
+{
+    int64_t n;
+    bool divides = sample && (sample->op == OP_FLOORDIV || sample->op == OP_FLOORMOD) &&
+                   sample->src[0] == range && uop_const_int(sample->src[1], &n);
+    return divides && n > 1 && n < range->src[0]->arg.i && range->src[0]->arg.i % n == 0 ? n : 0;
+}
+
+/* The same sum, where an axis that holds the rows of all samples is two of them. */
+static struct uop *part_samples(struct tgc *t, struct samples *samples, struct uop *u)
+{
+    struct uop *range[MAX_RANK], *dim[MAX_RANK], *sample, *x[2];
+    const struct uop *product = u->op == OP_REDUCE ? u->src[0] : NULL;
+    if (!product || REDUCE_OP(u->arg.i) != OP_ADD || product->op != OP_MUL ||
+        u->ndim > MAX_RANK - 4 || product->src[0]->ndim != u->ndim ||
+        product->src[1]->ndim != u->ndim)
+        return u;
+    for (int a = 0; a < u->ndim; a++) {
+        if (product->dim[a]->op != OP_CONST)
+            return u;
+        range[a] = uop_range(t, product->dim[a], t->next_range++);
+    }
+    if (!samples_row(samples, u->src[0], range, &sample))
+        return u;
+    for (int a = 0; a < u->ndim; a++) {
+        int64_t n = samples_side_by_side(sample, range[a]);
+        uint32_t axes = REDUCE_AXES(u->arg.i), below = (1u << a) - 1;
+        if (!n || axes >> a & 1)
+            continue;
+        for (int b = 0; b <= u->ndim; b++)
+            dim[b] = product->dim[b > a ? b - 1 : b];
+        dim[a] = uop_int(t, size_of(product->dim[a]) / n);
+        dim[a + 1] = uop_int(t, n);
+        for (int k = 0; k < 2; k++)
+            x[k] = uop_reshape(t, product->src[k], dim, u->ndim + 1);
+        return uop_reduce(t, OP_ADD, tensor_binary(t, OP_MUL, x[0], x[1]),
+                          (axes & below) | (axes & ~below) << 1);
+    }
+    return u;
+}
+
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct product p;
-    (void)ctx;
-    struct mem_mark mark = scratch_mark(t);
-    bool found = find_product(t, u, &p) && saves_time(&p);
-    scratch_release(t, mark);
-    if (!found)
-        return NULL;
     int outer = t->current_origin;
+    struct mem_mark mark = scratch_mark(t);
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *r = rewrite_product(&p);
+    struct uop *apart = ctx ? part_samples(t, ctx, u) : u;
+    bool found = find_product(t, ctx, apart, &p) && saves_time(&p);
+    scratch_release(t, mark);
+    struct uop *r = found ? rewrite_product(&p) : NULL;
     t->current_origin = outer;
-    return r;
+    return r && apart != u ? uop_reshape(t, r, u->dim, u->ndim) : r;
 }
 
 bool pass_strassen(struct tgc *t, struct graph *g)
 {
     if (!t->no_winograd)
-        graph_rewrite(t, g, rewrite, NULL);
+        graph_rewrite(t, g, rewrite, samples_find(t, g));
     return true;
 }

@@ -123,28 +123,20 @@ static double time_inside(const struct cost *c, const struct uop *range)
     return time;
 }
 
-static double nbytes_of(const struct buffer *b)
-{
-    double n = (double)dtype_nbytes(b->dtype);
-    for (int a = 0; a < b->ndim; a++)
-        n *= (double)b->dim[a]->vmax;
-    return n;
-}
-
 /* Bytes that a nest reads and writes, each buffer once; those that move along with the range. */
 static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range, double *all,
                        double *along)
 {
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
-    *all = *along = nbytes_of(uop_buffer_of(store->src[0]));
+    *all = *along = buffer_most_nbytes(uop_buffer_of(store->src[0]));
     for (int i = 0; i < n; i++) {
         bool known = order[i]->op != OP_LOAD || order[i]->src[0]->op != OP_BUFFER;
         for (int k = 0; k < i && !known; k++)
             known = order[k]->op == OP_LOAD && order[k]->src[0] == order[i]->src[0];
         if (known)
             continue;
-        double size = nbytes_of(uop_buffer_of(order[i]->src[0]));
+        double size = buffer_most_nbytes(uop_buffer_of(order[i]->src[0]));
         *all += size;
         *along += range && nest_depends(t, order[i]->src[1], range) ? size : 0;
     }

@@ -7,7 +7,7 @@
  * back to their width where they could leave it. Narrow floats are computed in float; their
  * rounding is pending until the value is used by anything but a store, which rounds by itself.
  */
-#include "backends/c/exprs.h"
+#include "backends/c/c.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* render.c - a linear kernel to a C function that a person would have written.
+/* render.c - a linear kernel to C statements that a person would have written.
  *
  * The linear program is walked twice. The first walk counts uses and remembers where they are; the
  * second writes. A value becomes text when it is reached; it stays text, to be written inside its
@@ -13,11 +13,11 @@
  *
  * Bodies are written into blocks of their own, so that a loop with one statement needs no braces.
  */
-#include "backends/c/exprs.h"
+#include "backends/c/c.h"
 
 #include <string.h>
 
-enum { LINE_WIDTH = 100, MAX_ACC_READS = 4 };
+enum { MAX_ACC_READS = 4 };
 
 /* What is known of the value of a uop at this point of the walk. */
 struct value {
@@ -34,22 +34,24 @@ struct value {
     int nacc; const struct uop *acc[MAX_ACC_READS + 1];
 };
 
-struct block { struct text body; int nstatement; bool has_declaration; const char *head; int id; };
+struct block {
+    struct text body;
+    int nstatement, id;
+    bool has_declaration;
+    const char *head;            /* "for (...)", "if (...)" */
+    const char *counter;         /* of a loop: its variable */
+};
 
 struct writer {
+    struct function *f;
     struct program *p;
     struct tgc *t;
-    const struct kernel *k;
-    enum isa isa;
     struct uop *const *linear; int nlinear;          /* the kernel's, or a variant's */
-    struct names *names;
     struct uop_map value;        /* uop -> struct value */
     struct uop_map nuse;         /* uop -> int, uses behind where the count stands */
     /* by position: uses of the value that is computed there, until it is computed again */
     int *use;
     const struct uop **tile; int ntile; size_t cap_tile;          /* accumulators with lanes */
-    const char **buffer_name;    /* as the kernel's buffers, then its scratch */
-    bool *is_used;               /* likewise: the text reads or writes it */
     struct block *block; int depth; size_t cap_block;
     int next_block;
     int position;
@@ -59,9 +61,10 @@ struct writer {
 
 static struct block *top(struct writer *w) { return &w->block[w->depth - 1]; }
 
-static void open_block(struct writer *w, const char *head)
+static void open_block(struct writer *w, const char *head, const char *counter)
 {
-    struct block b = {.body = {.t = w->t}, .head = head, .id = w->next_block++};
+    struct block b = {
+        .body = {.t = w->t}, .head = head, .counter = counter, .id = w->next_block++};
     VEC_PUSH(w->t, w->block, w->depth, w->cap_block, b);
 }
 
@@ -71,18 +74,6 @@ static void statement(struct writer *w, const char *s, bool is_declaration)
     text_printf(&b->body, "%s\n", s);
     b->nstatement++;
     b->has_declaration |= is_declaration;
-}
-
-static void put_indented(struct text *out, const char *lines)
-{
-    for (const char *s = lines; s && *s;) {
-        size_t n = strcspn(s, "\n");
-        if (n > 0)
-            text_puts(out, "    ");
-        text_write(out, s, n);
-        text_putc(out, '\n');
-        s += n + (s[n] == '\n');
-    }
 }
 
 static void close_block(struct writer *w)
@@ -95,7 +86,7 @@ static void close_block(struct writer *w)
     if (b.nstatement == 0)
         return;
     text_printf(&outer->body, "%s%s\n", b.head, bare ? "" : " {");
-    put_indented(&outer->body, b.body.s);
+    text_lines(&outer->body, b.body.s, 1);
     if (!bare)
         text_puts(&outer->body, "}\n");
     outer->nstatement++;
@@ -116,7 +107,7 @@ static struct value *value_of(struct writer *w, const struct uop *u)
 {
     struct value *v = map_get(&w->value, u);
     if (!v)
-        TGC_BUG(w->t, "kernel %s uses a %s before it is computed", w->k->name, op_name(u->op));
+        TGC_BUG(w->t, "kernel %s uses a %s before it is computed", w->f->k->name, op_name(u->op));
     return v;
 }
 
@@ -147,12 +138,9 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
 /* A local of the kernel, or the counter of a loop around. */
 static bool is_taken(const struct writer *w, const char *s)
 {
-    bool taken = names_has(w->names, s);
-    size_t n = strlen(s);
-    for (int i = 0; i < w->depth && !taken; i++) {
-        const char *head = w->block[i].head, *eq = head ? strstr(head, " = ") : NULL;
-        taken = eq && (size_t)(eq - head) >= n && !strncmp(eq - n, s, n) && eq[-1 - (int)n] == ' ';
-    }
+    bool taken = names_has(w->f->names, s);
+    for (int i = 0; i < w->depth && !taken; i++)
+        taken = w->block[i].counter && !strcmp(w->block[i].counter, s);
     return taken;
 }
 
@@ -162,7 +150,7 @@ static const char *local_name(struct writer *w, const char *stem)
     const char *s = stem;
     for (int k = 2; is_taken(w, s); k++)
         s = mem_printf(w->t, "%s%d", stem, k);
-    names_add(w->names, s);
+    names_add(w->f->names, s);
     return s;
 }
 
@@ -255,12 +243,18 @@ static void inherit_reads(struct writer *w, struct value *v, const struct uop *u
     }
 }
 
+/* Index arithmetic that is the same wherever its loops' counters are: compilers move it out of
+ * loops. */
+static bool is_pure_index(const struct uop *u, const struct value *v)
+{
+    return !v->reads_any_memory && v->nacc == 0 &&
+           (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+}
+
 /* Whether u, computed at w->position, can be written inside the one that uses it first. */
-static bool can_wait(struct writer *w, const struct uop *u, const struct value *v)
+static bool can_wait(struct writer *w, const struct uop *u, const struct value *v, bool pure_index)
 {
     int depth = 0;
-    bool pure_index = !v->reads_any_memory && v->nacc == 0 &&
-                      (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
     for (int i = w->position + 1; i < w->nlinear; i++) {
         const struct uop *x = w->linear[i];
         for (int s = 0; s < x->nsrc; s++)
@@ -284,63 +278,46 @@ static void define(struct writer *w, const struct uop *u, struct value *v)
     map_set(&w->value, u, v);
     if (v->leaf || v->written)
         return;
-    bool pure_index = !v->reads_any_memory && v->nacc == 0 &&
-                      (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+    bool pure_index = is_pure_index(u, v);
     bool repeatable = v->nuse == 1 || (pure_index && is_short(v));
-    if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v)))
+    if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v, pure_index)))
         write_temporary(w, u, v);
 }
 
 /* --------------------------------------------------------------------------------------- memory */
 
-static bool in_arena(const struct buffer *b)
-{
-    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH;
-}
-
-const struct buffer *buffer_root(const struct buffer *b)
-{
-    while (b->base)
-        b = b->base;
-    return b;
-}
-
-bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
-{
-    a = buffer_root(a);
-    b = buffer_root(b);
-    if (a == b)
-        return true;
-    return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes &&
-           b->offset < a->offset + a->nbytes;
-}
-
 static bool is_written_here(const struct writer *w, const struct buffer *b)
 {
-    for (int i = 0; i < w->k->noutput; i++)
-        if (buffers_may_alias(w->k->buffer[i], b))
+    const struct kernel *k = w->f->k;
+    for (int i = 0; i < k->noutput; i++)
+        if (buffers_may_alias(k->buffer[i], b))
             return true;
-    for (int i = 0; i < w->k->nscratch; i++)
-        if (buffers_may_alias(w->k->scratch[i], b))
+    for (int i = 0; i < k->nscratch; i++)
+        if (buffers_may_alias(k->scratch[i], b))
             return true;
     return false;
 }
 
-static const char *place_name(const struct writer *w, const struct buffer *b)
+/* Its position among the function's names of buffers. */
+static int place_of(const struct writer *w, const struct buffer *b)
 {
-    const struct kernel *k = w->k;
+    const struct kernel *k = w->f->k;
     for (int i = 0; i < k->nbuffer + k->nscratch; i++)
         if (b == (i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer]))
-            return w->buffer_name[i];
+            return i;
     TGC_BUG(w->t, "kernel %s uses buffer %d, which is not among its parameters", k->name, b->id);
 }
 
-static void note_used(struct writer *w, const struct buffer *b)
+static const char *place_name(const struct writer *w, const struct buffer *b)
 {
-    const struct kernel *k = w->k;
-    for (int i = 0; i < k->nbuffer + k->nscratch; i++)
-        if (b == (i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer]))
-            w->is_used[i] = true;
+    return w->f->buffer_name[place_of(w, b)];
+}
+
+/* The same, for text that reads or writes it. */
+static const char *use_place(struct writer *w, const struct buffer *b)
+{
+    w->f->is_used[place_of(w, b)] = true;
+    return place_name(w, b);
 }
 
 static void write_load(struct writer *w, const struct uop *u)
@@ -348,8 +325,7 @@ static void write_load(struct writer *w, const struct uop *u)
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     struct expr src[4] = {{0}, {0}, {0}, {0}};
-    const char *name = place_name(w, b);
-    note_used(w, b);
+    const char *name = use_place(w, b);
     take_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, place, u->arg.i)
@@ -370,12 +346,11 @@ static void write_store(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[4] = {{0}, {0}, {0}, {0}};
-    const char *name = place_name(w, b);
+    const char *name = use_place(w, b);
     bool guarded = u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL;
-    note_used(w, b);
     take_operands(w, u, guarded ? 4 : 3, src);
     if (guarded)
-        open_block(w, mem_printf(w->t, "if (%s)", src[3].s));
+        open_block(w, mem_printf(w->t, "if (%s)", src[3].s), NULL);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     if (u->src[2]->lanes > 1)
         statement(w, expr_store_vector(w->p, place, &src[2], u->arg.i), false);
@@ -391,13 +366,12 @@ static void write_prefetch(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[2] = {{0}, {0}};
-    note_used(w, b);
     take_operands(w, u, 2, src);
     statement(
         w,
         mem_printf(w->t,
                    "__builtin_prefetch((void *)((uintptr_t)%s + %zu * (uintptr_t)(%s)), 0, 2);",
-                   place_name(w, b), dtype_nbytes(b->dtype), src[1].s),
+                   use_place(w, b), dtype_nbytes(b->dtype), src[1].s),
         false);
 }
 
@@ -409,7 +383,7 @@ static const char *loop_stem(const struct writer *w, const struct uop *range)
     const char *axes = uop_get_axes(w->t, range);
     int nloop = 0;
     for (int i = 0; i < w->depth; i++)
-        nloop += w->block[i].head && !strncmp(w->block[i].head, "for", 3);
+        nloop += w->block[i].counter != NULL;
     return axes && *axes ? axes : letter[nloop < 5 ? nloop : 4];
 }
 
@@ -468,7 +442,7 @@ static void write_range(struct writer *w, const struct uop *u)
         set_tile_element(w, w->tile[i]);
     if (RANGE_IS_THREAD(u->arg.i) && uop_is_int(u->src[0], 1)) {
         v->e = expr_const(w->p, DTYPE_INDEX, (union arg){.i = 0});
-        open_block(w, "if (part == parts - 1)");         /* the last part, as of any loop */
+        open_block(w, "if (part == parts - 1)", NULL);   /* the last part, as of any loop */
         return;
     }
     const char *type = narrow ? "int" : "int64_t", *begin = "0",
@@ -476,14 +450,14 @@ static void write_range(struct writer *w, const struct uop *u)
     if (RANGE_IS_THREAD(u->arg.i))
         write_share(w, u, type, &size, &begin, &end);
     open_block(w, mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end,
-                             name));
+                             name), name);
 }
 
 static void write_guard(struct writer *w, const struct uop *u)
 {
     struct expr cond;
     take_operands(w, u, 1, &cond);
-    open_block(w, mem_printf(w->t, "if (%s)", cond.s));
+    open_block(w, mem_printf(w->t, "if (%s)", cond.s), NULL);
 }
 
 /* --------------------------------------------------------------------------------- accumulators */
@@ -609,8 +583,7 @@ static void write_leaf(struct writer *w, const struct uop *u)
         v->e = expr_const(w->p, u->dtype, u->arg);
     } else if (u->op == OP_VAR) {
         const struct var *var = u->arg.p;
-        v->e = expr_name(program_var(w->p, var),
-                         var->max <= INT32_MAX && var->min >= INT32_MIN ? 'I' : 'L');
+        v->e = expr_name(program_var(w->p, var), var_is_int(var) ? 'I' : 'L');
     } else {
         v->e = expr_name("", 'I');
     }
@@ -667,16 +640,15 @@ static void write_dot(struct writer *w, const struct uop *u)
 {
     struct expr src[3];
     take_operands(w, u, 3, src);
-    define_as(w, u, expr_dot(w->p, w->isa, src));
+    define_as(w, u, expr_dot(w->p, w->f->v ? w->f->v->isa : ISA_GENERIC, src));
 }
 
 static void write_lookup(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[2];
-    note_used(w, b);
     take_operands(w, u, 2, src);
-    define_as(w, u, expr_lookup(w->p, place_name(w, b), u->src[1]->dtype, &src[1]));
+    define_as(w, u, expr_lookup(w->p, use_place(w, b), u->src[1]->dtype, &src[1]));
 }
 
 static void write_fold(struct writer *w, const struct uop *u)
@@ -717,7 +689,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_SINK: break;
     default:
         if (!op_is_elementwise(u->op))
-            TGC_BUG(w->t, "kernel %s: %s in a linear program", w->k->name, op_name(u->op));
+            TGC_BUG(w->t, "kernel %s: %s in a linear program", w->f->k->name, op_name(u->op));
         write_elementwise(w, u);
     }
 }
@@ -741,291 +713,19 @@ static void count_uses(struct writer *w)
     }
 }
 
-/* --------------------------------------------------------------------------------- the function */
-
-static bool on_stack(const struct buffer *b)
+const char *render_body(struct function *f)
 {
-    return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
-}
-
-static void name_buffers(struct writer *w)
-{
-    const struct kernel *k = w->k;
-    w->buffer_name = mem_array(w->t, (size_t)(k->nbuffer + k->nscratch), sizeof *w->buffer_name);
-    w->is_used = mem_array(w->t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *w->is_used);
-    for (int i = 0; i < k->nbuffer; i++) {
-        const struct buffer *b = k->buffer[i];
-        bool weight = b->kind == BUFFER_WEIGHT;
-        w->buffer_name[i] = local_name(w, i < k->noutput ? "y"
-                                          : !weight      ? "x"
-                                          : b->ndim > 1  ? "w"
-                                                         : "b");
-    }
-    for (int i = 0; i < k->nscratch; i++)
-        w->buffer_name[k->nbuffer + i] = local_name(w, "tile");
-}
-
-static bool is_restrict(const struct kernel *k, int i)
-{
-    for (int j = 0; j < k->nbuffer; j++)
-        if (j != i && (i < k->noutput || j < k->noutput) &&
-            buffers_may_alias(k->buffer[i], k->buffer[j]))
-            return false;
-    return true;
-}
-
-static const char *pointer_to(const struct writer *w, enum dtype d, const char *qualifier,
-                              const char *name)
-{
-    const char *type = dtype_ctype(d);
-    bool star = type[strlen(type) - 1] == '*';
-    return mem_printf(w->t, "%s%s*%s%s", type, star ? "" : " ", qualifier, name);
-}
-
-/* Without the line breaks and what indents behind them. */
-static const char *one_line(struct tgc *t, const char *s)
-{
-    struct text out = {.t = t};
-    while (*s) {
-        size_t n = strcspn(s, "\n");
-        text_write(&out, s, n);
-        s += n;
-        if (*s)
-            text_putc(&out, ' ');
-        s += strspn(s, "\n ");
-    }
-    return out.s;
-}
-
-static const char *var_type(const struct var *v)
-{
-    return v->max <= INT32_MAX && v->min >= INT32_MIN ? "int" : "int64_t";
-}
-
-/* "static void conv1(float *restrict y, const float *restrict x)", wrapped below the
- * parenthesis. */
-static void write_signature(struct writer *w, const struct variant *v, struct text *out)
-{
-    const struct kernel *k = w->k;
-    int nparameter = k->nbuffer + k->nscratch + k->nvar;
-    struct text head = {.t = w->t};
-    if (v)
-        text_printf(&head, "%s ", isa_table[v->isa].attribute);
-    text_printf(&head, "static void %s(",
-                program_variant_name(w->p, k, v ? v->isa : ISA_GENERIC));
-    size_t indent = head.n, start = out->n, from = start + indent;
-    text_puts(out, head.s);
-    bool first = true;
-    for (int i = 0; i < nparameter + 2 * k->is_shared; i++) {
-        const char *s;
-        if (i >= nparameter) {
-            s = i == nparameter ? "int part" : "int parts";
-        } else if (i < k->nbuffer) {
-            const struct buffer *b = k->buffer[i];
-            const char *qualifier = is_restrict(k, i) ? "restrict " : "";
-            s = i < k->noutput ? pointer_to(w, b->dtype, qualifier, place_name(w, b))
-                               : mem_printf(w->t, "%s%s%s", const_pointer(b->dtype), qualifier,
-                                            place_name(w, b));
-        } else if (i < k->nbuffer + k->nscratch) {
-            const struct buffer *b = k->scratch[i - k->nbuffer];
-            if (on_stack(b))
-                continue;
-            s = pointer_to(w, b->dtype, "restrict ", place_name(w, b));
-        } else {
-            const struct var *var = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(w->t, "%s %s", var_type(var), program_var(w->p, var));
-        }
-        if (!first && out->n - start + strlen(s) + 3 > LINE_WIDTH) {
-            text_puts(out, ",\n");
-            start = out->n;
-            text_pad(out, start, indent);
-        } else if (!first) {
-            text_puts(out, ", ");
-        }
-        text_puts(out, s);
-        first = false;
-    }
-    if (first)
-        text_puts(out, "void");
-    if (!v)
-        w->p->parameters[k->index] = one_line(w->t, out->s + from);
-    text_puts(out, ")\n");
-}
-
-/* struct conv1_task, which holds a call's arguments, and conv1_part(), which runs a part of it. */
-static void write_task(struct writer *w)
-{
-    const struct kernel *k = w->k;
-    struct program *p = w->p;
-    struct text *out = &p->tasks, call = {.t = w->t};
-    const char *task = p->task_name[k->index];
-    text_printf(out, "struct %s {\n    %s *self;\n", task, p->name);
-    text_printf(&call, "%s%s(", k->nvariant ? "t->self->kernels->" : "", program_kernel_name(p, k));
-    size_t indent = call.n + 4, start = 0;
-    for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
-        const char *name, *argument;
-        if (i < k->nbuffer + k->nscratch) {
-            const struct buffer *b = i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer];
-            bool written = i < k->noutput || i >= k->nbuffer;
-            if (i >= k->nbuffer && on_stack(b))
-                continue;
-            name = place_name(w, b);
-            text_printf(out, "    %s%s;\n",
-                        written ? pointer_to(w, b->dtype, "", "") : const_pointer(b->dtype), name);
-            argument = i < k->nbuffer ? mem_printf(w->t, "t->%s", name)
-                                      : mem_printf(w->t, "t->%s + part * %zu", name,
-                                                   scratch_stride(b) / dtype_nbytes(b->dtype));
-        } else {
-            const struct var *var = k->var[i - k->nbuffer - k->nscratch];
-            name = program_var(p, var);
-            text_printf(out, "    %s %s;\n", var_type(var), name);
-            argument = mem_printf(w->t, "t->%s", name);
-        }
-        if (call.n - start + strlen(argument) + 30 > LINE_WIDTH) {
-            text_putc(&call, '\n');
-            start = call.n;
-            text_pad(&call, start, indent);
-        }
-        text_printf(&call, "%s, ", argument);
-    }
-    text_printf(out, "};\nstatic void %s(void *context, int part)\n{\n", p->part_name[k->index]);
-    text_printf(out, "    const struct %s *t = (const struct %s *)context;\n", task, task);
-    text_printf(out, "    %spart, t->self->parts);\n}\n\n", call.s);
-}
-
-/* Above each kernel: the model's nodes, the shapes, the work. */
-static void write_comment(struct writer *w, struct text *out)
-{
-    const struct kernel *k = w->k;
-    text_puts(out, "/* ");
-    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(w->p, k));
-    for (int i = 0; i < k->nbuffer; i++) {
-        const struct buffer *b = k->buffer[i];
-        text_puts(out, "\n *   ");
-        size_t start = out->n;
-        text_puts(out, place_name(w, b));
-        text_pad(out, start, 3);
-        text_printf(out, " %s", dtype_name(b->dtype));
-        text_dims(out, b->dim, b->ndim, "[", "]");
-        if (b->name && *b->name) {
-            text_puts(out, b->kind == BUFFER_WEIGHT  ? "  weight \""
-                           : b->kind == BUFFER_INPUT ? "  input \""
-                                                     : "  \"");
-            text_comment(out, b->name);
-            text_puts(out, "\"");
-        }
-        if (i < k->noutput)
-            text_puts(out, "  <- result");
-    }
-    for (int i = k->index + 1; i < w->p->s->nkernel; i++)
-        if (w->p->twin[i] == k) {
-            text_puts(out, "\n * the same: ");
-            text_comment(out, w->p->s->kernel[i]->title ? w->p->s->kernel[i]->title : "");
-        }
-    if (k->flop > 0 || k->nbytes > 0) {
-        text_printf(out, "\n * %s", text_si(w->t, k->flop, "FLOP"));
-        text_puts(out, ", touches ");
-        text_bytes(out, k->nbytes);
-        text_putc(out, '.');
-    }
-    text_puts(out, " */\n");
-}
-
-static void render_kernel(struct program *p, const struct kernel *k, const struct variant *v,
-                          struct text *out)
-{
-    struct mem_mark mark = scratch_mark(p->t);
+    struct program *p = f->p;
     struct writer *w = scratch_array(p->t, 1, sizeof *w);
-    w->p = p;
-    w->t = p->t;
-    w->k = k;
-    w->isa = v ? v->isa : ISA_GENERIC;
-    w->linear = v ? v->linear : k->linear;
-    w->nlinear = v ? v->nlinear : k->nlinear;
-    w->names = names_new(p->t, p->visible);
+    *w = (struct writer){.f = f, .p = p, .t = p->t};
+    w->linear = f->v ? f->v->linear : f->k->linear;
+    w->nlinear = f->v ? f->v->nlinear : f->k->nlinear;
     w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
-    for (int i = 0; i < k->nvar; i++)
-        names_add(w->names, program_var(p, k->var[i]));
-    if (k->is_shared) {
-        names_add(w->names, "part");
-        names_add(w->names, "parts");
-    }
-    name_buffers(w);
     count_uses(w);
-    open_block(w, NULL);
-    if (k->is_shared && !v)
-        write_task(w);
+    open_block(w, NULL, NULL);
     for (w->position = 0; w->position < w->nlinear; w->position++)
         write_uop(w, w->linear[w->position]);
     if (w->depth != 1)
-        TGC_BUG(p->t, "kernel %s: %d loops are not closed", k->name, w->depth - 1);
-    if (v)
-        snippet_use(&p->snippets, isa_table[v->isa].attribute + strlen("IN_"));
-    if (v)
-        text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
-    else
-        write_comment(w, out);
-    write_signature(w, v, out);
-    text_puts(out, "{\n");
-    /* of weights that another instruction set's kernel reads in another order */
-    for (int i = 0; i < k->nbuffer; i++)
-        if (!w->is_used[i])
-            text_printf(out, "    (void)%s;\n", place_name(w, k->buffer[i]));
-    for (int i = 0; i < k->nscratch; i++) {
-        const struct buffer *b = k->scratch[i];
-        if (on_stack(b) && w->is_used[k->nbuffer + i])
-            text_printf(out, "    %s %s[%zu];\n", dtype_ctype(b->dtype), place_name(w, b),
-                        b->nbytes / dtype_nbytes(b->dtype));
-        else if (!on_stack(b) && !w->is_used[k->nbuffer + i])
-            text_printf(out, "    (void)%s;\n", place_name(w, b));
-    }
-    put_indented(out, top(w)->body.s);
-    text_puts(out, "}\n\n");
-    scratch_release(p->t, mark);
+        TGC_BUG(p->t, "kernel %s: %d loops are not closed", f->k->name, w->depth - 1);
+    return top(w)->body.s;
 }
-
-/* ------------------------------------------------------------------------------------- the call */
-
-static void render_call(struct program *p, const struct kernel *k, struct text *out)
-{
-    struct text head = {.t = p->t};
-    if (k->is_shared)
-        text_printf(&head, "{\n    struct %s task = {self, ",
-                    p->task_name[p->twin[k->index]->index]);
-    else
-        text_printf(&head, "%s%s(", k->nvariant ? "self->kernels->" : "",
-                    program_kernel_name(p, k));
-    size_t indent = k->is_shared ? head.n - 2 : head.n, start = out->n;
-    text_puts(out, head.s);
-    bool first = true;
-    for (int i = 0; i < k->nbuffer + k->nscratch + k->nvar; i++) {
-        const char *s;
-        if (i < k->nbuffer) {
-            s = program_buffer(p, k->buffer[i]);
-        } else if (i < k->nbuffer + k->nscratch) {
-            if (on_stack(k->scratch[i - k->nbuffer]))
-                continue;
-            s = program_buffer(p, k->scratch[i - k->nbuffer]);
-        } else {
-            const struct var *v = k->var[i - k->nbuffer - k->nscratch];
-            s = mem_printf(p->t, "%s%s", strcmp(var_type(v), "int") == 0 ? "(int)" : "",
-                           program_var_in_run(p, v));
-        }
-        if (!first && out->n - start + strlen(s) + 8 > LINE_WIDTH) {
-            text_puts(out, ",\n");
-            start = out->n;
-            text_pad(out, start, indent);
-        } else if (!first) {
-            text_puts(out, ", ");
-        }
-        text_puts(out, s);
-        first = false;
-    }
-    if (k->is_shared)
-        text_printf(out, "};\n    share(self, %s, &task);\n}\n",
-                    p->part_name[p->twin[k->index]->index]);
-    else
-        text_puts(out, ");\n");
-}
-
-const struct backend backend_c = {"c", render_kernel, render_call};

@@ -96,13 +96,33 @@ bool read_type(struct reader *r, struct type *type);
 bool read_dimension_decl(struct reader *r);
 bool type_matches(struct reader *r, const struct type *want, const struct uop *have);
 
-/* --------------------------------------------------------------------------------------- read.c */
+/* -------------------------------------------------------------------------------------- value.c */
 
 struct uop *read_lookup(struct reader *r, const char *name, bool *found);
+/* In this region. value NULL: its definition failed. */
+bool define_name(struct reader *r, const struct token *name, struct uop *value);
+/* What the region defined is forgotten; its names may be used again. */
+void leave_region(struct reader *r);
 /* A value where an operand may stand: %x, f32(1.5), N+1; or a bare number, whose dtype its
  * surroundings give. */
 struct operand { struct uop *value; bool absent, untyped, integral; double f; int64_t i; struct token at; };
 bool read_operand(struct reader *r, struct operand *o);
+/* The value of an operand that must be there; a bare number gets dtype `bare` or f32. */
+bool settle_operand(struct reader *r, struct operand *o, enum dtype bare);
+bool read_value(struct reader *r, struct uop **x);
+/* "(" values ")" */
+bool read_value_list(struct reader *r, struct uop ***v, int *n);
+bool read_text(struct reader *r, const char **s, const char *what);
+
+/* ------------------------------------------------------------------------------------- define.c */
+
+/* results "=" value tail */
+bool read_definition(struct reader *r);
+
+/* --------------------------------------------------------------------------------------- read.c */
+
+/* Up to one of the words (regions), or to the end; past errors. */
+bool read_statements(struct reader *r, const char *until, const char *or_until);
 
 /* --------------------------------------------------------------------------------------- call.c */
 

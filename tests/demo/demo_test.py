@@ -1,9 +1,11 @@
 """The demo's program against the package it stands in for.
 
 magika's own Python, run from its unpacked archive with ONNX Runtime, and our C program look
-at the same files: kinds of every sort, sizes around every limit of the pre-processing.
+at the same files: kinds of every sort, sizes around every limit of the pre-processing. And what
+a new user's first minute needs: the demo without a network, a build without the tests' packages.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -86,6 +88,24 @@ def without_pypi():
     text = done.out.decode()
     expect("cannot be reached" in text, "it does not say that PyPI cannot be reached")
     expect("%" in text, f"no answer that a person can read:\n{text}")
+
+
+@suite.case("tgc needs protobuf-c to be built, and none of what its tests need")
+def few_dependencies():
+    folder = T.scratch(SCRATCH / "few")
+    search = T.run(["pkg-config", "--variable=pcfiledir", "libprotobuf-c"])
+    source = Path(T.must(search).out.decode().strip()) / "libprotobuf-c.pc"
+    (folder / source.name).write_text(source.read_text())
+    alone = {"PKG_CONFIG_LIBDIR": str(folder)}
+    build = folder / "build"
+    T.must(T.run(["meson", "setup", build, ROOT], env=alone))
+    names = [target["name"] for target in json.loads(
+        T.must(T.run(["meson", "introspect", "--targets", build])).out)]
+    expect("tgc" in names, f"no tgc among {names}")
+    expect("test_uop" not in names, "the unit tests are built without cmocka")
+    T.must(T.run(["meson", "configure", "-Dtests=enabled", build], env=alone))
+    refused = T.run(["ninja", "-C", build, "build.ninja"], env=alone)
+    expect(refused.status != 0 and b"cmocka" in refused.out, "tests=enabled goes on without cmocka")
 
 
 suite.main()

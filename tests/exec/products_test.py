@@ -61,13 +61,64 @@ def product(shape, columns, taken, *options, transposed=False):
 
 
 suite.add("an even number of rows", product, (1, 128, 256), 512, ["taken"])
-suite.add("an odd number of rows", product, (101, 384), 768, ["taken"])
+suite.add("an odd number of rows", product, (1, 101, 384), 768, ["taken"])
 suite.add("a batch, transposed weights", lambda: product((3, 70, 512), 320, ["taken"], transposed=True))
-suite.add("few rows are left alone", product, (32, 384), 768, ["left"])
-suite.add("small matrices are left alone", product, (64, 64), 64, ["left"])
-suite.add("an odd sum has no halves", product, (128, 385), 768, [])
-suite.add("--no-winograd", product, (128, 256), 512, [], "--no-winograd")
-suite.add("-O0", product, (64, 256), 512, [], "-O0")
+suite.add("few rows are left alone", product, (1, 32, 384), 768, ["left"])
+suite.add("small matrices are left alone", product, (1, 64, 64), 64, ["left"])
+suite.add("an odd sum has no halves", product, (1, 128, 385), 768, [])
+suite.add("--no-winograd", product, (1, 128, 256), 512, [], "--no-winograd")
+suite.add("-O0", product, (1, 64, 256), 512, [], "-O0")
+suite.add("samples are never added", product, (101, 384), 768, [])
+
+
+def samples(shape, inner, taken):
+    """What is no number in one sample stays there. inner: the shape that the product sees; taken: of it."""
+    random = np.random.default_rng(6)
+    x, w = draw(random, *shape), draw(random, shape[-1], 512, by=shape[-1] ** -0.5)
+    nodes = [G.node("Reshape", ["x", "inner"], ["a"]), G.node("MatMul", ["a", "w"], ["b"]),
+             G.node("Reshape", ["b", "outer"], ["y"])]
+    outer = (*shape[:-1], 512)
+    weights = [G.weight("w", w), G.weight("inner", np.array(inner)), G.weight("outer", np.array(outer))]
+    name = "samples_" + "_".join(map(str, (*shape, *inner)))
+    got = run(name, nodes, x, x.astype(np.float64) @ w, weights)
+    expect(got == taken, f"{got} of the products, {taken} was expected")
+    x[1, ..., 3], x[2] = np.nan, 3e38
+    y = T.Program(SCRATCH / name / "net", ["y"]).run([x])["y"]
+    rest = np.isfinite(y).all(axis=tuple(range(1, y.ndim)))
+    expect(not rest[1] and rest[[0, *range(3, len(x))]].all(), f"finite: {rest}")
+
+
+suite.add("rows of one sample are added", samples, (40, 8, 512), (40, 8, 512), ["taken"])
+suite.add("rows of all samples are one axis", samples, (4, 64, 512), (256, 512), ["taken"])
+suite.add("samples of one row", samples, (128, 512), (128, 512), [])
+
+
+@suite.case("rows that meet elsewhere are no samples")
+def words():
+    random = np.random.default_rng(7)
+    x, w = draw(random, 128, 512), draw(random, 512, 512, by=1 / 22)
+    score = x.astype(np.float64) @ x.T / 22
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = np.maximum(power / power.sum(axis=-1, keepdims=True) @ x, 0) @ w
+    nodes = [G.node("Transpose", ["x"], ["t"], perm=[1, 0]), G.node("MatMul", ["x", "t"], ["r"]),
+             G.node("Mul", ["r", "c"], ["s"]), G.node("Softmax", ["s"], ["p"], axis=-1),
+             G.node("MatMul", ["p", "x"], ["m"]), G.node("Relu", ["m"], ["a"]), G.node("MatMul", ["a", "w"], ["y"])]
+    got = run("words", nodes, x, want, [G.weight("w", w), G.weight("c", np.float32(1 / 22))])
+    expect(got == ["taken"], f"{got} of the products")
+
+
+@suite.case("a batch behind the rows: words first, samples second")
+def words_first():
+    random = np.random.default_rng(8)
+    x, w = draw(random, 3, 64, 512), draw(random, 512, 512, by=1 / 22)
+    nodes = [G.node("Transpose", ["x"], ["t"], perm=[1, 0, 2]), G.node("Reshape", ["t", "flat"], ["a"]),
+             G.node("MatMul", ["a", "w"], ["y"])]
+    want = x.astype(np.float64).transpose(1, 0, 2).reshape(192, 512) @ w
+    got = run("words_first", nodes, x, want, [G.weight("w", w), G.weight("flat", np.array([192, 512]))])
+    expect(got == ["taken"], f"{got} of the products")
+    x[1] = np.nan
+    y = T.Program(SCRATCH / "words_first" / "net", ["y"]).run([x])["y"].reshape(64, 3, 512)
+    expect(np.isfinite(y[:, [0, 2]]).all(), "what is no number in one sample reaches another one")
 
 
 @suite.case("heads, whose axes are split, with an epilogue and a residual")

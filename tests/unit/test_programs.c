@@ -212,6 +212,23 @@ static void test_divided_sum(void **state)
     fixture_free(f);
 }
 
+/* The programs of a 3x3 convolution by Winograd's tiles and what reads its result. */
+static struct fixture *convolve(int side, int tile)
+{
+    struct fixture *f = fixture_new(1);
+    struct uop *one = uop_int(f->t, 1);
+    struct window_attr a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
+    f->isa = ISA_AVX512;
+    f->threads = 1;
+    f->tile = tile;
+    if (setjmp(f->t->stop))
+        fail();
+    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 16, side, side), WEIGHT(f, 16, 16, 3, 3), NULL, &a);
+    add_output(f, lib_unary(&f->l, OP_EXP, x));
+    check(f, false);
+    return f;
+}
+
 /* The places of Winograd's tiles, 1 KB apart, get a line between them: V and M. With tiles of
  * another number they are not that far apart. */
 static void test_spread(void **state)
@@ -219,17 +236,8 @@ static void test_spread(void **state)
     (void)state;
     const struct { int side, spread; } image[] = {{8, 2}, {6, 0}};
     for (size_t i = 0; i < sizeof image / sizeof *image; i++) {
-        struct fixture *f = fixture_new(1);
-        struct uop *one = uop_int(f->t, 1);
-        struct window_attr a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
-        f->isa = ISA_AVX512;
-        f->threads = 1;
-        f->tile = 2;
-        if (setjmp(f->t->stop))
-            fail();
-        int spread = 0, n = image[i].side;
-        add_output(f, lib_conv(&f->l, INPUT(f, 1, 16, n, n), WEIGHT(f, 16, 16, 3, 3), NULL, &a));
-        check(f, false);
+        struct fixture *f = convolve(image[i].side, 2);
+        int spread = 0;
         for (int k = 0; k < f->schedule->nbuffer; k++)
             spread += f->schedule->buffer[k]->storage != NULL;
         assert_int_equal(spread, image[i].spread);
@@ -244,18 +252,8 @@ static void test_clip(void **state)
     (void)state;
     const struct { int side, rows, columns, nests; } image[] = {{8, 8, 8, 1}, {6, 6, 8, 2}, {3, 3, 4, 1}};
     for (size_t i = 0; i < sizeof image / sizeof *image; i++) {
-        struct fixture *f = fixture_new(1);
-        struct uop *one = uop_int(f->t, 1);
-        struct window_attr a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
-        f->isa = ISA_AVX512;
-        f->threads = 1;
-        f->tile = 4;
-        if (setjmp(f->t->stop))
-            fail();
-        int found = 0, n = image[i].side;
-        struct uop *x = lib_conv(&f->l, INPUT(f, 1, 16, n, n), WEIGHT(f, 16, 16, 3, 3), NULL, &a);
-        add_output(f, lib_unary(&f->l, OP_EXP, x));
-        check(f, false);
+        struct fixture *f = convolve(image[i].side, 4);
+        int found = 0;
         for (int k = 0; k < f->schedule->nkernel; k++) {
             const struct kernel *y = f->schedule->kernel[k];
             int64_t nelem = 1;

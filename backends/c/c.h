@@ -1,8 +1,11 @@
-/* exprs.h - C expressions made from uops: text, how tightly it binds, and the C type it has. */
-#ifndef TGC_C_EXPRS_H
-#define TGC_C_EXPRS_H
+/* c.h - what the files of backends/c share: expressions, kernels as functions, their bodies. */
+#ifndef TGC_C_H
+#define TGC_C_H
 
 #include "backends/program.h"
+
+/* -------------------------------------------------------------------------------------- exprs.c */
+/* C expressions made from uops: text, how tightly it binds, and the C type it has. */
 
 /* Loosest first. && and || stand apart from C's own order only in that their mixture is always
  * parenthesized. */
@@ -54,5 +57,24 @@ struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e, int64_t bits);
+
+/* ----------------------------------------------------------------------------------- function.c */
+
+/* A kernel, or a variant of it, as a C function. */
+struct function {
+    struct program *p;
+    const struct kernel *k;
+    const struct variant *v;     /* NULL: the kernel's own */
+    struct names *names;         /* of parameters and locals */
+    const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
+    bool *is_used;               /* likewise: the body reads or writes it */
+};
+/* in programs an int, not an int64_t */
+bool var_is_int(const struct var *v);
+
+/* ------------------------------------------------------------------------------------- render.c */
+
+/* The statements of the function, without indentation; notes in f->is_used what they name. */
+const char *render_body(struct function *f);
 
 #endif

@@ -1,0 +1,303 @@
+/* function.c - a kernel as a C function: the comment above it, its parameters and locals, and how
+ * NAME_run() and threads call it. What it does stands in render.c.
+ *
+ *      static void conv1(float *restrict y,       write_signature
+ *                        const float *restrict x)
+ *      {
+ *          float tile[64];                        write_locals
+ *          for (int oy = 0; ...                   render_body
+ *      }
+ *
+ *      conv1(conv1_out, in->x);                   render_call
+ *
+ * Where threads share the kernel, the call's arguments are a struct conv1_task, and each thread
+ * calls conv1_part() with it: write_task.
+ */
+#include "backends/c/c.h"
+
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------- parameters */
+
+/* What the function takes: the kernel's buffers, results first; scratch that is too large for the
+ * stack; symbols. */
+struct parameter {
+    const struct buffer *b;      /* NULL: a symbol */
+    int at;                      /* the buffer's position: see struct function */
+    const struct var *v;
+};
+
+static bool on_stack(const struct buffer *b)
+{
+    return b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
+}
+
+static struct parameter *list_parameters(struct tgc *t, const struct kernel *k, int *n)
+{
+    size_t most = (size_t)(k->nbuffer + k->nscratch + k->nvar);
+    struct parameter *list = mem_array(t, most + 1, sizeof *list);
+    *n = 0;
+    for (int i = 0; i < k->nbuffer; i++)
+        list[(*n)++] = (struct parameter){.b = k->buffer[i], .at = i};
+    for (int i = 0; i < k->nscratch; i++)
+        if (!on_stack(k->scratch[i]))
+            list[(*n)++] = (struct parameter){.b = k->scratch[i], .at = k->nbuffer + i};
+    for (int i = 0; i < k->nvar; i++)
+        list[(*n)++] = (struct parameter){.v = k->var[i]};
+    return list;
+}
+
+static bool is_written(const struct kernel *k, const struct parameter *a)
+{
+    return a->at < k->noutput || a->at >= k->nbuffer;
+}
+
+static bool is_restrict(const struct kernel *k, const struct parameter *a)
+{
+    if (a->at >= k->nbuffer)
+        return true;
+    for (int j = 0; j < k->nbuffer; j++)
+        if (j != a->at && (a->at < k->noutput || j < k->noutput) &&
+            buffers_may_alias(a->b, k->buffer[j]))
+            return false;
+    return true;
+}
+
+bool var_is_int(const struct var *v) { return v->max <= INT32_MAX && v->min >= INT32_MIN; }
+
+static const char *var_type(const struct var *v) { return var_is_int(v) ? "int" : "int64_t"; }
+
+/* "float *" and "const float *" */
+static const char *pointer_to(const struct function *f, const struct parameter *a)
+{
+    const char *type = dtype_ctype(a->b->dtype);
+    bool star = type[strlen(type) - 1] == '*';
+    return is_written(f->k, a) ? mem_printf(f->p->t, "%s%s*", type, star ? "" : " ")
+                               : const_pointer(a->b->dtype);
+}
+
+/* ---------------------------------------------------------------------------------------- names */
+
+/* stem, stem2, stem3: the first that is free. */
+static const char *parameter_name(struct function *f, const char *stem)
+{
+    const char *s = stem;
+    for (int k = 2; names_has(f->names, s); k++)
+        s = mem_printf(f->p->t, "%s%d", stem, k);
+    names_add(f->names, s);
+    return s;
+}
+
+static void name_parameters(struct function *f)
+{
+    const struct kernel *k = f->k;
+    struct tgc *t = f->p->t;
+    f->names = names_new(t, f->p->visible);
+    f->buffer_name = mem_array(t, (size_t)(k->nbuffer + k->nscratch), sizeof *f->buffer_name);
+    f->is_used = mem_array(t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *f->is_used);
+    for (int i = 0; i < k->nvar; i++)
+        names_add(f->names, program_var(f->p, k->var[i]));
+    if (k->is_shared) {
+        names_add(f->names, "part");
+        names_add(f->names, "parts");
+    }
+    for (int i = 0; i < k->nbuffer; i++) {
+        const struct buffer *b = k->buffer[i];
+        bool weight = b->kind == BUFFER_WEIGHT;
+        f->buffer_name[i] = parameter_name(f, i < k->noutput ? "y"
+                                              : !weight      ? "x"
+                                              : b->ndim > 1  ? "w"
+                                                             : "b");
+    }
+    for (int i = 0; i < k->nscratch; i++)
+        f->buffer_name[k->nbuffer + i] = parameter_name(f, "tile");
+}
+
+/* --------------------------------------------------------------------------------- the function */
+
+/* Above each kernel: the model's nodes, the shapes, the work. */
+static void write_comment(const struct function *f, struct text *out)
+{
+    const struct kernel *k = f->k;
+    const struct program *p = f->p;
+    text_puts(out, "/* ");
+    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(p, k));
+    for (int i = 0; i < k->nbuffer; i++) {
+        const struct buffer *b = k->buffer[i];
+        text_puts(out, "\n *   ");
+        size_t start = out->n;
+        text_puts(out, f->buffer_name[i]);
+        text_pad(out, start, 3);
+        text_printf(out, " %s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        if (b->name && *b->name) {
+            text_puts(out, b->kind == BUFFER_WEIGHT  ? "  weight \""
+                           : b->kind == BUFFER_INPUT ? "  input \""
+                                                     : "  \"");
+            text_comment(out, b->name);
+            text_puts(out, "\"");
+        }
+        if (i < k->noutput)
+            text_puts(out, "  <- result");
+    }
+    for (int i = k->index + 1; i < p->s->nkernel; i++)
+        if (p->twin[i] == k) {
+            text_puts(out, "\n * the same: ");
+            text_comment(out, p->s->kernel[i]->title ? p->s->kernel[i]->title : "");
+        }
+    if (k->flop > 0 || k->nbytes > 0) {
+        text_printf(out, "\n * %s", text_si(p->t, k->flop, "FLOP"));
+        text_puts(out, ", touches ");
+        text_bytes(out, k->nbytes);
+        text_putc(out, '.');
+    }
+    text_puts(out, " */\n");
+}
+
+/* Without the line breaks and what indents behind them. */
+static const char *one_line(struct tgc *t, const char *s)
+{
+    struct text out = {.t = t};
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        text_write(&out, s, n);
+        s += n;
+        if (*s)
+            text_putc(&out, ' ');
+        s += strspn(s, "\n ");
+    }
+    return out.s;
+}
+
+static void write_signature(struct function *f, struct text *out)
+{
+    const struct kernel *k = f->k;
+    struct program *p = f->p;
+    struct text_list list = {
+        .out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
+    int n;
+    const struct parameter *a = list_parameters(p->t, k, &n);
+    if (f->v)
+        text_printf(out, "%s ", isa_table[f->v->isa].attribute);
+    text_printf(out, "static void %s(",
+                program_variant_name(p, k, f->v ? f->v->isa : ISA_GENERIC));
+    size_t from = out->n;
+    list.indent = from - list.line;
+    for (int i = 0; i < n; i++)
+        list_put(&list, a[i].b ? mem_printf(p->t, "%s%s%s", pointer_to(f, &a[i]),
+                                            is_restrict(k, &a[i]) ? "restrict " : "",
+                                            f->buffer_name[a[i].at])
+                               : mem_printf(p->t, "%s %s", var_type(a[i].v),
+                                            program_var(p, a[i].v)));
+    if (k->is_shared) {
+        list_put(&list, "int part");
+        list_put(&list, "int parts");
+    }
+    if (!list.any)
+        text_puts(out, "void");
+    if (!f->v)
+        p->parameters[k->index] = one_line(p->t, out->s + from);
+    text_puts(out, ")\n");
+}
+
+/* Scratch on the stack; and what is a parameter for the sake of another instruction set's kernel
+ * alone, such as weights that this one reads in another order. */
+static void write_locals(const struct function *f, struct text *out)
+{
+    const struct kernel *k = f->k;
+    for (int i = 0; i < k->nbuffer + k->nscratch; i++) {
+        const struct buffer *b = i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer];
+        bool local = i >= k->nbuffer && on_stack(b);
+        if (local && f->is_used[i])
+            text_printf(out, "    %s %s[%zu];\n", dtype_ctype(b->dtype), f->buffer_name[i],
+                        b->nbytes / dtype_nbytes(b->dtype));
+        else if (!local && !f->is_used[i])
+            text_printf(out, "    (void)%s;\n", f->buffer_name[i]);
+    }
+}
+
+/* struct conv1_task, which holds a call's arguments, and conv1_part(), which runs a part of it. */
+static void write_task(const struct function *f)
+{
+    const struct kernel *k = f->k;
+    struct program *p = f->p;
+    struct text *out = &p->tasks;
+    const char *task = p->task_name[k->index];
+    int n;
+    const struct parameter *a = list_parameters(p->t, k, &n);
+    text_printf(out, "struct %s {\n    %s *self;\n", task, p->name);
+    for (int i = 0; i < n; i++)
+        if (a[i].b)
+            text_printf(out, "    %s%s;\n", pointer_to(f, &a[i]), f->buffer_name[a[i].at]);
+        else
+            text_printf(out, "    %s %s;\n", var_type(a[i].v), program_var(p, a[i].v));
+    text_printf(out, "};\nstatic void %s(void *context, int part)\n{\n", p->part_name[k->index]);
+    text_printf(out, "    const struct %s *t = (const struct %s *)context;\n", task, task);
+    struct text_list list = {
+        .out = out, .separator = ",", .line = out->n, .tail = strlen(");")};
+    text_printf(out, "    %s%s(", k->nvariant ? "t->self->kernels->" : "",
+                program_kernel_name(p, k));
+    list.indent = out->n - list.line;
+    for (int i = 0; i < n; i++) {
+        const char *name = a[i].b ? f->buffer_name[a[i].at] : program_var(p, a[i].v);
+        bool own = a[i].b && a[i].at >= k->nbuffer;   /* each thread has scratch of its own */
+        list_put(&list, own ? mem_printf(p->t, "t->%s + part * %zu", name,
+                                         scratch_stride(a[i].b) / dtype_nbytes(a[i].b->dtype))
+                            : mem_printf(p->t, "t->%s", name));
+    }
+    list_put(&list, "part");
+    list_put(&list, "t->self->parts");
+    text_puts(out, ");\n}\n\n");
+}
+
+static void render_kernel(struct program *p, const struct kernel *k, const struct variant *v,
+                          struct text *out)
+{
+    struct mem_mark mark = scratch_mark(p->t);
+    struct function f = {.p = p, .k = k, .v = v};
+    name_parameters(&f);
+    const char *body = render_body(&f);
+    if (v) {
+        snippet_use(&p->snippets, isa_table[v->isa].attribute + strlen("IN_"));
+        text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
+    } else {
+        write_comment(&f, out);
+    }
+    write_signature(&f, out);
+    text_puts(out, "{\n");
+    write_locals(&f, out);
+    text_lines(out, body, 1);
+    text_puts(out, "}\n\n");
+    if (k->is_shared && !v)
+        write_task(&f);
+    scratch_release(p->t, mark);
+}
+
+/* ------------------------------------------------------------------------------------- the call */
+
+static void render_call(struct program *p, const struct kernel *k, struct text *out)
+{
+    enum { DEPTH = 4 };          /* of the statement in NAME_run() */
+    struct text_list list = {
+        .out = out, .separator = ",", .line = out->n, .tail = DEPTH + strlen(");")};
+    int n, twin = p->twin[k->index]->index;
+    const struct parameter *a = list_parameters(p->t, k, &n);
+    if (k->is_shared) {
+        text_puts(out, "{\n");
+        list.line = out->n;
+        text_printf(out, "    struct %s task = {self, ", p->task_name[twin]);
+    } else {
+        text_printf(out, "%s%s(", k->nvariant ? "self->kernels->" : "", program_kernel_name(p, k));
+    }
+    list.indent = out->n - list.line;
+    for (int i = 0; i < n; i++)
+        list_put(&list, a[i].b ? program_buffer(p, a[i].b)
+                               : mem_printf(p->t, "%s%s", var_is_int(a[i].v) ? "(int)" : "",
+                                            program_var_in_run(p, a[i].v)));
+    if (k->is_shared)
+        text_printf(out, "};\n    share(self, %s, &task);\n}\n", p->part_name[twin]);
+    else
+        text_puts(out, ");\n");
+}
+
+const struct backend backend_c = {"c", render_kernel, render_call};

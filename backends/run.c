@@ -1,0 +1,254 @@
+/* run.c - NAME_run(): the checks of its arguments, the places of the intermediates, a statement for
+ * each step of the schedule, the shapes of the outputs.
+ *
+ *      int NAME_run(NAME *self, const NAME_inputs *in, const NAME_outputs *out)
+ *      {
+ *          if (!in->x ...)                        write_checks
+ *          float *const conv1_out = arena + 64;   write_places
+ *          conv1(conv1_out, in->x, w->conv1_w);   write_steps
+ *          out->y_shape[0] = ...;                 write_shapes
+ *      }
+ *
+ * Steps are written first, since they decide which of the places are named.
+ */
+#include "backends/c/c.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------- expressions */
+
+const char *program_buffer(struct program *p, const struct buffer *b)
+{
+    const struct buffer *root = buffer_root(b);
+    const char *name = p->buffer_name[root->id];
+    if (!name)
+        TGC_BUG(p->t, "buffer %d is not in the schedule", root->id);
+    p->buffer_used[root->id] = true;
+    const char *s = root->kind == BUFFER_INPUT    ? mem_printf(p->t, "in->%s", name)
+                    : root->kind == BUFFER_OUTPUT ? mem_printf(p->t, "out->%s", name)
+                    : root->kind == BUFFER_WEIGHT ? mem_printf(p->t, "w->%s", name)
+                                                  : name;
+    for (; b->base; b = b->base)
+        if (b->base_offset && !uop_is_int(b->base_offset, 0))
+            s = mem_printf(p->t, "%s + %s", s, program_scalar(p, b->base_offset));
+    return s;
+}
+
+const char *program_scalar(struct program *p, struct uop *root)
+{
+    int n;
+    struct uop **order = uop_toposort(p->t, &root, 1, &n);
+    struct expr *e = mem_array(p->t, (size_t)n, sizeof *e);
+    struct uop_map place = {.t = p->t};
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        struct expr src[4] = {{0}, {0}, {0}, {0}};
+        map_set(&place, u, (void *)(intptr_t)i);
+        for (int k = 0; k < u->nsrc && k < 4; k++)
+            src[k] = e[(intptr_t)map_get(&place, u->src[k])];
+        if (u->op == OP_CONST) {
+            e[i] = expr_const(p, u->dtype, u->arg);
+        } else if (u->op == OP_VAR) {
+            e[i] = expr_name(program_var_in_run(p, u->arg.p), 'L');
+        } else if (u->op == OP_BUFFER) {
+            e[i] = expr_name("", 'I');
+        } else if (u->op == OP_LOAD) {
+            const struct buffer *b = uop_buffer_of(u->src[0]);
+            e[i] = expr_load(p, u->dtype,
+                             mem_printf(p->t, "%s[%s]", program_buffer(p, b), src[1].s),
+                             b->kind != BUFFER_INPUT);
+            if (u->nsrc > 3)
+                e[i] = expr_choose(p, &src[2], &e[i], &src[3]);
+        } else if (op_is_elementwise(u->op)) {
+            e[i] = expr_apply(p, u, src);
+        } else {
+            TGC_BUG(p->t, "%s in a scalar of the schedule", op_name(u->op));
+        }
+    }
+    struct expr r = expr_resolve(p, e[n - 1]);
+    return r.s;
+}
+
+/* ----------------------------------------------------------------------------------- statements */
+
+/* "if (!in->a || !in->b)", wrapped */
+static void write_missing(struct program *p, struct text *out, struct buffer *const *b, int n,
+                          const char *side, const char *status)
+{
+    if (n == 0)
+        return;
+    struct text_list list = {
+        .out = out, .separator = " ||", .line = out->n, .indent = 8, .tail = strlen(")")};
+    text_puts(out, "    if (");
+    for (int i = 0; i < n; i++)
+        list_put(&list, mem_printf(p->t, "!%s->%s", side, p->buffer_name[b[i]->id]));
+    text_printf(out, ")\n        return %s_%s;\n", p->upper, status);
+}
+
+static void write_checks(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_printf(out, "    if (!self || !in || !out)\n        return %s_NULL_ARGUMENT;\n", p->upper);
+    text_printf(out, "    if (self->opened != self)\n        return %s_NOT_INITIALIZED;\n",
+                p->upper);
+    write_missing(p, out, s->input, s->ninput, "in", "MISSING_INPUT");
+    write_missing(p, out, s->output, s->noutput, "out", "MISSING_OUTPUT");
+    for (int i = 0; i < s->nvar; i++) {
+        const struct var *v = s->var[i];
+        if (program_is_field(p, v))
+            text_printf(out,
+                        "    if (in->dim_%s < %lld || in->dim_%s > %s_MAX_%s)\n        return "
+                        "%s_DIM_OUT_OF_RANGE;\n",
+                        p->var_name[v->id], (long long)v->min, p->var_name[v->id], p->upper,
+                        name_upper(p->t, p->var_name[v->id]), p->upper);
+    }
+}
+
+/* Where the intermediates lie: one line each, so that the memory plan can be read here. */
+static void write_places(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    bool any = false;
+    for (int i = 0; i < s->nbuffer; i++) {
+        const struct buffer *b = s->buffer[i];
+        if (b->base || !p->buffer_used[b->id])
+            continue;
+        if (!any)
+            text_puts(
+                out,
+                "\n    /* the arena; what is not needed at the same time may share a place */\n"
+                "    unsigned char *const arena = (unsigned char *)(void *)self;\n");
+        any = true;
+        size_t start = out->n;
+        const char *type = dtype_ctype(b->dtype), *blank = b->dtype == DTYPE_STRING ? "" : " ";
+        text_printf(out, "    %s%s*const %s = (%s%s*)(void *)(arena + %zu);", type, blank,
+                    p->buffer_name[b->id], type, blank, p->head_bytes + b->offset);
+        text_pad(out, start, 72);
+        text_printf(out, " /* %s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        text_puts(out, " */\n");
+    }
+}
+
+/* The call's shape must be the function's: the C compiler would see too many arguments, but not the
+ * wrong ones. */
+static void check_host_call(struct program *p, const struct step *step)
+{
+    static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
+#define HOST(function, inputs, outputs, params, results)                                           \
+    {#function, inputs, outputs, params, results},
+#include "runtime/host/host.def"
+#undef HOST
+    };
+    const struct host_call *h = step->host;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, h->function) == 0) {
+            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout ||
+                h->nparam != table[i].nparam || h->nresult != table[i].nresult)
+                TGC_BUG(p->t, "the call of '%s' does not match runtime/host/host.def", h->function);
+            return;
+        }
+    TGC_BUG(p->t, "runtime/host/host.def has no function '%s'", h->function);
+}
+
+static void write_host_call(struct program *p, struct text *out, const struct step *step)
+{
+    const struct host_call *h = step->host;
+    check_host_call(p, step);
+    snippet_use(&p->snippets, h->function);
+    struct text call = {.t = p->t};
+    text_printf(&call, "status = %s(", h->function);
+    bool first = true;
+    for (int i = 0; i < step->narg; i++, first = false)
+        text_printf(&call, "%s%s", first ? "" : ", ", program_buffer(p, step->arg[i]));
+    for (int i = 0; i < h->nparam; i++, first = false)
+        text_printf(&call, "%s%s", first ? "" : ", ", program_scalar(p, h->param[i]));
+    for (int i = 0; i < h->nresult; i++, first = false)
+        text_printf(&call, "%s&%s", first ? "" : ", ", program_var(p, h->result[i]));
+    text_printf(out, "%s);\nif (status != %s_OK)\n    return status;\n", call.s, p->upper);
+    for (int i = 0; i < h->nresult; i++) {
+        const char *name = program_var(p, h->result[i]);
+        text_printf(out, "if (%s < 0 || %s > %s_MAX_%s)\n    return %s_TOO_MANY_RESULTS;\n", name,
+                    name, p->upper, name_upper(p->t, name), p->upper);
+    }
+}
+
+static void write_steps(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    int indent = 1;
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *step = &s->step[i];
+        struct text line = {.t = p->t};
+        switch (step->kind) {
+        case STEP_KERNEL:
+            text_printf(&line, "step(self, %d);\n", step->kernel->index);
+            p->backend->call(p, step->kernel, &line);
+            break;
+        case STEP_HOST: write_host_call(p, &line, step); break;
+        case STEP_IF: text_printf(&line, "if (%s) {\n", program_scalar(p, step->cond)); break;
+        case STEP_ELSE: text_puts(&line, "} else {\n"); break;
+        case STEP_LOOP: {
+            const char *n = program_var(p, step->counter), *trip = program_scalar(p, step->trip);
+            /* the run may change what the number was read from */
+            if (step->trip->op != OP_CONST) {
+                const char *end = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
+                text_printf(&line, "const int64_t %s = %s;\n", end, trip);
+                trip = end;
+            }
+            text_printf(&line, "for (int64_t %s = 0; %s < %s; %s++) {\n", n, n, trip, n);
+            break;
+        }
+        case STEP_BREAK_UNLESS:
+            text_printf(&line, "if (!(%s))\n    break;\n", program_scalar(p, step->cond));
+            break;
+        case STEP_ENDIF: case STEP_ENDLOOP: text_puts(&line, "}\n"); break;
+        }
+        if (step->kind == STEP_ENDIF || step->kind == STEP_ELSE || step->kind == STEP_ENDLOOP)
+            indent--;
+        text_lines(out, line.s, indent);
+        if (step->kind == STEP_IF || step->kind == STEP_ELSE || step->kind == STEP_LOOP)
+            indent++;
+    }
+}
+
+static void write_shapes(struct program *p, struct text *out)
+{
+    for (int i = 0; i < p->s->noutput; i++) {
+        const struct buffer *b = p->s->output[i];
+        if (program_has_shape_field(b))
+            for (int a = 0; a < b->ndim; a++)
+                text_printf(out, "    out->%s_shape[%d] = %s;\n", p->buffer_name[b->id], a,
+                            program_scalar(p, b->dim[a]));
+    }
+}
+
+void run_write(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    struct text body = {.t = p->t};
+    write_steps(p, &body);
+    write_shapes(p, &body);
+    text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name,
+                p->name, p->name, p->name);
+    write_checks(p, out);
+    if (s->nweight > 0 && p->weights == WEIGHTS_FILE)
+        text_puts(out, "\n    const struct weights table = place_weights((const unsigned char "
+                       "*)self->options.weights);\n"
+                       "    const struct weights *const w = &table;\n");
+    else if (s->nweight > 0)
+        text_puts(out, "\n    const struct weights *const w = get_weights();\n");
+    bool host = false;
+    for (int i = 0; i < s->nstep; i++) {
+        host |= s->step[i].kind == STEP_HOST;
+        for (int j = 0; s->step[i].host && j < s->step[i].host->nresult; j++)
+            text_printf(out, "    int64_t %s = 0;\n", program_var(p, s->step[i].host->result[j]));
+    }
+    if (host)
+        text_puts(out, "    int status;\n");
+    write_places(p, out);
+    text_putc(out, '\n');
+    text_puts(out, body.s ? body.s : "");
+    text_puts(out, "    step(self, -1);\n    return ");
+    text_printf(out, "%s_OK;\n}\n\n", p->upper);
+}

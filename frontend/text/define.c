@@ -1,0 +1,343 @@
+/* define.c - statements of a .tg text graph that define values: results = value tail.
+ *
+ *      %a, %b = host "top_k" (%x) {...}          read_host
+ *      %y = if (%c) then (%a) else { ... }       read_if
+ *      %h = loop %i < 10 carry (%s = %s0) {...}  read_loop
+ *      %y = conv2d(%x, %w) {stride=2}            read_function_call: an op or a function of the library
+ *      ... axes("n c") loc("node", "Conv", 7)    read_tail
+ *
+ * The grammar stands in read.c.
+ */
+#include "frontend/text/reader.h"
+
+#include <string.h>
+
+struct origin_slot { const char *node, *op; int index, number; };
+
+/* ---- results and tails */
+
+struct result { struct token at; bool typed; struct type type; };
+struct tail { const char *axes, *node, *op; int64_t index; bool located; };
+
+static bool read_results(struct reader *r, struct result **v, int *n)
+{
+    size_t cap = 0;
+    *v = NULL;
+    *n = 0;
+    do {
+        struct result one = {.at = r->token};
+        bool skipped = r->token.kind == TOKEN_NAME && !strcmp(r->token.text, "_");
+        if (r->token.kind != TOKEN_REF && !skipped)
+            return r->token.kind == TOKEN_BAD
+                       ? false
+                       : read_error(r, &r->token, "found %s, expected a result: %%name or _",
+                                    token_describe(r, &r->token));
+        lex_next(r);
+        if ((one.typed = accept(r, ':')) && !read_type(r, &one.type))
+            return false;
+        if (*n == MAX_RESULTS)
+            return read_error(r, &one.at, "more than %d results", MAX_RESULTS);
+        VEC_PUSH(r->t, *v, *n, cap, one);
+    } while (accept(r, ','));
+    return expect(r, '=', "after the results");
+}
+
+static bool read_tail(struct reader *r, struct tail *tail)
+{
+    *tail = (struct tail){.op = ""};
+    for (;;) {
+        if (accept_word(r, "axes")) {
+            if (!expect(r, '(', "after axes") || !read_text(r, &tail->axes, "the axes' names") ||
+                !expect(r, ')', "after the names"))
+                return false;
+        } else if (accept_word(r, "loc")) {
+            tail->located = true;
+            if (!expect(r, '(', "after loc") || !read_text(r, &tail->node, "a node's name") ||
+                (accept(r, ',') && !read_text(r, &tail->op, "an operator")))
+                return false;
+            if (accept(r, ',')) {
+                bool minus = accept(r, '-');
+                if (!token_int(&r->token, &tail->index) || tail->index > INT32_MAX ||
+                    tail->index < 0)
+                    return read_error(r, &r->token, "found %s, expected the node's number",
+                                      token_describe(r, &r->token));
+                tail->index = minus ? -tail->index : tail->index;
+                lex_next(r);
+            }
+            if (!expect(r, ')', "after the location"))
+                return false;
+        } else {
+            return true;
+        }
+    }
+}
+
+/* Makes the location current: what the statement builds comes from there. name NULL: from nowhere,
+ * unless it says so. */
+static void enter_origin(struct reader *r, const struct tail *tail, const char *name,
+                         const char *op)
+{
+    struct origin_slot o = {tail->located ? tail->node : name, tail->located ? tail->op : op,
+                            tail->located ? (int)tail->index : r->place.line, 0};
+    r->t->current_origin = 0;
+    if (!o.node)
+        return;
+    struct origin_slot *last = r->norigin ? &r->origin[r->norigin - 1] : NULL;
+    if (last && last->index == o.index && !strcmp(last->node, o.node) && !strcmp(last->op, o.op)) {
+        r->t->current_origin = last->number;
+        return;
+    }
+    o.number = origin_new(r->t, o.node, o.op, o.index);
+    VEC_PUSH(r->t, r->origin, r->norigin, r->cap_origin, o);
+}
+
+static bool define_results(struct reader *r, const struct result *v, int n,
+                           struct uop *const *value, const struct tail *tail)
+{
+    bool ok = true;
+    for (int i = 0; i < n; i++) {
+        if (v[i].at.kind == TOKEN_NAME)
+            continue;
+        ok &= define_name(r, &v[i].at, value ? value[i] : NULL);
+        if (value && value[i] && v[i].typed)
+            ok &= type_matches(r, &v[i].type, value[i]);
+    }
+    if (value && n && value[0] && tail && tail->axes)
+        uop_name_axes(r->t, value[0], tail->axes);
+    return ok;
+}
+
+/* ---- values with a syntax of their own */
+
+static bool result_count(struct reader *r, const struct result *v, int n, int have,
+                         const char *what)
+{
+    return n <= have ? true
+                     : read_error(r, &v[have].at, "%s has %d results, %d are named", what, have, n);
+}
+
+static bool read_host(struct reader *r, const struct result *v, int n)
+{
+    struct call c = {.r = r, .l = &r->lib, .name = "host", .at = r->token};
+    struct uop *param[64], *var[64], *value[MAX_RESULTS], **in = mem_array(r->t, 1, sizeof *in);
+    struct host_output *out = mem_array(r->t, (size_t)n, sizeof *out);
+    struct var *result[64];
+    struct tail tail;
+    const char *function;
+    if (!read_text(r, &function, "the function's name") || !read_arguments(r, &c) ||
+        !read_tail(r, &tail))
+        return false;
+    in = mem_array(r->t, (size_t)c.narg + 1, sizeof *in);
+    for (int i = 0; i < c.narg; i++) {
+        if (!settle_operand(r, &c.arg[i], DTYPE_I64))
+            return false;
+        in[i] = c.arg[i].value;
+    }
+    int nparam = attr_dims(&c, "params", param, 64), nresult = attr_dims(&c, "vars", var, 64);
+    if (c.failed)
+        return false;
+    for (int i = 0; i < nresult; i++) {
+        if (var[i]->op != OP_VAR)
+            return read_error(
+                r, &c.at,
+                "a host call's vars must be dimensions, declared in the types of its results");
+        result[i] = (struct var *)var[i]->arg.p;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!v[i].typed)
+            return read_error(r, &v[i].at, "the results of a host call need a type");
+        out[i] = (struct host_output){.dtype = v[i].type.dtype, .ndim = v[i].type.ndim};
+        memcpy(out[i].dim, v[i].type.dim, sizeof out[i].dim);
+    }
+    enter_origin(r, &tail, NULL, "");
+    struct uop *call = lib_host(&r->lib, function, in, c.narg, out, n, param,
+                                nparam > 0 ? nparam : 0, result, nresult > 0 ? nresult : 0);
+    for (int i = 0; i < n && call; i++)
+        value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, call, i) : NULL;
+    return call && define_results(r, v, n, value, &tail);
+}
+
+static bool read_branch(struct reader *r, struct uop ***v, int *n)
+{
+    if (!accept(r, '{'))
+        return read_value_list(r, v, n);
+    struct token at = r->token;
+    if (++r->region > MAX_NESTING)
+        return read_error(r, &at, "regions nested more than %d deep", MAX_NESTING);
+    bool ok = read_statements(r, "yield", NULL), ended = accept_word(r, "yield");
+    if (!ended && ok)
+        read_error(r, &r->token, "found %s, expected 'yield' and the branch's values",
+                   token_describe(r, &r->token));
+    ended = ended && read_value_list(r, v, n) && expect(r, '}', "after the branch");
+    leave_region(r);
+    return ok && ended;
+}
+
+static bool read_if(struct reader *r, const struct result *v, int n)
+{
+    struct uop *cond, **then, **other, *value[MAX_RESULTS];
+    struct token at = r->token;
+    struct tail tail;
+    int nthen, nother;
+    if (!expect(r, '(', "before the condition") || !read_value(r, &cond) ||
+        !expect(r, ')', "after the condition"))
+        return false;
+    if (!accept_word(r, "then"))
+        return read_error(r, &r->token, "found %s, expected 'then'", token_describe(r, &r->token));
+    if (!read_branch(r, &then, &nthen))
+        return false;
+    if (!accept_word(r, "else"))
+        return read_error(r, &r->token, "found %s, expected 'else'", token_describe(r, &r->token));
+    if (!read_branch(r, &other, &nother) || !read_tail(r, &tail))
+        return false;
+    if (nthen != nother)
+        return read_error(r, &at, "one branch gives %d values, the other %d", nthen, nother);
+    if (!result_count(r, v, n, nthen, "if"))
+        return false;
+    enter_origin(r, &tail, NULL, "");
+    struct uop *node = lib_if(&r->lib, cond, then, other, nthen);
+    for (int i = 0; i < n && node; i++)
+        value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, node, i) : NULL;
+    return node && define_results(r, v, n, value, &tail);
+}
+
+/* "carry" "(" %p "=" operand, ... ")" */
+static bool read_carried(struct reader *r, struct token **name, struct uop ***init, int *n)
+{
+    size_t cap_name = 0, cap_init = 0;
+    int ninit = 0;
+    *n = 0;
+    *name = NULL;
+    *init = NULL;
+    if (!accept_word(r, "carry"))
+        return true;
+    if (!expect(r, '(', "after carry"))
+        return false;
+    do {
+        struct uop *x;
+        struct token at = r->token;
+        if (at.kind != TOKEN_REF)
+            return read_error(r, &at,
+                              "found %s, expected a name for the carried value, as in %%h = %%h0",
+                              token_describe(r, &at));
+        lex_next(r);
+        if (!expect(r, '=', "and the first value") || !read_value(r, &x))
+            return false;
+        VEC_PUSH(r->t, *name, *n, cap_name, at);
+        VEC_PUSH(r->t, *init, ninit, cap_init, x);
+    } while (accept(r, ','));
+    return expect(r, ')', "after the carried values");
+}
+
+static bool read_loop_body(struct reader *r, struct lib_loop *loop, struct uop ***next,
+                           struct uop **cond, struct uop ***scan, int *nscan)
+{
+    int nnext;
+    bool ok = read_statements(r, "next", NULL);
+    struct token at = r->token;
+    if (!accept_word(r, "next"))
+        return ok && read_error(r, &at, "found %s, expected 'next' and the carried values",
+                                token_describe(r, &at));
+    if (!read_value_list(r, next, &nnext) || !ok)
+        return false;
+    if (nnext != loop->loop->ncarried)
+        return read_error(r, &at, "the loop carries %d values, next gives %d", loop->loop->ncarried,
+                          nnext);
+    if (accept_word(r, "while") && !read_value(r, cond))
+        return false;
+    if (accept_word(r, "scan") && !read_value_list(r, scan, nscan))
+        return false;
+    return expect(r, '}', "after the loop's body");
+}
+
+static bool read_loop(struct reader *r, const struct result *v, int n)
+{
+    struct token counter = r->token, *name;
+    struct uop *trip, *cond = NULL, **init, *length = NULL, **next = NULL, **scan = NULL,
+                      *cond_next = NULL, *value[MAX_RESULTS];
+    int ncarried, nscan = 0;
+    struct tail tail;
+    if (counter.kind != TOKEN_REF)
+        return read_error(r, &counter, "found %s, expected the loop's counter, as in %%i < 10",
+                          token_describe(r, &counter));
+    lex_next(r);
+    if (!expect(r, '<', "and the trip count") || !read_value(r, &trip) ||
+        (accept_word(r, "while") && !read_value(r, &cond)) ||
+        !read_carried(r, &name, &init, &ncarried) ||
+        (accept_word(r, "stack") && !read_expr(r, &length)) ||
+        !expect(r, '{', "before the loop's body"))
+        return false;
+    struct lib_loop *loop = lib_loop_begin(&r->lib, trip, cond, init, ncarried);
+    if (!loop)
+        return false;
+    if (++r->region > MAX_NESTING)
+        return read_error(r, &counter, "regions nested more than %d deep", MAX_NESTING);
+    bool ok = define_name(r, &counter, loop->counter);
+    for (int k = 0; k < ncarried; k++)
+        ok &= define_name(r, &name[k], loop->param[k]);
+    ok = ok && read_loop_body(r, loop, &next, &cond_next, &scan, &nscan);
+    leave_region(r);
+    r->place = lex_place(r, &counter);
+    if (!ok || !read_tail(r, &tail) || !result_count(r, v, n, ncarried + nscan, "the loop"))
+        return false;
+    enter_origin(r, &tail, NULL, "");
+    struct uop *node = lib_loop_end(&r->lib, loop, cond_next, next, scan, nscan, length);
+    for (int i = 0; i < n && node; i++)
+        value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, node, i) : NULL;
+    return node && define_results(r, v, n, value, &tail);
+}
+
+static bool read_function_call(struct reader *r, const struct result *v, int n,
+                               const struct token *name)
+{
+    struct uop *value[MAX_RESULTS] = {NULL};
+    struct call c = {
+        .r = r, .l = &r->lib, .name = name->text, .at = *name, .result = value, .nwanted = n};
+    struct tail tail;
+    enum op op;
+    if (!read_arguments(r, &c) || !read_tail(r, &tail))
+        return false;
+    bool primitive = op_parse(name->text, &op);
+    const char *ssa = primitive ? NULL : v[0].at.kind == TOKEN_REF ? v[0].at.text : "";
+    enter_origin(r, &tail, ssa, name->text);
+    if (!read_call(r, &c))
+        return false;
+    return result_count(r, v, n, c.nresult, name->text) && define_results(r, v, n, value, &tail);
+}
+
+bool read_definition(struct reader *r)
+{
+    struct result *v;
+    int n;
+    if (!read_results(r, &v, &n))
+        return false;
+    struct token name = r->token;
+    r->place = lex_place(r, &name);
+    r->t->current_origin = 0;
+    bool ok;
+    if (accept_word(r, "host"))
+        ok = read_host(r, v, n);
+    else if (accept_word(r, "if"))
+        ok = read_if(r, v, n);
+    else if (accept_word(r, "loop"))
+        ok = read_loop(r, v, n);
+    else if (name.kind == TOKEN_NAME) {
+        lex_next(r);
+        ok = read_function_call(r, v, n, &name);
+    } else {
+        ok = name.kind == TOKEN_BAD
+                 ? false
+                 : read_error(r, &name, "found %s, expected an operation, as in relu(%%x)",
+                              token_describe(r, &name));
+    }
+    r->t->current_origin = 0;
+    /* uses of what was to be defined stay silent */
+    if (!ok)
+        for (int i = 0; i < n; i++) {
+            bool found;
+            read_lookup(r, v[i].at.text, &found);
+            if (v[i].at.kind == TOKEN_REF && !found)
+                define_name(r, &v[i].at, NULL);
+        }
+    return ok;
+}
