@@ -368,6 +368,8 @@ static int derive_lanes(const struct uop *u)
         return VECTOR_LANES(u->arg.i);
     if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_DOT || u->op == OP_NEAREST)
         return u->src[0]->lanes;
+    if (u->op == OP_HALF)
+        return u->src[0]->lanes / 2;
     if (u->op == OP_LOOKUP)
         return u->src[1]->lanes;
     int lanes = 1;

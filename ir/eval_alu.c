@@ -59,8 +59,8 @@ static double float_unary(enum op op, double x)
         return atanh(x);
     case OP_ERF:
         return erf(x);
-    case OP_SIGMOID:
-        return 1 / (1 + exp(-x));
+    case OP_EXP1:
+        return 1 + exp(-x);
     case OP_FLOOR:
         return floor(x);
     case OP_CEIL:

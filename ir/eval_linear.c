@@ -333,7 +333,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
                                       .memory = lanes_of(e, u->src[0]),
                                       .dst = reg_of(e, u->src[0])});
         break;
-    case OP_SPLAT:
+    case OP_SPLAT: case OP_HALF:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
         break;
     case OP_FOLD:

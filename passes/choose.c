@@ -439,6 +439,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         if (gated && n > columns)
             lanes = n - last + (tile_may_overlap(m, vector, n) ? align_up(last, vector)
                                                                : last * vector);
+        else if (!m->bytes && n > vector && vector == 2 * isa->narrow && n % vector == isa->narrow)
+            lanes -= isa->narrow;                    /* half a vector, see halves.c */
         double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */

@@ -591,6 +591,8 @@ static void expand_kernel(struct tgc *t, bool far, struct kernel *k)
     int n = 0;
     for (int j = 0; j < k->nvariant; j++) {
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
+        halve_vectors(t, &isa_table[k->variant[j].isa], &k->variant[j].linear,
+                      &k->variant[j].nlinear);
         prefetch_weights(t, far, &k->variant[j].linear, &k->variant[j].nlinear);
         if (has_vectors(&k->variant[j]))
             k->variant[n++] = k->variant[j];

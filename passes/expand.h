@@ -57,6 +57,10 @@ int expand_find_end(const struct expander *e, int at);
 bool weights_are_far(const struct schedule *s);
 void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear);
 
+/* halves.c: vectors of which no more than half the lanes are stored become half as wide, in a
+ * variant's program, where the instruction set has vectors of half the size. */
+void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***linear, int *nlinear);
+
 /* panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that
  * others have read before. */
 void expand_panel(struct expander *e, int at);

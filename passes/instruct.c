@@ -19,9 +19,9 @@ struct uop *expand_fuse_product(struct expander *e, struct uop *u)
     return u;
 }
 
-/* 1 / (1 + e^-x), as a function of its own: its range is smaller than that of a power and of a
- * quotient. */
-static struct uop *fuse_sigmoid(struct expander *e, struct uop *u)
+/* The 1 + e^-x under a sigmoid, as a function of its own: its range is smaller than that of a
+ * power. */
+static struct uop *fuse_power(struct expander *e, struct uop *u)
 {
     struct uop *sum = u->op == OP_RECIP && u->lanes > 1 && u->dtype == DTYPE_F32 ? u->src[0] : NULL;
     for (int k = 0; k < 2 && sum && sum->op == OP_ADD; k++) {
@@ -33,7 +33,23 @@ static struct uop *fuse_sigmoid(struct expander *e, struct uop *u)
         x = power->src[0]->op == OP_NEG
                 ? power->src[0]->src[0]
                 : uop_intern(e->t, OP_NEG, DTYPE_F32, &power->src[0], 1, (union arg){0});
-        return uop_intern(e->t, OP_SIGMOID, DTYPE_F32, &x, 1, (union arg){0});
+        x = uop_intern(e->t, OP_EXP1, DTYPE_F32, &x, 1, (union arg){0});
+        return uop_intern(e->t, OP_RECIP, DTYPE_F32, &x, 1, (union arg){0});
+    }
+    return u;
+}
+
+/* x * sigmoid(x) is one quotient: nothing else is multiplied by the same one. */
+static struct uop *fuse_quotient(struct expander *e, struct uop *u)
+{
+    for (int k = 0; k < 2 && u->op == OP_MUL && u->lanes > 1; k++) {
+        const struct uop *sigmoid = u->src[k];
+        struct uop *src[2] = {u->src[1 - k]};
+        if (sigmoid->op != OP_RECIP || sigmoid->src[0]->op != OP_EXP1 ||
+            sigmoid->src[0]->src[0] != src[0])
+            continue;
+        src[1] = sigmoid->src[0];
+        return uop_intern(e->t, OP_DIV, DTYPE_F32, src, 2, (union arg){0});
     }
     return u;
 }
@@ -71,5 +87,5 @@ static struct uop *fuse_rounding(struct expander *e, struct uop *u)
 
 struct uop *expand_fuse_vector(struct expander *e, struct uop *u)
 {
-    return fuse_rounding(e, fuse_sigmoid(e, expand_fuse_product(e, u)));
+    return fuse_rounding(e, fuse_quotient(e, fuse_power(e, expand_fuse_product(e, u))));
 }

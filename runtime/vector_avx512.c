@@ -133,16 +133,25 @@ static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
                      : _mm512_permute_ps(v, 0xb1);
 }
 
-//@ sigmoid_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
-/* 1 / (1 + e^-x). e^-x = 2^(k/16) e^r, r in +-ln2/32: 2^(k%16/16) is looked up, and a quotient is an
- * estimate of 14 bits with a step of Newton's. Below -87.3, where it would be less than a normal
- * number, it is the least one. */
-static inline IN_f32x16 f32x16 sigmoid_f32x16(f32x16 x)
+//@ half_f32x16 f32x16 f32x8
+/* the first eight lanes; clang would make them anew from what all lanes were made of */
+static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
 {
-    const f32x16 powers = _mm512_setr_ps(
-        1.0f, 1.04427374f, 1.09050775f, 1.13878870f, 1.18920708f, 1.24185777f, 1.29683959f,
-        1.35425550f, 1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f, 1.68179286f, 1.75625217f,
-        1.83400810f, 1.91520655f);
+#ifdef __clang__
+    __asm__("" : "+v"(v));
+#endif
+    return _mm512_castps512_ps256(v);
+}
+
+//@ exp1_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
+/* 1 + e^-x, no more than has a normal number as its reciprocal. e^-x = 2^(k/16) e^r, r in
+ * +-ln2/32: 2^(k%16/16) is looked up, its bits less those that k%16 adds to the exponent's. */
+static inline IN_f32x16 f32x16 exp1_f32x16(f32x16 x)
+{
+    const __m512i powers = _mm512_setr_epi32(
+        0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
+        0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
+        0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d);
     const f32x16 v = lower_f32x16(splat_f32x16(87.3f), higher_f32x16(splat_f32x16(-87.3f), x));
     const f32x16 shifted = fma_f32x16(v, splat_f32x16(-23.0831203f), splat_f32x16(12582912.0f));
     const f32x16 k = shifted - 12582912.0f;
@@ -151,11 +160,9 @@ static inline IN_f32x16 f32x16 sigmoid_f32x16(f32x16 x)
     f32x16 p = fma_f32x16(splat_f32x16(0.166672f), r, splat_f32x16(0.5f));
     p = fma_f32x16(p * r, r, r);
     const __m512i bits = _mm512_castps_si512(shifted);
-    const __m512i exponent = _mm512_slli_epi32(_mm512_srai_epi32(bits, 4), 23);
     const f32x16 power = _mm512_castsi512_ps(_mm512_add_epi32(
-        _mm512_castps_si512(_mm512_permutexvar_ps(bits, powers)), exponent));
-    const f32x16 sum = fma_f32x16(power, p, power + 1.0f), near = _mm512_rcp14_ps(sum);
-    return fma_f32x16(near, _mm512_fnmadd_ps(sum, near, splat_f32x16(1.0f)), near);
+        _mm512_permutexvar_epi32(bits, powers), _mm512_slli_epi32(bits, 19)));
+    return fma_f32x16(power, p, power + 1.0f);
 }
 
 //@ i32x16 f32x16

@@ -177,10 +177,9 @@ static inline IN_T void store_apart_nearest_u8_T(uint8_t *p, T v, int64_t step, 
         p[i * step] = a[i];
 }
 
-//@ sigmoid_T fma_T max_T min_T splat_T
-/* 1 / (1 + e^-x). The power needs one factor, since below -87.3 the result, which would be less than
- * a normal number, is the least one. */
-static inline IN_T T sigmoid_T(T x)
+//@ exp1_T fma_T max_T min_T splat_T
+/* 1 + e^-x, no more than has a normal number as its reciprocal: so the power needs one factor. */
+static inline IN_T T exp1_T(T x)
 {
     const T v = min_T(splat_T(87.3f), max_T(splat_T(-87.3f), x));
     const T shifted = fma_T(v, splat_T(-1.44269504f), splat_T(12582912.0f));
@@ -191,7 +190,7 @@ static inline IN_T T sigmoid_T(T x)
     p = fma_T(p, r, splat_T(1.66665204e-1f));
     p = fma_T(p, r, splat_T(4.99999934e-1f));
     p = fma_T(p * r, r, r) + 1.0f;
-    return 1.0f / (1.0f + (T)((bits_T)p + ((bits_T)shifted << 23)));
+    return 1.0f + (T)((bits_T)p + ((bits_T)shifted << 23));
 }
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16

@@ -756,6 +756,13 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     return v;
 }
 
+struct expr expr_half(struct program *p, const struct expr *e)
+{
+    struct expr v = vector_call(p, "half", e->s, 'X', e->lanes);
+    v.lanes = e->lanes / 2;
+    return v;
+}
+
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
                               int64_t bits)
 {

@@ -104,7 +104,8 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-           u->op == OP_FOLD || u->op == OP_DOT || u->op == OP_LOOKUP || u->op == OP_NEAREST;
+           u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_DOT || u->op == OP_LOOKUP ||
+           u->op == OP_NEAREST;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -644,6 +645,13 @@ static void write_fold(struct writer *w, const struct uop *u)
     define_as(w, u, expr_fold(w->p, (enum op)u->arg.i, &src));
 }
 
+static void write_half(struct writer *w, const struct uop *u)
+{
+    struct expr src;
+    take_operands(w, u, 1, &src);
+    define_as(w, u, expr_half(w->p, &src));
+}
+
 static void write_uop(struct writer *w, const struct uop *u)
 {
     if (is_value(u) && w->use[w->position] == 0)
@@ -656,6 +664,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_GUARD: write_guard(w, u); break;
     case OP_SPLAT: write_splat(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
+    case OP_HALF: write_half(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_DOT: write_dot(w, u); break;
     case OP_LOOKUP: write_lookup(w, u); break;

@@ -81,6 +81,24 @@ def keys():
         [G.value("y", [2, 9, 6])], [])
 
 
+def halves():
+    """Channels that are vectors of 16 and half of one, with all that layers do behind their sums."""
+    random = np.random.default_rng(11)
+    floats = lambda *shape: (random.standard_normal(shape) * 0.3).astype(np.float32)
+    return G.model(
+        [G.node("Conv", ["x", "a", "b"], ["wide"], name="wide"),
+         G.node("Sigmoid", ["wide"], ["gate"], name="gate"),
+         G.node("Mul", ["wide", "gate"], ["h"], name="swish"),
+         G.node("Conv", ["h", "d"], ["deep"], name="deep", pads=[1, 1, 1, 1], group=40),
+         G.node("Clip", ["deep", "least", "most"], ["r"], name="clip"),
+         G.node("Conv", ["r", "c"], ["back"], name="back"),
+         G.node("Add", ["back", "x"], ["y"], name="add")],
+        [G.value("x", [1, 24, 9, 11])], [G.value("y", [1, 24, 9, 11])],
+        [G.weight("a", floats(40, 24, 1, 1)), G.weight("b", floats(40)),
+         G.weight("d", floats(40, 1, 3, 3)), G.weight("c", floats(24, 40, 1, 1)),
+         G.weight("least", np.float32(0)), G.weight("most", np.float32(0.5))])
+
+
 def emit(name, model, *options):
     folder = SCRATCH / name
     if not (folder / "net.c").exists():
@@ -221,12 +239,21 @@ def instruction_sets():
     flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
     here = ["generic"] + ["avx2"] * ({"avx2", "fma"} <= flags) + ["avx512"] * ("avx512bw" in flags)
     for cpu in here:
-        for name, model in (("rests", rests()), ("keys", keys())):
+        for name, model in (("rests", rests()), ("keys", keys()), ("halves", halves())):
             folder = emit(f"{name}-{cpu}", model, f"--cpu={cpu}")
             for compiler in ("gcc", "clang"):
                 compile_with(folder, compiler, *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o",
                              compiler, "-lm")
                 T.must(T.run([folder / compiler, "--selftest"], timeout=60))
+
+
+@suite.case("AVX-512: half a vector of channels is computed as that, not as a whole one")
+def half_vectors():
+    text = (emit("halves-avx512", halves(), "--cpu=avx512") / "net.c").read_text()
+    kernels = text[text.index("_avx512("):]
+    for call in ("fma_f32x8(half_f32x16(", " / exp1_f32x8(", "min_f32x8(", "store_f32x8("):
+        expect(call in kernels, f"no {call}")
+    expect("_part_f32x16(" not in kernels, "a part of a whole vector is read or stored")
 
 
 @suite.case("NEON, emulated, computes the same")
