@@ -47,8 +47,7 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 static bool rows_fit(const struct nest *m, struct uop *r)
 {
     bool reuse = false;
-    /* what is summed up once for all of r, as a mean is, has no rows along it */
-    if (nest_stages_depend(m, r) || (m->reduce && !nest_depends(m->t, m->reduce, r)))
+    if (nest_stages_depend(m, r))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r))

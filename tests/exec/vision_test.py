@@ -1,0 +1,166 @@
+"""What stands between the layers of image networks, and has no weights that would say how its values
+are to lie: norms of an image, resizes, transposed convolutions. The answers, and that vectors run along the
+channels throughout.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("vision")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "vision")
+
+
+class Net:
+    """A convolution, what is to be tested, a convolution."""
+
+    def __init__(self, channels, side, seed=1):
+        self.random = np.random.default_rng(seed)
+        self.nodes, self.weights, self.shape = [], [], [1, 3, side, side + 3]
+        self.inner = channels
+        self.put("Conv", ["x", self.draw("w0", channels, 3, 3, 3), self.draw("b0", channels)], pads=[1] * 4)
+
+    def draw(self, name, *shape):
+        self.weights.append(G.weight(name, (self.random.standard_normal(shape) / 3).astype(np.float32)))
+        return name
+
+    def const(self, name, values, dtype=np.float32):
+        self.weights.append(G.weight(name, np.array(values, dtype)))
+        return name
+
+    def put(self, kind, inputs, **attributes):
+        self.last = f"t{len(self.nodes)}"
+        self.nodes.append(G.node(kind, inputs, [self.last], **attributes))
+        return self.last
+
+    def done(self):
+        self.nodes.append(G.node("Conv", [self.last, self.draw("w1", 8, self.inner, 3, 3)], ["y"], pads=[1] * 4))
+        return G.model(self.nodes, [G.value("x", self.shape)], [G.value("y", None)], self.weights)
+
+
+def transposed(channels, side):
+    net = Net(channels, side)
+    net.put("ConvTranspose", [net.last, net.draw("w", channels, channels, 3, 3)], strides=[2, 2], pads=[1] * 4)
+    net.put("InstanceNormalization", [net.last, net.draw("s", channels), net.draw("b", channels)])
+    return net
+
+
+def instance_norm(channels, side):
+    net = Net(channels, side)
+    net.put("InstanceNormalization", [net.last, net.draw("s", channels), net.draw("b", channels)])
+    net.put("Relu", [net.last])
+    return net
+
+
+def group_norm(channels, side, groups=4):
+    net = Net(channels, side)
+    x = net.put("Reshape", [net.last, net.const("cut", [0, groups, -1], np.int64)])
+    net.put("InstanceNormalization", [x, net.draw("s", groups), net.draw("b", groups)])
+    net.put("Reshape", [net.last, net.const("whole", [1, channels, side, side + 3], np.int64)])
+    x = net.put("Mul", [net.last, net.draw("scale", channels, 1, 1)])
+    net.put("Mul", [x, net.put("Sigmoid", [x])])
+    return net
+
+
+def resize(channels, side, **attributes):
+    net = Net(channels, side)
+    net.put("Relu", [net.last])
+    skip = net.put("Conv", [net.last, net.draw("w2", channels, channels, 3, 3)], pads=[1] * 4)
+    x = net.put("MaxPool", [skip], kernel_shape=[2, 2], strides=[2, 2])
+    net.put("Resize", [x, "", "", net.const("size", [1, channels, side, side + 3], np.int64)], **attributes)
+    net.put("Concat", [skip, net.last], axis=1)
+    net.inner = 2 * channels
+    return net
+
+
+def write(name, net, *options):
+    folder = T.scratch(SCRATCH / re.sub(r"\W+", "_", name))
+    model = net.done()
+    onnx.save(model, folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
+    return folder, model
+
+
+def check(name, net):
+    x = np.random.default_rng(2).standard_normal(net.shape).astype(np.float32)
+    for options in (("--cpu=generic",), (), ("--threads=2", "--cache=4K")):
+        folder, model = write(name, net, *options)
+        want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+        T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+        got = T.Program(folder / "net", ["y"]).run([x])["y"]
+        worst = float(np.abs(got - want).max())
+        expect(worst < 1e-4 * max(1, np.abs(want).max()), f"{options}: wrong by {worst}")
+        net.weights.pop()                             # the last layer's, which done() draws anew
+        net.nodes.pop()
+
+
+def kernels(name, net):
+    """Kernels of the variant for AVX-512, by name."""
+    folder, _ = write(name, net, "--cpu=avx512")
+    source = (folder / "net.c").read_text()
+    return {m[1]: m[2] for m in re.finditer(r"static void (\w+)\((?:[^)]*)\)\n\{\n(.*?)\n\}", source, re.S)}
+
+
+KINDS = {"a transposed convolution of 3 taps": transposed, "instance norm": instance_norm,
+         "group norm": group_norm,
+         "a linear resize": lambda c, n: resize(c, n, mode="linear", coordinate_transformation_mode="align_corners"),
+         "a cubic resize": lambda c, n: resize(c, n, mode="cubic"),
+         "a nearest resize": lambda c, n: resize(c, n, mode="nearest", nearest_mode="floor",
+                                                 coordinate_transformation_mode="asymmetric")}
+for title, kind in KINDS.items():
+    for size in ((16, 12), (12, 9), (20, 7)):
+        suite.add(f"{title}: {size[0]} channels, {size[1]}", lambda title=title, kind=kind, size=size:
+                  check(f"{title}_{size[0]}", kind(*size)))
+
+
+@suite.case("weights of a transposed convolution are padded at compile time")
+def padded():
+    made = kernels("padded", transposed(16, 12))
+    copies = [name for name in made if name.startswith("copy") and "load" not in made[name] and "x[" not in made[name]]
+    layers = [body for name, body in made.items() if name.startswith("convtranspose") and "fma_f32x16" in body]
+    expect(layers and all(" w[" in body or "&w[" in body for body in layers), f"no weights in {sorted(made)}")
+    expect(not any("load_part" in body for body in layers), "parts of vectors: phases are the columns")
+    expect(not copies, f"{copies}")
+
+
+@suite.case("an image's mean is summed up once, by vectors of channels")
+def means():
+    bodies = [body for name, body in kernels("means", instance_norm(32, 16)).items()
+              if re.match(r"instancenorm\w+_avx512$", name)]
+    expect(len(bodies) == 1, f"{len(bodies)} kernels have vectors")
+    expect(len(re.findall(r"^    f32x16 sum\d* =", bodies[0], re.M)) == 4, "the sums are within a loop over pixels")
+
+
+@suite.case("sums of group norm are vectors of channels")
+def groups():
+    made = kernels("groups", group_norm(32, 16))
+    sums = [name for name, body in made.items() if re.match(r"instancenorm\w+_avx512$", name) and "sum2" in body]
+    expect(len(sums) == 2, f"{sums} of {sorted(made)}")
+    expect(any(re.match(r"mul\w+_avx512$", name) for name in made), f"none scales: {sorted(made)}")
+
+
+@suite.case("a resize is as wide as its channels, and what it joins needs no copy in another order")
+def resized():
+    for mode in ("linear", "nearest"):
+        net = resize(16, 12, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        made = kernels(f"resized_{mode}", net)
+        named = [name for name in made if re.match(r"(resize|maxpool|concat)\w*_\d+$", name)]
+        expect(len(named) >= 1, f"{sorted(made)}")
+        for name in named:
+            expect(f"{name}_avx512" in made, f"{mode}: {name} has no vectors")
+
+
+suite.main()
