@@ -9,7 +9,7 @@
 /* What a hostile file of a few megabytes may use stays below half a gigabyte; a real model gets
  * room for copies of its weights. */
 static const size_t base_memory = (size_t)400 << 20;
-enum { MEMORY_PER_BYTE = 8 };
+enum { MEMORY_PER_BYTE = 12 };
 /* standard input that is no file: its size is not known */
 static const size_t stream_memory = (size_t)4 << 30;
 

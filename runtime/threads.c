@@ -184,7 +184,7 @@ static unsigned team_start_turn(struct team *t, long saves)
     unsigned turn = atomic_fetch_add(&t->turn, 1u) + 1;
     if (atomic_load(&t->asleep) == 0)
         return turn;
-    t->missed += saves < TEAM_WORTH ? saves : TEAM_MISSED;
+    t->missed += saves < TEAM_WORTH ? saves : (long)TEAM_MISSED;
     if (t->missed >= TEAM_MISSED) {
         t->missed = 0;
         pthread_mutex_lock(&t->lock);
