@@ -51,7 +51,7 @@ def check(name, shape, nodes, weights=(), below=None):
             out = folder / f"{cpu}{threads}"
             out.mkdir()
             T.must(T.run([TGC, folder / "model.onnx", "-o", out / "net.c", f"--cpu={cpu}", f"--threads={threads}"]))
-            T.build(out / "net.c", out / "net")
+            T.build(out / "net.c", out / "net", main_by=TGC)
             got = T.Program(out / "net", ["y"]).run([x])["y"]
             expect(np.allclose(got, want, rtol=1e-4, atol=1e-5), f"{cpu}, {threads} threads: wrong by {np.abs(got - want).max()}")
     if below:

@@ -39,7 +39,7 @@ def run(name, nodes, inputs, want, weights, error=1e-5, dtype=TensorProto.FLOAT,
     for isa in [*SETS, None]:
         T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c",
                       *(["--cpu", isa] if isa else [])]))
-        T.build(folder / "net.c", folder / "net")
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
         y = T.Program(folder / "net", ["y"]).run(list(inputs.values()))["y"].astype(np.float64)
         largest = np.abs(want).max()
         expect(y.shape == want.shape and np.abs(y - want).max() <= error * largest,
