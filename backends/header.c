@@ -71,7 +71,7 @@ static void write_macros(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     text_printf(
         out, "#define %s_ARENA_BYTES %zu      /* scratch and state, which the caller provides */\n",
-        p->upper, program_arena_bytes(p));
+        p->upper, program_arena_bytes(p->t, p->s));
     text_printf(out, "#define %s_ARENA_ALIGN 64\n", p->upper);
     if (p->threads > 1)
         text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",

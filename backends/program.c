@@ -80,13 +80,13 @@ bool program_is_on_stack(const struct schedule *s)
     return s->arena_nbytes <= STACK_RUN_NBYTES;
 }
 
-size_t program_arena_bytes(const struct program *p)
+size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
 {
-    if (program_is_on_stack(p->s))
-        return p->head_bytes;
-    size_t n;
-    if (!size_align(p->s->arena_nbytes, 64, &n) || !size_add(n, p->head_bytes, &n))
-        TGC_BUG(p->t, "the arena's size overflows");
+    size_t head = program_head_bytes(s), n;
+    if (program_is_on_stack(s))
+        return head;
+    if (!size_align(s->arena_nbytes, 64, &n) || !size_add(n, head, &n))
+        TGC_BUG(t, "the arena's size overflows");
     return n;
 }
 
@@ -258,7 +258,7 @@ static void write_title(struct program *p, struct text *out)
         }
     text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel,
                 s->nkernel == 1 ? "" : "s", text_si(p->t, run_flop(s), "FLOP"));
-    text_bytes(out, (double)program_arena_bytes(p));
+    text_bytes(out, (double)program_arena_bytes(p->t, p->s));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);
     if (s->graph && s->graph->narrowing.nweight > 0) {

@@ -93,6 +93,8 @@ int program_threads(const struct schedule *s);
 size_t program_head_bytes(const struct schedule *s);
 /* Whether the intermediates lie on the stack of NAME_run(), not in the arena: they are few. */
 bool program_is_on_stack(const struct schedule *s);
+/* NAME_ARENA_BYTES: what the caller provides. */
+size_t program_arena_bytes(struct tgc *t, const struct schedule *s);
 
 struct program {
     struct tgc *t;
@@ -153,7 +155,6 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
 
 /* an output with a dimension that is not constant */
 bool program_has_shape_field(const struct buffer *b);
-size_t program_arena_bytes(const struct program *p);
 /* "const float *", "const char *const *": what points to elements that are only read */
 const char *const_pointer(enum dtype d);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */

@@ -203,7 +203,7 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
                   ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
     for (int i = 0; i < m.graph->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
-    r->arena_bytes = m.schedule->arena_nbytes;
+    r->arena_bytes = program_arena_bytes(t, m.schedule);
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         if (!m.schedule->weight[i]->same)

@@ -21,13 +21,10 @@ static bool is_spread(const struct uop *v)
 /* x, of the shape of what `move` moves, moved alike. */
 static struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
 {
-    if (move->op == OP_PERMUTE || move->op == OP_RESHAPE || move->op == OP_EXPAND) {
-        struct uop *src[MAX_RANK + 1];
-        memcpy(src, move->src, (size_t)move->nsrc * sizeof *src);
-        src[0] = x;
-        return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
-    }
-    TGC_BUG(t, "%s is no such move", op_name(move->op));
+    struct uop *src[MAX_RANK + 1];
+    memcpy(src, move->src, (size_t)move->nsrc * sizeof *src);
+    src[0] = x;
+    return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
 }
 
 /* Down through what spreads or reorders. */

@@ -304,7 +304,8 @@ static void find_free(struct layout *l)
 static void pad_rows(struct tgc *t, struct buffer *b, int inner)
 {
     enum { ALIAS = 1024, LINE = 64, ROWS = 8 };
-    int64_t size = (int64_t)dtype_nbytes(b->dtype), row = sat_mul(b->dim[inner]->arg.i, size), nrow = 1;
+    int64_t size = (int64_t)dtype_nbytes(b->dtype), nrow = 1;
+    int64_t row = sat_mul(b->dim[inner]->arg.i, size);
     for (int a = 0; a < b->ndim; a++)
         nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->arg.i);
     if (row % ALIAS || nrow < ROWS)

@@ -80,12 +80,6 @@ static struct uop *find_base(struct product *p, struct uop *operand, struct uop 
     return base;
 }
 
-static bool is_weight(const struct uop *v)
-{
-    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
-    return b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32;
-}
-
 static bool is_reduced(const struct product *p, int axis)
 {
     return REDUCE_AXES(p->reduce->arg.i) >> axis & 1;
@@ -147,8 +141,8 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
     }
     for (int k = 0; k < 2; k++)
         base[k] = find_base(p, p->product->src[k], p->range, depends[k], last[k]);
-    int w = is_weight(base[1]);
-    if (is_weight(base[0]) == is_weight(base[1]))
+    int w = is_float_weight(base[1]);
+    if (is_float_weight(base[0]) == is_float_weight(base[1]))
         return false;
     p->weight = p->product->src[w];
     p->values = p->product->src[1 - w];

@@ -86,10 +86,10 @@ bool tile_stores_small(const struct uop *store, const struct uop *u);
 /* Whether vectors of the store's value can be stored: of floats, i32, floats that become bytes. */
 bool tile_stores_vectors(const struct uop *store);
 
-/* Where a tile's panels had best be: outside of the rows, or inside? */
 /* How many columns whole tiles leave over; more than that, where vectors of what is left cannot be
  * loaded in part: some are stored twice then, so that all vectors are whole. */
 int64_t tile_columns_left(const struct nest *m, const struct tile *tile);
+/* Where a tile's panels had best be: outside of the rows, or inside? */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
 /* Two stores: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,

@@ -107,7 +107,7 @@ static bool find_parts(struct layer *l, int axis, struct uop *at)
     return whole && sym_equal(t, total, l->x->dim[axis]);
 }
 
-static bool is_weight(const struct uop *v)
+bool is_float_weight(const struct uop *v)
 {
     const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
     return b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32;
@@ -154,11 +154,11 @@ static bool find_layer(struct tgc *t, struct uop *u, struct layer *l)
     }
     int k = 1;
     struct uop *base = walk(t, l->product->src[1], l->range, at);
-    if (!is_weight(base)) {
+    if (!is_float_weight(base)) {
         k = 0;
         base = walk(t, l->product->src[0], l->range, at);
     }
-    if (!is_weight(base))
+    if (!is_float_weight(base))
         return false;
     l->weight = l->product->src[k];
     for (int p = 0; p < u->ndim; p++)

@@ -73,9 +73,9 @@ def check(name, model, inputs, shared, kind, *options):
                                *options) for k in ("f32", kind))
         lookups = plain["operators"].get("Gather", 0)     # the rows and their scales
         expect(small["kernels"] <= plain["kernels"] + 2 * lookups
-               and small["arena_bytes"] <= plain["arena_bytes"] + 1024 * lookups,
+               and small["live_bytes"] <= plain["live_bytes"] + 1024 * lookups,
                f"{small['kernels']} kernels in place of {plain['kernels']}, "
-               f"arena {small['arena_bytes']} in place of {plain['arena_bytes']}")
+               f"{small['live_bytes']} live bytes in place of {plain['live_bytes']}")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--weight-type={kind}", *options)
     expect(f"stored as {kind}" in (folder / "net.c").read_text()[:4000],
            "the C file does not say what was done to its weights")
