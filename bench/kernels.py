@@ -56,7 +56,8 @@ def time_product(tgc, sizes, folder, options, driver):
 
 def measure_network(tgc, model, folder, options):
     """Milliseconds and GFLOP/s of each kernel, by name."""
-    T.emit(tgc, model, folder / "net.c", "--no-winograd", *options.more, timeout=600)
+    # with a cache that holds everything no two layers are one kernel
+    T.emit(tgc, model, folder / "net.c", "--no-winograd", "--cache=1G", *options.more, timeout=600)
     T.build(folder / "net.c", folder / "net", options.compiler, timeout=900)
     done = T.must(T.run([folder / "net", "--bench", str(options.seconds)], timeout=600))
     rows = re.findall(r"^ +([\d.]+) +([\d.]+)  (\S+)$", done.out.decode(), re.M)
