@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { REUSE_MIN = 8 };
+enum { REUSE_MIN = 8, MOVES_MAX = 8 };
 
 static bool is_half(enum dtype d) { return d == DTYPE_F16; }
 
@@ -26,10 +26,36 @@ static struct uop *unrounded(struct uop *u)
                                                                                  : NULL;
 }
 
+/* f32 of a half. What a window shows several times is converted once, before it. */
+static struct uop *converted(struct tgc *t, struct uop *u)
+{
+    struct uop *move[MOVES_MAX], *x = u;
+    int n = 0, nbelow = 0;
+    while (n < MOVES_MAX && op_class(x->op) == CLASS_MOVE && x->nsrc > 0 && x->op != OP_CONCAT) {
+        move[n++] = x;
+        if (x->op == OP_WINDOW || (x->op == OP_PAD && nbelow))
+            nbelow = n;
+        x = x->src[0];
+    }
+    x = nbelow ? move[nbelow - 1]->src[0] : u;
+    if (nbelow && value_is_of_weights(x))
+        return uop_cast(t, DTYPE_F32, u);
+    x = uop_cast(t, DTYPE_F32, x);
+    while (nbelow-- > 0) {
+        const struct uop *m = move[nbelow];
+        struct uop **src = mem_copy(t, m->src, (size_t)m->nsrc * sizeof *src);
+        src[0] = x;
+        if (m->op == OP_PAD)
+            src[1] = uop_cast(t, DTYPE_F32, src[1]);
+        x = uop_new(t, m->op, DTYPE_F32, src, m->nsrc, m->arg);
+    }
+    return x;
+}
+
 static struct uop *widened(struct tgc *t, struct uop *u)
 {
     struct uop *x = unrounded(u);
-    return !is_half(u->dtype) ? u : x ? x : uop_cast(t, DTYPE_F32, u);
+    return !is_half(u->dtype) ? u : x ? x : converted(t, u);
 }
 
 /* ------------------------------------------------------------------------------------- the steps */
@@ -67,7 +93,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     (void)ctx;
     if (u->op == OP_CAST)
-        return u->dtype == DTYPE_F32 ? unrounded(u->src[0]) : NULL;
+        return u->dtype == DTYPE_F32 && is_half(u->src[0]->dtype) ? widened(t, u->src[0]) : NULL;
     if (op_is_elementwise(u->op))
         return compute_wide(t, u);
     if (!is_half(u->dtype) || u->nsrc == 0)

@@ -173,6 +173,20 @@ def halves(kind, name, dtype):
 suite.add("f16 is computed in f32", lambda: halves(TensorProto.FLOAT16, "f16", np.float16))
 
 
+@suite.case("a window's halves are converted once")
+def windows():
+    random = np.random.default_rng(8)
+    x, w = draw(random, 1, 40, 98).astype(np.float16), draw(random, 64, 40, 9, by=0.1).astype(np.float16)
+    wide = np.pad(x[0].astype(np.float64), ((0, 0), (4, 4)))
+    view = np.lib.stride_tricks.sliding_window_view(wide, 9, axis=1)
+    want = np.maximum(np.einsum("cxk,ock->ox", view, w.astype(np.float64)), 0)[None]
+    nodes = [G.node("Conv", ["x", "w"], ["c"], pads=[4, 4]), G.node("Relu", ["c"], ["y"])]
+    weight = onnx.helper.make_tensor("w", TensorProto.FLOAT16, w.shape, w.astype(np.float32).ravel())
+    run("windows", nodes, {"x": x}, want, [weight], error=2.0 ** -10, dtype=TensorProto.FLOAT16)
+    live = T.info(TGC, SCRATCH / "windows" / "model.onnx", "--no-winograd")["live_bytes"]
+    expect(live < 98 * 40 * 9 * 4, f"{live} bytes are alive: the windows lie there")
+
+
 @suite.case("conversions from and to f16, of all numbers")
 def conversions():
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
