@@ -92,13 +92,25 @@ static bool wants_stage(struct plan *p, struct node *n)
     return repeats > 1.01 && value_has_row_stat(p, n->u);
 }
 
+/* A row of a stage, each element of it made of the same weights: scores of a constant query. */
+static bool is_row_of_stage(struct plan *p, const struct node *n, range_set deps)
+{
+    const struct segment *s = n->use->seg;
+    bool inner[MAX_RANK];
+    for (int a = 0; a < n->u->ndim; a++)
+        inner[a] = (plan_mask(p, n->use->index[a]) & s->inner) != 0;
+    return (deps & s->inner) && range_set_within(deps & s->inner, s->staged) &&
+           !value_keeps_columns(p, n->u, n->u, inner);
+}
+
 static bool inline_reduce(struct plan *p, struct node *n)
 {
     struct segment *s = n->use->seg;
     range_set deps = plan_mask_all(p, n->use->index, n->u->ndim);
     bool contraction = value_is_contraction(n->u);
+    bool layer = contraction && value_contracts_weight(n->u) && !is_row_of_stage(p, n, deps);
     /* of a stage: one contraction may feed another */
-    bool row = (deps & s->inner) && !(contraction && value_contracts_weight(n->u));
+    bool row = (deps & s->inner) && !layer;
     if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
         return false;
     /* two of them side by side are no nest of one sum, which could be tiled */
@@ -109,13 +121,11 @@ static bool inline_reduce(struct plan *p, struct node *n)
     if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
         return false;
     /* inside a stage a contraction with weights would stream them again for every row */
-    if (contraction && value_contracts_weight(n->u) && (deps & s->inner) && s->nchain &&
-        !range_set_within(s->out, deps))
+    if (layer && (deps & s->inner) && s->nchain && !range_set_within(s->out, deps))
         return false;
     /* a layer under a reduction has no rows for a tile: a small window is worth that, not a whole
      * image */
-    if (contraction && value_contracts_weight(n->u) &&
-        segment_extent(s, deps & s->inner) > POOLED_MAX)
+    if (layer && segment_extent(s, deps & s->inner) > POOLED_MAX)
         return false;
     if (!(deps & s->inner))
         segment_add_prefix(s, deps);

@@ -41,6 +41,9 @@ bool value_is_contraction(const struct uop *v);
 /* A weight, or what quantized weights stand for: casts, differences and multiples of weights. */
 bool value_is_of_weights(const struct uop *v);
 bool value_contracts_weight(const struct uop *v);                 /* v: a sum of products */
+/* c is the contraction that v is an epilogue of. Whether it has weights that differ along one of
+ * the axes of v that are marked: a layer's columns, but not a row of constant queries. */
+bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, const bool *kept);
 /* A sum of products with a large weight, whether or not there are rows that share it. */
 bool value_streams_weight(const struct uop *v);
 /* Made of constants, iotas and symbols only: cheaper to compute again than to keep. */

@@ -8,7 +8,8 @@
  *
  * Along j, which vectors shall run along, the keys lie apart in memory. They are the same for all
  * rows, so a copy in the order in which they are read (PACK, at run time) costs one row's worth. It
- * is wide enough for whole vectors, with zeros beyond the last key; so is the row.
+ * is wide enough for whole vectors, with zeros beyond the last key; so is the row. A mask is not:
+ * where there is one, the padded row holds bare scores, and a second one what is made of them.
  */
 #include "passes/tile.h"
 
@@ -87,16 +88,16 @@ static struct uop *find_keys(const struct nest *m, const struct uop *store, stru
     struct tgc *t = m->t;
     struct uop *c = stage->src[2], *e = m->reduce->src[1], *keys = NULL;
     int64_t along_c, along_e;
-    for (int i = 0; i < m->nload + m->nother; i++) {
-        struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+    for (int i = 0; i < m->nload; i++) {
+        struct uop *load = m->load[i];
         if (!nest_depends(t, load->src[1], c))
             continue;
         if (!nest_stride(t, load->src[1], c, &along_c) || load->nsrc > 2 ||
-            (along_c == 1 && is_padded))              /* a mask has no more columns than keys */
+            (along_c == 1 && is_padded))              /* it has no more columns than keys */
             return NULL;
         if (along_c == 1)
             continue;
-        if (keys || i >= m->nload || load->dtype != DTYPE_F32 || load->src[0]->op == OP_STAGE ||
+        if (keys || load->dtype != DTYPE_F32 || load->src[0]->op == OP_STAGE ||
             !nest_stride(t, load->src[1], e, &along_e))
             return NULL;
         keys = load;
@@ -106,48 +107,77 @@ static struct uop *find_keys(const struct nest *m, const struct uop *store, stru
     return keys && is_reused(t, store, stage, *rest) ? keys : NULL;
 }
 
-/* The stage over packed keys; NULL: as it is. */
+/* Whether something else is read along the columns, a mask: it has no more of them than there are
+ * keys, nor need it lie side by side. */
+static bool is_masked(const struct nest *m, struct uop *c, bool is_padded)
+{
+    int64_t along;
+    for (int i = 0; i < m->nother; i++)
+        if (nest_depends(m->t, m->other[i]->src[1], c) &&
+            (is_padded || m->other[i]->nsrc > 2 ||
+             !nest_stride(m->t, m->other[i]->src[1], c, &along) || along != 1))
+            return true;
+    return false;
+}
+
+/* A copy of the keys [e][j], j < wide. */
+static struct uop *copy_keys(struct tgc *t, struct kernel *k, struct uop *keys, struct uop *rest,
+                             const struct nest *m, struct uop *c, int64_t wide)
+{
+    struct uop *e = m->reduce->src[1], *load[4];
+    int64_t along_c, along_e, nstep = e->src[0]->arg.i, n = c->src[0]->arg.i;
+    int64_t pitch = scratch_pitch(wide);
+    (void)nest_stride(t, keys->src[1], c, &along_c);
+    (void)nest_stride(t, keys->src[1], e, &along_e);
+    struct uop *j = uop_range(t, uop_int(t, wide), t->next_range++);
+    struct uop *s = uop_range(t, uop_int(t, nstep), t->next_range++);
+    load[0] = keys->src[0];
+    load[1] = sym_add(t, rest, sym_add(t, sym_muli(t, j, along_c), sym_muli(t, s, along_e)));
+    load[2] = sym_lt(t, j, uop_int(t, n));
+    load[3] = uop_constf(t, DTYPE_F32, 0);
+    struct uop *value =
+        uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > n ? 4 : 2, (union arg){0});
+    struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, pitch), j), j, s};
+    return uop_intern(t, OP_STAGE, DTYPE_F32, copy, 4,
+                      (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, pitch * nstep)});
+}
+
+/* The stage over packed keys; NULL: as it is. Beside a mask it is two: the bare scores, which are
+ * padded, and what is made of those that there are. */
 static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *store,
                              struct uop *stage)
 {
     struct nest m;
     struct uop *rest = NULL;
-    int64_t ncolumn, nstep, along_c, along_e;
+    int64_t ncolumn, nstep, nbytes;
     if (stage->nsrc != 3 || stage->src[1] != stage->src[2] || stage->dtype != DTYPE_F32 ||
         !uop_const_int(stage->src[2]->src[0], &ncolumn) || ncolumn < 2 * LANES ||
         !nest_find(t, stage_as_store(t, stage), &m) || !m.contraction || m.reduce->nsrc != 2 ||
         !uop_const_int(m.reduce->src[1]->src[0], &nstep))
         return NULL;
-    int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(wide), nbytes;
+    int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(wide);
     struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
                *e = m.reduce->src[1];
     if (!keys || __builtin_mul_overflow(sat_mul(pitch, 4), nstep, &nbytes) || nbytes > KEYS_NBYTES)
         return NULL;
-    (void)nest_stride(t, keys->src[1], c, &along_c);
-    (void)nest_stride(t, keys->src[1], e, &along_e);
-
-    struct uop *j = uop_range(t, uop_int(t, wide), t->next_range++);
-    struct uop *s = uop_range(t, uop_int(t, nstep), t->next_range++);
-    struct uop *from =
-        sym_add(t, rest, sym_add(t, sym_muli(t, j, along_c), sym_muli(t, s, along_e)));
-    struct uop *load[4] = {keys->src[0], from, sym_lt(t, j, uop_int(t, ncolumn)),
-                           uop_constf(t, DTYPE_F32, 0)};
-    struct uop *value =
-        uop_intern(t, OP_LOAD, DTYPE_F32, load, wide > ncolumn ? 4 : 2, (union arg){0});
-    struct uop *copy[4] = {value, sym_add(t, sym_muli(t, s, pitch), j), j, s};
-    struct uop *packed = uop_intern(t, OP_STAGE, DTYPE_F32, copy, 4,
-                                    (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, pitch * nstep)});
-
+    bool masked = is_masked(&m, c, wide > ncolumn);
     struct uop *column = uop_range(t, uop_int(t, wide), t->next_range++);
     if (uop_get_axes(t, c))
         uop_name_axes(t, column, uop_get_axes(t, c));
-    struct uop *read[2] = {packed, sym_add(t, sym_muli(t, e, pitch), c)};
-    value = nest_replace(t, stage->src[0], keys,
-                         uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
+    struct uop *read[2] = {copy_keys(t, k, keys, rest, &m, c, wide),
+                           sym_add(t, sym_muli(t, e, pitch), c)};
+    struct uop *value = nest_replace(t, masked ? m.reduce : stage->src[0], keys,
+                                     uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
     struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
-    return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3,
-                      (union arg){.p = wide > ncolumn ? kernel_new_scratch(t, k, DTYPE_F32, wide)
-                                                      : (struct buffer *)(uintptr_t)stage->arg.p});
+    struct buffer *b = wide > ncolumn || masked ? kernel_new_scratch(t, k, DTYPE_F32, wide)
+                                                : (struct buffer *)(uintptr_t)stage->arg.p;
+    struct uop *scores = uop_intern(t, OP_STAGE, DTYPE_F32, row, 3, (union arg){.p = b});
+    if (!masked)
+        return scores;
+    read[0] = scores;
+    read[1] = c;
+    return nest_replace(t, stage, m.reduce,
+                        uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
 }
 
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)

@@ -2,6 +2,9 @@
  * epilogue of one, made of weights alone. Each is found by a look at a few ops below it.
  */
 #include "passes/fuse.h"
+#include "passes/tile.h"
+
+#include <string.h>
 
 bool value_is_leaf(const struct uop *v)
 {
@@ -156,6 +159,74 @@ static const struct uop *find_below(struct plan *p, const struct uop *v,
 const struct uop *value_contraction(struct plan *p, const struct uop *v)
 {
     return find_below(p, v, value_is_contraction);
+}
+
+/* A value below another one, and its coordinates over the axes of that one. */
+struct below { const struct uop *u; struct uop *at[MAX_RANK]; };
+
+static void step_down(struct tgc *t, struct below *b)
+{
+    struct uop *at[MAX_RANK], *valid;
+    if (op_class(b->u->op) == CLASS_MOVE) {
+        move_index(t, b->u, 0, b->at, at, &valid);
+        memcpy(b->at, at, sizeof at);
+    }
+    b->u = b->u->src[0];
+}
+
+/* From v, whose coordinates are b's, to c, along the way that find_below() took. */
+static bool go_to(struct plan *p, struct below *b, const struct uop *c)
+{
+    struct below *stack = mem_array(p->t, 32, sizeof *stack);
+    int n = 0;
+    stack[n++] = *b;
+    for (int steps = 0; n && steps < 64; steps++) {
+        *b = stack[--n];
+        if (b->u == c)
+            return true;
+        if (value_is_leaf(b->u) || b->u->op == OP_IOTA || b->u->op == OP_CONCAT)
+            continue;
+        if (op_class(b->u->op) == CLASS_MOVE) {
+            stack[n] = *b;
+            step_down(p->t, &stack[n++]);
+        }
+        for (int k = 0; op_is_elementwise(b->u->op) && k < b->u->nsrc && n < 32; k++) {
+            stack[n] = *b;
+            stack[n++].u = b->u->src[k];
+        }
+    }
+    return false;
+}
+
+bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, const bool *kept)
+{
+    struct tgc *t = p->t;
+    struct uop *range[MAX_RANK] = {0};
+    struct below sum = {.u = v};
+    if (!value_contracts_weight(c))
+        return false;
+    for (int a = 0; a < v->ndim; a++)
+        sum.at[a] = range[a] = uop_range(t, v->dim[a], t->next_range++);
+    if (!go_to(p, &sum, c))
+        return true;
+    for (int a = 0; a < c->ndim; a++)
+        if (REDUCE_AXES(c->arg.i) >> a & 1)
+            sum.at[a] = uop_int(t, 0);
+    for (step_down(t, &sum); sum.u->op != OP_MUL;)
+        step_down(t, &sum);
+    for (int k = 0; k < 2; k++) {
+        struct below w = sum;
+        w.u = sum.u->src[k];
+        if (!value_is_of_weights(value_operand(w.u)))
+            continue;
+        for (const struct uop *base = value_operand(w.u); w.u != base;)
+            step_down(t, &w);
+        for (int a = 0; a < v->ndim; a++)
+            for (int i = 0; kept[a] && i < w.u->ndim; i++)
+                if (nest_depends(t, w.at[i], range[a]))
+                    return true;
+    }
+    return false;
 }
 
 static bool is_join(const struct uop *v)

@@ -56,6 +56,7 @@ struct segment {
     struct uop *axis[MAX_RANK];  /* coordinates of value: RANGEs, or 0 where the size is 1 */
     struct uop **range; int nrange; size_t cap_range;   /* at most MAX_RANGES */
     range_set out, inner;        /* ranges of the output; of reductions and stages */
+    range_set staged;            /* of stages alone */
     /* sets that must be prefixes of the loop order, by size */
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;

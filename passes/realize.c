@@ -173,7 +173,7 @@ void plan_realize(struct plan *p, struct node *n)
  * the keys of one attention head, not for a layer's weights, nor for so few elements at a time that
  * they make no vector. `c` is NULL where no contraction lies under the stage. */
 static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix,
-                        double nlocal)
+                        double nlocal, bool columns)
 {
     enum { COLUMNS_MIN = 8, STEPS_MIN = 64 };
     if (!c)
@@ -182,7 +182,7 @@ static bool stage_suits(const struct segment *s, const struct uop *c, range_set 
         return false;
     double footprint = plan_nelem(c->src[0]) / segment_extent(s, prefix) *
                        (double)dtype_nbytes(c->dtype);
-    return prefix && !value_contracts_weight(c) && footprint <= STAGE_FOOTPRINT;
+    return prefix && !columns && footprint <= STAGE_FOOTPRINT;
 }
 
 bool plan_stage(struct plan *p, struct node *n)
@@ -210,7 +210,8 @@ bool plan_stage(struct plan *p, struct node *n)
     /* under a value that is normalized by its row, whatever makes the row is needed more than once
      * and decides for itself */
     const struct uop *c = value_has_row_stat(p, v) ? NULL : value_contraction(p, v);
-    if (!stage_suits(s, c, st.prefix, nlocal) || (v->op == OP_REDUCE && st.prefix == 0))
+    bool columns = c && value_keeps_columns(p, v, c, local);
+    if (!stage_suits(s, c, st.prefix, nlocal, columns) || (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     struct uop *dim[MAX_RANK];
     range_set open = st.prefix;
@@ -221,6 +222,7 @@ bool plan_stage(struct plan *p, struct node *n)
         if (local[a]) {
             dim[nd++] = v->dim[a];
             open |= plan_mask(p, st.index[a]);
+            s->staged |= plan_mask(p, st.index[a]);
         }
     }
     st.scratch = buffer_new(p->t, BUFFER_SCRATCH, v->dtype, dim, nd, NULL);

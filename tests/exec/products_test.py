@@ -163,6 +163,57 @@ def attention():
     expect("row*528" in kernel, f"rows of 512 floats lie side by side: {kernel}")
 
 
+def scores_of(name, queries, shape, mask, heads=4):
+    """Attention of the queries (None: constants) to `shape` keys, its mask x's last row (None: there is none): one
+    kernel, which packs the keys and pads the scores."""
+    random = np.random.default_rng(9)
+    batch, n, d = shape
+    x = draw(random, batch, n + 1, 2 * d)
+    split = lambda a: a.reshape(a.shape[0], -1, heads, d // heads).transpose(0, 2, 1, 3)
+    constant = draw(random, 1, 30, d)
+    q = split(constant if queries is None else x[:, :queries, :d]).astype(np.float64)
+    k, v = (split(x[:, :n, i * d:i * d + d]).astype(np.float64) for i in range(2))
+    score = q @ k.transpose(0, 1, 3, 2) / 4
+    if mask is not None:
+        score = score + mask
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ v
+    cut = lambda y, axis, first, last: [G.node("Slice", ["x" if axis == 1 else "kv", first, last, f"axis{axis}"], [y])]
+    nodes = [*cut("kv", 1, "zero", "n"), *cut("ks", 2, "zero", "d"), *cut("vs", 2, "d", "dd")]
+    nodes += [G.node("Slice", ["x", "zero2", "rows", "axes"], ["q0"])] if queries is not None else []
+    for a, b, perm in ("q0", "q", [0, 2, 1, 3]), ("ks", "k", [0, 2, 3, 1]), ("vs", "v", [0, 2, 1, 3]):
+        nodes += [G.node("Reshape", [a, "heads"], [b + "h"]), G.node("Transpose", [b + "h"], [b], perm=perm)]
+    nodes += [G.node("MatMul", ["q", "k"], ["s"]), G.node("Mul", ["s", "c"], ["r"]),
+              *([] if mask is None else [G.node("Add", ["r", "mask"], ["m"])]),
+              G.node("Softmax", ["r" if mask is None else "m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    weights = [G.weight("c", np.float32(0.25)), G.weight("heads", np.array([0, -1, heads, d // heads])),
+               *(G.weight(a, np.array([b])) for a, b in (("zero", 0), ("n", n), ("d", d), ("dd", 2 * d), ("axis1", 1),
+                                                         ("axis2", 2))),
+               *([G.weight("q0", constant)] if queries is None else
+                 [G.weight("zero2", np.array([0, 0])), G.weight("rows", np.array([queries, d])),
+                  G.weight("axes", np.array([1, 2]))]),
+               *([] if mask is None else [G.weight("mask", mask.astype(np.float32))])]
+    run(name, nodes, x, want, weights)
+    text = (SCRATCH / name / "net.c").read_text()
+    kernels = re.findall(r"^static void (\w+_\d+)\(", text, re.M)
+    expect(len(kernels) == 1, f"scores are kept in memory: {kernels}")
+    wide = -(-n // 16) * 16
+    kernel = re.search(r"^static void \w+_\d+\(.*?^}", text, re.M | re.S).group()
+    expect(f"k*{wide} + j]" in kernel, f"keys are not packed: {kernel}")
+
+
+suite.add("constant queries", scores_of, "constants", None, (1, 100, 64), None)
+suite.add("constant queries of a batch, beside a mask", scores_of, "constants_mask", None, (2, 100, 64),
+          np.where(np.arange(100) < 80, 0, -1e4)[None, None, None])
+suite.add("constant queries of one head", scores_of, "constants_head", None, (1, 96, 16), None, 1)
+suite.add("keys that are padded beside a mask", scores_of, "mask", 40, (1, 61, 64),
+          np.random.default_rng(1).standard_normal((4, 40, 61)))
+suite.add("keys that are padded beside a causal mask", scores_of, "causal", 61, (1, 61, 64),
+          np.triu(np.full((61, 61), -np.inf), 1))
+suite.add("a mask that is read across", scores_of, "across", 40, (1, 61, 64),
+          np.random.default_rng(1).standard_normal((4, 61, 40)).transpose(0, 2, 1))
+
+
 @suite.case("what is no softmax, whose powers may be large, is divided before it is summed up")
 def quotients():
     random = np.random.default_rng(6)
