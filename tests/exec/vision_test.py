@@ -70,6 +70,13 @@ def decoder(channels, side, taps=2):
     return net
 
 
+def window(channels, side, taps=9):
+    net = Net(channels, side)
+    net.put("Conv", [net.last, net.draw("w", channels, 1, taps, taps)], group=channels, pads=[taps // 2] * 4)
+    net.put("Relu", [net.last])
+    return net
+
+
 def instance_norm(channels, side):
     net = Net(channels, side)
     net.put("InstanceNormalization", [net.last, net.draw("s", channels), net.draw("b", channels)])
@@ -127,7 +134,9 @@ def kernels(name, net):
 
 
 KINDS = {"a transposed convolution of 3 taps": transposed, "one of 2 taps": decoder,
-         "one of 3 taps beside a skip connection": lambda c, n: decoder(c, n, 3), "instance norm": instance_norm,
+         "one of 3 taps beside a skip connection": lambda c, n: decoder(c, n, 3),
+         "a window of 9 taps": window, "a window of 11 taps": lambda c, n: window(c, n, 11),
+         "instance norm": instance_norm,
          "group norm": group_norm,
          "a linear resize": lambda c, n: resize(c, n, mode="linear", coordinate_transformation_mode="align_corners"),
          "a cubic resize": lambda c, n: resize(c, n, mode="cubic"),
@@ -158,6 +167,16 @@ def phases():
     made = kernels("phases", net)
     layers = [body for name, body in made.items() if name.startswith("convtranspose") and "fma_f32x16" in body]
     expect(layers and not any("store_apart" in body for body in layers), "results are stored apart")
+
+
+@suite.case("pixels of a wide window are neighbours, as many as registers hold twice")
+def windows():
+    for taps, most in ((9, 12), (11, 15)):
+        made = kernels(f"windows_{taps}", window(48, 25, taps))
+        read = [{int(at or 0) for at in re.findall(r"load_f32x16\(&x\[at\d*(?: \+ (\d+))?\]", body)}
+                for name, body in made.items() if f"kx < {taps}; kx" in body and "_avx512" in name]
+        expect(len(read) == 1 and 4 <= len(read[0]) <= most, f"{taps} taps: {read}")
+        expect(max(read[0]) < 25 * 48, f"{taps} taps: pixels of several rows: {read}")
 
 
 @suite.case("an image's mean is summed up once, by vectors of channels")
