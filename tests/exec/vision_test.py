@@ -179,6 +179,18 @@ def windows():
         expect(max(read[0]) < 25 * 48, f"{taps} taps: pixels of several rows: {read}")
 
 
+@suite.case("bands do not cut channels into less than a vector")
+def bands():
+    net = Net(32, 112)
+    net.nodes, net.last, net.shape = [], "x", [1, 32, 112, 112]
+    for k in range(2):
+        net.put("Conv", [net.last, net.draw(f"w{k + 2}", 32, 1, 5, 5)], group=32, pads=[2] * 4)
+    net.nodes[-1].output[0] = "y"
+    net.done = lambda: G.model(net.nodes, [G.value("x", net.shape)], [G.value("y", None)], net.weights)
+    made = {name: body for name, body in kernels("bands", net).items() if "fma_f32x16" in body}
+    expect(made and not any("load_part" in body for body in made.values()), "parts of vectors")
+
+
 @suite.case("an image's mean is summed up once, by vectors of channels")
 def means():
     bodies = [body for name, body in kernels("means", instance_norm(32, 16)).items()
