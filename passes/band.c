@@ -102,6 +102,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
     for (int k = 0; k < g->nband; k++)
         if (!find_part(g, w->p->t, n, producer, k, m) ||
             (k > 0 && m->part[k].axis == m->part[0].axis) ||
+            m->part[k].axis == band_innermost(producer) ||
             band_chooses(w, producer, m->part[k].axis) || band_is_column(w, producer, m->part[k].axis))
             return false;
     return true;

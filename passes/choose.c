@@ -230,27 +230,32 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
 }
 
 /* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
- * of row i what step k + 1 of row i - 1 reads. Compilers, which unroll a short innermost loop, keep
- * these in registers. That saves loads, as long as there are registers for them and for the
- * accumulators; beyond, all of it is spilled. */
+ * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
+ * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
+ * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
+ * of it is spilled. It saves little where the windows and the weights are more than the L1 holds. */
 static double window_fits(const struct nest *m, const struct isa_info *isa,
                           const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
 {
-    enum { TAPS_MAX = 8 };
+    enum { TAPS_MAX = 8, L1_FLOATS = 10 << 10 };
     const double saved = 1.1, spilled = 0.5, room = 1.5;
     struct uop *step =
         m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
-    int64_t down, along, taps = step ? range_fixed_size(step) : 0;
-    for (int i = 0; row && taps > 1 && taps <= TAPS_MAX && i < m->nload; i++) {
+    int64_t down, along, taps = step ? range_fixed_size(step) : 0, steps = 1;
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps = sat_mul(steps, range_fixed_size(m->reduce->src[k]));
+    for (int i = 0; row && taps > 1 && i < m->nload; i++) {
         struct uop *offset = m->load[i]->src[1];
         if (!nest_depends(m->t, offset, column) || !nest_stride(m->t, offset, row, &down) ||
             !nest_stride(m->t, offset, step, &along) || along == 0 || down % along ||
             down / along < 1 || down / along >= taps)
             continue;
         int64_t places = (rows - 1) * (down / along) + taps;
-        if ((double)((rows + places) * blocks) >= room * isa->registers)
+        if (taps <= TAPS_MAX ? (double)((rows + places) * blocks) >= room * isa->registers
+                             : down == along && (2 * rows + 1) * blocks >= isa->registers)
             return spilled;
-        return down == along ? saved : 1;
+        int64_t floats = sat_mul(sat_mul(steps / taps, taps + places), blocks * isa->lanes);
+        return down == along && floats <= L1_FLOATS ? saved : 1;
     }
     return 1;
 }

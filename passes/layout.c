@@ -100,17 +100,21 @@ static bool makes_groups(const struct nest *m, const struct uop *access, const s
            r->src[0]->vmax % DOT_BYTES == 0;
 }
 
-/* True: r speaks for one of the axes. */
-static bool vote(struct layout *l, const struct nest *m, const struct uop *access, struct uop *r)
+/* True: r speaks for one of the axes. A range whose weights know parts of it (r % 2 of the pixels
+ * that a transposed convolution stores side by side) has less to say than one they run along. */
+static bool vote(struct layout *l, const struct nest *m, const struct uop *access,
+                 const struct uop *weight, struct uop *r)
 {
+    int64_t stride;
+    double share = nest_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
     int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
     /* a result with hardly any columns is better off with its pixels side by side */
     if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
         return false;
-    *vote_of(l, b, axis) += access == m->store            ? stores_of(m)
-                            : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
-                                                         : trips_of(m);
+    *vote_of(l, b, axis) += share * (access == m->store            ? stores_of(m)
+                                     : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
+                                                                  : trips_of(m));
     return true;
 }
 
@@ -186,7 +190,7 @@ static void vote_layer(struct layout *l, struct uop *store)
     if (!has_columns(&m)) {
         if (nest_sums_bytes(&m, &values, &weights))
             for (int k = 1; k < m.reduce->nsrc; k++)
-                vote(l, &m, values, m.reduce->src[k]);
+                vote(l, &m, values, weights, m.reduce->src[k]);
         vote_pixels(l, &m);
         return;
     }
@@ -196,16 +200,17 @@ static void vote_layer(struct layout *l, struct uop *store)
         for (int k = m.first; k < store->nsrc; k++) {
             if (!nest_depends(m.t, m.load[i]->src[1], store->src[k]))
                 continue;
-            vote(l, &m, store, store->src[k]);
+            vote(l, &m, store, m.load[i], store->src[k]);
             for (int j = 0; j < m.nload; j++)
-                columns[j] |= vote(l, &m, m.load[j], store->src[k]);
+                columns[j] |= vote(l, &m, m.load[j], m.load[i], store->src[k]);
         }
         for (int part = 0; part < 2; part++)              /* windows last */
             for (int k = 1; k < m.reduce->nsrc; k++)
                 for (int j = 0;
                      j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
                     if (is_part(l, m.load[j], m.reduce->src[k]) == (part == 1) &&
-                        !(part && columns[j]) && vote(l, &m, m.load[j], m.reduce->src[k]))
+                        !(part && columns[j]) &&
+                        vote(l, &m, m.load[j], m.load[i], m.reduce->src[k]))
                         columns[j] |= m.reduce->src[k]->src[0]->vmax >= COLUMNS_MIN;
     }
 }

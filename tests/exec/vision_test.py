@@ -27,9 +27,9 @@ SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "vision")
 class Net:
     """A convolution, what is to be tested, a convolution."""
 
-    def __init__(self, channels, side, seed=1):
+    def __init__(self, channels, side, seed=1, wider=3):
         self.random = np.random.default_rng(seed)
-        self.nodes, self.weights, self.shape = [], [], [1, 3, side, side + 3]
+        self.nodes, self.weights, self.shape = [], [], [1, 3, side, side + wider]
         self.inner = channels
         self.put("Conv", ["x", self.draw("w0", channels, 3, 3, 3), self.draw("b0", channels)], pads=[1] * 4)
 
@@ -55,6 +55,25 @@ def transposed(channels, side):
     net = Net(channels, side)
     net.put("ConvTranspose", [net.last, net.draw("w", channels, channels, 3, 3)], strides=[2, 2], pads=[1] * 4)
     net.put("InstanceNormalization", [net.last, net.draw("s", channels), net.draw("b", channels)])
+    return net
+
+
+def decoder(channels, side, taps=2):
+    """What a U-Net does on its way up: twice the size, beside what had that size before."""
+    net = Net(channels, side)
+    skip = net.put("Relu", [net.last])
+    x = net.put("MaxPool", [skip], kernel_shape=[2, 2], strides=[2, 2])
+    net.put("ConvTranspose", [x, net.draw("w", channels, channels, taps, taps), net.draw("b", channels)],
+            strides=[2, 2], pads=[0, 0, taps - 2, taps - 2], output_padding=[side % 2, (side + 3) % 2])
+    net.put("Concat", [net.put("Relu", [net.last]), skip], axis=1)
+    net.inner = 2 * channels
+    return net
+
+
+def window(channels, side, taps=9):
+    net = Net(channels, side)
+    net.put("Conv", [net.last, net.draw("w", channels, 1, taps, taps)], group=channels, pads=[taps // 2] * 4)
+    net.put("Relu", [net.last])
     return net
 
 
@@ -114,7 +133,10 @@ def kernels(name, net):
     return {m[1]: m[2] for m in re.finditer(r"static void (\w+)\((?:[^)]*)\)\n\{\n(.*?)\n\}", source, re.S)}
 
 
-KINDS = {"a transposed convolution of 3 taps": transposed, "instance norm": instance_norm,
+KINDS = {"a transposed convolution of 3 taps": transposed, "one of 2 taps": decoder,
+         "one of 3 taps beside a skip connection": lambda c, n: decoder(c, n, 3),
+         "a window of 9 taps": window, "a window of 11 taps": lambda c, n: window(c, n, 11),
+         "instance norm": instance_norm,
          "group norm": group_norm,
          "a linear resize": lambda c, n: resize(c, n, mode="linear", coordinate_transformation_mode="align_corners"),
          "a cubic resize": lambda c, n: resize(c, n, mode="cubic"),
@@ -134,6 +156,39 @@ def padded():
     expect(layers and all(" w[" in body or "&w[" in body for body in layers), f"no weights in {sorted(made)}")
     expect(not any("load_part" in body for body in layers), "parts of vectors: phases are the columns")
     expect(not copies, f"{copies}")
+
+
+@suite.case("phases of a transposed convolution do not decide how it lies: its channels do")
+def phases():
+    net = Net(32, 64, wider=0)
+    net.put("MaxPool", [net.last], kernel_shape=[2, 2], strides=[2, 2])
+    net.put("Relu", [net.put("ConvTranspose", [net.last, net.draw("w", 32, 32, 2, 2)], strides=[2, 2])])
+    net.put("Conv", [net.last, net.draw("w2", 32, 32, 3, 3)], pads=[1] * 4)    # by Winograd: no vote
+    made = kernels("phases", net)
+    layers = [body for name, body in made.items() if name.startswith("convtranspose") and "fma_f32x16" in body]
+    expect(layers and not any("store_apart" in body for body in layers), "results are stored apart")
+
+
+@suite.case("pixels of a wide window are neighbours, as many as registers hold twice")
+def windows():
+    for taps, most in ((9, 12), (11, 15)):
+        made = kernels(f"windows_{taps}", window(48, 25, taps))
+        read = [{int(at or 0) for at in re.findall(r"load_f32x16\(&x\[at\d*(?: \+ (\d+))?\]", body)}
+                for name, body in made.items() if f"kx < {taps}; kx" in body and "_avx512" in name]
+        expect(len(read) == 1 and 4 <= len(read[0]) <= most, f"{taps} taps: {read}")
+        expect(max(read[0]) < 25 * 48, f"{taps} taps: pixels of several rows: {read}")
+
+
+@suite.case("bands do not cut channels into less than a vector")
+def bands():
+    net = Net(32, 112)
+    net.nodes, net.last, net.shape = [], "x", [1, 32, 112, 112]
+    for k in range(2):
+        net.put("Conv", [net.last, net.draw(f"w{k + 2}", 32, 1, 5, 5)], group=32, pads=[2] * 4)
+    net.nodes[-1].output[0] = "y"
+    net.done = lambda: G.model(net.nodes, [G.value("x", net.shape)], [G.value("y", None)], net.weights)
+    made = {name: body for name, body in kernels("bands", net).items() if "fma_f32x16" in body}
+    expect(made and not any("load_part" in body for body in made.values()), "parts of vectors")
 
 
 @suite.case("an image's mean is summed up once, by vectors of channels")
