@@ -352,24 +352,35 @@ static void find_candidates(struct banding *w)
     }
 }
 
-/* Bands that save time; where they leave more alive than there is room, those that need less of it. */
-static void choose_group(struct banding *w, struct segment *s, double room, struct group *best)
+/* Bands that save time; where they leave more alive than there is room, those that need less of it. What
+ * only saves a part may take nothing from layers that are still to be looked at. */
+static void choose_group(struct banding *w, struct segment *s, double room, bool partly,
+                         struct group *best)
 {
     struct group other;
     w->room = 0;
-    find_group(w, s, best);
-    if (best->n < 2)
+    best->n = 0;
+    if (!partly)
+        find_group(w, s, best);
+    bool banded = best->n > 1;
+    if (!banded)
         *best = (struct group){.n = 1, .member = {{.s = s}}};
     if (room <= 0 || !group_leaves_excess(w, best, room))
         return;
     w->room = room;
+    w->most = group_most(w, best);
+    w->partly = partly;
     find_group(w, s, &other);
+    if (other.n < 2 && banded && !partly) {
+        w->partly = true;
+        find_group(w, s, &other);
+    }
     if (other.n > 1)
         *best = other;
 }
 
 /* Segments were made from the last one to the first. */
-static void find_groups(struct banding *w, int nsegment, double room)
+static void find_groups(struct banding *w, int nsegment, double room, bool partly)
 {
     struct plan *p = w->p;
     struct group best;
@@ -379,7 +390,7 @@ static void find_groups(struct banding *w, int nsegment, double room)
         struct segment *s = p->segment[i];
         if (!s->value || s->lead || s->scatter || s->nband || !reads_candidates(w, s))
             continue;
-        choose_group(w, s, room, &best);
+        choose_group(w, s, room, partly, &best);
         if (best.n > 1 && p->t->debug >= 2)
             report(w, &best);
         if (best.n > 1) {
@@ -399,5 +410,8 @@ void plan_bands(struct plan *p)
     int nsegment = p->nsegment;
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
     find_candidates(&w);
-    find_groups(&w, nsegment, p->t->cache_nbytes > 0 ? p->graph->layers_nbytes : 0);
+    double room = p->t->cache_nbytes > 0 ? p->graph->layers_nbytes : 0;
+    find_groups(&w, nsegment, room, false);
+    if (room > 0)
+        find_groups(&w, nsegment, room, true);
 }

@@ -36,6 +36,8 @@ struct banding {
     struct work *work;           /* by segment */
     bool tried;                  /* something was lowered */
     double room;                 /* 0: bands have to save time; else to need no more bytes than that */
+    bool partly;                 /* or fewer than `most`, which are alive otherwise */
+    double most;
     struct life *life;           /* by buffer id */
     double *alive; int nalive;   /* by position: bytes made before and read behind it */
 };
@@ -59,8 +61,9 @@ int band_innermost(const struct segment *s);
 bool node_is_read_by(const struct node *n, const struct segment *s);
 /* What is alive at each position, as the plan stands. */
 void band_find_alive(struct banding *w);
-/* Whether more is alive than there is room, and it is tensors that a rewrite made: while the group
- * runs, or where one of the layers is made that it reads. */
+/* The most that is alive while a group runs, or where one of its rewritten layers is made of which it
+ * reads a part. group_leaves_excess(): whether that is more than there is room, by such layers. */
+double group_most(struct banding *w, const struct group *g);
 bool group_leaves_excess(struct banding *w, const struct group *g, double room);
 /* Scratch for one band. */
 double group_scratch(const struct group *g);

@@ -212,9 +212,28 @@ static bool reads_own_layer(const struct banding *w, const struct segment *s)
     return false;
 }
 
-static bool exceeds(struct banding *w, struct segment *s, double room)
+/* The most that is alive where a layer is made that the group reads, of which parts were made before;
+ * 0: there is none. */
+static double needed_before(struct banding *w, const struct group *g)
 {
-    return reads_own_layer(w, s) && needed_alone(w, s) > room;
+    double most = 0;
+    for (int i = 0; i < w->ncandidate; i++) {
+        struct segment *s = w->producer[i];
+        bool read = false;
+        for (int k = 0; k < g->n && !is_passed_within(g, w->candidate[i]->buffer); k++)
+            read |= node_is_read_by(w->candidate[i], g->member[k].s);
+        if (!read || s->nband || !reads_own_layer(w, s))
+            continue;
+        double n = needed_alone(w, s);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+double group_most(struct banding *w, const struct group *g)
+{
+    double before = needed_before(w, g), now = needed_by(w, g);
+    return now > before ? now : before;
 }
 
 bool group_leaves_excess(struct banding *w, const struct group *g, double room)
@@ -222,14 +241,7 @@ bool group_leaves_excess(struct banding *w, const struct group *g, double room)
     bool own = false;
     for (int i = 0; i < g->n; i++)
         own |= reads_own_layer(w, g->member[i].s);
-    if (own && needed_by(w, g) > room)
-        return true;
-    for (int i = 0; i < w->ncandidate; i++)
-        for (int k = 0; k < g->n; k++)
-            if (!is_passed_within(g, w->candidate[i]->buffer) && !w->producer[i]->nband &&
-                node_is_read_by(w->candidate[i], g->member[k].s) && exceeds(w, w->producer[i], room))
-                return true;
-    return false;
+    return (own && needed_by(w, g) > room) || needed_before(w, g) > room;
 }
 
 bool group_is_too_large(struct banding *w, const struct group *g)
@@ -282,24 +294,22 @@ bool node_is_read_by(const struct node *n, const struct segment *s)
     return u != NULL;
 }
 
-/* How good a group is that shall keep to the room: best are those that do, by time; else by what they
- * save. 0: it is not needed for that, or takes too long. */
+/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it can.
+ * 0: it is not needed for that, or takes too long. */
 static double gain_in_room(struct banding *w, const struct group *g)
 {
     const double fits = 1e15, least_saved = 0.05;
-    double all = 0, lost = nest_cycles * g->nbands * g->n, weights = 0, before = 0;
+    double all = 0, lost = nest_cycles * g->nbands * g->n, weights = 0;
     bool needed = false;
     for (int i = 0; i < g->n; i++) {
         const struct member *m = &g->member[i];
         double part = g->nbands, flop = band_work(w, m->s)->flop / AGAIN_FLOP_CYCLE;
-        double alone = needed_alone(w, m->s);
         for (int k = 0; k < g->nband; k++)
             part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
-        needed |= alone > w->room && reads_own_layer(w, m->s);
-        before = alone > before ? alone : before;
+        needed |= reads_own_layer(w, m->s);
     }
     if (!needed)
         return 0;
@@ -307,10 +317,10 @@ static double gain_in_room(struct banding *w, const struct group *g)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
     if (lost > room_share * all)
         return 0;
-    double needs = needed_by(w, g);
-    if (needs <= w->room)
-        return fits - lost;
-    return needs < (1 - least_saved) * before ? fits / 2 * (1 - needs / before) : 0;
+    double needs = group_most(w, g);
+    if (!w->partly)
+        return needs <= w->room ? fits - lost : 0;
+    return needs < (1 - least_saved) * w->most ? 1 - needs / w->most : 0;
 }
 
 /* Cycles saved by a group; 0 or less: leave it. */
