@@ -410,6 +410,7 @@ void plan_bands(struct plan *p)
     int nsegment = p->nsegment;
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
     find_candidates(&w);
+    band_find_rewritten(&w);
     double room = p->t->cache_nbytes > 0 ? p->graph->layers_nbytes : 0;
     find_groups(&w, nsegment, room, false);
     if (room > 0)

@@ -20,6 +20,7 @@ struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int 
  * know, too, a tile's columns. */
 struct work {
     bool known;
+    bool rewritten;              /* it reads a tensor of its own layer: a rewrite made them of one */
     double flop, weights, reads;
     uint32_t chooses, columns;
     const struct buffer **buffer; int nbuffer;   /* of the arena, that it touches */
@@ -59,6 +60,7 @@ int band_stored_axis(const struct uop *v, int a);
 /* The axis of a segment's value that lies innermost in memory: vectors run along it. */
 int band_innermost(const struct segment *s);
 bool node_is_read_by(const struct node *n, const struct segment *s);
+void band_find_rewritten(struct banding *w);
 /* What is alive at each position, as the plan stands. */
 void band_find_alive(struct banding *w);
 /* The most that is alive while a group runs, or where one of its rewritten layers is made of which it

@@ -199,17 +199,20 @@ static double needed_alone(struct banding *w, struct segment *s)
     return needed_by(w, &g);
 }
 
-/* Whether it reads a tensor that a rewrite made: one of its own layer. */
-static bool reads_own_layer(const struct banding *w, const struct segment *s)
+void band_find_rewritten(struct banding *w)
 {
-    const struct origin *o = uop_get_origin(w->p->t, s->value);
-    for (int i = 0; i < w->ncandidate && o; i++) {
+    for (int i = 0; i < w->ncandidate; i++) {
         const struct segment *by = w->producer[i];
-        if (by != s && by->value && uop_get_origin(w->p->t, by->value) == o &&
-            node_is_read_by(w->candidate[i], s))
-            return true;
+        const struct origin *o = uop_get_origin(w->p->t, by->value);
+        for (const struct use *u = o ? w->candidate[i]->use : NULL; u; u = u->next)
+            if (u->seg != by && u->seg->value && uop_get_origin(w->p->t, u->seg->value) == o)
+                w->work[u->seg->at].rewritten = true;
     }
-    return false;
+}
+
+static bool is_rewritten(const struct banding *w, const struct segment *s)
+{
+    return w->work[s->at].rewritten;
 }
 
 /* The most that is alive where a layer is made that the group reads, of which parts were made before;
@@ -220,11 +223,11 @@ static double needed_before(struct banding *w, const struct group *g)
     for (int i = 0; i < w->ncandidate; i++) {
         struct segment *s = w->producer[i];
         bool read = false;
+        if (s->nband || !is_rewritten(w, s))
+            continue;
         for (int k = 0; k < g->n && !is_passed_within(g, w->candidate[i]->buffer); k++)
             read |= node_is_read_by(w->candidate[i], g->member[k].s);
-        if (!read || s->nband || !reads_own_layer(w, s))
-            continue;
-        double n = needed_alone(w, s);
+        double n = read ? needed_alone(w, s) : 0;
         most = n > most ? n : most;
     }
     return most;
@@ -240,7 +243,7 @@ bool group_leaves_excess(struct banding *w, const struct group *g, double room)
 {
     bool own = false;
     for (int i = 0; i < g->n; i++)
-        own |= reads_own_layer(w, g->member[i].s);
+        own |= is_rewritten(w, g->member[i].s);
     return (own && needed_by(w, g) > room) || needed_before(w, g) > room;
 }
 
@@ -309,7 +312,7 @@ static double gain_in_room(struct banding *w, const struct group *g)
         all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
-        needed |= reads_own_layer(w, m->s);
+        needed |= is_rewritten(w, m->s);
     }
     if (!needed)
         return 0;
