@@ -411,7 +411,8 @@ void plan_bands(struct plan *p)
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
     find_candidates(&w);
     band_find_rewritten(&w);
-    double room = p->t->cache_nbytes > 0 ? p->graph->layers_nbytes : 0;
+    const double part = 0.9;     /* borders, and what is put between places, are not in the estimate */
+    double room = p->t->cache_nbytes > 0 ? part * p->graph->layers_nbytes : 0;
     find_groups(&w, nsegment, room, false);
     if (room > 0)
         find_groups(&w, nsegment, room, true);

@@ -170,12 +170,13 @@ static bool is_passed_within(const struct group *g, const struct buffer *b)
     return false;
 }
 
-/* What is alive while a group runs: what it touches, each thread's scratch, and what others need later. */
+/* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch counts
+ * for two threads: bands, and so the bits of results, are the same by any number of threads. */
 static double needed_by(struct banding *w, const struct group *g)
 {
     const struct buffer *seen[MEMBERS_MAX * BUFFERS_MAX];
-    int nseen = 0, pos = g->member[0].s->pos, threads = w->p->t->threads;
-    double n = group_scratch(g) * (threads > 1 ? threads : 1) + w->alive[pos];
+    int nseen = 0, pos = g->member[0].s->pos;
+    double n = 2 * group_scratch(g) + w->alive[pos];
     for (int i = 0; i < g->n; i++) {
         const struct work *k = band_work(w, g->member[i].s);
         for (int j = 0; j < k->nbuffer; j++) {
@@ -191,6 +192,21 @@ static double needed_by(struct banding *w, const struct group *g)
         }
     }
     return n;
+}
+
+/* Whether what the group reads lives longer, since its layers run where the last one does, and that is
+ * more than what they do not store any more. */
+static bool keeps_more(struct banding *w, const struct group *g)
+{
+    double kept = 0, passed = 0;
+    for (int i = 1; i < g->n; i++) {
+        const struct work *k = band_work(w, g->member[i].s);
+        passed += buffer_most_nbytes(g->member[i].node->buffer);
+        for (int j = 0; j < k->nbuffer; j++)
+            if (w->life[k->buffer[j]->id].end < g->member[0].s->pos && !is_passed_within(g, k->buffer[j]))
+                kept += buffer_most_nbytes(k->buffer[j]);
+    }
+    return kept > passed;
 }
 
 static double needed_alone(struct banding *w, struct segment *s)
@@ -314,7 +330,7 @@ static double gain_in_room(struct banding *w, const struct group *g)
         weights += band_work(w, m->s)->weights;
         needed |= is_rewritten(w, m->s);
     }
-    if (!needed)
+    if (!needed || keeps_more(w, g))
         return 0;
     if (weights + group_scratch(g) > (double)w->p->t->cache_nbytes)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
