@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { ROWS = 128, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
+enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
 
 /* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not show
  * on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed
@@ -330,7 +330,7 @@ static double gain_in_room(struct banding *w, const struct group *g)
         weights += band_work(w, m->s)->weights;
         needed |= is_rewritten(w, m->s);
     }
-    if (!needed || keeps_more(w, g))
+    if (!needed || keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
         return 0;
     if (weights + group_scratch(g) > (double)w->p->t->cache_nbytes)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
