@@ -215,7 +215,7 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
                     grow(w, &h, best, &most);
                 }
             }
-            if (g.n > 1 && group_is_too_large(w, &g))
+            if (g.n > 1 && w->room == 0 && group_is_too_large(w, &g))
                 break;                                /* more rows are larger */
         }
     }
@@ -353,20 +353,52 @@ static void find_candidates(struct banding *w)
     }
 }
 
+/* Bands that save time; where they leave more alive than there is room, those that need less of it. What
+ * only saves a part may take nothing from layers that are still to be looked at. */
+static void choose_group(struct banding *w, struct segment *s, double room, bool partly,
+                         struct group *best)
+{
+    struct group other;
+    w->room = 0;
+    best->n = 0;
+    if (!partly)
+        find_group(w, s, best);
+    bool banded = best->n > 1;
+    if (!banded)
+        *best = (struct group){.n = 1, .member = {{.s = s}}};
+    if (room <= 0 || !group_leaves_excess(w, best, room))
+        return;
+    w->room = room;
+    w->most = group_most(w, best);
+    w->partly = partly;
+    find_group(w, s, &other);
+    if (other.n < 2 && banded && !partly) {
+        w->partly = true;
+        find_group(w, s, &other);
+    }
+    if (other.n > 1)
+        *best = other;
+}
+
 /* Segments were made from the last one to the first. */
-static void find_groups(struct banding *w, int nsegment)
+static void find_groups(struct banding *w, int nsegment, double room, bool partly)
 {
     struct plan *p = w->p;
     struct group best;
+    if (room > 0)
+        band_find_alive(w);
     for (int i = 0; i < nsegment; i++) {
         struct segment *s = p->segment[i];
         if (!s->value || s->lead || s->scatter || s->nband || !reads_candidates(w, s))
             continue;
-        find_group(w, s, &best);
+        choose_group(w, s, room, partly, &best);
         if (best.n > 1 && p->t->debug >= 2)
             report(w, &best);
-        if (best.n > 1)
+        if (best.n > 1) {
             join_group(p, &best);
+            if (room > 0)
+                band_find_alive(w);
+        }
         if (w->tried)
             plan_forget(p);
         w->tried = false;
@@ -379,12 +411,10 @@ void plan_bands(struct plan *p)
     int nsegment = p->nsegment;
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
     find_candidates(&w);
-    find_groups(&w, nsegment);
-    w.room = p->graph->layers_nbytes;
-    bool exceeds = false;
-    for (int i = 0; i < nsegment && w.room > 0 && p->t->cache_nbytes > 0; i++)
-        exceeds |= p->segment[i]->value && !p->segment[i]->nband &&
-                   band_exceeds_room(&w, p->segment[i]);
-    if (exceeds)
-        find_groups(&w, nsegment);
+    band_find_rewritten(&w);
+    const double part = 0.9;     /* borders, and what is put between places, are not in the estimate */
+    double room = p->t->cache_nbytes > 0 ? part * p->graph->layers_nbytes : 0;
+    find_groups(&w, nsegment, room, false);
+    if (room > 0)
+        find_groups(&w, nsegment, room, true);
 }

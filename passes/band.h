@@ -18,7 +18,16 @@ struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int 
 
 /* chooses: axes of its value whose coordinate decides what is computed. columns: those that its weights
  * know, too, a tile's columns. */
-struct work { bool known; double flop, weights, reads; uint32_t chooses, columns; };
+struct work {
+    bool known;
+    bool rewritten;              /* it reads a tensor of its own layer: a rewrite made them of one */
+    double flop, weights, reads;
+    uint32_t chooses, columns;
+    const struct buffer **buffer; int nbuffer;   /* of the arena, that it touches */
+};
+
+/* When a buffer of the arena is made and read for the last time: positions. */
+struct life { int begin, end; };
 
 struct banding {
     struct plan *p;
@@ -28,6 +37,10 @@ struct banding {
     struct work *work;           /* by segment */
     bool tried;                  /* something was lowered */
     double room;                 /* 0: bands have to save time; else to need no more bytes than that */
+    bool partly;                 /* or fewer than `most`, which are alive otherwise */
+    double most;
+    struct life *life;           /* by buffer id */
+    double *alive; int nalive;   /* by position: bytes made before and read behind it */
 };
 
 /* ------------------------------------------------------------------------------------- band_cost.c */
@@ -47,9 +60,13 @@ int band_stored_axis(const struct uop *v, int a);
 /* The axis of a segment's value that lies innermost in memory: vectors run along it. */
 int band_innermost(const struct segment *s);
 bool node_is_read_by(const struct node *n, const struct segment *s);
-/* Whether a segment and what it reads of the same layer, which was rewritten, need more than there is
- * room. */
-bool band_exceeds_room(struct banding *w, const struct segment *s);
+void band_find_rewritten(struct banding *w);
+/* What is alive at each position, as the plan stands. */
+void band_find_alive(struct banding *w);
+/* The most that is alive while a group runs, or where one of its rewritten layers is made of which it
+ * reads a part. group_leaves_excess(): whether that is more than there is room, by such layers. */
+double group_most(struct banding *w, const struct group *g);
+bool group_leaves_excess(struct banding *w, const struct group *g, double room);
 /* Scratch for one band. */
 double group_scratch(const struct group *g);
 bool group_is_too_large(struct banding *w, const struct group *g);

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { ROWS = 128, LAYER_NBYTES = 4096 };
+enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
 
 /* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not show
  * on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed
@@ -45,6 +45,7 @@ const struct work *band_work(struct banding *w, struct segment *s)
     if (k->known)
         return k;
     struct segment *next = s->next;
+    k->buffer = mem_array(p->t, BUFFERS_MAX, sizeof *k->buffer);
     struct mem_mark mark = scratch_mark(p->t);
     s->next = NULL;
     struct uop *ast = lower_kernel(p, s);
@@ -53,6 +54,8 @@ const struct work *band_work(struct banding *w, struct segment *s)
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
     for (int i = 0; i < n; i++) {
         const struct buffer *b = order[i]->op == OP_BUFFER ? uop_buffer_of(order[i]) : NULL;
+        if (b && b->kind == BUFFER_TEMP && k->nbuffer < BUFFERS_MAX)
+            k->buffer[k->nbuffer++] = b;
         if (!b || b == s->dest)
             continue;
         double nbytes = band_read_by(p, s, b);
@@ -121,10 +124,143 @@ static double streamed_of(struct banding *w, const struct group *g)
     return n / g->nbands;
 }
 
-/* What all of a group needs at once: what it reads, scratch, its result. */
+/* ------------------------------------------------------------------------------------- the room */
+
+void band_find_alive(struct banding *w)
+{
+    const struct plan *p = w->p;
+    int n = p->t->next_buffer, npos = p->nnode + 1;
+    w->life = mem_array(p->t, (size_t)n, sizeof *w->life);
+    for (int i = 0; i < p->nsegment; i++)
+        npos = p->segment[i]->pos >= npos ? p->segment[i]->pos + 1 : npos;
+    for (int i = 0; i < n; i++)
+        w->life[i] = (struct life){npos, -1};
+    for (int i = 0; i < p->nsegment; i++) {
+        const struct segment *s = p->segment[i];
+        struct life *l = &w->life[s->dest->id];
+        if (s->value && s->dest->kind == BUFFER_TEMP)
+            l->begin = s->pos < l->begin ? s->pos : l->begin;
+    }
+    for (int i = 0; i < p->nnode; i++)
+        for (const struct use *u = p->node[i].buffer ? p->node[i].use : NULL; u; u = u->next) {
+            struct life *l = &w->life[p->node[i].buffer->id];
+            l->end = u->seg->pos > l->end ? u->seg->pos : l->end;
+        }
+    w->nalive = npos;
+    w->alive = mem_array(p->t, (size_t)npos + 1, sizeof *w->alive);
+    const struct buffer *last = NULL;
+    for (int i = 0; i < p->nsegment; i++) {
+        const struct segment *s = p->segment[i];
+        const struct life *l = &w->life[s->dest->id];
+        if (s->dest == last || s->pos != l->begin || l->begin + 1 >= l->end || !s->value)
+            continue;
+        last = s->dest;               /* a border's segments stand side by side */
+        w->alive[l->begin + 1] += buffer_most_nbytes(s->dest);
+        w->alive[l->end] -= buffer_most_nbytes(s->dest);
+    }
+    for (int i = 1; i < npos; i++)
+        w->alive[i] += w->alive[i - 1];
+}
+
+static bool is_passed_within(const struct group *g, const struct buffer *b)
+{
+    for (int i = 1; i < g->n; i++)
+        if (g->member[i].node->buffer == b)
+            return true;
+    return false;
+}
+
+/* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch counts
+ * for two threads: bands, and so the bits of results, are the same by any number of threads. */
 static double needed_by(struct banding *w, const struct group *g)
 {
-    return streamed_of(w, g) * g->nbands + group_scratch(g);
+    const struct buffer *seen[MEMBERS_MAX * BUFFERS_MAX];
+    int nseen = 0, pos = g->member[0].s->pos;
+    double n = 2 * group_scratch(g) + w->alive[pos];
+    for (int i = 0; i < g->n; i++) {
+        const struct work *k = band_work(w, g->member[i].s);
+        for (int j = 0; j < k->nbuffer; j++) {
+            const struct buffer *b = k->buffer[j];
+            const struct life *l = &w->life[b->id];
+            bool counted = (l->begin < pos && pos < l->end) || is_passed_within(g, b);
+            for (int q = 0; q < nseen; q++)
+                counted |= seen[q] == b;
+            if (counted)
+                continue;
+            seen[nseen++] = b;
+            n += buffer_most_nbytes(b);
+        }
+    }
+    return n;
+}
+
+/* Whether what the group reads lives longer, since its layers run where the last one does, and that is
+ * more than what they do not store any more. */
+static bool keeps_more(struct banding *w, const struct group *g)
+{
+    double kept = 0, passed = 0;
+    for (int i = 1; i < g->n; i++) {
+        const struct work *k = band_work(w, g->member[i].s);
+        passed += buffer_most_nbytes(g->member[i].node->buffer);
+        for (int j = 0; j < k->nbuffer; j++)
+            if (w->life[k->buffer[j]->id].end < g->member[0].s->pos && !is_passed_within(g, k->buffer[j]))
+                kept += buffer_most_nbytes(k->buffer[j]);
+    }
+    return kept > passed;
+}
+
+static double needed_alone(struct banding *w, struct segment *s)
+{
+    struct group g = {.n = 1, .member = {{.s = s}}};
+    return needed_by(w, &g);
+}
+
+void band_find_rewritten(struct banding *w)
+{
+    for (int i = 0; i < w->ncandidate; i++) {
+        const struct segment *by = w->producer[i];
+        const struct origin *o = uop_get_origin(w->p->t, by->value);
+        for (const struct use *u = o ? w->candidate[i]->use : NULL; u; u = u->next)
+            if (u->seg != by && u->seg->value && uop_get_origin(w->p->t, u->seg->value) == o)
+                w->work[u->seg->at].rewritten = true;
+    }
+}
+
+static bool is_rewritten(const struct banding *w, const struct segment *s)
+{
+    return w->work[s->at].rewritten;
+}
+
+/* The most that is alive where a layer is made that the group reads, of which parts were made before;
+ * 0: there is none. */
+static double needed_before(struct banding *w, const struct group *g)
+{
+    double most = 0;
+    for (int i = 0; i < w->ncandidate; i++) {
+        struct segment *s = w->producer[i];
+        bool read = false;
+        if (s->nband || !is_rewritten(w, s))
+            continue;
+        for (int k = 0; k < g->n && !is_passed_within(g, w->candidate[i]->buffer); k++)
+            read |= node_is_read_by(w->candidate[i], g->member[k].s);
+        double n = read ? needed_alone(w, s) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+double group_most(struct banding *w, const struct group *g)
+{
+    double before = needed_before(w, g), now = needed_by(w, g);
+    return now > before ? now : before;
+}
+
+bool group_leaves_excess(struct banding *w, const struct group *g, double room)
+{
+    bool own = false;
+    for (int i = 0; i < g->n; i++)
+        own |= is_rewritten(w, g->member[i].s);
+    return (own && needed_by(w, g) > room) || needed_before(w, g) > room;
 }
 
 bool group_is_too_large(struct banding *w, const struct group *g)
@@ -177,22 +313,11 @@ bool node_is_read_by(const struct node *n, const struct segment *s)
     return u != NULL;
 }
 
-bool band_exceeds_room(struct banding *w, const struct segment *s)
-{
-    const struct origin *o = uop_get_origin(w->p->t, s->value);
-    double nbytes = buffer_most_nbytes(s->dest), own = 0;
-    for (int i = 0; i < w->ncandidate && o; i++) {
-        const struct segment *by = w->producer[i];
-        if (by != s && uop_get_origin(w->p->t, by->value) == o && node_is_read_by(w->candidate[i], s))
-            own += buffer_most_nbytes(w->candidate[i]->buffer);
-    }
-    return own > 0 && nbytes + own > w->room;
-}
-
-/* Cycles of a group less those that its bands cost; 0: it does not keep to the room, is not needed
- * for that, or takes too long. */
+/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it can.
+ * 0: it is not needed for that, or takes too long. */
 static double gain_in_room(struct banding *w, const struct group *g)
 {
+    const double fits = 1e15, least_saved = 0.05;
     double all = 0, lost = nest_cycles * g->nbands * g->n, weights = 0;
     bool needed = false;
     for (int i = 0; i < g->n; i++) {
@@ -203,13 +328,18 @@ static double gain_in_room(struct banding *w, const struct group *g)
         all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
-        needed |= band_exceeds_room(w, m->s);
+        needed |= is_rewritten(w, m->s);
     }
-    if (!needed || group_is_too_large(w, g))
+    if (!needed || keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
         return 0;
     if (weights + group_scratch(g) > (double)w->p->t->cache_nbytes)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
-    return lost > room_share * all ? 0 : all - lost;
+    if (lost > room_share * all)
+        return 0;
+    double needs = group_most(w, g);
+    if (!w->partly)
+        return needs <= w->room ? fits - lost : 0;
+    return needs < (1 - least_saved) * w->most ? 1 - needs / w->most : 0;
 }
 
 /* Cycles saved by a group; 0 or less: leave it. */

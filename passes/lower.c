@@ -6,6 +6,7 @@
  * value that fusion staged becomes a LOAD of its STAGE, one that it realized a LOAD of its buffer.
  * Recursion is bounded by the size that fusion allows a segment, not by the model.
  */
+#include "passes/fuse.h"
 #include "passes/plan.h"
 #include "passes/tile.h"
 
@@ -336,18 +337,28 @@ static struct uop *lower_segment(struct lowering *l)
     return lower_bands(t, s, uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0}), first);
 }
 
+/* A border that later kernels read. It comes last: what is inside of it may replace what it is made
+ * of, row by row, which a border stored before would have destroyed (overlap.c). */
+static bool is_late(const struct segment *s)
+{
+    return s->start && !s->scatter && s->dest->kind == BUFFER_TEMP && value_operand(s->value)->op == OP_CONST;
+}
+
 struct uop *lower_kernel(struct plan *p, struct segment *first)
 {
     struct uop **store = NULL;
     size_t cap = 0;
     int n = 0;
-    for (struct segment *s = first; s; s = s->next) {
-        struct lowering l = {p, s};
-        struct uop *part[CLIPPED_MAX];
-        int npart = clip_store(p->t, s, lower_segment(&l), part);
-        for (int k = 0; k < npart; k++)
-            VEC_PUSH(p->t, store, n, cap, part[k]);
-    }
+    for (int late = 0; late < 2; late++)
+        for (struct segment *s = first; s; s = s->next) {
+            struct lowering l = {p, s};
+            struct uop *part[CLIPPED_MAX];
+            if (is_late(s) != (late == 1))
+                continue;
+            int npart = clip_store(p->t, s, lower_segment(&l), part);
+            for (int k = 0; k < npart; k++)
+                VEC_PUSH(p->t, store, n, cap, part[k]);
+        }
     return uop_intern(p->t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
 }
 

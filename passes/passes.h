@@ -166,7 +166,7 @@ bool pass_strassen(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
-/* room.c: bytes of what the largest layer of the graph is made of, and its result. */
+/* room.c: the most bytes that are alive at once where the layers of the graph are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
 bool winograd_apply(struct tgc *t, struct graph *g, int side);
 /* schedule.c: fusion, lowering, control */

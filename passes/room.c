@@ -1,10 +1,28 @@
-/* room.c - how much memory the layers of a model need that are computed as they stand.
+/* room.c - how much memory a run needs whose layers are computed as they stand.
  *
- * A layer holds what it is made of and its result. The largest layer of the graph, before rewrites
- * that trade memory for time (winograd.c), is the room that these should do with: where their tensors
- * need more, band.c computes them piece by piece.
+ * The graph, before rewrites that trade memory for time (winograd.c), is run in its order, in thought:
+ * a sum is a tensor, and what is computed from it element by element takes its place. Where two
+ * tensors meet (a skip connection) or several ask for a value, that is a tensor, too, in the place of
+ * one that nobody needs any more. The most that is alive at once is the room that rewritten layers should
+ * do with: where their tensors need more, band.c computes them piece by piece.
  */
 #include "passes/passes.h"
+
+struct held {
+    struct uop *u;
+    double nbytes;
+    int nuse, last;              /* uops that have it as a source; the last tensor made of it */
+    int from, to;                /* the tensors it is made of, in made_of[] */
+    bool varies, stays;          /* depends on an input; is in memory */
+};
+
+struct room {
+    struct tgc *t;
+    struct held *tensor;       /* by topological order */
+    int n, *at;                  /* tensor's index by uop id */
+    int *made_of, nmade_of;
+    size_t cap;
+};
 
 static double nbytes_of(const struct uop *v)
 {
@@ -14,49 +32,138 @@ static double nbytes_of(const struct uop *v)
     return n;
 }
 
-/* What passes on what lies below it, element by element. */
-static bool is_passed(const struct uop *v)
+static struct held *tensor_of(const struct room *r, const struct uop *u)
 {
-    return op_is_elementwise(v->op) || (op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA);
+    return &r->tensor[r->at[u->id]];
 }
 
-/* The tensors of the run that a sum is made of: each once. */
-static double nbytes_below(struct tgc *t, struct uop *v)
+static bool varies(const struct room *r, const struct uop *u)
+{
+    if (u->op == OP_BUFFER)
+        return uop_buffer_of(u)->kind != BUFFER_WEIGHT;
+    bool any = u->nsrc == 0 && u->op != OP_CONST && u->op != OP_IOTA;
+    for (int k = 0; k < u->nsrc; k++)
+        any |= tensor_of(r, u->src[k])->varies;
+    return any;
+}
+
+/* Whether it is a tensor in memory: all but buffers, and what passes on one other tensor. */
+static bool is_held(const struct room *r, const struct held *v)
+{
+    const struct uop *u = v->u;
+    int whole = 0;
+    if (!v->varies || u->ndim == 0 || u->op == OP_BUFFER)
+        return false;
+    if (op_class(u->op) == CLASS_MOVE)
+        return false;
+    for (int k = 0; k < u->nsrc; k++) {
+        const struct held *x = tensor_of(r, u->src[k]);
+        whole += x->varies && x->nbytes >= v->nbytes;
+    }
+    return !op_is_elementwise(u->op) || v->nuse > 1 || whole > 1;
+}
+
+/* The tensors that one is made of: each once. */
+static void find_sources(struct room *r, int i)
 {
     struct uop **stack = NULL;
-    struct uop_map seen = {.t = t, .scratch = true};
+    struct uop_map seen = {.t = r->t, .scratch = true};
     size_t cap = 0;
     int n = 0;
-    double nbytes = 0;
-    SCRATCH_PUSH(t, stack, n, cap, v);
+    struct mem_mark mark = scratch_mark(r->t);
+    SCRATCH_PUSH(r->t, stack, n, cap, r->tensor[i].u);
+    r->tensor[i].from = r->nmade_of;
     while (n > 0) {
         struct uop *u = stack[--n];
-        if (map_get(&seen, u))
-            continue;
-        map_set(&seen, u, u);
-        bool passed = is_passed(u);
-        if (!passed && u->ndim > 0 && u->op != OP_BUFFER && u->op != OP_IOTA)
-            nbytes += nbytes_of(u);
-        for (int k = 0; passed && k < u->nsrc; k++)
-            SCRATCH_PUSH(t, stack, n, cap, u->src[k]);
+        for (int k = 0; k < u->nsrc; k++) {
+            struct uop *x = u->src[k];
+            if (!tensor_of(r, x)->varies || map_get(&seen, x))
+                continue;
+            map_set(&seen, x, x);
+            if (tensor_of(r, x)->stays)
+                VEC_PUSH(r->t, r->made_of, r->nmade_of, r->cap, r->at[x->id]);
+            else
+                SCRATCH_PUSH(r->t, stack, n, cap, x);
+        }
     }
-    return nbytes;
+    r->tensor[i].to = r->nmade_of;
+    scratch_release(r->t, mark);
+}
+
+/* A result lies where the caller wants it. */
+static void give_away(struct room *r, struct uop *root)
+{
+    struct held *v = tensor_of(r, root);
+    while (!v->stays && op_is_elementwise(v->u->op) && v->nuse <= 1) {
+        struct held *below = NULL;
+        for (int k = 0; k < v->u->nsrc && !below; k++)
+            if (tensor_of(r, v->u->src[k])->varies)
+                below = tensor_of(r, v->u->src[k]);
+        if (!below)
+            return;
+        v = below;
+    }
+    if (v->stays && v->nuse <= 1)
+        v->nbytes = 0;
+}
+
+static void list_tensors(struct room *r, struct uop **order)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < r->n; i++)
+        most = order[i]->id > most ? order[i]->id : most;
+    r->at = mem_array(r->t, (size_t)most + 1, sizeof *r->at);
+    r->tensor = mem_array(r->t, (size_t)r->n + 1, sizeof *r->tensor);
+    for (int i = 0; i < r->n; i++) {
+        struct held *v = &r->tensor[i];
+        r->at[order[i]->id] = i;
+        *v = (struct held){.u = order[i], .nbytes = nbytes_of(order[i]), .last = i};
+        v->varies = varies(r, order[i]);
+        for (int k = 0; k < order[i]->nsrc; k++)
+            tensor_of(r, order[i]->src[k])->nuse++;
+    }
+    for (int i = 0; i < r->n; i++)
+        r->tensor[i].stays = is_held(r, &r->tensor[i]);
+}
+
+static double most_alive(struct room *r)
+{
+    double *change = mem_array(r->t, (size_t)r->n + 2, sizeof *change), now = 0, most = 0;
+    for (int i = 0; i < r->n; i++)
+        for (int k = r->tensor[i].from; k < r->tensor[i].to; k++)
+            r->tensor[r->made_of[k]].last = i;
+    for (int i = 0; i < r->n; i++)
+        if (r->tensor[i].stays) {
+            change[i] += r->tensor[i].nbytes;
+            change[r->tensor[i].last + 1] -= r->tensor[i].nbytes;
+        }
+    for (int i = 0; i < r->n; i++) {
+        const struct held *v = &r->tensor[i];
+        double replaced = 0;
+        for (int k = v->from; k < v->to && op_is_elementwise(v->u->op); k++) {
+            const struct held *x = &r->tensor[r->made_of[k]];
+            if (x->last == i && x->nbytes <= v->nbytes && x->nbytes > replaced)
+                replaced = x->nbytes;
+        }
+        now += change[i];
+        most = now - replaced > most ? now - replaced : most;
+    }
+    return most;
 }
 
 double room_of_layers(struct tgc *t, const struct graph *g)
 {
-    int n, nroot;
-    double most = 0;
+    struct room r = {.t = t};
+    int nroot;
     struct mem_mark mark = scratch_mark(t);
-    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
-    for (int i = 0; i < n; i++) {
-        if (order[i]->op != OP_REDUCE)
-            continue;
-        struct mem_mark inner = scratch_mark(t);
-        double nbytes = nbytes_of(order[i]) + nbytes_below(t, order[i]->src[0]);
-        scratch_release(t, inner);
-        most = nbytes > most ? nbytes : most;
-    }
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &r.n);
+    list_tensors(&r, order);
+    for (int i = 0; i < nroot; i++)
+        give_away(&r, root[i]);
+    for (int i = 0; i < r.n; i++)
+        if (r.tensor[i].stays)
+            find_sources(&r, i);
+    double most = most_alive(&r);
     scratch_release(t, mark);
     return most;
 }

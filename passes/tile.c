@@ -435,6 +435,16 @@ static double nelem_read(const struct nest *m, const struct uop *load, int nbatc
     return n;
 }
 
+/* Whether each element is for one result, or a few neighbours, as a depthwise layer's values: it is
+ * read once in whichever order. */
+static bool is_read_once(const struct nest *m, const struct uop *load, int nbatch)
+{
+    for (int k = m->first + nbatch; k < m->store->nsrc; k++)
+        if (!load_depends(m, load, m->store->src[k]))
+            return false;
+    return true;
+}
+
 /* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
  * a cache anyway. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
@@ -450,6 +460,8 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
         if (!nest_depends(m->t, m->reduce, m->store->src[k]))
             return PANELS_THERE;
     for (int i = 0; i < m->nload; i++) {
+        if (is_read_once(m, m->load[i], nbatch))
+            continue;
         if (nest_depends(m->t, m->load[i]->src[1], column))
             weights += nelem_read(m, m->load[i], nbatch);
         else

@@ -83,6 +83,18 @@ suite.add("channels apart", check, "depthwise", (1, 16, 60, 64),
           {"w": draw(16, 1, 5, 5, seed=3)})
 suite.add("fewer channels", check, "pointwise", (1, 64, 20, 24),
           [G.node("Conv", ["big", "w"], ["small"], kernel_shape=[1, 1])], {"w": draw(24, 64, 1, 1, seed=4)})
+suite.add("a border around the result", check, "around", (1, 64, 40, 44),
+          [G.node("Conv", ["big", "w"], ["c"]), G.node("Relu", ["c"], ["r"]),
+           G.node("Conv", ["r", "v"], ["small"], strides=[2, 2], pads=[1] * 4)],
+          {"w": draw(64, 64, 1, 1, seed=9) / 8, "v": draw(32, 64, 3, 3, seed=10) / 24}, 4 * 64 * 40 * 44 * 1.5)
+suite.add("rows outside of channels", check, "channels", (1, 64, 40, 44),
+          [G.node("Conv", ["big", "w"], ["c"]), G.node("Relu", ["c"], ["r"]),
+           G.node("Conv", ["r", "v"], ["small"], strides=[2, 2], group=64)],
+          {"w": draw(64, 64, 1, 1, seed=9) / 8, "v": draw(64, 1, 3, 3, seed=10) / 3}, 4 * 64 * 40 * 44 * 1.15)
+suite.add("tiles beside a skip connection", check, "skip", (1, 32, 32, 32),
+          [G.node("Conv", ["big", "w"], ["c"], pads=[1] * 4), G.node("Relu", ["c"], ["r"]),
+           G.node("Conv", ["r", "v"], ["d"], pads=[1] * 4), G.node("Add", ["d", "big"], ["small"])],
+          {"w": draw(32, 32, 3, 3, seed=11) / 17, "v": draw(32, 32, 3, 3, seed=12) / 17}, 4 * 32 * 32 * 32 * 4)
 suite.add("the other way round", check, "flip", (64, 48, 16),
           [G.node("Slice", ["big", "from", "to", "axes", "steps"], ["small"])],
           {"from": np.array([-1]), "to": np.array([-1000]), "axes": np.array([0]), "steps": np.array([-2])})
