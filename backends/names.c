@@ -15,58 +15,32 @@ enum { NAME_MAX_LENGTH = 48, COMMENT_MAX_LENGTH = 160, LITERAL_LINE = 100 };
 
 /* --------------------------------------------------------------------------------------- scopes */
 
-static size_t hash_string(const char *s)
-{
-    uint64_t h = 0xcbf29ce484222325u;      /* FNV-1a */
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    return (size_t)h;
-}
-
-static struct name *slot_of(const struct names *n, const char *s)
-{
-    size_t i = hash_string(s) & (n->nslot - 1);
-    while (n->slot[i].s && strcmp(n->slot[i].s, s) != 0)
-        i = (i + 1) & (n->nslot - 1);
-    return &n->slot[i];
-}
-
 struct names *names_new(struct tgc *t, const struct names *parent)
 {
     struct names *n = MEM_NEW(t, struct names);
     n->t = t;
     n->parent = parent;
-    n->nslot = 64;
-    n->slot = mem_array(t, n->nslot, sizeof *n->slot);
     return n;
 }
 
 bool names_has(const struct names *n, const char *s)
 {
-    for (; n; n = n->parent)
-        if (slot_of(n, s)->state != NAME_FREE)
+    for (; n; n = n->parent) {
+        const struct name *name = dict_get(&n->name, s);
+        if (name && name->state != NAME_FREE)
             return true;
+    }
     return false;
 }
 
-/* Its slot, which others' additions move. */
 static struct name *enter(struct names *n, const char *s)
 {
-    if (2 * n->n >= n->nslot) {
-        struct name *old = n->slot;
-        size_t nold = n->nslot;
-        n->nslot *= 4;
-        n->slot = mem_array(n->t, n->nslot, sizeof *n->slot);
-        for (size_t i = 0; i < nold; i++)
-            if (old[i].s)
-                *slot_of(n, old[i].s) = old[i];
+    struct name *name = dict_get(&n->name, s);
+    if (!name) {
+        name = MEM_NEW(n->t, struct name);
+        *dict_enter(n->t, &n->name, mem_str(n->t, s)) = name;
     }
-    struct name *slot = slot_of(n, s);
-    if (!slot->s) {
-        slot->s = mem_str(n->t, s);
-        n->n++;
-    }
-    return slot;
+    return name;
 }
 
 void names_add(struct names *n, const char *s) { enter(n, s)->state = NAME_TAKEN; }
@@ -77,15 +51,16 @@ void names_release(struct names *n, const char *s) { enter(n, s)->state = NAME_F
 
 const char *names_number(struct names *n, const char *base, const char *separator)
 {
-    struct name *slot = enter(n, base);
+    struct name *first = enter(n, base);
     bool held = false;
-    for (int k = slot->next + 1;; k++) {
+    for (int k = first->next + 1;; k++) {
         const char *s = k == 1 ? base : mem_printf(n->t, "%s%s%d", base, separator, k);
         if (!names_has(n, s))
             return s;
-        held |= slot_of(n, s)->state == NAME_HELD;
+        const struct name *taken = dict_get(&n->name, s);
+        held |= taken && taken->state == NAME_HELD;
         if (!held)
-            slot->next = k;
+            first->next = k;
     }
 }
 

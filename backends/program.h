@@ -9,11 +9,10 @@
 
 /* A set of identifiers in use. A name is free if neither this scope nor one above has it. */
 struct name {
-    const char *s;
     enum { NAME_FREE, NAME_HELD, NAME_TAKEN } state;
     int next;                    /* its numbers up to here are taken: 1 is the name itself */
 };
-struct names { struct tgc *t; const struct names *parent; struct name *slot; size_t nslot, n; };
+struct names { struct tgc *t; const struct names *parent; struct dict name; };
 struct names *names_new(struct tgc *t, const struct names *parent);
 bool names_has(const struct names *n, const char *s);
 void names_add(struct names *n, const char *s);

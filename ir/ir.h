@@ -61,6 +61,17 @@ void text_puts(struct text *x, const char *s);
 void text_write(struct text *x, const void *p, size_t nbytes);
 void text_printf(struct text *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* --------------------------------------------------------------------------------------- dict.c */
+
+/* Strings to pointers; all zeros: an empty one. */
+struct dict { struct dict_slot *slot; size_t nslot, nkey; };
+bool dict_has(const struct dict *d, const char *key);
+/* NULL: the key is not there, or nothing was stored. */
+void *dict_get(const struct dict *d, const char *key);
+/* Where the key's value is stored, NULL if it is new; until the next key is entered. A new key is
+ * not copied. */
+void **dict_enter(struct tgc *t, struct dict *d, const char *key);
+
 /* -------------------------------------------------------------------------- base.c: diagnostics */
 
 enum severity { SEVERITY_NOTE, SEVERITY_WARNING, SEVERITY_ERROR };
@@ -99,10 +110,8 @@ size_t dtype_nbytes(enum dtype d);
 int dtype_bits(enum dtype d);
 char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
 bool dtype_is_float(enum dtype d);
-bool dtype_is_int(enum dtype d);
-/* i8, u8 */
-bool dtype_is_byte(enum dtype d);
-bool dtype_is_byte(enum dtype d);    /* i8, u8 */                                  /* signed or unsigned, not bool */
+bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
+bool dtype_is_byte(enum dtype d);                                 /* i8, u8 */
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
 bool dtype_parse(const char *s, enum dtype *d);

@@ -43,45 +43,16 @@ bool lower_hit_limit(const struct lower *l) { return l->limit; }
 
 /* --------------------------------------------------------------------------------------- scopes */
 
-static size_t hash_name(const char *s)
-{
-    size_t h = 1469598103u;
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 1099511628211u;
-    return h ^ h >> 29;
-}
-
-static struct scope_entry *scope_slot(const struct scope *s, const char *name)
-{
-    size_t i = hash_name(name) & (s->cap - 1);
-    while (s->entry[i].name && strcmp(s->entry[i].name, name))
-        i = (i + 1) & (s->cap - 1);
-    return &s->entry[i];
-}
-
 void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v)
 {
-    if (2 * (s->n + 1) > s->cap) {
-        struct scope old = *s;
-        s->cap = old.cap ? 2 * old.cap : 64;
-        s->entry = mem_array(t, s->cap, sizeof *s->entry);
-        for (size_t i = 0; i < old.cap; i++)
-            if (old.entry[i].name)
-                *scope_slot(s, old.entry[i].name) = old.entry[i];
-    }
-    struct scope_entry *e = scope_slot(s, name);
-    s->n += !e->name;
-    *e = (struct scope_entry){name, v};
+    *dict_enter(t, &s->value, name) = v;
 }
 
 struct value *scope_get(const struct scope *s, const char *name)
 {
     for (; s && *name; s = s->parent)
-        if (s->cap) {
-            struct scope_entry *e = scope_slot(s, name);
-            if (e->name)
-                return e->value;
-        }
+        if (dict_has(&s->value, name))
+            return dict_get(&s->value, name);
     return NULL;
 }
 

@@ -254,12 +254,10 @@ void lower_note_limit(struct lower *l);
 bool lower_hit_limit(const struct lower *l);
 
 /* --------------------------------------------- shared by graph.c, inputs.c and operators.c only */
-struct scope_entry { const char *name; struct value *value; };
 struct scope {
     const struct scope *parent;
     const GraphProto *graph;     /* where its names are declared; NULL: a function's body */
-    struct scope_entry *entry;   /* open addressing; power of two */
-    size_t cap, n;
+    struct dict value;            /* name: struct value, NULL where a caller left it out */
 };
 
 /* A dimension that the model leaves open; dim NULL: nothing bounds it yet. */

@@ -18,46 +18,33 @@
 
 enum { NOT_A_NODE = -1, MAX_ERRORS = 20 };
 
-struct name { const char *s; uint64_t hash; int producer; bool is_input; };
+struct name { int producer; bool is_input; };
 struct edge { int from, to; };
 struct scope {
-    struct name *slot; size_t nslot;
+    struct dict name;
     struct edge *edge; size_t nedge, cap_edge;
     bool is_sorted;
 };
 struct checker { struct onnx_model *m; struct scope *scope; int nerror; };
 
-static uint64_t hash_name(const char *s)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *s; s++)
-        h = (h ^ (uint8_t)*s) * 0x100000001b3u;
-    return (h ^ h >> 29) * 0x9e3779b97f4a7c15u ^ h >> 32;
-}
-
-static struct name *find_slot(const struct scope *scope, const char *s)
-{
-    uint64_t hash = hash_name(s);
-    size_t i = hash & (scope->nslot - 1);
-    while (scope->slot[i].s && (scope->slot[i].hash != hash || strcmp(scope->slot[i].s, s) != 0))
-        i = (i + 1) & (scope->nslot - 1);
-    scope->slot[i].hash = hash;
-    return &scope->slot[i];
-}
-
 /* false: enough errors have been reported. */
 static bool room_for_error(struct checker *c) { return c->nerror++ < MAX_ERRORS; }
+
+static void set_name(struct checker *c, struct scope *scope, const char *s, struct name name)
+{
+    *dict_enter(c->m->tgc, &scope->name, s) = mem_copy(c->m->tgc, &name, sizeof name);
+}
 
 static void define_value(struct checker *c, struct scope *scope, const char *what, const char *s,
                          bool is_input, bool may_be_input)
 {
-    struct name *n = find_slot(scope, s);
-    if (n->s && !(n->is_input && may_be_input) && room_for_error(c)) {
+    const struct name *n = dict_get(&scope->name, s);
+    if (n && !(n->is_input && may_be_input) && room_for_error(c)) {
         struct place at = onnx_place_value(c->m, what, s);
         diag_error(c->m->tgc, &at,
                    "the name is defined twice; every name of a graph must be defined once");
     }
-    *n = (struct name){s, n->hash, NOT_A_NODE, is_input};
+    set_name(c, scope, s, (struct name){NOT_A_NODE, is_input});
 }
 
 static void define_outputs(struct checker *c, struct scope *scope, const NodeProto *node, int index)
@@ -65,32 +52,17 @@ static void define_outputs(struct checker *c, struct scope *scope, const NodePro
     for (size_t k = 0; k < node->n_output; k++) {
         if (!node->output[k][0])
             continue;
-        struct name *n = find_slot(scope, node->output[k]);
-        if (n->s && room_for_error(c)) {
+        if (dict_has(&scope->name, node->output[k]) && room_for_error(c)) {
             struct place at = onnx_place_output(c->m, node, k);
             diag_error(c->m->tgc, &at,
                        "the name is defined twice; every name of a graph must be defined once");
         }
-        *n = (struct name){node->output[k], n->hash, index, false};
+        set_name(c, scope, node->output[k], (struct name){index, false});
     }
-}
-
-static size_t count_names(const struct onnx_body *b)
-{
-    size_t n = b->graph
-                   ? b->graph->n_input + b->graph->n_initializer + b->graph->n_sparse_initializer
-                   : b->function->n_input;
-    for (size_t i = 0; i < b->n_node; i++)
-        n += b->node[i]->n_output;
-    return n;
 }
 
 static void define_names(struct checker *c, const struct onnx_body *b, struct scope *scope)
 {
-    scope->nslot = 16;
-    while (scope->nslot < 2 * count_names(b) + 2)
-        scope->nslot *= 2;
-    scope->slot = mem_array(c->m->tgc, scope->nslot, sizeof *scope->slot);
     const GraphProto *g = b->graph;
     for (size_t i = 0; g && i < g->n_input; i++)
         define_value(c, scope, "graph input", g->input[i]->name, true, false);
@@ -112,8 +84,8 @@ static bool use_name(struct checker *c, int at, int user, const char *s)
 {
     while (at >= 0) {
         struct scope *scope = &c->scope[at];
-        struct name *n = find_slot(scope, s);
-        if (n->s) {
+        const struct name *n = dict_get(&scope->name, s);
+        if (n) {
             if (n->producer == NOT_A_NODE || user == NOT_A_NODE)
                 return true;
             if (n->producer >= user)

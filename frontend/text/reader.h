@@ -40,8 +40,7 @@ struct reader {
     struct lib lib;
     int nesting, base_error;
 
-    struct name_slot *name;              /* hash table */
-    size_t nname, name_size;
+    struct dict name;                     /* to definitions, see value.c */
     int region;                          /* nesting of regions */
     const char **local;                  /* names that regions around here defined */
     int nlocal;

@@ -1,6 +1,6 @@
 /* value.c - names and what stands for a value in a .tg text graph: %x, f32(0.5), 7, N + 1, _.
  *
- * Names are kept in one hash table. Each belongs to the region that defined it, and is forgotten at
+ * Names are kept in one table. Each belongs to the region that defined it, and is forgotten at
  * that region's end; a name whose definition failed is kept with no value, so that its uses are
  * silent.
  */
@@ -8,49 +8,32 @@
 
 #include <string.h>
 
-struct name_slot { const char *name; struct uop *value; int region; };
+/* region -1: forgotten */
+struct definition { struct uop *value; int region; };
 
 /* ---- names */
 
-static struct name_slot *find_slot(struct reader *r, const char *name)
+static struct definition *find_definition(const struct reader *r, const char *name)
 {
-    uint32_t h = 2166136261u;
-    for (const char *s = name; *s; s++)
-        h = (h ^ (unsigned char)*s) * 16777619u;
-    size_t i = h & (r->name_size - 1);
-    while (r->name[i].name && strcmp(r->name[i].name, name) != 0)
-        i = (i + 1) & (r->name_size - 1);
-    return &r->name[i];
-}
-
-static void grow_names(struct reader *r)
-{
-    struct name_slot *old = r->name;
-    size_t n = r->name_size;
-    r->name_size = n ? 2 * n : 256;
-    r->name = mem_array(r->t, r->name_size, sizeof *r->name);
-    for (size_t i = 0; i < n; i++)
-        if (old[i].name)
-            *find_slot(r, old[i].name) = old[i];
+    struct definition *d = dict_get(&r->name, name);
+    return d && d->region >= 0 ? d : NULL;
 }
 
 struct uop *read_lookup(struct reader *r, const char *name, bool *found)
 {
-    struct name_slot *s = r->name_size ? find_slot(r, name) : NULL;
-    *found = s && s->name && s->region >= 0;
-    return *found ? s->value : NULL;
+    const struct definition *d = find_definition(r, name);
+    *found = d != NULL;
+    return d ? d->value : NULL;
 }
 
 bool define_name(struct reader *r, const struct token *name, struct uop *value)
 {
-    if (2 * (r->nname + 1) > r->name_size)
-        grow_names(r);
-    struct name_slot *s = find_slot(r, name->text);
-    if (s->name && s->region >= 0)
+    if (find_definition(r, name->text))
         return read_error(r, name, "%s is defined already; every value has a name of its own",
                           token_describe(r, name));
-    r->nname += s->name == NULL;
-    *s = (struct name_slot){name->text, value, r->region};
+    struct definition *d = MEM_NEW(r->t, struct definition);
+    *d = (struct definition){value, r->region};
+    *dict_enter(r->t, &r->name, name->text) = d;
     if (r->region)
         VEC_PUSH(r->t, r->local, r->nlocal, r->cap_local, name->text);
     return true;
@@ -59,10 +42,10 @@ bool define_name(struct reader *r, const struct token *name, struct uop *value)
 void leave_region(struct reader *r)
 {
     while (r->nlocal) {
-        struct name_slot *s = find_slot(r, r->local[r->nlocal - 1]);
-        if (s->region != r->region)
+        struct definition *d = find_definition(r, r->local[r->nlocal - 1]);
+        if (!d || d->region != r->region)
             break;
-        s->region = -1;
+        d->region = -1;
         r->nlocal--;
     }
     r->region--;

@@ -30,7 +30,7 @@ struct writer {
     int *at;                             /* by uop id: place in order */
     int *home;                           /* by place in order: the innermost of them, -1: none */
     struct uop_map name;                 /* without '%' */
-    struct name_set { const char **slot; size_t size, used; } taken;
+    struct dict taken;            /* names; to what is not NULL */
     int next_value, next_weight;
     struct uop_map declared;             /* symbols whose bounds were written */
     struct buffer **side_weight;
@@ -100,35 +100,13 @@ static void put_scalar(struct text *out, enum dtype d, union scalar v)
 
 /* ---- names */
 
-static size_t hash_name(const char *s)
-{
-    uint32_t h = 2166136261u;
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 16777619u;
-    return h;
-}
-
 /* Adds a name; false: it is there. */
 static bool take_name(struct writer *w, const char *s)
 {
-    struct name_set *n = &w->taken;
-    if (2 * (n->used + 1) > n->size) {
-        struct name_set old = *n;
-        n->size = n->size ? 2 * n->size : 256;
-        n->slot = mem_array(w->t, n->size, sizeof *n->slot);
-        n->used = 0;
-        for (size_t i = 0; i < old.size; i++)
-            if (old.slot[i])
-                take_name(w, old.slot[i]);
-    }
-    size_t i = hash_name(s) & (n->size - 1);
-    while (n->slot[i] && strcmp(n->slot[i], s) != 0)
-        i = (i + 1) & (n->size - 1);
-    if (n->slot[i])
-        return false;
-    n->slot[i] = s;
-    n->used++;
-    return true;
+    void **taken = dict_enter(w->t, &w->taken, s);
+    bool is_new = *taken == NULL;
+    *taken = w;
+    return is_new;
 }
 
 static bool all_digits(const char *s) { return s[strspn(s, "0123456789")] == 0; }

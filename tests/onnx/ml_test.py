@@ -27,7 +27,6 @@ FLOAT, DOUBLE, INT64, INT32 = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProt
                                TensorProto.INT32)
 STRING, BOOL = TensorProto.STRING, TensorProto.BOOL
 ML = "ai.onnx.ml"
-SANITIZED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 case = suite.folder_case(SCRATCH)
 
 
@@ -106,7 +105,7 @@ def _(folder):
               [helper.make_tensor("w", STRING, [1, 2], [b"red", b'q"\\\n\xc3\xa9']),
                helper.make_tensor("b", INT64, [1], [0]), helper.make_tensor("e", INT64, [1], [3]),
                helper.make_tensor("r", INT64, [2], [2, 1])])
-    actual = emitted(folder, m, {"x": x, "i": np.array([3, 0])}, SANITIZED)
+    actual = emitted(folder, m, {"x": x, "i": np.array([3, 0])}, T.SANITIZE)
     w = np.array([["red", 'q"\\\né']])
     y = np.concatenate([x.T[[3, 0]], w])[:3].astype(np.str_)
     z = np.where(y == w, w, y)
@@ -124,7 +123,7 @@ def _(folder):
               [value("n", [None], STRING), value("p", [None, None], STRING),
                value("count", [None], INT64)],
               [helper.make_tensor("s", STRING, [1], [b"!"])])
-    actual = emitted(folder, m, {"x": WORDS}, SANITIZED)
+    actual = emitted(folder, m, {"x": WORDS}, T.SANITIZE)
     wanted = [f"{w}!".upper() for w in WORDS if f"{w}!".lower() not in ("red!", "grün!")]
     expect(actual["n"].tolist() == wanted, f"{actual['n']}")
     for row, count, word in zip(actual["p"], actual["count"], wanted):
@@ -153,7 +152,7 @@ def _(folder):
     same(folder, m, {"x": strings(["a" * 250, "é"])})
     try:
         emitted(folder, m, {"x": strings(["a" * 250, "b" * 10])},
-                SANITIZED)
+                T.SANITIZE)
     except T.Failure as failure:
         expect("does not fit its bound" in str(failure), str(failure))
     else:
@@ -175,7 +174,7 @@ def _(folder):
     m = model([node("RegexFullMatch", ["x"], [f"y{k}"], pattern=p) for k, p in enumerate(PATTERNS)],
               [value("x", [len(TEXTS)], STRING)],
               [value(f"y{k}", [len(TEXTS)], BOOL) for k in range(len(PATTERNS))])
-    actual = emitted(folder, m, {"x": TEXTS}, SANITIZED)
+    actual = emitted(folder, m, {"x": TEXTS}, T.SANITIZE)
     for k, pattern in enumerate(PATTERNS):
         python = re.sub(r"\[\[:alpha:\]_\]", "[a-zA-Z_]", pattern)
         python = python.replace(r"\x{42}", "B").replace("a{,3}", r"a\{,3\}")
