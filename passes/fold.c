@@ -5,9 +5,12 @@
  *   - it computes something, or joins or pads: a weight that is only moved otherwise stays as it is,
  *     since views are free and a copy is not;
  *   - it does not make the program larger: at most as many bytes as the largest weight below it
- *     (twice as many where a layer would pad or join them in every run), or FOLD_NBYTES;
+ *     (twice as many where a layer would pad or join them in every run, or where sums or functions
+ *     are among it and the weights have not grown by a FOLD_GROWTHth yet), or FOLD_NBYTES;
  *   - bytes that are only widened stay bytes;
- *   - all folding together takes at most FOLD_OPS element operations.
+ *   - all folding together takes at most FOLD_OPS element operations, and FOLD_EACH more for each
+ *     element of a weight, but never more than FOLD_MOST: weight standardization (convolutions whose
+ *     weights pass a BatchNormalization in training) takes about 20 for all there are.
  * What is refused is looked into: its sources may be folded instead. A result with one value
  * everywhere becomes a constant.
  */
@@ -15,15 +18,17 @@
 
 #include <string.h>
 
-enum { FOLD_NBYTES = 1 << 16, FOLD_OPS = 200000000 };
+enum { FOLD_NBYTES = 1 << 16, FOLD_OPS = 200000000, FOLD_EACH = 40, FOLD_GROWTH = 4 };
+static const int64_t FOLD_MOST = 4000000000;
 
-struct fold_info { bool constant, wanted; struct uop *by; int64_t nbytes; };
+struct fold_info { bool constant, wanted, costly; struct uop *by; int64_t nbytes; };
 struct folding {
     struct tgc *t;
     struct uop **order; int n;
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct fold_info *info;
     int64_t budget;
+    int64_t total, grown;        /* bytes of the weights, and those that folding has added */
     char *spare; size_t nspare;  /* what a refused evaluation left unused */
 };
 
@@ -51,7 +56,14 @@ static bool computes(enum op op)
 /* What a run would do anew in a kernel of its own. */
 static bool is_stored(enum op op) { return op == OP_PAD || op == OP_CONCAT; }
 
-/* Constant: all below it is. nbytes: of the largest weight below it. */
+/* What takes so long that twice the memory is worth it, if all is not much more. */
+static bool is_costly(enum op op)
+{
+    return op == OP_REDUCE || op == OP_EXP || op == OP_LOG || op == OP_SIN || op == OP_DIV ||
+           op == OP_SQRT;
+}
+
+/* Constant: all below it is. nbytes: of the largest weight below it. Weights add to the budget. */
 static void find_constants(struct folding *f)
 {
     for (int i = 0; i < f->n; i++) {
@@ -63,11 +75,16 @@ static void find_constants(struct folding *f)
         self->constant = u->op == OP_CONST || weight || computes(u->op) ||
                          op_class(u->op) == CLASS_MOVE;
         self->constant &= u->dtype != DTYPE_STRING && known_nelem(u, &nelem);
-        if (self->constant && weight)
+        if (self->constant && weight) {
             self->nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
+            f->budget = sat_add(f->budget, sat_mul(nelem, FOLD_EACH));
+            f->total = sat_add(f->total, self->nbytes);
+        }
+        self->costly = is_costly(u->op);
         for (int k = 0; k < u->nsrc; k++) {
             const struct fold_info *s = info_of(f, u->src[k]);
             self->constant &= s->constant;
+            self->costly |= s->costly;
             self->nbytes = s->nbytes > self->nbytes ? s->nbytes : self->nbytes;
         }
     }
@@ -101,7 +118,8 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     int64_t nelem, nbytes, limit = self->nbytes > FOLD_NBYTES ? self->nbytes : FOLD_NBYTES;
     if (!(computes(u->op) || is_stored(u->op)) || is_widened(u) || !known_nelem(u, &nelem))
         return NULL;
-    if (is_stored(u->op) && self->nbytes > FOLD_NBYTES / 2)
+    bool twice = is_stored(u->op) || (self->costly && f->grown < f->total / FOLD_GROWTH);
+    if (twice && self->nbytes > FOLD_NBYTES / 2)
         limit = sat_mul(self->nbytes, 2);
     nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
     if (nbytes > limit || (u->ndim == 0 && u->dtype == DTYPE_INDEX && self->nbytes == 0))
@@ -119,6 +137,7 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
         return NULL;
     f->spare = NULL;
     f->nspare = 0;
+    f->grown += nbytes > self->nbytes ? nbytes - self->nbytes : 0;
     return as_tensor(f->t, u, data, nelem);
 }
 
@@ -182,6 +201,7 @@ bool pass_fold_constants(struct tgc *t, struct graph *g)
     for (int i = 0; i < f.n; i++)
         map_set(&f.place, f.order[i], (void *)(uintptr_t)(i + 1));
     find_constants(&f);
+    f.budget = f.budget < FOLD_MOST ? f.budget : FOLD_MOST;
     fold_wanted(&f, g);
     replace_folded(&f, g);
     return true;

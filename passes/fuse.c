@@ -53,6 +53,20 @@ static bool is_within(struct plan *p, const struct node *n)
     return (plan_mask_all(p, n->use->index, n->u->ndim) & s->inner) != 0;
 }
 
+/* What a pooling's overlapping windows would compute again and again, or keep for a whole image, and
+ * takes long, or is a layer: it is done before, by vectors. */
+static bool is_pooled_anew(struct plan *p, const struct node *n, double repeats)
+{
+    const struct segment *s = n->use->seg;
+    bool window = false;
+    for (int a = 0; a < n->u->ndim; a++) {
+        range_set m = plan_mask(p, n->use->index[a]);
+        window |= (m & s->inner) && (m & s->out);
+    }
+    return window && repeats > 1.01 && !s->ncontraction && n->u->op != OP_REDUCE &&
+           value_takes_long(p, n->u, EXPENSIVE);
+}
+
 /* True: compute it where it is used. False: try to stage or realize it. */
 static bool inline_elementwise(struct plan *p, struct node *n)
 {
@@ -76,7 +90,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     /* a layer's prologue belongs to whoever produced it */
     if (n->use->seg->ncontraction && is_within(p, n))
         return false;
-    return value_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP && !value_contraction(p, n->u);
+    return value_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP &&
+           !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
 
 /* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to
@@ -85,7 +100,7 @@ static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
     if (n->use->seg->weighted || value_joins_parts(p, n->u) ||
-        (n->use->seg->streams && value_streams_weight(n->u)))
+        (n->use->seg->streams && value_streams_weight(n->u)) || is_pooled_anew(p, n, repeats))
         return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;

@@ -54,6 +54,9 @@ bool value_is_widened_weight(const struct uop *v);
 /* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's
  * normalization, layernorm. */
 bool value_has_row_stat(struct plan *p, struct uop *v);
+/* Whether a step that costs as much, or a reduction, is among what v is made of by elementwise steps and
+ * movements (broadcasts, too) that nobody else needs. */
+bool value_takes_long(struct plan *p, const struct uop *v, double cost);
 /* The contraction that v is an epilogue of, or NULL. */
 const struct uop *value_contraction(struct plan *p, const struct uop *v);
 /* v is, or is an epilogue of, what joins several tensors by the place of an element. */

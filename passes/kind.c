@@ -229,6 +229,26 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
     return false;
 }
 
+bool value_takes_long(struct plan *p, const struct uop *v, double cost)
+{
+    const struct uop *stack[32];
+    int n = 0;
+    stack[n++] = v;
+    for (int steps = 0; n && steps < 64; steps++) {
+        const struct uop *u = stack[--n];
+        if (value_cost(u) >= cost || u->op == OP_REDUCE)
+            return true;
+        if (value_is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
+            (u != v && plan_node(p, u)->nconsumer > 1))
+            continue;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc
+                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        for (int k = 0; k < nsrc && n < 32; k++)
+            stack[n++] = u->src[k];
+    }
+    return false;
+}
+
 static bool is_join(const struct uop *v)
 {
     return v->op == OP_WHERE && v->src[0]->op == OP_LT && v->src[0]->src[1]->op == OP_CONST &&

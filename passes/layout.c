@@ -141,11 +141,36 @@ static bool has_columns(const struct nest *m)
     return false;
 }
 
+static bool is_channel(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->nload; i++)
+        if (uop_buffer_of(m->load[i]->src[0])->kind == BUFFER_WEIGHT &&
+            nest_depends(m->t, m->load[i]->src[1], r))
+            return true;
+    return false;
+}
+
+/* The innermost range of a layer of few channels: as the model has it; but what mixes a few channels
+ * that lie innermost (the heads of an attention) is better off with its pixels there. */
+static struct uop *innermost_of_few(const struct nest *m)
+{
+    struct uop *last = m->store->src[m->store->nsrc - 1];
+    int64_t summed = 1;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        summed = sat_mul(summed, m->reduce->src[k]->src[0]->vmax);
+    for (int k = m->store->nsrc - 1; k >= m->first && summed < 2 * COLUMNS_MIN; k--) {
+        struct uop *r = m->store->src[k];
+        if (r->op == OP_RANGE && r->src[0]->vmax >= COLUMNS_MIN && !is_channel(m, r))
+            return r;
+    }
+    return last;
+}
+
 /* A layer of few channels runs along its pixels, or along nothing. */
 static void vote_pixels(struct layout *l, const struct nest *m)
 {
     enum { SCALAR = 8 };                              /* how much that is slower */
-    struct uop *r = m->store->src[m->store->nsrc - 1];
+    struct uop *r = innermost_of_few(m);
     for (int i = -1; i < m->nload && r->op == OP_RANGE; i++) {
         const struct uop *access = i < 0 ? m->store : m->load[i];
         struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);

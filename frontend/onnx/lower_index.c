@@ -140,11 +140,36 @@ bool lower_topk(struct node *n)
                     &n->out[1]);
 }
 
-/* The positions of what is true in the vector `mask`, which a host step finds: i64[count]. */
+/* The positions of what is true in the vector `mask`, if that is known now: all of them (exporters
+ * count up so: NonZero(ConstantOfShape)), or a list. NULL: it is not known. */
+static struct uop *known_positions(const struct node *n, struct uop *mask)
+{
+    struct tgc *t = n->t;
+    struct uop *folded = lib_fold(&n->lib, mask);
+    const struct buffer *b = uop_buffer_of(folded);
+    int64_t len, count = 0;
+    if (mask->op == OP_EXPAND && mask->src[0]->op == OP_RESHAPE &&
+        uop_is_int(mask->src[0]->src[0], 1))
+        return uop_cast(t, DTYPE_I64, uop_iota(t, mask->dim[0]));
+    if (!b || b->kind != BUFFER_WEIGHT || !b->data || !uop_const_int(mask->dim[0], &len))
+        return NULL;
+    int64_t *at = mem_array(t, (size_t)len + 1, sizeof *at);
+    for (int64_t i = 0; i < len; i++)
+        if (((const char *)b->data)[i])
+            at[count++] = i;
+    return count == len ? uop_cast(t, DTYPE_I64, uop_iota(t, mask->dim[0]))
+                        : tensor_from_data(t, DTYPE_I64, &count, 1, at,
+                                           (size_t)count * sizeof *at, NULL);
+}
+
+/* The positions of what is true in the vector `mask`, which a host step finds unless they are known:
+ * i64[count]. */
 static struct uop *true_positions(struct node *n, struct uop *mask, const char *count_name)
 {
     struct tgc *t = n->t;
-    struct uop *len = mask->dim[0];
+    struct uop *len = mask->dim[0], *known = known_positions(n, mask);
+    if (known)
+        return known;
     struct var *v = node_count_symbol(n, count_name, len->vmax);
     if (!v)
         return NULL;

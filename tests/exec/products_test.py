@@ -233,6 +233,26 @@ def quotients():
     run("quotients", nodes, both, want, weights)
 
 
+@suite.case("heads that are mixed keep the keys innermost, so that softmax has vectors")
+def mixed_heads():
+    random = np.random.default_rng(9)
+    x, m, b = draw(random, 1, 12, 97, 32), draw(random, 4, 4), draw(random, 4)
+    q, k, v = (x[:, 4 * i:4 * i + 4].astype(np.float64) for i in range(3))
+    score = np.einsum("bhij,hg->bgij", q @ k.transpose(0, 1, 3, 2) / 8, m) + b[:, None, None]
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = np.einsum("bhij,hg->bgij", power / power.sum(axis=-1, keepdims=True), m) @ v
+    nodes = [G.node("Split", ["x"], ["q", "k", "v"], axis=1), G.node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
+             G.node("MatMul", ["q", "t"], ["r"]), G.node("Mul", ["r", "c"], ["s"]),
+             G.node("Transpose", ["s"], ["last"], perm=[0, 2, 3, 1]), G.node("MatMul", ["last", "m"], ["n"]),
+             G.node("Add", ["n", "b"], ["o"]), G.node("Transpose", ["o"], ["heads"], perm=[0, 3, 1, 2]),
+             G.node("Softmax", ["heads"], ["p"], axis=-1), G.node("Transpose", ["p"], ["p2"], perm=[0, 2, 3, 1]),
+             G.node("MatMul", ["p2", "m"], ["p3"]), G.node("Transpose", ["p3"], ["p4"], perm=[0, 3, 1, 2]),
+             G.node("MatMul", ["p4", "v"], ["y"])]
+    run("mixed_heads", nodes, x, want, [G.weight("c", np.float32(0.125)), G.weight("m", m), G.weight("b", b)])
+    text = (SCRATCH / "mixed_heads" / "net.c").read_text()
+    expect(re.search(r"^ +\S.*exp_f32x\d+\(load", text, re.M), "softmax has no vectors")
+
+
 @suite.case("two large weights that one vector is multiplied by are two kernels, both packed")
 def vectors():
     random = np.random.default_rng(5)

@@ -105,6 +105,17 @@ def resize(channels, side, **attributes):
     return net
 
 
+def pooled(channels, side, kind="MaxPool"):
+    """Windows that overlap, over what takes long, and over channels that are weighed (squeeze and excite)."""
+    net = Net(channels, side)
+    x = net.put("Mul", [net.last, net.put("Sigmoid", [net.last])])
+    x = net.put(kind, [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    gate = net.put("Conv", [net.put("GlobalAveragePool", [x]), net.draw("fc", channels, channels, 1, 1)])
+    net.put("Mul", [x, net.put("HardSigmoid", [gate])])
+    net.put(kind, [net.last], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+    return net
+
+
 def write(name, net, *options):
     folder = T.scratch(SCRATCH / re.sub(r"\W+", "_", name))
     model = net.done()
@@ -133,7 +144,8 @@ def kernels(name, net):
     return {m[1]: m[2] for m in re.finditer(r"static void (\w+)\((?:[^)]*)\)\n\{\n(.*?)\n\}", source, re.S)}
 
 
-KINDS = {"a transposed convolution of 3 taps": transposed, "one of 2 taps": decoder,
+KINDS = {"overlapping windows": pooled, "overlapping means": lambda c, n: pooled(c, n, "AveragePool"),
+         "a transposed convolution of 3 taps": transposed, "one of 2 taps": decoder,
          "one of 3 taps beside a skip connection": lambda c, n: decoder(c, n, 3),
          "a window of 9 taps": window, "a window of 11 taps": lambda c, n: window(c, n, 11),
          "instance norm": instance_norm,
@@ -205,6 +217,16 @@ def groups():
     sums = [name for name, body in made.items() if re.match(r"instancenorm\w+_avx512$", name) and "sum2" in body]
     expect(len(sums) == 2, f"{sums} of {sorted(made)}")
     expect(any(re.match(r"mul\w+_avx512$", name) for name in made), f"none scales: {sorted(made)}")
+
+
+@suite.case("what takes long is no part of overlapping windows")
+def pools():
+    made = kernels("pools", pooled(32, 16))
+    largest = [body for body in made.values() if "max_f32x16(" in body and body.count("for (") >= 4]
+    expect(len(largest) >= 2, f"{len(largest)} poolings have vectors")
+    for body in largest:
+        window = body[body.index("for ("):]
+        expect("exp_f32" not in window and "fma_f32" not in window, f"computed again and again: {window}")
 
 
 @suite.case("a resize is as wide as its channels, and what it joins needs no copy in another order")

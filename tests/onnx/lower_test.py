@@ -863,6 +863,26 @@ def _(folder):
         expect(np.array_equal(got[name], expected), f"{name}: {got[name]}, expected {expected}")
 
 
+@case("NonZero of what is known has its shape at compile time")
+def _(folder):
+    some = np.array([[0, 3, 0], [4, 0, 5]], np.float32)
+    x = draw(4, 6)
+    m = G.model([G.node("ConstantOfShape", ["four"], ["ones"], value=helper.make_tensor("v", INT64, [1], [1])),
+                 G.node("NonZero", ["ones"], ["row"]), G.node("Transpose", ["row"], ["rows"], perm=[1, 0]),
+                 G.node("Squeeze", ["rows", "one"], ["list"]), G.node("Gather", ["x", "list"], ["same"]),
+                 G.node("NonZero", ["some"], ["at"]), G.node("Gather", ["x", "at"], ["picked"], axis=1),
+                 G.node("ConstantOfShape", ["four"], ["zeros"], value=helper.make_tensor("v", INT64, [1], [0])),
+                 G.node("NonZero", ["zeros"], ["none"])],
+                [G.value("x", [4, 6])], [G.value("same", [4, 6]), G.value("picked", [4, 2, 3]),
+                                         G.value("none", [1, 0], INT64)],
+                [ints("four", 4), ints("one", 1), G.weight("some", some)])
+    got = build_and_run(folder, m, {"x": x})
+    expect(np.array_equal(got["same"], x), "all rows are the tensor")
+    expect(np.array_equal(got["picked"], x[:, np.array(np.nonzero(some))]), f"{got['picked']}")
+    expect(got["none"].shape == (1, 0), f"{got['none'].shape}")
+    expect("nonzero" not in (folder / "m.c").read_text().replace("NonZero", "").lower(), "a run looks for what is known")
+
+
 @case("floats of 6 bits: packed weights, casts, quantization")
 def _(folder):
     import ml_dtypes

@@ -129,6 +129,39 @@ static void test_bombs_end(void **state)
     assert_null(as_weight(folded->src[1]));
 }
 
+/* Much work, but for a large weight: as weight standardization of all layers is. */
+static void test_large_weights_are_worth_more(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *w = weight(f, DTYPE_F32, 2000, 2000, 7), *u = w;
+    for (int i = 0; i < 30; i++)                                 /* 240,000,000 operations */
+        u = uop_unary(f->t, OP_FLOOR, tensor_binary(f->t, OP_ADD, u, uop_constf(f->t, DTYPE_F32, 1.5)));
+    struct uop *sum = tensor_sum(f->t, tensor_binary(f->t, OP_MUL, u, w), 1, false);
+    sum = uop_shrink(f->t, sum, (struct uop *[]){uop_int(f->t, 0)}, (struct uop *[]){uop_int(f->t, 200)});
+    sum = fold(f, tensor_binary(f->t, OP_ADD, f->input[0], sum));
+    int n;
+    struct uop **order = uop_toposort(f->t, &sum, 1, &n);
+    for (int i = 0; i < n; i++)
+        assert_true(order[i]->op != OP_FLOOR);
+}
+
+/* What a sum makes may be a bit larger than what it is made of. */
+static void test_costly_weights_may_grow(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *one = uop_int(f->t, 1), *k = uop_int(f->t, 90), *p[2];
+    p[0] = uop_reshape(f->t, weight(f, DTYPE_F32, 100, 90, 7),
+                       (struct uop *[]){uop_int(f->t, 100), one, k}, 3);
+    p[1] = uop_reshape(f->t, weight(f, DTYPE_F32, 200, 90, 9),
+                       (struct uop *[]){one, uop_int(f->t, 200), k}, 3);
+    struct uop *w = tensor_sum(f->t, tensor_binary(f->t, OP_MUL, p[0], p[1]), 4, false),
+               *u = fold(f, tensor_binary(f->t, OP_ADD, f->input[0], w));
+    int n;
+    struct uop **order = uop_toposort(f->t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        assert_true(order[i]->op != OP_REDUCE);       /* 80,000 bytes of 72,000 */
+}
+
 /* A value read by the constant part and by the rest is replaced for both. */
 static void test_shared_between_both(void **state)
 {
@@ -152,6 +185,7 @@ int main(void)
         TEST(test_folds_a_computed_weight), TEST(test_leaves_movement_alone),
         TEST(test_folds_below_an_expand), TEST(test_does_not_grow),
         TEST(test_scalars_are_constants), TEST(test_bombs_end), TEST(test_shared_between_both),
+        TEST(test_large_weights_are_worth_more), TEST(test_costly_weights_may_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
