@@ -39,7 +39,7 @@ struct banding {
     double room;                 /* 0: bands have to save time; else to need no more bytes than that */
     bool partly;                 /* or fewer than `most`, which are alive otherwise */
     double most;
-    struct life *life;           /* by buffer id */
+    struct life *life; size_t nlife, cap_life;   /* by buffer id */
     double *alive; int nalive;   /* by position: bytes made before and read behind it */
 };
 

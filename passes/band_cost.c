@@ -130,9 +130,10 @@ void band_find_alive(struct banding *w)
 {
     const struct plan *p = w->p;
     int n = p->t->next_buffer, npos = p->nnode + 1;
-    w->life = mem_array(p->t, (size_t)n, sizeof *w->life);
     for (int i = 0; i < p->nsegment; i++)
         npos = p->segment[i]->pos >= npos ? p->segment[i]->pos + 1 : npos;
+    while (w->nlife < (size_t)n)
+        VEC_PUSH(p->t, w->life, w->nlife, w->cap_life, (struct life){0});
     for (int i = 0; i < n; i++)
         w->life[i] = (struct life){npos, -1};
     for (int i = 0; i < p->nsegment; i++) {
@@ -146,8 +147,11 @@ void band_find_alive(struct banding *w)
             struct life *l = &w->life[p->node[i].buffer->id];
             l->end = u->seg->pos > l->end ? u->seg->pos : l->end;
         }
-    w->nalive = npos;
-    w->alive = mem_array(p->t, (size_t)npos + 1, sizeof *w->alive);
+    if (npos > w->nalive)
+        w->alive = mem_array(p->t, (size_t)npos + 1, sizeof *w->alive);
+    w->nalive = npos > w->nalive ? npos : w->nalive;
+    for (int i = 0; i <= npos; i++)
+        w->alive[i] = 0;
     const struct buffer *last = NULL;
     for (int i = 0; i < p->nsegment; i++) {
         const struct segment *s = p->segment[i];
