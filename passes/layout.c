@@ -156,6 +156,8 @@ static struct uop *innermost_of_few(const struct nest *m)
 {
     struct uop *last = m->store->src[m->store->nsrc - 1];
     int64_t summed = 1;
+    if (!is_channel(m, last))
+        return last;
     for (int k = 1; k < m->reduce->nsrc; k++)
         summed = sat_mul(summed, m->reduce->src[k]->src[0]->vmax);
     for (int k = m->store->nsrc - 1; k >= m->first && summed < 2 * COLUMNS_MIN; k--) {
