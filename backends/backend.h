@@ -70,7 +70,8 @@ struct program_run_options {
     int threads;
     const void *weights;
     size_t weights_bytes;
-    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index), void *context);
+    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index),
+                         void *context);
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
 };
@@ -123,8 +124,8 @@ struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); v
 /* Writes NAME.c and NAME.h. *weights_beside says whether NAME.weights has to stand beside them:
  * program_write_weights(). needs: a planned schedule (buffer offsets, arena_nbytes). false:
  * diagnostics were recorded. */
-bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o, struct text *c, struct text *h,
-                     bool *weights_beside);
+bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                     struct text *c, struct text *h, bool *weights_beside);
 /* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
  * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);

@@ -212,8 +212,10 @@ void header_write(struct program *p, struct text *out)
                 p->upper, p->upper);
     write_example(p, out);
     if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
-        text_printf(out, " *\n * No heap, no files, no global state: the arena holds the model, a run's "
-                         "stack %zu bytes of\n * intermediates. */\n", p->s->arena_nbytes);
+        text_printf(out,
+                    " *\n * No heap, no files, no global state: the arena holds the model, a run's "
+                    "stack %zu bytes of\n * intermediates. */\n",
+                    p->s->arena_nbytes);
     else
         text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that "
                        "changes. */\n");

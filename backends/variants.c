@@ -15,7 +15,8 @@
 #include <string.h>
 
 static const struct { const char *arch, *compilers, *header, *features; } isa_text[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered)                   \
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute, dot, centered)                                                              \
     {arch, compilers, header, features},
 #include "passes/isa.def"
 #undef ISA

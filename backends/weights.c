@@ -210,7 +210,8 @@ void weights_write_data(struct program *p, struct text *out)
         return;
     text_puts(
         out,
-        "/* -------------------------------------------------------------------------------------- weights */\n\n");
+        "/* -------------------------------------------------------------------------------------- "
+        "weights */\n\n");
     if (p->weights == WEIGHTS_INCBIN)
         program_write_text(p, out, snippet_find("incbin")->text);
     for (int i = 0; i < p->s->nweight; i++) {

@@ -223,7 +223,8 @@ bool pb_read(struct tgc *t, const char *path, struct array *v);
 struct instance {
     const struct program_info *info;
     void *handle, *arena, *model, *weights;
-    int (*init)(void **model, void *arena, size_t nbytes, const struct program_run_options *options);
+    int (*init)(void **model, void *arena, size_t nbytes,
+                const struct program_run_options *options);
     int (*run)(void *model, const void *inputs, void *outputs);
     void (*close)(void *model);
     const char *(*strerror)(int status);

@@ -292,8 +292,8 @@ static bool read_shape(struct tgc *t, struct instance *p, int index)
                    (const char *)p->outputs + tensor->shape_offset + (size_t)i * sizeof(int64_t),
                    sizeof(int64_t));
         if (out->dim[i] < 0 || out->dim[i] > tensor->dim[i].size)
-            TGC_BUG(t, "output %d says that dimension %d is %lld, its bound is %lld", index, i, (long long)out->dim[i],
-                    (long long)tensor->dim[i].size);
+            TGC_BUG(t, "output %d says that dimension %d is %lld, its bound is %lld", index, i,
+                    (long long)out->dim[i], (long long)tensor->dim[i].size);
         out->nelem *= (size_t)out->dim[i];
     }
     out->nbytes = out->nelem * dtype_nbytes(out->dtype);

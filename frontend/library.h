@@ -93,7 +93,8 @@ enum pad_mode { PAD_MODE_CONSTANT, PAD_MODE_REFLECT, PAD_MODE_EDGE, PAD_MODE_WRA
 /* lo, hi: [ndim], negative cuts. value: scalar of x's dtype, optional (0). */
 struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
                     struct uop *const *lo, struct uop *const *hi);
-/* The same to a shape: lo are i64 scalars, which may read memory, dim the dimensions of the result. */
+/* The same to a shape: lo are i64 scalars, which may read memory, dim the dimensions of the
+ * result. */
 struct uop *lib_pad_to(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
                        struct uop *const *lo, struct uop *const *dim);
 struct uop *lib_depth_to_space(const struct lib *l, struct uop *x, int64_t block, bool crd);
@@ -121,8 +122,9 @@ struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *de
 
 /* numpy.matmul: 1-D operands, batch broadcasting. */
 struct uop *lib_matmul(const struct lib *l, struct uop *a, struct uop *b);
-struct uop *lib_gemm(const struct lib *l, struct uop *a, struct uop *b, struct uop *c /* optional */, double alpha, double beta,
-                     bool trans_a, bool trans_b);
+struct uop *lib_gemm(const struct lib *l, struct uop *a, struct uop *b,
+                     struct uop *c /* optional */, double alpha, double beta, bool trans_a,
+                     bool trans_b);
 struct uop *lib_linear(const struct lib *l, struct uop *x, struct uop *w /* [out, in] */,
                        struct uop *b /* optional, [out] */);
 struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *const *x, int n);
@@ -177,9 +179,9 @@ struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64
 
 /* In x's own dtype, step by step, as the ONNX function bodies are. */
 struct uop *lib_softmax(const struct lib *l, struct uop *x, uint32_t axes);
-/* The sum of a softmax, in x's dtype. As in the ONNX reference, f16 adds up in f32, bf16 and fp8 round
- * at every addition; but the latter only where the axes have at most 32 elements, since such a sum
- * soon stops growing (bf16: 256 + 1 is 256). */
+/* The sum of a softmax, in x's dtype. As in the ONNX reference, f16 adds up in f32, bf16 and fp8
+ * round at every addition; but the latter only where the axes have at most 32 elements, since such
+ * a sum soon stops growing (bf16: 256 + 1 is 256). */
 struct uop *lib_row_sum(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_log_softmax(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_hardmax(const struct lib *l, struct uop *x, int64_t axis);
@@ -189,8 +191,8 @@ struct uop *lib_hardmax(const struct lib *l, struct uop *x, int64_t axis);
 struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, double eps,
                           struct uop **mean, struct uop **inv_std);
 /* Over axis..ndim-1. scale and bias (optional) broadcast to x. */
-struct uop *lib_layer_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, int64_t axis, double eps,
-                           struct uop **mean, struct uop **inv_std);
+struct uop *lib_layer_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
+                           int64_t axis, double eps, struct uop **mean, struct uop **inv_std);
 struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, int64_t axis,
                          double eps);
 /* x [n, c, ...]; scale and bias [c], optional. groups = c: instance norm. */
@@ -198,8 +200,8 @@ struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale
                            int64_t groups, double eps);
 struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *scale,
                               struct uop *bias, double eps);
-struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias, struct uop *mean, struct uop *var,
-                           double eps);
+struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
+                           struct uop *mean, struct uop *var, double eps);
 /* p 1 or 2; 0/0 is 0 */
 struct uop *lib_lp_normalize(const struct lib *l, struct uop *x, int64_t axis, int p);
 struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alpha, double beta,
@@ -270,9 +272,9 @@ struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struc
 
 /* --------------------------------------------------------------------------- library_gradient.c */
 
-/* dx[k]: how the sum of y changes with each element of x[k], a uop that y is made of; zeros if it is
- * not. needs: nothing between them was simplified away, as by rules that look through x[k]: best a
- * BUFFER. false: reported, what has no derivative (loops, branches, host calls). */
+/* dx[k]: how the sum of y changes with each element of x[k], a uop that y is made of; zeros if it
+ * is not. needs: nothing between them was simplified away, as by rules that look through x[k]: best
+ * a BUFFER. false: reported, what has no derivative (loops, branches, host calls). */
 bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n,
                   struct uop **dx);
 
@@ -280,9 +282,12 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
 
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };
 enum resize_coordinates {                /* ONNX coordinate_transformation_mode */
-    RESIZE_HALF_PIXEL, RESIZE_HALF_PIXEL_SYMMETRIC, RESIZE_PYTORCH_HALF_PIXEL, RESIZE_ALIGN_CORNERS, RESIZE_ASYMMETRIC, RESIZE_TF_CROP
+    RESIZE_HALF_PIXEL, RESIZE_HALF_PIXEL_SYMMETRIC, RESIZE_PYTORCH_HALF_PIXEL,
+    RESIZE_ALIGN_CORNERS, RESIZE_ASYMMETRIC, RESIZE_TF_CROP
 };
-enum resize_rounding { RESIZE_ROUND_PREFER_FLOOR, RESIZE_ROUND_PREFER_CEIL, RESIZE_FLOOR, RESIZE_CEIL };
+enum resize_rounding {
+    RESIZE_ROUND_PREFER_FLOOR, RESIZE_ROUND_PREFER_CEIL, RESIZE_FLOOR, RESIZE_CEIL
+};
 struct resize_attr {
     enum resize_mode mode;
     enum resize_coordinates coordinates;
@@ -315,8 +320,9 @@ struct lib_loop *lib_loop_begin(const struct lib *l, struct uop *trip, struct uo
                                 struct uop *const *init, int n);
 /* next: [n], same dtypes and shapes as init. scan: [nscan] stacked along a new first axis of
  * scan_length (NULL: trip). Returns the LOOP. */
-struct uop *lib_loop_end(const struct lib *l, struct lib_loop *loop, struct uop *cond_next, struct uop *const *next,
-                         struct uop *const *scan, int nscan, struct uop *scan_length);
+struct uop *lib_loop_end(const struct lib *l, struct lib_loop *loop, struct uop *cond_next,
+                         struct uop *const *next, struct uop *const *scan, int nscan,
+                         struct uop *scan_length);
 /* of IF, LOOP, HOST */
 struct uop *lib_get(const struct lib *l, struct uop *node, int k);
 /* cond: one bool. then[k] and other[k] have one dtype and shape. Returns the IF; lib_get() its
@@ -353,8 +359,9 @@ bool lib_rnn(const struct lib *l, const struct rnn_attr *a, const struct rnn_ope
 
 /* A call of `function` (see runtime/host/). Returns the HOST uop; lib_get() its results. params:
  * INDEX scalars. */
-struct uop *lib_host(const struct lib *l, const char *function, struct uop *const *in, int nin, const struct host_output *out, int nout,
-                     struct uop *const *param, int nparam, struct var *const *result, int nresult);
+struct uop *lib_host(const struct lib *l, const char *function, struct uop *const *in, int nin,
+                     const struct host_output *out, int nout, struct uop *const *param, int nparam,
+                     struct var *const *result, int nresult);
 /* HOST "topk_f32", "topk_f64", "topk_i64" or "topk_u64" (narrower dtypes are cast): in x; out
  * values, indices i64; params outer, n, inner, k, largest, sorted, where x is [outer, n, inner] and
  * the results [outer, k, inner]. NaN counts as largest; of equals the one with the lower index

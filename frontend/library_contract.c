@@ -7,8 +7,8 @@
  *
  * A transposed convolution of stride s is a convolution of stride 1 by the mirrored kernel, every
  * s-th tap of it for each of s neighbouring outputs; where sizes are not known, or with dilations,
- * over the input with s - 1 zeros stuffed between its elements. Einsum contracts its operands from left to
- * right, each pair in one reduce over the labels that nobody needs later.
+ * over the input with s - 1 zeros stuffed between its elements. Einsum contracts its operands from
+ * left to right, each pair in one reduce over the labels that nobody needs later.
  */
 #include "frontend/library.h"
 #include "frontend/library_window.h"
@@ -353,12 +353,14 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
     return uop_flip(t, uop_reshape(t, u, out, w->ndim), lib_all_axes(w) & ~3u);
 }
 
-/* Transposed convolution whose sizes are known: s neighbouring outputs along an axis are channels of
- * their own first, computed by every s-th tap each, y[s*q + r] = sum over j of x[q - j] w[s*j + r].
+/* Transposed convolution whose sizes are known: s neighbouring outputs along an axis are channels
+ * of their own first, computed by every s-th tap each, y[s*q + r] = sum over j of x[q - j] w[s*j +
+ * r].
  */
 struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], taps[MAX_SPATIAL]; };
 
-/* false: sizes are not known, or dilations or rounded sums forbid it. p->lo and hi: of the result. */
+/* false: sizes are not known, or dilations or rounded sums forbid it. p->lo and hi: of the
+ * result. */
 static bool find_phases(const struct uop *x, const struct uop *w, struct window_plan *p,
                         const struct window_attr *a, struct phases *f)
 {

@@ -171,7 +171,7 @@ static bool parse_equation(const struct lib *l, const char *s, struct uop *const
         s += 2;
         if (!parse_term(l, &s, widest, out, &ellipsis))
             return false;
-    } else {                                          /* what occurs once, in the order of the alphabet, behind the ellipsis */
+    } else { /* what occurs once, in the order of the alphabet, behind the ellipsis */
         for (int i = 0; i < LABELS; i++) {
             int label = (i + LETTERS) % LABELS;
             if (label >= LETTERS ? count[label] > 0 : count[label] == 1)

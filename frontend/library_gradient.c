@@ -1,10 +1,11 @@
 /* library_gradient.c - derivatives: reverse mode over tensor uops.
  *
  * Every uop between the variables and the result has an adjoint, the sum of what its consumers give
- * it. Movement has the opposite movement (a window and an INDEX are a SCATTER that adds), a sum has an
- * expansion, elementwise ops have their derivative. What jumps (comparisons, rounding, integers) has
- * none, which is 0; at a kink the smaller side counts, and equal extremes share. Loops, branches and
- * host calls are refused. source: Griewank and Walther, Evaluating Derivatives, 2008, chapter 3
+ * it. Movement has the opposite movement (a window and an INDEX are a SCATTER that adds), a sum has
+ * an expansion, elementwise ops have their derivative. What jumps (comparisons, rounding, integers)
+ * has none, which is 0; at a kink the smaller side counts, and equal extremes share. Loops,
+ * branches and host calls are refused. source: Griewank and Walther, Evaluating Derivatives, 2008,
+ * chapter 3
  */
 #include <math.h>
 
@@ -61,10 +62,10 @@ static void give_padded(struct gradient *g, const struct uop *u, struct uop *d)
     give(g, u->src[0], uop_shrink(g->t, d, begin, x->dim));
     for (int a = 0; a < u->ndim && map_get(&g->depends, u->src[1]); a++) {
         struct uop *i = tensor_iota(g->t, u->dim, u->ndim, a);
-        struct uop *ok =
-            uop_not(g->t, lib_binary(g->l, OP_OR, lib_binary(g->l, OP_LT, i, begin[a]),
-                                     uop_not(g->t, lib_binary(g->l, OP_LT, i,
-                                                              sym_add(g->t, begin[a], x->dim[a])))));
+        struct uop *ok = uop_not(
+            g->t, lib_binary(g->l, OP_OR, lib_binary(g->l, OP_LT, i, begin[a]),
+                             uop_not(g->t, lib_binary(g->l, OP_LT, i,
+                                                      sym_add(g->t, begin[a], x->dim[a])))));
         inside = lib_binary(g->l, OP_AND, inside, ok);
     }
     give(g, u->src[1], lib_where(g->l, inside, lib_scalar(g->l, d, 0), d));
@@ -152,7 +153,8 @@ static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *
     case OP_ACOSH: return lib_div(l, one, lib_unary(l, OP_SQRT, lib_sub(l, xx, one)));
     case OP_ATANH: return lib_div(l, one, less);
     case OP_ERF:
-        return lib_binaryf(l, OP_MUL, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, xx)), 2 / sqrt(acos(-1)));
+        return lib_binaryf(l, OP_MUL, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, xx)),
+                           2 / sqrt(acos(-1)));
     default: return NULL;
     }
 }
@@ -163,7 +165,8 @@ static void give_power(struct gradient *g, const struct uop *u, struct uop *d)
     struct uop *a = u->src[0], *b = u->src[1], *self = lib_binary(l, OP_POW, a, b);
     struct uop *below = lib_binary(l, OP_POW, a, lib_binaryf(l, OP_SUB, b, 1));
     /* x^0 is 1 everywhere, and 0^b does not grow with b */
-    struct uop *by_a = lib_where(l, lib_binaryf(l, OP_EQ, b, 0), lib_scalar(l, b, 0), lib_mul(l, b, below));
+    struct uop *by_a =
+        lib_where(l, lib_binaryf(l, OP_EQ, b, 0), lib_scalar(l, b, 0), lib_mul(l, b, below));
     struct uop *by_b = lib_where(l, lib_binaryf(l, OP_EQ, a, 0), lib_scalar(l, a, 0),
                                  lib_mul(l, self, lib_unary(l, OP_LOG, a)));
     give(g, a, lib_mul(l, d, by_a));
@@ -206,7 +209,8 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
     }
 }
 
-/* --------------------------------------------------------------------------------------- the rest */
+/* --------------------------------------------------------------------------------------- the
+ * rest */
 
 static bool give_reduced(struct gradient *g, struct uop *u, struct uop *d)
 {
@@ -240,7 +244,9 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
         give(g, u->src[1], lib_where(l, x, d, zero));
         give(g, u->src[2], lib_where(l, x, zero, d));
         return true;
-    case OP_INDEX: give(g, x, uop_scatter(g->t, OP_ADD, full_like(g, x, 0), d, u->src + 1)); return true;
+    case OP_INDEX:
+        give(g, x, uop_scatter(g->t, OP_ADD, full_like(g, x, 0), d, u->src + 1));
+        return true;
     case OP_SCATTER:
         if ((enum op)u->arg.i != OP_ADD && (enum op)u->arg.i != OP_CONST)
             return false;
@@ -293,8 +299,10 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
             continue;
         if (!d || (ok = propagate(&g, u, d)))
             continue;
-        lib_error(l, "gradient: %s has no derivative here; export the model with its backward pass as "
-                     "ordinary nodes", op_name(u->op));
+        lib_error(l,
+                  "gradient: %s has no derivative here; export the model with its backward pass as "
+                  "ordinary nodes",
+                  op_name(u->op));
     }
     for (int k = 0; k < n && ok; k++) {
         dx[k] = map_get(&g.adjoint, x[k]);

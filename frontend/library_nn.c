@@ -95,8 +95,10 @@ static struct uop *activate_wide(const struct lib *l, enum activation a, struct 
     struct uop *zero = lib_scalar(l, x, 0);
     switch (a) {
     case ACTIVATION_RELU: return lib_binary(l, OP_MAX, x, zero);
-    case ACTIVATION_LEAKY_RELU: return lib_where(l, uop_binary(l->t, OP_LT, x, zero), lib_binaryf(l, OP_MUL, x, alpha), x);
-    case ACTIVATION_THRESHOLDED_RELU: return lib_where(l, uop_binary(l->t, OP_LT, lib_scalar(l, x, alpha), x), x, zero);
+    case ACTIVATION_LEAKY_RELU:
+        return lib_where(l, uop_binary(l->t, OP_LT, x, zero), lib_binaryf(l, OP_MUL, x, alpha), x);
+    case ACTIVATION_THRESHOLDED_RELU:
+        return lib_where(l, uop_binary(l->t, OP_LT, lib_scalar(l, x, alpha), x), x, zero);
     case ACTIVATION_RELU6: return lib_binaryf(l, OP_MIN, lib_binary(l, OP_MAX, x, zero), 6);
     case ACTIVATION_ELU: return elu(l, x, alpha, 1);
     case ACTIVATION_SELU: return lib_binaryf(l, OP_MUL, elu(l, x, alpha, 1), beta);
@@ -106,11 +108,15 @@ static struct uop *activate_wide(const struct lib *l, enum activation a, struct 
     case ACTIVATION_HARD_SIGMOID: return hard_sigmoid(l, x, alpha, beta);
     case ACTIVATION_HARD_SWISH: return lib_mul(l, x, hard_sigmoid(l, x, 1.0 / 6, 0.5));
     case ACTIVATION_TANH: return lib_unary(l, OP_TANH, x);
-    case ACTIVATION_SCALED_TANH: return lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_MUL, x, beta)), alpha);
+    case ACTIVATION_SCALED_TANH:
+        return lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_MUL, x, beta)),
+                           alpha);
     case ACTIVATION_AFFINE: return lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, x, alpha), beta);
     case ACTIVATION_SOFTPLUS: return softplus(l, x);
-    case ACTIVATION_SOFTSIGN: return lib_div(l, x, lib_binaryf(l, OP_ADD, lib_unary(l, OP_ABS, x), 1));
-    case ACTIVATION_SILU: return lib_mul(l, x, sigmoid(l, alpha == 1 ? x : lib_binaryf(l, OP_MUL, x, alpha)));
+    case ACTIVATION_SOFTSIGN:
+        return lib_div(l, x, lib_binaryf(l, OP_ADD, lib_unary(l, OP_ABS, x), 1));
+    case ACTIVATION_SILU:
+        return lib_mul(l, x, sigmoid(l, alpha == 1 ? x : lib_binaryf(l, OP_MUL, x, alpha)));
     case ACTIVATION_MISH: return mish(l, x);
     case ACTIVATION_GELU: return gelu(l, x, false);
     case ACTIVATION_GELU_TANH: return gelu(l, x, true);

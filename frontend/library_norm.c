@@ -327,8 +327,8 @@ static bool has_channels(const struct lib *l, const char *what, const struct uop
     return x->ndim >= 2;
 }
 
-/* One value for each group, [n, groups, 1], as one for each channel, [n, c, 1, ...]: side by side, as
- * vectors of channels read them. */
+/* One value for each group, [n, groups, 1], as one for each channel, [n, c, 1, ...]: side by side,
+ * as vectors of channels read them. */
 static struct uop *for_channels(const struct lib *l, struct uop *v, const struct uop *x,
                                 struct uop *const *split)
 {
@@ -371,8 +371,8 @@ struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale
                   x->dtype);
 }
 
-/* Groups of channels that a reshape has made one channel each: [n, c, ...] as [n, groups, rest]. How
- * group norm is written where there is no operator for it. NULL: it is not. */
+/* Groups of channels that a reshape has made one channel each: [n, c, ...] as [n, groups, rest].
+ * How group norm is written where there is no operator for it. NULL: it is not. */
 static struct uop *ungrouped(struct uop *x)
 {
     struct uop *y = x->op == OP_RESHAPE ? x->src[0] : NULL;
@@ -399,7 +399,8 @@ struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *sc
                               struct uop *bias, double eps)
 {
     struct uop *each[2] = {scale, bias};
-    if (!x || !has_channels(l, "instance_norm", x) || !per_channel(l, "instance_norm", x, &each[0]) ||
+    if (!x || !has_channels(l, "instance_norm", x) ||
+        !per_channel(l, "instance_norm", x, &each[0]) ||
         !per_channel(l, "instance_norm", x, &each[1]))
         return NULL;
     struct uop *y = ungrouped(x);

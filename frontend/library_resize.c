@@ -74,7 +74,8 @@ static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
                        lib_mul(l, lib_binaryf(l, OP_MUL, in, 0.5), lib_sub(l, one, adjust)));
     }
     case RESIZE_PYTORCH_HALF_PIXEL: return lib_where(l, single, zero, half);
-    case RESIZE_ALIGN_CORNERS: return lib_where(l, single, zero, lib_div(l, lib_mul(l, o, span), gaps));
+    case RESIZE_ALIGN_CORNERS:
+        return lib_where(l, single, zero, lib_div(l, lib_mul(l, o, span), gaps));
     case RESIZE_ASYMMETRIC: return lib_div(l, o, scale);
     case RESIZE_TF_CROP: {
         struct uop *lo = a->roi_at_run[0][r->axis], *hi = a->roi_at_run[1][r->axis];
@@ -98,8 +99,12 @@ static void nearest_table(const struct lib *l, const struct resize_attr *a, stru
 {
     struct uop *v = r->at;
     switch (a->rounding) {
-    case RESIZE_ROUND_PREFER_FLOOR: v = lib_unary(l, OP_CEIL, lib_binaryf(l, OP_SUB, v, 0.5)); break;
-    case RESIZE_ROUND_PREFER_CEIL: v = lib_unary(l, OP_FLOOR, lib_binaryf(l, OP_ADD, v, 0.5)); break;
+    case RESIZE_ROUND_PREFER_FLOOR:
+        v = lib_unary(l, OP_CEIL, lib_binaryf(l, OP_SUB, v, 0.5));
+        break;
+    case RESIZE_ROUND_PREFER_CEIL:
+        v = lib_unary(l, OP_FLOOR, lib_binaryf(l, OP_ADD, v, 0.5));
+        break;
     case RESIZE_FLOOR: v = lib_unary(l, OP_FLOOR, v); break;
     case RESIZE_CEIL: v = lib_unary(l, OP_CEIL, v); break;
     }

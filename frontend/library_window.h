@@ -18,12 +18,12 @@ const char *window_axis_name(int nspatial, int i);       /* "z" "y" "x" */
 bool window_steps(const struct lib *l, const char *what, const struct uop *x,
                   const struct window_attr *a, struct window_plan *p);
 /* All of it, for windows of kernel[i]. */
-bool window_plan(const struct lib *l, const char *what, const struct uop *x, struct uop *const *kernel, const struct window_attr *a,
-                 struct window_plan *p);
+bool window_plan(const struct lib *l, const char *what, const struct uop *x,
+                 struct uop *const *kernel, const struct window_attr *a, struct window_plan *p);
 struct uop *window_pad(const struct lib *l, struct uop *x, struct uop *value,
                        const struct window_plan *p);
 /* Padded x -> [n, c, o1, k1, o2, k2, ...] */
-struct uop *window_view(const struct lib *l, struct uop *x, struct uop *const *nout, struct uop *const *kernel, const int64_t *stride,
-                        const int64_t *dilation);
+struct uop *window_view(const struct lib *l, struct uop *x, struct uop *const *nout,
+                        struct uop *const *kernel, const int64_t *stride, const int64_t *dilation);
 
 #endif

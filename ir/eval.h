@@ -194,7 +194,7 @@ enum status eval_compute_get(struct eval *e, struct node *n);     /* a result of
 
 /* eval_host.c: out[] have room for the largest results; result[] receives the data-dependent
  * dimensions. false: no such function here. */
-bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out, int nout, const int64_t *param, int nparam,
-               int64_t *result);
+bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,
+               int nout, const int64_t *param, int nparam, int64_t *result);
 
 #endif

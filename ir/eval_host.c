@@ -137,8 +137,8 @@ static bool overlap(const struct tensor *boxes, int64_t i, int64_t k, bool cente
     return common > 0 && common / (all - common) > threshold;
 }
 
-/* (boxes, scores, most a class, iou threshold, score threshold) nbatch, nclass, nbox, center, least,
- * most -> selected. The best box that is left, again and again. */
+/* (boxes, scores, most a class, iou threshold, score threshold) nbatch, nclass, nbox, center,
+ * least, most -> selected. The best box that is left, again and again. */
 static bool host_nms(const struct host_args *h)
 {
     if (h->nin != 5 || h->nout != 2 || h->nparam != 6)

@@ -280,7 +280,7 @@ static int move_value(struct program *p, struct eval *e, struct uop *u, const in
         for (int a = 0; a < u->ndim; a++)
             src[PERM_GET(u->arg.i, a)] = at[a];
         break;
-    case OP_EXPAND:                                              /* axes of size 1 are set to 0 where they arrive */
+    case OP_EXPAND: /* axes of size 1 are set to 0 where they arrive */
         for (int a = 0; a < u->ndim; a++)
             src[a] = at[a];
         break;

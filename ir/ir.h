@@ -90,7 +90,8 @@ void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* ends the compile: longjmp to t->stop */
 _Noreturn void tgc_stop(struct tgc *t);
-_Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+_Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 #define TGC_BUG(t, ...) tgc_bug((t), __FILE__, __LINE__, __VA_ARGS__)
 
 /* -------------------------------------------------------------------------------------- dtype.c */
@@ -141,7 +142,16 @@ enum op {
 #undef OP
     OP_COUNT
 };
-enum opclass { CLASS_LEAF, CLASS_MOVE, CLASS_UNARY, CLASS_BINARY, CLASS_TERNARY, CLASS_REDUCE, CLASS_MEMORY, CLASS_CONTROL };
+enum opclass {
+    CLASS_LEAF,
+    CLASS_MOVE,
+    CLASS_UNARY,
+    CLASS_BINARY,
+    CLASS_TERNARY,
+    CLASS_REDUCE,
+    CLASS_MEMORY,
+    CLASS_CONTROL
+};
 enum argkind { ARG_NONE, ARG_VALUE, ARG_BITS, ARG_PTR };
 const char *op_name(enum op op);
 bool op_parse(const char *s, enum op *op);
@@ -164,7 +174,7 @@ struct uop {
     enum dtype dtype;
     int nsrc;
     int ndim;                    /* derived: rank of a tensor uop; 0 for scalars and kernel uops */
-    int lanes;                   /* derived: elements of a vector in a linear program; 1: a scalar */
+    int lanes; /* derived: elements of a vector in a linear program; 1: a scalar */
     uint32_t id;                 /* order of creation; deterministic */
     union arg arg;
     struct uop **src;
@@ -185,7 +195,14 @@ struct var {
 };
 
 /* Memory. Identity is the pointer. */
-enum buffer_kind { BUFFER_INPUT, BUFFER_OUTPUT, BUFFER_WEIGHT, BUFFER_TEMP, BUFFER_STATE, BUFFER_SCRATCH };
+enum buffer_kind {
+    BUFFER_INPUT,
+    BUFFER_OUTPUT,
+    BUFFER_WEIGHT,
+    BUFFER_TEMP,
+    BUFFER_STATE,
+    BUFFER_SCRATCH
+};
 struct buffer {
     enum buffer_kind kind;
     enum dtype dtype;
@@ -209,7 +226,7 @@ struct buffer {
     /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
     struct buffer *base;
     struct uop *base_offset;
-    bool kept;                   /* BUFFER_TEMP: lives through the whole run, see struct host_output */
+    bool kept; /* BUFFER_TEMP: lives through the whole run, see struct host_output */
 };
 
 /* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried],
@@ -218,7 +235,13 @@ struct buffer {
  * loop-invariant and runs before it. GET k < ncarried is the final carried value; GET ncarried + j
  * is scan[j] stacked along a new first axis of `scan_length`. A carried value keeps its shape. */
 struct loop;
-struct loop_param { struct loop *loop; int index; enum dtype dtype; int ndim; struct uop *dim[MAX_RANK]; };
+struct loop_param {
+    struct loop *loop;
+    int index;
+    enum dtype dtype;
+    int ndim;
+    struct uop *dim[MAX_RANK];
+};
 struct loop {
     int id, ncarried, nscan;
     struct var *counter;
@@ -233,7 +256,7 @@ struct host_output {
     enum dtype dtype;
     int ndim;
     struct uop *dim[MAX_RANK];
-    bool kept;                   /* other results point into it: its memory is its own for the run */
+    bool kept; /* other results point into it: its memory is its own for the run */
 };
 struct host_call {
     /* C identifier; also selects the snippet, see runtime/host/host.def */
@@ -271,7 +294,8 @@ int64_t perm_pack(const int *perm, int n);
 /* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
 #define RANGE_THREAD ((int64_t)1 << 37)
 #define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
-/* The outermost loop of several stores in a row, which is one: what they pass on lies in scratch. */
+/* The outermost loop of several stores in a row, which is one: what they pass on lies in
+ * scratch. */
 #define RANGE_BAND ((int64_t)1 << 39)
 #define RANGE_IS_BAND(bits) (((bits) & RANGE_BAND) != 0)
 /* The innermost loop of a sum of products of bytes, of DOT_BYTES neighbours: one DOT. */
@@ -291,7 +315,8 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
-#define WINDOW_BITS(axis, stride, dilation) ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
+#define WINDOW_BITS(axis, stride, dilation)                                                        \
+    ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
 
 enum { CACHE_NBYTES = 1 << 20 };
 enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
@@ -395,7 +420,15 @@ typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
 /* A map from uops to pointers, by id. `scratch`: it lives on the scratch stack, and must be filled
  * within one mark. */
-struct uop_map { struct tgc *t; bool scratch; struct uop_slot { uint32_t key; void *value; } *slot; size_t size, used; };
+struct uop_map {
+    struct tgc *t;
+    bool scratch;
+    struct uop_slot {
+        uint32_t key;
+        void *value;
+    } * slot;
+    size_t size, used;
+};
 void *map_get(const struct uop_map *m, const struct uop *u);
 void map_set(struct uop_map *m, const struct uop *u, void *value);
 
@@ -433,8 +466,8 @@ bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
 /* Proved equal, or what the agree hook takes for equal: for sizes that must be, not to tell cases
  * apart. A tensor of the one size becomes one of the other by tensor_match(). */
 bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b);
-/* The same for broadcasting: of which sizes `stretch` says (1: a, 2: b) that a 1 goes with any. None
- * is known to be 1. */
+/* The same for broadcasting: of which sizes `stretch` says (1: a, 2: b) that a 1 goes with any.
+ * None is known to be 1. */
 enum agreement sym_must_broadcast(struct tgc *t, struct uop *a, struct uop *b, int stretch);
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
@@ -466,8 +499,9 @@ struct uop *uop_scatter(struct tgc *t, enum op op, struct uop *x, struct uop *va
  * and dims. */
 struct uop *uop_if(struct tgc *t, struct uop *cond, struct uop *const *then,
                    struct uop *const *other, int n);
-struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond, struct uop *const *init, struct uop *cond_next,
-                     struct uop *const *next, struct uop *const *scan);
+struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop *cond,
+                     struct uop *const *init, struct uop *cond_next, struct uop *const *next,
+                     struct uop *const *scan);
 struct uop *uop_param(struct tgc *t, struct loop_param *p);
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n);
 struct uop *uop_get(struct tgc *t, struct uop *node, int k);
@@ -478,7 +512,8 @@ struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim
 struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim);
 /* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
 struct uop *tensor_fit(struct tgc *t, struct uop *x, struct uop *const *dim);
-/* numpy rules; NULL if impossible. Where only the run knows whether a dimension is 1, it decides. */
+/* numpy rules; NULL if impossible. Where only the run knows whether a dimension is 1, it
+ * decides. */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
 /* dim[MAX_RANK]; false: cannot */
 bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim);
@@ -590,7 +625,13 @@ bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after
 /* The oracle: evaluates graph uops with floats in double (rounded to the dtype after each op where
  * that is narrower than f32; f32 stays in double), integers exactly. Independent of views, rules
  * and lowering. */
-struct tensor { enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; int64_t nelem; void *data; /* double[] for floats, int64_t[] otherwise */ };
+struct tensor {
+    enum dtype dtype;
+    int ndim;
+    int64_t dim[MAX_RANK];
+    int64_t nelem;
+    void *data; /* double[] for floats, int64_t[] otherwise */
+};
 struct eval_env {
     const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
     const int64_t *var; int nvar;                                  /* by var->id */

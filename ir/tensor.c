@@ -97,7 +97,8 @@ struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout,
 {
     if (axis < 0 || axis >= x->ndim || x->ndim == MAX_RANK || stride < 0 || dilation < 0 ||
         stride >> 28 || dilation >> 28)
-        TGC_BUG(t, "window: axis %d stride %lld dilation %lld", axis, (long long)stride, (long long)dilation);
+        TGC_BUG(t, "window: axis %d stride %lld dilation %lld", axis, (long long)stride,
+                (long long)dilation);
     return make(t, OP_WINDOW, x, (struct uop *[]){nout, nkernel}, 2,
                 WINDOW_BITS(axis, stride, dilation));
 }

@@ -180,8 +180,8 @@ static int search_nearby(struct packing *p, int item)
     return n;
 }
 
-/* The smallest gap between conflicting places that fits; the end of the last of them if none does.
- */
+/* The smallest gap between conflicting places that fits; the end of the last of them if none
+ * does. */
 static bool put(struct packing *p, int item)
 {
     const struct slot *me = &p->place[item];
@@ -284,16 +284,16 @@ static void make_order(struct packing *p, enum order_kind kind, const size_t *lo
         order[i] = rank[i].item;
 }
 
-/* The place that ends at the top and was put last moves to the front. false: it is there already.
- */
+/* The place that ends at the top and was put last moves to the front. false: it is there
+ * already. */
 static bool promote_topmost(const struct packing *p, int *order)
 {
     int at = -1;
     for (int i = 0; i < p->n; i++) {
         const struct slot *a = &p->place[order[i]];
         size_t end = 0;
-        if (p->offset[order[i]] != SIZE_MAX && size_align(p->offset[order[i]] + a->nbytes, ARENA_ALIGN, &end) &&
-            end == p->total)
+        if (p->offset[order[i]] != SIZE_MAX &&
+            size_align(p->offset[order[i]] + a->nbytes, ARENA_ALIGN, &end) && end == p->total)
             at = i;
     }
     if (at <= 0)

@@ -25,7 +25,8 @@
 
 enum { LINE = 64, ALIAS = 1024 };
 
-/* ------------------------------------------------------------------------------------- the window */
+/* ------------------------------------------------------------------------------------- the
+ * window */
 
 static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
 {
@@ -65,7 +66,7 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
 {
     struct uop *first = NULL, *base;
     int64_t low = 0, high = 0, lo = 0, hi = 0, apart;
-    uint32_t still = 0;          /* axes whose coordinate some use reads without regard to the band */
+    uint32_t still = 0; /* axes whose coordinate some use reads without regard to the band */
     int axis = -1;
     for (const struct use *u = n->use; u; u = u->next) {
         const struct member *by = member_of(g, u->seg);
@@ -103,12 +104,14 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
         if (!find_part(g, w->p->t, n, producer, k, m) ||
             (k > 0 && m->part[k].axis == m->part[0].axis) ||
             m->part[k].axis == band_innermost(producer) ||
-            band_chooses(w, producer, m->part[k].axis) || band_is_column(w, producer, m->part[k].axis))
+            band_chooses(w, producer, m->part[k].axis) ||
+            band_is_column(w, producer, m->part[k].axis))
             return false;
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the group */
+/* -------------------------------------------------------------------------------------- the
+ * group */
 
 static bool is_free(const struct group *g, const struct segment *s)
 {
@@ -205,7 +208,8 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
             struct group g = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
             add_band(t, &g, a, size, rows);
             grow(w, &g, best, &most);
-            for (int b = a + 1; b < sink->value->ndim && g.n > 1 && group_is_too_large(w, &g); b++) {
+            for (int b = a + 1; b < sink->value->ndim && g.n > 1 && group_is_too_large(w, &g);
+                 b++) {
                 if (!may_split(w, sink, b, &across))
                     continue;
                 for (int64_t columns = across; (columns = next_divisor(across, columns, -1)) > 0;) {
@@ -353,8 +357,8 @@ static void find_candidates(struct banding *w)
     }
 }
 
-/* Bands that save time; where they leave more alive than there is room, those that need less of it. What
- * only saves a part may take nothing from layers that are still to be looked at. */
+/* Bands that save time; where they leave more alive than there is room, those that need less of it.
+ * What only saves a part may take nothing from layers that are still to be looked at. */
 static void choose_group(struct banding *w, struct segment *s, double room, bool partly,
                          struct group *best)
 {
@@ -412,7 +416,7 @@ void plan_bands(struct plan *p)
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
     find_candidates(&w);
     band_find_rewritten(&w);
-    const double part = 0.9;     /* borders, and what is put between places, are not in the estimate */
+    const double part = 0.9; /* borders, and what is put between places, are not in the estimate */
     double room = p->t->cache_nbytes > 0 ? part * p->graph->layers_nbytes : 0;
     find_groups(&w, nsegment, room, false);
     if (room > 0)

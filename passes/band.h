@@ -16,11 +16,11 @@ struct member {
 
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
 
-/* chooses: axes of its value whose coordinate decides what is computed. columns: those that its weights
- * know, too, a tile's columns. */
+/* chooses: axes of its value whose coordinate decides what is computed. columns: those that its
+ * weights know, too, a tile's columns. */
 struct work {
     bool known;
-    bool rewritten;              /* it reads a tensor of its own layer: a rewrite made them of one */
+    bool rewritten; /* it reads a tensor of its own layer: a rewrite made them of one */
     double flop, weights, reads;
     uint32_t chooses, columns;
     const struct buffer **buffer; int nbuffer;   /* of the arena, that it touches */
@@ -36,14 +36,15 @@ struct banding {
     size_t cap_producer;
     struct work *work;           /* by segment */
     bool tried;                  /* something was lowered */
-    double room;                 /* 0: bands have to save time; else to need no more bytes than that */
+    double room; /* 0: bands have to save time; else to need no more bytes than that */
     bool partly;                 /* or fewer than `most`, which are alive otherwise */
     double most;
     struct life *life; size_t nlife, cap_life;   /* by buffer id */
     double *alive; int nalive;   /* by position: bytes made before and read behind it */
 };
 
-/* ------------------------------------------------------------------------------------- band_cost.c */
+/* -------------------------------------------------------------------------------------
+ * band_cost.c */
 
 const struct work *band_work(struct banding *w, struct segment *s);
 /* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
@@ -63,8 +64,9 @@ bool node_is_read_by(const struct node *n, const struct segment *s);
 void band_find_rewritten(struct banding *w);
 /* What is alive at each position, as the plan stands. */
 void band_find_alive(struct banding *w);
-/* The most that is alive while a group runs, or where one of its rewritten layers is made of which it
- * reads a part. group_leaves_excess(): whether that is more than there is room, by such layers. */
+/* The most that is alive while a group runs, or where one of its rewritten layers is made of which
+ * it reads a part. group_leaves_excess(): whether that is more than there is room, by such layers.
+ */
 double group_most(struct banding *w, const struct group *g);
 bool group_leaves_excess(struct banding *w, const struct group *g, double room);
 /* Scratch for one band. */

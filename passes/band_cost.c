@@ -1,5 +1,5 @@
-/* band_cost.c - what a group of layers in bands costs and saves: time, or memory where layers that were
- * rewritten need more of it than the model's own tensors do (room.c).
+/* band_cost.c - what a group of layers in bands costs and saves: time, or memory where layers that
+ * were rewritten need more of it than the model's own tensors do (room.c).
  */
 #include "passes/band.h"
 #include "passes/tile.h"
@@ -8,9 +8,9 @@
 
 enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
 
-/* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not show
- * on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed
- * on a Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
+/* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not
+ * show on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed on a
+ * Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
  * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
  * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
 enum { AGAIN_FLOP_CYCLE = 24, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
@@ -35,7 +35,8 @@ double band_read_by(const struct plan *p, const struct segment *s, const struct 
     return most;
 }
 
-/* ---------------------------------------------------------------------------------- what it costs */
+/* ---------------------------------------------------------------------------------- what it
+ * costs */
 
 const struct work *band_work(struct banding *w, struct segment *s)
 {
@@ -59,7 +60,8 @@ const struct work *band_work(struct banding *w, struct segment *s)
         if (!b || b == s->dest)
             continue;
         double nbytes = band_read_by(p, s, b);
-        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) += nbytes > 0 ? nbytes : buffer_most_nbytes(b);
+        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
+            nbytes > 0 ? nbytes : buffer_most_nbytes(b);
     }
     for (int i = 0; i < n; i++) {
         bool weight = order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
@@ -120,7 +122,8 @@ static double streamed_of(struct banding *w, const struct group *g)
 {
     double n = stored_nbytes(g->member[0].s);
     for (int i = 0; i < g->n; i++)
-        n += band_work(w, g->member[i].s)->reads - (i ? buffer_most_nbytes(g->member[i].node->buffer) : 0);
+        n += band_work(w, g->member[i].s)->reads -
+             (i ? buffer_most_nbytes(g->member[i].node->buffer) : 0);
     return n / g->nbands;
 }
 
@@ -174,8 +177,9 @@ static bool is_passed_within(const struct group *g, const struct buffer *b)
     return false;
 }
 
-/* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch counts
- * for two threads: bands, and so the bits of results, are the same by any number of threads. */
+/* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch
+ * counts for two threads: bands, and so the bits of results, are the same by any number of threads.
+ */
 static double needed_by(struct banding *w, const struct group *g)
 {
     const struct buffer *seen[MEMBERS_MAX * BUFFERS_MAX];
@@ -198,8 +202,8 @@ static double needed_by(struct banding *w, const struct group *g)
     return n;
 }
 
-/* Whether what the group reads lives longer, since its layers run where the last one does, and that is
- * more than what they do not store any more. */
+/* Whether what the group reads lives longer, since its layers run where the last one does, and that
+ * is more than what they do not store any more. */
 static bool keeps_more(struct banding *w, const struct group *g)
 {
     double kept = 0, passed = 0;
@@ -207,7 +211,8 @@ static bool keeps_more(struct banding *w, const struct group *g)
         const struct work *k = band_work(w, g->member[i].s);
         passed += buffer_most_nbytes(g->member[i].node->buffer);
         for (int j = 0; j < k->nbuffer; j++)
-            if (w->life[k->buffer[j]->id].end < g->member[0].s->pos && !is_passed_within(g, k->buffer[j]))
+            if (w->life[k->buffer[j]->id].end < g->member[0].s->pos &&
+                !is_passed_within(g, k->buffer[j]))
                 kept += buffer_most_nbytes(k->buffer[j]);
     }
     return kept > passed;
@@ -235,8 +240,8 @@ static bool is_rewritten(const struct banding *w, const struct segment *s)
     return w->work[s->at].rewritten;
 }
 
-/* The most that is alive where a layer is made that the group reads, of which parts were made before;
- * 0: there is none. */
+/* The most that is alive where a layer is made that the group reads, of which parts were made
+ * before; 0: there is none. */
 static double needed_before(struct banding *w, const struct group *g)
 {
     double most = 0;
@@ -317,8 +322,8 @@ bool node_is_read_by(const struct node *n, const struct segment *s)
     return u != NULL;
 }
 
-/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it can.
- * 0: it is not needed for that, or takes too long. */
+/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it
+ * can. 0: it is not needed for that, or takes too long. */
 static double gain_in_room(struct banding *w, const struct group *g)
 {
     const double fits = 1e15, least_saved = 0.05;

@@ -6,8 +6,8 @@
  *                                                  acc += (i32)x[4k + g] * (i32)w[4k + g]
  *
  * x is u8 and lies side by side along k, w is i8: a weight, which tile.c packs with its groups
- * inside of the lanes, or a value of the run that product.c has stored like that. expand.c makes one DOT of a group and a vector of columns; in the portable
- * kernel the group stays a loop.
+ * inside of the lanes, or a value of the run that product.c has stored like that. expand.c makes
+ * one DOT of a group and a vector of columns; in the portable kernel the group stays a loop.
  */
 #include "passes/tile.h"
 

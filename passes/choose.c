@@ -233,7 +233,8 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
  * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
  * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
  * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
- * of it is spilled. It saves little where the windows and the weights are more than the L1 holds. */
+ * of it is spilled. It saves little where the windows and the weights are more than the L1 holds.
+ */
 static double window_fits(const struct nest *m, const struct isa_info *isa,
                           const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
 {
@@ -315,8 +316,8 @@ static int extra_of(const struct nest *m, const struct uop *column)
 
 /* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
  * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
- * centered bytes have those of the weights beside them, as one more row; where no instruction adds up
- * products of bytes, the even and the odd ones are values of their own. */
+ * centered bytes have those of the weights beside them, as one more row; where no instruction adds
+ * up products of bytes, the even and the odd ones are values of their own. */
 static double vector_gain(const struct isa_info *isa, struct steps of, int64_t rows, int64_t blocks,
                           int64_t vector)
 {

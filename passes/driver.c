@@ -59,8 +59,8 @@ static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *
     return true;
 }
 
-/* The least size that a movement op makes of its source's: of an axis, or of all of them. INT64_MAX:
- * more than can be counted. */
+/* The least size that a movement op makes of its source's: of an axis, or of all of them.
+ * INT64_MAX: more than can be counted. */
 static int64_t least_size(const struct uop *u)
 {
     int64_t most = 0, size = 1;

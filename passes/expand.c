@@ -381,7 +381,8 @@ static void expand_acc(struct expander *e, struct uop *u)
         a.each[i] = new_acc(e, u->dtype, src, nsrc);
     a.weights = e->isa->centered && lanes > 1 ? find_weights(e, u) : NULL;
     for (int k = 1; k < u->nsrc && a.weights; k++)
-        nweights *= is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
+        nweights *=
+            is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
     a.less = a.weights ? mem_array(e->t, (size_t)nweights, sizeof *a.less) : NULL;
     for (int64_t i = 0; i < nweights && a.weights; i++)
         a.less[i] = new_acc(e, u->dtype, src, nsrc);

@@ -19,7 +19,7 @@ struct expander {
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
     struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its value now */
-    struct uop_map stride;       /* offset of `in` -> how it grows along the vector's lane, biased */
+    struct uop_map stride; /* offset of `in` -> how it grows along the vector's lane, biased */
     struct uop_map known;        /* uop of `out` -> it is computed and in scope */
     struct uop **scope; int nscope; size_t cap_scope;   /* what is known, in order; NULL: a loop */
     struct accs *accs; int naccs; size_t cap_accs;
@@ -65,7 +65,10 @@ void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***line
  * others have read before. */
 void expand_panel(struct expander *e, int at);
 /* lookup.c: a loop that reads a table of bytes, by bytes; nothing else stands in it. */
-struct lookup { const struct uop *table; struct uop *key; };   /* the table's LOAD, that of its key */
+struct lookup {
+    const struct uop *table;
+    struct uop *key;
+}; /* the table's LOAD, that of its key */
 bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l);
 /* One uop of it, along a vector of e->lanes bytes; false: it is expanded as any other. */
 bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u);

@@ -1,10 +1,11 @@
 /* factor.c - what all terms of a sum are divided by is divided by once, behind the sum.
  *
- *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]        y[i, f] = (sum over j  e[i, j] v[j, f]) / s[i]
+ *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]        y[i, f] = (sum over j  e[i, j] v[j,
+ * f]) / s[i]
  *
- * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them need
- * not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products is no
- * larger than what it was but for a factor of the number of keys.
+ * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them
+ * need not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products
+ * is no larger than what it was but for a factor of the number of keys.
  */
 #include "passes/passes.h"
 #include "passes/tile.h"
@@ -55,8 +56,8 @@ static bool is_softmax_power(struct uop *e)
         struct uop *m = without_spread(d->src[k]);
         m = d->op == OP_SUB ? m : negated(m);
         m = m ? without_spread(m) : NULL;
-        if (m && m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX && m->src[0] == d->src[1 - k] &&
-            (k == 1 || d->op == OP_ADD))
+        if (m && m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX &&
+            m->src[0] == d->src[1 - k] && (k == 1 || d->op == OP_ADD))
             return true;
     }
     return false;

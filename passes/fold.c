@@ -2,17 +2,17 @@
  *
  * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A
  * node is folded where it meets the rest of the graph, and only if that pays and ends:
- *   - it computes something, or joins or pads: a weight that is only moved otherwise stays as it is,
- *     since views are free and a copy is not;
+ *   - it computes something, or joins or pads: a weight that is only moved otherwise stays as it
+ * is, since views are free and a copy is not;
  *   - it does not make the program larger: at most as many bytes as the largest weight below it
  *     (twice as many where a layer would pad or join them in every run, or where sums or functions
  *     are among it and the weights have not grown by a FOLD_GROWTHth yet), or FOLD_NBYTES;
  *   - bytes that are only widened stay bytes;
  *   - all folding together takes at most FOLD_OPS element operations, and FOLD_EACH more for each
- *     element of a weight, but never more than FOLD_MOST: weight standardization (convolutions whose
- *     weights pass a BatchNormalization in training) takes about 20 for all there are.
- * What is refused is looked into: its sources may be folded instead. A result with one value
- * everywhere becomes a constant.
+ *     element of a weight, but never more than FOLD_MOST: weight standardization (convolutions
+ * whose weights pass a BatchNormalization in training) takes about 20 for all there are. What is
+ * refused is looked into: its sources may be folded instead. A result with one value everywhere
+ * becomes a constant.
  */
 #include "passes/passes.h"
 

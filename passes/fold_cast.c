@@ -82,7 +82,7 @@ struct uop *fold_requantize(struct tgc *t, struct uop *u, struct uop *x, struct 
     enum dtype d = u->src[0]->dtype;
     double most = exact_up_to(u->dtype);
     if (u->ndim > 0)
-        return NULL;             /* what is kept of a tensor is bytes; within a kernel it is floats */
+        return NULL; /* what is kept of a tensor is bytes; within a kernel it is floats */
     if (u->dtype != clamped->dtype || d == DTYPE_U64 || !is_whole(c0, most) ||
         !is_whole(c1, most) || !is_whole(c2, most) || c1->arg.f < (double)dtype_min(d) ||
         c2->arg.f > (double)dtype_max(d) || c1->arg.f > c2->arg.f)

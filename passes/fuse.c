@@ -53,8 +53,8 @@ static bool is_within(struct plan *p, const struct node *n)
     return (plan_mask_all(p, n->use->index, n->u->ndim) & s->inner) != 0;
 }
 
-/* What a pooling's overlapping windows would compute again and again, or keep for a whole image, and
- * takes long, or is a layer: it is done before, by vectors. */
+/* What a pooling's overlapping windows would compute again and again, or keep for a whole image,
+ * and takes long, or is a layer: it is done before, by vectors. */
 static bool is_pooled_anew(struct plan *p, const struct node *n, double repeats)
 {
     const struct segment *s = n->use->seg;

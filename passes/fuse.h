@@ -24,8 +24,8 @@ range_set segment_placed_in(const struct segment *s, range_set deps, range_set o
  * read where it lies. */
 struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
                          struct uop *const *index, range_set open);
-/* Pushes uses to v's sources for one evaluation of v itself. u: NULL where v is its segment's root.
- */
+/* Pushes uses to v's sources for one evaluation of v itself. u: NULL where v is its segment's
+ * root. */
 void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index,
                        range_set open, struct use *u);
 
@@ -35,8 +35,8 @@ bool value_is_leaf(const struct uop *v);                          /* it is read 
 double value_cost(const struct uop *v);                           /* of one element, in additions */
 /* Through movement and casts, to what is multiplied. */
 const struct uop *value_operand(const struct uop *v);
-/* A reduction of products with more products than either factor has elements: matmul, convolution.
- */
+/* A reduction of products with more products than either factor has elements: matmul,
+ * convolution. */
 bool value_is_contraction(const struct uop *v);
 /* A weight, or what quantized weights stand for: casts, differences and multiples of weights. */
 bool value_is_of_weights(const struct uop *v);
@@ -54,8 +54,8 @@ bool value_is_widened_weight(const struct uop *v);
 /* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's
  * normalization, layernorm. */
 bool value_has_row_stat(struct plan *p, struct uop *v);
-/* Whether a step that costs as much, or a reduction, is among what v is made of by elementwise steps and
- * movements (broadcasts, too) that nobody else needs. */
+/* Whether a step that costs as much, or a reduction, is among what v is made of by elementwise
+ * steps and movements (broadcasts, too) that nobody else needs. */
 bool value_takes_long(struct plan *p, const struct uop *v, double cost);
 /* The contraction that v is an epilogue of, or NULL. */
 const struct uop *value_contraction(struct plan *p, const struct uop *v);

@@ -131,7 +131,8 @@ static int find_run(const struct uop *part, const struct uop *whole)
     return -1;
 }
 
-/* A concat that is a part of a longer one. Its parts that are copied are copied before it is read. */
+/* A concat that is a part of a longer one. Its parts that are copied are copied before it is
+ * read. */
 static void nest_concat(struct plan *p, struct node *part, struct node *whole, struct segment **seg)
 {
     struct segment *own[MAX_PARTS];

@@ -1,5 +1,5 @@
-/* instruct.c - operations that instruction sets, or pieces of runtime/, do at once: products that are
- * added, sigmoids, what is rounded, clamped and becomes a byte.
+/* instruct.c - operations that instruction sets, or pieces of runtime/, do at once: products that
+ * are added, sigmoids, what is rounded, clamped and becomes a byte.
  */
 #include "passes/expand.h"
 

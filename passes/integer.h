@@ -1,4 +1,5 @@
-/* integer.h - private to integer.c, product.c, whole.c, table.c and requantize.c: quantized values. */
+/* integer.h - private to integer.c, product.c, whole.c, table.c and requantize.c: quantized
+ * values. */
 #ifndef TGC_INTEGER_H
 #define TGC_INTEGER_H
 

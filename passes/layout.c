@@ -150,8 +150,8 @@ static bool is_channel(const struct nest *m, const struct uop *r)
     return false;
 }
 
-/* The innermost range of a layer of few channels: as the model has it; but what mixes a few channels
- * that lie innermost (the heads of an attention) is better off with its pixels there. */
+/* The innermost range of a layer of few channels: as the model has it; but what mixes a few
+ * channels that lie innermost (the heads of an attention) is better off with its pixels there. */
 static struct uop *innermost_of_few(const struct nest *m)
 {
     struct uop *last = m->store->src[m->store->nsrc - 1];
@@ -190,8 +190,8 @@ static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
     return axis != NO_AXIS && r->src[0] != b->dim[axis];
 }
 
-/* Whether some value is read at places that are data: a resize, which suits any order whose innermost
- * axis has no such places, and therefore follows. */
+/* Whether some value is read at places that are data: a resize, which suits any order whose
+ * innermost axis has no such places, and therefore follows. */
 static bool gathers(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++) {

@@ -341,7 +341,8 @@ static struct uop *lower_segment(struct lowering *l)
  * of, row by row, which a border stored before would have destroyed (overlap.c). */
 static bool is_late(const struct segment *s)
 {
-    return s->start && !s->scatter && s->dest->kind == BUFFER_TEMP && value_operand(s->value)->op == OP_CONST;
+    return s->start && !s->scatter && s->dest->kind == BUFFER_TEMP &&
+           value_operand(s->value)->op == OP_CONST;
 }
 
 struct uop *lower_kernel(struct plan *p, struct segment *first)

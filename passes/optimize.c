@@ -16,7 +16,8 @@
 #include <string.h>
 
 const struct isa_info isa_table[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered)                   \
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute, dot, centered)                                                              \
     {text, arch, lanes, narrow, registers, title, attribute, dot, centered},
 #include "passes/isa.def"
 #undef ISA
@@ -294,7 +295,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (!rest)
         return;
     int from = out->n;
-    optimize_store(t, k, v, rest, -1, &of_rest, out);        /* fewer rows than a tile has: no rest */
+    optimize_store(t, k, v, rest, -1, &of_rest, out); /* fewer rows than a tile has: no rest */
     for (int i = from; i < out->n; i++)
         out->u[i] = join_loops(t, store, out->u[i]);
 }

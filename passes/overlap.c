@@ -5,10 +5,11 @@
  *           ^ below                                  turn y lies before what is read from then on
  *
  * Stores trail loads, then the two share most of their memory: diagonal memory optimisation, as
- * Blacker, Bridges and Hadfield describe it (arXiv:2010.01668). It is decided by the linear programs that
- * are run, the portable one and all variants, by the turns of their outermost loops: what one turn
- * stores must lie below of what this turn and all later ones load. Offsets are multiples of the loop's
- * number plus something with bounds; where that does not show, the bounds of all turns are taken.
+ * Blacker, Bridges and Hadfield describe it (arXiv:2010.01668). It is decided by the linear
+ * programs that are run, the portable one and all variants, by the turns of their outermost loops:
+ * what one turn stores must lie below of what this turn and all later ones load. Offsets are
+ * multiples of the loop's number plus something with bounds; where that does not show, the bounds
+ * of all turns are taken.
  */
 #include "passes/memory.h"
 #include "passes/passes.h"
@@ -16,8 +17,8 @@
 
 #include <math.h>
 
-/* Loads or stores of one place in a program: bytes from `lo` to before `hi` in turn 0 of the outermost
- * loop, `step` more in each later turn. */
+/* Loads or stores of one place in a program: bytes from `lo` to before `hi` in turn 0 of the
+ * outermost loop, `step` more in each later turn. */
 struct touch { int loop; double turns, step, lo, hi; };
 
 struct touches { struct touch *load, *store; int nload, nstore; size_t cap_load, cap_store; };

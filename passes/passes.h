@@ -12,7 +12,9 @@
 
 /* What kernels are written for, see isa.def. */
 enum isa {
-#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features, attribute, dot, centered) ISA_##name,
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute, dot, centered)                                                              \
+    ISA_##name,
 #include "passes/isa.def"
 #undef ISA
     ISA_COUNT
@@ -75,7 +77,7 @@ struct kernel {
     struct var **var; int nvar;  /* symbols it reads: passed as int64_t */
     /* threads cannot share it: its nests meet, or it stores to places that are data */
     bool is_serial;
-    bool is_disjoint;            /* its nests store to parts of a tensor that have nothing in common */
+    bool is_disjoint; /* its nests store to parts of a tensor that have nothing in common */
     bool stores_twice;           /* some elements: what they are made of must stay as it is */
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
     double shared_ns;            /* what that is estimated to save; 0 to 1e9 */
@@ -85,7 +87,16 @@ struct kernel {
 };
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
-enum step_kind { STEP_KERNEL, STEP_HOST, STEP_IF, STEP_ELSE, STEP_ENDIF, STEP_LOOP, STEP_BREAK_UNLESS, STEP_ENDLOOP };
+enum step_kind {
+    STEP_KERNEL,
+    STEP_HOST,
+    STEP_IF,
+    STEP_ELSE,
+    STEP_ENDIF,
+    STEP_LOOP,
+    STEP_BREAK_UNLESS,
+    STEP_ENDLOOP
+};
 struct step {
     enum step_kind kind;
     struct kernel *kernel;       /* KERNEL */
@@ -166,7 +177,8 @@ bool pass_strassen(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
-/* room.c: the most bytes that are alive at once where the layers of the graph are computed one by one. */
+/* room.c: the most bytes that are alive at once where the layers of the graph are computed one by
+ * one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
 bool winograd_apply(struct tgc *t, struct graph *g, int side);
 /* schedule.c: fusion, lowering, control */

@@ -30,9 +30,9 @@ struct item { int pos; struct segment *kernel; struct uop *node; };
  * alone; inner, a range of its own or 0, is less than extent. */
 enum { BANDS_MAX = 2 };
 struct band { struct uop *range, *start, *inner; int axis; int64_t extent; };
-/* Of a tensor along an axis: what one band reads, `extent` elements from `begin` on, and what scratch
- * keeps, `slots` elements from `start` on. More than is read where the band stores as many elements as
- * ever, but some of them are a border. */
+/* Of a tensor along an axis: what one band reads, `extent` elements from `begin` on, and what
+ * scratch keeps, `slots` elements from `start` on. More than is read where the band stores as many
+ * elements as ever, but some of them are a border. */
 struct kept { struct uop *begin, *start; int64_t extent, slots; };
 
 /* Of the tiles along one range of a segment, and the rows in them along another, the first so many
@@ -158,8 +158,8 @@ void plan_forget(struct plan *p);
  * needs: the order of the axes */
 void plan_bands(struct plan *p);
 
-/* halo.c: which part of what a PAD is made of, `inside`, one band computes, where it reads `kept` of the
- * PAD along an axis; what scratch keeps of it. false: the axis has no range. */
+/* halo.c: which part of what a PAD is made of, `inside`, one band computes, where it reads `kept`
+ * of the PAD along an axis; what scratch keeps of it. false: the axis has no range. */
 bool halo_part(struct tgc *t, const struct node *pad, const struct segment *inside, int axis,
                struct kept *kept, struct band *part);
 /* The segments that store the border of what a band keeps of `pad`, the last of them in front of
@@ -167,8 +167,8 @@ bool halo_part(struct tgc *t, const struct node *pad, const struct segment *insi
 struct segment *halo_fill(struct plan *p, const struct node *pad, const struct kept *kept,
                           const struct band *part, int nband, struct segment *inside);
 
-/* spread.c: what is read or stored at many places at once lies at distances that suit a cache. needs:
- * bands are made */
+/* spread.c: what is read or stored at many places at once lies at distances that suit a cache.
+ * needs: bands are made */
 void plan_spread(struct plan *p);
 
 /* clip.c: tiles of which a part is read are stored as far as that goes. needs: bands are made */

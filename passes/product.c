@@ -6,10 +6,10 @@
  *
  * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
  * sums over k, which small kernels add up. Instruction sets multiply four neighbours along k by
- * those of a whole vector of columns (bytes.c), so w is stored anew as [k / 4][j][k % 4]: that costs
- * one pass over it, which pays if there are several rows i. What has few rows, no such axes, or
- * columns that vectors would leave over, is left to whole.c; if much is summed up, such columns are
- * filled up with zeros, and the sums get a buffer.
+ * those of a whole vector of columns (bytes.c), so w is stored anew as [k / 4][j][k % 4]: that
+ * costs one pass over it, which pays if there are several rows i. What has few rows, no such axes,
+ * or columns that vectors would leave over, is left to whole.c; if much is summed up, such columns
+ * are filled up with zeros, and the sums get a buffer.
  */
 #include "passes/integer.h"
 
@@ -35,8 +35,8 @@ static bool fill_columns(struct shape *shape)
     return true;
 }
 
-/* The last axis of one operand alone makes that one w. False: something has no fixed size, or is too
- * small. */
+/* The last axis of one operand alone makes that one w. False: something has no fixed size, or is
+ * too small. */
 static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
 {
     double rows = 1;
@@ -133,8 +133,8 @@ static void filled_dims(const struct sum_of_bytes *s, const struct shape *shape,
     dim[shape->column] = uop_int(s->t, shape->ncolumn);
 }
 
-/* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k and the columns
- * are filled up with zeros. */
+/* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k and the
+ * columns are filled up with zeros. */
 static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
                                 const struct shape *shape)
 {
@@ -190,8 +190,8 @@ static struct uop *zero_times_sums(const struct sum_of_bytes *s, const struct op
     return tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, sum), zero);
 }
 
-/* The sum less what zero points add to it; that is in buffers, since a kernel that sums products has
- * no other sum beside it. */
+/* The sum less what zero points add to it; that is in buffers, since a kernel that sums products
+ * has no other sum beside it. */
 static struct uop *without_zeros(const struct sum_of_bytes *s, struct uop *sum, struct uop *a,
                                  struct uop *w)
 {

@@ -4,9 +4,9 @@
  *      saturate(round((e / sum) / y) + zero)      =  saturate(round(e * (1 / y / sum)) + zero)
  *
  * which differ where the sum is within a rounding error of the middle between two results. The
- * second one is softmax's: one quotient a row, if the sum is that of a row. So are the scale of what
- * bytes stand for and a constant that it is divided by. Bytes that are made of bytes with the same
- * scale and zero point are those bytes.
+ * second one is softmax's: one quotient a row, if the sum is that of a row. So are the scale of
+ * what bytes stand for and a constant that it is divided by. Bytes that are made of bytes with the
+ * same scale and zero point are those bytes.
  */
 #include "passes/integer.h"
 

@@ -10,12 +10,19 @@
  *
  * What a stage keeps is kept for each of the rows, so its contraction has rows for a tile, and so
  * has that of the store: keys and values are read once for several rows. Rows that no tile takes
- * are a store of their own. That is the blocking of attention's queries (Dao et al., FlashAttention),
- * with whole rows of scores instead of blocks of them.
+ * are a store of their own. That is the blocking of attention's queries (Dao et al.,
+ * FlashAttention), with whole rows of scores instead of blocks of them.
  */
 #include "passes/tile.h"
 
-enum { ROWS_MIN = 4, ROWS_MAX = 16, ROWS_USUAL = 12, MANY = 256, LONG_NBYTES = 4096, MAX_STAGES = 16 };
+enum {
+    ROWS_MIN = 4,
+    ROWS_MAX = 16,
+    ROWS_USUAL = 12,
+    MANY = 256,
+    LONG_NBYTES = 4096,
+    MAX_STAGES = 16
+};
 /* what the stages of a tile of rows may hold: a part of an L2 */
 static const int64_t rows_nbytes = 192 << 10;
 

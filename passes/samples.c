@@ -9,8 +9,8 @@
  *      permuted to [s, b, k]  b, the second axis  windows of it   as before        a weight: none
  *
  * If two rows do meet somewhere - in a sum, or in an elementwise operation of values whose rows
- * differ - the axis is something else (the words of one text), and there is no batch. What cannot be
- * followed (an index that is data, the results of loops) is not known.
+ * differ - the axis is something else (the words of one text), and there is no batch. What cannot
+ * be followed (an index that is data, the results of loops) is not known.
  */
 #include "passes/samples.h"
 #include "passes/tile.h"
@@ -32,7 +32,8 @@ static struct uop *range_of(const struct samples *s, struct uop *dim, int id)
     return uop_is_int(dim, 1) ? uop_int(s->t, 0) : uop_range(s->t, dim, s->first + id);
 }
 
-/* ------------------------------------------------------------------------------------ substitution */
+/* ------------------------------------------------------------------------------------
+ * substitution */
 
 struct renaming { int first; struct uop *const *to; };
 
@@ -57,7 +58,8 @@ static struct uop *row_at(struct samples *s, const struct uop *v, struct uop *ro
     return row;
 }
 
-/* ------------------------------------------------------------------------------------------- rules */
+/* -------------------------------------------------------------------------------------------
+ * rules */
 
 /* Whether two rows differ for some coordinates, as far as that shows. */
 static bool differ(struct samples *s, const struct uop *v, struct uop *a, struct uop *b)

@@ -1,25 +1,27 @@
 /* strassen.c - products of a matrix and a weight by seven products of halves where there are eight.
  *
- * Strassen, Gaussian Elimination is not Optimal (1969), one step of it. Rows, columns and the sum are
- * halved; A is the values, B the weight, C the result:
+ * Strassen, Gaussian Elimination is not Optimal (1969), one step of it. Rows, columns and the sum
+ * are halved; A is the values, B the weight, C the result:
  *
  *      P1 = (A11 + A22) (B11 + B22)    P5 = (A11 + A12) B22         C11 = P1 + P4 - P5 + P7
  *      P2 = (A21 + A22)  B11           P6 = (A21 - A11) (B11 + B12) C12 = P3 + P5
  *      P3 =  A11        (B12 - B22)    P7 = (A12 - A22) (B21 + B22) C21 = P2 + P4
  *      P4 =  A22        (B21 - B11)                                 C22 = P1 - P2 + P3 + P6
  *
- * The sums of the weight's halves are computed here, in double, and rounded once: seven fourths of its
- * size are stored. An odd number of rows gets a row of zeros. The error is that of a matrix product of
- * sums of two values, some three times as large as that of the plain product where values are of one
- * size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2).
+ * The sums of the weight's halves are computed here, in double, and rounded once: seven fourths of
+ * its size are stored. An odd number of rows gets a row of zeros. The error is that of a matrix
+ * product of sums of two values, some three times as large as that of the plain product where
+ * values are of one size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2).
  *
- * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or large,
- * in one of them shows in the other's result. Where all samples' rows are one axis it becomes two.
+ * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or
+ * large, in one of them shows in the other's result. Where all samples' rows are one axis it
+ * becomes two.
  *
- * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is looked
- * for is a sum of products, one operand of which is a weight, while the other one's elements are
- * each read in one place of it, side by side along the sum. (Convolutions with windows of one element
- * are left alone: their values lie otherwise until layout.c has seen them, and bands serve them.)
+ * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is
+ * looked for is a sum of products, one operand of which is a weight, while the other one's elements
+ * are each read in one place of it, side by side along the sum. (Convolutions with windows of one
+ * element are left alone: their values lie otherwise until layout.c has seen them, and bands serve
+ * them.)
  */
 #include "passes/samples.h"
 #include "passes/tile.h"
@@ -31,10 +33,12 @@
 enum { PRODUCTS = 7, QUARTERS = 4 };
 
 /* Of 11, 12, 21, 22: what P1 to P7 are made of, and what they are added to. */
-static const signed char of_values[PRODUCTS][QUARTERS] = {
-    {1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0}, {0, 0, 0, 1}, {1, 1, 0, 0}, {-1, 0, 1, 0}, {0, 1, 0, -1}};
+static const signed char of_values[PRODUCTS][QUARTERS] = {{1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0},
+                                                          {0, 0, 0, 1}, {1, 1, 0, 0}, {-1, 0, 1, 0},
+                                                          {0, 1, 0, -1}};
 static const signed char of_weight[PRODUCTS][QUARTERS] = {
-    {1, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, -1}, {-1, 0, 1, 0}, {0, 0, 0, 1}, {1, 1, 0, 0}, {0, 0, 1, 1}};
+    {1, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, -1}, {-1, 0, 1, 0},
+    {0, 0, 0, 1}, {1, 1, 0, 0}, {0, 0, 1, 1}};
 static const signed char of_result[QUARTERS][PRODUCTS] = {
     {1, 0, 0, 1, -1, 0, 1}, {0, 0, 1, 0, 1, 0, 0}, {0, 1, 0, 1, 0, 0, 0}, {1, -1, 1, 0, 0, 1, 0}};
 
@@ -45,14 +49,15 @@ struct product {
     struct uop *values, *weight;         /* both with all the product's axes */
     const char *name;                    /* the weight's */
     bool of_values[MAX_RANK], of_weight[MAX_RANK];
-    struct uop *sample;                  /* which one the values are of, by the axes' ranges; or NULL */
+    struct uop *sample; /* which one the values are of, by the axes' ranges; or NULL */
     struct uop *range[MAX_RANK];         /* of the axes; 0 where the size is 1 */
     int row, column, step;               /* the axes that are halved */
 };
 
 static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
 
-/* ------------------------------------------------------------------------------------ the product */
+/* ------------------------------------------------------------------------------------ the
+ * product */
 
 static bool is_pure_move(const struct uop *v)
 {
@@ -103,7 +108,8 @@ static bool changes_sample(const struct product *p, int axis)
 }
 
 /* Each axis is one of the rows (it moves in the values), of the columns (in the weight), or of the
- * sum (in both). The largest of each kind is halved: the last of equals, which lies side by side. */
+ * sum (in both). The largest of each kind is halved: the last of equals, which lies side by side.
+ */
 static bool find_axes(struct product *p)
 {
     p->row = p->column = p->step = -1;
@@ -160,7 +166,8 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
     return size_of_kind(p, true, false) * size_of_kind(p, true, true) <= elements;
 }
 
-/* --------------------------------------------------------------------------------------- the cost */
+/* --------------------------------------------------------------------------------------- the
+ * cost */
 
 /* Cycles that are saved, less those for what is moved, as winograd_cost.c counts them: the sums of
  * values and the seven products are stored and read again, the weight is longer. */
@@ -183,7 +190,8 @@ static bool saves_time(const struct product *p)
     return taken;
 }
 
-/* ------------------------------------------------------------------------------------- the rewrite */
+/* ------------------------------------------------------------------------------------- the
+ * rewrite */
 
 /* The quarter of x that is half i along one axis and half j along another one. */
 static struct uop *quarter_of(struct tgc *t, struct uop *x, const int *axis, int quarter)
@@ -326,8 +334,8 @@ static struct uop *rewrite_product(const struct product *p)
     return join_quarters(p, quarter);
 }
 
-/* The number by which a sample is divided, or the remainder taken, of the axis with all rows: as many
- * of them lie side by side of one sample, or one of each. */
+/* The number by which a sample is divided, or the remainder taken, of the axis with all rows: as
+ * many of them lie side by side of one sample, or one of each. */
 static int64_t samples_side_by_side(const struct uop *sample, const struct uop *range)
 {
     int64_t n;

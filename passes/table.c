@@ -4,9 +4,9 @@
  *
  * Quantized models surround each activation by conversions, so whatever it is - GELU, SiLU, a chain
  * of several - it is a function of a byte, and is computed for each of them by the oracle. Reading
- * takes a cycle or two an element: more than vectors need for a few cheap steps, less than they need
- * for a function of the transcendental kind, or for several divisions. fuse.c gives both bytes a
- * buffer, so that vectors do all else.
+ * takes a cycle or two an element: more than vectors need for a few cheap steps, less than they
+ * need for a function of the transcendental kind, or for several divisions. fuse.c gives both bytes
+ * a buffer, so that vectors do all else.
  */
 #include "passes/integer.h"
 

@@ -10,7 +10,8 @@
  * column.
  *
  *      for q  for s  for tile                       acc[row][b] = 0
- *                      for k                        acc[row][b] += a[tile, row, k] * w[q, k, s, b, v]
+ *                      for k                        acc[row][b] += a[tile, row, k] * w[q, k, s, b,
+ * v]
  *
  * A weight is stored panel by panel, in the order in which it is read. Variants of a kernel have
  * tiles of their own, but one panel, so that they share the stored weight.
@@ -46,7 +47,8 @@ struct tile {
     double gain;
 };
 
-/* What root is made of, sources first; what is under a STAGE is another nest's. In scratch memory. */
+/* What root is made of, sources first; what is under a STAGE is another nest's. In scratch
+ * memory. */
 struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
 /* Whether what a stage keeps depends on r: it would have to be kept for each of r's lanes. */
 bool nest_stages_depend(const struct nest *m, const struct uop *r);
@@ -125,7 +127,8 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
-/* PACK: weights are read in the order of the tiles, from copies that the kernel's variants share. */
+/* PACK: weights are read in the order of the tiles, from copies that the kernel's variants
+ * share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
 
 #endif

@@ -1,4 +1,5 @@
-/* whole.c - integers that floats hold exactly are floats, since vectors have every operation on them.
+/* whole.c - integers that floats hold exactly are floats, since vectors have every operation on
+ * them.
  *
  * What integer.c makes no sum of bytes' groups of - depthwise convolutions, products of two values
  * of the run, weights that nothing runs along - are sums of whole numbers below 2^24, whatever the
@@ -95,7 +96,8 @@ struct uop *whole_rewrite_sum(const struct sum_of_bytes *s)
     return s->weighted ? sum_of_weights(s) : sum_of_values(s);
 }
 
-/* Where the axis `at` of m's source is after m: a WINDOW (the places, not the taps) or a PERMUTE. */
+/* Where the axis `at` of m's source is after m: a WINDOW (the places, not the taps) or a
+ * PERMUTE. */
 static int axis_after(const struct uop *m, int at)
 {
     int now = 0;

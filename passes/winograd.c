@@ -174,7 +174,8 @@ static bool find_layer(struct tgc *t, struct uop *u, struct layer *l)
             return false;
     for (int p = 0; p < u->ndim; p++)
         if (l->range[p]->op == OP_RANGE &&
-            (layer_is_reduced(l, p) ? !l->of_x[p] || !l->of_weight[p] : !l->of_x[p] && !l->of_weight[p]))
+            (layer_is_reduced(l, p) ? !l->of_x[p] || !l->of_weight[p]
+                                    : !l->of_x[p] && !l->of_weight[p]))
             return false;
     l->x = take_padding(l, padded);
     return find_sides(l);

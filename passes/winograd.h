@@ -51,8 +51,8 @@ bool is_float_weight(const struct uop *v);
 struct uop *place_index(struct tgc *t, int n, int axis, int ndim);
 /* x[lo], ... x[hi - 1] at the places lo, ... hi - 1 of `index`: decisions halve them. */
 struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x, int lo, int hi);
-/* The part of x at the places at[..] of its first `lead` axes, without those axes, but for `keep` of
- * them. */
+/* The part of x at the places at[..] of its first `lead` axes, without those axes, but for `keep`
+ * of them. */
 struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep);
 
 /* ------------------------------------------------------------------------------ winograd_cost.c */

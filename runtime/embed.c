@@ -5,8 +5,8 @@
  * piece, which ends at the next such line; what stands before the first one (includes and typedefs,
  * for compiling alone) is left out. Each piece becomes
  *      SNIPPET(file, name, needs, text)
- * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T at
- * the end of a word becomes _f32, the word T float.
+ * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T
+ * at the end of a word becomes _f32, the word T float.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,7 +37,8 @@ static void put_text(FILE *out, const char *s, const char *end, const struct typ
     }
 }
 
-static void put_piece(FILE *out, const char *file, const char *head, const char *body, const char *end, const struct type *t)
+static void put_piece(FILE *out, const char *file, const char *head, const char *body,
+                      const char *end, const struct type *t)
 {
     size_t name = strcspn(head, " \n"), line = strcspn(head, "\n");
     const char *needs = head[name] == ' ' ? head + name + 1 : head + name;
@@ -90,7 +91,8 @@ static void stem_of(const char *path, char *stem, size_t size)
 }
 
 /* The pieces of text[0..end), once for each type. */
-static void embed_section(FILE *out, const char *file, const char *text, const char *end, const struct type *type)
+static void embed_section(FILE *out, const char *file, const char *text, const char *end,
+                          const struct type *type)
 {
     const char *piece = strstr(text, "//@ ");
     while (piece && piece < end) {

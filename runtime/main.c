@@ -528,7 +528,8 @@ static int usage(FILE *out, int status)
             info->name);
     fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n",
             info->name);
-    fprintf(out, "       %s --bench [SECONDS]    measure runs, and the least time of each kernel\n", info->name);
+    fprintf(out, "       %s --bench [SECONDS]    measure runs, and the least time of each kernel\n",
+            info->name);
     fprintf(out, "       --threads N    at most so many, and at most as compiled\n");
     if (info->weights_external)
         fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);

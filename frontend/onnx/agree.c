@@ -5,8 +5,8 @@
  * sizes are taken for equal, and the run checks it and returns a status where they are not. What
  * they are at some values of the dimensions decides: equal at none or at only one means that the
  * model is wrong, or has to be told the size; that stays an error. Where they differ at some, a
- * warning says so. A size that only the run finds (of an If's branches, of what is selected) may well
- * be the one that is needed, if its bounds allow it.
+ * warning says so. A size that only the run finds (of an If's branches, of what is selected) may
+ * well be the one that is needed, if its bounds allow it.
  *
  * Where sizes may be broadcast, and one of them is 1 wherever they differ, the run decides whether
  * to repeat: tensor_broadcast_to() then reads either way. So it does for a size that only the run

@@ -1,9 +1,9 @@
 /* border.c - sequences and optionals where the graph begins and ends.
  *
  * A program's inputs and outputs are tensors. A sequence is as many of them as it has items: input
- * 'x' becomes 'x[0]', 'x[1]', ...; an optional is its one value, or nothing. How many there are, and
- * of which shapes, is part of the program, as ranks are: --shape 'x=[2x3,4]' and --shape 'x=absent'
- * say it, see docs/onnx.md.
+ * 'x' becomes 'x[0]', 'x[1]', ...; an optional is its one value, or nothing. How many there are,
+ * and of which shapes, is part of the program, as ranks are: --shape 'x=[2x3,4]' and --shape
+ * 'x=absent' say it, see docs/onnx.md.
  *
  *      sequence(tensor)             one input an item
  *      optional(tensor)             one input called like it; there, unless --shape says absent

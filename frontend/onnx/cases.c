@@ -1,8 +1,8 @@
 /* cases.c - choices that only the run can make: between two values of perhaps different shapes, and
  * between the ways to read a list of axes.
  *
- * A choice is an IF, so only what is chosen is computed. Where the shapes differ, both sides are put
- * into a box that holds either; the IF also gives the dimensions, which become symbols, and the
+ * A choice is an IF, so only what is chosen is computed. Where the shapes differ, both sides are
+ * put into a box that holds either; the IF also gives the dimensions, which become symbols, and the
  * result is the corner of the box.
  *
  * A list of axes that only the run knows is every set of axes it could be: the operator is lowered
@@ -114,7 +114,8 @@ bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ axes */
+/* ------------------------------------------------------------------------------------------
+ * axes */
 
 /* One way to read the list. */
 struct reading { uint32_t axes; struct uop **out, *cond, *ok; };
@@ -185,7 +186,8 @@ bool lower_by_cases(struct node *n, int k, int rank)
         if (__builtin_popcount(axes) != count)
             continue;
         if (ncase == MAX_CASES)
-            return node_error(n, k, "is known only at run time, and could be too many sets of axes");
+            return node_error(n, k,
+                              "is known only at run time, and could be too many sets of axes");
         ncase += try_reading(n, k, axes, &reading[ncase]);
     }
     if (!ncase)

@@ -266,7 +266,8 @@ static bool check_input(struct lower *l, const ValueInfoProto *in)
     enum dtype d = dtype_from_onnx(type->tensor_type->elem_type);
     if (d == DTYPE_VOID)
         return diag_error(l->t, &at, "has element type %d%s, which is not supported",
-                          type->tensor_type->elem_type, onnx_dtype_hint(type->tensor_type->elem_type));
+                          type->tensor_type->elem_type,
+                          onnx_dtype_hint(type->tensor_type->elem_type));
     if (!type->tensor_type->shape && !shape_option(l, in->name))
         return diag_error(l->t, &at,
                           "has no shape; give it with --shape '%s=1x2x3', with its own dimensions",

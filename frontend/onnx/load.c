@@ -107,9 +107,12 @@ static bool read_input(struct tgc *t, const struct place *at, const char *path, 
 }
 
 /* Files that people mistake for models, told by how they begin. */
-static const struct { const char *begin, *advice; } mistaken[] = {
-    {"version https://git-lfs", "it is a Git LFS pointer, not the model itself; run 'git lfs pull'"},
-    {"PK\x03\x04", "it is a zip archive (a PyTorch or Keras file?); export the model to ONNX first"},
+static const struct { const char *begin, *advice;
+} mistaken[] = {
+    {"version https://git-lfs",
+     "it is a Git LFS pointer, not the model itself; run 'git lfs pull'"},
+    {"PK\x03\x04",
+     "it is a zip archive (a PyTorch or Keras file?); export the model to ONNX first"},
     {"\x89HDF", "it is an HDF5 file (a Keras model?); convert it to ONNX first"},
     {"tg 1", "it is a text graph; name it .tg, or say -x tg"},
     {"<!DOCTYPE", "it is an HTML page, not a model; was the download refused?"},

@@ -188,14 +188,14 @@ bool node_require(const struct node *n, int k, struct uop *cond, const char *rul
 bool node_require_index(const struct node *n, int k, struct uop *index, struct uop *dim);
 /* the AND of all elements */
 struct uop *node_all(const struct node *n, struct uop *cond);
-/* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST true
- * if there are none. */
+/* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST
+ * true if there are none. */
 struct uop *lower_take_checks(struct lower *l, int mark);
 /* What is declared of a name of g, or of output k of n: a fixed size; -1: nothing. */
 int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis);
 int64_t node_declared_dim(const struct node *n, int k, int axis);
-/* Output k will have these dimensions: learns what its declaration says of their symbols. true: that
- * is more than was known, and the model will be lowered again; any value will do for now. */
+/* Output k will have these dimensions: learns what its declaration says of their symbols. true:
+ * that is more than was known, and the model will be lowered again; any value will do for now. */
 bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim);
 /* The largest size of a dimension of output k that only the run knows: by an option or a
  * declaration, or `most` if that is a bound; -1: reported. */
@@ -206,8 +206,8 @@ bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop);
 bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
 
 /* -------------------------------------------------------------------------------------- cases.c */
-/* out[k] = then[k] if the bool scalar cond holds, else other[k]; only one of them is computed. Their
- * shapes may differ: the result has the true one. */
+/* out[k] = then[k] if the bool scalar cond holds, else other[k]; only one of them is computed.
+ * Their shapes may differ: the result has the true one. */
 bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
                  struct uop *const *other, int count, struct uop **out);
 /* the corner of x with these dimensions */
@@ -358,8 +358,8 @@ bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a
 /* x as one of the 8-bit floats, what is beyond its largest number as infinity or NaN. */
 struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x);
 bool dtype_is_f8(enum dtype d);
-/* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide float.
- */
+/* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide
+ * float. */
 struct uop *quantized(const struct node *n, struct uop *x, struct uop *zero, enum dtype d);
 /* x - zero in i32; zero is a scalar, or of as many values as `axis` of x has; NULL: 0. */
 struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *zero, int axis);
@@ -369,7 +369,8 @@ struct uop *quantized_product(const struct node *n, struct uop *x, struct uop *w
                               struct uop *w_scale, struct uop *w_zero);
 bool quantize_dynamically(const struct node *n, struct uop *x, struct uop **y, struct uop **scale,
                           struct uop **zero);
-#define OPERATOR(domain, name, since, until, function, param, kinds, limits) bool function(struct node *n);
+#define OPERATOR(domain, name, since, until, function, param, kinds, limits)                       \
+    bool function(struct node *n);
 #include "frontend/onnx/operators.def"
 #undef OPERATOR
 

@@ -408,8 +408,9 @@ static bool causal_conv_layout(const struct node *n, int64_t *dilation, bool *la
     *dilation = node_int(n, "dilation", 1);
     *last = node_int(n, "channels_last", 0) != 0;
     if (node_int(n, "ndim", 1) != 1 || node_int(n, "state_window", 0))
-        return node_error(n, -1, "ndim other than 1 and state_window are not supported; they are the "
-                                 "CUDA kernel's");
+        return node_error(n, -1,
+                          "ndim other than 1 and state_window are not supported; they are the "
+                          "CUDA kernel's");
     if (*dilation < 1 || *dilation > INT32_MAX)
         return node_error(n, -1, "dilation is %lld; it must be positive", (long long)*dilation);
     return node_rank(n, 0, 3, *last ? MAX_RANK : 3) && node_rank(n, 1, 3, 3);

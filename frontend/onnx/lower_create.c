@@ -49,10 +49,12 @@ bool lower_constant(struct node *n)
     if (node_has(n, "value_string")) {
         const char **one = MEM_NEW(n->t, const char *);
         *one = node_string(n, "value_string", "");
-        return node_set(n, 0, tensor_from_data(n->t, DTYPE_STRING, NULL, 0, one, sizeof *one, NULL));
+        return node_set(n, 0,
+                        tensor_from_data(n->t, DTYPE_STRING, NULL, 0, one, sizeof *one, NULL));
     }
-    return node_error(n, -1, "one of the attributes value, sparse_value, value_float(s), value_int(s) "
-                             "and value_string(s) is expected");
+    return node_error(n, -1,
+                      "one of the attributes value, sparse_value, value_float(s), value_int(s) "
+                      "and value_string(s) is expected");
 }
 
 bool lower_constant_of_shape(struct node *n)
@@ -264,8 +266,9 @@ bool lower_multinomial(struct node *n)
     struct uop *wide = lib_cast(l, lib_acc_dtype(x->dtype), x),
                *dim[2] = {x->dim[0], uop_int(t, samples)};
     struct uop *most = lib_reduce(l, REDUCE_MAX, wide, 1u << 1, true);
-    struct uop *sums = lib_cumulative(
-        l, OP_ADD, lib_contiguous(l, lib_unary(l, OP_EXP, lib_sub(l, wide, most))), 1, false, false);
+    struct uop *sums =
+        lib_cumulative(l, OP_ADD, lib_contiguous(l, lib_unary(l, OP_EXP, lib_sub(l, wide, most))),
+                       1, false, false);
     if (!sums)
         return false;
     sums = lib_contiguous(l, sums);

@@ -100,7 +100,8 @@ bool lower_bitshift(struct node *n)
                           direction);
     struct uop *x = n->in[0], *by = n->in[1];
     struct uop *r = lib_binary(&n->lib, left ? OP_SHL : OP_SHR, x, by);
-    if (r && by->vmin < 0 && dtype_kind(by->dtype) == 'I') { /* a negative amount is one beyond every width */
+    if (r && by->vmin < 0 &&
+        dtype_kind(by->dtype) == 'I') { /* a negative amount is one beyond every width */
         struct uop *zero = uop_consti(n->t, x->dtype, 0), *gone = zero;
         if (!left && dtype_kind(x->dtype) == 'I')
             gone = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero),
@@ -364,9 +365,12 @@ bool lower_dropout(struct node *n)
     struct uop *mask = tensor_full(t, all, x->dim, x->ndim), *y = x;
     bool never = uop_is_int(training, 0) || uop_is_constf(ratio, 0);
     if (!never) {
-        struct uop *draw =
-            lib_random_uniform(l, wide, (uint64_t)node_int(n, "seed", onnx_node_index(lower_model(n->lower), n->proto) + 1), 0, 1, x->dim, x->ndim);
-        struct uop *stays = lib_where(l, training, uop_not(t, lib_binary(l, OP_LT, draw, ratio)), all);
+        struct uop *draw = lib_random_uniform(
+            l, wide,
+            (uint64_t)node_int(n, "seed", onnx_node_index(lower_model(n->lower), n->proto) + 1), 0,
+            1, x->dim, x->ndim);
+        struct uop *stays =
+            lib_where(l, training, uop_not(t, lib_binary(l, OP_LT, draw, ratio)), all);
         struct uop *one = uop_constf(t, wide, 1);
         struct uop *grow = lib_where(l, training, lib_div(l, one, lib_sub(l, one, ratio)), one);
         struct uop *kept = lib_where(l, stays, lib_mul(l, lib_cast(l, wide, x), grow),

@@ -1,6 +1,6 @@
-/* lower_gradient.c - ai.onnx.preview.training.Gradient: the nodes between the named variables and the
- * named result are lowered once more, with unknowns in the variables' place, and the derivatives
- * (library_gradient.c) taken at the values that the node is given.
+/* lower_gradient.c - ai.onnx.preview.training.Gradient: the nodes between the named variables and
+ * the named result are lowered once more, with unknowns in the variables' place, and the
+ * derivatives (library_gradient.c) taken at the values that the node is given.
  */
 #include <string.h>
 
@@ -99,8 +99,9 @@ bool lower_gradient(struct node *n)
     struct name_list names = {.t = t};
     nz = nz < 0 ? 0 : nz;
     if (nx < 1 || !*y || nx + nz != n->nin || n->nout > nx)
-        return node_error(n, -1, "needs the attributes xs and y, as many inputs as xs and zs name, and at "
-                                 "most as many outputs as xs");
+        return node_error(n, -1,
+                          "needs the attributes xs and y, as many inputs as xs and zs name, and at "
+                          "most as many outputs as xs");
     if (!n->scope->graph)
         return node_error(n, -1, "the body of a function has no graph to take the gradient of");
     struct uop **unknown = mem_array(t, (size_t)n->nin, sizeof *unknown),

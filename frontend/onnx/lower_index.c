@@ -162,8 +162,8 @@ static struct uop *known_positions(const struct node *n, struct uop *mask)
                                            (size_t)count * sizeof *at, NULL);
 }
 
-/* The positions of what is true in the vector `mask`, which a host step finds unless they are known:
- * i64[count]. */
+/* The positions of what is true in the vector `mask`, which a host step finds unless they are
+ * known: i64[count]. */
 static struct uop *true_positions(struct node *n, struct uop *mask, const char *count_name)
 {
     struct tgc *t = n->t;
@@ -326,8 +326,8 @@ bool lower_unique(struct node *n)
     }
     struct uop *param[5] = {dim[0], dim[1], uop_int(t, skip ? 0 : node_int(n, "sorted", 1)),
                             uop_int(t, v->min), uop_int(t, v->max)};
-    struct uop *call = lib_host(l, mem_printf(t, "unique_%s", text ? "str" : dtype_name(wide)), &rows, 1, out, 4,
-                                param, 5, &v, 1);
+    struct uop *call = lib_host(l, mem_printf(t, "unique_%s", text ? "str" : dtype_name(wide)),
+                                &rows, 1, out, 4, param, 5, &v, 1);
     lower_add_host(n->lower, call);
     for (int k = 1; k < 4 - skip; k++)
         n->out[k] = lib_get(l, call, k - 1 + skip);

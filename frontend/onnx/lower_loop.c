@@ -6,8 +6,8 @@
  * Where a carried value changes shape, a box of constant size is carried, and beside it the
  * dimensions that are in use; the body reads them as symbols. Scan outputs of a loop whose length
  * only the run knows are stacked in a box, too. The boxes' sizes are what the model declares or
- * --dim says. Loops over sequences, and those that nothing bounds, are unrolled where the trip count
- * is known.
+ * --dim says. Loops over sequences, and those that nothing bounds, are unrolled where the trip
+ * count is known.
  */
 #include <string.h>
 
@@ -136,10 +136,11 @@ static bool settle_shape(const struct node *n, struct building *b, int k, struct
     struct carried *c = &b->carried[k];
     struct uop *init = b->s->init[k]->tensor, *x = *next;
     if (x->dtype != init->dtype || x->ndim != init->ndim)
-        return node_error(n, -1,
-                          "carried value %d starts as %s and becomes %s; it must keep its dtype and "
-                          "rank",
-                          k, shape_text(n, init), shape_text(n, x));
+        return node_error(
+            n, -1,
+            "carried value %d starts as %s and becomes %s; it must keep its dtype and "
+            "rank",
+            k, shape_text(n, init), shape_text(n, x));
     for (int a = 0; a < x->ndim; a++) {
         struct uop *had = init->dim[a];
         if (c->guess[a] && x->dim[a]->vmax > c->box[a]->vmax) {
@@ -551,8 +552,8 @@ static bool scan_attributes(struct node *n, int first, struct scan *s)
            scan_ints(n, "scan_output_directions", s->nout, s->out_reverse);
 }
 
-/* One scan over x[]: nstate states, then the inputs; out[] as the body's outputs. trip: NULL, or how
- * many steps there are. */
+/* One scan over x[]: nstate states, then the inputs; out[] as the body's outputs. trip: NULL, or
+ * how many steps there are. */
 static bool run_scan(struct node *n, const struct scan *s, struct uop *const *x, struct uop *trip,
                      struct uop **out)
 {
@@ -576,7 +577,8 @@ static bool run_scan(struct node *n, const struct scan *s, struct uop *const *x,
     }
     memcpy(init, x, (size_t)s->nstate * sizeof *init);
     init[s->nstate] = uop_bool(t, true);
-    struct lib_loop *loop = lib_loop_begin(&n->lib, trip ? trip : length, NULL, init, s->nstate + 1);
+    struct lib_loop *loop =
+        lib_loop_begin(&n->lib, trip ? trip : length, NULL, init, s->nstate + 1);
     if (!loop)
         return false;
     for (int k = 0; k < s->nstate; k++)

@@ -224,8 +224,8 @@ bool lower_nhwc_max_pool(struct node *n)
     return lower_pool_of(&v.node, POOL_MAX) && node_set(n, 0, channels_last(n, n->out[0]));
 }
 
-/* ------------------------------------------------------------------------------ packed in blocks
- */
+/* ------------------------------------------------------------------------------ packed in
+ * blocks */
 
 /* Each byte of the last axis is 8 / bits numbers, the low bits first: u8 [.., bytes * 8 / bits]. */
 static struct uop *unpack_bits(const struct node *n, struct uop *x, int bits)
@@ -260,8 +260,8 @@ static bool block_bits(const struct node *n, int *bits, int64_t *block)
                       *bits, (long long)*block);
 }
 
-/* (q - zero) * scale for q [rows, blocks, block], as [rows, blocks * block]. zero: for each block, a
- * scalar, NULL: the middle. */
+/* (q - zero) * scale for q [rows, blocks, block], as [rows, blocks * block]. zero: for each block,
+ * a scalar, NULL: the middle. */
 static struct uop *dequantize_blocks(const struct node *n, struct uop *q, struct uop *scale,
                                      struct uop *zero, int bits, enum dtype d)
 {
@@ -361,8 +361,9 @@ bool lower_matmul_nbits(struct node *n)
         zero = lib_narrow(l, unpack_bits(n, zero, bits), 1, uop_int(t, 0), uop_int(t, blocks));
     }
     enum dtype d = n->in[0]->dtype, wide = lib_acc_dtype(d);
-    struct uop *w = n->in[4] ? dequantize_groups(n, q, n->in[2], zero, bits, wide, uop_int(t, depth))
-                             : dequantize_blocks(n, q, n->in[2], zero, bits, wide);
+    struct uop *w = n->in[4]
+                        ? dequantize_groups(n, q, n->in[2], zero, bits, wide, uop_int(t, depth))
+                        : dequantize_blocks(n, q, n->in[2], zero, bits, wide);
     w = w ? lib_narrow(l, w, 1, uop_int(t, 0), uop_int(t, depth)) : NULL;
     struct uop *y = lib_linear(l, lib_cast(l, wide, n->in[0]), w,
                                n->in[5] ? lib_cast(l, wide, n->in[5]) : NULL);

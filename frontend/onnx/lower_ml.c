@@ -1,7 +1,7 @@
 /* lower_ml.c - ai.onnx.ml without trees and support vectors: scaling, encoding, linear models.
  *
- * Numbers of any kind are computed in f32, as the specification's outputs are; f64 where that is the
- * output. A map at the model's border does not exist here: ZipMap's output is the tensor of the
+ * Numbers of any kind are computed in f32, as the specification's outputs are; f64 where that is
+ * the output. A map at the model's border does not exist here: ZipMap's output is the tensor of the
  * values, its columns in the order of the class labels.
  */
 #include "frontend/onnx/ml.h"
@@ -9,7 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------------- attributes */
+/* ---------------------------------------------------------------------------------------
+ * attributes */
 
 static bool read_tensor(const struct node *n, const char *name, struct ml_list *list)
 {
@@ -115,7 +116,8 @@ struct uop *ml_rows(const struct node *n, int k, enum dtype d)
     return uop_cast(n->t, d, x);
 }
 
-/* ------------------------------------------------------------------------------------------- scores */
+/* -------------------------------------------------------------------------------------------
+ * scores */
 
 bool ml_post_transform(const struct node *n, enum ml_transform *t)
 {
@@ -215,7 +217,8 @@ struct uop *ml_labels(const struct node *n, struct uop *number, const char *ints
     return lib_gather(&n->lib, label, number, 0);
 }
 
-/* ---------------------------------------------------------------------------------- linear models */
+/* ---------------------------------------------------------------------------------- linear
+ * models */
 
 /* x [n, f] times coefficients [e, f], plus intercepts, if there are any. */
 static struct uop *linear(const struct node *n, int64_t *count)
@@ -231,8 +234,8 @@ static struct uop *linear(const struct node *n, int64_t *count)
     }
     *count = w.count / width;
     struct uop *dim[2] = {uop_int(n->t, *count), uop_int(n->t, width)};
-    struct uop *y = lib_linear(&n->lib, x, lib_reshape(&n->lib, ml_weight(n, DTYPE_F32, &w), dim, 2),
-                               NULL);
+    struct uop *y =
+        lib_linear(&n->lib, x, lib_reshape(&n->lib, ml_weight(n, DTYPE_F32, &w), dim, 2), NULL);
     if (b.count && b.count != *count) {
         node_error(n, -1, "has %lld intercepts for %lld scores", (long long)b.count,
                    (long long)*count);
@@ -274,7 +277,8 @@ bool lower_linear_classifier(struct node *n)
            node_set(n, 1, one ? ml_both_classes(n, score, true, t) : ml_transformed(n, score, t));
 }
 
-/* --------------------------------------------------------------------------------------- features */
+/* ---------------------------------------------------------------------------------------
+ * features */
 
 bool lower_array_feature_extractor(struct node *n)
 {
@@ -289,7 +293,8 @@ bool lower_array_feature_extractor(struct node *n)
 bool lower_binarizer(struct node *n)
 {
     struct uop *x = n->in[0],
-               *above = lib_binary(&n->lib, OP_LT, lib_scalar(&n->lib, x, node_float(n, "threshold", 0)), x);
+               *above = lib_binary(&n->lib, OP_LT,
+                                   lib_scalar(&n->lib, x, node_float(n, "threshold", 0)), x);
     return node_set(n, 0, lib_cast(&n->lib, x->dtype, above));
 }
 
@@ -335,8 +340,8 @@ bool lower_imputer(struct node *n)
     return node_set(n, 0, lib_where(l, hit, value, x));
 }
 
-/* By the largest element, the sum of magnitudes, or the root of the sum of squares of each row; a row
- * whose norm is 0 stays. */
+/* By the largest element, the sum of magnitudes, or the root of the sum of squares of each row; a
+ * row whose norm is 0 stays. */
 bool lower_normalizer(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -375,14 +380,16 @@ bool lower_feature_vectorizer(struct node *n)
 /* DictVectorizer and CastMap. */
 bool lower_of_map(struct node *n)
 {
-    return node_error(n, 0, "its input is a map from keys to values, which C does not have; remove the "
-                            "node, and make its result, a tensor with a column for each key, an "
-                            "input of the graph");
+    return node_error(n, 0,
+                      "its input is a map from keys to values, which C does not have; remove the "
+                      "node, and make its result, a tensor with a column for each key, an "
+                      "input of the graph");
 }
 
 bool lower_zip_map(struct node *n) { return node_set(n, 0, n->in[0]); }
 
-/* --------------------------------------------------------------------------------------- encoders */
+/* ---------------------------------------------------------------------------------------
+ * encoders */
 
 /* Which of the list's elements each of x is, `count` if none. */
 static struct uop *find_in(const struct node *n, struct uop *x, const struct ml_list *keys)

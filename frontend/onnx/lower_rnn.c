@@ -118,8 +118,8 @@ static struct uop *of_direction(const struct node *n, int k, int d)
     return n->in[k] ? node_slice_at(n, n->in[k], 0, uop_int(n->t, d)) : NULL;
 }
 
-/* x [.., i] or h [.., h] times the u8 or i8 weights of direction d. Activations are quantized at every
- * step, by the range of the step's whole batch. */
+/* x [.., i] or h [.., h] times the u8 or i8 weights of direction d. Activations are quantized at
+ * every step, by the range of the step's whole batch. */
 static struct uop *quantized_gates(void *ctx, struct uop *x, bool is_recurrent, int d)
 {
     const struct node *n = ctx;

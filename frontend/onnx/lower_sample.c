@@ -1,5 +1,5 @@
-/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, MaxRoiPool, DeformConv; AffineGrid,
- * which makes the points; Col2Im.
+/* lower_sample.c - reading a grid between its points: GridSample, RoiAlign, MaxRoiPool, DeformConv;
+ * AffineGrid, which makes the points; Col2Im.
  *
  * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
  * is one INDEX, which reads 0 outside of the tensor: that is the padding mode "zeros". The other
@@ -258,8 +258,8 @@ static struct uop *roi_points(const struct node *n, struct uop *start, struct uo
     return lib_add(l, start, lib_mul(l, lib_add(l, i, k), step));
 }
 
-/* A host step for what no sum of a known number of terms can say. image NULL: the regions name it. y is
- * [region, channel, out[0], out[1]]. */
+/* A host step for what no sum of a known number of terms can say. image NULL: the regions name it.
+ * y is [region, channel, out[0], out[1]]. */
 static bool roi_host(struct node *n, const char *function, struct uop *image, const int64_t out[2],
                      const int64_t *more, int nmore)
 {
@@ -544,11 +544,13 @@ bool lower_image_decoder(struct node *n)
             !(size[a] = node_count_symbol(n, node_output_dim_name(n, 0, a), most[a])))
             return most[a] <= INT32_MAX
                        ? false
-                       : node_error(n, -1, "images of at most %d pixels a side are decoded", INT32_MAX);
+                       : node_error(n, -1, "images of at most %d pixels a side are decoded",
+                                    INT32_MAX);
         dim[a] = size[a]->min == size[a]->max ? uop_int(t, size[a]->min) : uop_var(t, size[a]);
     }
     dim[2] = uop_int(t, order == 2 ? 1 : 3);
-    /* the bytes of a PNG of 4 samples of 16 bits, its rows' filters, those of its passes included */
+    /* the bytes of a PNG of 4 samples of 16 bits, its rows' filters, those of its passes
+     * included */
     room = uop_int(t, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16)));
     param[0] = x->dim[0];
     param[1] = uop_int(t, order);

@@ -144,8 +144,9 @@ bool lower_split_to_sequence(struct node *n)
     struct value **item = mem_array(t, (size_t)count + 1, sizeof *item);
     for (int i = 0; i < count; i++) {
         struct uop *left = sym_sub(t, x->dim[axis], begin);
-        struct uop *size = given ? node_symbol(n, 1, given[i], node_input_name(n, 1, i, count), 0, left)
-                                 : sym_min(t, left, uop_int(t, each));
+        struct uop *size =
+            given ? node_symbol(n, 1, given[i], node_input_name(n, 1, i, count), 0, left)
+                  : sym_min(t, left, uop_int(t, each));
         if (!size)
             return false;
         if (size->vmax < 0 || size->vmin > left->vmax)

@@ -380,14 +380,16 @@ static struct uop *slice_at_run(struct node *n, struct uop *x, int a, struct uop
         bound[k] = uop_binary(t, OP_MIN, uop_binary(t, OP_MAX, v, lo),
                               uop_where(t, back, last, len));
     }
-    struct uop *step_size = uop_binary(t, OP_MIN, uop_unary(t, OP_ABS, uop_binary(t, OP_MAX, step, uop_int(t, -INT32_MAX))), uop_int(t, INT32_MAX));
+    struct uop *step_size = uop_binary(
+        t, OP_MIN, uop_unary(t, OP_ABS, uop_binary(t, OP_MAX, step, uop_int(t, -INT32_MAX))),
+        uop_int(t, INT32_MAX));
     struct uop *span = uop_where(t, back, uop_binary(t, OP_SUB, bound[0], bound[1]),
                                  uop_binary(t, OP_SUB, bound[1], bound[0]));
     struct uop *count = uop_binary(t, OP_ADD, uop_binary(t, OP_MAX, span, zero),
                                    uop_binary(t, OP_SUB, step_size, uop_int(t, 1)));
     count = uop_binary(t, OP_FLOORDIV, count, step_size);
-    struct uop *size = node_symbol(n, 2, count, node_output_dim_name(n, 0, a), 0, len), *dim[MAX_RANK],
-               *index[MAX_RANK];
+    struct uop *size = node_symbol(n, 2, count, node_output_dim_name(n, 0, a), 0, len),
+               *dim[MAX_RANK], *index[MAX_RANK];
     if (!size)
         return NULL;
     if (uop_is_int(step, 1)) { /* a view */
@@ -400,7 +402,8 @@ static struct uop *slice_at_run(struct node *n, struct uop *x, int a, struct uop
         dim[k] = k == a ? size : x->dim[k];
     for (int k = 0; k < x->ndim; k++)
         index[k] = tensor_iota(t, dim, x->ndim, k);
-    struct uop *offset = lib_mul(&n->lib, index[a], uop_where(t, back, uop_unary(t, OP_NEG, step_size), step_size));
+    struct uop *offset =
+        lib_mul(&n->lib, index[a], uop_where(t, back, uop_unary(t, OP_NEG, step_size), step_size));
     index[a] = lib_add(&n->lib, offset, bound[0]);
     return index[a] ? uop_index(t, x, index) : NULL;
 }

@@ -179,7 +179,8 @@ bool lower_regex_full_match(struct node *n)
     return node_set(n, 0, lib_get(&n->lib, call, 0));
 }
 
-/* ------------------------------------------------------------------------------------- looking up */
+/* ------------------------------------------------------------------------------------- looking
+ * up */
 
 /* Positions of keys in order; of equal ones the first stays first. */
 struct key { const void *at; int64_t place, length; };
@@ -244,11 +245,13 @@ struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int
     struct host_output out = tensor_output(DTYPE_I64, x->dim, x->ndim);
     struct uop *param[2] = {nelem_of(n, x), uop_int(n->t, count)};
     const char *name = mem_printf(n->t, "find_%s", d == DTYPE_STRING ? "str" : dtype_name(d));
-    struct uop *at = lib_get(&n->lib, lib_host(&n->lib, name, in, 2, &out, 1, param, 2, NULL, 0), 0);
+    struct uop *at =
+        lib_get(&n->lib, lib_host(&n->lib, name, in, 2, &out, 1, param, 2, NULL, 0), 0);
     return lib_gather(&n->lib, weight(n, DTYPE_I64, place, count + 1), at, 0);
 }
 
-/* --------------------------------------------------------------------------------- TfIdfVectorizer */
+/* ---------------------------------------------------------------------------------
+ * TfIdfVectorizer */
 
 struct pool {
     const void *item; int64_t nitem;     /* 8 bytes each */
@@ -327,8 +330,8 @@ bool lower_tfidf(struct node *n)
     p.item = text ? (const void *)pool_text : pool_ints;
     p.nsize = node_ints(n, "ngram_counts", &p.begin);
     p.ngram = node_ints(n, "ngram_indexes", &p.index);
-    int64_t shortest = node_int(n, "min_gram_length", 1), longest = node_int(n, "max_gram_length", 1),
-            skip = node_int(n, "max_skip_count", 0);
+    int64_t shortest = node_int(n, "min_gram_length", 1),
+            longest = node_int(n, "max_gram_length", 1), skip = node_int(n, "max_skip_count", 0);
     if (p.nitem < 1 || p.nsize < 1 || p.ngram < 1)
         return node_error(n, -1, "needs a pool, ngram_counts and ngram_indexes");
     if (strcmp(mode, "TF") && strcmp(mode, "IDF") && strcmp(mode, "TFIDF"))

@@ -18,7 +18,8 @@ static struct uop *kernel_values(const struct node *n, struct uop *x, struct uop
     double gamma = count > 0 ? (double)p[0] : 0, coef0 = count > 1 ? (double)p[1] : 0,
            degree = count > 2 ? (double)p[2] : 0;
     if (!strcmp(kind, "RBF")) {
-        struct uop *apart = lib_sub(l, tensor_insert_axis(n->t, x, 1), tensor_insert_axis(n->t, v, 0));
+        struct uop *apart =
+            lib_sub(l, tensor_insert_axis(n->t, x, 1), tensor_insert_axis(n->t, v, 0));
         struct uop *square = lib_reduce(l, REDUCE_SUM_SQUARE, apart, 4, false);
         return lib_unary(l, OP_EXP, lib_binaryf(l, OP_MUL, square, -gamma));
     }
@@ -122,7 +123,8 @@ static struct uop *coupled(const struct node *n, const struct machine *m, struct
     struct host_output out[2] = {
         host_tensor(DTYPE_F32, rows, m->classes, n),
         host_tensor(DTYPE_F32, uop_int(n->t, 2 * m->classes + 1), m->classes, n)};
-    return lib_get(&n->lib, lib_host(&n->lib, "svm_probability", in, 3, out, 2, param, 2, NULL, 0), 0);
+    return lib_get(&n->lib, lib_host(&n->lib, "svm_probability", in, 3, out, 2, param, 2, NULL, 0),
+                   0);
 }
 
 static bool set_classes(struct node *n, struct uop *number, struct uop *score)

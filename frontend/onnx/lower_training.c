@@ -66,8 +66,8 @@ static void adam(const struct node *n, struct update *u)
     u->state[1] = h;
 }
 
-/* v' = alpha v + beta g', beta 1 at the first update; x' = x - r v', or by Nesterov x - r (g' + alpha
- * v'). */
+/* v' = alpha v + beta g', beta 1 at the first update; x' = x - r v', or by Nesterov x - r (g' +
+ * alpha v'). */
 static void momentum(const struct node *n, struct update *u, bool nesterov)
 {
     const struct lib *l = &n->lib;

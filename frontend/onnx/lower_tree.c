@@ -2,8 +2,8 @@
  * -Classifier before it.
  *
  * Both forms become the tables of runtime/host/tree.c, checked here: every child exists and has one
- * parent, so that each walk ends; features lie within a row, targets within the result. What follows
- * (base values, averages, labels, transforms) is tensor algebra.
+ * parent, so that each walk ends; features lie within a row, targets within the result. What
+ * follows (base values, averages, labels, transforms) is tensor algebra.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,12 +24,14 @@ struct forest {
     bool average;
 };
 
-/* ------------------------------------------------------------------------------------------- checks */
+/* -------------------------------------------------------------------------------------------
+ * checks */
 
 static bool check_forest(const struct node *n, const struct forest *f, int64_t features)
 {
     unsigned char *reached = mem_array(n->t, (size_t)f->nnode + 1, 1);
-    int64_t *open = mem_array(n->t, (size_t)f->nnode + (size_t)f->ntree + 1, sizeof *open), count = 0;
+    int64_t *open = mem_array(n->t, (size_t)f->nnode + (size_t)f->ntree + 1, sizeof *open),
+            count = 0;
     for (int64_t t = 0; t < f->ntree; t++) {
         if (f->root[t] < 0 || f->root[t] >= f->nnode || reached[f->root[t]])
             return node_error(n, -1, "the root of tree %lld is no node, or one of another tree",
@@ -60,7 +62,8 @@ static bool check_forest(const struct node *n, const struct forest *f, int64_t f
     return true;
 }
 
-/* -------------------------------------------------------------------- TreeEnsembleRegressor, -Classifier */
+/* -------------------------------------------------------------------- TreeEnsembleRegressor,
+ * -Classifier */
 
 static bool same_count(const struct node *n, const char *name, int64_t count, int64_t wanted)
 {
@@ -136,8 +139,10 @@ static bool read_leaves(const struct node *n, const char *kind, struct forest *f
         int64_t from = leaf[i].index;
         int64_t at = find_place(place, f->nnode, leaf[i].tree, leaf[i].node);
         if (at < 0 || (f->node[NODE_NUMBERS * at] & 7) != LEAF)
-            return node_error(n, -1, "%s weight %lld belongs to node %lld of tree %lld, which is no "
-                              "leaf", kind, (long long)from, (long long)leaf[i].node,
+            return node_error(n, -1,
+                              "%s weight %lld belongs to node %lld of tree %lld, which is no "
+                              "leaf",
+                              kind, (long long)from, (long long)leaf[i].node,
                               (long long)leaf[i].tree);
         int32_t *p = f->node + NODE_NUMBERS * at;
         if (p[5] == 0)
@@ -192,7 +197,8 @@ static bool read_nodes(const struct node *n, const char *kind, struct forest *f)
     return read_leaves(n, kind, f, place);
 }
 
-/* ---------------------------------------------------------------------------------- TreeEnsemble */
+/* ----------------------------------------------------------------------------------
+ * TreeEnsemble */
 
 static bool child(const struct node *n, const struct forest *f, int64_t id, int64_t is_leaf,
                   int64_t branches, int32_t *at)
@@ -236,7 +242,8 @@ static bool read_forest(const struct node *n, struct forest *f)
     if (!modes || !onnx_decode_tensor(lower_model(n->lower), &at, modes, &mode))
         return modes ? false : node_error(n, -1, "needs the attribute 'nodes_modes'");
     int64_t branches = (int64_t)mode.nelem;
-    if (!ml_numbers(n, NULL, "nodes_splits", &split) || !ml_numbers(n, NULL, "leaf_weights", &weight) ||
+    if (!ml_numbers(n, NULL, "nodes_splits", &split) ||
+        !ml_numbers(n, NULL, "leaf_weights", &weight) ||
         !same_count(n, "nodes_splits", split.count, branches) ||
         !ints_of(n, "nodes_featureids", branches, &feature) ||
         !ints_of(n, "nodes_truenodeids", branches, &yes) ||
@@ -282,7 +289,8 @@ static bool read_forest(const struct node *n, struct forest *f)
     return read_members(n, f, branches);
 }
 
-/* ----------------------------------------------------------------------------------------- the run */
+/* ----------------------------------------------------------------------------------------- the
+ * run */
 
 static struct uop *int_weight(const struct node *n, const int32_t *v, int64_t count)
 {
@@ -297,8 +305,8 @@ static struct uop *real_weight(const struct node *n, enum dtype d, double *v, in
 
 enum { WALK_NUMBERS = 4 };
 
-/* The same forest as runtime/host/tree.c's tree_walk wants it: nodes in the order of their depth, of
- * each tree; first[]: where a node's leaves begin. */
+/* The same forest as runtime/host/tree.c's tree_walk wants it: nodes in the order of their depth,
+ * of each tree; first[]: where a node's leaves begin. */
 struct walk { int32_t *root, *node, *first, *target; double *weight; int64_t nnode, nleaf; };
 
 /* Node number `at` of the walk: x > value leads to the second child. false: its test is no such. */
@@ -323,7 +331,7 @@ static bool walk_node(const struct forest *f, const int32_t *p, int32_t *to)
 static bool make_walk(struct tgc *t, const struct forest *f, struct walk *w)
 {
     size_t n = (size_t)f->nnode;
-    int32_t *from = mem_array(t, n + 1, sizeof *from);   /* node of the forest, by that of the walk */
+    int32_t *from = mem_array(t, n + 1, sizeof *from); /* node of the forest, by that of the walk */
     w->root = mem_array(t, (size_t)f->ntree, sizeof *w->root);
     w->node = mem_array(t, n * WALK_NUMBERS, sizeof *w->node);
     w->first = mem_array(t, n + 1, sizeof *w->first);
@@ -380,8 +388,8 @@ static struct uop *run_forest(const struct node *n, const struct forest *f)
                          real_weight(n, f->dtype, f->set, f->nset),
                          int_weight(n, f->target, f->nleaf),
                          real_weight(n, f->dtype, f->weight, f->nleaf)};
-    struct uop *param[5] = {x->dim[0], x->dim[1], uop_int(n->t, f->ntree), uop_int(n->t, f->ntarget),
-                            uop_int(n->t, f->aggregate)};
+    struct uop *param[5] = {x->dim[0], x->dim[1], uop_int(n->t, f->ntree),
+                            uop_int(n->t, f->ntarget), uop_int(n->t, f->aggregate)};
     struct host_output out = {.dtype = f->dtype, .ndim = 2,
                               .dim = {x->dim[0], uop_int(n->t, f->ntarget)}};
     struct walk w = {0};
@@ -494,8 +502,8 @@ bool lower_tree_ensemble(struct node *n)
     static const enum aggregate aggregates[] = {AGGREGATE_SUM, AGGREGATE_SUM, AGGREGATE_MIN,
                                                 AGGREGATE_MAX};
     int64_t how = node_int(n, "aggregate_function", 1), after = node_int(n, "post_transform", 0);
-    static const enum ml_transform transforms[] = {ML_NONE, ML_SOFTMAX, ML_LOGISTIC, ML_SOFTMAX_ZERO,
-                                                   ML_PROBIT};
+    static const enum ml_transform transforms[] = {ML_NONE, ML_SOFTMAX, ML_LOGISTIC,
+                                                   ML_SOFTMAX_ZERO, ML_PROBIT};
     struct forest f = {.ntarget = node_int(n, "n_targets", 1)};
     if (how < 0 || how > 3 || after < 0 || after > 4 || f.ntarget < 1 || f.ntarget > INT32_MAX)
         return node_error(n, -1, "aggregate_function, post_transform or n_targets is out of range");

@@ -73,14 +73,15 @@ struct onnx_model {
 struct onnx_model *onnx_load(struct tgc *t, const char *path,
                              const struct onnx_load_options *options);
 /* The same from memory; `path` is for messages and for finding external data (may be "<stdin>"). */
-struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
-                                   const struct onnx_load_options *options);
+struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *bytes,
+                                   size_t nbytes, const struct onnx_load_options *options);
 /* Unmaps external data: every buffer made from it is dead then. Optional at exit. m may be NULL. */
 void onnx_close(struct onnx_model *m);
 
 /* A file that holds one message of `type`, as the data of ONNX's node tests
  * (tensor_proto__descriptor, ...). NULL: diagnostics. */
-ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path, const ProtobufCMessageDescriptor *type);
+ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path,
+                                    const ProtobufCMessageDescriptor *type);
 
 /* --------------------------------------------------------------------------------------- wire.c */
 
@@ -95,8 +96,8 @@ struct onnx_wire_error {
  * *nbytes_unpacked is what protobuf-c will allocate, or more. false: *error is set. Allocates
  * nothing, does not recurse. */
 enum { ONNX_MAX_DEPTH = 100 };
-bool onnx_scan_wire(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t nbytes, size_t *nbytes_unpacked,
-                    struct onnx_wire_error *error);
+bool onnx_scan_wire(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t nbytes,
+                    size_t *nbytes_unpacked, struct onnx_wire_error *error);
 
 /* -------------------------------------------------------------------------------------- check.c */
 
@@ -218,7 +219,14 @@ struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; }
 /* The value that an input will have. It stays an input; the value is looked at only where the shape
  * of something depends on it (a list of axes, the length of a range), and the program then holds
  * for that value alone: a warning says so. */
-struct onnx_value_option { const char *input; enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
+struct onnx_value_option {
+    const char *input;
+    enum dtype dtype;
+    int ndim;
+    int64_t dim[MAX_RANK];
+    const void *data;
+    size_t nbytes;
+};
 /* --shape x=[2x3,4]: a sequence of two tensors, whose shapes are those of inputs x[0] and x[1];
  * x=absent: count -1, an optional without a value. */
 struct onnx_list_option { const char *input; int count; };

@@ -1,8 +1,8 @@
 /* regex.c - regular expressions as programs for runtime/host/regex.c: one pass over the pattern, on
  * an explicit stack of open groups.
  *
- * A piece of the expression is a block of code that is entered at its beginning and left at its end;
- * jumps are relative, so that blocks can be moved and copied:
+ * A piece of the expression is a block of code that is entered at its beginning and left at its
+ * end; jumps are relative, so that blocks can be moved and copied:
  *
  *      a*     split +1 +len+2 · a · jump -(len+1)
  *      a?     split +1 +len+1 · a
@@ -18,7 +18,8 @@
 enum { MATCH, SPLIT, JUMP, EAT, AT_BEGIN, AT_END, AT_WORD_EDGE, AT_NO_WORD_EDGE };
 enum { MAX_CODE = 20000, MAX_DEPTH = 200, MAX_REPEAT = 1000, LAST_CHAR = 0x10ffff };
 
-/* An open group: where its code begins, its current branch, and the atom a repetition applies to. */
+/* An open group: where its code begins, its current branch, and the atom a repetition applies
+ * to. */
 struct group { int begin, branch, atom; bool has_left; };
 
 struct parser {
@@ -111,7 +112,8 @@ static bool repeat(struct parser *p, int from, int least, int most)
     return true;
 }
 
-/* ----------------------------------------------------------------------------- characters, classes */
+/* ----------------------------------------------------------------------------- characters,
+ * classes */
 
 static bool add_range(struct parser *p, int32_t lo, int32_t hi)
 {
@@ -134,7 +136,8 @@ static bool negate_since(struct parser *p, int from)
         memcpy(old, r->range + 2 * from, 8 * (size_t)n);
     r->nrange = from;
     while (next <= LAST_CHAR) {
-        int32_t lo = LAST_CHAR + 1, past = next; /* the range that begins first, and what reaches on */
+        int32_t lo = LAST_CHAR + 1,
+                past = next; /* the range that begins first, and what reaches on */
         for (int i = 0; i < n; i++) {
             if (old[2 * i] <= past && old[2 * i + 1] >= past)
                 past = old[2 * i + 1] + 1;
@@ -158,8 +161,13 @@ static bool add_named(struct parser *p, char name)
     bool ok = true;
     switch (name | 0x20) {
     case 'd': ok = add_range(p, '0', '9'); break;
-    case 's': ok = add_range(p, '\t', '\n') && add_range(p, '\f', '\r') && add_range(p, ' ', ' '); break;
-    case 'w': ok = add_range(p, '0', '9') && add_range(p, 'A', 'Z') && add_range(p, '_', '_') && add_range(p, 'a', 'z'); break;
+    case 's':
+        ok = add_range(p, '\t', '\n') && add_range(p, '\f', '\r') && add_range(p, ' ', ' ');
+        break;
+    case 'w':
+        ok = add_range(p, '0', '9') && add_range(p, 'A', 'Z') && add_range(p, '_', '_') &&
+             add_range(p, 'a', 'z');
+        break;
     }
     return ok && (name & 0x20 || negate_since(p, from));
 }
@@ -284,7 +292,8 @@ static bool read_class(struct parser *p)
     return (!negated || negate_since(p, from)) && put(p, p->r->ncode, EAT, from, p->r->nrange);
 }
 
-/* ------------------------------------------------------------------------------------- structure */
+/* -------------------------------------------------------------------------------------
+ * structure */
 
 /* The branches read so far, as one. */
 static bool close_branch(struct parser *p)

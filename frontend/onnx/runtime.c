@@ -20,7 +20,8 @@
 /* what stands for the bound of a symbol that has none yet */
 enum { OPEN_MAX = INT32_MAX };
 
-/* ------------------------------------------------------------------------------------ conditions */
+/* ------------------------------------------------------------------------------------
+ * conditions */
 
 struct uop *node_all(const struct node *n, struct uop *cond)
 {
@@ -98,12 +99,14 @@ void lower_emit_checks(struct lower *l)
     struct lib lib = {.t = l->t};
     for (int i = 0; i < l->ncheck; i++) {
         struct uop *c = l->check[i];
-        lower_add_host(l, is_match(l->t, c) ? lib_host(&lib, "match_dims", NULL, 0, NULL, 0, c->src, 2, NULL, 0)
-                                      : lib_host(&lib, "require", &c, 1, NULL, 0, NULL, 0, NULL, 0));
+        lower_add_host(l, is_match(l->t, c)
+                              ? lib_host(&lib, "match_dims", NULL, 0, NULL, 0, c->src, 2, NULL, 0)
+                              : lib_host(&lib, "require", &c, 1, NULL, 0, NULL, 0, NULL, 0));
     }
 }
 
-/* ----------------------------------------------------------------------------------------- facts */
+/* -----------------------------------------------------------------------------------------
+ * facts */
 
 static struct fact *fact_find(const struct lower *l, const char *name, enum fact_kind kind)
 {
@@ -142,13 +145,15 @@ static const struct onnx_dim_option *option_of(const struct lower *l, const char
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------- symbols */
+/* ---------------------------------------------------------------------------------------
+ * symbols */
 
-/* How far an element is followed through the graph, and through how many uops: what is used twice at
- * every level is met twice as often at the next. */
+/* How far an element is followed through the graph, and through how many uops: what is used twice
+ * at every level is met twice as often at the next. */
 enum { ELEMENT_DEPTH = 48, ELEMENT_STEPS = 4096 };
 
-/* Element i of x, so that equal elements are equal uops: through movement to where it comes from. */
+/* Element i of x, so that equal elements are equal uops: through movement to where it comes
+ * from. */
 static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *const *index, int depth,
                                   int *steps)
 {
@@ -272,8 +277,8 @@ static struct uop *symbol_fits(struct tgc *t, struct uop *r, int64_t lo, struct 
     return hi ? uop_binary(t, OP_AND, fits, uop_not(t, sym_lt(t, hi, r))) : fits;
 }
 
-struct uop *node_symbol(const struct node *n, int input, struct uop *e, const char *name, int64_t lo,
-                        struct uop *hi)
+struct uop *node_symbol(const struct node *n, int input, struct uop *e, const char *name,
+                        int64_t lo, struct uop *hi)
 {
     struct lower *l = n->lower;
     struct tgc *t = n->t;
@@ -394,7 +399,8 @@ const char *node_output_dim_name(const struct node *n, int k, int axis)
                       axis);
 }
 
-/* ---------------------------------------------------------------------------------- declarations */
+/* ----------------------------------------------------------------------------------
+ * declarations */
 
 static const TensorShapeProto *declared_shape(const GraphProto *g, const char *name)
 {
@@ -436,7 +442,8 @@ static bool value_at(struct tgc *t, const struct uop *e, const struct var *v, in
     return ok;
 }
 
-/* Where e(v) = c: lo .. hi, for an e that grows or falls with v; false: nowhere, or e does neither. */
+/* Where e(v) = c: lo .. hi, for an e that grows or falls with v; false: nowhere, or e does
+ * neither. */
 static bool solve(struct tgc *t, const struct uop *e, const struct var *v, int64_t c, int64_t *lo,
                   int64_t *hi)
 {
@@ -556,10 +563,11 @@ int64_t node_bound(const struct node *n, int k, int axis, int64_t most)
     const struct fact *alias = fact_find(l, name, FACT_ALIAS);
     struct text quoted = {.t = n->t};
     shell_quote(&quoted, alias ? alias->dim : name);
-    node_error(n, -1,
-               "axis %d of output %d is known only at run time, and nothing bounds it; give a bound (a "
-               "larger one is a status at run time) with\n   --dim %s<=8'",
-               axis, k, quoted.s);
+    node_error(
+        n, -1,
+        "axis %d of output %d is known only at run time, and nothing bounds it; give a bound (a "
+        "larger one is a status at run time) with\n   --dim %s<=8'",
+        axis, k, quoted.s);
     return -1;
 }
 
@@ -690,8 +698,9 @@ void lower_hint_found(struct lower *l)
     struct place at = onnx_place_model(l->model);
     list_open(l, true, &what, &bound, &count);
     if (count)
-        diag_warn(l->t, &at,
-                  "known only at run time: %s; if the model only holds together for some sizes, fix "
-                  "or bound them, as with\n   %s",
-                  what.s, bound.s);
+        diag_warn(
+            l->t, &at,
+            "known only at run time: %s; if the model only holds together for some sizes, fix "
+            "or bound them, as with\n   %s",
+            what.s, bound.s);
 }

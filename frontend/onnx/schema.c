@@ -2,8 +2,8 @@
  * have, their types, and how many inputs and outputs.
  *
  * Names that begin with two underscores are a tool's own notes and are passed over, as ONNX's
- * checker does. In a function's body an attribute may refer to one of the call: what the call gave is
- * checked when the function is inlined.
+ * checker does. In a function's body an attribute may refer to one of the call: what the call gave
+ * is checked when the function is inlined.
  */
 #include "frontend/onnx/lower.h"
 
@@ -135,7 +135,8 @@ static bool check_attribute(const struct onnx_model *m, const NodeProto *p, cons
         struct place at = onnx_place_attr(m, p, a->name);
         struct text hint = {.t = t};
         hint_attribute(&hint, s, a->name);
-        return diag_error(t, &at, "%s has no such attribute; %s", operator_text(t, s, opset), hint.s);
+        return diag_error(t, &at, "%s has no such attribute; %s", operator_text(t, s, opset),
+                          hint.s);
     }
     bool is_open = a->ref_attr_name[0] && a->type == ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED;
     const char *type = type_text(t, a->type);

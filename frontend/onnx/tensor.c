@@ -7,9 +7,8 @@
  *      the low bits
  *      float_data   f32                            int64_data    i64
  *      double_data  f64                            uint64_data   u32 u64
- *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16, fp8 and fp6 kinds, bytes of packed
- *      elements of 2 and 4 bits
- *      string_data  strings
+ *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16, fp8 and fp6 kinds, bytes of
+ * packed elements of 2 and 4 bits string_data  strings
  *
  * Raw bytes, and typed fields whose C type is the storage type, are used in place. The rest is
  * converted into the arena: sub-byte elements to one byte each (signed kinds sign-extended, floats
@@ -89,8 +88,8 @@ static bool wrong_count(const struct source *s, const struct onnx_tensor *out, c
                       expected);
 }
 
-/* A stream of bits, the low ones of each byte first: an element of 6 may begin in one byte and end in
- * the next. */
+/* A stream of bits, the low ones of each byte first: an element of 6 may begin in one byte and end
+ * in the next. */
 static void unpack_bits(struct onnx_tensor *out, const uint8_t *packed, uint8_t *to)
 {
     unsigned bits = (unsigned)dtype_bits(out->dtype), sign = 1u << (bits - 1);

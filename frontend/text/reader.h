@@ -104,7 +104,13 @@ bool define_name(struct reader *r, const struct token *name, struct uop *value);
 void leave_region(struct reader *r);
 /* A value where an operand may stand: %x, f32(1.5), N+1; or a bare number, whose dtype its
  * surroundings give. */
-struct operand { struct uop *value; bool absent, untyped, integral; double f; int64_t i; struct token at; };
+struct operand {
+    struct uop *value;
+    bool absent, untyped, integral;
+    double f;
+    int64_t i;
+    struct token at;
+};
 bool read_operand(struct reader *r, struct operand *o);
 /* The value of an operand that must be there; a bare number gets dtype `bare` or f32. */
 bool settle_operand(struct reader *r, struct operand *o, enum dtype bare);
@@ -126,7 +132,13 @@ bool read_statements(struct reader *r, const char *until, const char *or_until);
 /* --------------------------------------------------------------------------------------- call.c */
 
 enum attr_kind { ATTR_NUMBER, ATTR_NAME, ATTR_EXPR, ATTR_STRING, ATTR_LIST };
-struct attr_value { enum attr_kind kind; struct token at; struct uop *expr; int nitem; struct attr_value *item; };
+struct attr_value {
+    enum attr_kind kind;
+    struct token at;
+    struct uop *expr;
+    int nitem;
+    struct attr_value *item;
+};
 struct attr { const char *name; struct token at; struct attr_value value; bool used; };
 enum { MAX_RESULTS = 256 };
 struct call {
@@ -188,7 +200,13 @@ bool read_weight(struct reader *r, const struct type *type, const char *name, st
 
 /* -------------------------------------------------------------------------------- safetensors.c */
 
-struct safetensor { enum dtype dtype; int ndim; int64_t dim[MAX_RANK]; const void *data; size_t nbytes; };
+struct safetensor {
+    enum dtype dtype;
+    int ndim;
+    int64_t dim[MAX_RANK];
+    const void *data;
+    size_t nbytes;
+};
 /* Finds `name` in the bytes of a safetensors file. error: what is wrong, or that it is not
  * there. */
 bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found,

@@ -11,10 +11,16 @@
 
 #include <string.h>
 
-static const struct { const char *name; enum dtype dtype; } dtypes[] = {
-    {"F64", DTYPE_F64}, {"F32", DTYPE_F32}, {"F16", DTYPE_F16}, {"BF16", DTYPE_BF16}, {"I64", DTYPE_I64}, {"I32", DTYPE_I32},
-    {"I16", DTYPE_I16}, {"I8", DTYPE_I8}, {"U64", DTYPE_U64}, {"U32", DTYPE_U32}, {"U16", DTYPE_U16}, {"U8", DTYPE_U8},
-    {"BOOL", DTYPE_BOOL}, {"F8_E4M3", DTYPE_F8E4M3FN}, {"F8_E5M2", DTYPE_F8E5M2},
+static const struct { const char *name; enum dtype dtype;
+} dtypes[] = {
+    {"F64", DTYPE_F64},        {"F32", DTYPE_F32},
+    {"F16", DTYPE_F16},        {"BF16", DTYPE_BF16},
+    {"I64", DTYPE_I64},        {"I32", DTYPE_I32},
+    {"I16", DTYPE_I16},        {"I8", DTYPE_I8},
+    {"U64", DTYPE_U64},        {"U32", DTYPE_U32},
+    {"U16", DTYPE_U16},        {"U8", DTYPE_U8},
+    {"BOOL", DTYPE_BOOL},      {"F8_E4M3", DTYPE_F8E4M3FN},
+    {"F8_E5M2", DTYPE_F8E5M2},
 };
 enum { NDTYPE = sizeof dtypes / sizeof *dtypes };
 

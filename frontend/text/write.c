@@ -617,7 +617,8 @@ static void collect(struct writer *w)
     for (int i = 0; i < w->norder; i++) {
         w->at[w->order[i]->id] = i;
         if (w->order[i]->op == OP_LOOP)
-            VEC_PUSH(w->t, w->loop, w->nloop, w->cap_loop, ((struct region){(struct loop *)w->order[i]->arg.p, w->order[i], 0}));
+            VEC_PUSH(w->t, w->loop, w->nloop, w->cap_loop,
+                     ((struct region){(struct loop *)w->order[i]->arg.p, w->order[i], 0}));
     }
     find_free(w);
     for (int i = 0; i < w->norder; i++)

@@ -1,6 +1,7 @@
 /* image.c - pictures in files: BMP, PNM, PNG and baseline TIFF are decoded here, without memory of
- * their own; JPEG, JPEG 2000 and WebP by libraries, where the program is built with them. A file that
- * cannot be decoded is an image without pixels. source: ONNX ImageDecoder; RFC 1950 and 1951; PNG
+ * their own; JPEG, JPEG 2000 and WebP by libraries, where the program is built with them. A file
+ * that cannot be decoded is an image without pixels. source: ONNX ImageDecoder; RFC 1950 and 1951;
+ * PNG
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,7 +69,8 @@ static int image_bmp(struct image *m)
     uint32_t header = image_uint(m, 14, 4, false), packing = 0;
     bool old = header == 12; /* of OS/2 */
     int64_t width = image_uint(m, 18, old ? 2 : 4, false),
-            height = old ? image_uint(m, 20, 2, false) : (int64_t)(int32_t)image_uint(m, 22, 4, false),
+            height =
+                old ? image_uint(m, 20, 2, false) : (int64_t)(int32_t)image_uint(m, 22, 4, false),
             bits = image_uint(m, old ? 24 : 28, 2, false), pixels = image_uint(m, 10, 4, false);
     bool down = height < 0; /* the first row is the topmost */
     if (!old)
@@ -133,7 +135,8 @@ static int image_pnm(struct image *m)
     if (status != IMAGE_DONE)
         return status;
     at++; /* one white space */
-    int64_t bytes = most > 255 ? 2 : 1, pitch = kind == 4 ? (width + 7) / 8 : width * samples * bytes;
+    int64_t bytes = most > 255 ? 2 : 1,
+            pitch = kind == 4 ? (width + 7) / 8 : width * samples * bytes;
     if (!plain && pitch * height > m->size - at)
         return IMAGE_BROKEN;
     for (int64_t y = 0; y < height; y++)
@@ -145,7 +148,8 @@ static int image_pnm(struct image *m)
                 else if (kind == 4)
                     v[k] = m->data[at + y * pitch + x / 8] >> (7 - x % 8) & 1;
                 else
-                    v[k] = image_uint(m, at + y * pitch + (x * samples + k) * bytes, (int)bytes, true);
+                    v[k] =
+                        image_uint(m, at + y * pitch + (x * samples + k) * bytes, (int)bytes, true);
                 if (v[k] < 0 || v[k] > most)
                     return IMAGE_BROKEN;
                 v[k] = bitmap ? 255 - 255 * v[k] : (2 * 255 * v[k] + most) / (2 * most);
@@ -197,8 +201,9 @@ static int image_tiff(struct image *m)
             int64_t k = i / (rows * pitch);
             if (k >= count[STRIPS])
                 return IMAGE_BROKEN;
-            at = count[STRIPS] == 1 ? value[STRIPS]
-                                    : image_uint(m, value[STRIPS] + k * size[STRIPS], size[STRIPS], big);
+            at = count[STRIPS] == 1
+                     ? value[STRIPS]
+                     : image_uint(m, value[STRIPS] + k * size[STRIPS], size[STRIPS], big);
             run = 0;
         }
         while (value[PACKING] != 1 && run == 0) {
@@ -294,7 +299,8 @@ static int image_symbol(struct image_bits *b, const struct image_code *c)
 /* The lengths of a block's two codes. */
 static bool image_lengths(struct image_bits *b, uint8_t length[320], int *nliteral, int *ndistance)
 {
-    static const uint8_t order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+    static const uint8_t order[19] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                      11, 4,  12, 3, 13, 2, 14, 1, 15};
     struct image_code c;
     uint8_t own[19] = {0};
     *nliteral = (int)image_take(b, 5) + 257;
@@ -320,10 +326,12 @@ static bool image_lengths(struct image_bits *b, uint8_t length[320], int *nliter
 
 /* One block of literals and copies, up to its end. */
 static bool image_block(struct image_bits *b, const struct image_code *literals,
-                        const struct image_code *distances, uint8_t *to, int64_t size, int64_t *used)
+                        const struct image_code *distances, uint8_t *to, int64_t size,
+                        int64_t *used)
 {
-    static const uint16_t base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
-                                      31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const uint16_t base[29] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
+                                      15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
+                                      67, 83, 99, 115, 131, 163, 195, 227, 258};
     static const uint16_t far[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,
                                      33,  49,  65,  97,  129, 193,  257,  385,  513,  769,
                                      1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
@@ -381,7 +389,8 @@ static bool image_inflate(const struct image *m, int64_t at, int64_t end, uint8_
         if (kind == 2 && !image_lengths(&b, length, &nliteral, &ndistance))
             return false;
         image_make_code(&literals, length, kind == 1 ? 288 : nliteral);
-        image_make_code(&distances, length + (kind == 1 ? 288 : nliteral), kind == 1 ? 30 : ndistance);
+        image_make_code(&distances, length + (kind == 1 ? 288 : nliteral),
+                        kind == 1 ? 30 : ndistance);
         if (!image_block(&b, &literals, &distances, to, size, &used))
             return false;
     }
@@ -446,7 +455,8 @@ static int image_png(struct image *m)
                 w = (width - column0[pass] + columns[pass] - 1) / columns[pass];
         total += w > 0 && h > 0 ? h * (1 + (w * bits * samples + 7) / 8) : 0;
     }
-    if (at + 12 > m->size || image_uint(m, at, 4, true) > m->size - at - 12 || total > m->room_size ||
+    if (at + 12 > m->size || image_uint(m, at, 4, true) > m->size - at - 12 ||
+        total > m->room_size ||
         !image_inflate(m, at + 8, at + 8 + image_uint(m, at, 4, true), m->room, total))
         return IMAGE_BROKEN;
     uint8_t *row = m->room;
@@ -497,7 +507,10 @@ struct image_jpeg_error {
     struct jpeg_error_mgr base;
     jmp_buf back;
 };
-static void image_jpeg_fail(j_common_ptr c) { longjmp(((struct image_jpeg_error *)c->err)->back, 1); }
+static void image_jpeg_fail(j_common_ptr c)
+{
+    longjmp(((struct image_jpeg_error *)c->err)->back, 1);
+}
 static void image_jpeg_say(j_common_ptr c) { (void)c; }
 
 static int image_jpeg(struct image *m)
@@ -518,7 +531,8 @@ static int image_jpeg(struct image *m)
     int status = image_begin(m, c.image_height, c.image_width);
     if (status == IMAGE_DONE) {
         jpeg_start_decompress(&c);
-        JSAMPARRAY row = (*c.mem->alloc_sarray)((j_common_ptr)&c, JPOOL_IMAGE, 3 * c.output_width, 1);
+        JSAMPARRAY row =
+            (*c.mem->alloc_sarray)((j_common_ptr)&c, JPOOL_IMAGE, 3 * c.output_width, 1);
         while (c.output_scanline < c.output_height) {
             int64_t y = c.output_scanline;
             jpeg_read_scanlines(&c, row, 1);
@@ -600,7 +614,8 @@ static int image_jpeg2000_put(struct image *m, const opj_image_t *from)
         unsigned v[3];
         for (uint32_t k = 0; k < 3; k++) {
             const opj_image_comp_t *c = &from->comps[used == 1 ? 0 : k];
-            v[k] = (unsigned)(c->data[i] + (c->sgnd ? 1 << (c->prec - 1) : 0)) << (8 - c->prec) & 255u;
+            v[k] =
+                (unsigned)(c->data[i] + (c->sgnd ? 1 << (c->prec - 1) : 0)) << (8 - c->prec) & 255u;
         }
         image_put(m, i / m->width, i % m->width, v[0], v[1], v[2]);
     }

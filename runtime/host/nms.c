@@ -1,5 +1,5 @@
-/* nms.c - non-maximum suppression: boxes by falling score, each kept unless it overlaps one that was
- * kept before it. source: ONNX NonMaxSuppression
+/* nms.c - non-maximum suppression: boxes by falling score, each kept unless it overlaps one that
+ * was kept before it. source: ONNX NonMaxSuppression
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,7 +7,8 @@
 enum { MODEL_OK, MODEL_DIM_OUT_OF_RANGE = 6, MODEL_TOO_MANY_RESULTS = 9 };
 
 //@ nms
-/* Whether two boxes overlap by more than the threshold: corners in any order, or center and size. */
+/* Whether two boxes overlap by more than the threshold: corners in any order, or center and
+ * size. */
 static bool nms_overlap(const float *a, const float *b, int64_t center, float threshold)
 {
     float lo[2][2], hi[2][2]; /* [box][axis] */

@@ -1,7 +1,7 @@
 /* number_string.c - numbers read from strings; what float_string.c needs.
  *
- * A string that is no number ends the run with BAD_VALUE. The decimal point is a point, whatever the
- * locale. source: ONNX Cast
+ * A string that is no number ends the run with BAD_VALUE. The decimal point is a point, whatever
+ * the locale. source: ONNX Cast
  */
 #include <math.h>
 #include <stdbool.h>
@@ -30,7 +30,8 @@ static const char *decimal_point(char room[16])
 static bool read_number(string_t s, bool narrow, double *v)
 {
     char room[16], copy[128], *end;
-    const char *point = decimal_point(room), *from = bytes_of(s) + strspn(bytes_of(s), " \t\n\r\f\v");
+    const char *point = decimal_point(room),
+               *from = bytes_of(s) + strspn(bytes_of(s), " \t\n\r\f\v");
     size_t n = strlen(from), npoint = strlen(point);
     while (n > 0 && strchr(" \t\n\r\f\v", from[n - 1]))
         n--;

@@ -16,8 +16,8 @@ static int32_t utf8_next(const char *s, int64_t *n) { return *n = 1, *s; }
 
 //@ regex_follow
 /* Adds the instructions that eat a character, or match, and are reached from `start` without eating
- * one. here: bit k is set where operation 4 + k may pass. stack[] and when[] have an element for each instruction; when[] says at which step an
- * instruction was reached. */
+ * one. here: bit k is set where operation 4 + k may pass. stack[] and when[] have an element for
+ * each instruction; when[] says at which step an instruction was reached. */
 static int64_t regex_follow(const int32_t *code, int64_t start, int64_t step, int here,
                             int64_t *list, int64_t count, int64_t *stack,
                             int64_t *when)

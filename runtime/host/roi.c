@@ -1,7 +1,7 @@
-/* roi.c - regions of feature maps in boxes of one size: RoiAlign, where the size of a region says how
- * many samples are taken of it, and MaxRoiPool. A region that is no number, or so large that it would
- * have more than 2^16 samples along a side of a box, is a status; so is an image that there is not.
- * source: He et al., Mask R-CNN, 2017; Girshick, Fast R-CNN, 2015
+/* roi.c - regions of feature maps in boxes of one size: RoiAlign, where the size of a region says
+ * how many samples are taken of it, and MaxRoiPool. A region that is no number, or so large that it
+ * would have more than 2^16 samples along a side of a box, is a status; so is an image that there
+ * is not. source: He et al., Mask R-CNN, 2017; Girshick, Fast R-CNN, 2015
  */
 #include <math.h>
 #include <stdbool.h>
@@ -12,8 +12,8 @@ typedef float T;
 
 //@for f32:float f64:double
 //@ roi_align_T
-/* The plane between its points: the sum of the four around (p[0], p[1]), or the largest weighted one.
- * 0 outside. */
+/* The plane between its points: the sum of the four around (p[0], p[1]), or the largest weighted
+ * one. 0 outside. */
 static T roi_sample_T(const T *plane, const int64_t size[2], const T p[2], int64_t largest)
 {
     int64_t at[2][2]; /* [axis][before, after] */

@@ -34,9 +34,9 @@ static int string_concat(const string_t *a, const string_t *b, string_t *y, uint
 }
 
 //@ string_part bytes_of
-/* The next part of a string: *n bytes from the result on, and *rest what follows it (NULL: nothing);
- * NULL if there is none. An empty delimiter stands for any run of white space; `last`: all that is
- * left is one part. */
+/* The next part of a string: *n bytes from the result on, and *rest what follows it (NULL:
+ * nothing); NULL if there is none. An empty delimiter stands for any run of white space; `last`:
+ * all that is left is one part. */
 static string_t string_part(string_t s, string_t delimiter, bool last, int64_t *n, string_t *rest)
 {
     static const char space[] = " \t\n\r\f\v";
@@ -128,9 +128,9 @@ static bool is_in_case(const char *s, const char *word, int64_t to)
 }
 
 //@ string_normalize bytes_of text_keep text_case is_in_case
-/* x[count] without the stop words, in lower (to < 0) or upper case (to > 0) or as they are; *kept of
- * them, one empty string if none. `sensitive`: the stop words are compared before the change, else
- * after it, theirs included. */
+/* x[count] without the stop words, in lower (to < 0) or upper case (to > 0) or as they are; *kept
+ * of them, one empty string if none. `sensitive`: the stop words are compared before the change,
+ * else after it, theirs included. */
 static int string_normalize(const string_t *x, const string_t *stop, string_t *y, uint8_t *text,
                             int64_t count, int64_t nstop, int64_t to, int64_t sensitive,
                             int64_t size, int64_t *kept)

@@ -75,10 +75,11 @@ static void svm_couple(const float *p, float *estimate, float *q, float *qp, int
 }
 
 //@ svm_probability svm_couple exp_f32
-/* score[rows][pairs] -> y[rows][classes], by the pairs' sigmoids of a * score + b. room: 2 classes^2
+/* score[rows][pairs] -> y[rows][classes], by the pairs' sigmoids of a * score + b. room: 2
+ * classes^2
  * + classes. */
-static int svm_probability(const float *score, const float *a, const float *b, float *y, float *room,
-                           int64_t rows, int64_t classes)
+static int svm_probability(const float *score, const float *a, const float *b, float *y,
+                           float *room, int64_t rows, int64_t classes)
 {
     float *p = room, *q = room + classes * classes, *qp = q + classes * classes;
     for (int64_t r = 0; r < rows; r++, y += classes) {

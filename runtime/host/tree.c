@@ -1,14 +1,15 @@
 /* tree.c - ensembles of decision trees, each row through each tree.
  *
- * A node is six numbers: (test, feature, yes, no, a, b). The test compares x[feature] with the node's
- * value, or looks for it in the set [a, b); NaN goes to `yes` where bit 3 is set. The leaf's are
- * [a, b) of the pairs (target, weight).
+ * A node is six numbers: (test, feature, yes, no, a, b). The test compares x[feature] with the
+ * node's value, or looks for it in the set [a, b); NaN goes to `yes` where bit 3 is set. The leaf's
+ * are [a, b) of the pairs (target, weight).
  *
  *      0 <= · 1 < · 2 >= · 3 > · 4 == · 5 != · 6 member · 7 leaf
  *
- * Where all tests are of the first four, a node is a feature, the first of its two children, which are
- * neighbours, and the number that x[feature] has to be greater than for the second one. A leaf is its
- * own child. Several trees are walked at once, without branches, until all have come to a leaf.
+ * Where all tests are of the first four, a node is a feature, the first of its two children, which
+ * are neighbours, and the number that x[feature] has to be greater than for the second one. A leaf
+ * is its own child. Several trees are walked at once, without branches, until all have come to a
+ * leaf.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -49,8 +50,8 @@ static void tree_leaf_T(T *sum, int32_t from, int32_t to, const int32_t *target,
 }
 
 //@ tree_ensemble_T tree_test_T tree_leaf_T
-/* x[rows][features] -> y[rows][targets]. aggregate: 0 the sum of the leaves' weights, 1 the least, 2
- * the greatest; 0 where no leaf names the target. */
+/* x[rows][features] -> y[rows][targets]. aggregate: 0 the sum of the leaves' weights, 1 the least,
+ * 2 the greatest; 0 where no leaf names the target. */
 static int tree_ensemble_T(const T *x, const int32_t *root, const int32_t *node, const T *value,
                            const T *set, const int32_t *target, const T *weight, T *y, int64_t rows,
                            int64_t features, int64_t trees, int64_t targets, int64_t aggregate)

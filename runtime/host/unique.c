@@ -1,4 +1,5 @@
-/* unique.c - which rows differ: the first of each, how many there are of it, and which row is which.
+/* unique.c - which rows differ: the first of each, how many there are of it, and which row is
+ * which.
  *
  * Heapsort of the rows' numbers, equal rows by number; equal neighbours are one group. The caller
  * gives `order` as room for the numbers.

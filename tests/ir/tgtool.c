@@ -97,7 +97,12 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
     int64_t *var = mem_array(t, (size_t)t->next_var + 1, sizeof *var);
     for (int i = 0; i < t->next_var; i++)
         var[i] = 2;
-    struct eval_env env = {.n = g->ninput, .var = var, .nvar = t->next_var, .budget = -1, .host = g->host, .nhost = g->nhost};
+    struct eval_env env = {.n = g->ninput,
+                           .var = var,
+                           .nvar = t->next_var,
+                           .budget = -1,
+                           .host = g->host,
+                           .nhost = g->nhost};
     env.leaf = mem_array(t, (size_t)g->ninput + 1, sizeof *env.leaf);
     env.value = mem_array(t, (size_t)g->ninput + 1, sizeof *env.value);
     for (int i = 0; i < g->ninput; i++) {

@@ -1,4 +1,5 @@
-/* test_control.c - IF, LOOP, host steps in the oracle against plain C, and which graphs are refused. */
+/* test_control.c - IF, LOOP, host steps in the oracle against plain C, and which graphs are
+ * refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

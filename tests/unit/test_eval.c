@@ -73,23 +73,51 @@ static void test_scalars(void **state)
 static void test_scalar_facts(void **state)
 {
     (void)state;
-    const struct { enum op op; enum dtype d; int64_t a, b, want; } ints[] = {
-        {OP_DIV, DTYPE_I32, -7, 2, -3}, {OP_MOD, DTYPE_I32, -7, 2, -1}, {OP_FLOORDIV, DTYPE_I32, -7, 2, -4}, {OP_FLOORMOD, DTYPE_I32, -7, 2, 1},
-        {OP_DIV, DTYPE_I32, 5, 0, 0}, {OP_DIV, DTYPE_I8, -128, -1, -128}, {OP_DIV, DTYPE_I64, INT64_MIN, -1, INT64_MIN},
-        {OP_DIV, DTYPE_U64, -1, 2, INT64_MAX}, {OP_MAX, DTYPE_U64, -1, 1, -1}, {OP_LT, DTYPE_U64, -1, 1, 0}, {OP_LT, DTYPE_I64, -1, 1, 1},
-        {OP_ADD, DTYPE_U8, 250, 10, 4}, {OP_MUL, DTYPE_I8, 100, 3, 44}, {OP_SHL, DTYPE_U8, 3, 7, 128}, {OP_SHL, DTYPE_U8, 3, 8, 0},
-        {OP_SHR, DTYPE_I8, -128, 3, -16}, {OP_SHR, DTYPE_I32, -5, 99, -1}, {OP_SHR, DTYPE_U32, 5, 99, 0}, {OP_SHR, DTYPE_U64, -1, 63, 1},
-        {OP_POW, DTYPE_I32, 3, 4, 81}, {OP_POW, DTYPE_I32, -1, -3, -1}, {OP_POW, DTYPE_I32, 2, -1, 0}, {OP_POW, DTYPE_I32, 0, 0, 1},
-        {OP_XOR, DTYPE_BOOL, 1, 1, 0}, {OP_SUB, DTYPE_U4, 1, 2, 15},
+    const struct { enum op op; enum dtype d; int64_t a, b, want;
+    } ints[] = {
+        {OP_DIV, DTYPE_I32, -7, 2, -3},
+        {OP_MOD, DTYPE_I32, -7, 2, -1},
+        {OP_FLOORDIV, DTYPE_I32, -7, 2, -4},
+        {OP_FLOORMOD, DTYPE_I32, -7, 2, 1},
+        {OP_DIV, DTYPE_I32, 5, 0, 0},
+        {OP_DIV, DTYPE_I8, -128, -1, -128},
+        {OP_DIV, DTYPE_I64, INT64_MIN, -1, INT64_MIN},
+        {OP_DIV, DTYPE_U64, -1, 2, INT64_MAX},
+        {OP_MAX, DTYPE_U64, -1, 1, -1},
+        {OP_LT, DTYPE_U64, -1, 1, 0},
+        {OP_LT, DTYPE_I64, -1, 1, 1},
+        {OP_ADD, DTYPE_U8, 250, 10, 4},
+        {OP_MUL, DTYPE_I8, 100, 3, 44},
+        {OP_SHL, DTYPE_U8, 3, 7, 128},
+        {OP_SHL, DTYPE_U8, 3, 8, 0},
+        {OP_SHR, DTYPE_I8, -128, 3, -16},
+        {OP_SHR, DTYPE_I32, -5, 99, -1},
+        {OP_SHR, DTYPE_U32, 5, 99, 0},
+        {OP_SHR, DTYPE_U64, -1, 63, 1},
+        {OP_POW, DTYPE_I32, 3, 4, 81},
+        {OP_POW, DTYPE_I32, -1, -3, -1},
+        {OP_POW, DTYPE_I32, 2, -1, 0},
+        {OP_POW, DTYPE_I32, 0, 0, 1},
+        {OP_XOR, DTYPE_BOOL, 1, 1, 0},
+        {OP_SUB, DTYPE_U4, 1, 2, 15},
     };
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
         union scalar v[2] = {{.i = ints[i].a}, {.i = ints[i].b}};
         enum dtype to = ints[i].op == OP_LT ? DTYPE_BOOL : ints[i].d;
         assert_int_equal(eval_scalar(ints[i].op, to, ints[i].d, v).i, ints[i].want);
     }
-    const struct { enum op op; double a, b, want; } floats[] = {
-        {OP_MOD, -7.5, 2, -1.5}, {OP_FLOORMOD, -7.5, 2, 0.5}, {OP_FLOORMOD, 7.5, -2, -0.5}, {OP_ROUND, 2.5, 0, 2}, {OP_ROUND, -1.5, 0, -2},
-        {OP_MAX, NAN, 1, NAN}, {OP_MIN, 1, NAN, NAN}, {OP_DIV, 1, 0, INFINITY}, {OP_ATAN2, 1, -1, 2.356194490192345}, {OP_ERF, 0.5, 0, 0.5204998778130465},
+    const struct { enum op op; double a, b, want;
+    } floats[] = {
+        {OP_MOD, -7.5, 2, -1.5},
+        {OP_FLOORMOD, -7.5, 2, 0.5},
+        {OP_FLOORMOD, 7.5, -2, -0.5},
+        {OP_ROUND, 2.5, 0, 2},
+        {OP_ROUND, -1.5, 0, -2},
+        {OP_MAX, NAN, 1, NAN},
+        {OP_MIN, 1, NAN, NAN},
+        {OP_DIV, 1, 0, INFINITY},
+        {OP_ATAN2, 1, -1, 2.356194490192345},
+        {OP_ERF, 0.5, 0, 0.5204998778130465},
     };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
         union scalar v[2] = {{.f = floats[i].a}, {.f = floats[i].b}},

@@ -135,9 +135,11 @@ static void test_large_weights_are_worth_more(void **state)
     struct fixture *f = *state;
     struct uop *w = weight(f, DTYPE_F32, 2000, 2000, 7), *u = w;
     for (int i = 0; i < 30; i++)                                 /* 240,000,000 operations */
-        u = uop_unary(f->t, OP_FLOOR, tensor_binary(f->t, OP_ADD, u, uop_constf(f->t, DTYPE_F32, 1.5)));
+        u = uop_unary(f->t, OP_FLOOR,
+                      tensor_binary(f->t, OP_ADD, u, uop_constf(f->t, DTYPE_F32, 1.5)));
     struct uop *sum = tensor_sum(f->t, tensor_binary(f->t, OP_MUL, u, w), 1, false);
-    sum = uop_shrink(f->t, sum, (struct uop *[]){uop_int(f->t, 0)}, (struct uop *[]){uop_int(f->t, 200)});
+    sum = uop_shrink(f->t, sum, (struct uop *[]){uop_int(f->t, 0)},
+                     (struct uop *[]){uop_int(f->t, 200)});
     sum = fold(f, tensor_binary(f->t, OP_ADD, f->input[0], sum));
     int n;
     struct uop **order = uop_toposort(f->t, &sum, 1, &n);

@@ -292,7 +292,8 @@ static void test_strips_of_groups(void **state)
 static void test_nearest(void **state)
 {
     struct fixture *f = *state;
-    static const double value[4] = {-0.75, 1.5, 2.5, 300}, want[2][4] = {{0, 2, 2, 255}, {-1, 2, 2, 127}};
+    static const double value[4] = {-0.75, 1.5, 2.5, 300},
+                        want[2][4] = {{0, 2, 2, 255}, {-1, 2, 2, 127}};
     for (int k = 0; k < 2; k++) {
         enum dtype d = k ? DTYPE_I8 : DTYPE_U8;
         f->nleaf = 0;

@@ -382,9 +382,14 @@ static void test_amplification(void **state)
 static void test_not_a_model(void **state)
 {
     (void)state;
-    static const struct { const char *bytes, *what; } row[] = {
-        {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"}, {"PK\x03\x04....", "zip"}, {"", "no graph"},
-        {"hello, world", "not a well-formed ModelProto"}, {"\x08\x08", "no graph"}, {"<html><body>", "HTML"},
+    static const struct { const char *bytes, *what;
+    } row[] = {
+        {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
+        {"PK\x03\x04....", "zip"},
+        {"", "no graph"},
+        {"hello, world", "not a well-formed ModelProto"},
+        {"\x08\x08", "no graph"},
+        {"<html><body>", "HTML"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct bytes b = {0};
@@ -544,10 +549,16 @@ static void expect_undecoded(struct bytes *t, const char *what)
 static void test_bad_tensors(void **state)
 {
     (void)state;
-    static const struct { int64_t dim[2]; int type; const char *what; } row[] = {
-        {{3, 1}, 1, "raw_data holds 4 bytes"},   {{-1, 1}, 1, "cannot be negative"},         {{INT64_MAX, INT64_MAX}, 1, "more elements"},
-        {{1, 1}, 99, "data_type 99"},            {{1, 1}, 14, "complex"},                    {{1, 1}, 8, "strings cannot be in raw_data"},
-        {{1LL << 62, 0}, 1, "more elements"}, {{1LL << 40, 1LL << 30}, 22, "more elements"},
+    static const struct { int64_t dim[2]; int type; const char *what;
+    } row[] = {
+        {{3, 1}, 1, "raw_data holds 4 bytes"},
+        {{-1, 1}, 1, "cannot be negative"},
+        {{INT64_MAX, INT64_MAX}, 1, "more elements"},
+        {{1, 1}, 99, "data_type 99"},
+        {{1, 1}, 14, "complex"},
+        {{1, 1}, 8, "strings cannot be in raw_data"},
+        {{1LL << 62, 0}, 1, "more elements"},
+        {{1LL << 40, 1LL << 30}, 22, "more elements"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct bytes t = tensor_of(row[i].type, row[i].dim, 2);

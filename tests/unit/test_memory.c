@@ -115,9 +115,10 @@ static void test_overlaps(void **state)
 {
     (void)state;
     struct span span[3] = {{0, 1}, {1, 2}, {2, 3}};
-    struct slot place[3] = {{.nbytes = 6400, .span = &span[0], .nspan = 1},
-                            {.nbytes = 3200, .span = &span[1], .nspan = 1, .over = 1, .ahead = -128},
-                            {.nbytes = 6400, .span = &span[2], .nspan = 1, .over = 2, .ahead = 0}};
+    struct slot place[3] = {
+        {.nbytes = 6400, .span = &span[0], .nspan = 1},
+        {.nbytes = 3200, .span = &span[1], .nspan = 1, .over = 1, .ahead = -128},
+        {.nbytes = 6400, .span = &span[2], .nspan = 1, .over = 2, .ahead = 0}};
     struct tgc *t = tgc_new(0);
     size_t total;
     assert_int_equal(arena_live_nbytes(t, place, 3, 4), 6528);
@@ -705,10 +706,15 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlaps), cmocka_unit_test(test_random_lifetimes), cmocka_unit_test(test_nothing_and_too_much),
-        cmocka_unit_test(test_random_schedules), cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_branches_share),   cmocka_unit_test(test_parts_live_in_their_base),
-        cmocka_unit_test(test_weights),          cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_overlaps),
+        cmocka_unit_test(test_random_lifetimes),
+        cmocka_unit_test(test_nothing_and_too_much),
+        cmocka_unit_test(test_random_schedules),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_branches_share),
+        cmocka_unit_test(test_parts_live_in_their_base),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,8 @@ static void test_layouts(void **state)
 static void test_bad_files(void **state)
 {
     (void)state;
-    static const struct { const char *header; size_t n; const char *what; } row[] = {
+    static const struct { const char *header; size_t n; const char *what;
+    } row[] = {
         {"{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", 8, "'f4' (f32) is expected"},
         {"{'descr': '<i4', 'fortran_order': False, 'shape': (1,)}", 4, "'f4' (f32) is expected"},
         {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", 4, "no plain numbers"},
@@ -122,9 +123,13 @@ static void test_bad_files(void **state)
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 4, "needs 8"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 5, "needs 4"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 4, "malformed"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)}", 4, "rank over 16"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807)}", 4, "addressed"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}", 4, "needs 4000000000000"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)}",
+         4, "rank over 16"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, "
+         "9223372036854775807)}",
+         4, "addressed"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}", 4,
+         "needs 4000000000000"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1", 4, "malformed"},
         {"{'descr': '<f4", 4, "no plain numbers"},
         {"{'descr", 4, "no element type"},

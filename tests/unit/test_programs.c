@@ -245,12 +245,14 @@ static void test_spread(void **state)
     }
 }
 
-/* Winograd's results of tiles that lie partly outside of the image: as many rows as it has are stored, by
- * one nest more. Columns are whole tiles. */
+/* Winograd's results of tiles that lie partly outside of the image: as many rows as it has are
+ * stored, by one nest more. Columns are whole tiles. */
 static void test_clip(void **state)
 {
     (void)state;
-    const struct { int side, rows, columns, nests; } image[] = {{8, 8, 8, 1}, {6, 6, 8, 2}, {3, 3, 4, 1}};
+    const struct {
+        int side, rows, columns, nests;
+    } image[] = {{8, 8, 8, 1}, {6, 6, 8, 2}, {3, 3, 4, 1}};
     for (size_t i = 0; i < sizeof image / sizeof *image; i++) {
         struct fixture *f = convolve(image[i].side, 4);
         int found = 0;

@@ -401,8 +401,11 @@ static struct schedule *prefix_sums(struct tgc *t)
     struct var *counter = var_new(t, "iteration", 0, 3);
     counter->is_counter = true;
     struct step steps[] = {
-        {.kind = STEP_KERNEL, .kernel = b.k}, {.kind = STEP_LOOP, .counter = counter, .trip = uop_int(t, 3)}, {.kind = STEP_BREAK_UNLESS, .cond = positive},
-        {.kind = STEP_KERNEL, .kernel = c.k}, {.kind = STEP_ENDLOOP},
+        {.kind = STEP_KERNEL, .kernel = b.k},
+        {.kind = STEP_LOOP, .counter = counter, .trip = uop_int(t, 3)},
+        {.kind = STEP_BREAK_UNLESS, .cond = positive},
+        {.kind = STEP_KERNEL, .kernel = c.k},
+        {.kind = STEP_ENDLOOP},
     };
     r->step = mem_copy(t, steps, sizeof steps);
     r->nstep = 5;

@@ -43,11 +43,16 @@ struct format {
     uint16_t (*store16)(float);
 };
 static const struct format formats[] = {
-    {DTYPE_F16, 65536, NULL, NULL, f16_to_f32, f32_to_f16},       {DTYPE_BF16, 65536, NULL, NULL, bf16_to_f32, f32_to_bf16},
-    {DTYPE_F8E4M3FN, 256, f8e4m3fn_to_f32, f32_to_f8e4m3fn, 0, 0}, {DTYPE_F8E4M3FNUZ, 256, f8e4m3fnuz_to_f32, f32_to_f8e4m3fnuz, 0, 0},
-    {DTYPE_F8E5M2, 256, f8e5m2_to_f32, f32_to_f8e5m2, 0, 0},       {DTYPE_F8E5M2FNUZ, 256, f8e5m2fnuz_to_f32, f32_to_f8e5m2fnuz, 0, 0},
-    {DTYPE_F8E8M0, 256, f8e8m0_to_f32, f32_to_f8e8m0, 0, 0},       {DTYPE_F4E2M1, 16, f4e2m1_to_f32, f32_to_f4e2m1, 0, 0},
-    {DTYPE_F6E2M3, 64, f6e2m3_to_f32, f32_to_f6e2m3, 0, 0},       {DTYPE_F6E3M2, 64, f6e3m2_to_f32, f32_to_f6e3m2, 0, 0},
+    {DTYPE_F16, 65536, NULL, NULL, f16_to_f32, f32_to_f16},
+    {DTYPE_BF16, 65536, NULL, NULL, bf16_to_f32, f32_to_bf16},
+    {DTYPE_F8E4M3FN, 256, f8e4m3fn_to_f32, f32_to_f8e4m3fn, 0, 0},
+    {DTYPE_F8E4M3FNUZ, 256, f8e4m3fnuz_to_f32, f32_to_f8e4m3fnuz, 0, 0},
+    {DTYPE_F8E5M2, 256, f8e5m2_to_f32, f32_to_f8e5m2, 0, 0},
+    {DTYPE_F8E5M2FNUZ, 256, f8e5m2fnuz_to_f32, f32_to_f8e5m2fnuz, 0, 0},
+    {DTYPE_F8E8M0, 256, f8e8m0_to_f32, f32_to_f8e8m0, 0, 0},
+    {DTYPE_F4E2M1, 16, f4e2m1_to_f32, f32_to_f4e2m1, 0, 0},
+    {DTYPE_F6E2M3, 64, f6e2m3_to_f32, f32_to_f6e2m3, 0, 0},
+    {DTYPE_F6E3M2, 64, f6e3m2_to_f32, f32_to_f6e3m2, 0, 0},
 };
 
 static void check_load(const struct format *f, int code)
@@ -195,16 +200,26 @@ struct function {
     double ulp64, ulp32, low, high;
 };
 static const struct function functions[] = {
-    {"exp", exp_f64, exp, exp_f32, 2, 1.5, -100, 100},    {"log", log_f64, log, log_f32, 2, 1, 0, 1e6},
-    {"sin", sin_f64, sin, sin_f32, 3, 1, -1000, 1000},    {"cos", cos_f64, cos, cos_f32, 3, 1, -1000, 1000},
-    {"tan", tan_f64, tan, tan_f32, 5, 1, -10, 10},        {"asin", asin_f64, asin, asin_f32, 4, 1, -1.1, 1.1},
-    {"acos", acos_f64, acos, acos_f32, 4, 1, -1.1, 1.1},  {"atan", atan_f64, atan, atan_f32, 3, 1, -100, 100},
-    {"sinh", sinh_f64, sinh, sinh_f32, 5, 1, -20, 20},    {"cosh", cosh_f64, cosh, cosh_f32, 4, 1, -20, 20},
-    {"tanh", tanh_f64, tanh, tanh_f32, 6, 2, -10, 10},    {"asinh", asinh_f64, asinh, asinh_f32, 5, 1, -100, 100},
-    {"acosh", acosh_f64, acosh, acosh_f32, 5, 1, 0.5, 50}, {"atanh", atanh_f64, atanh, atanh_f32, 5, 1, -1.1, 1.1},
-    {"erf", erf_f64, erf, erf_f32, 20, 3, -7, 7},         {"sqrt", sqrt_f64, sqrt, sqrt_f32, 0.5, 0.5, 0, 1e6},
-    {"floor", floor_f64, floor, floor_f32, 0, 0, -100, 100}, {"ceil", ceil_f64, ceil, ceil_f32, 0, 0, -100, 100},
-    {"trunc", trunc_f64, trunc, trunc_f32, 0, 0, -100, 100}, {"round", round_f64, nearbyint, round_f32, 0, 0, -100, 100},
+    {"exp", exp_f64, exp, exp_f32, 2, 1.5, -100, 100},
+    {"log", log_f64, log, log_f32, 2, 1, 0, 1e6},
+    {"sin", sin_f64, sin, sin_f32, 3, 1, -1000, 1000},
+    {"cos", cos_f64, cos, cos_f32, 3, 1, -1000, 1000},
+    {"tan", tan_f64, tan, tan_f32, 5, 1, -10, 10},
+    {"asin", asin_f64, asin, asin_f32, 4, 1, -1.1, 1.1},
+    {"acos", acos_f64, acos, acos_f32, 4, 1, -1.1, 1.1},
+    {"atan", atan_f64, atan, atan_f32, 3, 1, -100, 100},
+    {"sinh", sinh_f64, sinh, sinh_f32, 5, 1, -20, 20},
+    {"cosh", cosh_f64, cosh, cosh_f32, 4, 1, -20, 20},
+    {"tanh", tanh_f64, tanh, tanh_f32, 6, 2, -10, 10},
+    {"asinh", asinh_f64, asinh, asinh_f32, 5, 1, -100, 100},
+    {"acosh", acosh_f64, acosh, acosh_f32, 5, 1, 0.5, 50},
+    {"atanh", atanh_f64, atanh, atanh_f32, 5, 1, -1.1, 1.1},
+    {"erf", erf_f64, erf, erf_f32, 20, 3, -7, 7},
+    {"sqrt", sqrt_f64, sqrt, sqrt_f32, 0.5, 0.5, 0, 1e6},
+    {"floor", floor_f64, floor, floor_f32, 0, 0, -100, 100},
+    {"ceil", ceil_f64, ceil, ceil_f32, 0, 0, -100, 100},
+    {"trunc", trunc_f64, trunc, trunc_f32, 0, 0, -100, 100},
+    {"round", round_f64, nearbyint, round_f32, 0, 0, -100, 100},
 };
 
 /* |a - want| in units of the last place of a number with `digits` bits and the least exponent

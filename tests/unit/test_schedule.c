@@ -87,8 +87,8 @@ static struct uop *case_bytes_conv(struct fixture *f)
     struct uop *p = uop_int(f->t, 1);
     struct window_attr a = {.group = 1, .lo = {p, p}, .hi = {p, p}};
     struct uop *x = make_inputi(f, DTYPE_U8, 4, (int[]){1, 3, 7, 6});
-    return lib_conv(&f->l, centered(f, x, 9), centered(f, bytes(f, 4, (int[]){20, 3, 3, 3}), 0), NULL,
-                    &a);
+    return lib_conv(&f->l, centered(f, x, 9), centered(f, bytes(f, 4, (int[]){20, 3, 3, 3}), 0),
+                    NULL, &a);
 }
 
 static struct uop *case_onehot(struct fixture *f)
@@ -446,7 +446,8 @@ static struct uop *case_border_read(struct fixture *f)
 {
     struct uop *one = uop_int(f->t, 1);
     struct window_attr plain = {.group = 1}, a = {.group = 1, .lo = {one, one}, .hi = {one, one}};
-    struct uop *x = lib_conv(&f->l, INPUT(f, 1, 4, 8, 7), WEIGHT(f, 8, 4, 1, 1), INPUT(f, 8), &plain);
+    struct uop *x =
+        lib_conv(&f->l, INPUT(f, 1, 4, 8, 7), WEIGHT(f, 8, 4, 1, 1), INPUT(f, 8), &plain);
     x = lib_binaryf(&f->l, OP_MAX, x, 0.0);
     return lib_add(&f->l, lib_conv(&f->l, x, WEIGHT(f, 8, 8, 3, 3), INPUT(f, 8), &a), x);
 }
@@ -580,8 +581,9 @@ static void test_cases(void **state)
             f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
             f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands\n", cases[i].name,
-                          noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared, f->nband);
+            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands\n",
+                          cases[i].name, noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant,
+                          f->nshared, f->nband);
             /* nests that meet are kernels of their own where threads share them */
             if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
@@ -852,7 +854,8 @@ static void build_random(struct fixture *f, int seed)
 /* Layers one behind another, which bands can hold. */
 static struct uop *random_layer(struct fixture *f, struct uop *x)
 {
-    int in = (int)x->dim[1]->arg.i, kind = pick(f, 8), out = 4 * (1 + pick(f, 3)), perm[] = {0, 1, 3, 2};
+    int in = (int)x->dim[1]->arg.i, kind = pick(f, 8), out = 4 * (1 + pick(f, 3)),
+        perm[] = {0, 1, 3, 2};
     struct window_attr a = {.group = 1};
     bool small = x->dim[2]->arg.i < 5 || x->dim[3]->arg.i < 5;
     if (kind == 0)

@@ -1,5 +1,5 @@
-/* Threads that wait for work (runtime/threads.c): each part runs once a turn, sleepers are woken for what
- * is worth it, and waiting ends. */
+/* Threads that wait for work (runtime/threads.c): each part runs once a turn, sleepers are woken
+ * for what is worth it, and waiting ends. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
