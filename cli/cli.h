@@ -275,8 +275,7 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
 
-/* -----------------------------------------------------------------------------------------------------
- * cmd_*.c */
+/* -------------------------------------------------------------------------------------- cmd_*.c */
 
 enum exit_status cmd_compile(struct tgc *t, const struct options *given);
 enum exit_status cmd_run(struct tgc *t, const struct options *o);

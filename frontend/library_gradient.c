@@ -209,8 +209,7 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
     }
 }
 
-/* --------------------------------------------------------------------------------------- the
- * rest */
+/* ------------------------------------------------------------------------------------- the rest */
 
 static bool give_reduced(struct gradient *g, struct uop *u, struct uop *d)
 {

@@ -25,8 +25,7 @@
 
 enum { LINE = 64, ALIAS = 1024 };
 
-/* ------------------------------------------------------------------------------------- the
- * window */
+/* ----------------------------------------------------------------------------------- the window */
 
 static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
 {
@@ -110,8 +109,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the
- * group */
+/* ------------------------------------------------------------------------------------ the group */
 
 static bool is_free(const struct group *g, const struct segment *s)
 {

@@ -43,8 +43,7 @@ struct banding {
     double *alive; int nalive;   /* by position: bytes made before and read behind it */
 };
 
-/* -------------------------------------------------------------------------------------
- * band_cost.c */
+/* ---------------------------------------------------------------------------------- band_cost.c */
 
 const struct work *band_work(struct banding *w, struct segment *s);
 /* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors

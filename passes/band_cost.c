@@ -35,8 +35,7 @@ double band_read_by(const struct plan *p, const struct segment *s, const struct 
     return most;
 }
 
-/* ---------------------------------------------------------------------------------- what it
- * costs */
+/* -------------------------------------------------------------------------------- what it costs */
 
 const struct work *band_work(struct banding *w, struct segment *s)
 {

@@ -58,8 +58,7 @@ static struct uop *widened(struct tgc *t, struct uop *u)
     return !is_half(u->dtype) ? u : x ? x : converted(t, u);
 }
 
-/* ------------------------------------------------------------------------------------- the
- * steps */
+/* ------------------------------------------------------------------------------------ the steps */
 
 static struct uop *compute_wide(struct tgc *t, struct uop *u)
 {
@@ -106,8 +105,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return moves || u->op == OP_CONTIGUOUS || u->op == OP_INDEX ? move_wide(t, u) : NULL;
 }
 
-/* ----------------------------------------------------------------------------------- the
- * weights */
+/* ---------------------------------------------------------------------------------- the weights */
 
 struct weights { struct uop_map again; };
 

@@ -387,8 +387,7 @@ static void share_in_place(struct memory *m, struct slot *place)
     }
 }
 
-/* ------------------------------------------------------------------------------- one over
- * another */
+/* ----------------------------------------------------------------------------- one over another */
 
 /* The input of a step's kernel over which its result saves most; 0: there is none. */
 static size_t find_under(struct memory *m, struct slot *place, int step, const bool *is_under)

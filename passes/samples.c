@@ -32,8 +32,7 @@ static struct uop *range_of(const struct samples *s, struct uop *dim, int id)
     return uop_is_int(dim, 1) ? uop_int(s->t, 0) : uop_range(s->t, dim, s->first + id);
 }
 
-/* ------------------------------------------------------------------------------------
- * substitution */
+/* --------------------------------------------------------------------------------- substitution */
 
 struct renaming { int first; struct uop *const *to; };
 
@@ -58,8 +57,7 @@ static struct uop *row_at(struct samples *s, const struct uop *v, struct uop *ro
     return row;
 }
 
-/* -------------------------------------------------------------------------------------------
- * rules */
+/* ---------------------------------------------------------------------------------------- rules */
 
 /* Whether two rows differ for some coordinates, as far as that shows. */
 static bool differ(struct samples *s, const struct uop *v, struct uop *a, struct uop *b)

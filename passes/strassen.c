@@ -56,8 +56,7 @@ struct product {
 
 static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
 
-/* ------------------------------------------------------------------------------------ the
- * product */
+/* ---------------------------------------------------------------------------------- the product */
 
 static bool is_pure_move(const struct uop *v)
 {
@@ -166,8 +165,7 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
     return size_of_kind(p, true, false) * size_of_kind(p, true, true) <= elements;
 }
 
-/* --------------------------------------------------------------------------------------- the
- * cost */
+/* ------------------------------------------------------------------------------------- the cost */
 
 /* Cycles that are saved, less those for what is moved, as winograd_cost.c counts them: the sums of
  * values and the seven products are stored and read again, the weight is longer. */
@@ -190,8 +188,7 @@ static bool saves_time(const struct product *p)
     return taken;
 }
 
-/* ------------------------------------------------------------------------------------- the
- * rewrite */
+/* ---------------------------------------------------------------------------------- the rewrite */
 
 /* The quarter of x that is half i along one axis and half j along another one. */
 static struct uop *quarter_of(struct tgc *t, struct uop *x, const int *axis, int quarter)

@@ -114,8 +114,7 @@ bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------
- * axes */
+/* ----------------------------------------------------------------------------------------- axes */
 
 /* One way to read the list. */
 struct reading { uint32_t axes; struct uop **out, *cond, *ok; };

@@ -224,8 +224,7 @@ bool lower_nhwc_max_pool(struct node *n)
     return lower_pool_of(&v.node, POOL_MAX) && node_set(n, 0, channels_last(n, n->out[0]));
 }
 
-/* ------------------------------------------------------------------------------ packed in
- * blocks */
+/* ----------------------------------------------------------------------------- packed in blocks */
 
 /* Each byte of the last axis is 8 / bits numbers, the low bits first: u8 [.., bytes * 8 / bits]. */
 static struct uop *unpack_bits(const struct node *n, struct uop *x, int bits)

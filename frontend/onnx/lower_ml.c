@@ -9,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------
- * attributes */
+/* ----------------------------------------------------------------------------------- attributes */
 
 static bool read_tensor(const struct node *n, const char *name, struct ml_list *list)
 {
@@ -116,8 +115,7 @@ struct uop *ml_rows(const struct node *n, int k, enum dtype d)
     return uop_cast(n->t, d, x);
 }
 
-/* -------------------------------------------------------------------------------------------
- * scores */
+/* --------------------------------------------------------------------------------------- scores */
 
 bool ml_post_transform(const struct node *n, enum ml_transform *t)
 {
@@ -217,8 +215,7 @@ struct uop *ml_labels(const struct node *n, struct uop *number, const char *ints
     return lib_gather(&n->lib, label, number, 0);
 }
 
-/* ---------------------------------------------------------------------------------- linear
- * models */
+/* -------------------------------------------------------------------------------- linear models */
 
 /* x [n, f] times coefficients [e, f], plus intercepts, if there are any. */
 static struct uop *linear(const struct node *n, int64_t *count)
@@ -277,8 +274,7 @@ bool lower_linear_classifier(struct node *n)
            node_set(n, 1, one ? ml_both_classes(n, score, true, t) : ml_transformed(n, score, t));
 }
 
-/* ---------------------------------------------------------------------------------------
- * features */
+/* ------------------------------------------------------------------------------------- features */
 
 bool lower_array_feature_extractor(struct node *n)
 {
@@ -388,8 +384,7 @@ bool lower_of_map(struct node *n)
 
 bool lower_zip_map(struct node *n) { return node_set(n, 0, n->in[0]); }
 
-/* ---------------------------------------------------------------------------------------
- * encoders */
+/* ------------------------------------------------------------------------------------- encoders */
 
 /* Which of the list's elements each of x is, `count` if none. */
 static struct uop *find_in(const struct node *n, struct uop *x, const struct ml_list *keys)

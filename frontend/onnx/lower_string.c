@@ -179,8 +179,7 @@ bool lower_regex_full_match(struct node *n)
     return node_set(n, 0, lib_get(&n->lib, call, 0));
 }
 
-/* ------------------------------------------------------------------------------------- looking
- * up */
+/* ----------------------------------------------------------------------------------- looking up */
 
 /* Positions of keys in order; of equal ones the first stays first. */
 struct key { const void *at; int64_t place, length; };
@@ -250,8 +249,7 @@ struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int
     return lib_gather(&n->lib, weight(n, DTYPE_I64, place, count + 1), at, 0);
 }
 
-/* ---------------------------------------------------------------------------------
- * TfIdfVectorizer */
+/* ------------------------------------------------------------------------------ TfIdfVectorizer */
 
 struct pool {
     const void *item; int64_t nitem;     /* 8 bytes each */

@@ -24,8 +24,7 @@ struct forest {
     bool average;
 };
 
-/* -------------------------------------------------------------------------------------------
- * checks */
+/* --------------------------------------------------------------------------------------- checks */
 
 static bool check_forest(const struct node *n, const struct forest *f, int64_t features)
 {
@@ -62,8 +61,7 @@ static bool check_forest(const struct node *n, const struct forest *f, int64_t f
     return true;
 }
 
-/* -------------------------------------------------------------------- TreeEnsembleRegressor,
- * -Classifier */
+/* ----------------------------------------------------------- TreeEnsembleRegressor, -Classifier */
 
 static bool same_count(const struct node *n, const char *name, int64_t count, int64_t wanted)
 {
@@ -197,8 +195,7 @@ static bool read_nodes(const struct node *n, const char *kind, struct forest *f)
     return read_leaves(n, kind, f, place);
 }
 
-/* ----------------------------------------------------------------------------------
- * TreeEnsemble */
+/* --------------------------------------------------------------------------------- TreeEnsemble */
 
 static bool child(const struct node *n, const struct forest *f, int64_t id, int64_t is_leaf,
                   int64_t branches, int32_t *at)
@@ -289,8 +286,7 @@ static bool read_forest(const struct node *n, struct forest *f)
     return read_members(n, f, branches);
 }
 
-/* ----------------------------------------------------------------------------------------- the
- * run */
+/* -------------------------------------------------------------------------------------- the run */
 
 static struct uop *int_weight(const struct node *n, const int32_t *v, int64_t count)
 {

@@ -5,8 +5,7 @@
 
 #include "frontend/onnx/lower.h"
 
-/* --------------------------------------------------------------------------------------
- * lower_ml.c */
+/* ----------------------------------------------------------------------------------- lower_ml.c */
 
 /* A list of an attribute, 8 bytes an element: int64_t, double or const char *. */
 struct ml_list { enum dtype dtype; void *data; int64_t count; };

@@ -112,8 +112,7 @@ static bool repeat(struct parser *p, int from, int least, int most)
     return true;
 }
 
-/* ----------------------------------------------------------------------------- characters,
- * classes */
+/* -------------------------------------------------------------------------- characters, classes */
 
 static bool add_range(struct parser *p, int32_t lo, int32_t hi)
 {
@@ -292,8 +291,7 @@ static bool read_class(struct parser *p)
     return (!negated || negate_since(p, from)) && put(p, p->r->ncode, EAT, from, p->r->nrange);
 }
 
-/* -------------------------------------------------------------------------------------
- * structure */
+/* ------------------------------------------------------------------------------------ structure */
 
 /* The branches read so far, as one. */
 static bool close_branch(struct parser *p)

@@ -20,8 +20,7 @@
 /* what stands for the bound of a symbol that has none yet */
 enum { OPEN_MAX = INT32_MAX };
 
-/* ------------------------------------------------------------------------------------
- * conditions */
+/* ----------------------------------------------------------------------------------- conditions */
 
 struct uop *node_all(const struct node *n, struct uop *cond)
 {
@@ -105,8 +104,7 @@ void lower_emit_checks(struct lower *l)
     }
 }
 
-/* -----------------------------------------------------------------------------------------
- * facts */
+/* ---------------------------------------------------------------------------------------- facts */
 
 static struct fact *fact_find(const struct lower *l, const char *name, enum fact_kind kind)
 {
@@ -145,8 +143,7 @@ static const struct onnx_dim_option *option_of(const struct lower *l, const char
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------
- * symbols */
+/* -------------------------------------------------------------------------------------- symbols */
 
 /* How far an element is followed through the graph, and through how many uops: what is used twice
  * at every level is met twice as often at the next. */
@@ -399,8 +396,7 @@ const char *node_output_dim_name(const struct node *n, int k, int axis)
                       axis);
 }
 
-/* ----------------------------------------------------------------------------------
- * declarations */
+/* --------------------------------------------------------------------------------- declarations */
 
 static const TensorShapeProto *declared_shape(const GraphProto *g, const char *name)
 {
