@@ -210,9 +210,11 @@ bool plan_stage(struct plan *p, struct node *n)
     /* under a value that is normalized by its row, whatever makes the row is needed more than once
      * and decides for itself */
     const struct uop *c = value_has_row_stat(p, v) ? NULL : value_contraction(p, v);
-    /* what is summed up no further, as an image that is normalized, is a layer all the same */
+    /* what is read once, or summed up no further, as an image that is normalized, is a layer all the
+     * same: rows are for a softmax before a product */
     bool columns = c && value_contracts_weight(c) &&
-                   (s->ncontraction == 0 || value_keeps_columns(p, v, c, local));
+                   (s->ncontraction == 0 || n->nconsumer < 2 ||
+                    value_keeps_columns(p, v, c, local));
     if (!stage_suits(s, c, st.prefix, nlocal, columns) || (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     struct uop *dim[MAX_RANK];
