@@ -133,6 +133,12 @@ static bool inline_reduce(struct plan *p, struct node *n)
         return false;
     if (!(deps & s->inner) && !segment_accepts(s, deps))
         return false;
+    /* a sum of weights that stands before a layer's columns leaves no tile: whichever comes second
+     * is a kernel of its own */
+    bool gate = !(deps & s->inner) && deps != s->out && range_set_within(deps, s->out) &&
+                value_operand(n->u->src[0])->op == OP_MUL && value_contracts_weight(n->u);
+    if ((gate && s->ncontraction) || (contraction && value_contracts_weight(n->u) && s->gated))
+        return false;
     if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
         return false;
     /* inside a stage a contraction with weights would stream them again for every row */
@@ -144,6 +150,7 @@ static bool inline_reduce(struct plan *p, struct node *n)
         return false;
     if (!(deps & s->inner))
         segment_add_prefix(s, deps);
+    s->gated |= gate;
     segment_note_contraction(s, n->u);
     return true;
 }

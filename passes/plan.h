@@ -64,6 +64,7 @@ struct segment {
     struct band band[BANDS_MAX]; int nband;
     struct clip clip;
     const struct uop *claimed;   /* the contraction whose epilogue it is */
+    bool gated;                  /* a sum of weights is computed before some of the ranges */
     bool weighted;               /* one of its contractions reads a weight */
     bool streams;                /* a large weight, once: the product of a matrix and a vector */
 };

@@ -116,6 +116,19 @@ def pooled(channels, side, kind="MaxPool"):
     return net
 
 
+def gated(channels, side):
+    """The end of a block of SENet whose shortcut is a layer: a gate of each channel, and that layer."""
+    net = Net(channels, side)
+    image = net.put("Relu", [net.last])
+    x = net.put("Conv", [image, net.draw("w2", channels, channels, 3, 3)], pads=[1] * 4, strides=[2, 2])
+    gate = net.put("Conv", [net.put("GlobalAveragePool", [x]), net.draw("fc1", 4, channels, 1, 1)])
+    gate = net.put("Conv", [net.put("Relu", [gate]), net.draw("fc2", channels, 4, 1, 1), net.draw("fb", channels)])
+    scaled = net.put("Mul", [x, net.put("Sigmoid", [gate])])
+    short = net.put("Conv", [image, net.draw("w", channels, channels, 1, 1), net.draw("b", channels)], strides=[2, 2])
+    net.put("Relu", [net.put("Add", [scaled, short])])
+    return net
+
+
 def write(name, net, *options):
     folder = T.scratch(SCRATCH / re.sub(r"\W+", "_", name))
     model = net.done()
@@ -144,7 +157,7 @@ def kernels(name, net):
     return {m[1]: m[2] for m in re.finditer(r"static void (\w+)\((?:[^)]*)\)\n\{\n(.*?)\n\}", source, re.S)}
 
 
-KINDS = {"overlapping windows": pooled, "overlapping means": lambda c, n: pooled(c, n, "AveragePool"),
+KINDS = {"a gate beside a layer": gated, "overlapping windows": pooled, "overlapping means": lambda c, n: pooled(c, n, "AveragePool"),
          "a transposed convolution of 3 taps": transposed, "one of 2 taps": decoder,
          "one of 3 taps beside a skip connection": lambda c, n: decoder(c, n, 3),
          "a window of 9 taps": window, "a window of 11 taps": lambda c, n: window(c, n, 11),
@@ -217,6 +230,14 @@ def groups():
     sums = [name for name, body in made.items() if re.match(r"instancenorm\w+_avx512$", name) and "sum2" in body]
     expect(len(sums) == 2, f"{sums} of {sorted(made)}")
     expect(any(re.match(r"mul\w+_avx512$", name) for name in made), f"none scales: {sorted(made)}")
+
+
+@suite.case("a gate is computed before the layer that it is added to")
+def gates():
+    made = kernels("gates", gated(32, 16))
+    layers = [body for body in made.values() if "exp_f32" in body and re.search(r"for \(int ic", body)]
+    tiles = [body for body in layers if "sum[row][column]" in body or "fma_f32x16" in body]
+    expect(layers and layers == tiles, f"a layer's sum without vectors: {layers}")
 
 
 @suite.case("what takes long is no part of overlapping windows")
