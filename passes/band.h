@@ -64,8 +64,8 @@ void band_find_rewritten(struct banding *w);
 /* What is alive at each position, as the plan stands. */
 void band_find_alive(struct banding *w);
 /* The most that is alive while a group runs, or where one of its rewritten layers is made of which
- * it reads a part. group_leaves_excess(): whether that is more than there is room, by such layers.
- */
+ * it reads a part. group_leaves_excess(): whether that is more than there is room, by such
+ * layers. */
 double group_most(struct banding *w, const struct group *g);
 bool group_leaves_excess(struct banding *w, const struct group *g, double room);
 /* Scratch for one band. */

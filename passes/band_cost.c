@@ -177,8 +177,8 @@ static bool is_passed_within(const struct group *g, const struct buffer *b)
 }
 
 /* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch
- * counts for two threads: bands, and so the bits of results, are the same by any number of threads.
- */
+ * counts for two threads: bands, and so the bits of results, are the same by any number of
+ * threads. */
 static double needed_by(struct banding *w, const struct group *g)
 {
     const struct buffer *seen[MEMBERS_MAX * BUFFERS_MAX];

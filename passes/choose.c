@@ -233,8 +233,8 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
  * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
  * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
  * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
- * of it is spilled. It saves little where the windows and the weights are more than the L1 holds.
- */
+ * of it is spilled. It saves little where the windows and the weights are more than the L1
+ * holds. */
 static double window_fits(const struct nest *m, const struct isa_info *isa,
                           const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
 {

@@ -1,7 +1,7 @@
 /* factor.c - what all terms of a sum are divided by is divided by once, behind the sum.
  *
- *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]        y[i, f] = (sum over j  e[i, j] v[j,
- * f]) / s[i]
+ *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]
+ *   -> y[i, f] = (sum over j  e[i, j] * v[j, f]) / s[i]
  *
  * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them
  * need not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products

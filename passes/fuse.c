@@ -18,7 +18,7 @@
  */
 #include "passes/fuse.h"
 
-enum { REPEAT_CHEAP = 4, EXPENSIVE = 4, POOLED_MAX = 16 };
+enum { REPEAT_CHEAP = 4, POOLED_MAX = 16 };
 
 static bool is_too_large(const struct node *n, int most)
 {
@@ -64,7 +64,7 @@ static bool is_pooled_anew(struct plan *p, const struct node *n, double repeats)
         window |= (m & s->inner) && (m & s->out);
     }
     return window && repeats > 1.01 && !s->ncontraction && n->u->op != OP_REDUCE &&
-           value_takes_long(p, n->u, EXPENSIVE);
+           value_takes_long(p, n->u);
 }
 
 /* True: compute it where it is used. False: try to stage or realize it. */
@@ -90,7 +90,7 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     /* a layer's prologue belongs to whoever produced it */
     if (n->use->seg->ncontraction && is_within(p, n))
         return false;
-    return value_cost(n->u) < EXPENSIVE && repeats <= REPEAT_CHEAP &&
+    return value_cost(n->u) < VALUE_EXPENSIVE && repeats <= REPEAT_CHEAP &&
            !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
 
@@ -222,7 +222,7 @@ static bool is_divided(const struct uop *v)
 {
     enum { STEPS = 6 };
     for (int i = 0; i < STEPS && v->nsrc > 0 && op_is_elementwise(v->op); i++) {
-        if (value_cost(v) >= EXPENSIVE)
+        if (value_cost(v) >= VALUE_EXPENSIVE)
             return true;
         v = v->src[0];
     }

@@ -33,6 +33,7 @@ void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct 
 
 bool value_is_leaf(const struct uop *v);                          /* it is read where it lies */
 double value_cost(const struct uop *v);                           /* of one element, in additions */
+enum { VALUE_EXPENSIVE = 4 };                                     /* cheaper to keep than again */
 /* Through movement and casts, to what is multiplied. */
 const struct uop *value_operand(const struct uop *v);
 /* A reduction of products with more products than either factor has elements: matmul,
@@ -54,9 +55,9 @@ bool value_is_widened_weight(const struct uop *v);
 /* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's
  * normalization, layernorm. */
 bool value_has_row_stat(struct plan *p, struct uop *v);
-/* Whether a step that costs as much, or a reduction, is among what v is made of by elementwise
- * steps and movements (broadcasts, too) that nobody else needs. */
-bool value_takes_long(struct plan *p, const struct uop *v, double cost);
+/* Whether an expensive step or a reduction is among what v is made of by elementwise steps and
+ * movements (broadcasts, too) that nobody else needs. */
+bool value_takes_long(struct plan *p, const struct uop *v);
 /* The contraction that v is an epilogue of, or NULL. */
 const struct uop *value_contraction(struct plan *p, const struct uop *v);
 /* v is, or is an epilogue of, what joins several tensors by the place of an element. */
@@ -69,8 +70,8 @@ bool node_has_one_segment(const struct node *n);                  /* that uses i
 void segment_note_contraction(struct segment *s, const struct uop *v);   /* v is computed in s */
 void plan_realize(struct plan *p, struct node *n);                /* in a buffer */
 /* In scratch, for all uses: they are in one segment and agree on some coordinates that depend on
- * output ranges alone; the rest is computed once for those. false: that cannot be, or costs more.
- */
+ * output ranges alone; the rest is computed once for those. false: that cannot be, or costs
+ * more. */
 bool plan_stage(struct plan *p, struct node *n);
 
 #endif

@@ -2,8 +2,9 @@
  *
  *      padded   0 0 x x x x x x x 0 0        two before, two behind seven
  *      band       [. . . . . .]              reads 6 elements from `begin` on
- *      inside     [0 x x x x x x]            stores 6 elements, from `from` on, which is moved so
- * that all of them are there; scratch has a slot more for them
+ *      inside     [0 x x x x x x]            stores 6 elements, from `from` on, which is moved
+ *                                            so that all of them are there; scratch has a slot
+ *                                            more for them
  *
  * So the producer's loops have the same lengths in all bands, and no conditions. What of the border
  * a band reads is stored before, by loops that are mostly empty: their lengths depend on the band.

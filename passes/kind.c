@@ -133,9 +133,9 @@ bool value_has_row_stat(struct plan *p, struct uop *v)
     return false;
 }
 
-/* A value that passes the test and that v is an epilogue of: reached through elementwise ops, not
- * through a broadcast, nor through what others need, too. NULL: there is none. */
-static const struct uop *find_below(struct plan *p, const struct uop *v,
+/* A value that passes the test and that v is an epilogue of: reached through elementwise ops and
+ * moves, a broadcast only if asked for, not through what others need, too. NULL: there is none. */
+static const struct uop *find_below(struct plan *p, const struct uop *v, bool through_expand,
                                     bool (*test)(const struct uop *v))
 {
     const struct uop *stack[32];
@@ -145,8 +145,8 @@ static const struct uop *find_below(struct plan *p, const struct uop *v,
         const struct uop *u = stack[--n];
         if (test(u))
             return u;
-        if (u->op == OP_EXPAND || value_is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
-            (u != v && plan_node(p, u)->nconsumer > 1))
+        if ((u->op == OP_EXPAND && !through_expand) || value_is_leaf(u) || u->op == OP_IOTA ||
+            plan_node(p, u)->must || (u != v && plan_node(p, u)->nconsumer > 1))
             continue;
         int nsrc = op_is_elementwise(u->op) ? u->nsrc
                                             : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
@@ -158,7 +158,7 @@ static const struct uop *find_below(struct plan *p, const struct uop *v,
 
 const struct uop *value_contraction(struct plan *p, const struct uop *v)
 {
-    return find_below(p, v, value_is_contraction);
+    return find_below(p, v, false, value_is_contraction);
 }
 
 /* A value below another one, and its coordinates over the axes of that one. */
@@ -177,7 +177,7 @@ static void step_down(struct tgc *t, struct below *b)
 /* From v, whose coordinates are b's, to c, along the way that find_below() took. */
 static bool go_to(struct plan *p, struct below *b, const struct uop *c)
 {
-    struct below *stack = mem_array(p->t, 32, sizeof *stack);
+    struct below stack[32];
     int n = 0;
     stack[n++] = *b;
     for (int steps = 0; n && steps < 64; steps++) {
@@ -229,24 +229,14 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
     return false;
 }
 
-bool value_takes_long(struct plan *p, const struct uop *v, double cost)
+static bool takes_long(const struct uop *v)
 {
-    const struct uop *stack[32];
-    int n = 0;
-    stack[n++] = v;
-    for (int steps = 0; n && steps < 64; steps++) {
-        const struct uop *u = stack[--n];
-        if (value_cost(u) >= cost || u->op == OP_REDUCE)
-            return true;
-        if (value_is_leaf(u) || u->op == OP_IOTA || plan_node(p, u)->must ||
-            (u != v && plan_node(p, u)->nconsumer > 1))
-            continue;
-        int nsrc = op_is_elementwise(u->op) ? u->nsrc
-                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
-        for (int k = 0; k < nsrc && n < 32; k++)
-            stack[n++] = u->src[k];
-    }
-    return false;
+    return v->op == OP_REDUCE || value_cost(v) >= VALUE_EXPENSIVE;
+}
+
+bool value_takes_long(struct plan *p, const struct uop *v)
+{
+    return find_below(p, v, true, takes_long) != NULL;
 }
 
 static bool is_join(const struct uop *v)
@@ -258,7 +248,7 @@ static bool is_join(const struct uop *v)
 
 bool value_joins_parts(struct plan *p, const struct uop *v)
 {
-    return find_below(p, v, is_join) != NULL;
+    return find_below(p, v, false, is_join) != NULL;
 }
 
 bool value_streams_weight(const struct uop *v)

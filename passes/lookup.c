@@ -1,7 +1,7 @@
 /* lookup.c - bytes that are read from a table (table.c), by vectors of bytes.
  *
- *      for i < 1000                          for i < 15    store.64 y[64i] = lookup(table, load.64
- * x[64i]) y[i] = table[x[i]]                  for i < 40    y[960 + i] = table[x[960 + i]]
+ *      for i < 1000             for i < 15    store.64 y[64i] = lookup(table, load.64 x[64i])
+ *        y[i] = table[x[i]]     for i < 40    y[960 + i] = table[x[960 + i]]
  *
  * strip.c strips the loop as it does others, with four bytes for each lane of a float. What a
  * LOOKUP is made of says runtime/vector_*.c: permutations of the table, which lies in registers.

@@ -33,9 +33,9 @@
 enum { PRODUCTS = 7, QUARTERS = 4 };
 
 /* Of 11, 12, 21, 22: what P1 to P7 are made of, and what they are added to. */
-static const signed char of_values[PRODUCTS][QUARTERS] = {{1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0},
-                                                          {0, 0, 0, 1}, {1, 1, 0, 0}, {-1, 0, 1, 0},
-                                                          {0, 1, 0, -1}};
+static const signed char of_values[PRODUCTS][QUARTERS] = {
+    {1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0}, {0, 0, 0, 1},
+    {1, 1, 0, 0}, {-1, 0, 1, 0}, {0, 1, 0, -1}};
 static const signed char of_weight[PRODUCTS][QUARTERS] = {
     {1, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, -1}, {-1, 0, 1, 0},
     {0, 0, 0, 1}, {1, 1, 0, 0}, {0, 0, 1, 1}};
@@ -107,8 +107,8 @@ static bool changes_sample(const struct product *p, int axis)
 }
 
 /* Each axis is one of the rows (it moves in the values), of the columns (in the weight), or of the
- * sum (in both). The largest of each kind is halved: the last of equals, which lies side by side.
- */
+ * sum (in both). The largest of each kind is halved: the last of equals, which lies side by
+ * side. */
 static bool find_axes(struct product *p)
 {
     p->row = p->column = p->step = -1;

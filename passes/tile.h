@@ -9,9 +9,8 @@
  * Where a panel has more lanes than there are columns, loads and the store are conditional on the
  * column.
  *
- *      for q  for s  for tile                       acc[row][b] = 0
- *                      for k                        acc[row][b] += a[tile, row, k] * w[q, k, s, b,
- * v]
+ *      for q  for s  for tile             acc[row][b] = 0
+ *                      for k              acc[row][b] += a[tile, row, k] * w[q, k, s, b, v]
  *
  * A weight is stored panel by panel, in the order in which it is read. Variants of a kernel have
  * tiles of their own, but one panel, so that they share the stored weight.

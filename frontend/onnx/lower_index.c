@@ -145,12 +145,13 @@ bool lower_topk(struct node *n)
 static struct uop *known_positions(const struct node *n, struct uop *mask)
 {
     struct tgc *t = n->t;
-    struct uop *folded = lib_fold(&n->lib, mask);
-    const struct buffer *b = uop_buffer_of(folded);
-    int64_t len, count = 0;
-    if (mask->op == OP_EXPAND && mask->src[0]->op == OP_RESHAPE &&
-        uop_is_int(mask->src[0]->src[0], 1))
+    const struct uop *one = mask;
+    while (one->op == OP_EXPAND || one->op == OP_RESHAPE)
+        one = one->src[0];
+    if (uop_is_int(one, 1))
         return uop_cast(t, DTYPE_I64, uop_iota(t, mask->dim[0]));
+    const struct buffer *b = uop_buffer_of(lib_fold(&n->lib, mask));
+    int64_t len, count = 0;
     if (!b || b->kind != BUFFER_WEIGHT || !b->data || !uop_const_int(mask->dim[0], &len))
         return NULL;
     int64_t *at = mem_array(t, (size_t)len + 1, sizeof *at);
