@@ -10,9 +10,17 @@
 #endif
 
 #ifdef MODEL_EMBED
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wc23-extensions"
+#pragma clang diagnostic ignored "-Wsign-conversion"
+#endif
 alignas(64) static const unsigned char model_weights_data[] = {
 #embed "model_.weights"
 };
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 #else
 extern const unsigned char model_weights_data[] __asm__("model_weights_data")
     __attribute__((visibility("hidden")));

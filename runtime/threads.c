@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <time.h>
 
 #define MODEL_THREADS 4
@@ -100,12 +101,12 @@ struct patience {
     struct timespec since;
 };
 
-static double nanoseconds_since(const struct timespec *then)
+static int64_t nanoseconds_since(const struct timespec *then)
 {
     struct timespec now;
     if (timespec_get(&now, TIME_UTC) == 0)
         return TEAM_AWAKE;
-    return 1e9 * (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec);
+    return INT64_C(1000000000) * (now.tv_sec - then->tv_sec) + (now.tv_nsec - then->tv_nsec);
 }
 
 /* Waits a moment. 0: it has been long enough, sleep. */
@@ -118,7 +119,7 @@ static int look_again(struct patience *p)
     }
     if (p->looks == 1)
         return timespec_get(&p->since, TIME_UTC);
-    double waited = nanoseconds_since(&p->since);
+    int64_t waited = nanoseconds_since(&p->since);
     if (waited >= TEAM_ALONE)
         sched_yield();
     return waited >= 0 && waited < TEAM_AWAKE; /* a clock can be set back */

@@ -182,8 +182,8 @@ static void write_signature(struct function *f, struct text *out)
                                : mem_printf(p->t, "%s %s", var_type(a[i].v),
                                             program_var(p, a[i].v)));
     if (k->is_shared) {
-        list_put(&list, "int part");
-        list_put(&list, "int parts");
+        list_put(&list, "unsigned part");
+        list_put(&list, "unsigned parts");
     }
     if (!list.any)
         text_puts(out, "void");
@@ -237,8 +237,8 @@ static void write_task(const struct function *f)
                                          scratch_stride(a[i].b) / dtype_nbytes(a[i].b->dtype))
                             : mem_printf(p->t, "t->%s", name));
     }
-    list_put(&list, "part");
-    list_put(&list, "t->self->parts");
+    list_put(&list, "(unsigned)part");
+    list_put(&list, "(unsigned)t->self->parts");
     text_puts(out, ");\n}\n\n");
 }
 

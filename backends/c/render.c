@@ -400,19 +400,20 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
     v->e.s = s.s;
 }
 
-/* Where this thread's part of a loop begins and ends, as variables. */
+/* Where this thread's part of a loop begins and ends, as variables. Unsigned arithmetic: clang 14
+ * follows a quotient without a sign, and addresses a tile's rows by one pointer, not by one each. */
 static void write_share(struct writer *w, const struct uop *u, const char *type,
                         const struct expr *size, const char **begin, const char **end)
 {
-    bool cast = !strcmp(type, "int") && sat_mul(u->src[0]->vmax, w->p->threads) > INT32_MAX;
-    const char *n = expr_operand(w->p, size, PREC_MUL);
-    const char *open = cast ? "(int)((int64_t)" : "", *close = cast ? ")" : "";
+    bool wide = strcmp(type, "int") != 0 || sat_mul(u->src[0]->vmax, w->p->threads) > UINT32_MAX;
+    const char *n = mem_printf(w->t, "(%s)%s", wide ? "uint64_t" : "unsigned",
+                               expr_operand(w->p, size, PREC_UNARY));
     *begin = local_name(w, "begin");
     *end = local_name(w, "end");
-    statement(w, mem_printf(w->t, "const %s %s = %s%s * part / parts%s;", type, *begin, open, n,
-                            close), true);
-    statement(w, mem_printf(w->t, "const %s %s = %s%s * (part + 1) / parts%s;", type, *end, open, n,
-                            close), true);
+    statement(w, mem_printf(w->t, "const %s %s = (%s)(%s * part / parts);", type, *begin, type, n),
+              true);
+    statement(w, mem_printf(w->t, "const %s %s = (%s)(%s * (part + 1) / parts);", type, *end, type,
+                            n), true);
 }
 
 static void write_range(struct writer *w, const struct uop *u)

@@ -165,6 +165,19 @@ def float_layers():
          G.weight("w5", draw(98, 200)), G.weight("shape", np.array([48, 98], np.int64))])
 
 
+def first_layers():
+    """Few channels: sums as large as a tile, over many pixels, which threads share."""
+    return G.model(
+        [G.node("Conv", ["x", "w1"], ["a"], strides=[2, 2], pads=[1] * 4),
+         G.node("Conv", ["x", "w2"], ["b"], strides=[2, 2], pads=[1] * 4),
+         G.node("Conv", ["x", "w3"], ["c"], strides=[2, 2], pads=[2] * 4)],
+        [G.value("x", [1, 3, 224, 224])],
+        [G.value("a", [1, 16, 112, 112]), G.value("b", [1, 32, 112, 112]),
+         G.value("c", [1, 16, 112, 112])],
+        [G.weight("w1", draw(16, 3, 3, 3)), G.weight("w2", draw(32, 3, 3, 3)),
+         G.weight("w3", draw(16, 3, 5, 5))])
+
+
 def byte_layers():
     random = np.random.default_rng(3)
     weight = {name: random.integers(-127, 128, shape).astype(np.int8)
@@ -207,7 +220,8 @@ def emitted(tgc, scratch, make, cpu, compiler, *flags):
         raise Skip(f"no {compiler} here")
     folder = T.scratch(scratch)
     onnx.save(make(), folder / "model.onnx")
-    T.emit(tgc, folder / "model.onnx", folder / "net.c", f"--cpu={cpu}", "--no-winograd")
+    T.emit(tgc, folder / "model.onnx", folder / "net.c", f"--cpu={cpu}", "--no-winograd",
+           *["--threads=2"] * (make is first_layers))
     T.must(T.run([compiler, *flags, "-O2", "-g", "-c", "net.c", "-o", "net.o"], cwd=folder))
     found = loops.hottest(loops.audit(folder / "net.o", folder / "net.c", (compiler, *flags)))
     hot = {name: loop for name, loop in found.items() if loop.kernel.startswith(("conv", "matmul"))
@@ -232,7 +246,8 @@ def main():
     suite.add("NEON by a cross compiler", neon, scratch / "neon", "aarch64-linux-gnu-gcc")
     tgc = T.find_tgc(options.build).resolve()
     for compiler in ("gcc", "clang", "clang-19") if x86 else ():
-        for make, cpu in ((float_layers, "avx2"), (float_layers, "avx512"), (byte_layers, "avx2"),
+        for make, cpu in ((float_layers, "avx2"), (float_layers, "avx512"),
+                          (first_layers, "avx2"), (first_layers, "avx512"), (byte_layers, "avx2"),
                           (byte_layers, "avx512"), (byte_layers, "avx512vnni")):
             name = f"{make.__name__} for {cpu} by {compiler}"
             suite.add(name, emitted, tgc, scratch / name.replace(" ", "_"), make, cpu, compiler)

@@ -186,6 +186,14 @@ def warnings():
                 compile_with(model, compiler, *WARNINGS, level, "-c", "net.c", "-o", "net.o")
 
 
+@suite.case("a newer compiler, which has #embed, has nothing to say either")
+def newer():
+    if not shutil.which("clang-19"):
+        raise Skip("clang-19 is not here")
+    folder = emit("newer", rests(), "--weights=incbin", "--threads=3")
+    compile_with(folder, "clang-19", *WARNINGS, "-c", "net.c", "-o", "net.o")
+
+
 def symbols(folder):
     # Without PIC, constants that hold addresses are constants for the linker too.
     compile_with(folder, "gcc", "-std=c11", "-O2", "-fno-pic", "-c", "net.c", "-o", "plain.o")
