@@ -422,17 +422,27 @@ static int nest_batches(const struct nest *m)
     return 0;
 }
 
-/* Elements that a load reads in one batch. */
+/* Elements that a load reads in one batch: each once, though windows overlap; and of what a stride
+ * steps over, nothing. */
 static double nelem_read(const struct nest *m, const struct uop *load, int nbatch)
 {
     const struct buffer *b = uop_buffer_of(load->src[0]);
-    double n = 1;
+    double whole = 1, reads = 1;
     for (int a = 0; a < b->ndim; a++)
-        n *= (double)b->dim[a]->vmax;
-    for (int k = m->first; k < m->first + nbatch; k++)
-        if (load_depends(m, load, m->store->src[k]))
-            n /= (double)m->store->src[k]->src[0]->vmax;
-    return n;
+        whole *= (double)b->dim[a]->vmax;
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        const struct uop *r = m->store->src[k];
+        if (!load_depends(m, load, r))
+            continue;
+        if (k < m->first + nbatch)
+            whole /= (double)r->src[0]->vmax;
+        else
+            reads *= (double)r->src[0]->vmax;
+    }
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        if (load_depends(m, load, m->reduce->src[k]))
+            reads *= (double)m->reduce->src[k]->src[0]->vmax;
+    return reads < whole ? reads : whole;
 }
 
 /* Whether each element is for one result, or a few neighbours, as a depthwise layer's values: it is
