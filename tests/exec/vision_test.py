@@ -232,6 +232,17 @@ def groups():
     expect(any(re.match(r"mul\w+_avx512$", name) for name in made), f"none scales: {sorted(made)}")
 
 
+@suite.case("what a stride steps over does not count: many weights are read once")
+def strided():
+    net = Net(256, 28, wider=0)
+    net.put("Conv", [net.last, net.draw("w", 512, 256, 1, 1)], strides=[2, 2])
+    net.inner = 512
+    made = kernels("strided", net)
+    loops = [re.findall(r"for \(int (\w+)", body) for name, body in made.items()
+             if "_avx512" in name and "ic < 256" in body and "kx" not in body]
+    expect(len(loops) == 1 and loops[0][:2] == ["oc", "ox"], f"{loops}")
+
+
 @suite.case("a gate is computed before the layer that it is added to")
 def gates():
     made = kernels("gates", gated(32, 16))
