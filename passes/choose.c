@@ -365,9 +365,7 @@ static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struc
     return columns <= *panel ? *panel % columns == 0 : *panel == n && columns - n < vector;
 }
 
-/* Whether a load that runs along r is conditional already, or of small elements: no part of it can
- * be loaded. */
-static bool has_gates(const struct nest *m, const struct uop *r)
+bool nest_has_gates(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload + m->nother; i++) {
         const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
@@ -389,7 +387,7 @@ static bool tile_may_overlap(const struct nest *m, int64_t vector, int64_t n)
 int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
 {
     int64_t n = range_fixed_size(m->store->src[tile->column_axis]), rest = n % tile->columns;
-    bool overlap = has_gates(m, m->store->src[tile->column_axis]) &&
+    bool overlap = nest_has_gates(m, m->store->src[tile->column_axis]) &&
                    tile_may_overlap(m, tile->vector, n);
     return overlap ? align_up(rest, tile->vector) : rest;
 }
@@ -433,7 +431,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
     struct uop *column = m->store->src[axis];
     int64_t n = range_fixed_size(column), panel;
     double storing = store_cost(m, column);
-    bool gated = has_gates(m, column);
+    bool gated = nest_has_gates(m, column);
     int extra = extra_of(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;

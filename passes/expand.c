@@ -478,9 +478,12 @@ void expand_one(struct expander *e, struct uop *u)
 static bool may_be_lazy(const struct expander *e, int begin, int end)
 {
     bool choice = false;
+    const struct uop *vector = NULL;
     for (int i = begin; i < end; i++) {
         const struct uop *u = e->in[i];
-        if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_GUARD ||
+        vector = u->op == OP_RANGE && RANGE_IS_VECTOR(u->arg.i) ? u : vector;
+        bool part = vector && u->op == OP_GUARD && nest_depends(e->t, u->src[0], vector);
+        if (u->op == OP_ACC || u->op == OP_ASSIGN || (u->op == OP_GUARD && !part) ||
             (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i)))
             return false;
         choice |= u->op == OP_RANGE && RANGE_IS_UNROLL(u->arg.i);

@@ -180,27 +180,6 @@ static int find_choice(struct tgc *t, const struct uop *store)
     return -1;
 }
 
-/* Choices become straight-line code around one vector, since the values to choose from have much in
- * common. */
-static struct uop *unroll_choices(const struct nest *m, struct variant *v, struct uop *store)
-{
-    const struct isa_info *isa = &isa_table[v->isa];
-    int axis = store->nsrc - 1, width[2] = {isa->lanes, isa->narrow};
-    bool fits = v->isa != ISA_GENERIC && axis >= m->first && nest_vectors_fit(m, store->src[axis]);
-    for (int k = 0; k < 2 && fits; k++) {
-        struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = width[k], .rows = 1,
-                            .columns = width[k], .vector = width[k]};
-        if (width[k] == 0 || range_fixed_size(store->src[axis]) % width[k])
-            continue;
-        struct nest nest = *m;
-        store = tile_apply(&nest, &tile, v);
-        break;
-    }
-    while ((axis = find_choice(m->t, store)) >= 0)
-        store = tile_unroll(m->t, store, store->src[axis], v);
-    return store;
-}
-
 /* ------------------------------------------------------------------------------------- the pass */
 
 /* Contractions in scratch get tiles that fit exactly. */
@@ -234,6 +213,41 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
     SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
 }
 
+/* Choices become straight-line code around one vector, since the values to choose from have much in
+ * common. Columns that are no whole vectors are a store of their own, by a part of one. */
+static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
+                           struct stores *out)
+{
+    const struct isa_info *isa = &isa_table[v->isa];
+    int axis = store->nsrc - 1;
+    int64_t n = range_fixed_size(store->src[axis]), width = 0;
+    struct nest m;
+    if (!nest_find(t, store, &m))
+        TGC_BUG(t, "choices are no nest");
+    if (v->isa != ISA_GENERIC && axis >= m.first && nest_vectors_fit(&m, store->src[axis])) {
+        bool parts = n > 1 && !nest_has_gates(&m, store->src[axis]);
+        width = n % isa->lanes == 0                   ? isa->lanes
+                : isa->narrow && n % isa->narrow == 0 ? isa->narrow
+                : parts                               ? isa->lanes
+                                                      : 0;
+    }
+    if (width && n > width && n % width) {
+        struct uop *rest;
+        tile_split(t, store, axis, n - n % width, &store, &rest);
+        unroll_choices(t, v, store, like, out);
+        unroll_choices(t, v, rest, like, out);
+        return;
+    }
+    if (width) {
+        struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = n < width ? n : width,
+                            .rows = 1, .columns = width, .vector = (int)width};
+        store = tile_fill_vectors(&m, &tile, tile_apply(&m, &tile, v));
+    }
+    while ((axis = find_choice(t, store)) >= 0)
+        store = tile_unroll(t, store, store->src[axis], v);
+    push_store(t, out, store, like);
+}
+
 /* The rest of a store with the store's own first loops, where they are of one size: linearize.c
  * makes one nest of both, so a panel of weights that is in the cache serves both. */
 static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop *rest)
@@ -265,7 +279,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         return;
     }
     if (!m.reduce && find_choice(t, store) >= 0) {
-        push_store(t, out, unroll_choices(&m, v, store), *like);
+        unroll_choices(t, v, store, *like, out);
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;

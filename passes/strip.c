@@ -20,7 +20,11 @@
 
 #include <string.h>
 
-enum { MAX_SUMS = 8, UNROLL = 4 };
+enum {
+    MAX_SUMS = 8,
+    UNROLL = 4,
+    SHORT = 5,                   /* elements of a loop that is worth a part of a vector */
+};
 
 /* An accumulator that the loop updates by acc := acc op x. */
 struct sum {
@@ -143,19 +147,30 @@ static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
     return !of_index && (!any || tile_is_vector_op(u) || is_stored(s, u));
 }
 
+static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes);
+
+/* A vector or two at least; fewer elements if they are half a vector, or a part that is worth one:
+ * channels are often that few. */
+static bool size_fits(const struct strip *s, const struct uop *size)
+{
+    int lanes = s->e->isa->lanes, narrow = s->e->isa->narrow;
+    if (size->op != OP_CONST)
+        return size->vmax >= 2 * lanes;
+    return size->arg.i >= lanes || size->arg.i == narrow ||
+           (size->arg.i >= SHORT && find_tail(s, size, lanes) > 0);
+}
+
 static bool loop_fits(struct strip *s)
 {
     struct expander *e = s->e;
     const struct uop *size = s->range->src[0];
     struct uop_map varies = {.t = e->t, .scratch = true};
     int64_t stride;
-    if (size->vmax < e->isa->lanes || (size->op != OP_CONST && size->vmax < 2 * e->isa->lanes))
-        return false;
     for (int i = s->begin + 1; i < s->end; i++)
         if (e->in[i]->op == OP_ASSIGN && !is_declared_inside(s, e->in[i]->src[0]) &&
             !find_sum(s, e->in[i]))
             return false;
-    if (!sums_are_apart(s) || !memory_fits(s))
+    if (!size_fits(s, size) || !sums_are_apart(s) || !memory_fits(s))
         return false;
     for (int i = s->begin + 1; i < s->end; i++) {
         struct uop *u = e->in[i];

@@ -573,7 +573,7 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
 
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)
 {
-    int first = 3, axis = 3;
+    int first = store->src[3]->op == OP_RANGE ? 3 : 4, axis = first;
     while (store->src[axis] != r)
         axis++;
     struct uop *lane = split_range(t, r->src[0]->arg.i, RANGE_LANE | RANGE_UNROLL);

@@ -72,6 +72,9 @@ int64_t range_fixed_size(const struct uop *range);
 /* Whether vectors can run along r: everything that varies with it is a float, read side by side,
  * and has an operation on vectors; r itself is used in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r);
+/* Whether a load that runs along r is conditional already, or of small elements: no part of it can
+ * be loaded. */
+bool nest_has_gates(const struct nest *m, const struct uop *r);
 /* The tile that is best by the cost model; column_axis -1: none suits. `like`: a variant's tile,
  * whose panel is to be kept, or NULL. exact: no columns may be left over for a store of their
  * own. */

@@ -117,6 +117,17 @@ def groups():
     errors((20, 20), 64, "4", group=2, batch=2)
 
 
+@suite.case("channels that are no whole vectors are parts of them")
+def parts():
+    for cpu in ("avx2", "avx512"):
+        errors((32, 32), 12, "4", f"--cpu={cpu}", kernel=(5, 5))
+        errors((28, 28), 44, "4", f"--cpu={cpu}")
+    for source in SCRATCH.glob("*--cpu=*/net.c"):
+        vectors = re.findall(r"^IN_f32.*?^}", source.read_text(), re.M | re.S)
+        scalar = re.findall(r"const float \w+ = (?:x|tile)\w*\[.*", "\n".join(vectors))
+        expect(vectors and not scalar, f"{source}: {len(scalar)} scalar loads, as {scalar[:1]}")
+
+
 @suite.case("a transposed convolution is two taps wide")
 def transposed():
     import onnxruntime
