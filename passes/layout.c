@@ -242,6 +242,35 @@ static void vote_layer(struct layout *l, struct uop *store)
     }
 }
 
+/* Powers of a row less its largest run along the row, as the search for it does: heads that lie
+ * innermost would make scalars of them. */
+static void vote_rows(struct layout *l, struct uop *store)
+{
+    enum { POWER = 32 };                              /* what a scalar one costs, in products */
+    struct tgc *t = l->p->t;
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(store->src[0]);
+    double elements = 1;
+    int n;
+    if (!l->is_free[b->id])
+        return;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int k = 3; k < store->nsrc; k++)
+        elements *= (double)store->src[k]->src[0]->vmax;
+    for (int k = 3; k < store->nsrc; k++) {
+        bool power = false, largest = false;
+        for (int i = 0; i < n; i++) {
+            bool along = nest_depends(t, order[i], store->src[k]);
+            power |= order[i]->op == OP_EXP && along;
+            largest |= order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_MAX && !along;
+        }
+        int axis = power && largest && store->src[k]->op == OP_RANGE
+                       ? axis_along(t, b, store->src[1], store->src[k])
+                       : NO_AXIS;
+        if (axis != NO_AXIS && store->src[k]->src[0]->vmax >= COLUMNS_MIN)
+            *vote_of(l, b, axis) += POWER * elements;
+    }
+}
+
 static int winner(struct layout *l, const struct buffer *b)
 {
     int best = NO_AXIS;
@@ -375,6 +404,7 @@ void plan_layout(struct plan *p)
         struct mem_mark mark = scratch_mark(t);
         for (int k = 0; k < ast->nsrc; k++) {
             vote_layer(l, ast->src[k]);
+            vote_rows(l, ast->src[k]);
             collect(l, ast->src[k]);
         }
         scratch_release(t, mark);

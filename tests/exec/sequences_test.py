@@ -203,6 +203,30 @@ def conversions():
 # ----------------------------------------------------------------------------------------- bytes
 
 
+@suite.case("a softmax over neighbours runs along them, though heads lie innermost")
+def graph_attention():
+    random = np.random.default_rng(16)
+    x, edge = draw(random, 120, 48), random.random((120, 120, 1)) < 0.4
+    left, right, w = draw(random, 8, 8), draw(random, 8, 8), draw(random, 48, 64, by=0.1)
+    z = (x.astype(np.float64) @ w).reshape(120, 8, 8)
+    score = (z * left).sum(2)[:, None] + (z * right).sum(2)
+    score = np.where(edge, np.where(score < 0, score * 0.2, score), -1e9)
+    power = np.exp(score - score.max(1, keepdims=True))
+    want = np.einsum("ijh,jhk->ihk", power / power.sum(1, keepdims=True), z).reshape(120, 64)
+    nodes = [G.node("MatMul", ["x", "w"], ["xw"]), G.node("Reshape", ["xw", "shape"], ["z"]),
+             G.node("Mul", ["z", "left"], ["zl"]),
+             G.node("ReduceSum", ["zl", "last"], ["l"], keepdims=0), G.node("Mul", ["z", "right"], ["zr"]),
+             G.node("ReduceSum", ["zr", "last"], ["r"], keepdims=0), G.node("Unsqueeze", ["l", "one"], ["lu"]),
+             G.node("Add", ["lu", "r"], ["a"]), G.node("LeakyRelu", ["a"], ["e"], alpha=0.2),
+             G.node("Where", ["edge", "e", "far"], ["m"]), G.node("Softmax", ["m"], ["p"], axis=1),
+             G.node("Einsum", ["p", "z"], ["s"], equation="ijh,jhk->ihk"), G.node("Reshape", ["s", "flat"], ["y"])]
+    weights = [G.weight("left", left), G.weight("right", right), G.weight("w", w),
+               G.weight("shape", np.array([120, 8, 8])), G.weight("flat", np.array([120, 64])),
+               G.weight("last", np.array([2])), G.weight("one", np.array([1])), G.weight("far", np.float32(-1e9))]
+    text = run("graph_attention", nodes, {"x": x, "edge": edge}, want, weights)
+    expect(not any("exp_f32(" in body for body in kernels(text).values()), "scalar powers")
+
+
 @suite.case("padding between quantizers is a halo, odd columns are whole vectors")
 def padded():
     random = np.random.default_rng(6)
