@@ -8,8 +8,8 @@
  *
  * Where all tests are of the first four, a node is a feature, the first of its two children, which
  * are neighbours, and the number that x[feature] has to be greater than for the second one. A leaf
- * is its own child. Several trees are walked at once, without branches, until all have come to a
- * leaf.
+ * is its own child. Several rows walk one tree at once, or one row several trees, without branches,
+ * until all have come to a leaf.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -87,19 +87,64 @@ static inline int32_t tree_step_T(const T *row, const int32_t *node)
 }
 
 //@ tree_four_T tree_step_T
-/* Four of them; 0 if all are leaves. */
-static inline int32_t tree_four_T(const T *row, const int32_t *node, int32_t *at)
+/* Four of them, of rows that lie `apart`; 0 if all are leaves. */
+static inline int32_t tree_four_T(const T *row, int64_t apart, const int32_t *node, int32_t *at)
 {
     const int32_t a = tree_step_T(row, node + 4 * (int64_t)at[0]);
-    const int32_t b = tree_step_T(row, node + 4 * (int64_t)at[1]);
-    const int32_t c = tree_step_T(row, node + 4 * (int64_t)at[2]);
-    const int32_t d = tree_step_T(row, node + 4 * (int64_t)at[3]);
+    const int32_t b = tree_step_T(row + apart, node + 4 * (int64_t)at[1]);
+    const int32_t c = tree_step_T(row + 2 * apart, node + 4 * (int64_t)at[2]);
+    const int32_t d = tree_step_T(row + 3 * apart, node + 4 * (int64_t)at[3]);
     const int32_t moved = (a ^ at[0]) | (b ^ at[1]) | (c ^ at[2]) | (d ^ at[3]);
     at[0] = a, at[1] = b, at[2] = c, at[3] = d;
     return moved;
 }
 
-//@ tree_walk_T tree_leaf_T tree_four_T
+//@ tree_leaves_T tree_leaf_T
+/* The leaves that a row came to in `count` trees. */
+static inline void tree_leaves_T(T *sum, const int32_t *at, int64_t count, const int32_t *first,
+                                 const int32_t *target, const T *weight, int64_t targets,
+                                 int64_t aggregate)
+{
+    if (targets > 1 || aggregate != 0) {
+        for (int64_t k = 0; k < count; k++)
+            tree_leaf_T(sum, first[at[k]], first[at[k] + 1], target, weight, aggregate);
+        return;
+    }
+    T s = *sum;                                          /* in a register */
+    for (int64_t k = 0; k < count; k++)
+        for (int32_t l = first[at[k]]; l < first[at[k] + 1]; l++)
+            s += weight[l];
+    *sum = s;
+}
+
+//@ tree_rows_T tree_leaf_T tree_four_T
+/* The first rows of tree_walk_T, as many as are whole groups, a group through one tree after the
+ * other, in blocks that a cache keeps for the next tree; their number. */
+static int64_t tree_rows_T(const T *x, const int32_t *root, const int32_t *node,
+                           const int32_t *first, const int32_t *target, const T *weight, T *y,
+                           int64_t rows, int64_t features, int64_t trees, int64_t targets,
+                           int64_t aggregate)
+{
+    enum { TOGETHER = 8, BLOCK = 128 };
+    const int64_t whole = rows - rows % TOGETHER;
+    for (int64_t from = 0; from < whole; from += BLOCK)
+        for (int64_t t = 0; t < trees; t++)
+            for (int64_t i = from; i < whole && i < from + BLOCK; i += TOGETHER) {
+                const T *row = x + i * features;
+                int32_t at[TOGETHER], moved = 1;
+                for (int64_t k = 0; k < TOGETHER; k++)
+                    at[k] = root[t];
+                while (moved)
+                    moved = tree_four_T(row, features, node, at) |
+                            tree_four_T(row + 4 * features, features, node, at + 4);
+                for (int64_t k = 0; k < TOGETHER; k++)
+                    tree_leaf_T(y + (i + k) * targets, first[at[k]], first[at[k] + 1], target,
+                                weight, aggregate);
+            }
+    return whole;
+}
+
+//@ tree_walk_T tree_leaves_T tree_four_T tree_rows_T
 /* x[rows][features] -> y[rows][targets]; the leaves of node n are first[n] .. first[n + 1].
  * aggregate: as tree_ensemble_T. */
 static int tree_walk_T(const T *x, const int32_t *root, const int32_t *node, const int32_t *first,
@@ -110,18 +155,18 @@ static int tree_walk_T(const T *x, const int32_t *root, const int32_t *node, con
     const T worst = aggregate == 0 ? 0 : aggregate == 1 ? (T)INFINITY : -(T)INFINITY;
     for (int64_t k = 0; k < rows * targets; k++)
         y[k] = worst;
-    for (int64_t t = 0; t < trees; t += TOGETHER)
-        for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = tree_rows_T(x, root, node, first, target, weight, y, rows, features, trees,
+                                 targets, aggregate);
+         i < rows; i++)
+        for (int64_t t = 0; t < trees; t += TOGETHER) {
             const int64_t count = trees - t < TOGETHER ? trees - t : TOGETHER;
             const T *row = x + i * features;
             int32_t at[TOGETHER], moved = 1;
             for (int64_t k = 0; k < TOGETHER; k++)
                 at[k] = root[k < count ? t + k : t];
             while (moved)
-                moved = tree_four_T(row, node, at) | tree_four_T(row, node, at + 4);
-            for (int64_t k = 0; k < count; k++)
-                tree_leaf_T(y + i * targets, first[at[k]], first[at[k] + 1], target, weight,
-                            aggregate);
+                moved = tree_four_T(row, 0, node, at) | tree_four_T(row, 0, node, at + 4);
+            tree_leaves_T(y + i * targets, at, count, first, target, weight, targets, aggregate);
         }
     for (int64_t k = 0; k < rows * targets && aggregate != 0; k++)
         y[k] = y[k] == worst ? 0 : y[k];

@@ -295,17 +295,16 @@ def blocks():
 # ---------------------------------------------------------------------------------------- forests
 
 
-@suite.case("forests of comparisons, walked together")
-def forests():
+def forests(nrow, ntarget):
     random = np.random.default_rng(9)
     modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]
-    x = draw(random, 40, 6)
+    x = draw(random, nrow, 6)
     x[::5, ::2] = np.round(x[::5, ::2])
     x[::3, 1], x[1, :] = np.nan, np.inf
     tree = {k: [] for k in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids",
                             "falsenodeids", "missing_value_tracks_true")}
     leaf = {k: [] for k in ("treeids", "nodeids", "ids", "weights")}
-    want = np.zeros((40, 2))
+    want = np.zeros((nrow, ntarget))
 
     def grow(t, depth, rows):
         """A subtree for these rows, its nodes in no order; its number."""
@@ -317,7 +316,7 @@ def forests():
         for k, v in zip(tree, (t, number, feature, value, mode, 0, 0, missing)):
             tree[k].append(v)
         if not split:
-            for target in range(1 + number % 2):
+            for target in range(1 + number % ntarget):
                 w = float(np.float32(random.standard_normal()))
                 for k, v in zip(leaf, (t, number, target, w)):
                     leaf[k].append(v)
@@ -332,11 +331,16 @@ def forests():
         return number
 
     for t in range(21):
-        grow(t, 0, np.arange(40))
-    nodes = [G.node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=2,
+        grow(t, 0, np.arange(nrow))
+    nodes = [G.node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=ntarget,
                     **{f"nodes_{k}": v for k, v in tree.items()}, **{f"target_{k}": v for k, v in leaf.items()})]
-    text = run("forests", nodes, {"x": x}, want, [], domains=["ai.onnx.ml"])
+    text = run(f"forests_{nrow}", nodes, {"x": x}, want, [], domains=["ai.onnx.ml"])
     expect("tree_walk_f32" in text, "trees are walked one by one")
+    expect("tree_rows_f32" in text, "rows walk one by one")
+
+
+suite.add("forests of comparisons, walked together by several rows", forests, 45, 2)
+suite.add("forests of comparisons, walked together by one row", forests, 5, 1)
 
 
 suite.main()
