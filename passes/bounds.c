@@ -57,6 +57,16 @@ static struct bounds of_operation(const struct uop *u, const struct bounds *a)
 
 static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth);
 
+/* The largest, or the least, of some elements: one of them. */
+static bool is_most(const struct uop *u)
+{
+    bool most =
+        u->op == OP_REDUCE && (REDUCE_OP(u->arg.i) == OP_MAX || REDUCE_OP(u->arg.i) == OP_MIN);
+    for (int k = 1; k < u->nsrc && most; k++)
+        most = u->src[k]->op == OP_RANGE && u->src[k]->src[0]->vmin > 0;
+    return most;
+}
+
 static struct bounds compute(struct bounds_memo *m, const struct uop *u, int depth)
 {
     struct bounds a[3];
@@ -68,6 +78,8 @@ static struct bounds compute(struct bounds_memo *m, const struct uop *u, int dep
         return fabs(u->arg.f) <= largest ? (struct bounds){u->arg.f, u->arg.f, true} : unknown;
     if (u->op == OP_LOAD)
         return u->nsrc == 2 ? of_weight(uop_buffer_of(u->src[0])) : unknown;
+    if (m->most && is_most(u))
+        return find(m, u->src[0], depth + 1);
     if (u->op != OP_SPLAT && !op_is_elementwise(u->op))
         return unknown;
     for (int k = 0; k < u->nsrc; k++) {
@@ -105,6 +117,10 @@ bool bounds_is_whole(const struct uop *u)
             return true;
         if (u->op == OP_CAST)
             return dtype_is_byte(u->src[0]->dtype);
+        if (is_most(u)) {
+            u = u->src[0];
+            continue;
+        }
         if ((u->op != OP_ADD && u->op != OP_MIN && u->op != OP_MAX) || !c || c->op != OP_CONST ||
             fabs(c->arg.f) > exact || c->arg.f != rint(c->arg.f))
             return false;

@@ -6,6 +6,7 @@
  *      min(max(round(x) + 130, 0), 255) + -130   =   min(max(round(x), -130), 125)
  *      max(min(max(x, -133), 122) * 2, 0)        =   min(max(x, 0), 122) * 2
  *      min(max(x, 0), 255)                       =   x, if it is within them anyway
+ *      round(x), x is NaN ? 0 : x                =   x, if it is a whole number already
  *
  * exactly, but for the sign of a zero, which a byte has not: so it is done below casts to bytes.
  */
@@ -18,7 +19,8 @@
 /* constants that sums of whole numbers beside them are exact with */
 static const double small = 0x1p16;
 
-struct clamps { struct tgc *t; struct bounds_memo memo; int steps; };
+/* most: knows more than what becomes of a clamp shall rest on, see bounds.h. */
+struct clamps { struct tgc *t; struct bounds_memo memo, most; int steps; };
 
 static bool is_const(const struct uop *u) { return u->op == OP_CONST && u->dtype == DTYPE_F32; }
 
@@ -39,7 +41,7 @@ static struct uop *merge_sum(struct clamps *s, struct uop *u, double c, bool low
         struct uop *x = merge_sum(s, u->src[0], c, low || u->op == OP_MAX, high || u->op == OP_MIN);
         return x ? uop_binary(t, u->op, x, uop_constf(t, DTYPE_F32, k + c)) : NULL;
     }
-    struct bounds b = bounds_of(&s->memo, u->src[0]);
+    struct bounds b = bounds_of(&s->most, u->src[0]);
     bool exact = (low && high && b.known) || (b.known && b.lo >= -small && b.hi <= small);
     if (u->op != OP_ADD || !exact || !bounds_is_whole(u->src[0]))
         return NULL;
@@ -75,7 +77,15 @@ static struct uop *simplify(struct clamps *s, struct uop *u)
         return u;
     switch (u->op) {
     case OP_ROUND:
-        return uop_unary(s->t, OP_ROUND, simplify(s, u->src[0]));
+        a = simplify(s, u->src[0]);
+        return bounds_of(&s->most, a).known && bounds_is_whole(a) ? a
+                                                                  : uop_unary(s->t, OP_ROUND, a);
+    case OP_WHERE:                                       /* 0 where it is no number */
+        a = u->src[2];
+        return u->src[0]->op == OP_NE && u->src[0]->src[0] == a && u->src[0]->src[1] == a &&
+                       bounds_of(&s->most, a).known
+                   ? simplify(s, a)
+                   : u;
     case OP_MIN: case OP_MAX:
         a = simplify(s, u->src[0]);
         return is_const(u->src[1]) ? clamp(s, u->op, a, u->src[1])
@@ -98,7 +108,8 @@ struct uop *tile_fold_clamps(struct tgc *t, struct uop *store)
 {
     enum { STEPS_MAX = 200 };
     struct uop *v = store->src[2], *src[80];
-    struct clamps s = {.t = t, .memo = {.t = t}, .steps = STEPS_MAX};
+    struct clamps s = {
+        .t = t, .memo = {.t = t}, .most = {.t = t, .most = true}, .steps = STEPS_MAX};
     if (!tile_stores_small(store, v) || !dtype_is_byte(v->dtype) || store->nsrc > 80)
         return store;
     struct uop *by = uop_cast(t, v->dtype, simplify(&s, v->src[0]));

@@ -324,17 +324,21 @@ static struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
                     tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
 }
 
+/* Who computes the values stores them shifted, as they lie there: what moves them comes later. */
 struct uop *values_as_u8(struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
-    struct operand *a = &s->a;
-    if (a->q->dtype == DTYPE_U8)
-        return a->q;
+    struct operand *a = &s->a, o = {0};
+    struct uop *q = a->q;
+    int none = -1;
+    if (q->dtype == DTYPE_U8)
+        return q;
+    for (; is_byte_move(q) && q->op != OP_PAD && o.nmove < MAX_MOVES; q = q->src[0])
+        o.move[o.nmove++] = q;
     struct uop *shift = uop_consti(t, DTYPE_I32, 128);
     a->zero = a->zero ? uop_binary(t, OP_ADD, a->zero, shift) : shift;
-    struct uop *moved = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, a->q),
-                                      uop_constf(t, DTYPE_F32, 128));
-    return uop_cast(t, DTYPE_U8, moved);
+    q = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, q), uop_constf(t, DTYPE_F32, 128));
+    return move_again(t, &o, uop_cast(t, DTYPE_U8, q), &none);
 }
 
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)

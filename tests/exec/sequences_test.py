@@ -261,6 +261,33 @@ def padded():
     expect(all("int sum" not in b for b in bodies), f"columns that are left over are scalars: {bodies}")
 
 
+@suite.case("the largest of signed bytes, flattened for a layer, is found by vectors")
+def signed_pool():
+    random = np.random.default_rng(17)
+    x = draw(random, 1, 8, 40)
+    w, v = (random.integers(-127, 128, s).astype(np.int8) for s in ((64, 8, 1), (64 * 20, 24)))
+    q = lambda a, s, z: (np.clip(np.rint(a / s) + z, -128, 127) - z) * s
+    h = q(np.maximum(np.tensordot(w[:, :, 0] * 0.01, q(x[0].astype(np.float64), 0.03, 5), 1), 0), 0.02, -128)
+    want = h.reshape(64, 20, 2).max(2).reshape(1, -1) @ (v * 0.01)
+    nodes, weights = [], [G.weight("w", w), G.weight("v", v), G.weight("ws", np.float32(0.01)),
+                          G.weight("wz", np.int8(0))]
+
+    def through(x, name, scale, zero):
+        weights.extend([G.weight(f"{name}s", np.float32(scale)), G.weight(f"{name}z", np.int8(zero))])
+        nodes.extend([G.node("QuantizeLinear", [x, f"{name}s", f"{name}z"], [f"{name}q"]),
+                      G.node("DequantizeLinear", [f"{name}q", f"{name}s", f"{name}z"], [f"{name}d"])])
+        return f"{name}d"
+
+    nodes += [G.node("DequantizeLinear", [k, "ws", "wz"], [f"{k}d"]) for k in "wv"]
+    nodes.append(G.node("Conv", [through("x", "a", 0.03, 5), "wd"], ["c"]))
+    nodes.append(G.node("Relu", ["c"], ["r"]))
+    nodes.append(G.node("MaxPool", [through("r", "b", 0.02, -128)], ["p"], kernel_shape=[2], strides=[2]))
+    nodes.append(G.node("Flatten", [through("p", "d", 0.02, -128)], ["f"]))
+    nodes.append(G.node("MatMul", [through("f", "e", 0.02, -128), "vd"], ["y"]))
+    text = run("signed_pool", nodes, {"x": x}, want, weights, error=1e-3)
+    expect(any(name.startswith("maxpool") for name in kernels(text)), "a pool without vectors")
+
+
 @suite.case("rows of a quantized embedding are picked as bytes")
 def embedding():
     random = np.random.default_rng(7)
