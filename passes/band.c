@@ -32,14 +32,6 @@ static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
     return u->op == OP_RANGE && u != ctx ? uop_int(t, 0) : NULL;
 }
 
-static const struct member *member_of(const struct group *g, const struct segment *s)
-{
-    for (int i = 0; i < g->n; i++)
-        if (g->member[i].s == s)
-            return &g->member[i];
-    return NULL;
-}
-
 /* One coordinate at which a member reads: a start that depends on the band alone, and a distance
  * from lo to hi. base NULL: it does not move with the band. false: it is no window. */
 static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
@@ -68,7 +60,7 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
     uint32_t still = 0; /* axes whose coordinate some use reads without regard to the band */
     int axis = -1;
     for (const struct use *u = n->use; u; u = u->next) {
-        const struct member *by = member_of(g, u->seg);
+        const struct member *by = group_member(g, u->seg);
         for (int a = 0; a < n->u->ndim && u->seg != producer; a++) {
             if (!window_of(t, u->index[a], by->s, &by->part[k], &base, &lo, &hi) ||
                 (base && first && axis != a))
@@ -113,7 +105,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
 
 static bool is_free(const struct group *g, const struct segment *s)
 {
-    return !s->nband && !member_of(g, s);
+    return !s->nband && !group_member(g, s);
 }
 
 /* Whether all that reads it is in the group, and it is read at all. */
@@ -123,7 +115,7 @@ static bool feeds_group(const struct group *g, const struct node *n, const struc
     for (const struct use *u = n->use; u; u = u->next) {
         if (u->seg == producer)
             continue;
-        if (u->stage || !member_of(g, u->seg))
+        if (u->stage || !group_member(g, u->seg))
             return false;
         any = true;
     }

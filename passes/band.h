@@ -61,6 +61,8 @@ int band_stored_axis(const struct uop *v, int a);
 int band_innermost(const struct segment *s);
 bool node_is_read_by(const struct node *n, const struct segment *s);
 void band_find_rewritten(struct banding *w);
+/* What the group knows of a segment; NULL: it is none of its own. */
+const struct member *group_member(const struct group *g, const struct segment *s);
 /* What is alive at each position, as the plan stands. */
 void band_find_alive(struct banding *w);
 /* The most that is alive while a group runs, or where one of its rewritten layers is made of which

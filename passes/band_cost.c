@@ -168,6 +168,14 @@ void band_find_alive(struct banding *w)
         w->alive[i] += w->alive[i - 1];
 }
 
+const struct member *group_member(const struct group *g, const struct segment *s)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->member[i].s == s)
+            return &g->member[i];
+    return NULL;
+}
+
 static bool is_passed_within(const struct group *g, const struct buffer *b)
 {
     for (int i = 1; i < g->n; i++)
@@ -239,15 +247,15 @@ static bool is_rewritten(const struct banding *w, const struct segment *s)
     return w->work[s->at].rewritten;
 }
 
-/* The most that is alive where a layer is made that the group reads, of which parts were made
- * before; 0: there is none. */
+/* The most that is alive where a layer is made that the group reads but does not make itself, of
+ * which parts were made before; 0: there is none. */
 static double needed_before(struct banding *w, const struct group *g)
 {
     double most = 0;
     for (int i = 0; i < w->ncandidate; i++) {
         struct segment *s = w->producer[i];
         bool read = false;
-        if (s->nband || !is_rewritten(w, s))
+        if (s->nband || !is_rewritten(w, s) || group_member(g, s))
             continue;
         for (int k = 0; k < g->n && !is_passed_within(g, w->candidate[i]->buffer); k++)
             read |= node_is_read_by(w->candidate[i], g->member[k].s);

@@ -95,6 +95,10 @@ suite.add("tiles beside a skip connection", check, "skip", (1, 32, 32, 32),
           [G.node("Conv", ["big", "w"], ["c"], pads=[1] * 4), G.node("Relu", ["c"], ["r"]),
            G.node("Conv", ["r", "v"], ["d"], pads=[1] * 4), G.node("Add", ["d", "big"], ["small"])],
           {"w": draw(32, 32, 3, 3, seed=11) / 17, "v": draw(32, 32, 3, 3, seed=12) / 17}, 4 * 32 * 32 * 32 * 4)
+suite.add("tiles along one axis", check, "oblong", (1, 8, 58, 88),
+          [G.node("Conv", ["big", "w"], ["c"], strides=[1, 3], pads=[2] * 4), G.node("Relu", ["c"], ["r"]),
+           G.node("MaxPool", ["r"], ["small"], kernel_shape=[2, 2], strides=[2, 2])],
+          {"w": draw(32, 8, 5, 5, seed=13) / 14}, 4 * 8 * 58 * 88 * 2.6)
 suite.add("the other way round", check, "flip", (64, 48, 16),
           [G.node("Slice", ["big", "from", "to", "axes", "steps"], ["small"])],
           {"from": np.array([-1]), "to": np.array([-1000]), "axes": np.array([0]), "steps": np.array([-2])})
