@@ -3,7 +3,7 @@
  * The graph, before rewrites that trade memory for time (winograd.c), is run in its order, in
  * thought: a sum is a tensor, and what is computed from it element by element takes its place.
  * Where two tensors meet (a skip connection) or several ask for a value, that is a tensor, too, in
- * the place of one that nobody needs any more. The most that is alive at once is the room that
+ * the place of one that nobody needs any more: a sum is added to what lies there. The most that is alive at once is the room that
  * rewritten layers should do with: where their tensors need more, band.c computes them piece by
  * piece.
  */
@@ -127,12 +127,43 @@ static void list_tensors(struct room *r, struct uop **order)
         r->tensor[i].stays = is_held(r, &r->tensor[i]);
 }
 
+/* Whether tensor i is made of tensor k. */
+static bool is_made_of(const struct room *r, int i, int k)
+{
+    int at = r->tensor[i].from;
+    while (at < r->tensor[i].to && r->made_of[at] != k)
+        at++;
+    return at < r->tensor[i].to;
+}
+
+/* A sum that is added to a tensor, and to nothing else, takes that one's place, if it was not made
+ * of it and nobody needs it any more. */
+static void add_in_place(struct room *r, int i)
+{
+    const struct held *v = &r->tensor[i];
+    for (int a = v->from; a < v->to; a++) {
+        struct held *sum = &r->tensor[r->made_of[a]];
+        for (int b = v->from; b < v->to && sum->u->op == OP_REDUCE; b++) {
+            const struct held *x = &r->tensor[r->made_of[b]];
+            if (b == a || sum->last != i || x->last != i || sum->nbytes > v->nbytes ||
+                x->nbytes != v->nbytes || sum->nuse > 1 ||
+                is_made_of(r, r->made_of[a], r->made_of[b]))
+                continue;
+            sum->nbytes = 0;
+            return;
+        }
+    }
+}
+
 static double most_alive(struct room *r)
 {
     double *change = mem_array(r->t, (size_t)r->n + 2, sizeof *change), now = 0, most = 0;
     for (int i = 0; i < r->n; i++)
         for (int k = r->tensor[i].from; k < r->tensor[i].to; k++)
             r->tensor[r->made_of[k]].last = i;
+    for (int i = 0; i < r->n; i++)
+        if (r->tensor[i].stays && op_is_elementwise(r->tensor[i].u->op))
+            add_in_place(r, i);
     for (int i = 0; i < r->n; i++)
         if (r->tensor[i].stays) {
             change[i] += r->tensor[i].nbytes;
