@@ -25,6 +25,10 @@
 
 enum { LINE = 64, ALIAS = 1024 };
 
+/* Of the room: borders, and what is put between places, are not in what tiles are estimated to
+ * need. */
+static const double borders_share = 0.9;
+
 /* ----------------------------------------------------------------------------------- the window */
 
 static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
@@ -360,9 +364,13 @@ static void choose_group(struct banding *w, struct segment *s, double room, bool
     bool banded = best->n > 1;
     if (!banded)
         *best = (struct group){.n = 1, .member = {{.s = s}}};
-    if (room <= 0 || !group_leaves_excess(w, best, room))
+    if (room <= 0)
         return;
-    w->room = room;
+    band_find_sink(w, s);
+    w->plain = !group_leaves_excess(w, best, room);
+    if (w->plain && (banded || partly || !group_exceeds(w, best, room / borders_share)))
+        return;
+    w->room = w->plain ? room / borders_share : room;
     w->most = group_most(w, best);
     w->partly = partly;
     find_group(w, s, &other);
@@ -370,8 +378,10 @@ static void choose_group(struct banding *w, struct segment *s, double room, bool
         w->partly = true;
         find_group(w, s, &other);
     }
-    if (other.n > 1)
-        *best = other;
+    if (other.n < 2)
+        return;
+    *best = other;
+    group_spend(w, best);
 }
 
 /* Segments were made from the last one to the first. */
@@ -406,8 +416,8 @@ void plan_bands(struct plan *p)
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
     find_candidates(&w);
     band_find_rewritten(&w);
-    const double part = 0.9; /* borders, and what is put between places, are not in the estimate */
-    double room = p->t->cache_nbytes > 0 ? part * p->graph->layers_nbytes : 0;
+    band_find_budget(&w);
+    double room = p->t->cache_nbytes > 0 ? borders_share * p->graph->layers_nbytes : 0;
     find_groups(&w, nsegment, room, false);
     if (room > 0)
         find_groups(&w, nsegment, room, true);

@@ -36,10 +36,15 @@ struct banding {
     size_t cap_producer;
     struct work *work;           /* by segment */
     bool tried;                  /* something was lowered */
+    double budget;               /* cycles that may be lost for the room, beside each group's own */
     double room; /* 0: bands have to save time; else to need no more bytes than that */
     bool partly;                 /* or fewer than `most`, which are alive otherwise */
     double most;
+    bool plain;                  /* none of its layers is rewritten: less time may be lost */
     struct life *life; size_t nlife, cap_life;   /* by buffer id */
+    const struct segment *sink;  /* what is looked at */
+    const struct node *replaced; /* an input whose place its result may take, or NULL */
+    struct segment *beside[MEMBERS_MAX]; int nbeside;    /* others that fill the same buffer then */
     double *alive; int nalive;   /* by position: bytes made before and read behind it */
 };
 
@@ -65,14 +70,21 @@ void band_find_rewritten(struct banding *w);
 const struct member *group_member(const struct group *g, const struct segment *s);
 /* What is alive at each position, as the plan stands. */
 void band_find_alive(struct banding *w);
+/* What of the model there is beside the last segment of groups to be. */
+void band_find_sink(struct banding *w, struct segment *s);
 /* The most that is alive while a group runs, or where one of its rewritten layers is made of which
  * it reads a part. group_leaves_excess(): whether that is more than there is room, by such
  * layers. */
 double group_most(struct banding *w, const struct group *g);
 bool group_leaves_excess(struct banding *w, const struct group *g, double room);
+/* Whether more is alive while a group runs than there is room. */
+bool group_exceeds(struct banding *w, const struct group *g, double room);
 /* Scratch for one band. */
 double group_scratch(const struct group *g);
 bool group_is_too_large(struct banding *w, const struct group *g);
+void band_find_budget(struct banding *w);
+/* Takes from the budget what a group loses that was made to keep to the room. */
+void group_spend(struct banding *w, const struct group *g);
 /* Cycles saved by a group; 0 or less: leave it. */
 double group_gain(struct banding *w, const struct group *g);
 

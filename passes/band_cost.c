@@ -14,7 +14,12 @@ enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
  * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
  * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
 enum { AGAIN_FLOP_CYCLE = 24, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
-static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000, room_share = 0.1;
+static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000;
+
+/* To keep to the room a group may lose a tenth of its time, or half of that where no layer is
+ * rewritten; groups that lose more may together lose some of the model's. */
+static const double room_share = 0.1, plain_share = 0.05, model_share = 0.03,
+                    room_nest_cycles = 500;
 
 static double stored_nbytes(const struct segment *s)
 {
@@ -184,16 +189,59 @@ static bool is_passed_within(const struct group *g, const struct buffer *b)
     return false;
 }
 
+/* Whether the segment's result can take the place of n, element by element, as far as that depends
+ * on the segment. */
+static bool may_replace(const struct banding *w, const struct segment *s, const struct node *n)
+{
+    const struct buffer *b = n->buffer;
+    if (!b || b == s->dest || b->kind != BUFFER_TEMP || n->u->ndim != s->value->ndim || s->start ||
+        n->within || n->hosts || w->life[b->id].end != s->pos ||
+        buffer_most_nbytes(b) != buffer_most_nbytes(s->dest))
+        return false;
+    for (const struct use *u = n->use; u; u = u->next)
+        for (int a = 0; a < n->u->ndim && u->seg == s; a++)
+            if (!u->root && u->index[a] != s->axis[a])
+                return false;
+    return node_is_read_by(n, s);
+}
+
+void band_find_sink(struct banding *w, struct segment *s)
+{
+    const struct plan *p = w->p;
+    w->sink = s;
+    w->replaced = NULL;
+    w->nbeside = 0;
+    for (int i = 0; i < p->nnode && !w->replaced; i++)
+        if (may_replace(w, s, &p->node[i]))
+            w->replaced = &p->node[i];
+    for (int i = 0; i < p->nsegment && w->nbeside < MEMBERS_MAX; i++) {
+        struct segment *x = p->segment[i];
+        if (x != s && x->value && x->dest == s->dest && x->pos == s->pos && !x->nband)
+            w->beside[w->nbeside++] = x;
+    }
+}
+
+/* Bytes of an input of the last member that its result takes the place of. */
+static double replaced_by(const struct banding *w, const struct group *g)
+{
+    const struct node *n = g->member[0].s == w->sink ? w->replaced : NULL;
+    for (const struct use *u = n ? n->use : NULL; u; u = u->next)
+        if (u->seg != w->sink && !u->root && group_member(g, u->seg))
+            return 0;
+    return n ? buffer_most_nbytes(n->buffer) : 0;
+}
+
 /* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch
  * counts for two threads: bands, and so the bits of results, are the same by any number of
  * threads. */
 static double needed_by(struct banding *w, const struct group *g)
 {
-    const struct buffer *seen[MEMBERS_MAX * BUFFERS_MAX];
+    const struct buffer *seen[2 * MEMBERS_MAX * BUFFERS_MAX];
     int nseen = 0, pos = g->member[0].s->pos;
-    double n = 2 * group_scratch(g) + w->alive[pos];
-    for (int i = 0; i < g->n; i++) {
-        const struct work *k = band_work(w, g->member[i].s);
+    int nbeside = g->member[0].s == w->sink ? w->nbeside : 0;
+    double n = 2 * group_scratch(g) + w->alive[pos] - replaced_by(w, g);
+    for (int i = 0; i < g->n + nbeside; i++) {
+        const struct work *k = band_work(w, i < g->n ? g->member[i].s : w->beside[i - g->n]);
         for (int j = 0; j < k->nbuffer; j++) {
             const struct buffer *b = k->buffer[j];
             const struct life *l = &w->life[b->id];
@@ -271,12 +319,22 @@ double group_most(struct banding *w, const struct group *g)
     return now > before ? now : before;
 }
 
+static bool has_rewritten(const struct banding *w, const struct group *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (is_rewritten(w, g->member[i].s))
+            return true;
+    return false;
+}
+
 bool group_leaves_excess(struct banding *w, const struct group *g, double room)
 {
-    bool own = false;
-    for (int i = 0; i < g->n; i++)
-        own |= is_rewritten(w, g->member[i].s);
-    return (own && needed_by(w, g) > room) || needed_before(w, g) > room;
+    return (has_rewritten(w, g) && needed_by(w, g) > room) || needed_before(w, g) > room;
+}
+
+bool group_exceeds(struct banding *w, const struct group *g, double room)
+{
+    return needed_by(w, g) > room;
 }
 
 bool group_is_too_large(struct banding *w, const struct group *g)
@@ -329,30 +387,58 @@ bool node_is_read_by(const struct node *n, const struct segment *s)
     return u != NULL;
 }
 
-/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it
- * can. 0: it is not needed for that, or takes too long. */
-static double gain_in_room(struct banding *w, const struct group *g)
+static double share_of(const struct banding *w) { return w->plain ? plain_share : room_share; }
+
+/* Cycles that a group loses that shall keep to the room; *all: that its layers take. */
+static double lost_in_room(struct banding *w, const struct group *g, double *all)
 {
-    const double fits = 1e15, least_saved = 0.05;
-    double all = 0, lost = nest_cycles * g->nbands * g->n, weights = 0;
-    bool needed = false;
+    double lost = room_nest_cycles * g->nbands * g->n, weights = 0;
+    *all = 0;
     for (int i = 0; i < g->n; i++) {
         const struct member *m = &g->member[i];
         double part = g->nbands, flop = band_work(w, m->s)->flop / AGAIN_FLOP_CYCLE;
         for (int k = 0; k < g->nband; k++)
             part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
-        all += flop;
+        *all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
-        needed |= is_rewritten(w, m->s);
     }
-    if (!needed || keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
-        return 0;
     if (weights + group_scratch(g) > (double)w->p->t->cache_nbytes)
         lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
-    if (lost > room_share * all)
+    return lost;
+}
+
+void band_find_budget(struct banding *w)
+{
+    const struct plan *p = w->p;
+    double all = 0;
+    for (int i = 0; i < p->nnode; i++) {
+        const struct uop *u = p->node[i].u;
+        const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
+        if (u->op == OP_REDUCE)
+            all += 2 * plan_nelem(u->src[0]) / AGAIN_FLOP_CYCLE;
+        if (b && b->kind == BUFFER_WEIGHT)
+            all += buffer_most_nbytes(b) / WEIGHT_BYTES_CYCLE;
+    }
+    w->budget = model_share * all;
+}
+
+void group_spend(struct banding *w, const struct group *g)
+{
+    double all, lost = lost_in_room(w, g, &all);
+    w->budget -= lost > share_of(w) * all ? lost : 0;
+}
+
+/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it
+ * can. 0: it takes too long. */
+static double gain_in_room(struct banding *w, const struct group *g)
+{
+    const double fits = 1e15, least_saved = 0.05;
+    if (keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
         return 0;
-    double needs = group_most(w, g);
+    double all, lost = lost_in_room(w, g, &all), needs = group_most(w, g);
+    if (lost > share_of(w) * all && (w->plain || lost > w->budget))
+        return 0;
     if (!w->partly)
         return needs <= w->room ? fits - lost : 0;
     return needs < (1 - least_saved) * w->most ? 1 - needs / w->most : 0;

@@ -136,8 +136,8 @@ static bool is_made_of(const struct room *r, int i, int k)
     return at < r->tensor[i].to;
 }
 
-/* A sum that is added to a tensor, and to nothing else, takes that one's place, if it was not made
- * of it and nobody needs it any more. */
+/* A sum that is added to a tensor that others read before (a skip connection) takes that one's
+ * place, if it was not made of it and nobody needs it any more. Two sums are two tensors. */
 static void add_in_place(struct room *r, int i)
 {
     const struct held *v = &r->tensor[i];
@@ -146,7 +146,7 @@ static void add_in_place(struct room *r, int i)
         for (int b = v->from; b < v->to && sum->u->op == OP_REDUCE; b++) {
             const struct held *x = &r->tensor[r->made_of[b]];
             if (b == a || sum->last != i || x->last != i || sum->nbytes > v->nbytes ||
-                x->nbytes != v->nbytes || sum->nuse > 1 ||
+                x->nbytes != v->nbytes || sum->nuse > 1 || x->nuse < 2 ||
                 is_made_of(r, r->made_of[a], r->made_of[b]))
                 continue;
             sum->nbytes = 0;

@@ -99,6 +99,36 @@ suite.add("tiles along one axis", check, "oblong", (1, 8, 58, 88),
           [G.node("Conv", ["big", "w"], ["c"], strides=[1, 3], pads=[2] * 4), G.node("Relu", ["c"], ["r"]),
            G.node("MaxPool", ["r"], ["small"], kernel_shape=[2, 2], strides=[2, 2])],
           {"w": draw(32, 8, 5, 5, seed=13) / 14}, 4 * 8 * 58 * 88 * 2.6)
+suite.add("tiles of few channels beside a skip connection", check, "few", (1, 16, 32, 32),
+          [G.node("Conv", ["big", "w"], ["c"], pads=[1] * 4), G.node("Relu", ["c"], ["r"]),
+           G.node("Conv", ["r", "v"], ["d"], pads=[1] * 4), G.node("Add", ["d", "big"], ["small"])],
+          {"w": draw(16, 16, 3, 3, seed=11) / 12, "v": draw(16, 16, 3, 3, seed=12) / 12}, 4 * 16 * 32 * 32 * 3)
+suite.add("a bottleneck beside a skip connection", check, "bottleneck", (1, 64, 56, 56),
+          [G.node("Conv", ["big", "w"], ["c"]), G.node("Relu", ["c"], ["r"]),
+           G.node("Conv", ["r", "v"], ["d"], pads=[1] * 4), G.node("Relu", ["d"], ["s"]),
+           G.node("Conv", ["s", "u"], ["e"]), G.node("Add", ["e", "big"], ["small"])],
+          {"w": draw(16, 64, 1, 1, seed=14) / 8, "v": draw(16, 16, 3, 3, seed=15) / 12,
+           "u": draw(64, 16, 1, 1, seed=16) / 4}, 4 * 64 * 56 * 56 * 1.5)
+suite.add("a border beside what lives on", check, "stride", (1, 32, 40, 44),
+          [G.node("Conv", ["big", "w"], ["c"]), G.node("Relu", ["c"], ["r"]),
+           G.node("Conv", ["r", "v"], ["d"], pads=[1] * 4, strides=[2, 2]),
+           G.node("Conv", ["big", "u"], ["e"], strides=[2, 2]), G.node("Add", ["d", "e"], ["small"])],
+          {"w": draw(32, 32, 1, 1, seed=17) / 6, "v": draw(32, 32, 3, 3, seed=18) / 17,
+           "u": draw(32, 32, 1, 1, seed=19) / 6}, 4 * 32 * 40 * 44 * 1.8)
+
+
+def level(image, n):
+    """Two layers, the second one of 256 channels, whose pixels lie in a row."""
+    return [G.node("Conv", [image, "w"], [f"c{n}"], pads=[1] * 4), G.node("Relu", [f"c{n}"], [f"r{n}"]),
+            G.node("Conv", [f"r{n}", "v"], [f"d{n}"], pads=[1] * 4), G.node("Relu", [f"d{n}"], [f"s{n}"]),
+            G.node("Reshape", [f"s{n}", "shape"], [f"e{n}"])]
+
+
+suite.add("levels that are joined", check, "levels", (1, 32, 32, 32),
+          [G.node("MaxPool", ["big"], ["half"], kernel_shape=[2, 2], strides=[2, 2]), *level("big", 0), *level("half", 1),
+           G.node("Concat", ["e0", "e1"], ["small"], axis=2)],
+          {"w": draw(32, 32, 3, 3, seed=20) / 17, "v": draw(256, 32, 3, 3, seed=21) / 17,
+           "shape": np.array([1, 256, -1])}, 4 * 32 * 32 * 32 * 19)
 suite.add("the other way round", check, "flip", (64, 48, 16),
           [G.node("Slice", ["big", "from", "to", "axes", "steps"], ["small"])],
           {"from": np.array([-1]), "to": np.array([-1000]), "axes": np.array([0]), "steps": np.array([-2])})
