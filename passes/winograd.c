@@ -564,10 +564,11 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         return NULL;
     struct sides s = w->side ? same_sides(&l, w->side) : sides_choose(&l);
     int outer = t->current_origin;
-    if (s.m[0] < 2 && s.m[1] < 2)
+    bool apart = !w->side && taps_pay(&l, s);
+    if (!apart && s.m[0] < 2 && s.m[1] < 2)
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *r = rewrite_layer(&l, s);
+    struct uop *r = apart ? taps_apart(&l) : rewrite_layer(&l, s);
     t->current_origin = outer;
     return r;
 }

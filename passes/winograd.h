@@ -55,6 +55,15 @@ struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x,
  * of them. */
 struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep);
 
+/* --------------------------------------------------------------------------------------- taps.c */
+
+/* How much of a layer's products are with elements of x, not with its border; 1: or it has windows
+ * that taps.c leaves alone. */
+double taps_share(const struct layer *l);
+/* The layer as a sum of one product for each tap, of what the tap reads inside of x. NULL: no tap
+ * reads that. needs: taps_share() < 1 */
+struct uop *taps_apart(const struct layer *l);
+
 /* ------------------------------------------------------------------------------ winograd_cost.c */
 
 /* Whether there are such tiles of the layer. */
@@ -62,5 +71,7 @@ bool sides_fit(const struct layer *l, struct sides s);
 /* The tiles by which the layer takes the least time, by a tune file or the cost model. All 1: it is
  * best left alone. */
 struct sides sides_choose(const struct layer *l);
+/* Whether the layer takes less time tap by tap than by tiles s. */
+bool taps_pay(const struct layer *l, struct sides s);
 
 #endif

@@ -217,3 +217,16 @@ struct sides sides_choose(const struct layer *l)
         report(l, &e, list, n, list[taken]);
     return list[taken];
 }
+
+bool taps_pay(const struct layer *l, struct sides s)
+{
+    const double worth = 1.2;
+    double share = taps_share(l);
+    struct extent e = extent_of(l);
+    struct sides none = {{1, 1}};
+    struct count c = count_of(l, none);
+    /* each tap's results are stored and read again */
+    double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
+    double cost = share * cost_of(l, &e, none) + 2 * stored / TRANSFORM_BYTES_CYCLE;
+    return share < 1 && cost * worth < cost_of(l, &e, s);
+}
