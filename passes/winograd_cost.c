@@ -220,13 +220,15 @@ struct sides sides_choose(const struct layer *l)
 
 bool taps_pay(const struct layer *l, struct sides s)
 {
-    const double worth = 1.2;
+    const double worth = 1.2, most_stored = 2;    /* of what the layer reads */
     double share = taps_share(l);
     struct extent e = extent_of(l);
     struct sides none = {{1, 1}};
     struct count c = count_of(l, none);
-    /* each tap's results are stored and read again */
+    /* each tap's results are stored, all of them before they are read */
     double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
+    if (c.taps * share * e.out > most_stored * e.in)
+        return false;
     double cost = share * cost_of(l, &e, none) + 2 * stored / TRANSFORM_BYTES_CYCLE;
     return share < 1 && cost * worth < cost_of(l, &e, s);
 }
