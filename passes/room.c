@@ -3,9 +3,9 @@
  * The graph, before rewrites that trade memory for time (winograd.c), is run in its order, in
  * thought: a sum is a tensor, and what is computed from it element by element takes its place.
  * Where two tensors meet (a skip connection) or several ask for a value, that is a tensor, too, in
- * the place of one that nobody needs any more: a sum is added to what lies there. The most that is alive at once is the room that
- * rewritten layers should do with: where their tensors need more, band.c computes them piece by
- * piece.
+ * the place of one that nobody needs any more: a sum is added to what lies there. The most that is
+ * alive at once is the room that rewritten layers should do with: where their tensors need more,
+ * band.c computes them piece by piece.
  */
 #include "passes/passes.h"
 
