@@ -109,21 +109,34 @@ static const char *label_names(const struct lib *l, const struct term *m)
     return s.s;
 }
 
+/* All labels, the result's first and in its order: what is stored needs no permutation then. */
+static void order_labels(const struct term *out, int *order)
+{
+    int n = 0;
+    for (int a = 0; a < out->n; a++)
+        order[n++] = out->label[a];
+    for (int i = 0; i < LABELS; i++)
+        if (!has_label(out, i))
+            order[n++] = i;
+}
+
 /* a times b (b may be NULL), summed over the labels that are not in `keep`. */
 static bool contract_pair(const struct lib *l, struct term *a, const struct term *b,
-                          const bool *keep)
+                          const int *order, const bool *keep)
 {
     struct term full = {0};
     int nkept = 0;
     for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < LABELS; i++)
-            if (keep[i] == (pass == 0) && (has_label(a, i) || (b && has_label(b, i)))) {
-                if (full.n == MAX_RANK) {
-                    lib_error(l, "einsum: a product of more than %d axes", MAX_RANK);
-                    return false;
-                }
-                full.label[full.n++] = i;
+        for (int i = 0; i < LABELS; i++) {
+            int label = order[i];
+            if (keep[label] != (pass == 0) || (!has_label(a, label) && !(b && has_label(b, label))))
+                continue;
+            if (full.n == MAX_RANK) {
+                lib_error(l, "einsum: a product of more than %d axes", MAX_RANK);
+                return false;
             }
+            full.label[full.n++] = label;
+        }
         nkept = pass == 0 ? full.n : nkept;
     }
     struct uop *product = align(l, a, &full);
@@ -214,6 +227,8 @@ struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *co
         take_diagonals(l, &term[i]);
         term[i].x = uop_cast(l->t, lib_acc_dtype(x[i]->dtype), term[i].x);
     }
+    int order[LABELS];
+    order_labels(&out, order);
     for (int i = n > 1 ? 1 : 0; i < n; i++) {
         bool keep[LABELS] = {false};
         for (int k = 0; k < LABELS; k++) {
@@ -221,7 +236,7 @@ struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *co
             for (int later = i + 1; later < n; later++)
                 keep[k] |= has_label(&term[later], k);
         }
-        if (!contract_pair(l, &term[0], n > 1 ? &term[i] : NULL, keep))
+        if (!contract_pair(l, &term[0], n > 1 ? &term[i] : NULL, order, keep))
             return NULL;
     }
     return uop_cast(l->t, x[0]->dtype, align(l, &term[0], &out));
