@@ -142,6 +142,33 @@ static struct uop *copy_keys(struct tgc *t, struct kernel *k, struct uop *keys, 
                       (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, pitch * nstep)});
 }
 
+/* A row of scores. Its column has the name of the stage's. */
+static struct uop *stage_of_scores(struct tgc *t, const struct uop *stage, struct uop *value,
+                                   int64_t wide, struct buffer *b)
+{
+    struct uop *c = stage->src[2], *column = uop_range(t, uop_int(t, wide), t->next_range++);
+    if (uop_get_axes(t, c))
+        uop_name_axes(t, column, uop_get_axes(t, c));
+    struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
+    return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3, (union arg){.p = b});
+}
+
+/* The stage with `sum` read from the row of scores. */
+static struct uop *read_scores(struct tgc *t, struct uop *stage, struct uop *sum,
+                               struct uop *scores)
+{
+    struct uop *read[2] = {scores, stage->src[2]};
+    return nest_replace(t, stage, sum,
+                        uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
+}
+
+static bool find_scores(struct tgc *t, struct uop *stage, struct nest *m, int64_t *ncolumn)
+{
+    return stage->nsrc == 3 && stage->src[1] == stage->src[2] && stage->dtype == DTYPE_F32 &&
+           uop_const_int(stage->src[2]->src[0], ncolumn) && *ncolumn >= 2 * LANES &&
+           nest_find(t, stage_as_store(t, stage), m) && m->contraction;
+}
+
 /* The stage over packed keys; NULL: as it is. Beside a mask it is two: the bare scores, which are
  * padded, and what is made of those that there are. */
 static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *store,
@@ -150,9 +177,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     struct nest m;
     struct uop *rest = NULL;
     int64_t ncolumn, nstep, nbytes;
-    if (stage->nsrc != 3 || stage->src[1] != stage->src[2] || stage->dtype != DTYPE_F32 ||
-        !uop_const_int(stage->src[2]->src[0], &ncolumn) || ncolumn < 2 * LANES ||
-        !nest_find(t, stage_as_store(t, stage), &m) || !m.contraction || m.reduce->nsrc != 2 ||
+    if (!find_scores(t, stage, &m, &ncolumn) || m.reduce->nsrc != 2 ||
         !uop_const_int(m.reduce->src[1]->src[0], &nstep))
         return NULL;
     int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(wide);
@@ -161,23 +186,31 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     if (!keys || __builtin_mul_overflow(sat_mul(pitch, 4), nstep, &nbytes) || nbytes > KEYS_NBYTES)
         return NULL;
     bool masked = is_masked(&m, c, wide > ncolumn);
-    struct uop *column = uop_range(t, uop_int(t, wide), t->next_range++);
-    if (uop_get_axes(t, c))
-        uop_name_axes(t, column, uop_get_axes(t, c));
     struct uop *read[2] = {copy_keys(t, k, keys, rest, &m, c, wide),
                            sym_add(t, sym_muli(t, e, pitch), c)};
     struct uop *value = nest_replace(t, masked ? m.reduce : stage->src[0], keys,
                                      uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
-    struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
     struct buffer *b = wide > ncolumn || masked ? kernel_new_scratch(t, k, DTYPE_F32, wide)
                                                 : (struct buffer *)(uintptr_t)stage->arg.p;
-    struct uop *scores = uop_intern(t, OP_STAGE, DTYPE_F32, row, 3, (union arg){.p = b});
-    if (!masked)
-        return scores;
-    read[0] = scores;
-    read[1] = c;
-    return nest_replace(t, stage, m.reduce,
-                        uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
+    struct uop *scores = stage_of_scores(t, stage, value, wide, b);
+    return masked ? read_scores(t, stage, m.reduce, scores) : scores;
+}
+
+/* Keys lie side by side already, but vectors cannot run along what is made of the scores, a bias
+ * that is gathered: the bare scores are a stage of their own. NULL: as it is. */
+static struct uop *keep_scores(struct tgc *t, struct kernel *k, struct uop *stage)
+{
+    struct nest m, bare;
+    int64_t n;
+    if (!find_scores(t, stage, &m, &n) || !nest_depends(t, m.reduce, stage->src[2]) ||
+        nest_vectors_fit(&m, stage->src[2]))
+        return NULL;
+    struct buffer *b = (struct buffer *)(uintptr_t)stage->arg.p;
+    struct uop *scores = stage_of_scores(t, stage, m.reduce, n, b);
+    if (!nest_find(t, stage_as_store(t, scores), &bare) || !nest_vectors_fit(&bare, scores->src[2]))
+        return NULL;
+    b = kernel_new_scratch(t, k, DTYPE_F32, n);
+    return read_scores(t, stage, m.reduce, stage_of_scores(t, stage, m.reduce, n, b));
 }
 
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)
@@ -185,8 +218,10 @@ struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
-        struct uop *by = order[i]->op == OP_STAGE ? pack_keys(t, k, store, order[i]) : NULL;
-        if (by)
+        if (order[i]->op != OP_STAGE)
+            continue;
+        struct uop *by = pack_keys(t, k, store, order[i]);
+        if (by || (by = keep_scores(t, k, order[i])))
             return nest_replace(t, store, order[i], by);      /* one a kernel: attention has one */
     }
     return store;

@@ -214,6 +214,54 @@ suite.add("a mask that is read across", scores_of, "across", 40, (1, 61, 64),
           np.random.default_rng(1).standard_normal((4, 61, 40)).transpose(0, 2, 1))
 
 
+def expect_vectors(name):
+    """No sum of products goes element by element, nor is its result stored so."""
+    text = (SCRATCH / name / "net.c").read_text()
+    kernels = re.findall(r"^IN_f32x16 static void \w+\(.*?^}", text, re.M | re.S)
+    expect(kernels and not any(re.search(r"fmaf\(|store_apart", kernel) for kernel in kernels),
+           "a product has no vectors")
+
+
+@suite.case("bare scores have vectors, beside a bias that is gathered")
+def gathered_bias():
+    random = np.random.default_rng(10)
+    heads, n, d = 4, 64, 32
+    x = draw(random, 4, heads, n, d)
+    at = np.broadcast_to(random.integers(0, d, (n, n)), (heads, n, n)).copy()
+    keys = x[1].reshape(heads, d, n)
+    score = x[0].astype(np.float64) @ keys + np.take_along_axis(x[3], at, axis=2)
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ x[2]
+    nodes = [G.node("Gather", ["x", str(i)], [name], axis=0) for i, name in enumerate("qkvb")]
+    nodes += [G.node("Reshape", ["k", "shape"], ["t"]), G.node("MatMul", ["q", "t"], ["s"]),
+              G.node("GatherElements", ["b", "at"], ["g"], axis=2), G.node("Add", ["s", "g"], ["o"]),
+              G.node("Softmax", ["o"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    run("gathered_bias", nodes, x, want,
+        [G.weight("at", at), G.weight("shape", np.array([heads, d, n])),
+         *(G.weight(str(i), np.array(i)) for i in range(4))])
+    expect_vectors("gathered_bias")
+
+
+@suite.case("einsum leaves the features of a head innermost, whatever the letters are")
+def einsum_heads():
+    random = np.random.default_rng(11)
+    n, heads, d = 32, 4, 16
+    x = draw(random, n, 1, 64)
+    w = {name: draw(random, 64, heads, d, by=1 / 8) for name in "qkvo"}
+    q, k, v = (np.einsum("ibh,hnd->ibnd", x.astype(np.float64), w[name]) for name in "qkv")
+    score = np.einsum("ibnd,jbnd->bnij", q, k)
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    p = power / power.sum(axis=-1, keepdims=True)
+    want = np.einsum("ibnd,hnd->ibh", np.einsum("bnij,jbnd->ibnd", p, v), w["o"])
+    nodes = [G.node("Einsum", ["x", "w" + name], [name], equation="ibh,hnd->ibnd") for name in "qkv"]
+    nodes += [G.node("Einsum", ["q", "k"], ["s"], equation="ibnd,jbnd->bnij"),
+              G.node("Softmax", ["s"], ["p"], axis=-1),
+              G.node("Einsum", ["p", "v"], ["u"], equation="bnij,jbnd->ibnd"),
+              G.node("Einsum", ["u", "wo"], ["y"], equation="ibnd,hnd->ibh")]
+    run("einsum_heads", nodes, x, want, [G.weight("w" + name, w[name]) for name in "qkvo"])
+    expect_vectors("einsum_heads")
+
+
 @suite.case("what is no softmax, whose powers may be large, is divided before it is summed up")
 def quotients():
     random = np.random.default_rng(6)
