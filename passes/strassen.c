@@ -374,23 +374,116 @@ static struct uop *part_samples(struct tgc *t, struct samples *samples, struct u
     return u;
 }
 
+/* -------------------------------------------------------------------------- keys of long attention
+ */
+
+static struct uop *base_of(struct uop *v)
+{
+    while (is_pure_move(v))
+        v = v->src[0];
+    return v;
+}
+
+/* The weight of the layer that v is made of, all of it, element by element; NULL: there is none. */
+static struct uop *find_weight(struct uop *v)
+{
+    enum { STEPS = 16 };
+    for (int i = 0; i < STEPS && v->op != OP_REDUCE; i++) {
+        bool moves = is_pure_move(v) && v->op != OP_SHRINK;
+        if (!moves && (!op_is_elementwise(v->op) || v->nsrc > 2))
+            return NULL;
+        v = v->src[!moves && v->nsrc == 2 && base_of(v->src[1])->op == OP_REDUCE];
+    }
+    for (int k = 0; k < 2 && v->op == OP_REDUCE && v->src[0]->op == OP_MUL; k++)
+        if (is_float_weight(base_of(v->src[0]->src[k])))
+            return base_of(v->src[0]->src[k]);
+    return NULL;
+}
+
+/* How what v is a view of moves with one of the axes' ranges: not at all, or along its innermost
+ * axis, or across. */
+enum motion { MOTION_NONE, MOTION_ALONG, MOTION_ACROSS };
+static enum motion motion_of(struct tgc *t, struct uop *v, struct uop *const *range, int axis)
+{
+    struct uop *at[MAX_RANK];
+    memcpy(at, range, (size_t)v->ndim * sizeof *at);
+    const struct uop *base = move_down(t, v, is_pure_move, at);
+    bool along = true;
+    for (int a = base->ndim - 1; a >= 0; a--) {
+        if (nest_depends(t, at[a], range[axis]))
+            return along ? MOTION_ALONG : MOTION_ACROSS;
+        along &= uop_is_int(base->dim[a], 1);
+    }
+    return MOTION_NONE;
+}
+
+/* The operand of a product of two values that lies across the result's last axis, which moves in
+ * no other one. NULL: there is none, or a head of it is so small that it is copied (keys.c). */
+static struct uop *find_keys(struct tgc *t, const struct uop *u)
+{
+    enum { COPIED_NELEM = 1 << 16 };
+    const struct uop *product = u->src[0];
+    struct uop *range[MAX_RANK], *keys = NULL;
+    int column = u->ndim - 1;
+    int64_t nelem = 1;
+    while (column > 0 && uop_is_int(u->dim[column], 1))
+        column--;
+    for (int a = 0; a < u->ndim; a++) {
+        range[a] = uop_range(t, product->dim[a], t->next_range++);
+        if (a == column || REDUCE_AXES(u->arg.i) >> a & 1)
+            nelem = sat_mul(nelem, size_of(product->dim[a]));
+    }
+    for (int k = 0; k < 2 && nelem > COPIED_NELEM; k++) {
+        enum motion motion = motion_of(t, product->src[k], range, column);
+        if (motion == MOTION_ALONG || (motion == MOTION_ACROSS && keys))
+            return NULL;
+        keys = motion == MOTION_ACROSS ? product->src[k] : keys;
+    }
+    return keys;
+}
+
+struct rewriting { struct samples *samples; struct uop_map keys; };
+
+/* The weights of layers that make keys of which too many are read at once to be copied by each
+ * head's kernel: layout.c has such a layer store them across, which it cannot where the halves of
+ * its rows are joined. */
+static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map *keys)
+{
+    int n, nroot;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+            u->src[0]->op != OP_MUL)
+            continue;
+        struct uop *across = find_keys(t, u), *weight = across ? find_weight(across) : NULL;
+        if (weight)
+            map_set(keys, weight, weight);
+    }
+}
+
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct product p;
     int outer = t->current_origin;
     struct mem_mark mark = scratch_mark(t);
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *apart = ctx ? part_samples(t, ctx, u) : u;
-    bool found = find_product(t, ctx, apart, &p) && saves_time(&p);
+    struct rewriting *r = ctx;
+    struct uop *apart = r->samples ? part_samples(t, r->samples, u) : u;
+    bool found = find_product(t, r->samples, apart, &p) &&
+                 !map_get(&r->keys, base_of(p.weight)) && saves_time(&p);
     scratch_release(t, mark);
-    struct uop *r = found ? rewrite_product(&p) : NULL;
+    struct uop *by = found ? rewrite_product(&p) : NULL;
     t->current_origin = outer;
-    return r && apart != u ? uop_reshape(t, r, u->dim, u->ndim) : r;
+    return by && apart != u ? uop_reshape(t, by, u->dim, u->ndim) : by;
 }
 
 bool pass_strassen(struct tgc *t, struct graph *g)
 {
-    if (!t->no_winograd)
-        graph_rewrite(t, g, rewrite, samples_find(t, g));
+    if (t->no_winograd)
+        return true;
+    struct rewriting r = {.samples = samples_find(t, g), .keys = {.t = t}};
+    find_long_keys(t, g, &r.keys);
+    graph_rewrite(t, g, rewrite, &r);
     return true;
 }

@@ -262,6 +262,29 @@ def einsum_heads():
     expect_vectors("einsum_heads")
 
 
+@suite.case("keys that are too many to be copied are no product by parts, but lie across")
+def long_keys():
+    random = np.random.default_rng(12)
+    n, heads, d = 512, 2, 192
+    x = draw(random, 1, n, heads * d)
+    w = {name: draw(random, heads * d, heads * d, by=0.02) for name in "qkv"}
+    q, k, v = ((x.astype(np.float64) @ w[name]).reshape(n, heads, d).transpose(1, 0, 2) for name in "qkv")
+    score = q @ k.transpose(0, 2, 1) / 16
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ v
+    nodes = []
+    for name in "qkv":
+        nodes += [G.node("MatMul", ["x", "w" + name], ["p" + name]),
+                  G.node("Reshape", ["p" + name, "shape"], ["r" + name]),
+                  G.node("Transpose", ["r" + name], [name], perm=[1, 2, 0] if name == "k" else [1, 0, 2])]
+    nodes += [G.node("MatMul", ["q", "k"], ["s"]), G.node("Mul", ["s", "scale"], ["m"]),
+              G.node("Softmax", ["m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    got = run("long_keys", nodes, x, want,
+              [G.weight("scale", np.float32(1 / 16)), G.weight("shape", np.array([n, heads, d])),
+               *(G.weight("w" + name, w[name]) for name in "qkv")])
+    expect(got == ["taken"] * 2, f"{got} of the products")
+
+
 @suite.case("what is no softmax, whose powers may be large, is divided before it is summed up")
 def quotients():
     random = np.random.default_rng(6)
