@@ -366,7 +366,8 @@ static int derive_lanes(const struct uop *u)
 {
     if (u->op == OP_SPLAT || (u->op == OP_LOAD && u->arg.i))
         return VECTOR_LANES(u->arg.i);
-    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_DOT || u->op == OP_NEAREST)
+    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_DOT || u->op == OP_NEAREST ||
+        u->op == OP_CROSS)
         return u->src[0]->lanes;
     if (u->op == OP_HALF)
         return u->src[0]->lanes / 2;

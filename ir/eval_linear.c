@@ -23,6 +23,7 @@ enum code {
     CODE_DOT,
     CODE_LOOKUP,
     CODE_NEAREST,
+    CODE_CROSS,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -342,6 +343,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_NEAREST:
         emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
         break;
+    case OP_CROSS:
+        emit(e, (struct linstr){.code = CODE_CROSS, .target = (int)u->arg.i}, u, 0);
+        break;
     case OP_DOT:
         emit(e, (struct linstr){.code = CODE_DOT, .target = (int)u->arg.i}, u, 0);
         break;
@@ -431,6 +435,16 @@ static void run_alu(struct linear_eval *e, const struct linstr *in)
 }
 
 /* The lanes of a vector, as many as its registers, one after the other. */
+/* Of the groups of lanes the even or the odd ones: a's, each with b's behind it. */
+static void run_cross(struct linear_eval *e, const struct linstr *in)
+{
+    int by = CROSS_BY(in->target), odd = CROSS_IS_ODD(in->target) ? by : 0;
+    for (int l = 0; l < in->lanes; l++) {
+        int from = in->src[(l & by) != 0] + (l & ~by) + odd;
+        e->reg[in->dst + l] = e->reg[from];
+    }
+}
+
 static void run_fold(struct linear_eval *e, const struct linstr *in)
 {
     union scalar v[2] = {e->reg[in->src[0]]};
@@ -511,6 +525,9 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_NEAREST:
             run_nearest(e, in);
+            break;
+        case CODE_CROSS:
+            run_cross(e, in);
             break;
         case CODE_DOT:
             run_dot(e, in);

@@ -312,6 +312,10 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
 #define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
+/* CROSS: groups of `by` lanes, a power of two; the even ones of them or the odd ones. */
+#define CROSS_BITS(by, odd) ((int64_t)(by) << 1 | (odd))
+#define CROSS_BY(bits) ((int)((bits) >> 1))
+#define CROSS_IS_ODD(bits) (((bits) & 1) != 0)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)

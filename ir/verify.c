@@ -489,8 +489,8 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_DOT || u->op == OP_LOOKUP ||
-            u->op == OP_NEAREST)
+            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
+            u->op == OP_LOOKUP || u->op == OP_NEAREST)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -660,6 +660,11 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
         require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
     if (u->op == OP_HALF)
         require(&l->v, u, u->src[0]->lanes > 2 && u->src[0]->lanes % 2 == 0, "nothing to halve");
+    if (u->op == OP_CROSS)
+        require(&l->v, u,
+                u->src[0]->lanes == u->src[1]->lanes && CROSS_BY(u->arg.i) > 0 &&
+                    u->lanes % (2 * CROSS_BY(u->arg.i)) == 0,
+                "no pairs of groups of lanes");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
         if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
@@ -694,7 +699,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
-    case OP_SPLAT: case OP_FOLD: case OP_HALF:
+    case OP_SPLAT: case OP_FOLD: case OP_HALF: case OP_CROSS:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         break;
     case OP_NEAREST:

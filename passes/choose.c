@@ -392,15 +392,43 @@ int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
     return overlap ? align_up(rest, tile->vector) : rest;
 }
 
-/* Cycles to store a lane, for each step of the reduction. */
-static double store_cost(const struct nest *m, struct uop *r)
+/* Whether the columns of so many rows are neighbours in memory, and stored so, see cross.c. */
+static bool may_cross_rows(const struct nest *m, struct uop *row, int64_t rows, int64_t vector)
 {
-    double steps = 1;
+    int64_t step;
+    return row && rows >= CROSS_ROWS_MIN && rows <= vector && m->first == 3 &&
+           m->store->dtype == DTYPE_F32 && nest_stride(m->t, m->store->src[1], row, &step) &&
+           step == 1;
+}
+
+/* Cycles to store a lane of a tile. Lanes a multiple of a page apart share a set of the L1, which
+ * holds fewer lines than they have. */
+static double store_lane(const struct nest *m, struct uop *column, struct uop *row, int64_t rows,
+                         int64_t vector)
+{
+    enum { PAGE_FLOATS = 1024 };
+    const double plain = 0.1, crossed = 5, apart = 1.5, shared = 8;
     int64_t stride;
+    if (!nest_stride(m->t, m->store->src[1], column, &stride))
+        return apart;
+    if (stride == 1)
+        return plain;
+    if (may_cross_rows(m, row, rows, vector))
+        return crossed / (double)rows;
+    return stride % PAGE_FLOATS == 0 ? shared : apart;
+}
+
+/* The same for each step of the reduction, on average: the last rows are fewer. */
+static double store_cost(const struct nest *m, struct uop *column, struct uop *row, int64_t rows,
+                         int64_t vector)
+{
+    int64_t size = row ? range_fixed_size(row) : 1, rest = size % rows;
+    double cost = (double)(size - rest) * store_lane(m, column, row, rows, vector), steps = 1;
+    if (rest)
+        cost += (double)rest * store_lane(m, column, row, rest, vector);
     for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
         steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
-    bool apart = !nest_stride(m->t, m->store->src[1], r, &stride) || stride != 1;
-    return (apart ? 1.5 : 0.1) / steps;
+    return cost / (double)size / steps;
 }
 
 /* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
@@ -430,7 +458,6 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
 {
     struct uop *column = m->store->src[axis];
     int64_t n = range_fixed_size(column), panel;
-    double storing = store_cost(m, column);
     bool gated = nest_has_gates(m, column);
     int extra = extra_of(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
@@ -455,11 +482,13 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
                                m->bytes && isa->centered,
                                m->bytes && strcmp(isa->dot, "dot") == 0, extra};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
+                struct uop *row = none ? NULL : m->store->src[a];
+                double storing = store_cost(m, column, row, rows, vector);
                 double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
                 gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
                 gain *= evenness(m, axis, columns, none ? -1 : a, rows);
-                gain *= rows_apart(m, none ? NULL : m->store->src[a], rows);
-                gain *= window_fits(m, isa, column, none ? NULL : m->store->src[a], rows, blocks);
+                gain *= rows_apart(m, row, rows);
+                gain *= window_fits(m, isa, column, row, rows, blocks);
                 consider(m, s,
                          (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
                                        .panel = panel, .columns = columns, .rows = rows,

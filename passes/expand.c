@@ -295,6 +295,7 @@ static void expand_guard(struct expander *e, struct uop *u)
     expand_enter(e);
     expand_push(e, v);
     map_set(&e->value, u, v);
+    e->nguard++;
 }
 
 static void expand_end(struct expander *e, struct uop *u)
@@ -305,6 +306,7 @@ static void expand_end(struct expander *e, struct uop *u)
     }
     struct uop *v = expand_value_of(e, u->src[0]);
     expand_push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
+    e->nguard -= u->op == OP_ENDGUARD;
     expand_leave(e);
 }
 
@@ -330,6 +332,8 @@ static void expand_store(struct expander *e, struct uop *u)
     for (int k = 1; k < 3 && e->lazy; k++)
         compute(e, src[k]);
     forget_loads(e, u->src[0]);
+    if (cross_store(e, u, src[1], src[2], part, stride))
+        return;
     int lanes = src[2]->lanes;
     expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
                               (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0}));
@@ -502,14 +506,10 @@ static bool opens_group(const struct expander *e, int at)
     return false;
 }
 
-/* A lane's loop, and where in it we are; lanes nest as deep as tiles have kinds of them. */
-struct lane { int begin, end; int64_t now, size; };
-
 static void expand_all(struct expander *e)
 {
-    enum { DEPTH = 8 };
-    struct lane lane[DEPTH];
-    int depth = 0;
+    enum { DEPTH = sizeof e->lane / sizeof *e->lane };
+    struct lane *lane = e->lane;
     for (int i = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
         if (opens_group(e, i)) {
@@ -523,12 +523,12 @@ static void expand_all(struct expander *e)
         }
         if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
             bool vector = RANGE_IS_VECTOR(u->arg.i);
-            if (depth == DEPTH)
+            if (e->depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
-            lane[depth++] =
+            lane[e->depth++] =
                 (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
             map_set(&e->value, u, uop_int(e->t, 0));
-            if (depth == 1)
+            if (e->depth == 1)
                 e->lazy = may_be_lazy(e, i, lane[0].end);
             if (vector) {
                 e->vector = u;
@@ -537,16 +537,16 @@ static void expand_all(struct expander *e)
             }
             continue;
         }
-        if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC] &&
+        if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC] &&
             strip_loop(e, &i))
             continue;
-        if (depth == 0 || i != lane[depth - 1].end) {
+        if (e->depth == 0 || i != lane[e->depth - 1].end) {
             expand_one(e, u);
-            if (depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
+            if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
                 expand_panel(e, i);
             continue;
         }
-        struct lane *l = &lane[depth - 1];
+        struct lane *l = &lane[e->depth - 1];
         if (++l->now < l->size) {
             map_set(&e->value, e->in[l->begin], uop_int(e->t, l->now));
             i = l->begin;                             /* once more, with the next value */
@@ -554,7 +554,7 @@ static void expand_all(struct expander *e)
         }
         if (e->vector == e->in[l->begin])
             e->vector = NULL;
-        if (--depth == 0)
+        if (--e->depth == 0)
             e->lazy = false;
     }
 }

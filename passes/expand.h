@@ -13,6 +13,12 @@ struct accs {
     struct uop **less;           /* sums of -DOT_MIDDLE times the weights, that they all lack */
 };
 
+/* A lane's loop, and where in it we are; lanes nest as deep as tiles have kinds of them. */
+struct lane { int begin, end; int64_t now, size; };
+
+/* A vector that is stored with its lanes apart, beside those of other rows: see cross.c. */
+struct crossed { const struct uop *store; int64_t tile; struct uop *value; };
+
 struct expander {
     struct tgc *t;
     const struct isa_info *isa;
@@ -29,6 +35,9 @@ struct expander {
     const struct uop *guard;     /* the condition of a store that asks for a part of the lanes */
     int part;                    /* how many */
     int tail;                    /* so many lanes of the vector are left of a loop; 0: all */
+    struct lane lane[8]; int depth;
+    struct crossed *crossed; int ncrossed; size_t cap_crossed;
+    int nguard;                  /* conditions that are open, but for those of lanes */
     bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
     struct bounds_memo bounds;
@@ -64,6 +73,10 @@ void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***line
 /* panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that
  * others have read before. */
 void expand_panel(struct expander *e, int at);
+/* cross.c: u stores e->lanes apart, `part` of them (0: all) at `place`. true: it is, or will be, as
+ * a column of a block of rows that are neighbours in memory. */
+bool cross_store(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
+                 int part, int64_t stride);
 /* lookup.c: a loop that reads a table of bytes, by bytes; nothing else stands in it. */
 struct lookup {
     const struct uop *table;

@@ -21,6 +21,9 @@
 #include "passes/passes.h"
 
 enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
+/* So many rows that are neighbours in memory are worth being stored by their columns, see
+ * cross.c. */
+enum { CROSS_ROWS_MIN = 4 };
 
 struct nest {
     struct tgc *t;

@@ -150,6 +150,23 @@ static inline IN_f32x8 f32x8 turn_f32x8(f32x8 v, int by)
                      : _mm256_permute_ps(v, 0xb1);
 }
 
+//@ evens_f32x8 f32x8
+/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+static inline IN_f32x8 f32x8 evens_f32x8(f32x8 a, f32x8 b, int by)
+{
+    return by == 4   ? _mm256_permute2f128_ps(a, b, 0x20)
+           : by == 2 ? (f32x8)_mm256_unpacklo_pd((__m256d)a, (__m256d)b)
+                     : _mm256_blend_ps(a, _mm256_moveldup_ps(b), 0xaa);
+}
+
+//@ odds_f32x8 f32x8
+static inline IN_f32x8 f32x8 odds_f32x8(f32x8 a, f32x8 b, int by)
+{
+    return by == 4   ? _mm256_permute2f128_ps(a, b, 0x31)
+           : by == 2 ? (f32x8)_mm256_unpackhi_pd((__m256d)a, (__m256d)b)
+                     : _mm256_blend_ps(_mm256_movehdup_ps(a), b, 0xaa);
+}
+
 //@ i32x8 f32x8
 typedef int32_t i32x8 __attribute__((vector_size(32)));
 

@@ -133,6 +133,25 @@ static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
                      : _mm512_permute_ps(v, 0xb1);
 }
 
+//@ evens_f32x16 f32x16 macros_f32x16
+/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+static inline IN_f32x16 f32x16 evens_f32x16(f32x16 a, f32x16 b, int by)
+{
+    return by == 8   ? _mm512_shuffle_f32x4(a, b, 0x44)
+           : by == 4 ? _mm512_mask_shuffle_f32x4(a, 0xf0f0, b, b, 0xb1)
+           : by == 2 ? (f32x16)_mm512_unpacklo_pd((__m512d)a, (__m512d)b)
+                     : _mm512_mask_moveldup_ps(a, 0xaaaa, b);
+}
+
+//@ odds_f32x16 f32x16 macros_f32x16
+static inline IN_f32x16 f32x16 odds_f32x16(f32x16 a, f32x16 b, int by)
+{
+    return by == 8   ? _mm512_shuffle_f32x4(a, b, 0xee)
+           : by == 4 ? _mm512_mask_shuffle_f32x4(b, 0x0f0f, a, a, 0xb1)
+           : by == 2 ? (f32x16)_mm512_unpackhi_pd((__m512d)a, (__m512d)b)
+                     : _mm512_mask_movehdup_ps(b, 0x5555, a);
+}
+
 //@ half_f32x16 f32x16 f32x8
 /* the first eight lanes; clang would make them anew from what all lanes were made of */
 static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)

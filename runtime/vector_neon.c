@@ -119,6 +119,19 @@ static inline f32x4 turn_f32x4(f32x4 v, int by)
     return by == 2 ? vextq_f32(v, v, 2) : vrev64q_f32(v);
 }
 
+//@ evens_f32x4 f32x4
+/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+static inline f32x4 evens_f32x4(f32x4 a, f32x4 b, int by)
+{
+    return by == 2 ? vcombine_f32(vget_low_f32(a), vget_low_f32(b)) : vtrn1q_f32(a, b);
+}
+
+//@ odds_f32x4 f32x4
+static inline f32x4 odds_f32x4(f32x4 a, f32x4 b, int by)
+{
+    return by == 2 ? vcombine_f32(vget_high_f32(a), vget_high_f32(b)) : vtrn2q_f32(a, b);
+}
+
 //@ i32x4 f32x4
 typedef int32x4_t i32x4;
 

@@ -53,6 +53,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 /* OP_HALF */
 struct expr expr_half(struct program *p, const struct expr *e);
+/* OP_CROSS */
+struct expr expr_cross(struct program *p, const struct expr *src, int64_t bits);
 /* OP_LOOKUP in a table, by bytes of dtype d */
 struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
                         const struct expr *bytes);

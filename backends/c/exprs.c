@@ -763,6 +763,12 @@ struct expr expr_half(struct program *p, const struct expr *e)
     return v;
 }
 
+struct expr expr_cross(struct program *p, const struct expr *src, int64_t bits)
+{
+    const char *args = mem_printf(p->t, "%s, %s, %d", src[0].s, src[1].s, CROSS_BY(bits));
+    return vector_call(p, CROSS_IS_ODD(bits) ? "odds" : "evens", args, 'X', src[0].lanes);
+}
+
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
                               int64_t bits)
 {

@@ -104,8 +104,8 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-           u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_DOT || u->op == OP_LOOKUP ||
-           u->op == OP_NEAREST;
+           u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
+           u->op == OP_LOOKUP || u->op == OP_NEAREST;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -653,6 +653,13 @@ static void write_half(struct writer *w, const struct uop *u)
     define_as(w, u, expr_half(w->p, &src));
 }
 
+static void write_cross(struct writer *w, const struct uop *u)
+{
+    struct expr src[2];
+    take_operands(w, u, 2, src);
+    define_as(w, u, expr_cross(w->p, src, u->arg.i));
+}
+
 static void write_uop(struct writer *w, const struct uop *u)
 {
     if (is_value(u) && w->use[w->position] == 0)
@@ -666,6 +673,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_SPLAT: write_splat(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
     case OP_HALF: write_half(w, u); break;
+    case OP_CROSS: write_cross(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_DOT: write_dot(w, u); break;
     case OP_LOOKUP: write_lookup(w, u); break;

@@ -92,8 +92,9 @@ def halves():
          G.node("Conv", ["h", "d"], ["deep"], name="deep", pads=[1, 1, 1, 1], group=40),
          G.node("Clip", ["deep", "least", "most"], ["r"], name="clip"),
          G.node("Conv", ["r", "c"], ["back"], name="back"),
-         G.node("Add", ["back", "x"], ["y"], name="add")],
-        [G.value("x", [1, 24, 9, 11])], [G.value("y", [1, 24, 9, 11])],
+         G.node("Add", ["back", "x"], ["sum"], name="add"),
+         G.node("Transpose", ["sum"], ["y"], name="last", perm=[0, 2, 3, 1])],
+        [G.value("x", [1, 24, 9, 11])], [G.value("y", [1, 9, 11, 24])],
         [G.weight("a", floats(40, 24, 1, 1)), G.weight("b", floats(40)),
          G.weight("d", floats(40, 1, 3, 3)), G.weight("c", floats(24, 40, 1, 1)),
          G.weight("least", np.float32(0)), G.weight("most", np.float32(0.5))])

@@ -30,7 +30,7 @@ class Net:
     def __init__(self, channels, side, seed=1, wider=3):
         self.random = np.random.default_rng(seed)
         self.nodes, self.weights, self.shape = [], [], [1, 3, side, side + wider]
-        self.inner = channels
+        self.inner, self.outer, self.taps = channels, 8, 3
         self.put("Conv", ["x", self.draw("w0", channels, 3, 3, 3), self.draw("b0", channels)], pads=[1] * 4)
 
     def draw(self, name, *shape):
@@ -47,7 +47,8 @@ class Net:
         return self.last
 
     def done(self):
-        self.nodes.append(G.node("Conv", [self.last, self.draw("w1", 8, self.inner, 3, 3)], ["y"], pads=[1] * 4))
+        weights = self.draw("w1", self.outer, self.inner, self.taps, self.taps)
+        self.nodes.append(G.node("Conv", [self.last, weights], ["y"], pads=[self.taps // 2] * 4))
         return G.model(self.nodes, [G.value("x", self.shape)], [G.value("y", None)], self.weights)
 
 
@@ -116,6 +117,13 @@ def pooled(channels, side, kind="MaxPool"):
     return net
 
 
+def wide_result(channels, side):
+    """The model wants its pixels side by side, while the layer's channels are lanes."""
+    net = Net(channels, side)
+    net.outer, net.taps = 2 * channels + 5, 1
+    return net
+
+
 def gated(channels, side):
     """The end of a block of SENet whose shortcut is a layer: a gate of each channel, and that layer."""
     net = Net(channels, side)
@@ -157,7 +165,7 @@ def kernels(name, net):
     return {m[1]: m[2] for m in re.finditer(r"static void (\w+)\((?:[^)]*)\)\n\{\n(.*?)\n\}", source, re.S)}
 
 
-KINDS = {"a gate beside a layer": gated, "overlapping windows": pooled, "overlapping means": lambda c, n: pooled(c, n, "AveragePool"),
+KINDS = {"a gate beside a layer": gated, "a result of many channels": wide_result, "overlapping windows": pooled, "overlapping means": lambda c, n: pooled(c, n, "AveragePool"),
          "a transposed convolution of 3 taps": transposed, "one of 2 taps": decoder,
          "one of 3 taps beside a skip connection": lambda c, n: decoder(c, n, 3),
          "a window of 9 taps": window, "a window of 11 taps": lambda c, n: window(c, n, 11),
@@ -259,6 +267,13 @@ def pools():
     for body in largest:
         window = body[body.index("for ("):]
         expect("exp_f32" not in window and "fma_f32" not in window, f"computed again and again: {window}")
+
+
+@suite.case("pixels that are side by side are stored together, where channels are lanes")
+def together():
+    made = kernels("together", wide_result(32, 32))
+    last = [body for body in made.values() if "evens_f32x16(" in body and "fma_f32x16(" in body]
+    expect(last and not any("store_apart_f32x16(" in body for body in last), f"{len(last)} layers by columns")
 
 
 @suite.case("a resize is as wide as its channels, and what it joins needs no copy in another order")
