@@ -100,6 +100,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
             (k > 0 && m->part[k].axis == m->part[0].axis) ||
             m->part[k].axis == band_innermost(producer) ||
             band_chooses(w, producer, m->part[k].axis) ||
+            band_repeats(w, producer, m->part[k].axis) ||
             band_is_column(w, producer, m->part[k].axis))
             return false;
     return true;
@@ -173,7 +174,8 @@ static void add_band(struct tgc *t, struct group *g, int a, int64_t size, int64_
 static bool may_split(struct banding *w, struct segment *s, int a, int64_t *size)
 {
     return s->axis[a]->op == OP_RANGE && uop_const_int(s->axis[a]->src[0], size) &&
-           a != band_innermost(s) && !band_chooses(w, s, a) && !band_is_column(w, s, a);
+           a != band_innermost(s) && !band_chooses(w, s, a) && !band_repeats(w, s, a) &&
+           !band_is_column(w, s, a);
 }
 
 /* The next number above (step 1) or below (step -1) that divides size; 0: there is none that a band

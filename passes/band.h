@@ -17,12 +17,12 @@ struct member {
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
 
 /* chooses: axes of its value whose coordinate decides what is computed. columns: those that its
- * weights know, too, a tile's columns. */
+ * weights know, too, a tile's columns. repeats: those along which some sum stays the same. */
 struct work {
     bool known;
     bool rewritten; /* it reads a tensor of its own layer: a rewrite made them of one */
     double flop, weights, reads;
-    uint32_t chooses, columns;
+    uint32_t chooses, columns, repeats;
     const struct buffer **buffer; int nbuffer;   /* of the arena, that it touches */
 };
 
@@ -56,6 +56,8 @@ const struct work *band_work(struct banding *w, struct segment *s);
 double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b);
 /* Whether the coordinate along axis a of a segment's value decides what is computed. */
 bool band_chooses(struct banding *w, struct segment *s, int a);
+/* Whether some sum would be computed anew in each band along axis a. */
+bool band_repeats(struct banding *w, struct segment *s, int a);
 /* Whether bands along axis a would leave a layer few columns. */
 bool band_is_column(struct banding *w, struct segment *s, int a);
 /* What lies behind one another in memory: the axes of the stored value, outermost first. */

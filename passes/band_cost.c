@@ -42,6 +42,17 @@ double band_read_by(const struct plan *p, const struct segment *s, const struct 
 
 /* -------------------------------------------------------------------------------- what it costs */
 
+/* Axes along which u is computed anew for each place, though it is the same: a sum for each channel
+ * that is over a whole image. One that no axis tells apart is computed in front of the bands. */
+static uint32_t axes_of_no_effect(struct tgc *t, struct uop *u, const struct segment *s)
+{
+    uint32_t on = 0, off = 0;
+    for (int a = 0; a < s->value->ndim && u->op == OP_REDUCE; a++)
+        if (s->axis[a]->op == OP_RANGE)
+            *(nest_depends(t, u, s->axis[a]) ? &on : &off) |= 1u << a;
+    return on ? off : 0;
+}
+
 const struct work *band_work(struct banding *w, struct segment *s)
 {
     struct plan *p = w->p;
@@ -73,6 +84,7 @@ const struct work *band_work(struct banding *w, struct segment *s)
         for (int a = 0; a < s->value->ndim && (weight || order[i]->op == OP_LT); a++)
             if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
                 *(weight ? &k->columns : &k->chooses) |= 1u << a;
+        k->repeats |= axes_of_no_effect(p->t, order[i], s);
     }
     scratch_release(p->t, mark);
     k->known = w->tried = true;
@@ -82,6 +94,11 @@ const struct work *band_work(struct banding *w, struct segment *s)
 bool band_chooses(struct banding *w, struct segment *s, int a)
 {
     return band_work(w, s)->chooses >> a & 1;
+}
+
+bool band_repeats(struct banding *w, struct segment *s, int a)
+{
+    return band_work(w, s)->repeats >> a & 1;
 }
 
 /* Whether bands along axis a would leave a layer few columns. */

@@ -36,6 +36,7 @@ struct linear {
     double trips;                /* product of the open loops' sizes, at their bounds */
     int next_acc;
     struct uop *const *store; int nstore;
+    struct uop *const *banded; int nbanded;     /* the stores of the band that is open */
     struct uop *nest;            /* whose lanes are meant: the store, or a stage */
 };
 
@@ -58,6 +59,33 @@ static uint64_t deps_of(const struct linear *l, const struct uop *u)
 static uint64_t wait_of(const struct linear *l, const struct uop *u)
 {
     return l->wait[(uintptr_t)map_get(&l->place, u) - 1];
+}
+
+static int first_range(const struct uop *store)
+{
+    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+}
+
+/* How many loops a store shares with the one before, or with the one behind. */
+static int count_bands(const struct uop *store)
+{
+    int first = first_range(store), n = 0;
+    while (first + n < store->nsrc && RANGE_IS_BAND(store->src[first + n]->arg.i))
+        n++;
+    return n;
+}
+
+/* The loops of the bands, if a band stores what is loaded: it is another one in each band. */
+static uint64_t bands_of(struct linear *l, const struct uop *load)
+{
+    uint64_t bits = 0;
+    for (int j = 0; j < l->nbanded; j++) {
+        const struct uop *store = l->banded[j];
+        int first = first_range(store), nband = count_bands(store);
+        for (int k = first; k < first + nband && load->src[0] == store->src[0]; k++)
+            bits |= bit_of(l, store->src[k]);
+    }
+    return bits;
 }
 
 static void find_deps(struct linear *l)
@@ -86,6 +114,8 @@ static void find_deps(struct linear *l)
             for (int k = 3; k < l->store[j]->nsrc && u->src[0] == l->store[j]->src[0]; k++)
                 if (l->store[j]->src[k]->op == OP_RANGE)
                     l->deps[i] |= bit_of(l, l->store[j]->src[k]);
+        if (u->op == OP_LOAD)
+            l->deps[i] |= bands_of(l, u);
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
     }
 }
@@ -296,20 +326,6 @@ static void emit_opened(struct linear *l, uint64_t newly, const struct part *par
     }
 }
 
-static int first_range(const struct uop *store)
-{
-    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-}
-
-/* How many loops a store shares with the one before, or with the one behind. */
-static int count_bands(const struct uop *store)
-{
-    int first = first_range(store), n = 0;
-    while (first + n < store->nsrc && RANGE_IS_BAND(store->src[first + n]->arg.i))
-        n++;
-    return n;
-}
-
 static bool share_bands(const struct uop *a, const struct uop *b)
 {
     int n = count_bands(a);
@@ -388,23 +404,28 @@ static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshar
     return found;
 }
 
+/* Stores that share loops, none of which is open. */
+static void enter_group(struct linear *l, struct uop *const *store, int nstore)
+{
+    l->store = store;
+    l->nstore = nstore;
+    l->nest = store[0];
+    l->bit = l->place = (struct uop_map){.t = l->t, .scratch = true};
+    l->order = uop_toposort(l->t, store, nstore, &l->n);
+    l->deps = scratch_array(l->t, (size_t)l->n, sizeof *l->deps);
+    l->wait = scratch_array(l->t, (size_t)l->n, sizeof *l->wait);
+    find_deps(l);
+    l->open = 0;
+    l->trips = 1;
+}
+
 /* Of the loops that they share, the first `nband` are open. */
 static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared,
                        int nband)
 {
-    struct tgc *t = l->t;
     int first = first_range(store[0]);
     nshared = nshared > nband ? nshared : nband;
-    l->store = store;
-    l->nstore = nstore;
-    l->nest = store[0];
-    l->bit = l->place = (struct uop_map){.t = t, .scratch = true};
-    l->order = uop_toposort(t, store, nstore, &l->n);
-    l->deps = scratch_array(t, (size_t)l->n, sizeof *l->deps);
-    l->wait = scratch_array(t, (size_t)l->n, sizeof *l->wait);
-    find_deps(l);
-    l->open = 0;
-    l->trips = 1;
+    enter_group(l, store, nstore);
     for (int k = first; k < first + nband; k++) {
         map_set(&l->made, store[0]->src[k], store[0]->src[k]);
         l->open |= bit_of(l, store[0]->src[k]);
@@ -418,6 +439,33 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
         emit_store(l, store[i], nshared);
     for (int k = nshared - 1; k >= nband; k--)
         close_range(l, store[0]->src[first + k]);
+}
+
+/* The sums and stages that are the same in all bands (the norm of a whole image), in front of
+ * their loop. */
+static void emit_invariants(struct linear *l)
+{
+    int nshared, nstore;
+    for (int i = 0; i < l->nbanded; i += nstore) {
+        nstore = find_group(l->t, l->banded + i, l->nbanded - i, &nshared);
+        enter_group(l, l->banded + i, nstore);
+        for (int k = 0; k < l->n; k++) {
+            struct uop *u = l->order[k];
+            if ((u->op != OP_REDUCE && u->op != OP_STAGE) || l->deps[k] || map_get(&l->made, u))
+                continue;
+            struct part all = part_under(l, &u, 1);
+            emit_opened(l, 0, &all);
+        }
+    }
+}
+
+/* How many stores are in the band that store[0] opens. */
+static int count_banded(struct uop *const *store, int n)
+{
+    int found = 1;
+    while (found < n && share_bands(store[0], store[found]))
+        found++;
+    return found;
 }
 
 static struct uop_map copy_map(const struct uop_map *m)
@@ -442,15 +490,21 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
         int first = first_range(*store), nband = count_bands(*store), end = i + nstore;
         bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], *store));
         bool closes = nband && (end == ast->nsrc || !share_bands(*store, ast->src[end]));
+        if (opens) {
+            outside = copy_map(&l.made);
+            l.banded = store;
+            l.nbanded = count_banded(store, ast->nsrc - i);
+            emit_invariants(&l);
+        }
         for (int k = first; k < first + nband && opens; k++)
             push(&l, (*store)->src[k]);
-        if (opens)
-            outside = copy_map(&l.made);
         emit_group(&l, store, nstore, nshared, nband);
         for (int k = first + nband - 1; k >= first && closes; k--)
             push(&l, uop_intern(t, OP_END, DTYPE_VOID, &(*store)->src[k], 1, (union arg){0}));
-        if (closes)                   /* what was computed in a band is not known behind it */
+        if (closes) {                 /* what was computed in a band is not known behind it */
             l.made = outside;
+            l.nbanded = 0;
+        }
         i = end;
     }
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);

@@ -181,6 +181,41 @@ def chain():
     expect(arena["0"] < 0.7 * arena["1M"], f"arenas of {arena}")
 
 
+NORM = """tg 1
+input %x : f32[1,24,48,48]
+weight %v : f32[96,24,1,1] = normal(std=0.2, seed=1)
+weight %w : f32[24,96,1,1] = normal(std=0.1, seed=2)
+%c = conv2d(%x, %v)
+%a = relu(%c)
+%s = mul(%a, %a)
+%n = reduce_sum(%s) {axes=[2,3], keep=true}
+%m = reduce_mean(%n) {axes=[1], keep=true}
+%g = div(%n, %m)
+%b = mul(%a, %g)
+%y = conv2d(%b, %w)
+output %y
+"""
+
+
+@suite.case("what is the same in all bands is computed in front of them")
+def norm():
+    folder = T.scratch(SCRATCH / "norm")
+    (folder / "net.tg").write_text(NORM)
+    x = np.random.default_rng(6).standard_normal((1, 24, 48, 48)).astype(np.float32)
+    results = []
+    for options in (("-O0",), ("--cache=64K",), ("--cache=64K", "--cpu=generic", "--threads=2")):
+        T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
+        T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+        results.append(T.Program(folder / "net", ["y"]).run([x])["y"])
+        banded = re.findall(r"^static void \w+\([^{]*\{\n((?:(?!^}).)*?)for \(int band\b", (folder / "net.c").read_text(),
+                            re.M | re.S)
+        expect(options == ("-O0",) or any(re.search(r"\bsum\w* \+= ", body) for body in banded),
+               f"{options}: no sum in front of {len(banded)} bands")
+    for y in results[1:]:
+        worst = float(np.abs(y - results[0]).max() / np.abs(results[0]).max())
+        expect(worst < 1e-5, f"wrong by {worst}")
+
+
 SLIDING = """tg 1
 input %n : f32[0<=N<=8]
 input %x : f32[1,4,32,32]
