@@ -489,6 +489,41 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 
+/* Whether r tells weights apart and nothing else, as the anchors of a detector's head do. */
+static bool is_of_weights(const struct nest *m, const struct uop *column, const struct uop *r)
+{
+    bool any = false;
+    for (int i = 0; i < m->nload; i++) {
+        if (!load_depends(m, m->load[i], r))
+            continue;
+        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
+        if (!load_depends(m, m->load[i], column) || !b || b->kind != BUFFER_WEIGHT)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Loops over weights stand where the panels' loop does, outside of the rows. */
+static struct uop *move_panels(const struct nest *m, const struct uop *column, struct uop *store)
+{
+    enum { CACHE = 1 << 16 };
+    struct uop *src[80];
+    double weights = 0;
+    int first = m->first + nest_batches(m), n = first;
+    for (int i = 0; i < m->nload; i++)
+        if (load_depends(m, m->load[i], column))
+            weights += nelem_read(m, m->load[i], first - m->first);
+    if (weights <= CACHE)
+        return store;
+    memcpy(src, store->src, (size_t)first * sizeof *src);
+    for (int moved = 1; moved >= 0; moved--)
+        for (int k = first; k < store->nsrc; k++)
+            if (is_of_weights(m, column, store->src[k]) == moved)
+                src[n++] = store->src[k];
+    return uop_intern(m->t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
 static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct variant *v,
                                  struct uop *store)
 {
@@ -513,9 +548,11 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
                              sym_add(t, sym_muli(t, outer[1], columns),
                                      sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
-    if (tile->panels == PANELS_OUTSIDE)
-        note_opt(t, v, OPT_SWAP, tile->column_axis - m->first, 0);
-    return split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, tile->panels);
+    store = split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, tile->panels);
+    if (tile->panels != PANELS_OUTSIDE)
+        return store;
+    note_opt(t, v, OPT_SWAP, tile->column_axis - m->first, 0);
+    return move_panels(m, r, store);
 }
 
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v)

@@ -276,6 +276,25 @@ def together():
     expect(last and not any("store_apart_f32x16(" in body for body in last), f"{len(last)} layers by columns")
 
 
+@suite.case("anchors of a detector's head, each with weights of its own, are a loop outside of its pixels")
+def anchors():
+    net = Net(128, 10, wider=0)
+    net.outer, net.taps = 6 * 91, 1
+    folder, model = write("anchors", net)
+    model.graph.node[-1].output[0] = "head"
+    model.graph.node.extend([G.node("Reshape", ["head", "split"], ["parts"]),
+                             G.node("Transpose", ["parts"], ["last"], perm=[0, 3, 4, 1, 2]),
+                             G.node("Reshape", ["last", "rows"], ["y"])])
+    model.graph.initializer.extend([G.weight("split", np.array([1, 6, 91, 10, 10], np.int64)),
+                                    G.weight("rows", np.array([1, 600, 91], np.int64))])
+    onnx.save(model, folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--cpu=avx512")
+    source = (folder / "net.c").read_text()
+    heads = [m[1] for m in re.finditer(r"_avx512\([^)]*\)\n\{\n(.*?)\n\}", source, re.S) if " < 6;" in m[1]]
+    expect(heads and all(re.search(r"for \(int (\w+) = 0; \1 < \d+;", body)[0].endswith(" < 6;") for body in heads),
+           f"{len(heads)} heads by pixels")
+
+
 @suite.case("a resize is as wide as its channels, and what it joins needs no copy in another order")
 def resized():
     for mode in ("linear", "nearest"):
