@@ -166,14 +166,15 @@ def float_layers():
 
 
 def first_layers():
-    """Few channels: sums as large as a tile, over many pixels, which threads share."""
+    """Few channels: sums as large as a tile, over many pixels, which threads share. Their results lie
+    as between layers, channels innermost."""
+    layers = [G.node("Conv", ["x", f"w{k}"], [f"{y}0"], strides=[2, 2], pads=[pad] * 4)
+              for k, (y, pad) in enumerate((("a", 1), ("b", 1), ("c", 2)), 1)]
     return G.model(
-        [G.node("Conv", ["x", "w1"], ["a"], strides=[2, 2], pads=[1] * 4),
-         G.node("Conv", ["x", "w2"], ["b"], strides=[2, 2], pads=[1] * 4),
-         G.node("Conv", ["x", "w3"], ["c"], strides=[2, 2], pads=[2] * 4)],
+        layers + [G.node("Transpose", [f"{y}0"], [y], perm=[0, 2, 3, 1]) for y in "abc"],
         [G.value("x", [1, 3, 224, 224])],
-        [G.value("a", [1, 16, 112, 112]), G.value("b", [1, 32, 112, 112]),
-         G.value("c", [1, 16, 112, 112])],
+        [G.value("a", [1, 112, 112, 16]), G.value("b", [1, 112, 112, 32]),
+         G.value("c", [1, 112, 112, 16])],
         [G.weight("w1", draw(16, 3, 3, 3)), G.weight("w2", draw(32, 3, 3, 3)),
          G.weight("w3", draw(16, 3, 5, 5))])
 
