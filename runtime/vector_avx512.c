@@ -49,7 +49,7 @@ static inline IN_f32x16 f32x16 load_f16_f32x16(const uint16_t *p)
 /* the nearest, half to even */
 static inline IN_f32x16 void store_f16_f32x16(uint16_t *p, f32x16 v)
 {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(v, 8));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_maskz_cvtps_ph(0xffff, v, 8));
 }
 
 //@ store_bf16_f32x16 f32x16

@@ -187,6 +187,17 @@ def warnings():
                 compile_with(model, compiler, *WARNINGS, level, "-c", "net.c", "-o", "net.o")
 
 
+@suite.case("half precision is stored without a warning, though intrinsics are macros at -O0")
+def stored_halves():
+    folder = emit("stored-halves", G.model(
+        [G.node("Relu", ["x"], ["r"]),
+         G.node("Cast", ["r"], ["y"], to=onnx.TensorProto.FLOAT16)],
+        [G.value("x", [4, 64])], [G.value("y", [4, 64], onnx.TensorProto.FLOAT16)], []))
+    expect("store_f16_f32x16" in (folder / "net.c").read_text(), "no vector of them is stored")
+    for compiler in ("gcc", "clang"):
+        compile_with(folder, compiler, *WARNINGS, "-O0", "-c", "net.c", "-o", "net.o")
+
+
 @suite.case("a newer compiler, which has #embed, has nothing to say either")
 def newer():
     if not shutil.which("clang-19"):
