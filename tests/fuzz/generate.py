@@ -1009,7 +1009,7 @@ def pool(g):
     attributes = window_attributes(g, v, kernel, dilations)
     if kind == "AveragePool":
         attributes["count_include_pad"] = g.between(0, 1)
-    if kind == "LpPool" and attributes.get("auto_pad", "VALID") != "VALID" and any(
+    if attributes.get("auto_pad", "VALID") != "VALID" and any(
             s > k for s, k in zip(attributes.get("strides", ()), kernel)):
         raise Rejected("ONNX Runtime pads by less than nothing, ONNX's shape inference does not")
     if kind == "LpPool":
