@@ -26,22 +26,34 @@ void expand_push(struct expander *e, struct uop *u)
     SCRATCH_PUSH(e->t, e->out, e->nout, e->cap, u);
 }
 
-void expand_enter(struct expander *e)
+void scopes_enter(struct scopes *s) { SCRATCH_PUSH(s->known.t, s->u, s->n, s->cap, NULL); }
+
+void scopes_leave(struct scopes *s)
 {
-    SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, NULL);
+    while (s->n > 0 && s->u[--s->n])
+        map_set(&s->known, s->u[s->n], NULL);
 }
 
-void expand_leave(struct expander *e)
+void scopes_learn(struct scopes *s, struct uop *u)
 {
-    while (e->nscope > 0 && e->scope[--e->nscope])
-        map_set(&e->known, e->scope[e->nscope], NULL);
+    map_set(&s->known, u, u);
+    SCRATCH_PUSH(s->known.t, s->u, s->n, s->cap, u);
 }
+
+void scopes_forget_loads(struct scopes *s, const struct uop *place)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->u[i] && s->u[i]->op == OP_LOAD && s->u[i]->src[0] == place)
+            map_set(&s->known, s->u[i], NULL);
+}
+
+void expand_enter(struct expander *e) { scopes_enter(&e->scopes); }
+void expand_leave(struct expander *e) { scopes_leave(&e->scopes); }
 
 static void learn(struct expander *e, struct uop *u)
 {
     expand_push(e, u);
-    map_set(&e->known, u, u);
-    SCRATCH_PUSH(e->t, e->scope, e->nscope, e->cap_scope, u);
+    scopes_learn(&e->scopes, u);
 }
 
 static bool is_named(const struct uop *u)
@@ -53,7 +65,7 @@ static bool is_named(const struct uop *u)
 static void compute(struct expander *e, struct uop *u)
 {
     int n;
-    if (is_named(u) || map_get(&e->known, u))
+    if (is_named(u) || map_get(&e->scopes.known, u))
         return;
     struct uop **order = uop_toposort(e->t, &u, 1, &n);
     bool *wanted = scratch_array(e->t, (size_t)n, sizeof *wanted);
@@ -63,7 +75,7 @@ static void compute(struct expander *e, struct uop *u)
     wanted[n - 1] = true;
     for (int i = n - 1; i >= 0; i--)
         for (int k = 0; k < order[i]->nsrc && wanted[i]; k++)
-            if (!is_named(order[i]->src[k]) && !map_get(&e->known, order[i]->src[k]))
+            if (!is_named(order[i]->src[k]) && !map_get(&e->scopes.known, order[i]->src[k]))
                 wanted[(uintptr_t)map_get(&place, order[i]->src[k]) - 1] = true;
     for (int i = 0; i < n; i++)
         if (wanted[i])
@@ -310,14 +322,6 @@ static void expand_end(struct expander *e, struct uop *u)
     expand_leave(e);
 }
 
-/* What a load may now read again is no longer known. */
-static void forget_loads(struct expander *e, const struct uop *place)
-{
-    for (int i = 0; i < e->nscope; i++)
-        if (e->scope[i] && e->scope[i]->op == OP_LOAD && e->scope[i]->src[0] == place)
-            map_set(&e->known, e->scope[i], NULL);
-}
-
 static void expand_store(struct expander *e, struct uop *u)
 {
     struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
@@ -331,7 +335,7 @@ static void expand_store(struct expander *e, struct uop *u)
         TGC_BUG(e->t, "a vector is stored to one place");
     for (int k = 1; k < 3 && e->lazy; k++)
         compute(e, src[k]);
-    forget_loads(e, u->src[0]);
+    scopes_forget_loads(&e->scopes, u->src[0]);
     if (cross_store(e, u, src[1], src[2], part, stride))
         return;
     int lanes = src[2]->lanes;
@@ -564,7 +568,7 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
-    e->value = e->stride = e->known = (struct uop_map){.t = t, .scratch = true};
+    e->value = e->stride = e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     e->bounds.t = t;
     expand_all(e);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);

@@ -19,6 +19,9 @@ struct lane { int begin, end; int64_t now, size; };
 /* A vector that is stored with its lanes apart, beside those of other rows: see cross.c. */
 struct crossed { const struct uop *store; int64_t tile; struct uop *value; };
 
+/* What is computed and in scope, in order; NULL: where a scope begins. Set known.t. */
+struct scopes { struct uop_map known; struct uop **u; int n; size_t cap; };
+
 struct expander {
     struct tgc *t;
     const struct isa_info *isa;
@@ -26,8 +29,7 @@ struct expander {
     struct uop **out; int nout; size_t cap;
     struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its value now */
     struct uop_map stride; /* offset of `in` -> how it grows along the vector's lane, biased */
-    struct uop_map known;        /* uop of `out` -> it is computed and in scope */
-    struct uop **scope; int nscope; size_t cap_scope;   /* what is known, in order; NULL: a loop */
+    struct scopes scopes;        /* of `out` */
     struct accs *accs; int naccs; size_t cap_accs;
     struct uop *vector;          /* the vector's lane that is open, or NULL */
     int lanes;
@@ -65,6 +67,12 @@ int expand_find_end(const struct expander *e, int at);
  * only if they are far: more than a cache keeps from one run to the next */
 bool weights_are_far(const struct schedule *s);
 void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear);
+
+void scopes_enter(struct scopes *s);
+void scopes_leave(struct scopes *s);
+void scopes_learn(struct scopes *s, struct uop *u);
+/* A store to the place: loads from there may read something else now. */
+void scopes_forget_loads(struct scopes *s, const struct uop *place);
 
 /* halves.c: vectors of which no more than half the lanes are stored become half as wide, in a
  * variant's program, where the instruction set has vectors of half the size. */

@@ -23,8 +23,7 @@ struct halves {
     struct uop_map whole;        /* uop of `in`: all its lanes are wanted, or it stays as it is */
     struct uop_map wanted;       /* one that stays whole: so is its lower half */
     struct uop_map now;          /* uop of `in` -> uop of `out`, where they differ */
-    struct uop_map known;        /* what was computed in a scope that is open */
-    struct uop **scope; int nscope; size_t cap_scope;   /* NULL: where one begins */
+    struct scopes scopes;        /* halves of `out` */
 };
 
 /* Whether half of u can be computed instead of u. */
@@ -101,39 +100,19 @@ static bool find_wanted(struct halves *h)
     return any;
 }
 
-static void enter(struct halves *h, struct uop *u)
-{
-    SCRATCH_PUSH(h->t, h->scope, h->nscope, h->cap_scope, u);
-}
-
-static void leave(struct halves *h)
-{
-    while (h->nscope > 0 && h->scope[--h->nscope])
-        map_set(&h->known, h->scope[h->nscope], NULL);
-}
-
-/* What others have stored may be loaded again. */
-static void forget_loads(struct halves *h, const struct uop *place)
-{
-    for (int i = 0; i < h->nscope; i++)
-        if (h->scope[i] && h->scope[i]->op == OP_LOAD && h->scope[i]->src[0] == place)
-            map_set(&h->known, h->scope[i], NULL);
-}
-
 static void push(struct halves *h, struct uop *u)
 {
-    if (map_get(&h->known, u))
+    if (map_get(&h->scopes.known, u))
         return;
     SCRATCH_PUSH(h->t, h->out, h->nout, h->cap, u);
     if (u->op == OP_END || u->op == OP_ENDGUARD) {
-        leave(h);
+        scopes_leave(&h->scopes);
     } else if (u->op == OP_RANGE || u->op == OP_GUARD) {
-        enter(h, NULL);
+        scopes_enter(&h->scopes);
     } else if (u->op == OP_STORE) {
-        forget_loads(h, u->src[0]);
+        scopes_forget_loads(&h->scopes, u->src[0]);
     } else if (u->lanes == h->wide / 2 && u->op != OP_ACC && u->op != OP_ASSIGN) {
-        map_set(&h->known, u, u);
-        enter(h, u);
+        scopes_learn(&h->scopes, u);
     }
 }
 
@@ -177,7 +156,7 @@ void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***line
 {
     struct mem_mark mark = scratch_mark(t);
     struct halves h = {.t = t, .wide = isa->lanes, .in = *linear, .nin = *nlinear};
-    h.whole = h.wanted = h.now = h.known = (struct uop_map){.t = t, .scratch = true};
+    h.whole = h.wanted = h.now = h.scopes.known = (struct uop_map){.t = t, .scratch = true};
     bool parts = false;
     for (int i = 0; i < h.nin && 2 * isa->narrow == isa->lanes; i++)
         parts |= stores_half(&h, h.in[i]);

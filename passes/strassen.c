@@ -374,8 +374,7 @@ static struct uop *part_samples(struct tgc *t, struct samples *samples, struct u
     return u;
 }
 
-/* -------------------------------------------------------------------------- keys of long attention
- */
+/* ------------------------------------------------------------------------ keys of long attention */
 
 static struct uop *base_of(struct uop *v)
 {
