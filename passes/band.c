@@ -395,7 +395,8 @@ static void find_groups(struct banding *w, int nsegment, double room, bool partl
         band_find_alive(w);
     for (int i = 0; i < nsegment; i++) {
         struct segment *s = p->segment[i];
-        if (!s->value || s->lead || s->scatter || s->nband || !reads_candidates(w, s))
+        if (!s->value || s->lead || s->scatter || s->nband || plan_nelem(s->value) == 0 ||
+            !reads_candidates(w, s))
             continue;
         choose_group(w, s, room, partly, &best);
         if (best.n > 1 && p->t->debug >= 2)

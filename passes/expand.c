@@ -322,6 +322,21 @@ static void expand_end(struct expander *e, struct uop *u)
     expand_leave(e);
 }
 
+/* A vector of what is stored to all of its lanes. Vectors hold no small elements but by a cast that
+ * the store carries out. */
+static struct uop *splat_stored(struct expander *e, struct uop *v)
+{
+    enum dtype d = v->dtype;
+    if (v->lanes > 1 || (d != DTYPE_F16 && d != DTYPE_BF16 && !dtype_is_byte(d)))
+        return expand_splat(e, v, e->lanes);
+    struct uop *wide = uop_intern(e->t, OP_CAST, DTYPE_F32, &v, 1, (union arg){0});
+    expand_need(e, wide);
+    wide = expand_splat(e, wide, e->lanes);
+    v = uop_intern(e->t, OP_CAST, d, &wide, 1, (union arg){0});
+    expand_need(e, v);
+    return v;
+}
+
 static void expand_store(struct expander *e, struct uop *u)
 {
     struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
@@ -330,7 +345,7 @@ static void expand_store(struct expander *e, struct uop *u)
     if (e->guard && e->part == 0)
         return;
     if (stride)
-        src[2] = expand_splat(e, src[2], e->lanes);
+        src[2] = splat_stored(e, src[2]);
     else if (src[2]->lanes > 1)
         TGC_BUG(e->t, "a vector is stored to one place");
     for (int k = 1; k < 3 && e->lazy; k++)

@@ -431,8 +431,13 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
         l->open |= bit_of(l, store[0]->src[k]);
         l->trips *= (double)store[0]->src[k]->src[0]->vmax;
     }
-    struct part all = part_under(l, store[0]->src, store[0]->nsrc);
-    emit_opened(l, 0, &all);
+    struct part all;
+    /* what no loop changes is computed in front of those that are shared, not in one of them */
+    for (int i = nshared > nband ? nstore - 1 : 0; i >= 0; i--) {
+        l->nest = store[i];
+        all = part_under(l, store[i]->src, store[i]->nsrc);
+        emit_opened(l, 0, &all);
+    }
     for (int k = nband; k < nshared; k++)
         open_range(l, store[0]->src[first + k], &all);
     for (int i = 0; i < nstore; i++)
