@@ -5,8 +5,10 @@
  * What is computed of halves is computed in f32 anyway, and then rounded; here it is rounded only
  * where it leaves the model, or where it meets what stays a half: weights that are read once or
  * twice a run, which take half of the memory's time, inputs, what a loop carries. That is what C
- * calls excess precision: results are nearer to the exact ones than the model's own steps. (Not for
- * bf16: what the rounding of its steps takes away is part of the results that onnx's tests expect.)
+ * calls excess precision: results are nearer to the exact ones than the model's own steps. As in C,
+ * it ends where the model itself asks for a half, by a Cast: what is rounded there stays rounded,
+ * unless --fast-math allows otherwise. (Not for bf16: what the rounding of its steps takes away is
+ * part of the results that onnx's tests expect.)
  *
  * Weights that are read again and again within a sum of products are stored as f32: there the
  * products take the time, and Winograd's transforms and tables of parts want floats.
@@ -17,13 +19,31 @@
 
 enum { REUSE_MIN = 8, MOVES_MAX = 8 };
 
+struct excess {
+    struct tgc *t;
+    struct uop_map asked;        /* casts to halves that the model asks for, in their new form */
+};
+
 static bool is_half(enum dtype d) { return d == DTYPE_F16; }
 
-/* f32 that was only rounded on its way to u; NULL: it was not. */
-static struct uop *unrounded(struct uop *u)
+static bool is_rounding(const struct uop *u)
 {
-    return u->op == OP_CAST && is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32 ? u->src[0]
-                                                                                 : NULL;
+    return u->op == OP_CAST && is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32;
+}
+
+/* f32 that was only rounded on its way to u; NULL: it was not. */
+static struct uop *unrounded(const struct excess *x, struct uop *u)
+{
+    return is_rounding(u) && !map_get(&x->asked, u) ? u->src[0] : NULL;
+}
+
+/* Whether the node that u was lowered from is a cast. */
+static bool is_asked_for(struct tgc *t, const struct uop *u)
+{
+    const struct origin *o = uop_get_origin(t, u);
+    return is_rounding(u) && o && !t->fast_math &&
+           (!strcmp(o->op_type, "Cast") || !strcmp(o->op_type, "CastLike") ||
+            !strcmp(o->op_type, "cast"));
 }
 
 /* f32 of a half. What a window shows several times is converted once, before it. */
@@ -52,21 +72,22 @@ static struct uop *converted(struct tgc *t, struct uop *u)
     return x;
 }
 
-static struct uop *widened(struct tgc *t, struct uop *u)
+static struct uop *widened(const struct excess *e, struct uop *u)
 {
-    struct uop *x = unrounded(u);
-    return !is_half(u->dtype) ? u : x ? x : converted(t, u);
+    struct uop *x = unrounded(e, u);
+    return !is_half(u->dtype) ? u : x ? x : converted(e->t, u);
 }
 
 /* ------------------------------------------------------------------------------------ the steps */
 
-static struct uop *compute_wide(struct tgc *t, struct uop *u)
+static struct uop *compute_wide(const struct excess *e, struct uop *u)
 {
+    struct tgc *t = e->t;
     struct uop *src[3];
     bool any = is_half(u->dtype);
     for (int k = 0; k < u->nsrc; k++) {
         any |= is_half(u->src[k]->dtype);
-        src[k] = widened(t, u->src[k]);
+        src[k] = widened(e, u->src[k]);
     }
     if (!any || u->op == OP_BITCAST)
         return NULL;
@@ -77,32 +98,35 @@ static struct uop *compute_wide(struct tgc *t, struct uop *u)
 }
 
 /* Movement of what was rounded: it is rounded behind. */
-static struct uop *move_wide(struct tgc *t, struct uop *u)
+static struct uop *move_wide(const struct excess *e, struct uop *u)
 {
+    struct tgc *t = e->t;
     struct uop **src = mem_copy(t, u->src, (size_t)u->nsrc * sizeof *src);
     int n = u->op == OP_CONCAT ? u->nsrc : u->op == OP_PAD ? 2 : 1;
     bool any = false;
     for (int k = 0; k < n; k++) {
-        any |= unrounded(u->src[k]) != NULL;
-        src[k] = widened(t, u->src[k]);
+        any |= unrounded(e, u->src[k]) != NULL;
+        src[k] = widened(e, u->src[k]);
     }
     return any ? uop_cast(t, u->dtype, uop_new(t, u->op, DTYPE_F32, src, u->nsrc, u->arg)) : NULL;
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
-    (void)ctx;
+    struct excess *e = ctx;
+    if (is_asked_for(t, u))
+        map_set(&e->asked, u, u);
     if (u->op == OP_CAST)
-        return u->dtype == DTYPE_F32 && is_half(u->src[0]->dtype) ? widened(t, u->src[0]) : NULL;
+        return u->dtype == DTYPE_F32 && is_half(u->src[0]->dtype) ? widened(e, u->src[0]) : NULL;
     if (op_is_elementwise(u->op))
-        return compute_wide(t, u);
+        return compute_wide(e, u);
     if (!is_half(u->dtype) || u->nsrc == 0)
         return NULL;
     if (u->op == OP_REDUCE)
-        return uop_cast(t, u->dtype, uop_reduce(t, REDUCE_OP(u->arg.i), widened(t, u->src[0]),
+        return uop_cast(t, u->dtype, uop_reduce(t, REDUCE_OP(u->arg.i), widened(e, u->src[0]),
                                                 REDUCE_AXES(u->arg.i)));
     bool moves = op_class(u->op) == CLASS_MOVE && u->op != OP_IOTA;
-    return moves || u->op == OP_CONTIGUOUS || u->op == OP_INDEX ? move_wide(t, u) : NULL;
+    return moves || u->op == OP_CONTIGUOUS || u->op == OP_INDEX ? move_wide(e, u) : NULL;
 }
 
 /* ---------------------------------------------------------------------------------- the weights */
@@ -149,8 +173,9 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
 bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
+    struct excess e = {.t = t, .asked = {.t = t}};
     find_reused(t, g, &w);
     graph_rewrite(t, g, store_wide, &w);
-    graph_rewrite(t, g, rewrite, NULL);
+    graph_rewrite(t, g, rewrite, &e);
     return true;
 }
