@@ -102,7 +102,7 @@ class NodeOracle:
 # A sum's error is that of its largest terms, however small it is itself.
 SUMS = {"LayerNormalization", "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Sub",
         "Add", "Sum", "Mean", "BatchNormalization", "InstanceNormalization", "GroupNormalization",
-        "MeanVarianceNormalization", "Einsum", "CumSum", "RNN", "GRU", "LSTM"}
+        "MeanVarianceNormalization", "Einsum", "CumSum", "Resize", "RNN", "GRU", "LSTM"}
 
 
 # ONNX Runtime's sigmoid in these is off by 1e-7 of 1, however small it is.

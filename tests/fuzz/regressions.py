@@ -33,18 +33,18 @@ def value(name, array):
     return G.value(name, list(array.shape), TYPES[array.dtype])
 
 
-def check(name, nodes, inputs, outputs, weights=(), opset=G.OPSET):
-    """Inputs and outputs map names to arrays."""
+def check(name, nodes, inputs, outputs, weights=(), opset=G.OPSET, options=(), rtol=1e-5, atol=1e-6):
+    """Inputs and outputs map names to arrays; options: of tgc, beside the level."""
     folder = T.scratch(SCRATCH / name)
     onnx.save(G.model(nodes, [value(n, a) for n, a in inputs.items()],
                       [value(n, a) for n, a in outputs.items()], weights, opset),
               folder / "model.onnx")
     for level in ((), ("-O0",)):
-        T.emit(TGC, folder / "model.onnx", folder / "net.c", *level)
+        T.emit(TGC, folder / "model.onnx", folder / "net.c", *level, *options)
         T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
         got = T.Program(folder / "net", list(outputs)).run(list(inputs.values()))
         for output, want in outputs.items():
-            T.compare(output, got[output], want, 1e-5, 1e-6)
+            T.compare(output, got[output], want, rtol, atol)
 
 
 def ints(name, *values):
@@ -147,6 +147,62 @@ def unsigned_limits():
               {"x": x}, {"below": x < 0, "above": x > most, "all": x >= 0, "others": x < most, "y": x},
               [G.weight("zero", np.zeros(1, dtype)), G.weight("most", np.array([most], dtype)),
                G.weight("two", np.array([2], dtype))])
+
+
+@suite.case("one value of a small type is stored to all lanes of a vector")
+def small_value_stored():
+    x = np.array([1.0001, -3, 70000], np.float32)
+    with np.errstate(over="ignore"):
+        want = np.repeat(x.astype(np.float16), 40).reshape(3, 40)
+    check("half_stored", [helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+                          helper.make_node("Reshape", ["half", "column"], ["rows"]),
+                          helper.make_node("Expand", ["rows", "shape"], ["y"])],
+          {"x": x}, {"y": want}, [ints("column", 3, 1), ints("shape", 3, 40)])
+    x = np.full((33, 3, 2), 7, np.uint8)                    # both taps of the window read the border
+    check("byte_stored", [helper.make_node("MaxPool", ["x"], ["y"], ceil_mode=1, dilations=[3],
+                                           kernel_shape=[2], pads=[1, 1], strides=[2])],
+          {"x": x}, {"y": np.zeros((33, 3, 1), np.uint8)})
+
+
+@suite.case("a cast to a half rounds, whatever is computed behind it")
+def cast_rounds():
+    x = np.array([1.0001, 1e30, -np.inf, 0.1, -70000, 3], np.float32)
+    with np.errstate(over="ignore"):
+        half = x.astype(np.float16).astype(np.float32)
+    check("cast_rounds", [helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+                          helper.make_node("Cast", ["half"], ["y"], to=TensorProto.FLOAT),
+                          helper.make_node("CastLike", ["x", "half"], ["like"]),
+                          helper.make_node("Neg", ["like"], ["minus"]),
+                          helper.make_node("Cast", ["minus"], ["z"], to=TensorProto.FLOAT)],
+          {"x": x}, {"y": half, "z": -half})
+
+
+@suite.case("a product's rests share a loop, and what no loop changes is known to all of them")
+def shared_rests():
+    rng = np.random.default_rng(7)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((19, 33), (236, 236)))
+    rest = np.ones((19, 38), np.float32)
+    short = helper.make_graph([helper.make_node("Neg", ["x"], ["a"])], "short", [],
+                              [scalar("a", TensorProto.FLOAT, [19, 33])])
+    long = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["b"], axis=1)], "long", [],
+                             [scalar("b", TensorProto.FLOAT, [19, 66])])
+    wide = np.concatenate([x] * 6 + [rest], 1)
+    check("shared_rests", [helper.make_node("If", ["c"], ["z"], then_branch=short, else_branch=long),
+                           helper.make_node("Concat", ["z", "z", "z", "rest"], ["wide"], axis=1),
+                           helper.make_node("MatMul", ["wide", "w"], ["y"])],
+          {"x": x, "c": np.array(False)}, {"y": (wide.astype(float) @ w).astype(np.float32)},
+          [G.weight("w", w), G.weight("rest", rest)], rtol=1e-4, atol=1e-4)
+
+
+@suite.case("bands of a result without elements")
+def empty_bands():
+    rng = np.random.default_rng(8)
+    x, scale, bias = (rng.standard_normal((1, 1, 7, 33)[2 * k > 0:]).astype(np.float32) for k in range(3))
+    scale, bias = scale.reshape(7, 33), bias.reshape(7, 33)
+    check("empty_bands", [helper.make_node("LayerNormalization", ["x", "scale", "bias"], ["norm"], axis=2),
+                          helper.make_node("Tile", ["norm", "times"], ["y"])],
+          {"x": x, "scale": scale, "bias": bias}, {"y": np.zeros((0, 1, 21, 66), np.float32)},
+          [ints("times", 0, 1, 3, 2)], options=["--cache=0"])
 
 
 suite.main()
