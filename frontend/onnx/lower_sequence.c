@@ -113,14 +113,16 @@ bool lower_concat_from_sequence(struct node *n)
 }
 
 /* Parts of the given sizes, or of one size (the last may be smaller), or of one element each whose
- * axis may go. How many there are must be known, sizes need not be. */
+ * axis may go. How many there are must be known, sizes need not be. (The specification ignores
+ * keepdims where there is a split. PyTorch's exporter up to 2.8 writes both for unbind, a split of
+ * 1 without the axis, and ONNX Runtime does as it means.) */
 bool lower_split_to_sequence(struct node *n)
 {
     struct tgc *t = n->t;
     struct uop *x = n->in[0], **given = NULL, *begin = uop_int(t, 0);
     int axis, count = 0;
     int64_t total, each = 1;
-    bool keep = node_int(n, "keepdims", 1) != 0 || n->in[1];
+    bool keep = node_int(n, "keepdims", 1) != 0;
     if (!x)
         return node_error(n, 0, "a tensor is expected");
     if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis))
@@ -141,6 +143,7 @@ bool lower_split_to_sequence(struct node *n)
             return node_error(n, 0, "more than a million parts");
         count = (int)((total + each - 1) / each);
     }
+    keep |= given || each != 1;
     struct value **item = mem_array(t, (size_t)count + 1, sizeof *item);
     for (int i = 0; i < count; i++) {
         struct uop *left = sym_sub(t, x->dim[axis], begin);

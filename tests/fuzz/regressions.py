@@ -1,4 +1,4 @@
-"""What random graphs found, each as small as it gets: the model, its inputs, the answer.
+"""What random graphs and exporters found, each as small as it gets: the model, its inputs, the answer.
 
 Every case runs by default and with -O0.
 """
@@ -203,6 +203,18 @@ def empty_bands():
                           helper.make_node("Tile", ["norm", "times"], ["y"])],
           {"x": x, "scale": scale, "bias": bias}, {"y": np.zeros((0, 1, 21, 66), np.float32)},
           [ints("times", 0, 1, 3, 2)], options=["--cache=0"])
+
+
+@suite.case("keepdims of SplitToSequence counts without a split, or with one of 1")
+def unbind():
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    for name, split, want in (("none", None, x[1]), ("one", np.array(1), x[1]), ("two", np.array(2), x[2:]),
+                              ("each", np.array([1, 1, 1, 1]), x[1:2])):
+        given = [] if split is None else [G.weight("split", split)]
+        check(f"unbind_{name}", [helper.make_node("SplitToSequence", ["x", *["split"] * len(given)], ["parts"],
+                                                  axis=0, keepdims=0),
+                                 helper.make_node("SequenceAt", ["parts", "second"], ["y"])],
+              {"x": x}, {"y": want}, [G.weight("second", np.array(1)), *given])
 
 
 suite.main()
