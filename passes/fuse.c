@@ -94,13 +94,28 @@ static bool inline_elementwise(struct plan *p, struct node *n)
            !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
 
+/* A sum of products one of whose coordinates is made of a stage's column and of a row at once, as
+ * the distance of a key from its query: no rows share what they read. A kernel of its own makes a
+ * tile of all distances in less time than this one those that it needs. */
+static bool is_sheared(struct plan *p, const struct node *n)
+{
+    const struct segment *s = n->use->seg;
+    for (int a = 0; a < n->u->ndim && value_is_contraction(n->u); a++) {
+        range_set m = plan_mask(p, n->use->index[a]);
+        if ((m & s->inner) && (m & s->out))
+            return true;
+    }
+    return false;
+}
+
 /* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to
  * whoever produced it: the layer is then one contraction over buffers, which can be tiled. */
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
     if (n->use->seg->weighted || value_joins_parts(p, n->u) ||
-        (n->use->seg->streams && value_streams_weight(n->u)) || is_pooled_anew(p, n, repeats))
+        (n->use->seg->streams && value_streams_weight(n->u)) || is_pooled_anew(p, n, repeats) ||
+        is_sheared(p, n))
         return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
         return true;
@@ -127,6 +142,8 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* of a stage: one contraction may feed another */
     bool row = (deps & s->inner) && !layer;
     if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
+        return false;
+    if (row && is_sheared(p, n))
         return false;
     /* two of them side by side are no nest of one sum, which could be tiled */
     if (s->streams && value_streams_weight(n->u))

@@ -285,6 +285,40 @@ def long_keys():
     expect(got == ["taken"] * 2, f"{got} of the products")
 
 
+@suite.case("scores by the distance of key and query, made at run time, are a product of their own")
+def distances():
+    random = np.random.default_rng(13)
+    heads, n, d = 4, 64, 16
+    x = draw(random, 1, 3 * n, 64)
+    w = {name: draw(random, 64, heads, d, by=1 / 8) for name in "qkvr"}
+    q, k, v, r = (np.einsum("ih,hnd->nid", x[0, part].astype(np.float64), w[name])
+                  for name, part in zip("qkvr", [slice(n)] * 3 + [slice(n, None)]))
+    at = n + np.arange(n) - np.arange(n)[:, None]
+    moved = np.take_along_axis(q @ r.transpose(0, 2, 1), np.broadcast_to(at, (heads, n, n)), axis=2)
+    score = (q @ k.transpose(0, 2, 1) + moved) / 8
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = (power / power.sum(axis=-1, keepdims=True) @ v).transpose(1, 0, 2)[None]
+    nodes = [G.node("Split", ["x", "sizes"], ["words", "places"], axis=1)]
+    nodes += [G.node("Einsum", ["places" if name == "r" else "words", "w" + name], [name],
+                     equation="bih,hnd->bind") for name in "qkvr"]
+    nodes += [G.node("Einsum", ["q", "k"], ["s"], equation="bind,bjnd->bnij"),
+              G.node("Einsum", ["q", "r"], ["t0"], equation="bind,bjnd->bnij"),
+              G.node("Reshape", ["t0", "turned"], ["t1"]),
+              G.node("Slice", ["t1", "one", "end", "axis"], ["t2"]),
+              G.node("Reshape", ["t2", "back"], ["t3"]), G.node("Slice", ["t3", "zero", "n", "last"], ["t"]),
+              G.node("Add", ["s", "t"], ["o"]), G.node("Mul", ["o", "scale"], ["m"]),
+              G.node("Softmax", ["m"], ["p"], axis=-1),
+              G.node("Einsum", ["p", "v"], ["y"], equation="bnij,bjnd->bind")]
+    weights = [*(G.weight("w" + name, w[name]) for name in "qkvr"), G.weight("sizes", np.array([n, 2 * n])),
+               G.weight("scale", np.float32(1 / 8)),
+               G.weight("turned", np.array([1, heads, 2 * n, n])), G.weight("back", np.array([1, heads, n, 2 * n - 1])),
+               G.weight("one", np.array([1])), G.weight("end", np.array([2 * n])), G.weight("axis", np.array([2])),
+               G.weight("zero", np.array([0])), G.weight("n", np.array([n])), G.weight("last", np.array([3]))]
+    run("distances", nodes, x, want, weights)
+    kernels = set(re.findall(r"^static void (einsum_\d+)\(", (SCRATCH / "distances" / "net.c").read_text(), re.M))
+    expect(len(kernels) == 4, f"layers of words and of places, the product and attention are {kernels}")
+
+
 @suite.case("what is no softmax, whose powers may be large, is divided before it is summed up")
 def quotients():
     random = np.random.default_rng(6)
