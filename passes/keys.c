@@ -165,7 +165,7 @@ static struct uop *read_scores(struct tgc *t, struct uop *stage, struct uop *sum
 static bool find_scores(struct tgc *t, struct uop *stage, struct nest *m, int64_t *ncolumn)
 {
     return stage->nsrc == 3 && stage->src[1] == stage->src[2] && stage->dtype == DTYPE_F32 &&
-           uop_const_int(stage->src[2]->src[0], ncolumn) && *ncolumn >= 2 * LANES &&
+           uop_const_int(stage->src[2]->src[0], ncolumn) && *ncolumn >= LANES &&
            nest_find(t, stage_as_store(t, stage), m) && m->contraction;
 }
 

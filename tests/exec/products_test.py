@@ -212,6 +212,7 @@ suite.add("keys that are padded beside a causal mask", scores_of, "causal", 61, 
           np.triu(np.full((61, 61), -np.inf), 1))
 suite.add("a mask that is read across", scores_of, "across", 40, (1, 61, 64),
           np.random.default_rng(1).standard_normal((4, 61, 40)).transpose(0, 2, 1))
+suite.add("fewer keys than two vectors have lanes", scores_of, "few", 20, (1, 20, 64), None)
 
 
 def expect_vectors(name):
