@@ -4,7 +4,8 @@
  * concat, scatter, contiguous, the results of control, what has several readers, what is read again
  * and again through EXPAND, WINDOW or INDEX, and what would make a program too long. So the product
  * under a convolution's sum never lies in memory, a chain of any length is cut into pieces, and
- * nothing is computed more often than a fixed number of times.
+ * nothing is computed more often than a fixed number of times. Only the factors of such products
+ * are computed ahead of them where they are few (eval_product.c).
  *
  * Tensors are computed on demand: a stack of tasks, each of which either finds all that it reads,
  * or pushes what is missing and is tried again. Nothing recurses on the depth of the model.

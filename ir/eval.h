@@ -5,6 +5,7 @@
  * flow
  * eval_plan.c      what gets a tensor; loops and their scopes
  * eval_tensor.c    one tensor: plain, reduce, scatter, concat
+ * eval_product.c   sums of products, as a product of matrices
  * eval_control.c   if, loop, calls of host functions
  * eval_host.c      the host functions
  * eval.c           what is computed when; the exported functions
@@ -102,6 +103,8 @@ void eval_program_steps(struct program *p, const int64_t *dim, int ndim);
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* The same, and u itself is computed, materialized or not. */
 int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
+/* A bit for each lane axis that a register depends on; 0 after a failure. */
+uint32_t eval_program_axes(struct program *p, int reg);
 /* Runs; after each step hands over the lanes first .. first+n of step number `step`. value[i] are
  * operands for root[i]. */
 typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step,
@@ -185,7 +188,12 @@ void eval_tensor_free(struct eval *e, struct tensor *x);
 void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim);
 /* u over its shape; body: u itself is computed */
 struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body);
+/* u over these axes, in this order; it must not change along the others */
+struct tensor *eval_compute_over(struct eval *e, struct uop *u, const int *axis, int naxis);
 struct tensor *eval_compute(struct eval *e, struct uop *u);       /* u itself, whatever op it is */
+
+/* eval_product.c: a REDUCE; NULL, too, where it is no sum of products of that kind */
+struct tensor *eval_compute_product(struct eval *e, struct uop *u);
 
 /* eval_control.c */
 enum status eval_run_loop(struct eval *e, struct loop_state *s);

@@ -521,9 +521,7 @@ static int part_of(const struct program *p, const struct instr *in)
     return varies & VARIES_STEP ? 2 : varies ? 1 : 0;
 }
 
-/* Lists the instructions that the roots need: once, lane, step; end[] are the ends of the three
- * parts. */
-static bool make_lists(struct program *p, const int *root, int nroot, int end[3])
+static void mark_needed(struct program *p, const int *root, int nroot)
 {
     for (int k = 0; k < nroot; k++)
         p->reg[root[k]].needed = true;
@@ -531,6 +529,24 @@ static bool make_lists(struct program *p, const int *root, int nroot, int end[3]
         if (p->reg[p->instr[i].dst].needed)
             for (int k = 0; k < p->instr[i].nsrc; k++)
                 p->reg[p->instr[i].src[k]].needed = true;
+}
+
+uint32_t eval_program_axes(struct program *p, int reg)
+{
+    uint32_t axes = 0;
+    if (p->failed || reg < 0)
+        return 0;
+    mark_needed(p, &reg, 1);
+    for (int a = 0; a < p->nlane_axes; a++)
+        axes |= (uint32_t)p->reg[p->lane_reg[a]].needed << a;
+    return axes;
+}
+
+/* Lists the instructions that the roots need: once, lane, step; end[] are the ends of the three
+ * parts. */
+static bool make_lists(struct program *p, const int *root, int nroot, int end[3])
+{
+    mark_needed(p, root, nroot);
     if (!reserve(p, &p->list, &p->cap_list, (size_t)p->ninstr, sizeof *p->list))
         return false;
     int n = 0;

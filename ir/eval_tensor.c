@@ -85,6 +85,32 @@ struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body)
     return NULL;
 }
 
+struct tensor *eval_compute_over(struct eval *e, struct uop *u, const int *axis, int naxis)
+{
+    const struct node *n = eval_node(e, u);
+    struct program *p = &e->program;
+    int64_t dim[MAX_RANK], one[MAX_RANK];
+    int coord[MAX_RANK];
+    for (int a = 0; a < u->ndim; a++)
+        one[a] = 1;
+    for (int i = 0; i < naxis; i++)
+        dim[i] = n->dim[axis[i]];
+    struct tensor *r = eval_tensor_new(e, u->dtype, dim, naxis);
+    if (!r)
+        return NULL;
+    eval_program_reset(p);
+    eval_program_lanes(p, dim, naxis);
+    eval_program_steps(p, one, u->ndim);
+    memcpy(coord, p->step_reg, sizeof coord);
+    for (int i = 0; i < naxis; i++)
+        coord[axis[i]] = p->lane_reg[i];
+    int root = eval_program_value(p, e, u, coord);
+    if (eval_program_run(p, &root, 1, sink_copy, r))
+        return r;
+    eval_tensor_free(e, r);
+    return NULL;
+}
+
 struct reduction { enum op op; enum dtype dtype; bool by_step; union scalar *out; };
 
 /* Sums in double; narrow kinds and small integers are brought to their kind at the end. */
@@ -126,9 +152,9 @@ static struct tensor *compute_reduce(struct eval *e, struct uop *u)
     struct reduction red = {.op = REDUCE_OP(u->arg.i), .dtype = u->dtype};
     int64_t dim[2][MAX_RANK], reduced = 1;
     int axis[2][MAX_RANK], count[2] = {0, 0}, coord[MAX_RANK];
-    struct tensor *r = eval_tensor_new(e, u->dtype, n->dim, u->ndim);
-    if (!r)
-        return NULL;
+    struct tensor *r = eval_compute_product(e, u);
+    if (r || !(r = eval_tensor_new(e, u->dtype, n->dim, u->ndim)))
+        return r;
     for (int a = 0; a < u->ndim; a++) {
         int which = REDUCE_AXES(u->arg.i) >> a & 1;
         reduced = which ? sat_mul(reduced, x->dim[a]) : reduced;

@@ -10,9 +10,11 @@
  *   - bytes that are only widened stay bytes;
  *   - all folding together takes at most FOLD_OPS element operations, and FOLD_EACH more for each
  *     element of a weight, but never more than FOLD_MOST: weight standardization (convolutions
- * whose weights pass a BatchNormalization in training) takes about 20 for all there are. What is
- * refused is looked into: its sources may be folded instead. A result with one value everywhere
- * becomes a constant.
+ * whose weights pass a BatchNormalization in training) takes about 20 for all there are. Of a
+ * product of two weights, such as relative positions and a projection, the interpreter counts an
+ * eighth of the multiply-adds, which is what they take (ir/eval_product.c). What is refused is
+ * looked into: its sources may be folded instead. A result with one value everywhere becomes a
+ * constant.
  */
 #include "passes/passes.h"
 

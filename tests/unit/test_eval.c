@@ -510,6 +510,41 @@ static void test_matmul(void **state)
     }
 }
 
+/* x[batch, sum, row, also summed] times y[column, batch, sum, also summed], bit by bit what the
+ * plain loop gives, and each factor is loaded once: all products of a program would take eight times
+ * the budget. Rows, columns and terms are no multiples of the blocks they are computed in. */
+static void test_product_of_factors(void **state)
+{
+    enum { COLUMNS = 70, SUM = 90, BATCH = 2, ROWS = 130, TERMS = 3 };
+    struct fixture *f = *state;
+    struct array a = array_new(f, 4, (int64_t[]){BATCH, SUM, ROWS, TERMS}),
+                 b = array_new(f, 4, (int64_t[]){COLUMNS, BATCH, SUM, TERMS}),
+                 want = array_new(f, 5, (int64_t[]){COLUMNS, 1, BATCH, ROWS, 1});
+    for (int64_t i = 0; i < a.n; i++)
+        a.v[i].f = 1.0 / (double)(i + 1);
+    for (int64_t i = 0; i < b.n; i++)
+        b.v[i].f = 1.0 / (double)(2 * i + 3);
+    for (int64_t i = 0; i < want.n; i++) {
+        int64_t at[5];
+        unflatten(&want, i, at);
+        for (int64_t k = 0; k < SUM; k++)
+            for (int64_t j = 0; j < TERMS; j++)
+                want.v[i].f += element(&a, (int64_t[]){at[2], k, at[3], j})->f *
+                               element(&b, (int64_t[]){at[0], at[2], k, j})->f;
+    }
+    struct uop *dim[5];
+    dims_of(f, (int64_t[]){COLUMNS, SUM, BATCH, ROWS, TERMS}, 5, dim);
+    struct uop *x = uop_permute(f->t, input_of(f, DTYPE_F64, &a), (int[]){1, 0, 2, 3}),
+               *y = uop_permute(f->t, input_of(f, DTYPE_F64, &b), (int[]){0, 2, 1, 3});
+    x = uop_expand(f->t, tensor_insert_axis(f->t, x, 0), dim);
+    y = uop_expand(f->t, tensor_insert_axis(f->t, y, 3), dim);
+    f->budget = 2500000;
+    for (int swap = 0; swap < 2; swap++) {
+        struct uop *mul = swap ? uop_binary(f->t, OP_MUL, y, x) : uop_binary(f->t, OP_MUL, x, y);
+        check_array(f, uop_reduce(f->t, OP_ADD, mul, 1u << 1 | 1u << 4), &want);
+    }
+}
+
 /* 8 channels of 20 x 20, 3 x 3, stride 2, dilation 2, padded: by seven loops. The product would
  * take 30 times the memory allowed. */
 static void test_convolution(void **state)
@@ -735,6 +770,7 @@ int main(void)
         TEST(test_reduce),
         TEST(test_reduce_order),
         TEST(test_matmul),
+        TEST(test_product_of_factors),
         TEST(test_convolution),
         TEST(test_index_scatter),
         TEST(test_long_chain),

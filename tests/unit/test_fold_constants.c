@@ -164,6 +164,37 @@ static void test_costly_weights_may_grow(void **state)
         assert_true(order[i]->op != OP_REDUCE);       /* 80,000 bytes of 72,000 */
 }
 
+/* 300,000,000 multiply-adds of two weights: positions by a projection, as attention by relative
+ * positions has them in each layer. */
+static void test_products_of_large_weights(void **state)
+{
+    enum { ROWS = 512, COLUMNS = 700, DEPTH = 840 };
+    struct fixture *f = *state;
+    struct uop *one = uop_int(f->t, 1), *k = uop_int(f->t, DEPTH), *p[2];
+    p[0] = uop_reshape(f->t, weight(f, DTYPE_F32, ROWS, DEPTH, 11),
+                       (struct uop *[]){uop_int(f->t, ROWS), one, k}, 3);
+    p[1] = uop_reshape(f->t, weight(f, DTYPE_F32, COLUMNS, DEPTH, 13),
+                       (struct uop *[]){one, uop_int(f->t, COLUMNS), k}, 3);
+    struct uop *w = tensor_sum(f->t, tensor_binary(f->t, OP_MUL, p[0], p[1]), 4, false),
+               *x = uop_shrink(f->t, w, (struct uop *[]){uop_int(f->t, 100), uop_int(f->t, 300)},
+                               (struct uop *[]){uop_int(f->t, 100), uop_int(f->t, 200)}),
+               *u = fold(f, uop_binary(f->t, OP_ADD, f->input[0], x));
+    struct uop *part = u->src[0] == f->input[0] ? u->src[1] : u->src[0];
+    while (op_class(part->op) == CLASS_MOVE)
+        part = part->src[0];
+    const struct buffer *b = as_weight(part);
+    assert_non_null(b);
+    assert_int_equal(b->nbytes, ROWS * COLUMNS * 4);
+    const float *v = b->data;
+    for (int i = 0; i < ROWS; i += 7)
+        for (int j = 0; j < COLUMNS; j++) {
+            int want = 0;
+            for (int d = 0; d < DEPTH; d++)
+                want += ((i * DEPTH + d) % 11 - 2) * ((j * DEPTH + d) % 13 - 2);
+            assert_true(v[i * COLUMNS + j] == (float)want);
+        }
+}
+
 /* A value read by the constant part and by the rest is replaced for both. */
 static void test_shared_between_both(void **state)
 {
@@ -188,6 +219,7 @@ int main(void)
         TEST(test_folds_below_an_expand), TEST(test_does_not_grow),
         TEST(test_scalars_are_constants), TEST(test_bombs_end), TEST(test_shared_between_both),
         TEST(test_large_weights_are_worth_more), TEST(test_costly_weights_may_grow),
+        TEST(test_products_of_large_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
