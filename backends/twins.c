@@ -99,7 +99,8 @@ static bool are_twins(struct tgc *t, const struct kernel *a, const struct kernel
     struct comparison c = {.t = t, .a = a, .b = b};
     bool alike = a->nbuffer == b->nbuffer && a->noutput == b->noutput &&
                  a->nscratch == b->nscratch && a->nvar == b->nvar && a->nvariant == b->nvariant &&
-                 a->is_shared == b->is_shared && buffers_are_alike(a, b) &&
+                 a->is_shared == b->is_shared && a->counts_down == b->counts_down &&
+                 buffers_are_alike(a, b) &&
                  programs_are_alike(&c, a->linear, a->nlinear, b->linear, b->nlinear);
     for (int i = 0; i < a->nvariant && alike; i++)
         alike = a->variant[i].isa == b->variant[i].isa &&

@@ -59,7 +59,8 @@ size_t arena_saves(const struct slot *under, const struct slot *over)
     size_t below = over->ahead < 0 ? (size_t)-over->ahead : 0, n, m;
     if (!size_align(under->nbytes, ARENA_ALIGN, &n) || !size_align(over->nbytes, ARENA_ALIGN, &m))
         return 0;
-    size_t all = n + below > m ? n + below : m;
+    size_t all = over->backwards ? (m + below > n ? m + below : n)
+                                 : (n + below > m ? n + below : m);
     return n + m > all ? n + m - all : 0;
 }
 
@@ -127,6 +128,13 @@ static int compare_begins(const void *pa, const void *pb)
     return a->item < b->item ? -1 : a->item > b->item;
 }
 
+/* Whether a may overlap b if it begins at most a number of bytes behind b's begin. */
+static bool may_trail(const struct packing *p, int a, int b)
+{
+    const struct slot *x = &p->place[a], *y = &p->place[b];
+    return (x->over == b + 1 && !x->backwards) || (y->over == a + 1 && y->backwards);
+}
+
 /* What a place that is put may not touch of one that has its offset. (The sums were checked when
  * that one was put.) */
 static struct neighbour neighbour_of(const struct packing *p, int item, int other)
@@ -135,13 +143,14 @@ static struct neighbour neighbour_of(const struct packing *p, int item, int othe
     size_t begin = p->offset[other], end, nbytes;
     size_align(begin + it->nbytes, ARENA_ALIGN, &end);
     size_align(me->nbytes, ARENA_ALIGN, &nbytes);
-    if (me->over == other + 1) {                      /* beginning ahead of it is allowed */
-        size_t to = begin + nbytes + (size_t)me->ahead;
+    int64_t ahead = me->over == other + 1 ? me->ahead : it->ahead;
+    if (may_trail(p, item, other)) {                  /* beginning ahead of it is allowed */
+        size_t to = begin + nbytes + (size_t)ahead;
         return (struct neighbour){to < end ? to : end, end, other};
     }
-    if (it->over == item + 1) {
-        size_t ahead = it->ahead > 0 ? (size_t)it->ahead : 0;
-        end = it->ahead < 0 ? begin + (size_t)-it->ahead : begin > ahead ? begin - ahead : 0;
+    if (may_trail(p, other, item)) {
+        size_t before = ahead > 0 ? (size_t)ahead : 0;
+        end = ahead < 0 ? begin + (size_t)-ahead : begin > before ? begin - before : 0;
     }
     return (struct neighbour){begin, end, other};
 }

@@ -11,8 +11,9 @@
  *
  * A kernel that replaces an input element by element, and is the last to need it, writes into the
  * input's own place. Where a kernel's stores trail its loads, its result may lie over a part of an
- * input (overlap.c). All of them do, or none does: all ways are packed (arena.c) and the smallest
- * arena is taken.
+ * input (overlap.c); in a chain of such kernels each result would lie lower than the one before, so
+ * some count down, and theirs lie higher. All of them do, or none does: all ways are packed
+ * (arena.c) and the smallest arena is taken.
  *
  * Not here: buffers of the caller (inputs, outputs), what a backend puts before the arena, and
  * small scratch on a kernel's stack. */
@@ -389,8 +390,10 @@ static void share_in_place(struct memory *m, struct slot *place)
 
 /* ----------------------------------------------------------------------------- one over another */
 
-/* The input of a step's kernel over which its result saves most; 0: there is none. */
-static size_t find_under(struct memory *m, struct slot *place, int step, const bool *is_under)
+/* The input of a step's kernel over which its result saves most, in either direction (2) or
+ * forwards only (1); 0: there is none. */
+static size_t find_under(struct memory *m, struct slot *place, int step, const bool *is_under,
+                         int ndirection)
 {
     const struct kernel *k = m->s->step[step].kernel;
     const struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
@@ -398,16 +401,20 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
     if (!out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
         return 0;
     struct slot best = place[out->place];
-    for (int i = k->noutput; i < k->nbuffer; i++) {
-        const struct tenant *in = tenant_of(m, k->buffer[i]);
+    for (int i = k->noutput * ndirection; i < k->nbuffer * ndirection; i++) {
+        const struct tenant *in = tenant_of(m, k->buffer[i / ndirection]);
         struct slot over = place[out->place];
+        over.backwards = i % ndirection == 1;
         if (!in || in->has_parts || in->place < 0 || in->place == out->place ||
             is_under[in->place] || place[in->place].span[place[in->place].nspan - 1].end != step ||
-            !overlap_find(m->t, k, out->buffer, in->buffer, &over.ahead))
+            !overlap_find(m->t, k, out->buffer, in->buffer, over.backwards, &over.ahead))
             continue;
         over.over = in->place + 1;
         size_t saved = arena_saves(&place[in->place], &over);
-        if (saved > most) {
+        /* a chain that went down goes up again */
+        bool turns = over.backwards && best.over == over.over && saved == most &&
+                     place[in->place].over && !place[in->place].backwards;
+        if (saved > most || turns) {
             most = saved;
             best = over;
         }
@@ -418,7 +425,7 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
 
 /* A kernel's result lies over an input where that makes the largest load smaller: from the step of
  * the largest load on, down to what other steps need anyway. false: nowhere. */
-static bool lay_over(struct memory *m, struct slot *place, int n)
+static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection)
 {
     int nstep = m->s->nstep;
     size_t reached = 0, *load = mem_array(m->t, (size_t)nstep + 1, sizeof *load);
@@ -432,7 +439,7 @@ static bool lay_over(struct memory *m, struct slot *place, int n)
             step = load[s] > load[step] ? s : step;
         if (nstep == 0 || load[step] <= reached)
             return any;
-        size_t saved = find_under(m, place, step, is_under);
+        size_t saved = find_under(m, place, step, is_under, ndirection);
         size_t left = load[step] - saved;
         any |= saved > 0;
         load[step] = 0;
@@ -505,7 +512,7 @@ struct layout {
     size_t total, live;
 };
 
-enum sharing { SHARE_NOTHING, SHARE_IN_PLACE, SHARE_PARTS };
+enum sharing { SHARE_NOTHING, SHARE_IN_PLACE, SHARE_PARTS, SHARE_PARTS_BOTH_WAYS };
 
 static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
 {
@@ -523,7 +530,8 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     }
     if (sharing >= SHARE_IN_PLACE)
         share_in_place(m, l->place);
-    if (sharing >= SHARE_PARTS && !lay_over(m, l->place, l->n))
+    if (sharing >= SHARE_PARTS &&
+        !lay_over(m, l->place, l->n, sharing == SHARE_PARTS_BOTH_WAYS ? 2 : 1))
         return false;
     for (int i = 0; i < s->nbuffer; i++)
         l->place_of[i] = m->tenant[i].place;
@@ -551,14 +559,32 @@ static void place_buffers(struct memory *m, const struct layout *l)
     }
 }
 
+/* Kernels whose results lie over what they load from its end on. */
+static void turn_kernels(struct schedule *s, const struct layout *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->place[i].over && l->place[i].nspan && l->place[i].backwards)
+            s->step[l->place[i].span[0].begin].kernel->counts_down = true;
+}
+
+/* Kernels that count down are worth a part of the arena: compilers do not know any more that what
+ * they store and load is apart. */
+static bool is_better(const struct layout *l, enum sharing sharing, const struct layout *than)
+{
+    enum { TURN_SHARE = 25 };
+    size_t least = sharing == SHARE_PARTS_BOTH_WAYS ? than->total / TURN_SHARE : 0;
+    return l->total < than->total - least;
+}
+
 static bool plan_arena(struct memory *m)
 {
-    static const enum sharing order[] = {SHARE_IN_PLACE, SHARE_NOTHING, SHARE_PARTS};
-    struct layout layout[3], *best = NULL;
+    static const enum sharing order[] = {SHARE_IN_PLACE, SHARE_NOTHING, SHARE_PARTS,
+                                         SHARE_PARTS_BOTH_WAYS};
+    struct layout layout[4], *best = NULL;
     find_tenants(m);
-    for (int i = 0; i < 3; i++)
-        if ((!best || best->total > best->live || order[i] == SHARE_PARTS) &&
-            lay_out(m, order[i], &layout[i]) && (!best || layout[i].total < best->total))
+    for (int i = 0; i < 4; i++)
+        if ((!best || best->total > best->live || order[i] >= SHARE_PARTS) &&
+            lay_out(m, order[i], &layout[i]) && (!best || is_better(&layout[i], order[i], best)))
             best = &layout[i];
     if (!best)
         return diag_error(m->t, NULL,
@@ -573,6 +599,7 @@ static bool plan_arena(struct memory *m)
     m->s->arena_nbytes = best->total;
     m->s->live_nbytes = best->live;
     place_buffers(m, best);
+    turn_kernels(m->s, best);
     return true;
 }
 

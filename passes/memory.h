@@ -17,9 +17,11 @@ struct slot {
     int nspan;
     size_t offset; /* of arena_pack(); a multiple of ARENA_ALIGN */
     /* Another place, index + 1, that this one may overlap though both are alive in one step, if it
-     * begins at most `ahead` bytes behind that one's begin, a multiple of ARENA_ALIGN; 0: none. */
+     * begins at most `ahead` bytes behind that one's begin, a multiple of ARENA_ALIGN; 0: none.
+     * backwards: if that one begins at most `ahead` bytes behind this one's begin. */
     int over;
     int64_t ahead;
+    bool backwards;
 };
 
 struct kernel;
@@ -37,8 +39,9 @@ size_t arena_saves(const struct slot *under, const struct slot *over);
 bool slots_conflict(const struct slot *a, const struct slot *b);
 
 /* overlap.c: whether out, which the kernel stores, can lie in part over `in`, which it loads; from
- * how far behind the begin of `in` on downwards it may begin. */
+ * how far behind the begin of `in` on downwards it may begin. backwards: if the kernel counts down,
+ * how far behind the begin of out `in` may begin. */
 bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *out,
-                  const struct buffer *in, int64_t *ahead);
+                  const struct buffer *in, bool backwards, int64_t *ahead);
 
 #endif

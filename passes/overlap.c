@@ -10,6 +10,9 @@
  * what one turn stores must lie below of what this turn and all later ones load. Offsets are
  * multiples of the loop's number plus something with bounds; where that does not show, the bounds
  * of all turns are taken.
+ *
+ * A kernel whose outermost loops count down is the same in a mirror: its result may begin within
+ * the input, or below, but no lower than some place, and may end far behind it.
  */
 #include "passes/memory.h"
 #include "passes/passes.h"
@@ -75,6 +78,29 @@ static void find_touches(struct tgc *t, struct uop *const *u, int n, const struc
     }
 }
 
+/* The same of a loop that counts down, with addresses negated: so it counts up. */
+static struct touch mirror(struct touch x)
+{
+    double moved = (x.turns - 1) * x.step, lo = x.lo;
+    x.lo = -(x.hi + moved);
+    x.hi = -(lo + moved);
+    return x;
+}
+
+/* Whether a program's outermost loops can count down: no turn needs what another one computed, and
+ * each is a loop in C. */
+static bool may_count_down(struct uop *const *u, int n, const struct buffer *out)
+{
+    for (int i = 0, depth = 0; i < n; i++) {
+        bool inner = u[i]->op == OP_GUARD || u[i]->op == OP_ACC ||
+                     (u[i]->op == OP_RANGE && RANGE_IS_LANE(u[i]->arg.i));
+        if ((inner && depth == 0) || (u[i]->op == OP_LOAD && uop_buffer_of(u[i]->src[0]) == out))
+            return false;
+        depth += u[i]->op == OP_RANGE ? 1 : u[i]->op == OP_END ? -1 : 0;
+    }
+    return true;
+}
+
 /* The least distance from what is stored to what is loaded at the same time or later. */
 static double distance(const struct touch *store, const struct touch *load)
 {
@@ -88,11 +114,17 @@ static double distance(const struct touch *store, const struct touch *load)
 }
 
 static double distance_in(struct tgc *t, struct uop *const *u, int n, const struct buffer *out,
-                          const struct buffer *in)
+                          const struct buffer *in, bool backwards)
 {
     struct touches f = {0};
     double least = HUGE_VAL;
+    if (backwards && !may_count_down(u, n, out))
+        return -HUGE_VAL;
     find_touches(t, u, n, out, in, &f);
+    for (int i = 0; i < f.nstore && backwards; i++)
+        f.store[i] = mirror(f.store[i]);
+    for (int i = 0; i < f.nload && backwards; i++)
+        f.load[i] = mirror(f.load[i]);
     for (int i = 0; i < f.nstore; i++)
         for (int k = 0; k < f.nload; k++) {
             double d = distance(&f.store[i], &f.load[k]);
@@ -102,21 +134,24 @@ static double distance_in(struct tgc *t, struct uop *const *u, int n, const stru
 }
 
 bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *out,
-                  const struct buffer *in, int64_t *ahead)
+                  const struct buffer *in, bool backwards, int64_t *ahead)
 {
     /* compilers may move a store before a load of another type, unless one of them is a byte */
     bool same = in->dtype == out->dtype || dtype_is_byte(in->dtype) || dtype_is_byte(out->dtype);
     if (!same || k->is_shared || k->noutput != 1 || in->nbytes == 0 || out->nbytes == 0)
         return false;
+    if (backwards && k->is_serial)
+        return false;
     struct mem_mark mark = scratch_mark(t);
-    double least = distance_in(t, k->linear, k->nlinear, out, in);
+    double least = distance_in(t, k->linear, k->nlinear, out, in, backwards);
     for (int i = 0; i < k->nvariant; i++) {
-        double d = distance_in(t, k->variant[i].linear, k->variant[i].nlinear, out, in);
+        double d = distance_in(t, k->variant[i].linear, k->variant[i].nlinear, out, in, backwards);
         least = d < least ? d : least;
     }
     scratch_release(t, mark);
-    double most = (double)in->nbytes;
-    if (!(least > -(double)out->nbytes) || most > (double)INT64_MAX / 4)
+    double trailing = (double)(backwards ? in : out)->nbytes,
+           most = (double)(backwards ? out : in)->nbytes;
+    if (!(least > -trailing) || most > (double)INT64_MAX / 4)
         return false;
     least = floor((least < most ? least : most) / ARENA_ALIGN) * ARENA_ALIGN;
     *ahead = (int64_t)least;

@@ -80,6 +80,7 @@ struct kernel {
     bool is_disjoint; /* its nests store to parts of a tensor that have nothing in common */
     bool stores_twice;           /* some elements: what they are made of must stay as it is */
     bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
+    bool counts_down;            /* the outermost loop of each nest, from its last turn to 0 */
     double shared_ns;            /* what that is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
     /* a RANGE's loop is named uop_get_axes(t, range), where that is not NULL; names can repeat

@@ -416,6 +416,17 @@ static void write_share(struct writer *w, const struct uop *u, const char *type,
                             n), true);
 }
 
+/* Whether anything is loaded in the loop that begins here. */
+static bool loop_loads(const struct writer *w)
+{
+    for (int i = w->position + 1, depth = 1; i < w->nlinear && depth > 0; i++) {
+        if (w->linear[i]->op == OP_LOAD)
+            return true;
+        depth += w->linear[i]->op == OP_RANGE ? 1 : w->linear[i]->op == OP_END ? -1 : 0;
+    }
+    return false;
+}
+
 static void write_range(struct writer *w, const struct uop *u)
 {
     struct expr size;
@@ -437,8 +448,12 @@ static void write_range(struct writer *w, const struct uop *u)
                *end = expr_operand(w->p, &size, PREC_SHIFT);
     if (RANGE_IS_THREAD(u->arg.i))
         write_share(w, u, type, &size, &begin, &end);
-    open_block(w, mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end,
-                             name), name);
+    const char *head = mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name,
+                                  end, name);
+    if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
+        head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
+                          expr_operand(w->p, &size, PREC_ADD), name, name);
+    open_block(w, head, name);
 }
 
 static void write_guard(struct writer *w, const struct uop *u)

@@ -135,6 +135,12 @@ suite.add("taps that read the border", check, "taps", (1, 32, 28, 28),
 suite.add("taps apart of groups and a batch", check, "apart", (2, 64, 20, 24),
           [G.node("Conv", ["big", "w"], ["small"], pads=[12, 12, 14, 12], dilations=[13, 12], group=2)],
           {"w": draw(32, 32, 3, 3, seed=23) / 17})
+# each result begins below the one before, unless every other layer counts down
+suite.add("a chain of results", check, "chain", (1, 64, 26, 8),
+          [n for i, (a, b) in enumerate((("big", "b"), ("b", "c"), ("c", "d"), ("d", "small")))
+           for n in (G.node("Conv", [a, "v"], [f"m{i}"], pads=[1] * 4, group=64), G.node("Relu", [f"m{i}"], [f"n{i}"]),
+                     G.node("Conv", [f"n{i}", "w"], [f"o{i}"]), G.node("Relu", [f"o{i}"], [b]))],
+          {"w": draw(64, 64, 1, 1, seed=24) / 8, "v": draw(64, 1, 3, 3, seed=25) / 3}, 4 * 64 * 26 * 8 * 1.8)
 suite.add("the other way round", check, "flip", (64, 48, 16),
           [G.node("Slice", ["big", "from", "to", "axes", "steps"], ["small"])],
           {"from": np.array([-1]), "to": np.array([-1000]), "axes": np.array([0]), "steps": np.array([-2])})

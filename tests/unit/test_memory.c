@@ -32,8 +32,10 @@ static bool may_overlap(const struct slot *place, int i, int j)
 {
     const struct slot *over = place[i].over == j + 1 ? &place[i] : &place[j],
                       *under = over == &place[i] ? &place[j] : &place[i];
+    const struct slot *first = over->backwards ? under : over,
+                      *then = over->backwards ? over : under;
     return over->over == (int)(under - place) + 1 &&
-           (int64_t)over->offset <= (int64_t)under->offset + over->ahead;
+           (int64_t)first->offset <= (int64_t)then->offset + over->ahead;
 }
 
 static void check_packing(const struct slot *place, int n, size_t total)
@@ -103,8 +105,11 @@ static void draw_overlaps(struct random *g, struct slot *place, int n)
                 a->span[a->nspan - 1].end != place[i].span[0].begin ||
                 a->span[0].begin == place[i].span[0].begin)
                 continue;
-            int up = (int)(a->nbytes / ARENA_ALIGN), down = (int)(place[i].nbytes / ARENA_ALIGN);
+            bool backwards = draw(g, 2);
+            int up = (int)((backwards ? &place[i] : a)->nbytes / ARENA_ALIGN),
+                down = (int)((backwards ? a : &place[i])->nbytes / ARENA_ALIGN);
             place[i].over = j + 1;
+            place[i].backwards = backwards;
             place[i].ahead = ARENA_ALIGN * (draw(g, up + down + 1) - down);
             under[j] = true;
         }
@@ -129,6 +134,14 @@ static void test_overlaps(void **state)
     assert_true(arena_pack(t, place, 3, 4, &total));
     check_packing(place, 3, total);
     assert_int_equal(total, 6400);
+    place[1].ahead = place[2].ahead = -128;               /* lower and lower, or up again */
+    assert_true(arena_pack(t, place, 3, 4, &total));
+    check_packing(place, 3, total);
+    assert_int_equal(total, 6656);
+    place[2].backwards = true;
+    assert_true(arena_pack(t, place, 3, 4, &total));
+    check_packing(place, 3, total);
+    assert_int_equal(total, 6528);
     tgc_free(t);
 }
 
