@@ -188,6 +188,6 @@ bool samples_row(struct samples *s, struct uop *v, struct uop *const *at, struct
 {
     find_rows(s, &v, 1);
     struct row r = known_row(s, v);
-    *row = r.at ? row_at(s, v, r.at, at) : NULL;
+    *row = r.known && r.at ? row_at(s, v, r.at, at) : NULL;
     return r.known;
 }
