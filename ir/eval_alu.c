@@ -3,8 +3,8 @@
  * Floats are computed in double. A result of a kind narrower than f32 is rounded to it at once,
  * since programs in such kinds are written for that rounding; f32 stays in double, so that the
  * evaluator's own rounding is out of the way when the error of f32 code is measured, but is rounded
- * where steps are made of it (floor, comparisons, integers). Integers wrap
- * to their width; u64 travels as its bits and is compared, divided and shifted as unsigned.
+ * where steps are made of it (floor, comparisons, integers), and infinite where f32 is. Integers
+ * wrap to their width; u64 travels as its bits and is compared, divided and shifted as unsigned.
  */
 #include <math.h>
 #include <string.h>
@@ -254,6 +254,15 @@ static bool is_step(enum op op, enum dtype d)
     }
 }
 
+void alu_confine(enum dtype d, union scalar *r, int64_t n)
+{
+    const double most = 0x1.ffffffp127;          /* from there on f32 rounds to infinity */
+    for (int64_t i = 0; i < n && d == DTYPE_F32; i++) {
+        r[i].f = r[i].f >= most ? INFINITY : r[i].f;
+        r[i].f = r[i].f <= -most ? -INFINITY : r[i].f;
+    }
+}
+
 union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *operand)
 {
     union scalar r = {.i = 0}, rounded[2];
@@ -292,6 +301,7 @@ union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union sc
     }
     if (is_narrow(d))
         return scalar_cast(d, DTYPE_F64, r);
+    alu_confine(d, &r, 1);
     return dtype_is_float(d) || dtype_bits(d) == 64 ? r : scalar_cast(d, DTYPE_I64, r);
 }
 
@@ -395,8 +405,10 @@ void alu_vector(enum op op, enum dtype d, enum dtype sd, int n, union scalar *r,
     const union scalar *s[3] = {NULL, NULL, NULL};
     for (int k = 0; k < nx; k++)
         s[k] = spread(&x[k], n, room[k]);
-    if (nx == 2 && (d == DTYPE_F32 || d == DTYPE_F64) && vector_float(op, n, r, s[0], s[1]))
+    if (nx == 2 && (d == DTYPE_F32 || d == DTYPE_F64) && vector_float(op, n, r, s[0], s[1])) {
+        alu_confine(d, r, n);
         return;
+    }
     if (nx == 2 && (d == DTYPE_I64 || (d == DTYPE_BOOL && op == OP_AND)) &&
         vector_int(op, n, r, s[0], s[1]))
         return;

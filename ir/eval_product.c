@@ -194,6 +194,7 @@ struct tensor *eval_compute_product(struct eval *e, struct uop *u)
     struct block *b = r ? calloc(1, sizeof *b) : NULL;
     if (b) {
         multiply(b, &pr, x->data, y->data, r->data);
+        alu_confine(u->dtype, r->data, r->nelem);
     } else {
         eval_tensor_free(e, r);
         r = NULL;

@@ -181,6 +181,7 @@ static struct tensor *compute_reduce(struct eval *e, struct uop *u)
         eval_tensor_free(e, r);
         return NULL;
     }
+    alu_confine(u->dtype, red.out, r->nelem);
     for (int64_t i = 0; i < r->nelem && u->dtype != DTYPE_F32; i++)
         red.out[i] = scalar_cast(u->dtype, dtype_is_float(u->dtype) ? DTYPE_F64 : DTYPE_I64,
                                  red.out[i]);

@@ -194,6 +194,17 @@ static void hint_open_dimensions(const struct node *n)
               names.s);
 }
 
+/* A window that does not fit at some sizes: the run finds that out. */
+static bool require_sizes(const struct node *n, const struct uop *x)
+{
+    for (int a = 0; a < x->ndim; a++)
+        if (x->dim[a]->vmin < 0 &&
+            !node_require(n, -1, uop_not(n->t, sym_lt(n->t, x->dim[a], uop_int(n->t, 0))),
+                          "a size would be negative"))
+            return false;
+    return true;
+}
+
 static bool bind_outputs(struct lower *l, struct scope *s, struct node *n)
 {
     for (int k = 0; k < n->nout; k++) {
@@ -206,6 +217,8 @@ static bool bind_outputs(struct lower *l, struct scope *s, struct node *n)
             return node_error(n, -1, "output %d '%s' is not supported", k, name);
         if (n->value_out[k]->tensor && n->value_out[k]->tensor->ndim > MAX_RANK)
             return node_error(n, -1, "output %d has a rank above %d", k, MAX_RANK);
+        if (n->value_out[k]->tensor && !require_sizes(n, n->value_out[k]->tensor))
+            return false;
         scope_set(l->t, s, name, n->value_out[k]);
         if (n->value_out[k]->tensor)
             lower_learn(l, s, name, n->value_out[k]->tensor);

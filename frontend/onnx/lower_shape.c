@@ -186,7 +186,13 @@ bool lower_squeeze(struct node *n)
     if (!given)
         for (int a = 0; a < x->ndim; a++)
             axes |= uop_is_int(x->dim[a], 1) ? 1u << a : 0;
-    return node_set(n, 0, lib_squeeze(&n->lib, x, axes));
+    struct uop *y = lib_squeeze(&n->lib, x, axes);
+    for (int a = 0; y && a < x->ndim; a++)
+        if (axes >> a & 1 &&
+            !node_require(n, 0, uop_binary(n->t, OP_EQ, x->dim[a], uop_int(n->t, 1)),
+                          "an axis that goes must be 1"))
+            return false;
+    return node_set(n, 0, y);
 }
 
 bool lower_unsqueeze(struct node *n)
