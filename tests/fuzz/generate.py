@@ -898,7 +898,7 @@ def conv_block(g):
     x = g.node("Relu", [x])
     if g.chance(0.5):
         x = g.node("Add", [x, v.name])
-    if g.chance(0.5):
+    if g.chance(0.5) and all(min(s[0].shape[2:]) > 1 for s in v.tracks):    # else ONNX Runtime has a window
         g.node(g.pick(["MaxPool", "AveragePool"]), [x], kernel_shape=[2, 2], strides=[2, 2])
 
 

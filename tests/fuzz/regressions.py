@@ -217,4 +217,39 @@ def unbind():
               {"x": x}, {"y": want}, [G.weight("second", np.array(1)), *given])
 
 
+@suite.case("what is folded is infinite where f32 is")
+def folded_overflow():
+    w = np.array([-1e30, 2, 3], np.float32)
+    check("folded_overflow", [helper.make_node("ReduceSumSquare", ["w"], ["square"], keepdims=1),
+                              helper.make_node("Softmax", ["square"], ["p"], axis=0),
+                              helper.make_node("Add", ["x", "p"], ["y"]),
+                              helper.make_node("Mul", ["w", "w"], ["each"]),
+                              helper.make_node("Div", ["each", "square"], ["part"]),
+                              helper.make_node("Add", ["x", "part"], ["z"])],
+          {"x": np.ones(3, np.float32)}, {"y": np.full(3, np.nan, np.float32),
+                                          "z": np.array([np.nan, 1, 1], np.float32)}, [G.weight("w", w)], opset=17)
+
+
+@suite.case("a product whose rows are those of two inputs, and of a loop")
+def unknown_rows():
+    rng = np.random.default_rng(9)
+    x, scale, start = (rng.standard_normal(s).astype(np.float32) for s in ((5, 16), (16,), (1,)))
+    body = helper.make_graph(
+        [helper.make_node("Add", ["h", "h"], ["twice"]), helper.make_node("Identity", ["twice"], ["row"]),
+         helper.make_node("Identity", ["c"], ["c2"])],
+        "body", [scalar("i", TensorProto.INT64), scalar("c", TensorProto.BOOL), scalar("h", TensorProto.FLOAT, [1])],
+        [scalar("c2", TensorProto.BOOL), scalar("twice", TensorProto.FLOAT, [1]),
+         scalar("row", TensorProto.FLOAT, [1])])
+    rows = start * np.array([[2], [4], [8], [16], [32]], np.float32)
+    product = np.repeat(rows, 5, 1).T.astype(float) @ x
+    centered = product - product.mean(1, keepdims=True)
+    want = centered / np.sqrt((centered ** 2).mean(1, keepdims=True) + 1e-5) * scale
+    check("unknown_rows", [helper.make_node("Loop", ["trips", "", "start"], ["", "rows"], body=body),
+                           helper.make_node("Gemm", ["rows", "ones"], ["square"], transB=1),
+                           helper.make_node("Gemm", ["square", "x"], ["product"], transA=1),
+                           helper.make_node("LayerNormalization", ["product", "scale"], ["y"], axis=1)],
+          {"start": start, "x": x, "scale": scale}, {"y": want.astype(np.float32)},
+          [ints("trips", 5), G.weight("ones", np.ones((5, 1), np.float32))], opset=17, rtol=1e-4, atol=1e-4)
+
+
 suite.main()

@@ -256,6 +256,22 @@ def _(folder):
             says(run_status(folder, m, {"x": bad_x}, *dims, *level), "do not go together")
 
 
+@case("Squeeze of an open dimension that is not 1, and windows that do not fit, are a status")
+def _(folder):
+    squeeze = G.model([G.node("Squeeze", ["x", "first"], ["y"])], [G.value("x", ["n", 3])], [G.value("y", None)],
+                      [ints("first", 0)])
+    window = G.model([G.node("MaxPool", ["x"], ["y"], kernel_shape=[7])], [G.value("x", [1, 2, "n"])],
+                     [G.value("y", None)])
+    for level in ((), ("-O0",)):
+        x = draw(1, 3)
+        check(run(folder, squeeze, {"x": x}, "--dim", "n<=4", *level)["y"], x[0])
+        says(run_status(folder, squeeze, {"x": draw(2, 3)}, "--dim", "n<=4", *level), "do not go together")
+        x = draw(1, 2, 8)
+        check(run(folder, window, {"x": x}, "--dim", "n<=9", *level)["y"],
+              np.stack([x[:, :, :7].max(2), x[:, :, 1:].max(2)], 2))
+        says(run_status(folder, window, {"x": draw(1, 2, 5)}, "--dim", "n<=9", *level), "an input holds a value")
+
+
 @case("sizes that are equal at none or one value are an error")
 def _(folder):
     m = G.model([G.node("Add", ["a", "b"], ["y"], name="culprit")],
