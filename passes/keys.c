@@ -6,10 +6,11 @@
  *            row[j] = sum over e                 for j < 224, vectors of j
  *                     q[i, e] * k[j, e]            row[j] = sum over e  q[i, e] * keys[e][j]
  *
- * Along j, which vectors shall run along, the keys lie apart in memory. They are the same for all
- * rows, so a copy in the order in which they are read (PACK, at run time) costs one row's worth. It
- * is wide enough for whole vectors, with zeros beyond the last key; so is the row. A mask is not:
- * where there is one, the padded row holds bare scores, and a second one what is made of them.
+ * Along j, which vectors shall run along, the keys lie apart in memory, or there are not enough of
+ * them for whole vectors. They are the same for all rows, so a copy in the order in which they are
+ * read (PACK, at run time) costs one row's worth. It is wide enough for whole vectors, with zeros
+ * beyond the last key; so is the row. A mask is not: where there is one, the padded row holds bare
+ * scores, and a second one what is made of them.
  */
 #include "passes/tile.h"
 
@@ -81,7 +82,8 @@ static bool is_reused(struct tgc *t, const struct uop *store, struct uop *stage,
     return false;
 }
 
-/* The one load of the stage's contraction that lies apart along its column, if copying it pays. */
+/* The one load of the stage's contraction that lies apart along its column, or ends before its row
+ * of vectors does, if copying it pays. */
 static struct uop *find_keys(const struct nest *m, const struct uop *store, struct uop *stage,
                              bool is_padded, struct uop **rest)
 {
@@ -92,10 +94,9 @@ static struct uop *find_keys(const struct nest *m, const struct uop *store, stru
         struct uop *load = m->load[i];
         if (!nest_depends(t, load->src[1], c))
             continue;
-        if (!nest_stride(t, load->src[1], c, &along_c) || load->nsrc > 2 ||
-            (along_c == 1 && is_padded))              /* it has no more columns than keys */
+        if (!nest_stride(t, load->src[1], c, &along_c) || load->nsrc > 2)
             return NULL;
-        if (along_c == 1)
+        if (along_c == 1 && !is_padded)
             continue;
         if (keys || load->dtype != DTYPE_F32 || load->src[0]->op == OP_STAGE ||
             !nest_stride(t, load->src[1], e, &along_e))

@@ -223,6 +223,23 @@ def expect_vectors(name):
            "a product has no vectors")
 
 
+@suite.case("keys that lie side by side are padded to whole vectors")
+def side_by_side():
+    random = np.random.default_rng(12)
+    heads, n, d = 3, 61, 32
+    x = draw(random, 3, heads, n, d)
+    score = x[0].astype(np.float64) @ x[1].reshape(heads, d, n)
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ x[2]
+    nodes = [G.node("Gather", ["x", str(i)], [name], axis=0) for i, name in enumerate("qkv")]
+    nodes += [G.node("Reshape", ["k", "shape"], ["t"]), G.node("MatMul", ["q", "t"], ["s"]),
+              G.node("Softmax", ["s"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    run("side_by_side", nodes, x, want, [G.weight("shape", np.array([heads, d, n])),
+                                         *(G.weight(str(i), np.array(i)) for i in range(3))])
+    expect_vectors("side_by_side")
+    expect("k*64 + j]" in (SCRATCH / "side_by_side" / "net.c").read_text(), "keys are not padded")
+
+
 @suite.case("bare scores have vectors, beside a bias that is gathered")
 def gathered_bias():
     random = np.random.default_rng(10)
