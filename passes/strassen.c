@@ -132,6 +132,33 @@ static bool find_axes(struct product *p)
            size_of(p->product->dim[p->step]) % 2 == 0;
 }
 
+/* Whether there are rows of zeros among the values, which padding made: their sums would be no
+ * zeros, but what rounding leaves of their neighbours', and a norm of the row (of a query that is
+ * compared by its angle) makes that large. */
+static bool has_padding(struct tgc *t, struct uop *values)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop **stack = NULL;
+    struct uop_map seen = {.t = t, .scratch = true};
+    size_t cap = 0;
+    int n = 0;
+    bool found = false;
+    SCRATCH_PUSH(t, stack, n, cap, values);
+    while (n > 0 && !found) {
+        struct uop *u = stack[--n];
+        bool passes = op_is_elementwise(u->op) || u->op == OP_CONTIGUOUS ||
+                      (op_class(u->op) == CLASS_MOVE && u->op != OP_WINDOW);
+        found = u->op == OP_PAD;
+        for (int k = 0; k < u->nsrc && passes; k++)
+            if (!map_get(&seen, u->src[k])) {
+                map_set(&seen, u->src[k], u);
+                SCRATCH_PUSH(t, stack, n, cap, u->src[k]);
+            }
+    }
+    scratch_release(t, mark);
+    return found;
+}
+
 static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, struct product *p)
 {
     struct uop *base[2];
@@ -156,8 +183,8 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
     memcpy(p->of_values, depends[1 - w], sizeof p->of_values);
     if (samples && !samples_row(samples, p->values, p->range, &p->sample))
         return false;
-    if (!find_axes(p) || base[1 - w]->op == OP_PAD || base[1 - w]->dtype != DTYPE_F32 ||
-        !last[1 - w][p->step])
+    if (!find_axes(p) || base[1 - w]->dtype != DTYPE_F32 || !last[1 - w][p->step] ||
+        has_padding(t, p->values))
         return false;
     double elements = 1;                                  /* windows read them again and again */
     for (int a = 0; a < base[1 - w]->ndim; a++)
