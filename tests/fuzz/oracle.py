@@ -121,7 +121,7 @@ def with_noise(array, track, random, sums=False, floor=0.0):
             array = (array + floor * random.choice([-1.0, 1.0], array.shape)).astype(dtype)
         finite = np.abs(array[np.isfinite(array)].astype(np.float64))
         if sums and finite.size:
-            array = array.astype(np.float64) + unit / 4 * finite.max() * part * (3 - 2 * track)
+            array = array.astype(np.float64) + unit * finite.max() * part * (3 - 2 * track)
             return (array * (1 + (unit if track == 1 else -unit) * part)).astype(dtype)
         return (array.astype(np.float64) * (1 + (unit if track == 1 else -unit) * part)).astype(array.dtype)
 

@@ -252,4 +252,25 @@ def unknown_rows():
           [ints("trips", 5), G.weight("ones", np.ones((5, 1), np.float32))], opset=17, rtol=1e-4, atol=1e-4)
 
 
+@suite.case("rows of zeros that padding made stay zeros, however large a product is")
+def padded_rows():
+    rng = np.random.default_rng(10)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((196, 768), (768, 768)))
+    product = np.zeros((256, 768))
+    product[:196] = x.astype(float) @ w
+    product = np.concatenate([product[32:], product[:32]])
+    want = product / np.maximum(np.sqrt((product ** 2).sum(1, keepdims=True)), 1e-12)
+    check("padded_rows", [helper.make_node("Pad", ["x", "pads"], ["padded"]),
+                          helper.make_node("Slice", ["padded", "c", "end", "one"], ["tail"]),
+                          helper.make_node("Slice", ["padded", "zero", "c", "one"], ["head"]),
+                          helper.make_node("Concat", ["tail", "head"], ["rolled"], axis=1),
+                          helper.make_node("MatMul", ["rolled", "w"], ["product"]),
+                          helper.make_node("ReduceL2", ["product"], ["norm"], axes=[2], keepdims=1),
+                          helper.make_node("Max", ["norm", "least"], ["by"]),
+                          helper.make_node("Div", ["product", "by"], ["y"])],
+          {"x": x[None]}, {"y": want[None].astype(np.float32)},
+          [ints("pads", 0, 0, 0, 0, 60, 0), ints("one", 1), ints("c", 32), ints("end", 256), ints("zero", 0), G.weight("w", w),
+           G.weight("least", np.array([1e-12], np.float32))], opset=13, rtol=1e-4, atol=1e-5)
+
+
 suite.main()
