@@ -165,7 +165,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     if (load->dtype != DTYPE_F32)
         return tile_is_vector_dtype(load->dtype) && load->nsrc == 2 &&
                (stride == 1 || (reduced && nest_is_packable(m, load)));
-    return stride == 1 || (reduced ? nest_is_packable(m, load) : may_lie_apart(m, stride));
+    bool apart = may_lie_apart(m, stride);
+    return stride == 1 || (reduced ? nest_is_packable(m, load) && (apart || !m->staged) : apart);
 }
 
 /* Whether what is computed along r is stored apart, since it is read side by side: an image whose

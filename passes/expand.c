@@ -272,6 +272,8 @@ static void expand_load(struct expander *e, struct uop *u)
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
     int64_t stride = stride_of(e, u->src[1]);
     int lanes = stride ? e->lanes : 1, part = stride && e->tail ? e->tail : lanes, nsrc = u->nsrc;
+    if (stride != 0 && stride != 1 && u->dtype != DTYPE_F32 && u->dtype != DTYPE_I32)
+        TGC_BUG(e->t, "a vector of %s lies apart", dtype_name(u->dtype));
     if (nsrc == 4 && is_lane_wise(e, u->src[2])) {
         src[2] = u->src[2];
         part = count_lanes(e, &src[2]);

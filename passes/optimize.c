@@ -192,6 +192,7 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
         if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
             !m.contraction)
             continue;
+        m.staged = true;
         struct tile tile = tile_choose_vectors(&m, &isa_table[v->isa], NULL, true);
         if (tile.column_axis < 0 || tile.panel % tile.columns ||
             range_fixed_size(m.store->src[tile.column_axis]) % tile.panel)

@@ -239,11 +239,24 @@ static bool storage_view(const struct nest *m, const struct uop *load, struct vi
     return true;
 }
 
+static bool is_read_elsewhere(const struct nest *m, const struct uop *load)
+{
+    int n;
+    struct uop *root = m->store;
+    struct uop **order = uop_toposort(m->t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && order[i] != load && order[i]->src[0] == load->src[0])
+            return true;
+    return false;
+}
+
 bool nest_is_packable(const struct nest *m, const struct uop *load)
 {
     struct view v;
     struct uop *offset;
-    return storage_view(m, load, &v, &offset);
+    /* floats that are not packed after all are loaded one by one */
+    return storage_view(m, load, &v, &offset) &&
+           (load->dtype == DTYPE_F32 || (!m->staged && !is_read_elsewhere(m, load)));
 }
 
 static bool views_equal(const struct view *a, const struct view *b)
@@ -268,17 +281,6 @@ static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct 
     b->storage = mem_copy(t, v, sizeof *v);
     VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
     return b;
-}
-
-static bool is_read_elsewhere(const struct nest *m, const struct uop *load)
-{
-    int n;
-    struct uop *root = m->store;
-    struct uop **order = uop_toposort(m->t, &root, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD && order[i] != load && order[i]->src[0] == load->src[0])
-            return true;
-    return false;
 }
 
 static void note_opt(struct tgc *t, struct variant *v, enum opt_op op, int axis, int64_t amount)

@@ -32,6 +32,7 @@ struct nest {
     struct uop *reduce;          /* the innermost reduction, or NULL */
     bool contraction;            /* a sum of products with several operands */
     bool bytes;                  /* of bytes, its innermost range is a group */
+    bool staged;                 /* within a kernel: its weights are not packed */
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
     struct uop *part;            /* the range s, once there is one */

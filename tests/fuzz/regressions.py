@@ -273,4 +273,15 @@ def padded_rows():
            G.weight("least", np.array([1e-12], np.float32))], opset=13, rtol=1e-4, atol=1e-5)
 
 
+@suite.case("sums under a mask of booleans within a softmax: their columns lie apart")
+def masked_sums():
+    x = np.random.default_rng(11).standard_normal((16, 5)).astype(np.float32)
+    sums = np.cumsum(x[::-1].astype(float), 0)[::-1] - x
+    power = np.exp(sums - sums.max(0))
+    check("masked_sums", [helper.make_node("CumSum", ["x", "axis"], ["sums"], exclusive=1, reverse=1),
+                          helper.make_node("Softmax", ["sums"], ["y"], axis=0)],
+          {"x": x}, {"y": (power / power.sum(0)).astype(np.float32)},
+          [G.weight("axis", np.array(0))], opset=13)
+
+
 suite.main()
