@@ -211,7 +211,7 @@ class Graph:
                 for k, array in enumerate(arrays):
                     if track and kind not in oracle.EXACT:
                         array = oracle.with_noise(array, track, noise, kind in oracle.SUMS,
-                                                  1e-8 if kind in oracle.RECURRENT else 0.0)
+                                                  1e-6 if kind in oracle.RECURRENT else 0.0)
                     if track == 0:
                         self.check(array)
                         results[k].append([])
