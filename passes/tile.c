@@ -134,6 +134,10 @@ bool tile_is_vector_op(const struct uop *u)
     case OP_CAST:
         if (u->src[0]->dtype == DTYPE_I32 || u->src[0]->dtype == DTYPE_BOOL)
             return u->dtype == DTYPE_F32;
+        if (u->dtype == DTYPE_F16 && u->src[0]->dtype == DTYPE_F32)
+            return true;                              /* rounds; what is stored, or cast back: */
+        if (u->src[0]->op == OP_CAST && u->src[0]->dtype == DTYPE_F16)
+            return u->dtype == DTYPE_F32;
         return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
                (u->dtype == DTYPE_F32 ||
                 (u->dtype == DTYPE_I32 && dtype_is_byte(u->src[0]->dtype)));

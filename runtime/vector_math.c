@@ -51,6 +51,15 @@ static inline IN_T void store_apart_f16_T(uint16_t *p, T v, int64_t step, int n)
         p[i * step] = a[i];
 }
 
+/* To the nearest f16, and back. */
+//@ round_f16_T store_f16_T load_f16_T
+static inline IN_T T round_f16_T(T v)
+{
+    uint16_t a[sizeof(T) / sizeof(float)];
+    store_f16_T(a, v);
+    return load_f16_T(a);
+}
+
 //@ store_apart_bf16_T store_bf16_T
 static inline IN_T void store_apart_bf16_T(uint16_t *p, T v, int64_t step, int n)
 {

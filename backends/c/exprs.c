@@ -555,6 +555,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
         return vector_call(p, "from_bool", src->s, kind, u->lanes);
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
+    if (u->src[0]->dtype == DTYPE_F16)
+        return vector_call(p, "round_f16", src->s, kind, u->lanes);
     e.of = u->dtype;
     e.in_range = u->dtype == DTYPE_U8 && is_in_u8(u->src[0]);
     return e;

@@ -203,6 +203,23 @@ def conversions():
 # ----------------------------------------------------------------------------------------- bytes
 
 
+@suite.case("a cast to f16 and back rounds vectors, beside a product, too")
+def rounded_vectors():
+    random = np.random.default_rng(12)
+    x, w, b = draw(random, 40, 100), draw(random, 100, 48), draw(random, 48)
+    half = x.astype(np.float16).astype(np.float64)
+    there = [G.node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), G.node("Cast", ["h"], ["f"], to=TensorProto.FLOAT)]
+    text = run("rounded_vectors", [*there, G.node("Mul", ["f", "three"], ["y"])], {"x": x}, half * 3,
+               [G.weight("three", np.float32(3))], error=1e-7)
+    expect(all("round_f16_f32x16" in body for body in kernels(text).values()), "f16 is rounded one by one")
+    product = (x.astype(np.float64) @ w).astype(np.float32)
+    want = product.astype(np.float16).astype(np.float64) + b
+    nodes = [G.node("MatMul", ["x", "w"], ["p"]), G.node("Cast", ["p"], ["h"], to=TensorProto.FLOAT16),
+             G.node("Cast", ["h"], ["f"], to=TensorProto.FLOAT), G.node("Add", ["f", "b"], ["y"])]
+    text = run("rounded_products", nodes, {"x": x}, want, [G.weight("w", w), G.weight("b", b)], error=1e-3)
+    expect(any("round_f16_f32x16" in body for body in kernels(text).values()), "f16 is rounded one by one")
+
+
 @suite.case("a softmax over neighbours runs along them, though heads lie innermost")
 def graph_attention():
     random = np.random.default_rng(16)

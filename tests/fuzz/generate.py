@@ -1027,6 +1027,8 @@ def resize(g):
         raise Rejected("opset")
     v = g.have(("float32",), [3, 4], lambda v: v.array.size > 0 and finite(v))
     mode = g.pick(["nearest", "linear", "cubic"] if v.rank == 4 else ["nearest"])
+    if mode == "cubic":
+        not_edgy(g)
     how = g.pick(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
     attributes = {"mode": mode, "coordinate_transformation_mode": how}
     if mode == "nearest":
