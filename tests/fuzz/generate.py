@@ -483,7 +483,7 @@ def squeeze(g):
     v = g.have(ALL, range(1, 7), lambda v: 1 in v.shape)
     ones = [a for a in range(v.rank) if v.shape[a] == 1 and not v.moves(a)]
     axis = g.pick(ones)
-    axes = None if v.fixed and not v.loose and g.chance(0.3) else [axis - v.rank if g.opset >= 11 and g.chance(0.4) else axis]
+    axes = None if v.fixed and not v.loose and not g.dynamic and g.chance(0.3) else [axis - v.rank if g.opset >= 11 and g.chance(0.4) else axis]
     with_axes(g, "Squeeze", v.name, axes, 13)
 
 
