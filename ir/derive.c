@@ -230,11 +230,34 @@ static void mod_bounds(struct uop *u, const struct uop *a, const struct uop *b)
         set_bounds(u, -top, top);
 }
 
+static uint64_t unsigned_least(const struct uop *u)
+{
+    return u->op == OP_CONST ? (uint64_t)u->arg.i : 0;
+}
+
+static uint64_t unsigned_most(const struct uop *u)
+{
+    bool truth = u->op == OP_CAST && u->src[0]->dtype == DTYPE_BOOL;
+    return u->op == OP_CONST ? (uint64_t)u->arg.i : truth ? 1 : UINT64_MAX;
+}
+
+/* Of u64, which have no bounds: constants, and what was a bool. */
+static void compare_unsigned(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    bool below = unsigned_most(a) < unsigned_least(b), above = unsigned_least(a) > unsigned_most(b);
+    if (u->op == OP_LT && below)
+        set_bounds(u, 1, 1);
+    else if (u->op == OP_LT && (a == b || unsigned_least(a) >= unsigned_most(b)))
+        set_bounds(u, 0, 0);
+    else if (u->op != OP_LT && (a == b || below || above))
+        u->vmin = u->vmax = (u->op == OP_EQ) == (a == b);
+}
+
 static void compare_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
     set_bounds(u, 0, 1);
-    if (a->dtype == DTYPE_U64 && u->op == OP_LT && (uop_is_int(b, 0) || uop_is_int(a, -1)))
-        set_bounds(u, 0, 0);                          /* less than 0; above the largest */
+    if (a->dtype == DTYPE_U64)
+        compare_unsigned(u, a, b);
     if (dtype_is_float(a->dtype) || a->dtype == DTYPE_U64 || a->dtype == DTYPE_STRING)
         return;
     bool disjoint = a->vmax < b->vmin || b->vmax < a->vmin;

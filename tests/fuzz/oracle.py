@@ -109,6 +109,13 @@ SUMS = {"LayerNormalization", "MatMul", "Gemm", "Conv", "ConvTranspose", "Reduce
 RECURRENT = {"RNN", "GRU", "LSTM"}
 
 
+def is_rough(node):
+    """Also what has them in a body: its noise is that of its results."""
+    bodies = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+    return node.op_type in RECURRENT or any(
+        inner.op_type in ("Sigmoid", "Tanh") or is_rough(inner) for body in bodies for inner in body.node)
+
+
 def with_noise(array, track, random, sums=False, floor=0.0):
     """The second track goes where the first did not: of a value on an edge one falls on each side."""
     unit = ROUNDING.get(array.dtype.name)

@@ -284,4 +284,23 @@ def masked_sums():
           [G.weight("axis", np.array(0))], opset=13)
 
 
+@suite.case("what is known of unsigned numbers: equal to themselves, or once a bool")
+def known_unsigned():
+    x, b = np.array([0, 5, 2 ** 64 - 1], np.uint64), np.array([True, False, True])
+    to = dict(to=TensorProto.UINT64)
+    check("known_unsigned", [helper.make_node("Cast", ["b"], ["n"], **to),
+                             helper.make_node("Less", ["nine", "n"], ["never"]),
+                             helper.make_node("Less", ["n", "nine"], ["always"]),
+                             helper.make_node("Equal", ["n", "nine"], ["unequal"]),
+                             helper.make_node("Equal", ["n", "one"], ["same"]),
+                             helper.make_node("GreaterOrEqual", ["x", "x"], ["self"]),
+                             helper.make_node("Less", ["x", "x"], ["less"])],
+          {"b": b, "x": x}, {"never": ~(b | True), "always": b | True, "unequal": ~(b | True), "same": b,
+                             "self": b | True, "less": ~(b | True)},
+          [G.weight("nine", np.array([9], np.uint64)), G.weight("one", np.array([1], np.uint64))], opset=16)
+    check("known_unsigned", [helper.make_node("Cast", ["b"], ["n"], **to), helper.make_node("Less", ["nine", "n"], ["y"])],
+          {"b": b[:1]}, {"y": np.array([False])}, [G.weight("nine", np.array([9], np.uint64))])
+    check("known_unsigned", [helper.make_node("GreaterOrEqual", ["x", "x"], ["y"])], {"x": x}, {"y": b | True}, opset=16)
+
+
 suite.main()
