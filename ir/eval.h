@@ -26,9 +26,9 @@ enum { LANES = 512 };            /* elements computed by one instruction */
 union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *v);
 /* An operand: n values, or one for all. */
 struct operand { const union scalar *v; bool uniform; };
-/* r[0..n) = op(x...); dtype is the result's, sdtype that of the last source. n <= LANES. */
 /* What lies beyond the largest f32 becomes infinite, if d is f32. */
 void alu_confine(enum dtype d, union scalar *r, int64_t n);
+/* r[0..n) = op(x...); dtype is the result's, sdtype that of the last source. n <= LANES. */
 void alu_vector(enum op op, enum dtype dtype, enum dtype sdtype, int n, union scalar *r,
                 const struct operand *x, int nx);
 /* The neutral element of a reduction: the result of reducing nothing. */

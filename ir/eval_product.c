@@ -11,7 +11,8 @@
  *      x[ROWS, DEPTH] ->  sum[ROWS][COLUMNS], which goes to its places after the last of the depth
  *
  * Each element adds up in the order of eval_tensor.c, from the same products in double: the result
- * is the same to the last bit, which is why the oracle may do this.
+ * is the same to the last bit, which is why the oracle may do this. (But where a single product is
+ * beyond f32: here only the sum becomes infinite.)
  */
 #include <stdlib.h>
 #include <string.h>
