@@ -39,6 +39,7 @@ static inline int64_t rule_vmin(const struct uop *u) { return u->vmin; }
 static inline int64_t rule_vmax(const struct uop *u) { return u->vmax; }
 static inline int64_t rule_gcd(int64_t a, int64_t b) { return int_gcd(a, b); }
 static inline bool rule_divides(int64_t a, int64_t b) { return a != 0 && int_floormod(b, a) == 0; }
+static inline bool rule_within(int64_t a, int64_t b) { return (a & ~b) == 0; }
 static inline int64_t rule_sub(int64_t a, int64_t b)
 {
     return b == INT64_MIN ? sat_add(sat_add(a, INT64_MAX), 1) : sat_add(a, -b);

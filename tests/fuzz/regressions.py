@@ -303,4 +303,18 @@ def known_unsigned():
     check("known_unsigned", [helper.make_node("GreaterOrEqual", ["x", "x"], ["y"])], {"x": x}, {"y": b | True}, opset=16)
 
 
+@suite.case("bits that are set or cleared decide a comparison: compilers warn of it")
+def decided_bits():
+    x = np.array([0, 12, 18, -1], np.int32)
+    yes = np.ones(4, bool)
+    check("decided_bits", [helper.make_node("BitwiseOr", ["x", "eighteen"], ["set"]),
+                           helper.make_node("Cast", ["set"], ["or_bool"], to=TensorProto.BOOL),
+                           helper.make_node("Equal", ["set", "three"], ["or_eq"]),
+                           helper.make_node("BitwiseAnd", ["x", "eighteen"], ["kept"]),
+                           helper.make_node("Equal", ["kept", "three"], ["and_eq"]),
+                           helper.make_node("Equal", ["kept", "eighteen"], ["both"])],
+          {"x": x}, {"or_bool": yes, "or_eq": ~yes, "and_eq": ~yes, "both": (x & 18) == 18},
+          [G.weight("eighteen", np.array([18], np.int32)), G.weight("three", np.array([3], np.int32))], opset=18)
+
+
 suite.main()

@@ -165,6 +165,9 @@ class Model:
         if name == "divides":
             a, b = (self.guard(k) for k in args)
             return z3.And(a != 0, z3.SRem(b, a) == 0)
+        if name == "within":
+            a, b = (self.guard(k) for k in args)
+            return a & ~b == 0
         raise NotInteger(name)
 
     def guard(self, n):
