@@ -77,6 +77,11 @@ bool gen_op_commutes(int op)
     }
 }
 
+bool gen_op_compares(int op)
+{
+    return op == GEN_LT || op == GEN_EQ || op == GEN_NE || op == GEN_ISNAN;
+}
+
 const char *gen_guard_args(const char *name)
 {
     if (!strcmp(name, "exact"))

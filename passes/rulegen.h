@@ -49,6 +49,7 @@ _Noreturn void rule_error(const char *at, const char *format, ...)
 const char *gen_op_name(int op);
 const char *gen_op_id(int op); /* "ADD" */
 bool gen_op_commutes(int op);
+bool gen_op_compares(int op); /* a bool, whatever its operands are */
 int gen_type(struct rule *r, int type); /* representative of a dtype variable */
 struct node *gen_new(enum node_kind kind, const char *at);
 const char *gen_guard_args(const char *name); /* NULL: not a guard function */

@@ -169,12 +169,12 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
             }
 }
 
-/* One check for each dtype variable. A bool is checked wherever a name stands for one: `x == true`
- * has a bool on top whatever x is. */
+/* One check for each dtype variable. A bool is checked wherever it need not be one: `x == true` is,
+ * whatever x is. */
 static void check_classes(struct writer *w, const struct node *n, bool *done)
 {
     int type = gen_type(w->r, n->type);
-    if (type == TYPE_BOOL && n->kind != NODE_OP)
+    if (type == TYPE_BOOL && (n->kind != NODE_OP || !gen_op_compares(n->op)))
         fprintf(w->f, "        if (!rule_is_bool(%s)) break;\n", w->path[n->id]);
     if (type >= TYPE_FREE && !done[type]) {
         const char *class = class_of(w, n, w->r->lhs);

@@ -309,11 +309,12 @@ def decided_bits():
     yes = np.ones(4, bool)
     check("decided_bits", [helper.make_node("BitwiseOr", ["x", "eighteen"], ["set"]),
                            helper.make_node("Cast", ["set"], ["or_bool"], to=TensorProto.BOOL),
+                           helper.make_node("Cast", ["set"], ["wide"], to=TensorProto.INT64),
                            helper.make_node("Equal", ["set", "three"], ["or_eq"]),
                            helper.make_node("BitwiseAnd", ["x", "eighteen"], ["kept"]),
                            helper.make_node("Equal", ["kept", "three"], ["and_eq"]),
                            helper.make_node("Equal", ["kept", "eighteen"], ["both"])],
-          {"x": x}, {"or_bool": yes, "or_eq": ~yes, "and_eq": ~yes, "both": (x & 18) == 18},
+          {"x": x}, {"or_bool": yes, "wide": (x | 18).astype(np.int64), "or_eq": ~yes, "and_eq": ~yes, "both": (x & 18) == 18},
           [G.weight("eighteen", np.array([18], np.int32)), G.weight("three", np.array([3], np.int32))], opset=18)
 
 
