@@ -583,6 +583,10 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
  * in at[MAX_RANK] the coordinates there instead of those of v. */
 struct uop *move_down(struct tgc *t, struct uop *v, bool (*is_passed)(const struct uop *),
                       struct uop **at);
+/* A movement op that loses nothing: it spreads or reorders. */
+bool move_spreads(const struct uop *v);
+/* x, of the shape of what `move` moves, moved alike. */
+struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move);
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };

@@ -234,6 +234,18 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
     }
 }
 
+bool move_spreads(const struct uop *v)
+{
+    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND;
+}
+
+struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
+{
+    struct uop **src = mem_copy(t, move->src, (size_t)move->nsrc * sizeof *src);
+    src[0] = x;
+    return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
+}
+
 struct uop *move_down(struct tgc *t, struct uop *v, bool (*is_passed)(const struct uop *),
                       struct uop **at)
 {

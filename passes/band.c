@@ -190,6 +190,18 @@ static int64_t next_divisor(int64_t size, int64_t n, int step)
     return 0;
 }
 
+bool plan_divides(const struct tgc *t, const struct uop *size, double row_nbytes)
+{
+    enum { LEAST = 16 };
+    const double share = 0.5;
+    double room = t->cache_nbytes ? share * (double)t->cache_nbytes : HUGE_VAL;
+    int64_t nrow;
+    if (!uop_const_int(size, &nrow))
+        return false;
+    int64_t n = next_divisor(nrow, LEAST - 1, 1);
+    return n > 0 && (double)n * row_nbytes <= room;
+}
+
 /* Bands along one axis, or, where one row of bands is more than a cache holds, along two. */
 static void find_group(struct banding *w, struct segment *sink, struct group *best)
 {

@@ -461,6 +461,46 @@ static double gain_in_room(struct banding *w, const struct group *g)
     return needs < (1 - least_saved) * w->most ? 1 - needs / w->most : 0;
 }
 
+static bool is_index_of(struct tgc *t, const struct node *n, const struct use *u, struct uop *r)
+{
+    for (int a = 0; a < n->u->ndim; a++)
+        if (nest_depends(t, u->index[a], r))
+            return true;
+    return false;
+}
+
+/* Bytes of values that bands read again, since they have no part of them for each: all keys of an
+ * attention, for a band of its rows. *once: how many there are. */
+static double read_again(struct banding *w, const struct group *g, double *once)
+{
+    const struct plan *p = w->p;
+    double again = 0;
+    *once = 0;
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < p->nnode; k++) {
+            const struct node *n = &p->node[k];
+            const struct member *m = &g->member[i];
+            const struct use *u = n->buffer && n->buffer->kind == BUFFER_TEMP &&
+                                          !is_passed_within(g, n->buffer) &&
+                                          n->buffer != g->member[0].s->dest
+                                      ? n->use
+                                      : NULL;
+            while (u && (u->seg != m->s || u->root))
+                u = u->next;
+            if (!u)
+                continue;
+            double nbytes = plan_nelem(n->u) * (double)dtype_nbytes(n->u->dtype), times = 1;
+            for (int b = 0; b < g->nband; b++) {
+                int a = m->part[b].axis;
+                if (!is_index_of(p->t, n, u, m->s->axis[a]))
+                    times *= plan_extent(m->s->value->dim[a]) / (double)m->part[b].extent;
+            }
+            again += nbytes * (times - 1);
+            *once += times > 1 ? nbytes : 0;
+        }
+    return again;
+}
+
 /* Cycles saved by a group; 0 or less: leave it. */
 double group_gain(struct banding *w, const struct group *g)
 {
@@ -484,8 +524,9 @@ double group_gain(struct banding *w, const struct group *g)
     double again = lost;
     for (int i = 0; i < g->n; i++)
         weights += band_work(w, g->member[i].s)->weights;
-    if (weights + group_scratch(g) > cache)
-        lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
+    double once, again_nbytes = read_again(w, g, &once) + weights * (g->nbands - 1);
+    if (weights + once + group_scratch(g) > cache)
+        lost += again_nbytes / WEIGHT_BYTES_CYCLE;
     /* near, what is passed on has to be more than what is stored; most of it where a layer's rows
      * become short */
     double least = (shortest_rows(w, g) < ROWS ? 3 : 1.2) * stored_nbytes(g->member[0].s);

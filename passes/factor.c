@@ -10,28 +10,12 @@
 #include "passes/passes.h"
 #include "passes/tile.h"
 
-#include <string.h>
-
 enum { MOVES_MAX = 8 };
-
-static bool is_spread(const struct uop *v)
-{
-    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND;
-}
-
-/* x, of the shape of what `move` moves, moved alike. */
-static struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
-{
-    struct uop *src[MAX_RANK + 1];
-    memcpy(src, move->src, (size_t)move->nsrc * sizeof *src);
-    src[0] = x;
-    return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
-}
 
 /* Down through what spreads or reorders. */
 static struct uop *without_spread(struct uop *v)
 {
-    while (is_spread(v))
+    while (move_spreads(v))
         v = v->src[0];
     return v;
 }
@@ -67,7 +51,7 @@ static bool is_softmax_power(struct uop *e)
  * softmax. */
 static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
 {
-    for (*n = 0; is_spread(v) && *n < MOVES_MAX; v = v->src[0])
+    for (*n = 0; move_spreads(v) && *n < MOVES_MAX; v = v->src[0])
         move[(*n)++] = v;
     if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
         return NULL;
@@ -86,7 +70,7 @@ static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct u
         zero[a] = uop_int(t, 0);
         dim[a] = sum->dim[a];
     }
-    struct uop *base = move_down(t, divisor, is_spread, at);
+    struct uop *base = move_down(t, divisor, move_spreads, at);
     for (int a = 0; a < divisor->ndim; a++)
         for (int b = 0; b < base->ndim && (REDUCE_AXES(sum->arg.i) >> a & 1); b++)
             if (nest_depends(t, at[b], range[a]))

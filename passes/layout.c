@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { NO_AXIS = -1, COLUMNS_MIN = 8, MAX_ACCESS = 64 };
+enum { SCALAR = 8 };             /* how much slower sums without vectors are */
 
 /* One access of a buffer in a kernel: the loads of a store, and the store itself. */
 struct access { struct buffer *buffer; struct uop *offset; };
@@ -171,7 +172,6 @@ static struct uop *innermost_of_few(const struct nest *m)
 /* A layer of few channels runs along its pixels, or along nothing. */
 static void vote_pixels(struct layout *l, const struct nest *m)
 {
-    enum { SCALAR = 8 };                              /* how much that is slower */
     struct uop *r = innermost_of_few(m);
     for (int i = -1; i < m->nload && r->op == OP_RANGE; i++) {
         const struct uop *access = i < 0 ? m->store : m->load[i];
@@ -179,6 +179,36 @@ static void vote_pixels(struct layout *l, const struct nest *m)
         int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
         if (axis != NO_AXIS)
             *vote_of(l, b, axis) += SCALAR * trips_of(m);
+    }
+}
+
+/* A sum of products beside sums of other things, as values under a softmax of their scores: what it
+ * reads along the columns lies along them. */
+static void vote_columns(struct layout *l, struct uop *store)
+{
+    struct nest m = {.t = l->p->t, .store = store, .first = 3};
+    struct uop *last = store->src[store->nsrc - 1];
+    int n;
+    for (int k = 3; k < store->nsrc; k++)
+        if (store->src[k]->op != OP_RANGE)
+            return;
+    if (store->nsrc == 3 || last->src[0]->vmax < COLUMNS_MIN)
+        return;
+    struct uop **order = nest_order(m.t, store->src[2], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD &&
+            nest_depends(m.t, order[i], last))
+            m.reduce = order[i];
+    if (!m.reduce)
+        return;
+    order = nest_order(m.t, m.reduce->src[0], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_LOAD || !nest_depends(m.t, order[i], last))
+            continue;
+        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(order[i]->src[0]);
+        int axis = l->is_free[b->id] ? axis_along(m.t, b, order[i]->src[1], last) : NO_AXIS;
+        if (axis != NO_AXIS)
+            *vote_of(l, b, axis) += SCALAR * trips_of(&m);
     }
 }
 
@@ -212,7 +242,11 @@ static void vote_layer(struct layout *l, struct uop *store)
     struct nest m;
     bool columns[MAX_LOADS] = {false};
     struct uop *values, *weights;
-    if (!nest_find(l->p->t, store, &m) || !m.contraction || !has_values(&m) || gathers(&m))
+    if (!nest_find(l->p->t, store, &m)) {
+        vote_columns(l, store);
+        return;
+    }
+    if (!m.contraction || !has_values(&m) || gathers(&m))
         return;
     if (!has_columns(&m)) {
         if (nest_sums_bytes(&m, &values, &weights))

@@ -176,6 +176,8 @@ bool pass_winograd(struct tgc *t, struct graph *g);
 bool pass_strassen(struct tgc *t, struct graph *g);
 /* factor.c: what a sum of products is divided by in every term is divided by behind it */
 bool pass_factor(struct tgc *t, struct graph *g);
+/* across.c: keys that are a part of a tensor and too many for a kernel's scratch are stored */
+bool pass_across(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
 /* room.c: the most bytes that are alive at once where the layers of the graph are computed one by

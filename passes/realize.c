@@ -4,8 +4,9 @@
 #include "passes/fuse.h"
 
 enum { STAGE_NELEM = 1 << 14 };
-/* bytes that a staged contraction may read again for every row: half of a common L2 */
-static const double STAGE_FOOTPRINT = 256 << 10;
+/* Bytes that a staged contraction may read again for every row: half of a common L2; more where its
+ * rows would not be bands, either, and values of as many bytes fit 1 MB beside them. */
+static const double STAGE_FOOTPRINT = 256 << 10, STAGE_FOOTPRINT_MOST = 400 << 10;
 
 void segment_note_contraction(struct segment *s, const struct uop *v)
 {
@@ -171,9 +172,10 @@ void plan_realize(struct plan *p, struct node *n)
 
 /* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for
  * the keys of one attention head, not for a layer's weights, nor for so few elements at a time that
- * they make no vector. `c` is NULL where no contraction lies under the stage. */
+ * they make no vector. `c` is NULL where no contraction lies under the stage; `most`: bytes that
+ * an iteration may read. */
 static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix,
-                        double nlocal, bool columns)
+                        double nlocal, bool columns, double most)
 {
     enum { COLUMNS_MIN = 8, STEPS_MIN = 64 };
     if (!c)
@@ -182,7 +184,7 @@ static bool stage_suits(const struct segment *s, const struct uop *c, range_set 
         return false;
     double footprint = plan_nelem(c->src[0]) / segment_extent(s, prefix) *
                        (double)dtype_nbytes(c->dtype);
-    return prefix && !columns && footprint <= STAGE_FOOTPRINT;
+    return prefix && !columns && footprint <= most;
 }
 
 bool plan_stage(struct plan *p, struct node *n)
@@ -192,6 +194,7 @@ bool plan_stage(struct plan *p, struct node *n)
     struct stage st = {0};
     bool local[MAX_RANK];
     double nlocal = 1;
+    const struct uop *rows = NULL;
     if (segment_is_full(s) || n->use->root)
         return false;
     for (int a = 0; a < v->ndim; a++) {
@@ -202,6 +205,8 @@ bool plan_stage(struct plan *p, struct node *n)
             nlocal *= plan_extent(v->dim[a]);
         else
             st.prefix |= plan_mask(p, n->use->index[a]);
+        if (!local[a] && !uop_is_int(v->dim[a], 1))
+            rows = v->dim[a];
     }
     double evaluations = segment_extent(s, st.prefix) * nlocal;
     if (nlocal > STAGE_NELEM || evaluations > 1.01 * plan_nelem(v) ||
@@ -215,7 +220,10 @@ bool plan_stage(struct plan *p, struct node *n)
     bool columns = c && value_contracts_weight(c) &&
                    (s->ncontraction == 0 || n->nconsumer < 2 ||
                     value_keeps_columns(p, v, c, local));
-    if (!stage_suits(s, c, st.prefix, nlocal, columns) || (v->op == OP_REDUCE && st.prefix == 0))
+    bool bands = rows && plan_divides(p->t, rows, nlocal * (double)dtype_nbytes(v->dtype));
+    double most = bands ? STAGE_FOOTPRINT : STAGE_FOOTPRINT_MOST;
+    if (!stage_suits(s, c, st.prefix, nlocal, columns, most) ||
+        (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     struct uop *dim[MAX_RANK];
     range_set open = st.prefix;

@@ -303,6 +303,47 @@ def long_keys():
     expect(got == ["taken"] * 2, f"{got} of the products")
 
 
+def long_attention(n, heads, d=64):
+    """Of n tokens, from one product of all heads' queries, keys and values, and a projection behind it; its C for
+    AVX-512."""
+    random = np.random.default_rng(n)
+    c = heads * d
+    x = draw(random, 1, n, c)
+    w, bias, back = draw(random, c, 3 * c, by=c ** -0.5), draw(random, 3 * c), draw(random, c, c, by=c ** -0.5)
+    q, k, v = (x[0].astype(np.float64) @ w + bias).reshape(n, 3, heads, d).transpose(1, 2, 0, 3)
+    score = q @ k.transpose(0, 2, 1) / 8
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    heads_out = power / power.sum(axis=-1, keepdims=True) @ v
+    want = heads_out.transpose(1, 0, 2).reshape(1, n, c) @ back.astype(np.float64)
+    nodes = [G.node("MatMul", ["x", "w"], ["p"]), G.node("Add", ["p", "bias"], ["b"]),
+             G.node("Reshape", ["b", "shape"], ["r"]), G.node("Transpose", ["r"], ["t"], perm=[2, 0, 3, 1, 4])]
+    nodes += [G.node("Gather", ["t", f"at{i}"], [name], axis=0) for i, name in enumerate("qkv")]
+    nodes += [G.node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]), G.node("Mul", ["q", "scale"], ["m"]),
+              G.node("MatMul", ["m", "kt"], ["s"]), G.node("Softmax", ["s"], ["e"], axis=-1),
+              G.node("MatMul", ["e", "v"], ["o"]), G.node("Transpose", ["o"], ["ot"], perm=[0, 2, 1, 3]),
+              G.node("Reshape", ["ot", "flat"], ["f"]), G.node("MatMul", ["f", "back"], ["y"])]
+    run(f"long_{n}", nodes, x, want,
+        [G.weight("w", w), G.weight("bias", bias), G.weight("back", back), G.weight("scale", np.float32(1 / 8)),
+         G.weight("shape", np.array([1, n, 3, heads, d])), G.weight("flat", np.array([1, n, c])),
+         *(G.weight(f"at{i}", np.array(i)) for i in range(3))])
+    folder = SCRATCH / f"long_{n}"
+    T.emit(TGC, folder / "model.onnx", folder / "wide.c", "--cpu=avx512")
+    return (folder / "wide.c").read_text()
+
+
+@suite.case("a long attention's scores are kept by head, in bands of rows, or row by row where no bands divide them")
+def long_scores():
+    for n, heads in (1500, 6), (1031, 6):
+        text = long_attention(n, heads)
+        whole = re.findall(rf"f32\[[^]]*\b{n},{n}\b", text)
+        expect(not whole, f"scores of {n} tokens are stored: {whole}")
+        bands = re.search(r"for \(int band2? = 0", text)
+        expect((bands is not None) == (n == 1500), f"{n} tokens: {'bands' if bands else 'no bands'}")
+        alone = re.findall(r"sum\d* \+= \w+\[[^;]*\] \* \w+\[", text)
+        expect(n % 4 or not alone, f"{n} tokens: sums of single products {alone}")
+    expect(re.search(r"for \(int band2 = 0", long_attention(1500, 12)), "no bands by heads")
+
+
 @suite.case("scores by the distance of key and query, made at run time, are a product of their own")
 def distances():
     random = np.random.default_rng(13)
