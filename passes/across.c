@@ -10,10 +10,10 @@
  * they are more than such a kernel reads again for every row (realize.c), they are a tensor, whose
  * order of axes layout.c finds.
  */
-#include "passes/passes.h"
+#include "passes/fuse.h"
 #include "passes/tile.h"
 
-enum { MOVES_MAX = 8, KEYS_NBYTES = 256 << 10 };
+enum { MOVES_MAX = 8, KEYS_NBYTES = 256 << 10, ROWS_MIN = 64 };
 
 /* Whether an element of the base depends on where it is read along an axis of what lies above. */
 static bool depends_on(struct tgc *t, struct uop *v, int axis)
@@ -48,14 +48,16 @@ static bool find_axes(const struct uop *sum, int *summed, int *column)
     return *summed >= 0 && *column >= 0;
 }
 
-/* keys, of which a part of a tensor is all, in a buffer; NULL: they are no such thing. */
-static struct uop *in_buffer(struct tgc *t, struct uop *keys)
+/* The keys, which are a part of a tensor, in a buffer; NULL: they are no such thing, or for few of
+ * the `nsum` sums of so many features each. */
+static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, double nfeature)
 {
     struct uop *move[MOVES_MAX], *x = keys;
     int n = 0;
     for (; move_spreads(x) && n < MOVES_MAX; x = x->src[0])
         move[n++] = x;
-    if (x->op != OP_SHRINK)
+    if (x->op != OP_SHRINK || value_is_of_weights(x) ||
+        nsum < ROWS_MIN * plan_nelem(x) / nfeature)
         return NULL;
     x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
     while (n > 0)
@@ -79,7 +81,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         struct uop *keys = product->src[k];
         if (!depends_on(t, keys, j) || !depends_on(t, keys, e))
             continue;
-        keys = in_buffer(t, keys);
+        keys = in_buffer(t, keys, plan_nelem(u), (double)nfeature);
         if (!keys)
             continue;
         struct uop *by = tensor_binary(t, OP_MUL, product->src[1 - k], keys);

@@ -190,15 +190,17 @@ static int64_t next_divisor(int64_t size, int64_t n, int step)
     return 0;
 }
 
-bool plan_divides(const struct tgc *t, const struct uop *size, double row_nbytes)
+bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes)
 {
     enum { LEAST = 16 };
     const double share = 0.5;
     double room = t->cache_nbytes ? share * (double)t->cache_nbytes : HUGE_VAL;
-    int64_t nrow;
-    if (!uop_const_int(size, &nrow))
+    int64_t size;
+    if (nbytes <= room)
+        return true;
+    if (!nrow || !uop_const_int(nrow, &size))
         return false;
-    int64_t n = next_divisor(nrow, LEAST - 1, 1);
+    int64_t n = next_divisor(size, LEAST - 1, 1);
     return n > 0 && (double)n * row_nbytes <= room;
 }
 

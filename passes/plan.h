@@ -158,9 +158,9 @@ void plan_forget(struct plan *p);
 /* band.c: segments that become one kernel, since what they pass on fits a cache band by band.
  * needs: the order of the axes */
 void plan_bands(struct plan *p);
-/* Whether bands of some rows, of so many bytes each, would be a good part of what a cache holds;
- * `size`: how many there are. */
-bool plan_divides(const struct tgc *t, const struct uop *size, double row_nbytes);
+/* Whether a value of so many bytes, were it stored, would stay in a cache: all of it, or bands of its
+ * rows, of which there are `nrow` or NULL. */
+bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes);
 
 /* halo.c: which part of what a PAD is made of, `inside`, one band computes, where it reads `kept`
  * of the PAD along an axis; what scratch keeps of it. false: the axis has no range. */

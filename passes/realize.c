@@ -4,8 +4,8 @@
 #include "passes/fuse.h"
 
 enum { STAGE_NELEM = 1 << 14 };
-/* Bytes that a staged contraction may read again for every row: half of a common L2; more where its
- * rows would not be bands, either, and values of as many bytes fit 1 MB beside them. */
+/* Bytes that a staged contraction may read again for every row: half of a common L2; more where it
+ * would not stay in a cache otherwise, either, and values of as many bytes fit 1 MB beside them. */
 static const double STAGE_FOOTPRINT = 256 << 10, STAGE_FOOTPRINT_MOST = 400 << 10;
 
 void segment_note_contraction(struct segment *s, const struct uop *v)
@@ -220,8 +220,9 @@ bool plan_stage(struct plan *p, struct node *n)
     bool columns = c && value_contracts_weight(c) &&
                    (s->ncontraction == 0 || n->nconsumer < 2 ||
                     value_keeps_columns(p, v, c, local));
-    bool bands = rows && plan_divides(p->t, rows, nlocal * (double)dtype_nbytes(v->dtype));
-    double most = bands ? STAGE_FOOTPRINT : STAGE_FOOTPRINT_MOST;
+    double nbytes = (double)dtype_nbytes(v->dtype);
+    bool near = plan_stays_near(p->t, plan_nelem(v) * nbytes, rows, nlocal * nbytes);
+    double most = near ? STAGE_FOOTPRINT : STAGE_FOOTPRINT_MOST;
     if (!stage_suits(s, c, st.prefix, nlocal, columns, most) ||
         (v->op == OP_REDUCE && st.prefix == 0))
         return false;
