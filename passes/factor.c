@@ -61,11 +61,14 @@ static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
                : NULL;
 }
 
-/* The divisor with the sum's axes, if it is the same along those that are summed up. */
+/* The divisor with the sum's axes, if it is the same along those that are summed up, and there is
+ * something to sum up: otherwise the sum is 0, not 0 / 0. */
 static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor)
 {
     struct uop *at[MAX_RANK], *range[MAX_RANK], *zero[MAX_RANK], *dim[MAX_RANK];
     for (int a = 0; a < divisor->ndim; a++) {
+        if (divisor->dim[a]->vmin < 1 && (REDUCE_AXES(sum->arg.i) >> a & 1))
+            return NULL;
         range[a] = at[a] = uop_range(t, divisor->dim[a], t->next_range++);
         zero[a] = uop_int(t, 0);
         dim[a] = sum->dim[a];

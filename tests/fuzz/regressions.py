@@ -318,4 +318,11 @@ def decided_bits():
           [G.weight("eighteen", np.array([18], np.int32)), G.weight("three", np.array([3], np.int32))], opset=18)
 
 
+@suite.case("attention over no keys is 0")
+def no_keys():
+    x = np.zeros((3, 2, 0), np.float32)
+    check("no_keys", [helper.make_node("Softmax", ["x"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "v"], ["y"])],
+          {"x": x, "v": np.zeros((3, 0, 1), np.float32)}, {"y": np.zeros((3, 2, 1), np.float32)}, opset=13)
+
+
 suite.main()
