@@ -176,7 +176,8 @@ def resume(folder):
     command = [str(TGC), "tune", "net.onnx", "-o", "net.tune"]
     child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, env={**os.environ, "BEAM": "2"},
-                             start_new_session=True)
+                             start_new_session=True,      # and not deaf, as what a shell starts with & is
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     journal, end = folder / "net.tune.part", time.monotonic() + 120
     while time.monotonic() < end and child.poll() is None:
         if journal.exists() and journal.read_text().count("tile ") >= 4:
