@@ -120,10 +120,25 @@ static struct uop *add_place(const struct layer *l, const struct reach *r)
     return uop_pad(t, v, uop_constf(t, v->dtype, 0.0), lo, hi);
 }
 
+/* Whether x has a border that no window runs along: where all of an axis is read at once. */
+static bool has_other_border(const struct layer *l)
+{
+    for (int a = 0; a < l->x->ndim; a++) {
+        bool window = false;
+        for (int i = 0; i < l->nside; i++)
+            window |= l->side[i]->axis == a;
+        if (!window && !(uop_is_int(l->pad[2 * a], 0) && uop_is_int(l->pad[2 * a + 1], 0)))
+            return true;
+    }
+    return false;
+}
+
 double taps_share(const struct layer *l)
 {
     double share = 1;
     int64_t first;
+    if (has_other_border(l))
+        return 1;
     for (int i = 0; i < l->nside; i++) {
         const struct window *w = l->side[i];
         double n = 0;

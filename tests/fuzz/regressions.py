@@ -325,4 +325,19 @@ def no_keys():
           {"x": x, "v": np.zeros((3, 0, 1), np.float32)}, {"y": np.zeros((3, 2, 1), np.float32)}, opset=13)
 
 
+@suite.case("a transposed convolution that reads all of one padded axis at once, and mostly border along the other")
+def border_beside_windows():
+    rng = np.random.default_rng(12)
+    x, w = rng.standard_normal((1, 3, 1, 1)).astype(np.float32), rng.standard_normal((3, 2, 3, 2)).astype(np.float32)
+    # stride 2, dilation 2, pads 1, a column more: the one element falls between the places of rows 0 to 2 and columns 0, 1
+    whole = np.zeros((1, 2, 5, 4), np.float32)
+    for row in range(3):
+        for column in range(2):
+            whole[0, :, 2 * row, 2 * column] += x[0, :, 0, 0] @ w[:, :, row, column]
+    want = whole[:, :, 1:4, 1:3]
+    check("border_beside_windows", [helper.make_node("ConvTranspose", ["x", "w"], ["y"], dilations=[2, 2], kernel_shape=[3, 2],
+                                                     output_padding=[0, 1], pads=[1, 1, 1, 1], strides=[1, 2])],
+          {"x": x}, {"y": want}, [G.weight("w", w)], opset=14, rtol=1e-5, atol=1e-6)
+
+
 suite.main()
