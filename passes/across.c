@@ -13,7 +13,7 @@
 #include "passes/fuse.h"
 #include "passes/tile.h"
 
-enum { MOVES_MAX = 8, KEYS_NBYTES = 256 << 10, ROWS_MIN = 64 };
+enum { MOVES_MAX = 8, ROWS_MIN = 64 };
 
 /* Whether an element of the base depends on where it is read along an axis of what lies above. */
 static bool depends_on(struct tgc *t, struct uop *v, int axis)
@@ -75,7 +75,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         return NULL;
     struct uop *product = u->src[0];
     if (!uop_const_int(product->dim[j], &nkey) || !uop_const_int(product->dim[e], &nfeature) ||
-        nkey <= nfeature || sat_mul(nkey, nfeature) <= KEYS_NBYTES / (int64_t)sizeof(float))
+        nkey <= nfeature || sat_mul(nkey, nfeature) <= STAGE_FOOTPRINT / (int64_t)sizeof(float))
         return NULL;
     for (int k = 0; k < 2; k++) {
         struct uop *keys = product->src[k];

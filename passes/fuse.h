@@ -65,6 +65,8 @@ bool value_joins_parts(struct plan *p, const struct uop *v);
 
 /* realize.c: where a value lies */
 
+/* Bytes that a staged contraction may read again for every row: half of a common L2. */
+enum { STAGE_FOOTPRINT = 256 << 10 };
 bool segment_is_plain(const struct segment *s); /* it fills a whole buffer alone */
 bool node_has_one_segment(const struct node *n);                  /* that uses it */
 void segment_note_contraction(struct segment *s, const struct uop *v);   /* v is computed in s */

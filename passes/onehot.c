@@ -162,13 +162,8 @@ static struct uop *move_key(const struct onehot *h)
     }
     u = uop_cast(t, DTYPE_INDEX, h->key);
     u = tensor_binary(t, OP_SUB, u, uop_int(t, h->first));
-    while (n > 0) {
-        struct uop *src[MAX_RANK + 1];
-        n--;
-        memcpy(src, move[n]->src, (size_t)move[n]->nsrc * sizeof *src);
-        src[0] = u;
-        u = uop_new(t, move[n]->op, DTYPE_INDEX, src, move[n]->nsrc, move[n]->arg);
-    }
+    while (n > 0)
+        u = move_alike(t, u, move[--n]);
     for (int a = 0; a < u->ndim; a++) {
         begin[a] = uop_int(t, 0);
         end[a] = a == h->axis ? uop_int(t, 1) : u->dim[a];

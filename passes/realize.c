@@ -4,9 +4,9 @@
 #include "passes/fuse.h"
 
 enum { STAGE_NELEM = 1 << 14 };
-/* Bytes that a staged contraction may read again for every row: half of a common L2; more where it
- * would not stay in a cache otherwise, either, and values of as many bytes fit 1 MB beside them. */
-static const double STAGE_FOOTPRINT = 256 << 10, STAGE_FOOTPRINT_MOST = 400 << 10;
+/* More than STAGE_FOOTPRINT where it would not stay in a cache otherwise, either, and values of as
+ * many bytes fit 1 MB beside them. */
+enum { STAGE_FOOTPRINT_MOST = 400 << 10 };
 
 void segment_note_contraction(struct segment *s, const struct uop *v)
 {
