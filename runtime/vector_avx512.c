@@ -163,25 +163,26 @@ static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
 }
 
 //@ exp1_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
-/* 1 + e^-x, no more than has a normal number as its reciprocal. e^-x = 2^(k/16) e^r, r in
- * +-ln2/32: 2^(k%16/16) is looked up, its bits less those that k%16 adds to the exponent's. */
+/* 1 + e^-x, infinite from where 2^(k/16) is. e^-x = 2^(k/16) e^r, r in +-ln2/32: 2^(k%16/16) is
+ * looked up, its bits less those that k%16 adds to the exponent's. */
 static inline IN_f32x16 f32x16 exp1_f32x16(f32x16 x)
 {
     const __m512i powers = _mm512_setr_epi32(
         0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
         0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
         0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d);
-    const f32x16 v = lower_f32x16(splat_f32x16(87.3f), higher_f32x16(splat_f32x16(-87.3f), x));
+    const f32x16 v = lower_f32x16(splat_f32x16(87.3f), higher_f32x16(splat_f32x16(-88.73f), x));
     const f32x16 shifted = fma_f32x16(v, splat_f32x16(-23.0831203f), splat_f32x16(12582912.0f));
     const f32x16 k = shifted - 12582912.0f;
     const f32x16 r = fma_f32x16(k, splat_f32x16(1.32621527e-5f),
                                 fma_f32x16(k, splat_f32x16(-0.0433349609375f), -v));
     f32x16 p = fma_f32x16(splat_f32x16(0.166672f), r, splat_f32x16(0.5f));
-    p = fma_f32x16(p * r, r, r);
+    p = fma_f32x16(p, r, splat_f32x16(1.0f));
+    p = fma_f32x16(p, r, splat_f32x16(1.0f));
     const __m512i bits = _mm512_castps_si512(shifted);
     const f32x16 power = _mm512_castsi512_ps(_mm512_add_epi32(
         _mm512_permutexvar_epi32(bits, powers), _mm512_slli_epi32(bits, 19)));
-    return fma_f32x16(power, p, power + 1.0f);
+    return fma_f32x16(power, p, splat_f32x16(1.0f));
 }
 
 //@ i32x16 f32x16

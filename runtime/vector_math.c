@@ -187,19 +187,20 @@ static inline IN_T void store_apart_nearest_u8_T(uint8_t *p, T v, int64_t step, 
 }
 
 //@ exp1_T fma_T max_T min_T splat_T
-/* 1 + e^-x, no more than has a normal number as its reciprocal: so the power needs one factor. */
+/* 1 + e^-x, infinite from where 2^k is: 127 more in the low bits of -x*log2(e) + 1.5*2^23 make them
+ * the exponent of 2^k. */
 static inline IN_T T exp1_T(T x)
 {
-    const T v = min_T(splat_T(87.3f), max_T(splat_T(-87.3f), x));
-    const T shifted = fma_T(v, splat_T(-1.44269504f), splat_T(12582912.0f));
-    const T k = shifted - 12582912.0f;
+    const T v = min_T(splat_T(87.3f), max_T(splat_T(-88.8f), x));
+    const T shifted = fma_T(v, splat_T(-1.44269504f), splat_T(12583039.0f));
+    const T k = shifted - 12583039.0f;
     const T r = fma_T(k, splat_T(2.12194440e-4f), fma_T(k, splat_T(-0.693359375f), -v));
     T p = fma_T(splat_T(1.38145401e-3f), r, splat_T(8.36874514e-3f));
     p = fma_T(p, r, splat_T(4.16683908e-2f));
     p = fma_T(p, r, splat_T(1.66665204e-1f));
     p = fma_T(p, r, splat_T(4.99999934e-1f));
     p = fma_T(p * r, r, r) + 1.0f;
-    return 1.0f + (T)((bits_T)p + ((bits_T)shifted << 23));
+    return fma_T(p, (T)((bits_T)shifted << 23), splat_T(1.0f));
 }
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
