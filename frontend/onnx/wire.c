@@ -18,9 +18,9 @@
 
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* What the arena and protobuf-c's bookkeeping may add to an allocation, and to each field that was
- * read. */
-enum { ALLOC_SLACK = 32, MEMBER_NBYTES = 96 };
+/* What the arena may add to an allocation; and what protobuf-c notes of each field that it reads:
+ * 32 bytes, in slabs that double, so that up to half of their places are left empty. */
+enum { ALLOC_SLACK = 32, MEMBER_NBYTES = 2 * 32 + 8 };
 
 struct frame { const ProtobufCMessageDescriptor *type; size_t end, nmember; };
 
