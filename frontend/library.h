@@ -153,8 +153,8 @@ struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w
 enum pool_kind { POOL_MAX, POOL_AVERAGE, POOL_LP };
 struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x,
                      const struct window_attr *a);
-/* i64: where each maximum lies in the flattened input (first one wins), n and c included;
- * column_major: the spatial part is. */
+/* i64: where each maximum lies in the flattened input (first one wins), n and c included; -1 where
+ * all of a window is padding; column_major: the spatial part is. */
 struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struct window_attr *a,
                                  bool column_major);
 struct uop *lib_global_pool(const struct lib *l, enum pool_kind kind, struct uop *x, double p);

@@ -297,7 +297,13 @@ struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struc
     struct uop *place = tensor_where(t, uop_binary(t, OP_AND, hit, valid), flat,
                                      uop_int(t, INT64_MAX));
     struct uop *first = tensor_drop_axes(t, uop_reduce(t, OP_MIN, place, axes), axes);
-    return column_major ? to_column_major(l, first, x) : first;
+    struct uop *index = column_major ? to_column_major(l, first, x) : first;
+    bool apart = false;     /* a window's elements, so that all of them may be padding */
+    for (int i = 0; i < x->ndim - 2; i++)
+        apart |= p.dilation[i] > 1;
+    return apart ? tensor_where(t, tensor_binary(t, OP_EQ, first, uop_int(t, INT64_MAX)),
+                                uop_int(t, -1), index)
+                 : index;
 }
 
 struct uop *lib_global_pool(const struct lib *l, enum pool_kind kind, struct uop *x, double p)

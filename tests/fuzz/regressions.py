@@ -164,6 +164,15 @@ def small_value_stored():
           {"x": x}, {"y": np.zeros((33, 3, 1), np.uint8)})
 
 
+@suite.case("an index of a maximum among nothing but padding is -1")
+def index_of_padding():
+    x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
+    for order in (0, 1):
+        pool = helper.make_node("MaxPool", ["x"], ["", "y"], dilations=[3, 1], kernel_shape=[2, 2],
+                                pads=[1, 0, 1, 0], strides=[1, 1], storage_order=order)
+        check(f"index_of_padding_{order}", [pool], {"x": x}, {"y": np.full((1, 2, 1, 1), -1)})
+
+
 @suite.case("a cast to a half rounds, whatever is computed behind it")
 def cast_rounds():
     x = np.array([1.0001, 1e30, -np.inf, 0.1, -70000, 3], np.float32)
