@@ -63,6 +63,7 @@ class NodeOracle:
 
     def __init__(self, node, opset, example):
         self.names = node_inputs(node)
+        self.op_type = node.op_type
         inputs = [helper.make_tensor_value_info(name, proto_type(example[name]),
                                                 [None] * example[name].ndim)
                   for name in self.names]
@@ -87,6 +88,8 @@ class NodeOracle:
 
     def run(self, values):
         feeds = {name: values[name] for name in self.names}
+        if self.op_type == "ReduceMean" and feeds[self.names[0]].size == 0:
+            raise Rejected("undefined: the mean of nothing")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
@@ -96,7 +99,15 @@ class NodeOracle:
                 raise Rejected(str(why)) from None
         if not all(isinstance(r, (np.ndarray, np.generic)) for r in results):
             raise Rejected("no tensor")
+        if self.op_type == "MaxPool" and is_of_padding(results):
+            raise Rejected("undefined: the largest of nothing but padding")
         return [np.asarray(r) for r in results]
+
+
+def is_of_padding(pooled):
+    """ONNX Runtime's least float, or an index before the first one, is that of a window in the border."""
+    return (pooled[0].dtype.kind == "f" and np.any(pooled[0] == np.finfo(pooled[0].dtype).min)
+            or len(pooled) > 1 and np.any(pooled[1] == -1))
 
 
 # A sum's error is that of its largest terms, however small it is itself.
