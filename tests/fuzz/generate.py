@@ -206,12 +206,7 @@ class Graph:
         results = [[] for _ in names]
         for s in range(len(self.sizes)):
             for track in range(oracle.TRACKS):
-                noise = np.random.default_rng([self.seed, len(self.nodes), s])
-                arrays = run.run({n: self.values[n].tracks[s][track] for n in needs})
-                for k, array in enumerate(arrays):
-                    if track and kind not in oracle.EXACT:
-                        array = oracle.with_noise(array, track, noise, kind in oracle.SUMS,
-                                                  1e-6 if oracle.is_rough(node) else 0.0)
+                for k, array in enumerate(self.compute(run, node, len(self.nodes), s, track)):
                     if track == 0:
                         self.check(array)
                         results[k].append([])
@@ -227,6 +222,38 @@ class Graph:
         self.nodes.append(node)
         self.read.update(needs)
         return names[0]
+
+    def compute(self, run, node, index, size, track):
+        """What the node makes of a track at a size, with noise but in the exact one."""
+        pair = max(track - 1, 0) // 2
+        noise = np.random.default_rng([self.seed, index, size] + [pair] * (pair > 0))
+        arrays = run.run({n: self.values[n].tracks[size][track] for n in oracle.node_inputs(node)})
+        if track and node.op_type not in oracle.EXACT:
+            arrays = [oracle.with_noise(a, track, noise, node.op_type in oracle.SUMS,
+                                        1e-6 if oracle.is_rough(node) else 0.0) for a in arrays]
+        return arrays
+
+    def doubt(self):
+        """More tracks of everything. Whether shapes are the same in them, too."""
+        for value in self.values.values():
+            if value.kind != "node":
+                value.tracks = [sizes + [sizes[0]] * oracle.DOUBTS for sizes in value.tracks]
+        for index, node in enumerate(self.nodes):
+            source, result = (self.values[names[0]] if names else None for names in (node.input, node.output))
+            if source and {source.dtype, result.dtype} - set(ALL):  # a narrow cast
+                for before, sizes in zip(source.tracks, result.tracks):
+                    sizes += [narrowed(a, sizes[0].dtype) for a in before[len(sizes):]]
+                continue
+            run = oracle.NodeOracle(node, self.opset,
+                                    {n: self.values[n].array for n in oracle.node_inputs(node)})
+            for s in range(len(self.sizes)):
+                for track in range(oracle.TRACKS, oracle.TRACKS + oracle.DOUBTS):
+                    for name, array in zip(node.output, self.compute(run, node, index, s, track)):
+                        sizes = self.values[name].tracks[s]
+                        if array.shape != sizes[0].shape:
+                            return False
+                        sizes.append(array)
+        return True
 
     def check(self, array):
         if array.dtype.name not in ALL:
@@ -391,6 +418,10 @@ def clip(g):
 NARROW = {13: ["BFLOAT16"], 19: ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"]}
 
 
+def narrowed(array, dtype):
+    return numpy_helper.saturate_cast(array, dtype) if dtype.itemsize == 1 else array.astype(dtype)
+
+
 @operator(2)
 def narrow(g):
     """Through a narrower float, which ONNX Runtime does not give to Python, and back."""
@@ -398,8 +429,7 @@ def narrow(g):
     v = g.have(("float32",), test=finite)
     to = getattr(TensorProto, g.pick([k for since, names in NARROW.items() if g.opset >= since for k in names]))
     dtype, x, y = helper.tensor_dtype_to_np_dtype(to), g.name("y"), g.name("y")
-    tracks = [[numpy_helper.saturate_cast(a, dtype) if dtype.itemsize == 1 else a.astype(dtype)
-               for a in sizes] for sizes in v.tracks]
+    tracks = [[narrowed(a, dtype) for a in sizes] for sizes in v.tracks]
     g.values[x] = Value(x, tracks, "node", v.loose)
     g.values[y] = Value(y, [[a.astype(np.float32) for a in sizes] for sizes in tracks], "node", v.loose)
     for source, result, code in ((v.name, x, to), (x, y, TensorProto.FLOAT)):
@@ -1034,7 +1064,8 @@ def resize(g):
     if mode == "nearest":
         attributes["nearest_mode"] = g.pick(["round_prefer_floor", "floor", "ceil", "round_prefer_ceil"])
     scales = [1.0] * (v.rank - 2) + [g.pick([0.5, 1.0, 2.0, 1.5, 3.0]) for _ in range(2)]
-    if how in ("align_corners", "pytorch_half_pixel") and any(n * s % 1 for n, s in zip(v.shape, scales)):
+    if how in ("align_corners", "pytorch_half_pixel") and any(
+            n * s % 1 for sizes in v.tracks for n, s in zip(sizes[0].shape, scales)):
         raise Rejected("ONNX Runtime takes the rounded size, the specification's formula the exact one")
     roi = g.weight(np.array([], np.float32)) if g.opset < 13 else ""
     g.node("Resize", [v.name, roi, g.weight(np.array(scales, np.float32))], **attributes)

@@ -267,6 +267,14 @@ def describe(trial, verdict):
     return "\n".join(lines)
 
 
+def in_doubt(tester, trial, verdict):
+    """The verdict where more tracks of noise do not part, either, or cannot be computed."""
+    try:
+        return tester.still_wrong(trial) if trial.graph.doubt() else None
+    except generate.Rejected:
+        return verdict
+
+
 def one_graph(seed, keep=False):
     graph = generate.make(seed)
     outputs = choose_outputs(graph)
@@ -275,6 +283,8 @@ def one_graph(seed, keep=False):
     folder = T.scratch(SCRATCH / str(seed))
     tester = Tester(TGC, folder)
     trial, verdict = tester.settle(Trial(graph, graph.nodes, outputs))
+    if verdict:
+        verdict = in_doubt(tester, trial, verdict)
     if verdict:
         trial, verdict = tester.shrink(trial, verdict)
         tester.still_wrong(trial)
