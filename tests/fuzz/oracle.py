@@ -167,12 +167,16 @@ def mismatch(actual, tracks, rtol, atol):
         with np.errstate(invalid="ignore"):
             room = rtol * np.abs(e) + atol * scale + 1e-9
             undecided, apart = np.zeros(e.shape, bool), np.zeros(e.shape)
-            for other in tracks[1:]:
+            for number, other in enumerate(tracks[1:], 1):
                 o = other.astype(np.float64)
                 same = (o == e) | (np.isnan(o) & np.isnan(e))
                 undecided |= ~same & ~(np.isfinite(o) & np.isfinite(e))
-                apart = np.maximum(apart, np.where(same | undecided, 0, np.abs(o - e)))
-            room = room + 32 * apart
+                off = np.where(same | undecided, 0, np.abs(o - e))
+                if number < TRACKS:
+                    room = room + 16 * off
+                else:
+                    apart = np.maximum(apart, off)
+            room = room + 16 * apart
             # a result that overflows the dtype is no better known than one that just does not
             close = (np.abs(a - e) <= room) | (a == e) | (np.isnan(a) & np.isnan(e)) | undecided
         wrong = ~close
