@@ -107,7 +107,7 @@ struct program_vectors {
 
 struct program_options {
     const char *name;            /* C identifier: see program_name() */
-    /* the file name of the header that NAME.c includes; NULL: NAME.h */
+    /* the file name of the header that NAME.c includes, one that an #include can name; NULL: NAME.h */
     const char *header;
     /* what the user compiled, for a comment: "resnet18.onnx"; a base name, never a path */
     const char *model;

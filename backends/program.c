@@ -304,8 +304,8 @@ static void put_section(struct text *out, const char *title)
 static void write_prelude(struct program *p, struct text *out)
 {
     write_title(p, out);
-    bool odd = !p->o->header || strpbrk(p->o->header, "\"\\\n?");   /* an include has no escapes */
-    text_printf(out, "#include \"%s\"", odd ? mem_printf(p->t, "%s.h", p->name) : p->o->header);
+    text_printf(out, "#include \"%s\"",
+                p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
     text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
                    "<stdbool.h>\n#include <string.h>\n\n");
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");

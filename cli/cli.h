@@ -48,6 +48,7 @@ enum exit_status {
 };
 enum model_format { FORMAT_BY_NAME, FORMAT_ONNX, FORMAT_TG };
 
+struct depfile_target { const char *text; bool quote; };
 struct input_file { const char *name, *path; };
 struct options {
     enum command command;
@@ -65,7 +66,8 @@ struct options {
     const char *name;               /* NULL: from the output or the model */
     enum weights_mode weights;
     bool depfile, depfile_phony;
-    const char *depfile_name, *depfile_target;
+    const char *depfile_name;
+    struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;
     enum target target;
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
@@ -122,6 +124,11 @@ void print_escaped(FILE *to, const char *s);
  * directly. "-" is standard output. A signal removes what is unfinished. */
 struct outputs;
 struct outputs *outputs_new(struct tgc *t);
+/* A file that is read: no output may replace it, by this path, another one or a link. */
+void outputs_protect(struct outputs *s, const char *path);
+/* Whether the path can be an output, before time is spent on what goes into it. false: a
+ * diagnostic. */
+bool outputs_may_write(const struct outputs *s, const char *path);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
 /* The temporary name under which another program shall write the file. NULL: a diagnostic. */
@@ -173,6 +180,8 @@ struct model_input *model_declared_outputs(struct tgc *t, const struct model *m,
 bool model_lower(struct tgc *t, const struct options *o, struct model *m);
 /* Lowers and schedules it. */
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
+/* Protects every file that the compile reads: model, external data, tune file, inputs. */
+void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
 void model_close(struct model *m);
 double seconds_now(void);
 /* The options that the emitted program is written with. */

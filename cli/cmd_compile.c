@@ -6,19 +6,41 @@
 
 /* ------------------------------------------------------------------------------------- depfiles */
 
+/* A name as make and ninja read it. Backslashes count before a blank or # alone, where they are
+ * doubled; % stays, since ninja would keep a backslash before it. source: the GNU make manual, 4.2
+ * and 4.3; ninja's depfile_parser, whose rules differ for names such as a\#b, * or ?. */
 static bool put_make_word(struct tgc *t, FILE *f, const char *s)
 {
+    size_t nbackslash = 0;
     if (strpbrk(s, "\n\r"))
         return diag_error(t, &(struct place){.file = s},
                           "a name with a line break cannot be written into a depfile");
     for (; *s; s++) {
         if (*s == '$')
             fputc('$', f);
-        else if (strchr(" \t#:%\\", *s))
+        for (size_t i = 0; strchr(" \t#", *s) && i <= nbackslash; i++)
+            fputc('\\', f);
+        if (*s == ':')
             fputc('\\', f);
         fputc(*s, f);
+        nbackslash = *s == '\\' ? nbackslash + 1 : 0;
     }
     return true;
+}
+
+/* Those of -MT as they are, for they may be several or make's variables; else OUT's name. */
+static bool put_depfile_targets(struct tgc *t, FILE *f, const struct options *o)
+{
+    bool ok = o->ndepfile_target || put_make_word(t, f, o->output);
+    for (int i = 0; i < o->ndepfile_target && ok; i++) {
+        const struct depfile_target *target = &o->depfile_target[i];
+        fputs(i ? " " : "", f);
+        if (target->quote || strpbrk(target->text, "\n\r"))
+            ok = put_make_word(t, f, target->text);
+        else
+            fputs(target->text, f);
+    }
+    return ok;
 }
 
 static const char *depfile_path(struct tgc *t, const struct options *o)
@@ -44,7 +66,7 @@ static bool write_depfile(struct tgc *t, const struct options *o, const struct m
     for (int i = 0; i < nexternal; i++)
         need[n++] = external[i];
     FILE *f = outputs_open(files, depfile_path(t, o));
-    bool ok = f && put_make_word(t, f, o->depfile_target ? o->depfile_target : o->output);
+    bool ok = f && put_depfile_targets(t, f, o);
     if (f)
         fputc(':', f);
     for (int i = 0; i < n && ok; i++) {
@@ -119,6 +141,17 @@ static const char *weights_path(struct tgc *t, const char *output, const char *n
     return mem_printf(t, "%.*s%s.weights", slash ? (int)(slash + 1 - output) : 0, output, name);
 }
 
+/* An #include has no escapes: not every file name can be in one. "??" may be part of a trigraph. */
+static bool can_be_included(struct tgc *t, const struct options *o, const char *header)
+{
+    if (!strpbrk(header, "\"\\\n\r") && !strstr(header, "??"))
+        return true;
+    return diag_error(t, &(struct place){.file = o->output},
+                      "its header would be '%.200s', which no #include can name; an OUT without "
+                      "\", \\, ?? and line breaks is expected",
+                      header);
+}
+
 static bool write_c(struct tgc *t, const struct options *o, const struct model *m,
                     struct outputs *files, const char *name)
 {
@@ -127,7 +160,8 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
                          .header = strcmp(o->output, "-") == 0 ? NULL
                                    : slash                     ? slash + 1
                                                                : header};
-    if (!emit(t, o, m, &e) || !put_text(t, files, o->output, &e.c))
+    if ((e.header && !can_be_included(t, o, e.header)) || !emit(t, o, m, &e) ||
+        !put_text(t, files, o->output, &e.c))
         return false;
     if (strcmp(o->output, "-") == 0)
         return true;
@@ -265,7 +299,10 @@ enum exit_status cmd_compile(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     const char *name = name_of(t, o, &m);
     struct outputs *files = outputs_new(t);
-    bool made = o->emit == EMIT_TG ? model_lower(t, o, &m) : model_schedule(t, o, name, &m);
+    model_protect_files(o, &m, files);
+    bool made = outputs_may_write(files, o->output) &&
+                (o->emit == EMIT_TG ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
+    model_protect_files(o, &m, files); /* with the external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
     outputs_discard(files);

@@ -5,12 +5,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool write_outputs(struct tgc *t, const struct options *o, const struct instance *p)
+static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m,
+                          const struct instance *p)
 {
     if (mkdir(o->out_dir, 0777) != 0 && errno != EEXIST)
         return diag_error(t, &(struct place){.file = o->out_dir},
                           "the directory cannot be made: %s", strerror(errno));
     struct outputs *files = outputs_new(t);
+    model_protect_files(o, m, files);
     for (int i = 0; i < p->info->output_count; i++) {
         const char *path = mem_printf(t, "%s/%s.npy", o->out_dir,
                                       file_name_of(t, p->output[i].name));
@@ -48,7 +50,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     bool ok = true;
     if (o.out_dir)
-        ok = write_outputs(t, &o, &p);
+        ok = write_outputs(t, &o, &m, &p);
     else
         print_summary(t, &p);
     instance_close(&p);

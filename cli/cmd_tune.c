@@ -365,10 +365,9 @@ static bool compare(struct search *s)
 
 /* ----------------------------------------------------------------------------------- the result */
 
-static bool write_result(struct search *s)
+static bool write_result(struct search *s, struct outputs *files)
 {
     struct text x = {.t = s->t};
-    struct outputs *files = outputs_new(s->t);
     FILE *f = outputs_open(files, s->o->output);
     text_puts(&x, "tgc-tune 1\n# ");
     text_comment(&x, s->model->base);
@@ -407,7 +406,12 @@ enum exit_status cmd_tune(struct tgc *t, const struct options *o)
     struct model m;
     struct search s = {.t = t, .o = o, .model = &m, .width = o->beam ? o->beam : WIDTH,
                        .journal = mem_printf(t, "%s.part", o->output), .started = seconds_now()};
-    if (!model_load(t, o, &m) || !search_all(&s) || !compare(&s) || !write_result(&s))
+    struct outputs *files = outputs_new(t);
+    if (!model_load(t, o, &m))
+        return EXIT_FAILED;
+    model_protect_files(o, &m, files);
+    if (!outputs_may_write(files, o->output) || !outputs_may_write(files, s.journal) ||
+        !search_all(&s) || !compare(&s) || !write_result(&s, files))
         return EXIT_FAILED;
     unlink(s.journal);
     print_summary(&s);

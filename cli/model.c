@@ -310,6 +310,18 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     return true;
 }
 
+void model_protect_files(const struct options *o, const struct model *m, struct outputs *files)
+{
+    int nexternal = m->ntext_file;
+    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
+    outputs_protect(files, o->model);
+    outputs_protect(files, o->tune);
+    for (int i = 0; i < nexternal; i++)
+        outputs_protect(files, external[i]);
+    for (int i = 0; i < o->ninput; i++)
+        outputs_protect(files, o->input[i].path);
+}
+
 void model_close(struct model *m) { onnx_close(m->onnx); }
 
 struct program_options model_program_options(const struct options *o, const struct model *m,

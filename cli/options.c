@@ -501,8 +501,11 @@ static bool apply(struct parser *p, const struct given *g)
         o->depfile_name = g->value;
         return true;
     case OPTION_DEPFILE_TARGET:
-        o->depfile_target = g->value;
-        return true;
+    case OPTION_DEPFILE_QUOTED:
+        VEC_PUSH(p->t, o->depfile_target, o->ndepfile_target, o->cap_depfile_target,
+                 ((struct depfile_target){g->value, g->id == OPTION_DEPFILE_QUOTED}));
+        return *g->value || usage(p, "option %s has an empty name; a target is expected",
+                                  table[g->id].spelling);
     case OPTION_DEPFILE_PHONY:
         o->depfile_phony = true;
         return true;

@@ -84,10 +84,17 @@ static void pending_drop(const char *path)
 struct output {
     const char *path;               /* as the user wrote it; "-" */
     const char *target;             /* what is replaced: path, or where the symbolic link leads */
+    dev_t device;                   /* of the directory that target is in */
+    ino_t directory;
     const char *temporary;          /* NULL: written directly */
     FILE *file;                     /* NULL: another program writes it */
 };
-struct outputs { struct tgc *t; struct output *v; size_t n, cap; };
+struct input { const char *path; dev_t device; ino_t inode; };
+struct outputs {
+    struct tgc *t;
+    struct output *v; size_t n, cap;
+    struct input *input; size_t ninput, cap_input;
+};
 
 struct outputs *outputs_new(struct tgc *t)
 {
@@ -101,6 +108,53 @@ static bool complain(struct tgc *t, const char *path, const char *what)
     return diag_error(t, &(struct place){.file = path}, "%s: %s", what, strerror(errno));
 }
 
+void outputs_protect(struct outputs *s, const char *path)
+{
+    struct stat st;
+    if (!path || strcmp(path, "-") == 0 || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return;
+    struct input input = {path, st.st_dev, st.st_ino};
+    VEC_PUSH(s->t, s->input, s->ninput, s->cap_input, input);
+}
+
+/* An output is no input, by whatever path or link. */
+static bool is_no_input(const struct outputs *s, const char *path, const struct stat *st)
+{
+    for (size_t i = 0; i < s->ninput; i++)
+        if (s->input[i].device == st->st_dev && s->input[i].inode == st->st_ino)
+            return diag_error(s->t, &(struct place){.file = path},
+                              "is the input '%.200s', which would be lost; name another output (-o)",
+                              s->input[i].path);
+    return true;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* No two outputs are one file. needs: o->target. */
+static bool is_no_other_output(const struct outputs *s, struct output *o)
+{
+    const char *base = base_name(o->target);
+    struct stat st;
+    const char *directory = base == o->target ? "."
+                                              : mem_printf(s->t, "%.*s", (int)(base - o->target),
+                                                           o->target);
+    if (stat(directory, &st) != 0)
+        return complain(s->t, o->path, "cannot be written");
+    o->device = st.st_dev;
+    o->directory = st.st_ino;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i].temporary && s->v[i].device == o->device &&
+            s->v[i].directory == o->directory && strcmp(base_name(s->v[i].target), base) == 0)
+            return diag_error(s->t, &(struct place){.file = o->path},
+                              "is written as '%.200s' already; two outputs need two names",
+                              s->v[i].path);
+    return true;
+}
+
 static mode_t file_mode(void)
 {
     mode_t mask = umask(022);
@@ -109,14 +163,16 @@ static mode_t file_mode(void)
 }
 
 /* Finds what the path stands for. *direct: it exists and is no regular file. */
-static bool find_target(struct tgc *t, struct output *o, bool *direct, mode_t *mode)
+static bool find_target(const struct outputs *s, struct output *o, bool *direct, mode_t *mode)
 {
+    struct tgc *t = s->t;
     struct stat st;
     *direct = false;
     *mode = file_mode();
     o->target = o->path;
     if (lstat(o->path, &st) != 0)
-        return errno == ENOENT ? true : complain(t, o->path, "cannot be written");
+        return errno == ENOENT ? is_no_other_output(s, o)
+                               : complain(t, o->path, "cannot be written");
     if (S_ISLNK(st.st_mode)) {
         char *real = realpath(o->path, NULL);
         if (!real || stat(real, &st) != 0) {
@@ -130,9 +186,18 @@ static bool find_target(struct tgc *t, struct output *o, bool *direct, mode_t *m
         return diag_error(t, &(struct place){.file = o->path},
                           "is a directory; a file to write is expected");
     *direct = !S_ISREG(st.st_mode);
-    if (!*direct)
-        *mode = st.st_mode & 07777;
-    return true;
+    if (*direct)
+        return true;
+    *mode = st.st_mode & 07777;
+    return is_no_input(s, o->path, &st) && is_no_other_output(s, o);
+}
+
+bool outputs_may_write(const struct outputs *s, const char *path)
+{
+    struct output o = {.path = path};
+    bool direct;
+    mode_t mode;
+    return strcmp(path, "-") == 0 || find_target(s, &o, &direct, &mode);
 }
 
 /* Makes the temporary file beside the target; returns its descriptor or -1. */
@@ -165,7 +230,7 @@ FILE *outputs_open(struct outputs *s, const char *path)
         VEC_PUSH(s->t, s->v, s->n, s->cap, o);
         return o.file;
     }
-    if (!find_target(s->t, &o, &direct, &mode))
+    if (!find_target(s, &o, &direct, &mode))
         return NULL;
     int fd = direct ? open(o.target, O_WRONLY | O_CLOEXEC | O_NOCTTY) : make_temporary(s->t, &o);
     if (fd < 0 && direct)
@@ -189,7 +254,7 @@ const char *outputs_reserve(struct outputs *s, const char *path)
     struct output o = {.path = path};
     bool direct;
     mode_t mode;
-    if (!find_target(s->t, &o, &direct, &mode))
+    if (!find_target(s, &o, &direct, &mode))
         return NULL;
     if (direct) {
         diag_error(s->t, &(struct place){.file = path},

@@ -245,6 +245,88 @@ def _(folder):
     expect(name + ":" in phony, f"-MP's rules: {phony}")
 
 
+@case("several -MT name several targets, as they are written; -MQ quotes")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c", "-MD", "-MF", "net.d", "-MT", "net.c", "-MT",
+        "$(out)/net.h", "-MQ", "a b$")
+    expect((folder / "net.d").read_text() == "net.c $(out)/net.h a\\ b$$: model.onnx\n",
+           f"the rule: {(folder / 'net.d').read_text()}")
+
+
+# Of a prerequisite. What make and ninja cannot agree on (a\#b, =, *, |, ;) is left out.
+DEPFILE_NAMES = ("a%b.onnx", "a#b.onnx", "a\\b.onnx", "a b.onnx", "a$b.onnx", "a:b.onnx",
+                 "a\\ b.onnx", "a\\%b.onnx", "a[b]c.onnx", "~b.onnx", "a\\\\b.onnx")
+
+
+@case("a depfile's names are read by make and by ninja as they are")
+def _(folder):
+    wrong = []
+    (folder / "build.ninja").write_text("rule r\n  command = cp net.d n.d; touch net.c\n"
+                                        "  depfile = n.d\nbuild net.c: r\n")
+    (folder / "Makefile").write_text("net.c:\n\ttouch net.c\ninclude net.d\n")
+    for name in DEPFILE_NAMES:
+        perceptron(folder, name)
+        tgc(folder, name, "-o", "net.c", "-MD", "-MF", "net.d")
+        model = folder / name
+        for tool, ask, due, built in (("make", "-q", lambda d: d.status == 1, lambda d: d.status == 0),
+                                      ("ninja", "-n", lambda d: b"no work" not in d.out,
+                                       lambda d: b"no work" in d.out)):
+            os.utime(model, (1e9, 1e9))
+            if tool == "ninja":
+                (folder / "net.c").unlink()
+                T.must(T.run(["ninja"], cwd=folder))
+            fresh = T.run([tool, ask], cwd=folder)
+            os.utime(model, (4e9, 4e9))
+            if not built(fresh) or not due(T.run([tool, ask], cwd=folder)):
+                wrong.append(f"{tool} reads {name!r} otherwise")
+        model.unlink()
+    expect(not wrong, "\n".join(wrong))
+
+
+@case("an output that would replace an input is refused, by any path or link")
+def _(folder):
+    model = G.perceptron()
+    onnx.save_model(model, folder / "m.onnx", save_as_external_data=True, location="m.bin",
+                    size_threshold=0)
+    perceptron(folder, "self.onnx")
+    perceptron(folder, "net.h")
+    np.save(folder / "y.npy", np.ones((1, 8), np.float32))
+    (folder / "sub").mkdir()
+    (folder / "link.c").symlink_to("m.onnx")
+    os.link(folder / "m.onnx", folder / "hard.c")
+    (folder / "run").mkdir()
+    (folder / "run" / "y.npy").symlink_to("../y.npy")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    for arguments, names in (
+            (("m.onnx", "-o", "m.onnx", "--emit=c"), ("m.onnx",)),
+            (("m.onnx", "-o", "sub/../m.onnx", "--emit=so"), ("sub/../m.onnx", "'m.onnx'")),
+            (("m.onnx", "-o", str(folder / "m.onnx"), "--emit=uops"), ("'m.onnx'",)),
+            (("m.onnx", "-o", "link.c"), ("link.c", "'m.onnx'")),
+            (("m.onnx", "-o", "hard.c"), ("hard.c", "'m.onnx'")),
+            (("m.onnx", "-o", "m.bin", "--emit=c"), ("m.bin",)),
+            (("m.onnx", "-o", "net.c", "-MD", "-MF", "m.bin"), ("m.bin",)),
+            (("net.h", "-x", "onnx", "-o", "net.c"), ("net.h",)),
+            (("net.h", "-x", "onnx", "-o", "net.o"), ("net.h",)),
+            (("self.onnx", "-o", "self.c", "-MD", "-MF", "self.h"), ("self.h", "two names")),
+            (("run", "self.onnx", "-i", "x=y.npy", "--out-dir", "run"), ("run/y.npy", "'y.npy'")),
+            (("tune", "self.onnx", "-o", "self.onnx"), ("self.onnx",))):
+        done = tgc(folder, *arguments, status=1)
+        for name in names:
+            expect(name in done.err, f"{arguments}: {name} is not named: {done.err}")
+        expect({path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before,
+               f"{arguments} changed the folder's files")
+
+
+@case("a header that no #include can name is refused")
+def _(folder):
+    perceptron(folder)
+    for name in ('we"ird', "a\\b", "ends\\", "tri??", "line\nbreak"):
+        done = tgc(folder, "model.onnx", "-o", f"{name}.c", status=1)
+        expect("#include" in done.err, f"{name!r}: {done.err}")
+        expect(files(folder) == ["model.onnx"], f"files were left: {files(folder)}")
+
+
 @case("-MD lists external data")
 def _(folder):
     model = G.perceptron()
