@@ -141,21 +141,13 @@ static void write_places(struct program *p, struct text *out)
  * wrong ones. */
 static void check_host_call(struct program *p, const struct step *step)
 {
-    static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
-#define HOST(function, inputs, outputs, params, results)                                           \
-    {#function, inputs, outputs, params, results},
-#include "runtime/host/host.def"
-#undef HOST
-    };
     const struct host_call *h = step->host;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, h->function) == 0) {
-            if (step->narg != table[i].nin + table[i].nout || h->nout != table[i].nout ||
-                h->nparam != table[i].nparam || h->nresult != table[i].nresult)
-                TGC_BUG(p->t, "the call of '%s' does not match runtime/host/host.def", h->function);
-            return;
-        }
-    TGC_BUG(p->t, "runtime/host/host.def has no function '%s'", h->function);
+    const struct host_function *f = host_function_find(h->function);
+    if (!f)
+        TGC_BUG(p->t, "ir/host.def has no function '%s'", h->function);
+    if (step->narg != f->nin + f->nout || h->nout != f->nout || h->nparam != f->nparam ||
+        h->nresult != f->nresult)
+        TGC_BUG(p->t, "the call of '%s' does not match ir/host.def", h->function);
 }
 
 static void write_host_call(struct program *p, struct text *out, const struct step *step)

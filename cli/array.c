@@ -6,14 +6,26 @@
 #include <string.h>
 #include <sys/mman.h>
 
-void *pages_allocate(struct tgc *t, size_t nbytes)
+void *pages_allocate(struct tgc *t, size_t nbytes, const char *what)
 {
+    size_t total;
+    bool fits = size_add(t->run_used, nbytes, &total) && (!t->run_limit || total <= t->run_limit);
+    if (!fits) {
+        diag_error(t, NULL,
+                   "%s would take %zu MB, and a run here may take %zu MB, of which %zu are taken; "
+                   "%s=BYTES allows more",
+                   what, nbytes >> 20, t->run_limit >> 20, t->run_used >> 20,
+                   option_spelling(OPTION_MAX_MEMORY));
+        return NULL;
+    }
     void *p = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                    -1, 0);
-    if (p != MAP_FAILED)
-        return p;
-    diag_error(t, NULL, "%zu bytes for a run's data cannot be allocated", nbytes);
-    return NULL;
+    if (p == MAP_FAILED) {
+        diag_error(t, NULL, "%zu bytes for %s cannot be allocated", nbytes, what);
+        return NULL;
+    }
+    t->run_used = total;
+    return p;
 }
 
 bool array_allocate(struct tgc *t, struct array *v)
@@ -25,7 +37,9 @@ bool array_allocate(struct tgc *t, struct array *v)
     if (!ok || !size_mul(v->nelem, dtype_nbytes(v->dtype), &v->nbytes) || v->nbytes > PTRDIFF_MAX)
         return diag_error(t, NULL, "the tensor '%.100s' is too large to be held here",
                           v->name ? v->name : "");
-    v->data = pages_allocate(t, v->nbytes);
+    v->data = pages_allocate(t, v->nbytes,
+                             mem_printf(t, "the tensor '%.100s' %s", v->name ? v->name : "",
+                                        array_type_text(t, v)));
     return v->data;
 }
 

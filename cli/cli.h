@@ -199,9 +199,9 @@ struct array {
     size_t nelem, nbytes;
     void *data;                     /* 64-byte aligned where array_allocate() made it */
 };
-/* Zeroed, page-aligned, outside of the compile's budget: the data of a run. Lives as long as the
- * process. NULL: a diagnostic. */
-void *pages_allocate(struct tgc *t, size_t nbytes);
+/* Zeroed, page-aligned, of the run's budget and not the compile's: the data of a run. Lives as long
+ * as the process. NULL: a diagnostic that names `what` it was for. */
+void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
 /* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
  * large). */
 bool array_allocate(struct tgc *t, struct array *v);

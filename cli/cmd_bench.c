@@ -1,15 +1,16 @@
 /* cmd_bench.c - tgc bench: the time of a run on this machine.
  *
  * Runs until both MIN_RUNS and MIN_SECONDS are reached after a warm-up; reports the least and the
- * median, since a mean says more about the machine's other work than about the model.
+ * median, since a mean says more about the machine's other work than about the model. Runs that
+ * take less than the clock resolves well are timed several at once.
  */
 #include "cli/cli.h"
 #include "backends/program.h"
 
 #include <stdlib.h>
 
-enum { WARM_UP = 2, MIN_RUNS = 10, MAX_RUNS = 100000 };
-static const double min_seconds = 1.0, max_seconds = 30.0;
+enum { WARM_UP = 3, MIN_RUNS = 10, MAX_RUNS = 100000, MAX_AT_ONCE = 1000 };
+static const double min_seconds = 1.0, max_seconds = 30.0, least_timed = 20e-6;
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -19,28 +20,50 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Seconds of each run, sorted. NULL: a run failed. */
-static double *measure(struct tgc *t, struct instance *p, int *n)
+/* Of one run, out of several; negative: a run failed. */
+static double time_runs(struct tgc *t, struct instance *p, int runs)
 {
-    for (int i = 0; i < WARM_UP; i++)
+    double start = seconds_now();
+    for (int i = 0; i < runs; i++)
         if (!instance_run(t, p))
+            return -1;
+    return (seconds_now() - start) / runs;
+}
+
+/* Seconds of a run, sorted; each is the mean of *at_once runs. NULL: a run failed. */
+static double *measure(struct tgc *t, struct instance *p, int *n, int *at_once)
+{
+    double *seconds = mem_array(t, MAX_RUNS, sizeof *seconds), total = 0, warm = 0;
+    for (int i = 0; i < WARM_UP; i++)
+        if ((warm = time_runs(t, p, 1)) < 0)
             return NULL;
-    double *seconds = mem_array(t, MAX_RUNS, sizeof *seconds), total = 0;
+    *at_once = warm * MAX_AT_ONCE < least_timed ? MAX_AT_ONCE
+               : warm < least_timed             ? (int)(least_timed / warm) + 1
+                                                : 1;
     for (*n = 0;
          *n < MAX_RUNS && (*n < MIN_RUNS || total < min_seconds) && (total < max_seconds || *n < 1);
          ++*n) {
-        double start = seconds_now();
-        if (!instance_run(t, p))
+        seconds[*n] = time_runs(t, p, *at_once);
+        if (seconds[*n] < 0)
             return NULL;
-        seconds[*n] = seconds_now() - start;
-        total += seconds[*n];
+        total += seconds[*n] * *at_once;
     }
     qsort(seconds, (size_t)*n, sizeof *seconds, compare_doubles);
     return seconds;
 }
 
+static void put_seconds(struct text *x, const char *what, double s)
+{
+    if (s >= 1e-3)
+        text_printf(x, "%s %.3f ms", what, 1e3 * s);
+    else if (s >= 1e-6)
+        text_printf(x, "%s %.2f µs", what, 1e6 * s);
+    else
+        text_printf(x, "%s %.1f ns", what, 1e9 * s);
+}
+
 static void print_result(struct tgc *t, const struct options *o, const struct program_info *info,
-                         const double *seconds, int n)
+                         const double *seconds, int n, int at_once)
 {
     double least = seconds[0], median = seconds[n / 2], rate = least > 0 ? info->flop / least : 0;
     struct text x = {.t = t};
@@ -51,14 +74,14 @@ static void print_result(struct tgc *t, const struct options *o, const struct pr
                     ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
                     "seconds\":%.9g,\"flop\":%.17g,"
                     "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu}\n",
-                    info->target, o->threads, n, least, median, info->flop, rate / 1e9,
+                    info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
                     info->kernel_count, info->arena_bytes, info->weights_bytes);
     } else {
-        text_printf(
-            &x,
-            "%s: min %.3f ms, median %.3f ms of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n",
-            info->name, 1e3 * least, 1e3 * median, n, rate / 1e9, info->kernel_count, o->threads,
-            o->threads == 1 ? "" : "s");
+        text_printf(&x, "%s:", info->name);
+        put_seconds(&x, " min", least);
+        put_seconds(&x, ", median", median);
+        text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", n * at_once,
+                    rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
     }
     fputs(x.s, stdout);
 }
@@ -69,14 +92,14 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct model m;
     struct feed f;
     struct instance p;
-    int n;
+    int n, at_once;
     if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
         !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
         !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
-    const double *seconds = measure(t, &p, &n);
+    const double *seconds = measure(t, &p, &n, &at_once);
     if (seconds)
-        print_result(t, &o, p.info, seconds, n);
+        print_result(t, &o, p.info, seconds, n, at_once);
     instance_close(&p);
     model_close(&m);
     return seconds ? EXIT_DONE : EXIT_FAILED;

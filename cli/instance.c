@@ -126,7 +126,7 @@ static bool load_weights(struct tgc *t, const char *path, struct instance *p)
 {
     if (!p->info->weights_external)
         return true;
-    p->weights = pages_allocate(t, p->info->weights_bytes);
+    p->weights = pages_allocate(t, p->info->weights_bytes, "the model's weights");
     FILE *f = p->weights ? fopen(path, "re") : NULL;
     bool ok = f && fread(p->weights, 1, p->info->weights_bytes, f) == p->info->weights_bytes;
     if (f)
@@ -268,7 +268,7 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
             return false;
         set_pointer(p->outputs, info->outputs[i].offset, p->output[i].data);
     }
-    p->arena = pages_allocate(t, info->arena_bytes);
+    p->arena = pages_allocate(t, info->arena_bytes, "the model's arena");
     if (!p->arena)
         return false;
     struct program_run_options options = {

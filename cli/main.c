@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* What a hostile file of a few megabytes may use stays below half a gigabyte; a real model gets
  * room for copies of its weights. */
@@ -27,6 +28,13 @@ static size_t default_memory(const struct options *o)
     return limit;
 }
 
+/* Of what the machine has, a quarter is left to others. */
+static size_t default_run_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), nbytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && nbytes > 0 ? (size_t)pages / 4 * 3 * (size_t)nbytes : 0;
+}
+
 static enum exit_status print_what_is_asked(struct tgc *t, const struct options *o)
 {
     struct text x = {.t = t};
@@ -45,6 +53,7 @@ static enum exit_status print_what_is_asked(struct tgc *t, const struct options 
 static enum exit_status dispatch(struct tgc *t, struct options *o)
 {
     t->mem_limit = o->max_memory ? o->max_memory : default_memory(o);
+    t->run_limit = o->max_memory ? o->max_memory : default_run_memory();
     t->cache_nbytes = o->cache;
     o->subject = o->model && strcmp(o->model, "-") == 0 ? "<stdin>" : o->model;
     o->load.budget_per_external_byte = o->max_memory ? 0 : 2;

@@ -258,8 +258,14 @@ struct host_output {
     struct uop *dim[MAX_RANK];
     bool kept; /* other results point into it: its memory is its own for the run */
 };
+/* What a function of runtime/host/ takes and gives: the table of ir/host.def. */
+struct host_function { const char *name; int nin, nout, nparam, nresult; };
+/* NULL: there is none of that name. */
+const struct host_function *host_function_find(const char *name);
+/* The element type of its first input, if its name's ending says one; else VOID. */
+enum dtype host_function_dtype(const struct host_function *f);
 struct host_call {
-    /* C identifier; also selects the snippet, see runtime/host/host.def */
+    /* C identifier; also selects the snippet, see ir/host.def */
     const char *function;
     int nout; struct host_output *out;
     int nparam; struct uop **param;
@@ -331,6 +337,7 @@ struct tgc {
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
+    size_t run_used, run_limit;  /* of the tensors of runs in this process; 0: no limit */
     struct intern_slot { struct uop *uop; uint32_t hash; } *table; /* every uop */
     size_t table_size, nuop;
     uint32_t mark;

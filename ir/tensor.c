@@ -185,6 +185,29 @@ struct uop *uop_param(struct tgc *t, struct loop_param *p)
     return uop_new(t, OP_PARAM, p->dtype, NULL, 0, (union arg){.p = p});
 }
 
+const struct host_function *host_function_find(const char *name)
+{
+    static const struct host_function table[] = {
+#define HOST(function, inputs, outputs, params, results)                                           \
+    {#function, inputs, outputs, params, results},
+#include "ir/host.def"
+#undef HOST
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+enum dtype host_function_dtype(const struct host_function *f)
+{
+    const char *end = strrchr(f->name, '_');
+    enum dtype dtype;
+    if (!end)
+        return DTYPE_VOID;
+    return strcmp(end, "_str") == 0 ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
+}
+
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n)
 {
     return uop_new(t, OP_HOST, DTYPE_VOID, input, n, (union arg){.p = call});

@@ -134,8 +134,9 @@ static void write_comment(const struct function *f, struct text *out)
     }
     for (int i = k->index + 1; i < p->s->nkernel; i++)
         if (p->twin[i] == k) {
+            const char *title = p->s->kernel[i]->title;
             text_puts(out, "\n * the same: ");
-            text_comment(out, p->s->kernel[i]->title ? p->s->kernel[i]->title : "");
+            text_comment(out, title && *title ? title : program_kernel_name(p, p->s->kernel[i]));
         }
     if (k->flop > 0 || k->nbytes > 0) {
         text_printf(out, "\n * %s", text_si(p->t, k->flop, "FLOP"));
@@ -225,6 +226,8 @@ static void write_task(const struct function *f)
             text_printf(out, "    %s %s;\n", var_type(a[i].v), program_var(p, a[i].v));
     text_printf(out, "};\nstatic void %s(void *context, int part)\n{\n", p->part_name[k->index]);
     text_printf(out, "    const struct %s *t = (const struct %s *)context;\n", task, task);
+    text_puts(out, "    if (part < 0 || part >= t->self->parts)\n"
+                   "        return;              /* a parallel_for that counts too far */\n");
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = strlen(");")};
     text_printf(out, "    %s%s(", k->nvariant ? "t->self->kernels->" : "",

@@ -116,9 +116,31 @@ static bool result_count(struct reader *r, const struct result *v, int n, int ha
                      : read_error(r, &v[have].at, "%s has %d results, %d are named", what, have, n);
 }
 
+/* A call fits the function that it names: what does not would be undefined in the emitted C. */
+static bool check_host(struct reader *r, const struct call *c, const struct token *at,
+                       const char *function, int nout, int nparam, int nresult)
+{
+    const struct host_function *f = host_function_find(function);
+    if (!f)
+        return read_error(r, at, "there is no host function '%.100s'; ir/host.def lists them",
+                          function);
+    if (c->narg != f->nin || nout != f->nout || nparam != f->nparam || nresult != f->nresult)
+        return read_error(r, at,
+                          "'%s' takes %d inputs, %d params and %d vars and has %d results; here are "
+                          "%d, %d, %d and %d",
+                          f->name, f->nin, f->nparam, f->nresult, f->nout, c->narg, nparam, nresult,
+                          nout);
+    enum dtype dtype = host_function_dtype(f);
+    if (dtype != DTYPE_VOID && c->narg && c->arg[0].value->dtype != dtype)
+        return read_error(r, at, "the first input of '%s' is of %s; here it is of %s", f->name,
+                          dtype_name(dtype), dtype_name(c->arg[0].value->dtype));
+    return true;
+}
+
 static bool read_host(struct reader *r, const struct result *v, int n)
 {
     struct call c = {.r = r, .l = &r->lib, .name = "host", .at = r->token};
+    struct token at = r->token;
     struct uop *param[64], *var[64], *value[MAX_RESULTS], **in = mem_array(r->t, 1, sizeof *in);
     struct host_output *out = mem_array(r->t, (size_t)n, sizeof *out);
     struct var *result[64];
@@ -149,9 +171,13 @@ static bool read_host(struct reader *r, const struct result *v, int n)
         out[i] = (struct host_output){.dtype = v[i].type.dtype, .ndim = v[i].type.ndim};
         memcpy(out[i].dim, v[i].type.dim, sizeof out[i].dim);
     }
+    nparam = nparam > 0 ? nparam : 0;
+    nresult = nresult > 0 ? nresult : 0;
+    if (!check_host(r, &c, &at, function, n, nparam, nresult))
+        return false;
     enter_origin(r, &tail, NULL, "");
     struct uop *call = lib_host(&r->lib, function, in, c.narg, out, n, param,
-                                nparam > 0 ? nparam : 0, result, nresult > 0 ? nresult : 0);
+                                nparam, result, nresult);
     for (int i = 0; i < n && call; i++)
         value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, call, i) : NULL;
     return call && define_results(r, v, n, value, &tail);

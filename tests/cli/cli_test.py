@@ -318,6 +318,26 @@ def _(folder):
                f"{arguments} changed the folder's files")
 
 
+@case("run's own buffers keep to --max-memory")
+def _(folder):
+    for options in (("--max-memory=100M",), ("--max-memory=5G",), ()):
+        wide = "[4000000, 4000000]" if not options else "[40000, 40000]"
+        (folder / "big.tg").write_text('tg 1\ninput %x : f32[1,1]\n%y = expand(%x) {shape=' + wide
+                                       + '}\n%z = add(%y, %y)\noutput %z as "z"\n')
+        done = tgc(folder, "run", "big.tg", *options, status=1)
+        for word in ("--max-memory", "'z'", "MB"):
+            expect(word in done.err, f"{word} is not in the message: {done.err}")
+        expect(done.peak < MEMORY, f"{done.peak >> 20} MB were taken")
+
+
+@case("bench prints a unit that fits")
+def _(folder):
+    perceptron(folder)
+    text = tgc(folder, "bench", "model.onnx").out.decode()
+    figure = re.search(r"min ([\d.]+) (ns|µs|ms), median ([\d.]+) (ns|µs|ms)", text)
+    expect(figure and float(figure[1]) >= 1, f"printed: {text}")
+
+
 @case("a header that no #include can name is refused")
 def _(folder):
     perceptron(folder)

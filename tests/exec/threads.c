@@ -131,6 +131,16 @@ static void run_backwards(void *user, int count, void (*body)(void *context, int
         body(context, i);
 }
 
+/* As a loop that counts one too far, and begins one too early, would. */
+static void run_too_far(void *user, int count, void (*body)(void *context, int index),
+                        void *context)
+{
+    ((struct pool *)user)->calls++;
+    for (int i = -1; i <= count; i++)
+        body(context, i);
+    body(context, 1 << 20);
+}
+
 struct call {
     void (*body)(void *context, int index);
     void *context;
@@ -236,6 +246,8 @@ int main(void)
 #else
     check(pool.calls == 0, "a model for one thread has no parts");
 #endif
+    run_and_compare(&(net_options){.parallel_for = run_too_far, .user = &pool}, &one,
+                    "a parallel_for with indices outside the count");
     run_and_compare(&(net_options){.parallel_for = run_in_new_threads, .user = &pool}, &one,
                     "the caller's threads give the same, and no others are started");
     creations_left = -1;
