@@ -6,17 +6,16 @@
 #   make check-all  the same with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
-#   make install    install tgc (PREFIX=/usr/local, DESTDIR honoured)
+#   make install    install tgc (PREFIX, /usr/local otherwise; DESTDIR honoured)
 
 BUILD  ?= build
-PREFIX ?= /usr/local
 JOBS   ?= 2
 
 all: build
 
 $(BUILD)/build.ninja:
 	scripts/setup.sh build
-	meson setup $(BUILD) --prefix $(PREFIX) $(MESON_OPTIONS)
+	meson setup $(BUILD) $(if $(PREFIX),--prefix '$(PREFIX)') $(MESON_OPTIONS)
 
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
@@ -46,7 +45,9 @@ bench:
 	    --plot $(BUILD)/bench.svg $(BENCH)
 	.venv/bin/python bench/figures.py --build $(BUILD)
 
+# A prefix that is given counts, whatever the build was set up with.
 install: build
+	$(if $(PREFIX),meson configure $(BUILD) --prefix '$(PREFIX)' && ninja -C $(BUILD))
 	meson install -C $(BUILD) --no-rebuild
 
 clean:

@@ -23,20 +23,34 @@ installed() {
     dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q ' installed$'
 }
 
+can_be_root() {
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null
+}
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         env DEBIAN_FRONTEND=noninteractive "$@"
-    elif command -v sudo >/dev/null; then
-        sudo env DEBIAN_FRONTEND=noninteractive "$@"
     else
-        die "needs root for: $* (no sudo here)"
+        sudo env DEBIAN_FRONTEND=noninteractive "$@"
     fi
 }
 
-# A tool that is on the PATH from elsewhere counts as present; a library has to be a package.
+# What works counts as present, wherever it comes from; only what cannot be tried has to be a package.
 have() {
     case $1 in
-    gcc | g++ | make | meson | clang | pkg-config | python3) command -v "$1" >/dev/null ;;
+    gcc | g++ | make | meson | clang | clang-19 | pkg-config | python3) command -v "$1" >/dev/null ;;
+    gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null ;;
+    libc6-dev-arm64-cross)
+        printf '#include <stdio.h>\n' | aarch64-linux-gnu-gcc -E -xc - >/dev/null 2>&1 ;;
+    qemu-user) command -v qemu-aarch64 >/dev/null ;;
+    python3-torch) /usr/bin/python3 -c 'import torch' 2>/dev/null ;;
+    python3-torchvision) /usr/bin/python3 -c 'import torchvision' 2>/dev/null ;;
+    libc6-dev) printf '#include <stdio.h>\n' | cc -E -xc - >/dev/null 2>&1 ;;
+    libprotobuf-c-dev) pkg-config --exists libprotobuf-c 2>/dev/null ;;
+    libcmocka-dev) pkg-config --exists cmocka 2>/dev/null ;;
+    libjpeg-dev) pkg-config --exists libjpeg 2>/dev/null ;;
+    libwebp-dev) pkg-config --exists libwebp 2>/dev/null ;;
+    libopenjp2-7-dev) pkg-config --exists libopenjp2 2>/dev/null ;;
     ninja-build) command -v ninja >/dev/null ;;
     protobuf-c-compiler) command -v protoc-c >/dev/null ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
@@ -44,14 +58,20 @@ have() {
     esac
 }
 
+# What cannot be installed here is said, and who called goes on with what there is.
 install_packages() {
     missing=
     for package in "$@"; do
         have "$package" || missing="$missing $package"
     done
     [ -n "$missing" ] || return 0
-    command -v apt-get >/dev/null ||
-        die "this machine has no apt-get; install by its own means:$missing"
+    if ! command -v apt-get >/dev/null; then
+        say "this machine has no apt-get; to be installed by its own means:$missing"
+        return 0
+    elif ! can_be_root; then
+        say "neither root nor sudo; to be installed, by root: apt-get install$missing"
+        return 0
+    fi
     say "installing with apt-get:$missing"
     as_root apt-get update -q >/dev/null || say 'apt-get update failed; trying with the lists at hand'
     wanted=
@@ -68,8 +88,17 @@ install_packages() {
     # shellcheck disable=SC2086
     [ -z "$wanted" ] || as_root apt-get install -y -q --no-install-recommends $wanted >"$log" 2>&1 || {
         tail -20 "$log" >&2
-        die "apt-get install failed"
+        say "apt-get install failed; going on with what there is"
     }
+}
+
+# Nothing can be built without these.
+require_packages() {
+    lacking=
+    for package in "$@"; do
+        have "$package" || lacking="$lacking $package"
+    done
+    [ -z "$lacking" ] || die "tgc cannot be built without:$lacking"
 }
 
 python_environment() {
@@ -97,18 +126,22 @@ trap 'rm -f "$log"' EXIT
 case ${1:-} in
 build)
     install_packages $build
+    require_packages $build
     ;;
 demo)
     install_packages $build $python
+    require_packages $build $python
     python_environment
     ;;
 check)
     install_packages $build $python $check $optional
+    require_packages $build $python
     python_environment
     python_packages tests/requirements.txt
     ;;
 bench)
     install_packages $build $python $check $optional
+    require_packages $build $python
     python_environment
     python_packages tests/requirements.txt
     python_packages bench/requirements.txt

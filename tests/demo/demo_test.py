@@ -6,6 +6,7 @@ a new user's first minute needs: the demo without a network, a build without the
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -106,6 +107,50 @@ def few_dependencies():
     T.must(T.run(["meson", "configure", "-Dtests=enabled", build], env=alone))
     refused = T.run(["ninja", "-C", build, "build.ninja"], env=alone)
     expect(refused.status != 0 and b"cmocka" in refused.out, "tests=enabled goes on without cmocka")
+
+
+def tools(folder, without=(), **replaced):
+    """A PATH that has what this machine has, but for some."""
+    T.scratch(folder)
+    for place in os.environ["PATH"].split(":"):
+        for tool in Path(place).glob("*") if Path(place).is_dir() else ():
+            link = folder / tool.name
+            if tool.name not in without and not link.is_symlink():
+                link.symlink_to(tool)
+    for name, script in replaced.items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+@suite.case("setup goes by what works: without dpkg, without apt-get, without root")
+def setup_elsewhere():
+    setup = ["sh", str(ROOT / "scripts/setup.sh"), "build"]
+    debian = ("dpkg-query", "apt-get", "apt-cache", "sudo")
+    done = T.must(T.run(setup, env=tools(SCRATCH / "no-dpkg", debian)))
+    expect(not done.out and not done.err, f"something is said where nothing is missing: {done.out}")
+    done = T.must(T.run(setup, env=tools(SCRATCH / "no-apt", (*debian, "protoc-c"))), 1)
+    text = done.out.decode() + done.err
+    for words in ("no apt-get", "protobuf-c-compiler", "cannot be built"):
+        expect(words in text, f"'{words}' is not said: {text}")
+    done = T.must(T.run(setup, env=tools(SCRATCH / "no-root", ("sudo", "protoc-c"), id="echo 1000",
+                                         **{"apt-get": "exit 1"})), 1)
+    text = done.out.decode() + done.err
+    for words in ("by root: apt-get install protobuf-c-compiler", "cannot be built"):
+        expect(words in text, f"'{words}' is not said: {text}")
+
+
+@suite.case("make install goes to the PREFIX that it is given, after a build for another one")
+def install_elsewhere():
+    folder = T.scratch(SCRATCH / "install")
+    make = ["make", "-C", str(ROOT), f"BUILD={folder / 'build'}"]
+    T.must(T.run([*make, "MESON_OPTIONS=-Dtests=disabled -Dbuildtype=plain"], timeout=600))
+    T.must(T.run([*make, "install", f"DESTDIR={folder / 'a'}"], timeout=600))
+    expect((folder / "a/usr/local/bin/tgc").exists(), "it is not in /usr/local by default")
+    T.must(T.run([*make, "install", "PREFIX=/opt/a b", f"DESTDIR={folder / 'b'}"], timeout=600))
+    expect((folder / "b/opt/a b/bin/tgc").exists(), "it is not where PREFIX says")
+    expect(not (folder / "b/usr").exists(), "something went to the former prefix")
 
 
 suite.main()
