@@ -47,8 +47,8 @@ static bool parse_term(const struct lib *l, const char **s, int nellipsis, struc
     return true;
 }
 
-/* A label that an operand names twice: its diagonal. */
-static void take_diagonals(const struct lib *l, struct term *m)
+/* A label that an operand names twice: its diagonal, of axes of one size. */
+static bool take_diagonals(const struct lib *l, struct term *m)
 {
     int label[MAX_RANK], n = 0;
     struct uop *dim[MAX_RANK], *index[MAX_RANK];
@@ -59,10 +59,14 @@ static void take_diagonals(const struct lib *l, struct term *m)
         if (k == n) {
             label[n] = m->label[a];
             dim[n++] = m->x->dim[a];
+        } else if (!sym_must_equal(l->t, dim[k], m->x->dim[a])) {
+            lib_error(l, "einsum: a label names two axes of %s, whose sizes differ",
+                      lib_describe(l, m->x));
+            return false;
         }
     }
     if (n == m->n)
-        return;
+        return true;
     for (int a = 0; a < m->n; a++)
         for (int k = 0; k < n; k++)
             if (label[k] == m->label[a])
@@ -70,6 +74,7 @@ static void take_diagonals(const struct lib *l, struct term *m)
     m->x = uop_index(l->t, m->x, index);
     m->n = n;
     memcpy(m->label, label, (size_t)n * sizeof *label);
+    return true;
 }
 
 static bool has_label(const struct term *m, int label)
@@ -224,7 +229,8 @@ struct uop *lib_einsum(const struct lib *l, const char *equation, struct uop *co
                              "einsum: a subscript of the result is in no operand, or there twice");
     }
     for (int i = 0; i < n; i++) {
-        take_diagonals(l, &term[i]);
+        if (!take_diagonals(l, &term[i]))
+            return NULL;
         term[i].x = uop_cast(l->t, lib_acc_dtype(x[i]->dtype), term[i].x);
     }
     int order[LABELS];

@@ -237,7 +237,7 @@ static struct uop *typed_constant(struct call *c, const struct operand *o, enum 
 {
     if (dtype_is_float(d))
         return uop_constf(c->r->t, d, o->f);
-    if (o->integral && (dtype_is_int(d) || d == DTYPE_BOOL))
+    if (o->integral && int_fits(d, o->i))
         return uop_consti(c->r->t, d, o->i);
     c->failed = true;
     read_error(c->r, &o->at, "%s is no constant of dtype %s", token_describe(c->r, &o->at),
@@ -342,6 +342,33 @@ double attr_float(struct call *c, const char *name, double otherwise)
     return minus ? -f : f;
 }
 
+struct uop *attr_constant(struct call *c, const char *name, enum dtype d, double otherwise)
+{
+    struct attr_value *v = find_attr(c, name);
+    double f = otherwise;
+    int64_t i;
+    struct token positive = {0};
+    if (v && v->kind == ATTR_NUMBER) {
+        positive = v->at;
+        positive.text += positive.text[0] == '-';
+    }
+    if (!v || (dtype_is_float(d) && v->kind == ATTR_NUMBER && token_number(&positive, &f)))
+        return uop_constf(c->r->t, d, v && v->at.text[0] == '-' ? -f : f);
+    if (!dtype_is_float(d) && constant_int(v, &i) && int_fits(d, i))
+        return uop_consti(c->r->t, d, i);
+    attr_error(c, name, v, mem_printf(c->r->t, "a number of dtype %s", dtype_name(d)));
+    return NULL;
+}
+
+bool attr_is_integral(struct call *c, const char *name)
+{
+    int64_t i;
+    for (int k = 0; k < c->nattr; k++)
+        if (!strcmp(c->attr[k].name, name))
+            return constant_int(&c->attr[k].value, &i);
+    return true;
+}
+
 bool attr_bool(struct call *c, const char *name, bool otherwise)
 {
     struct attr_value *v = find_attr(c, name);
@@ -402,6 +429,14 @@ struct uop *attr_dim(struct call *c, const char *name)
 {
     struct attr_value *v = find_attr(c, name);
     return v ? dim_value(c, name, v) : NULL;
+}
+
+struct uop *attr_size(struct call *c, const char *name)
+{
+    struct uop *dim = attr_dim(c, name);
+    if (dim && dim->vmax < 0)
+        call_fail(c, "'%s' is negative; a size is expected", name);
+    return dim;
 }
 
 int attr_dims(struct call *c, const char *name, struct uop **out, int max)

@@ -170,7 +170,7 @@ static void run_scatter(struct call *c)
 
 static void run_one_hot(struct call *c)
 {
-    struct uop *depth = attr_required(c, "depth") ? attr_dim(c, "depth") : NULL;
+    struct uop *depth = attr_required(c, "depth") ? attr_size(c, "depth") : NULL;
     int64_t axis = attr_int(c, "axis", -1);
     enum dtype d = attr_dtype(c, "dtype", DTYPE_F32);
     if (c->failed)
@@ -203,6 +203,9 @@ static void run_resize(struct call *c)
     int n = attr_required(c, "size") ? attr_dims(c, "size", a.size, MAX_RANK) : -1;
     if (!c->failed && x && n != x->ndim)
         call_fail(c, "'size' needs one entry for each axis");
+    for (int axis = 0; axis < n && !c->failed; axis++)
+        if (a.size[axis]->vmax < 0)
+            call_fail(c, "a negative size");
     if (!c->failed)
         call_result(c, lib_resize(c->l, x, &a));
 }
@@ -223,25 +226,27 @@ static void run_full(struct call *c)
     struct uop *dim[MAX_RANK];
     int n = shape_attr(c, dim);
     enum dtype d = attr_dtype(c, "dtype", DTYPE_F32);
-    double v = c->name[0] == 'f' ? attr_float(c, "value", 0) : c->name[0] == 'o';
+    struct uop *v = c->name[0] == 'f' ? attr_constant(c, "value", d, 0)
+                                      : uop_constf(c->r->t, d, c->name[0] == 'o');
     if (!c->failed)
-        call_result(c, lib_full(c->l, d, v, dim, n));
+        call_result(c, tensor_full(c->r->t, v, dim, n));
 }
 
+/* Integers, unless start or step is none, as NumPy's. */
 static void run_arange(struct call *c)
 {
-    struct uop *n = attr_required(c, "n") ? attr_dim(c, "n") : NULL;
-    enum dtype d = attr_dtype(c, "dtype", DTYPE_I64);
-    double start = attr_float(c, "start", 0), step = attr_float(c, "step", 1);
+    struct uop *n = attr_required(c, "n") ? attr_size(c, "n") : NULL;
+    bool integral = attr_is_integral(c, "start") && attr_is_integral(c, "step");
+    enum dtype d = attr_dtype(c, "dtype", integral ? DTYPE_I64 : DTYPE_F32);
+    struct uop *start = attr_constant(c, "start", d, 0), *step = attr_constant(c, "step", d, 1);
     if (!c->failed)
-        call_result(
-            c, lib_arange(c->l, uop_constf(c->r->t, d, start), uop_constf(c->r->t, d, step), n));
+        call_result(c, lib_arange(c->l, start, step, n));
 }
 
 static void run_eye(struct call *c)
 {
-    struct uop *rows = attr_required(c, "rows") ? attr_dim(c, "rows") : NULL,
-               *cols = attr_dim(c, "cols");
+    struct uop *rows = attr_required(c, "rows") ? attr_size(c, "rows") : NULL,
+               *cols = attr_size(c, "cols");
     enum dtype d = attr_dtype(c, "dtype", DTYPE_F32);
     int64_t k = attr_int(c, "k", 0);
     if (!c->failed)

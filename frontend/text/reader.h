@@ -113,6 +113,8 @@ struct operand {
 };
 bool read_operand(struct reader *r, struct operand *o);
 /* The value of an operand that must be there; a bare number gets dtype `bare` or f32. */
+/* Whether an integer or boolean dtype holds the integer. */
+bool int_fits(enum dtype d, int64_t i);
 bool settle_operand(struct reader *r, struct operand *o, enum dtype bare);
 bool read_value(struct reader *r, struct uop **x);
 /* "(" values ")" */
@@ -169,6 +171,10 @@ bool attr_given(struct call *c, const char *name);
 bool attr_required(struct call *c, const char *name);
 int64_t attr_int(struct call *c, const char *name, int64_t otherwise);
 double attr_float(struct call *c, const char *name, double otherwise);
+/* a number that dtype d can hold, as a constant; NULL: failed */
+struct uop *attr_constant(struct call *c, const char *name, enum dtype d, double otherwise);
+/* absent, or written as an integer */
+bool attr_is_integral(struct call *c, const char *name);
 bool attr_bool(struct call *c, const char *name, bool otherwise);
 uint64_t attr_seed(struct call *c, const char *name);
 const char *attr_string(struct call *c, const char *name, const char *otherwise);
@@ -177,6 +183,8 @@ enum dtype attr_dtype(struct call *c, const char *name, enum dtype otherwise);
 int attr_choice(struct call *c, const char *name, const char *const *choice, int otherwise);
 /* NULL: absent */
 struct uop *attr_dim(struct call *c, const char *name);
+/* the same, not negative */
+struct uop *attr_size(struct call *c, const char *name);
 /* -1: absent; a single one is a list of one */
 int attr_dims(struct call *c, const char *name, struct uop **v, int max);
 int attr_ints(struct call *c, const char *name, int64_t *v, int max);

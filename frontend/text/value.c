@@ -65,9 +65,11 @@ static bool read_constant(struct reader *r, enum dtype d, struct operand *o)
     } else if (dtype_is_float(d) && token_number(&at, &f)) {
         o->value = uop_constf(r->t, d, minus ? -f : f);
     } else if (dtype_is_int(d) && token_int(&at, &i)) {
-        o->value = uop_consti(r->t, d, minus ? (int64_t)(0 - (uint64_t)i) : i);
-        if (d == DTYPE_U64)
-            o->value = uop_const(r->t, d, (union scalar){.i = i});
+        i = minus ? (int64_t)(0 - (uint64_t)i) : i;
+        if (!int_fits(d, i) || (minus && d == DTYPE_U64 && i))
+            return read_error(r, &at, "%s%s does not fit into %s", minus ? "-" : "",
+                              token_describe(r, &at), dtype_name(d));
+        o->value = uop_const(r->t, d, (union scalar){.i = i});
     } else {
         return at.kind == TOKEN_BAD
                    ? false
@@ -148,6 +150,11 @@ bool read_operand(struct reader *r, struct operand *o)
                : read_error(r, &at,
                             "found %s, expected a value: %%x, f32(0.5), a number, a dimension or _",
                             token_describe(r, &at));
+}
+
+bool int_fits(enum dtype d, int64_t i)
+{
+    return !dtype_is_float(d) && scalar_cast(d, DTYPE_I64, (union scalar){.i = i}).i == i;
 }
 
 bool settle_operand(struct reader *r, struct operand *o, enum dtype bare)

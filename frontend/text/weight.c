@@ -94,7 +94,7 @@ static bool read_element(struct weight *w, union scalar *v)
                        : read_error(r, &at, "found %s, expected an element of dtype %s",
                                     token_describe(r, &at), dtype_name(d));
         v->i = minus ? (int64_t)(0 - (uint64_t)v->i) : v->i;
-        if (scalar_cast(d, DTYPE_I64, *v).i != v->i)
+        if (!int_fits(d, v->i))
             return read_error(r, &at, "%s%s does not fit into %s", minus ? "-" : "",
                               token_describe(r, &at), dtype_name(d));
     }
