@@ -104,6 +104,31 @@ struct value *border_value(struct tgc *t, const struct border_input *b, struct u
     return b->is_optional ? value_optional(t, b->is_absent ? NULL : v) : v;
 }
 
+/* A declared shape that the nodes do not make is the model's own contradiction: it is said, and the
+ * nodes count, as in ONNX Runtime. */
+static void compare_declared(struct lower *l, const struct place *at, const TensorShapeProto *shape,
+                             const struct uop *x)
+{
+    struct text said = {.t = l->t};
+    bool differs = shape && shape->n_dim != (size_t)x->ndim;
+    text_putc(&said, '[');
+    for (size_t a = 0; shape && a < shape->n_dim; a++) {
+        const TensorShapeProto__Dimension *d = shape->dim[a];
+        int64_t made;
+        bool sized = d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+                     d->dim_value >= 0;
+        if (sized && !differs && uop_const_int(x->dim[a], &made))
+            differs = made != d->dim_value;
+        if (sized)
+            text_printf(&said, "%s%lld", a ? "," : "", (long long)d->dim_value);
+        else
+            text_printf(&said, "%s%.60s", a ? "," : "", onnx_dim_is_named(d) ? d->dim_param : "?");
+    }
+    if (differs)
+        diag_warn(l->t, at, "is declared as %s], but the nodes make %s", said.s,
+                  lib_describe(&(struct lib){l->t, at}, x));
+}
+
 static bool add_output(struct lower *l, const ValueInfoProto *o, const TypeProto *type,
                        const char *name, const struct value *v, struct graph *out, size_t *cap)
 {
@@ -118,6 +143,7 @@ static bool add_output(struct lower *l, const ValueInfoProto *o, const TypeProto
     if (d != DTYPE_VOID && d != v->tensor->dtype)
         return diag_error(l->t, &at, "is declared as %s, but the nodes make %s", dtype_name(d),
                           lib_describe(&(struct lib){l->t, &at}, v->tensor));
+    compare_declared(l, &at, type ? type->tensor_type->shape : NULL, v->tensor);
     VEC_PUSH(l->t, out->output, out->noutput, *cap, ((struct graph_output){name, v->tensor}));
     return true;
 }

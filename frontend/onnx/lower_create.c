@@ -27,7 +27,19 @@ static struct uop *constant_ints(const struct node *n)
 
 bool lower_constant(struct node *n)
 {
+    static const char *const forms[] = {"value", "sparse_value", "value_float", "value_int",
+                                        "value_floats", "value_ints", "value_strings",
+                                        "value_string"};
     struct onnx_model *m = lower_model(n->lower);
+    const char *given = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (!node_has(n, forms[i]))
+            continue;
+        if (given)
+            return node_error(n, -1, "has both '%s' and '%s'; one value is expected", given,
+                              forms[i]);
+        given = forms[i];
+    }
     if (node_has(n, "value")) {
         const TensorProto *p = onnx_attr_tensor(m, n->proto, "value");
         return p && node_set(n, 0, lower_tensor(n, "value", p));

@@ -224,6 +224,10 @@ bool lower_transpose(struct node *n)
 {
     const int64_t *perm;
     int count = node_ints(n, "perm", &perm);
+    for (int i = 0; i < count; i++)
+        if (perm[i] < 0)
+            return node_error(n, -1, "'perm' has %lld; axes from 0 on are expected",
+                              (long long)perm[i]);
     return node_set(n, 0,
                     lib_permute(&n->lib, n->in[0], count < 0 ? NULL : perm, count < 0 ? 0 : count));
 }
@@ -318,7 +322,7 @@ bool lower_split(struct node *n)
     if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis) ||
         !split_sizes(n, x->dim[axis], &size, &count))
         return false;
-    if (count < n->nout)
+    if (count != n->nout)
         return node_error(n, -1, "has %d sizes for %d outputs", count, n->nout);
     for (int i = 0; i < count; i++) {
         struct uop *left = sym_sub(n->t, x->dim[axis], begin);

@@ -238,11 +238,39 @@ static bool decode_typed(const struct source *s, struct onnx_tensor *out)
     }
 }
 
+/* The elements stand in one place. */
+static bool has_one_store(const struct source *s)
+{
+    const TensorProto *p = s->p;
+    bool external = p->data_location == TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+    const struct { const char *name; bool used; } store[] = {
+        {"external data", external},
+        {"raw_data", p->has_raw_data && p->raw_data.len},
+        {"float_data", p->n_float_data},
+        {"int32_data", p->n_int32_data},
+        {"string_data", p->n_string_data},
+        {"int64_data", p->n_int64_data},
+        {"double_data", p->n_double_data},
+        {"uint64_data", p->n_uint64_data},
+    };
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof store / sizeof *store; i++) {
+        if (!store[i].used)
+            continue;
+        if (found)
+            return diag_error(s->m->tgc, s->at,
+                              "the tensor '%.100s' has %s and %s; one of them is expected",
+                              p->name ? p->name : "", found, store[i].name);
+        found = store[i].name;
+    }
+    return true;
+}
+
 bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const TensorProto *p,
                         struct onnx_tensor *out)
 {
     struct source s = {m, at, p};
-    if (!decode_header(&s, out))
+    if (!decode_header(&s, out) || !has_one_store(&s))
         return false;
     bool ok;
     if (p->data_location == TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {

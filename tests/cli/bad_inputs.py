@@ -348,6 +348,39 @@ def _():
     return one("Split", ["x", "s"], [G.weight("s", ints(2, 2))], outputs=("y", "z"), axis=1)
 
 
+@bad("more sizes of a split than outputs", "culprit", "3 sizes", "2 outputs")
+def _():
+    return one("Split", ["x", "s"], [G.weight("s", ints(1, 1, 1))], outputs=("y", "z"), axis=1)
+
+
+@bad("a permutation with a negative axis", "culprit", "perm", "-1")
+def _():
+    return one("Transpose", ["x"], perm=[-1, 0])
+
+
+@bad("a constant with two values", "culprit", "'value_float'", "'value_int'")
+def _():
+    return one("Constant", [], value_float=1.0, value_int=2)
+
+
+@bad("a diagonal of axes that differ", "culprit", "sizes differ")
+def _():
+    return one("Einsum", ["x"], equation="zz->")
+
+
+@bad("a tensor with raw and typed data", "'w'", "raw_data", "float_data")
+def _():
+    w = G.weight("w", np.ones(3, np.float32))
+    w.float_data.extend([1.0] * 3)
+    return one("Add", ["x", "w"], [w])
+
+
+@bad("a tensor with two kinds of typed data", "'w'", "float_data", "int32_data")
+def _():
+    w = TensorProto(name="w", dims=[3], data_type=TensorProto.FLOAT, float_data=[1, 2, 3], int32_data=[1, 2, 3])
+    return one("Add", ["x", "w"], [w])
+
+
 @bad("a slice with a step of zero", "culprit")
 def _():
     return one("Slice", ["x", "a", "b", "c", "d"],

@@ -596,6 +596,16 @@ def _(folder):
     expect(not wrong, f"{len(wrong)} of {len(words)} words; " + "\n".join(wrong[:5]))
 
 
+@case("a declared output shape that the nodes do not make is said, and the nodes count")
+def _(folder):
+    for declared, warned in (([1, 4], True), ([1, 3, 1], True), ([1, 3], False), (["n", 3], False),
+                             (["n", 4], True), ([None, 3], False)):
+        onnx.save(G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", [1, 3])],
+                          [G.value("y", declared)]), folder / "m.onnx")
+        done = tgc(folder, "m.onnx", "-o", "m.c")
+        expect(("f32[1, 3]" in done.err and "'y'" in done.err) == warned, f"{declared}: {done.err}")
+
+
 # ---------------------------------------------------------------------------- bad inputs
 
 
