@@ -47,6 +47,7 @@ SUITES = [
     ("gradient", "tests/onnx/gradient_test.py", 300, 300),
     ("regress", "tests/fuzz/regressions.py", 300, 300),
     ("fuzz", "tests/fuzz/random_graphs.py", 600, 7200),
+    ("hosts", "tests/fuzz/hosts_test.py", 300, 600),
     ("mutants", "tests/fuzz/mutants.py", 300, 1800),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("models", "tests/models/models_test.py", 1800, 10800),

@@ -194,6 +194,8 @@ static int image_tiff(struct image *m)
     if (status != IMAGE_DONE)
         return status;
     int64_t at = 0, run = 0, pitch = m->width * samples;
+    if (pitch > m->room_size)
+        return IMAGE_BROKEN;
     rows = rows < m->height ? rows : m->height;
     bool same = false; /* of PackBits: one byte, again and again */
     for (int64_t i = 0; i < m->height * pitch; i++) {
@@ -359,7 +361,8 @@ static bool image_block(struct image_bits *b, const struct image_code *literals,
     return false;
 }
 
-/* The zlib stream of the chunk [at, end) and those behind it; exactly `size` bytes of it. */
+/* The zlib stream of the chunk [at, end) and those behind it; exactly `size` bytes of it. A block
+ * that begins behind the data's end is none: the zeros there would be empty ones without end. */
 static bool image_inflate(const struct image *m, int64_t at, int64_t end, uint8_t *to, int64_t size)
 {
     struct image_bits b = {m, at, end, 0, 0, false};
@@ -372,6 +375,8 @@ static bool image_inflate(const struct image *m, int64_t at, int64_t end, uint8_
     for (bool last = false; !last;) {
         last = image_take(&b, 1) != 0;
         uint32_t kind = image_take(&b, 2);
+        if (b.ended)
+            return false;
         if (kind == 0) {
             image_take(&b, b.count % 8);
             int64_t n = image_take(&b, 16);
