@@ -148,6 +148,7 @@ struct compile_request {
     const char *out_path;
     const char *compiler;        /* NULL: $CC, else cc */
     const char *const *flags; int nflag;   /* added to the defaults (-O2 -std=c11) */
+    const char *const *library; int nlibrary; /* -l and the like, behind the file */
     const char *define;          /* "LENET_MAIN" or NULL */
 };
 /* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's

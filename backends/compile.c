@@ -122,6 +122,8 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
         add(&c, "-fPIC");
     }
     add(&c, base_of(r->c_path));
+    for (int i = 0; i < r->nlibrary; i++)
+        add(&c, r->library[i]);
     add(&c, "-o");
     add(&c, object);
     if (!run(t, &c, folder, r->out_path))

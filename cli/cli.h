@@ -174,6 +174,10 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The inputs that a caller gives: those that no initializer fills. */
 struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n);
+/* The graph's own inputs, but those that an initializer fills, or its outputs: what may be a
+ * sequence or an optional is one entry here. */
+struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
+struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n);
 /* What an ONNX file says about its outputs, as model_inputs() does of its inputs. */
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
 /* Makes m->graph, with o's dimensions and shapes. */
@@ -223,8 +227,11 @@ bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *
 bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v);
 /* A tensor's name as a file name: what is outside [A-Za-z0-9._-] becomes _. */
 const char *file_name_of(struct tgc *t, const char *tensor);
-/* An ONNX TensorProto. */
-bool pb_read(struct tgc *t, const char *path, struct array *v);
+/* What a file holds: a tensor, the tensors of a sequence, or an optional that is absent. */
+struct recorded { struct array *item; int n; bool is_absent; };
+/* An ONNX TensorProto, SequenceProto or OptionalProto of one of these. */
+bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence,
+             struct recorded *r);
 
 /* ----------------------------------------------------------------------------------- instance.c */
 

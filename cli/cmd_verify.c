@@ -1,69 +1,159 @@
 /* cmd_verify.c - tgc verify: runs a model on recorded inputs and compares with recorded outputs, in
- * the layout of ONNX's tests. */
+ * the layout of ONNX's tests: DIR/input_K.pb, DIR/output_K.pb, or .npy for tensors. */
 #include "cli/cli.h"
 
 #include <string.h>
 #include <unistd.h>
 
+/* The file of one input or output; NULL: there is none. */
 static const char *data_file(struct tgc *t, const struct options *o, const char *what, int k)
 {
-    return mem_printf(t, "%s/%s_%d.pb", o->data, what, k);
+    static const char *const extensions[] = {"pb", "npy"};
+    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++) {
+        const char *path = mem_printf(t, "%s/%s_%d.%s", o->data, what, k, extensions[i]);
+        if (access(path, F_OK) == 0)
+            return path;
+    }
+    return NULL;
+}
+
+/* dtype: of a tensor in a .npy, which may lack a name for it; VOID: whatever it holds. */
+static bool read_file(struct tgc *t, const char *path, const struct model_value *v,
+                      enum dtype dtype, struct recorded *r)
+{
+    size_t n = strlen(path);
+    if (strcmp(path + n - strlen(".npy"), ".npy") != 0)
+        return pb_read(t, path, v->is_optional, v->is_sequence, r);
+    if (v->is_optional || v->is_sequence)
+        return diag_error(t, &(struct place){.file = path},
+                          "is a tensor; '%.100s' is %s, which a .pb file holds", v->name,
+                          v->is_sequence ? "a sequence" : "an optional");
+    *r = (struct recorded){.item = MEM_NEW(t, struct array), .n = 1};
+    return npy_read(t, path, dtype, r->item);
+}
+
+/* Says how many tensors a sequence has, or that an optional is absent, as --shape would. */
+static bool settle_list(struct tgc *t, struct options *o, const struct model_value *v,
+                        const struct recorded *r, const char *path)
+{
+    struct onnx_list_option list = {.input = v->name, .count = r->is_absent ? -1 : r->n};
+    if (!v->is_sequence && !r->is_absent)
+        return true;
+    for (int i = 0; i < o->nlist; i++)
+        if (strcmp(o->list[i].input, v->name) == 0)
+            return o->list[i].count == list.count ||
+                   diag_error(t, &(struct place){.file = path},
+                              "holds %d tensors, but --shape says otherwise of '%.100s'", r->n,
+                              v->name);
+    VEC_PUSH(t, o->list, o->nlist, o->cap_list, list);
+    return true;
 }
 
 static bool read_inputs(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
+    int n, at = 0;
+    struct model_value *v = model_border(t, m, false, &n);
+    struct recorded *r = mem_array(t, (size_t)n + 1, sizeof *r);
+    const char **path = mem_array(t, (size_t)n + 1, sizeof *path);
+    for (int k = 0; k < n; k++) {
+        if (v[k].dtype == DTYPE_VOID)
+            return diag_error(t, &(struct place){.file = o->model},
+                              "the input '%.100s' is no tensor, sequence of tensors or optional of "
+                              "one, which verify can read",
+                              v[k].name);
+        if (!(path[k] = data_file(t, o, "input", k)))
+            return diag_error(t, &(struct place){.file = o->data},
+                              "there is no input_%d.pb or input_%d.npy for the input '%.100s'", k,
+                              k, v[k].name);
+        if (!read_file(t, path[k], &v[k], v[k].dtype, &r[k]) ||
+            !settle_list(t, o, &v[k], &r[k], path[k]))
+            return false;
+    }
+    const char *more = data_file(t, o, "input", n);
+    if (more)
+        return diag_error(t, &(struct place){.file = more}, "the model has only %d inputs", n);
     f->input = model_inputs(t, o, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
-    for (int i = 0; i < f->n; i++) {
-        const char *path = data_file(t, o, "input", i);
-        if (f->input[i].dtype == DTYPE_VOID)
-            return diag_error(t, &(struct place){.file = o->model},
-                              "the input '%.100s' is no tensor of a type that verify can read "
-                              "(sequences and optionals are not in this version)",
-                              f->input[i].name);
-        if (!pb_read(t, path, &f->value[i]))
-            return false;
-        f->source[i] = path;
-        if (f->value[i].dtype != f->input[i].dtype)
-            return diag_error(
-                t, &(struct place){.file = path}, "holds %s; the input '%.100s' is of %s",
-                array_type_text(t, &f->value[i]), f->input[i].name, dtype_name(f->input[i].dtype));
-        if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], path))
-            return false;
-    }
-    const char *more = data_file(t, o, "input", f->n);
-    if (access(more, F_OK) == 0)
-        return diag_error(t, &(struct place){.file = more}, "the model has only %d inputs", f->n);
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < r[k].n; i++, at++) {
+            f->value[at] = r[k].item[i];
+            f->source[at] = path[k];
+            if (f->value[at].dtype != v[k].dtype)
+                return diag_error(
+                    t, &(struct place){.file = path[k]}, "holds %s; the input '%.100s' is of %s",
+                    array_type_text(t, &f->value[at]), f->input[at].name, dtype_name(v[k].dtype));
+            if (!feed_settle_shape(t, o, &f->input[at], &f->value[at], path[k]))
+                return false;
+        }
     return true;
 }
 
-/* One line an output. *nbad counts those that differ. */
-static bool compare_outputs(struct tgc *t, const struct options *o, const struct instance *p,
-                            int *nbad)
+/* One line a tensor. */
+static bool compare_tensor(struct tgc *t, const struct options *o, const struct array *got,
+                           const struct array *want)
 {
-    int ncompared = 0;
+    struct text x = {.t = t};
+    bool agrees = array_compare(t, &x, got, want, o->rtol, o->atol);
+    printf("%s ", agrees ? "ok      " : "MISMATCH");
+    print_escaped(stdout, got->name);
+    printf(": %s: ", array_type_text(t, got));
+    print_escaped(stdout, x.s);
+    putchar('\n');
+    return agrees;
+}
+
+static bool mismatch_count(const struct model_value *v, int got, int want)
+{
+    fputs("MISMATCH ", stdout);
+    print_escaped(stdout, v->name);
+    printf(": %d tensors; %d are expected\n", got, want);
+    return false;
+}
+
+/* How many of the program's outputs, from `at` on, are the model's output: a sequence's items, none
+ * for an optional that is absent. */
+static int output_count(struct tgc *t, const struct instance *p, const struct model_value *v, int at)
+{
+    int n = 0;
+    if (at < p->info->output_count && strcmp(p->output[at].name, v->name) == 0)
+        return 1;
+    while (at + n < p->info->output_count &&
+           strcmp(p->output[at + n].name, mem_printf(t, "%s[%d]", v->name, n)) == 0)
+        n++;
+    return n;
+}
+
+/* *nbad counts the outputs that differ. */
+static bool compare_outputs(struct tgc *t, const struct options *o, const struct model *m,
+                            const struct instance *p, int *nbad)
+{
+    int ncompared = 0, n, at = 0;
+    struct model_value *v = model_border(t, m, true, &n);
     *nbad = 0;
-    for (int i = 0; i < p->info->output_count; i++) {
-        const char *path = data_file(t, o, "output", i);
-        struct array want;
-        if (access(path, F_OK) != 0)
+    for (int k = 0; k < n; k++) {
+        const char *path = data_file(t, o, "output", k);
+        int count = output_count(t, p, &v[k], at), first = at;
+        struct recorded want;
+        at += count;
+        if (!path)
             continue;
-        if (!pb_read(t, path, &want))
+        if (!read_file(t, path, &v[k], count ? p->output[first].dtype : DTYPE_VOID, &want))
             return false;
-        struct text x = {.t = t};
-        bool agrees = array_compare(t, &x, &p->output[i], &want, o->rtol, o->atol);
+        bool agrees = count == want.n || mismatch_count(&v[k], count, want.n);
+        for (int i = 0; i < count && i < want.n; i++)
+            agrees &= compare_tensor(t, o, &p->output[first + i], &want.item[i]);
+        if (!count && !want.n) {
+            fputs("ok       ", stdout);
+            print_escaped(stdout, v[k].name);
+            printf(": %s\n", v[k].is_sequence && !want.is_absent ? "empty" : "absent");
+        }
         *nbad += !agrees;
         ncompared++;
-        printf("%s ", agrees ? "ok      " : "MISMATCH");
-        print_escaped(stdout, p->output[i].name);
-        printf(": %s: ", array_type_text(t, &p->output[i]));
-        print_escaped(stdout, x.s);
-        putchar('\n');
     }
     if (!ncompared)
         return diag_error(t, &(struct place){.file = o->data},
-                          "there is no output_0.pb to compare with");
+                          "there is no output_0.pb or output_0.npy to compare with");
     return true;
 }
 
@@ -77,7 +167,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     if (!model_load(t, &o, &m) || !read_inputs(t, &o, &m, &f) ||
         !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
         !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) ||
-        !instance_prepare(t, &o, &p) || !instance_run(t, &p) || !compare_outputs(t, &o, &p, &nbad))
+        !instance_prepare(t, &o, &p) || !instance_run(t, &p) || !compare_outputs(t, &o, &m, &p, &nbad))
         return EXIT_FAILED;
     instance_close(&p);
     model_close(&m);

@@ -60,16 +60,66 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
            diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
 }
 
-static bool compile_shared(struct tgc *t, const struct options *o, const char *dir,
-                           const char *name)
+static bool decodes_images(struct tgc *t, const struct graph *g)
+{
+    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
+    int n;
+    for (int i = 0; i < g->noutput; i++)
+        root[i] = g->output[i].value;
+    struct uop **u = uop_toposort(t, root, g->noutput, &n);
+    for (int i = 0; i < n; i++)
+        if (u[i]->op == OP_HOST &&
+            strcmp(((const struct host_call *)u[i]->arg.p)->function, "image_decode") == 0)
+            return true;
+    return false;
+}
+
+/* What the compiler needs for those decoders' libraries that pkg-config finds here: words of its
+ * answer, and the macro that the emitted image.c asks for. */
+static const char **decoder_flags(struct tgc *t, const char *name, int *n)
+{
+    static const struct { const char *command, *macro; } decoders[] = {
+        {"pkg-config --cflags --libs libjpeg 2>/dev/null", "JPEG"},
+        {"pkg-config --cflags --libs libwebp 2>/dev/null", "WEBP"},
+        {"pkg-config --cflags --libs libopenjp2 2>/dev/null", "OPENJPEG"}};
+    const char **word = NULL;
+    size_t cap = 0;
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
+        char answer[4096] = "";
+        FILE *f = popen(decoders[i].command, "re");
+        size_t length = f ? fread(answer, 1, sizeof answer - 1, f) : 0;
+        answer[length] = 0;
+        if (!f || pclose(f) != 0)
+            continue;
+        for (const char *s = answer; *(s += strspn(s, " \n"));) {
+            size_t k = strcspn(s, " \n");
+            VEC_PUSH(t, word, *n, cap, mem_printf(t, "%.*s", (int)k, s));
+            s += k;
+        }
+        struct text macro = {.t = t};
+        text_puts(&macro, "-D");
+        for (const char *s = name; *s; s++)
+            text_putc(&macro, *s >= 'a' && *s <= 'z' ? (char)(*s - 'a' + 'A') : *s);
+        text_printf(&macro, "_WITH_%s", decoders[i].macro);
+        VEC_PUSH(t, word, *n, cap, macro.s);
+    }
+    return word;
+}
+
+static bool compile_shared(struct tgc *t, const struct options *o, const struct model *m,
+                           const char *dir, const char *name)
 {
     const char *flags[] = {"-fPIC", "-pthread", "-g"};
+    int nlibrary = 0;
+    const char **library = decodes_images(t, m->graph) ? decoder_flags(t, name, &nlibrary) : NULL;
     struct compile_request r = {
         .kind = BINARY_SHARED,
         .c_path = mem_printf(t, "%s/%s.c", dir, name),
         .out_path = mem_printf(t, "%s/%s.so", dir, name),
         .flags = flags,
         .nflag = o->debug_info ? 3 : 2,
+        .library = library,
+        .nlibrary = nlibrary,
     };
     return compile_c(t, &r);
 }
@@ -143,7 +193,7 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     const char *dir = directory_make(t);
     if (!dir)
         return false;
-    bool ok = emit_files(t, o, m, name, dir) && compile_shared(t, o, dir, name) &&
+    bool ok = emit_files(t, o, m, name, dir) && compile_shared(t, o, m, dir, name) &&
               instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
               load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
     directory_remove(dir);

@@ -195,6 +195,41 @@ static struct model_input input_of_onnx(const ValueInfoProto *p)
     return v;
 }
 
+static bool is_filled(const GraphProto *g, const char *name)
+{
+    for (size_t k = 0; k < g->n_initializer; k++)
+        if (strcmp(g->initializer[k]->name, name) == 0)
+            return true;
+    return false;
+}
+
+struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n)
+{
+    const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
+    size_t count = g ? (outputs ? g->n_output : g->n_input)
+                     : (size_t)(outputs ? m->graph->noutput : m->graph->ninput);
+    struct model_value *v = mem_array(t, count + 1, sizeof *v);
+    *n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!g) {
+            const struct uop *u = outputs ? m->graph->output[i].value : m->graph->input[i];
+            v[*n].name = outputs ? m->graph->output[i].name
+                                 : ((const struct buffer *)u->arg.p)->name;
+            v[*n].dtype = u->dtype;
+        } else {
+            const ValueInfoProto *p = outputs ? g->output[i] : g->input[i];
+            if (!outputs && is_filled(g, p->name))
+                continue;
+            const TypeProto *type = onnx_element_type(p->type, &v[*n].is_optional,
+                                                      &v[*n].is_sequence);
+            v[*n].name = p->name;
+            v[*n].dtype = type ? dtype_from_onnx(type->tensor_type->elem_type) : DTYPE_VOID;
+        }
+        ++*n;
+    }
+    return v;
+}
+
 static const struct onnx_list_option *find_list(const struct options *o, const char *name)
 {
     for (int i = 0; i < o->nlist; i++)
@@ -211,10 +246,7 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
     struct model_input *input = NULL;
     *n = 0;
     for (size_t i = 0; i < count; i++) {
-        bool filled = false;
-        for (size_t k = 0; g && k < g->n_initializer && !filled; k++)
-            filled = strcmp(g->initializer[k]->name, g->input[i]->name) == 0;
-        if (filled)
+        if (g && is_filled(g, g->input[i]->name))
             continue;
         struct model_input v = g ? input_of_onnx(g->input[i])
                                  : input_of_graph(m->graph->input[i]);

@@ -259,13 +259,12 @@ const char *file_name_of(struct tgc *t, const char *tensor)
     return x.n ? x.s : "_";
 }
 
-bool pb_read(struct tgc *t, const char *path, struct array *v)
+static bool take_tensor(struct tgc *t, const char *path, const TensorProto *p, struct array *v)
 {
     struct place at = {.file = path};
-    TensorProto *p = (TensorProto *)onnx_load_message(t, path, &tensor_proto__descriptor);
     struct onnx_model source = {.tgc = t, .path = path, .options = {.no_external_data = true}};
     struct onnx_tensor x;
-    if (!p || !onnx_decode_tensor(&source, &at, p, &x))
+    if (!onnx_decode_tensor(&source, &at, p, &x))
         return false;
     *v = (struct array){.name = x.name, .dtype = x.dtype, .ndim = x.ndim};
     memcpy(v->dim, x.dim, sizeof v->dim);
@@ -273,4 +272,49 @@ bool pb_read(struct tgc *t, const char *path, struct array *v)
         return false;
     memcpy(v->data, x.data, v->nbytes);
     return true;
+}
+
+static bool take_tensors(struct tgc *t, const char *path, TensorProto *const *p, size_t n,
+                         struct recorded *r)
+{
+    r->n = (int)n;
+    r->item = mem_array(t, n + 1, sizeof *r->item);
+    for (size_t i = 0; i < n; i++)
+        if (!take_tensor(t, path, p[i], &r->item[i]))
+            return false;
+    return true;
+}
+
+static bool take_sequence(struct tgc *t, const char *path, const SequenceProto *s,
+                          struct recorded *r)
+{
+    if (s->n_sparse_tensor_values)
+        return diag_error(t, &(struct place){.file = path},
+                          "holds sparse tensors; a sequence of tensors is expected");
+    return take_tensors(t, path, s->tensor_values, s->n_tensor_values, r);
+}
+
+bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence,
+             struct recorded *r)
+{
+    const ProtobufCMessageDescriptor *type = is_optional   ? &optional_proto__descriptor
+                                             : is_sequence ? &sequence_proto__descriptor
+                                                           : &tensor_proto__descriptor;
+    ProtobufCMessage *p = onnx_load_message(t, path, type);
+    *r = (struct recorded){0};
+    if (!p)
+        return false;
+    if (is_optional) {
+        OptionalProto *o = (OptionalProto *)p;
+        r->is_absent = !o->tensor_value && !o->sequence_value;
+        return r->is_absent           ? true
+               : is_sequence && o->sequence_value ? take_sequence(t, path, o->sequence_value, r)
+               : !is_sequence && o->tensor_value  ? take_tensors(t, path, &o->tensor_value, 1, r)
+                   : diag_error(t, &(struct place){.file = path}, "holds %s; %s is expected",
+                                is_sequence ? "a tensor" : "a sequence",
+                                is_sequence ? "a sequence" : "a tensor");
+    }
+    TensorProto *one = (TensorProto *)p;
+    return is_sequence ? take_sequence(t, path, (const SequenceProto *)p, r)
+                       : take_tensors(t, path, &one, 1, r);
 }

@@ -21,8 +21,7 @@ static const struct onnx_list_option *list_option(const struct lower *l, const c
     return NULL;
 }
 
-/* The tensor type inside of a sequence or an optional; NULL if there is none. */
-static const TypeProto *element_type(const TypeProto *type, bool *is_optional, bool *is_sequence)
+const TypeProto *onnx_element_type(const TypeProto *type, bool *is_optional, bool *is_sequence)
 {
     *is_optional = type && type->value_case == TYPE_PROTO__VALUE_OPTIONAL_TYPE;
     if (*is_optional)
@@ -54,7 +53,7 @@ static bool open_list(struct lower *l, const ValueInfoProto *in, struct border_i
     struct place at = onnx_place_value(l->model, "graph input", in->name);
     const struct onnx_list_option *o = list_option(l, in->name);
     bool is_optional, is_sequence;
-    const TypeProto *type = element_type(in->type, &is_optional, &is_sequence);
+    const TypeProto *type = onnx_element_type(in->type, &is_optional, &is_sequence);
     if (!type)
         return diag_error(l->t, &at, "is %s, but only tensors, sequences and optionals of them can "
                           "be inputs; remove the nodes that read it, and make their results, which "
@@ -155,7 +154,7 @@ bool border_outputs(struct lower *l, const struct scope *s, const GraphProto *g,
         const ValueInfoProto *o = g->output[i];
         const struct value *v = scope_get(s, o->name);
         bool is_optional, is_sequence;
-        const TypeProto *type = element_type(o->type, &is_optional, &is_sequence);
+        const TypeProto *type = onnx_element_type(o->type, &is_optional, &is_sequence);
         if (v && v->kind == VALUE_OPTIONAL) {
             if (!v->nitem)
                 continue;

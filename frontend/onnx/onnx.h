@@ -82,6 +82,8 @@ void onnx_close(struct onnx_model *m);
  * (tensor_proto__descriptor, ...). NULL: diagnostics. */
 ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path,
                                     const ProtobufCMessageDescriptor *type);
+/* The tensor type inside of a sequence or an optional; NULL if there is none. */
+const TypeProto *onnx_element_type(const TypeProto *type, bool *is_optional, bool *is_sequence);
 
 /* --------------------------------------------------------------------------------------- wire.c */
 

@@ -207,6 +207,45 @@ def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def record(path, info, value):
+    """A file as the package's own test runner would have stored it."""
+    kind = info.type.WhichOneof("value")
+    if kind == "optional_type":
+        inner = onnx.OptionalProto.SEQUENCE if isinstance(value, list) else onnx.OptionalProto.TENSOR
+        message = numpy_helper.from_optional(value, None, None if value is None else inner)
+    elif kind == "sequence_type":
+        message = numpy_helper.from_list(value)
+    else:
+        message = value if isinstance(value, onnx.TensorProto) else numpy_helper.from_array(np.asarray(value))
+    path.write_bytes(message.SerializeToString())
+
+
+def verify_case(tgc, case, folder):
+    """The whole test by `tgc verify`, which reads tensors, sequences and optionals, and finds the
+    images' decoders by itself; another result than the expected one must be a mismatch."""
+    T.scratch(folder)
+    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+    for inputs, outputs in case.data_sets:
+        for kind, infos, values in (("input", graph_inputs(case.model), inputs),
+                                    ("output", case.model.graph.output, outputs)):
+            for k, (info, value) in enumerate(zip(infos, values)):
+                record(folder / f"{kind}_{k}.pb", info, value)
+        done = T.run([tgc, "verify", "model.onnx", "--data", ".", "--rtol", case.rtol, "--atol", case.atol],
+                     cwd=folder, timeout=60)
+        T.must(done)
+        lines = done.out.decode().splitlines()
+        if len(lines) < len(outputs) or not all(line.startswith("ok ") for line in lines):
+            raise Failure(f"{len(outputs)} outputs: {lines}")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_for_verify(case):
+    """No plain tensors at the border, or a picture; those of the package that stand for the rest."""
+    infos = [*case.model.graph.input, *case.model.graph.output]
+    return any(info.type.WhichOneof("value") != "tensor_type" for info in infos) or \
+        case.name.startswith(("test_image_decoder", "test_gemm_a", "test_cast_FLOAT_to", "test_strnorm"))
+
+
 def check_refusal(tgc, case, folder):
     """Quick form for a test on the other list: only that tgc still refuses it, with reason."""
     try:
@@ -340,6 +379,9 @@ def main():
         if options.sanitize:
             continue
         suite.add(name, run, scratch / flat(name))
+        if is_for_verify(cases[name]):
+            suite.add(f"{name}: tgc verify", verify_case, tgc, cases[name],
+                      scratch / f"{flat(name)}-verify")
         suite.add(f"{name} -O0", run, scratch / f"{flat(name)}-O0", ("-O0",), slow=True)
     for name, reason in rest.items():
         if name not in cases or options.sanitize:
