@@ -6,7 +6,8 @@
  *
  * A file is data of unknown origin: the header's length, the shape and the file's size must agree
  * before anything is allocated. source: numpy.lib.format. dtypes that NumPy lacks travel as the
- * integers of their bits.
+ * integers of their bits, strings as rows of UCS-4 ('U' and their number of characters), filled up
+ * with zeros.
  */
 #include "cli/cli.h"
 
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_HEADER = 1 << 16 };
+enum { MAX_HEADER = 1 << 16, MAX_STRING = 1 << 24 };
 
 /* How a dtype is in the file: NumPy's kind and the bytes of an element. */
 static char npy_kind(enum dtype d)
@@ -73,11 +74,12 @@ static const char *parse_descr(const char *s, struct header *h)
         return "its elements are no plain numbers";
     h->kind = s[1];
     char *end;
-    long size = isdigit((unsigned char)s[2]) ? strtol(s + 2, &end, 10) : 0;
-    if (size < 1 || size > 16 || (*end != '\'' && *end != '"'))
-        return "its elements are no plain numbers";
+    bool is_text = h->kind == 'U';
+    long size = isdigit((unsigned char)s[2]) ? strtol(s + 2, &end, 10) : -1;
+    if (size < !is_text || size > (is_text ? MAX_STRING : 16) || (*end != '\'' && *end != '"'))
+        return "its elements are no plain numbers or strings";
     h->size = (int)size;
-    h->swap = order == '>' && size > 1;
+    h->swap = order == '>' && (size > 1 || is_text);
     return NULL;
 }
 
@@ -166,11 +168,61 @@ static bool reorder(struct tgc *t, struct array *v)
     return true;
 }
 
+/* needs: room for 4 bytes. */
+static size_t put_utf8(char *to, uint32_t c)
+{
+    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
+    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    to[0] = (char)(lead[more] | c >> 6 * more);
+    for (int i = 1; i <= more; i++)
+        to[i] = (char)(0x80 | (c >> 6 * (more - i) & 0x3f));
+    return (size_t)more + 1;
+}
+
+/* The next character; bytes that are no UTF-8 become something, and the end is never passed. */
+static uint32_t get_utf8(const char **from)
+{
+    const unsigned char *s = (const unsigned char *)*from;
+    int more = s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3, i = 1;
+    uint32_t c = more ? s[0] & (0x3fu >> more) : s[0];
+    for (; i <= more && (s[i] & 0xc0) == 0x80; i++)
+        c = c << 6 | (s[i] & 0x3f);
+    *from += i;
+    return c;
+}
+
+static bool read_strings(struct tgc *t, const struct place *at, FILE *f, const struct header *h,
+                         struct array *v)
+{
+    size_t width = (size_t)h->size;
+    unsigned char *row = mem_alloc(t, 4 * width + 1);
+    char *utf8 = mem_alloc(t, 4 * width + 1);
+    for (size_t i = 0; i < v->nelem; i++) {
+        size_t n = 0;
+        if (fread(row, 4, width, f) != width)
+            return diag_error(t, at, "it is cut off");
+        for (size_t k = 0; k < width; k++) {
+            const unsigned char *s = row + 4 * k;
+            uint32_t c = h->swap ? (uint32_t)s[0] << 24 | (uint32_t)s[1] << 16 |
+                                       (uint32_t)s[2] << 8 | s[3]
+                                 : (uint32_t)s[3] << 24 | (uint32_t)s[2] << 16 |
+                                       (uint32_t)s[1] << 8 | s[0];
+            if (c > 0x10ffff)
+                return diag_error(t, at, "string %zu has a character beyond Unicode", i);
+            n += c ? put_utf8(utf8 + n, c) : 0;
+        }
+        utf8[n] = 0;
+        ((char **)v->data)[i] = mem_copy(t, utf8, n + 1);
+    }
+    return true;
+}
+
 static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const struct header *h,
                           struct array *v)
 {
     struct stat st;
-    size_t need = dtype_nbytes(v->dtype);
+    bool is_text = v->dtype == DTYPE_STRING;
+    size_t need = is_text ? 4 * (size_t)h->size : dtype_nbytes(v->dtype);
     v->ndim = h->ndim;
     for (int i = 0; i < h->ndim; i++) {
         v->dim[i] = h->dim[i];
@@ -182,12 +234,12 @@ static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const 
     if (is_regular && (size_t)(st.st_size - position) != need)
         return diag_error(t, at, "%zu bytes of elements follow its header; its shape %s needs %zu",
                           (size_t)(st.st_size - position), array_type_text(t, v), need);
-    if (!array_allocate(t, v))
+    if (!array_allocate(t, v) || (is_text && !read_strings(t, at, f, h, v)))
         return false;
-    if (fread(v->data, 1, v->nbytes, f) != v->nbytes)
+    if (!is_text && fread(v->data, 1, v->nbytes, f) != v->nbytes)
         return diag_error(t, at, "it is cut off: its shape %s needs %zu bytes",
                           array_type_text(t, v), v->nbytes);
-    if (h->swap)
+    if (h->swap && !is_text)
         swap_bytes(v);
     if (v->dtype == DTYPE_BOOL)
         for (size_t i = 0; i < v->nelem; i++)
@@ -207,14 +259,22 @@ bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *
     bool ok = !fault;
     if (fault)
         diag_error(t, &at, "%s; a .npy file is expected", fault);
-    *v = (struct array){.dtype = wanted == DTYPE_VOID && ok ? npy_dtype(h.kind, h.size) : wanted};
-    if (ok && (v->dtype == DTYPE_VOID || v->dtype == DTYPE_STRING))
-        ok = diag_error(
-            t, &at, "it holds elements of the kind '%c%d'; tensors of %s cannot be read from .npy",
-            h.kind, h.size, v->dtype == DTYPE_STRING ? "strings" : "that kind");
-    bool fits = ok && h.size == (int)dtype_nbytes(v->dtype) &&
-                (h.kind == npy_kind(v->dtype) || (h.kind == 'V' && npy_kind(v->dtype) == 'u'));
-    if (ok && !fits)
+    *v = (struct array){.dtype = wanted != DTYPE_VOID || !ok ? wanted
+                                 : h.kind == 'U'             ? DTYPE_STRING
+                                                             : npy_dtype(h.kind, h.size)};
+    if (ok && v->dtype == DTYPE_VOID)
+        ok = diag_error(t, &at,
+                        "it holds elements of the kind '%c%d', which no tensor here has", h.kind,
+                        h.size);
+    bool is_text = v->dtype == DTYPE_STRING;
+    bool fits = ok && (is_text ? h.kind == 'U'
+                               : h.size == (int)dtype_nbytes(v->dtype) &&
+                                     (h.kind == npy_kind(v->dtype) ||
+                                      (h.kind == 'V' && npy_kind(v->dtype) == 'u')));
+    if (ok && !fits && is_text)
+        ok = diag_error(t, &at, "its elements are '%c%d'; strings ('U') are expected", h.kind,
+                        h.size);
+    else if (ok && !fits)
         ok = diag_error(t, &at, "its elements are '%c%d'; '%c%d' (%s) is expected", h.kind, h.size,
                         npy_kind(v->dtype), (int)dtype_nbytes(v->dtype), dtype_name(v->dtype));
     ok = ok && read_elements(t, &at, f, &h, v);
@@ -222,15 +282,47 @@ bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *
     return ok;
 }
 
+static const char *string_at(const struct array *v, size_t i)
+{
+    const char *s = ((const char *const *)v->data)[i];
+    return s ? s : "";
+}
+
+/* The characters of the longest string; 1 at least, as NumPy has it. */
+static size_t longest_string(const struct array *v)
+{
+    size_t longest = 1;
+    for (size_t i = 0; i < v->nelem; i++) {
+        size_t n = 0;
+        for (const char *s = string_at(v, i); *s; n++)
+            get_utf8(&s);
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+static bool write_strings(FILE *to, const struct array *v, size_t width)
+{
+    bool ok = true;
+    for (size_t i = 0; i < v->nelem && ok; i++) {
+        const char *s = string_at(v, i);
+        for (size_t k = 0; k < width && ok; k++) {
+            uint32_t c = *s ? get_utf8(&s) : 0;
+            const unsigned char bytes[4] = {(unsigned char)c, (unsigned char)(c >> 8),
+                                            (unsigned char)(c >> 16), (unsigned char)(c >> 24)};
+            ok = fwrite(bytes, 1, sizeof bytes, to) == sizeof bytes;
+        }
+    }
+    return ok;
+}
+
 bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
 {
     struct text x = {.t = t};
-    size_t width = dtype_nbytes(v->dtype);
-    if (v->dtype == DTYPE_STRING)
-        return diag_error(t, &(struct place){.file = path},
-                          "a tensor of strings cannot be written as .npy");
+    bool is_text = v->dtype == DTYPE_STRING;
+    size_t width = is_text ? longest_string(v) : dtype_nbytes(v->dtype);
     text_printf(&x, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
-                width > 1 ? '<' : '|', npy_kind(v->dtype), width);
+                is_text || width > 1 ? '<' : '|', is_text ? 'U' : npy_kind(v->dtype), width);
     for (int i = 0; i < v->ndim; i++)
         text_printf(&x, v->ndim == 1 ? "%lld," : i ? ", %lld" : "%lld", (long long)v->dim[i]);
     text_puts(&x, "), }");
@@ -241,7 +333,8 @@ bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
         0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(x.n & 255), (unsigned char)(x.n >> 8)};
     bool ok = fwrite(start, 1, sizeof start, to) == sizeof start &&
               fwrite(x.s, 1, x.n, to) == x.n &&
-              fwrite(v->data, 1, v->nelem * width, to) == v->nelem * width;
+              (is_text ? write_strings(to, v, width)
+                       : fwrite(v->data, 1, v->nelem * width, to) == v->nelem * width);
     return ok ? true
               : diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
 }

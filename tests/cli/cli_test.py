@@ -318,6 +318,51 @@ def _(folder):
                f"{arguments} changed the folder's files")
 
 
+@case("run reads and writes strings as .npy, as the emitted program does")
+def _(folder):
+    onnx.save(G.model([G.node("StringConcat", ["a", "b"], ["y"]), G.node("Identity", ["a"], ["z"])],
+                      [G.value("a", [2, 2], onnx.TensorProto.STRING), G.value("b", [2], onnx.TensorProto.STRING)],
+                      [G.value("y", [2, 2], onnx.TensorProto.STRING), G.value("z", [2, 2], onnx.TensorProto.STRING)],
+                      opset=20), folder / "m.onnx")
+    a, b = np.array([["x", "\u20acuro"], ["", "\U0001f600"]]), np.array(["", "-\xe4"])
+    for order, fortran in (("<", False), (">", False), ("<", True)):
+        np.save(folder / "a.npy", (np.asfortranarray(a) if fortran else a).astype(a.dtype.newbyteorder(order)))
+        np.save(folder / "b.npy", b.astype(b.dtype.newbyteorder(order)))
+        tgc(folder, "run", "m.onnx", "-i", "a=a.npy", "-i", "b=b.npy", "--out-dir", "out")
+        expect((np.load(folder / "out" / "y.npy") == np.char.add(a, b)).all(), f"{order}: y is other")
+        expect((np.load(folder / "out" / "z.npy") == a).all(), f"{order}: z is other")
+    np.save(folder / "data.npy", a)
+    for name, array in (("input_0", a), ("input_1", b), ("output_0", np.char.add(a, b)), ("output_1", a)):
+        np.save(folder / f"{name}.npy", array)
+    tgc(folder, "verify", "m.onnx", "--data", ".")
+    np.save(folder / "output_1.npy", np.array([["x", "euro"], ["", ""]]))
+    tgc(folder, "verify", "m.onnx", "--data", ".", status=3)
+    done = tgc(folder, "run", "m.onnx", "-i", "a=a.npy", "-i", "b=out/none.npy", status=1)
+    np.save(folder / "n.npy", np.zeros((2, 2)))
+    done = tgc(folder, "run", "m.onnx", "-i", "a=n.npy", status=1)
+    expect("strings" in done.err and "'f8'" in done.err, f"the message: {done.err}")
+
+
+@case("verify reads .npy, and says which file it lacks")
+def _(folder):
+    model = perceptron(folder)
+    x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
+    y = G.perceptron_reference(model, x)
+    done = tgc(folder, "verify", "model.onnx", "--data", ".", status=1)
+    expect("input_0.npy" in done.err and "'x'" in done.err, f"the message: {done.err}")
+    np.save(folder / "input_0.npy", x)
+    done = tgc(folder, "verify", "model.onnx", "--data", ".", status=1)
+    expect("output_0" in done.err, f"the message: {done.err}")
+    np.save(folder / "output_0.npy", y)
+    expect(b"ok" in tgc(folder, "verify", "model.onnx", "--data", ".", "--rtol", "1e-4", "--atol", "1e-5").out,
+           "nothing is said")
+    np.save(folder / "output_0.npy", y + 1)
+    tgc(folder, "verify", "model.onnx", "--data", ".", status=3)
+    np.save(folder / "input_1.npy", x)
+    done = tgc(folder, "verify", "model.onnx", "--data", ".", status=1)
+    expect("input_1.npy" in done.err, f"the message: {done.err}")
+
+
 @case("run's own buffers keep to --max-memory")
 def _(folder):
     for options in (("--max-memory=100M",), ("--max-memory=5G",), ()):
