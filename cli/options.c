@@ -275,7 +275,7 @@ static bool read_dim(struct parser *p, const char *s)
         return false;
     bool is_bound = equals[-1] == '<';
     size_t n = (size_t)(equals - s) - is_bound;
-    struct onnx_dim_option d = {.min = 1};
+    struct onnx_dim_option d = {.min = 0};
     const char *end;
     if (!n || !read_int(equals + 1, &end, 0, INT32_MAX, &d.max) || *end || (is_bound && d.max < 1))
         return false;

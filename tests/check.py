@@ -28,6 +28,7 @@ SUITES = [
     ("products", "tests/exec/products_test.py", 300, 300),
     ("weights", "tests/exec/weights_test.py", 300, 300),
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
+    ("zero", "tests/exec/zero_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("integer", "tests/exec/integer_test.py", 300, 300),
     ("arena", "tests/exec/arena_test.py", 300, 300),

@@ -46,8 +46,8 @@ static bool declare(struct reader *r, const struct token *name, int64_t lo, int6
         struct symbol s = {.name = name->text, .min = lo, .max = hi};
         for (int i = 0; i < r->options.ndim; i++)
             if (!strcmp(r->options.dim[i].name, name->text)) {
-                lo = r->options.dim[i].min;
                 hi = r->options.dim[i].max;
+                lo = r->options.dim[i].min > 0 || hi < lo ? r->options.dim[i].min : lo;
             }
         s.value = lo == hi ? uop_int(r->t, lo) : uop_var(r->t, var_new(r->t, name->text, lo, hi));
         VEC_PUSH(r->t, r->symbol, r->nsymbol, r->cap_symbol, s);
@@ -179,7 +179,7 @@ bool read_expr_after(struct reader *r, struct uop *first, struct uop **e)
 static bool read_dimension(struct reader *r, struct uop **e)
 {
     struct token at = r->token, name;
-    int64_t lo = 1, hi;
+    int64_t lo = 0, hi;
     if (is_symbol(&at)) {
         lex_next(r);
         if (r->token.kind != TOKEN_LE) {

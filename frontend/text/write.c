@@ -229,7 +229,7 @@ static void put_operand(struct writer *w, const struct uop *u)
 static void put_bounds(struct writer *w, const struct uop *symbol)
 {
     const struct var *v = symbol->arg.p;
-    if (v->min != 1)
+    if (v->min != 0)
         text_printf(w->out, "%lld<=", (long long)v->min);
     put_symbol(w, symbol);
     text_printf(w->out, "<=%lld", (long long)v->max);

@@ -410,8 +410,8 @@ SYMBOLIC += [("[1, 2, N*4, N*3]", "[1, 2, 8, 6]", op) for op in
 
 def symbolic(dims, fixed, op):
     results = []
-    for shape in (dims.replace("N", "N<=1000", 1) if dims.startswith("[N,") else dims, fixed):
-        declare = "dim N<=1000\n" if "N" in shape else ""
+    for shape in (dims.replace("N", "1<=N<=1000", 1) if dims.startswith("[N,") else dims, fixed):
+        declare = "dim 1<=N<=1000\n" if "N" in shape else ""
         text = f"tg 1\n{declare}input %x : f32{shape}\nweight %w : f32[1, 1, 3, 2] = normal(seed=1)\n%y = {op}\noutput %y\n"
         if "conv_transpose" in op:
             text = text.replace("f32[1, 1, 3, 2]", "f32[1, 1, 9, 9]")
