@@ -229,6 +229,8 @@ struct uop *lib_activate_default(const struct lib *l, enum activation a, struct 
 struct attention_attr {
     double scale;                        /* 0: 1/sqrt(E) */
     bool causal;
+    /* causal, but for the last query, which sees every key (com.microsoft.MultiHeadAttention) */
+    bool last_sees_all;
     /* query i is at position i + offset of the keys, NULL: 0 */
     struct uop *offset;
     /* sees the last `window` keys, itself included; 0: all. Together with causal */

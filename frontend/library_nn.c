@@ -190,6 +190,9 @@ static struct uop *visible_keys(const struct lib *l, const struct attention_attr
         at = uop_binary(t, OP_ADD, at, a->offset);
     if (a->causal)
         seen = uop_not(t, uop_binary(t, OP_LT, at, key));
+    if (a->causal && a->last_sees_all)
+        seen = uop_binary(t, OP_OR, seen,
+                          uop_binary(t, OP_EQ, tensor_iota(t, dim, 2, 0), sym_addi(t, nq, -1)));
     if (a->window > 0) {
         struct uop *near = uop_binary(t, OP_LT, uop_binary(t, OP_SUB, at, key),
                                       uop_int(t, a->window));

@@ -23,6 +23,14 @@ enum { CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
 /* products of u8 and i8 that a sum of i32 holds in any case */
 static const double PRODUCTS_MAX = 2147483647.0 / (255 * 128);
 
+/* Whether a sum of i32 holds as many products of values, of at most 255 once their zero point is
+ * taken off, and weights of at most `largest`. What is i32 in the model wraps there, too. */
+static bool sum_is_held(const struct sum_of_bytes *s, int64_t largest)
+{
+    return s->reduce->dtype == DTYPE_I32 ||
+           products_of(s) * 255 * (double)largest <= 2147483647.0;
+}
+
 bool is_reduced(const struct sum_of_bytes *s, int axis)
 {
     return REDUCE_AXES(s->reduce->arg.i) >> axis & 1;
@@ -313,6 +321,9 @@ static struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
     if (zero == 0 && w->q->dtype == DTYPE_I8)
         return w->q;
     if (!buffer_bounds(weight_of(without_moves(w->q)), SIZE_MAX, &e))
+        return NULL;
+    int64_t least = zero - e.lo.i, most = e.hi.i - zero;
+    if (!sum_is_held(s, least > most ? least : most))
         return NULL;
     if (e.lo.i - zero < -128 || e.hi.i - zero > 127) {
         int64_t middle = w->q->dtype == DTYPE_U8 ? 128 : 0;

@@ -85,6 +85,7 @@ struct uop *fused_attention(const struct node *n, const struct fused_attention *
 {
     const struct lib *l = &n->lib;
     struct attention_attr attr = {.causal = a->causal,
+                                  .last_sees_all = a->last_sees_all,
                                   .offset = a->past_length,
                                   .scale = node_float(n, "scale", 0),
                                   .softcap = node_float(n, "softcap", 0)};
@@ -248,7 +249,9 @@ bool lower_multi_head_attention(struct node *n)
     }
     n->out[1] = a.k;
     n->out[2] = a.v;
+    /* ONNX Runtime's mask ends before the last query, which shows where there are more keys */
     a.causal = node_int(n, "unidirectional", 0) != 0;
+    a.last_sees_all = !sym_equal(n->t, a.k->dim[2], sym_add(n->t, a.q->dim[2], a.past_length));
     return fused_attention_mask(n, 4, &a) && node_set(n, 0, fused_attention(n, &a));
 }
 

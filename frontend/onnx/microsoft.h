@@ -34,7 +34,7 @@ struct fused_attention {
     struct uop *past_length; /* INDEX scalar */
     struct uop *bias;        /* added to the scores; NULL: none */
     struct uop *allowed;     /* bool; NULL: all */
-    bool causal;
+    bool causal, last_sees_all;   /* see struct attention_attr */
 };
 /* The padding mask of input k, in one of its five forms, becomes part of a->bias. */
 bool fused_attention_mask(const struct node *n, int k, struct fused_attention *a);

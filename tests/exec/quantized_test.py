@@ -381,6 +381,30 @@ def taken():
     expect(len(depthwise) >= 4, f"{len(depthwise)} depthwise convolutions read bytes")
 
 
+@suite.case("sums that i32 does not hold are not taken for bytes")
+def long_sums():
+    """A zero point that leaves no i8: |w - zero| is up to 255, and 34,000 products of 255 * 255 are
+    beyond 2^31; with a zero point in the middle the same number of products is held."""
+    for zero in (0, 128, 255):
+        folder = T.scratch(SCRATCH / f"long{zero}")
+        m = Layers()
+        count, columns = 34000, 16
+        m.inputs.append(G.value("a", [3, count], TensorProto.UINT8))
+        m.feeds["a"] = np.full((3, count), 255, np.uint8)
+        weights = np.full((count, columns), 0 if zero else 255, np.uint8)
+        one = m.weight("one", np.array(1e-6, np.float32))
+        m.node("DequantizeLinear", ["a", one, m.weight("az", np.array(0, np.uint8))], "x")
+        m.node("DequantizeLinear", [m.weight("w", weights), one, m.weight("wz", np.array(zero, np.uint8))], "v")
+        m.node("MatMul", ["x", "v"], "y")
+        m.output("y", [3, columns], np.float32)
+        onnx.save(m.model(), folder / "model.onnx")
+        T.emit(TGC, folder / "model.onnx", folder / "net.c")
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
+        have = T.Program(folder / "net", ["y"]).run(list(m.feeds.values()))["y"]
+        want = count * 255.0 * (int(weights[0, 0]) - zero) * 1e-12
+        T.compare(f"zero point {zero}", have, np.full((3, columns), want, np.float32), 1e-3, 1e-9)
+
+
 @suite.case("rows of embeddings that are normalized lie as they are read")
 def embedded():
     folder = T.scratch(SCRATCH / "embedded")

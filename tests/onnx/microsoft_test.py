@@ -429,6 +429,9 @@ for uni in (0, 1):
                   num_heads=N, unidirectional=uni)
     g.add("MultiHeadAttention", [draw(B, S, D), draw(B, S, D), draw(B, S, 8), draw(2 * D + 8)],
           num_heads=N, unidirectional=uni, scale=0.2)
+    for queries, keys in ((2, 5), (1, 4), (5, 2)):
+        g.add("MultiHeadAttention", [draw(B, queries, D), draw(B, keys, D), draw(B, keys, D)],
+              num_heads=N, unidirectional=uni)
     g.add("MultiHeadAttention", [draw(B, 2, D), draw(B, 2, D), draw(B, 2, D), None, None, None,
                                  draw(B, N, 3, E), draw(B, N, 3, E)], outputs=3, num_heads=N,
           unidirectional=uni)
