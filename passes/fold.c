@@ -142,10 +142,12 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
     return uop_expand(t, tensor_from_data(t, u->dtype, dim, u->ndim, data, nbytes, name), u->dim);
 }
 
-/* Bytes of a weight that are widened where they are read: no work, a fourth of the memory, and what
- * sums of products of bytes are made of. */
+/* Bytes of a weight that are widened where they are read, perhaps less a zero point: no work, a
+ * fourth of the memory, and what sums of products of bytes are made of. */
 static bool is_widened(const struct uop *u)
 {
+    if (u->op == OP_ADD && u->dtype == DTYPE_I32 && u->src[1]->op == OP_CONST)
+        u = u->src[0];
     return u->op == OP_CAST && u->dtype == DTYPE_I32 &&
            dtype_is_byte(u->src[0]->dtype);
 }

@@ -163,6 +163,27 @@ def notations():
     wrong = np.abs(got[0] - got[1])
     expect((wrong > 0.021).sum() == 0 and (wrong > 0).mean() < 0.02, f"they differ by {wrong.max()}")
     expect(stored[1] <= stored[0] * 1.05, f"{stored[1]} bytes of weights by QLinearConv, {stored[0]} by QDQ")
+    kernels, channels = 64 * 40 + 4 * (64 * 9 + 64 * 64), 9 * 64
+    # a scale, a bias and what the zero point adds for each channel
+    expect(stored[0] <= kernels + 12 * channels, f"{stored[0]} bytes for {kernels} weights of a byte")
+
+
+@suite.case("weights of u8 with a zero point stay bytes where there are no vectors")
+def bytes_less_zero():
+    random = np.random.default_rng(6)
+    for zero in (0, 117, 255):
+        nodes = [G.node("DequantizeLinear", ["x", "s", "z"], ["xd"]), G.node("DequantizeLinear", ["w", "s", "wz"], ["wd"]),
+                 G.node("Conv", ["xd", "wd"], ["y"], group=64, pads=[1] * 4)]
+        weights = {"s": np.float32(0.02), "z": np.uint8(120), "wz": np.uint8(zero),
+                   "w": random.integers(0, 256, [64, 1, 3, 3]).astype(np.uint8)}
+        model = G.model(nodes, [G.value("x", [1, 64, 9, 9], onnx.TensorProto.UINT8)], [G.value("y", None)],
+                        [G.weight(k, v) for k, v in weights.items()], opset=19)
+        x = random.integers(0, 256, [1, 64, 9, 9]).astype(np.uint8)
+        want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+        stored = weight_bytes(f"zero{zero}", model, "--cpu=generic")
+        got = run(f"zero{zero}", model, {"x": x}, "--cpu=generic")[0]
+        expect(np.allclose(got, want, rtol=1e-4, atol=1e-4), f"zero point {zero}: wrong by {np.abs(got - want).max()}")
+        expect(stored <= 576 + 512, f"zero point {zero}: {stored} bytes for 576 weights")
 
 
 suite.main()
