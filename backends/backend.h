@@ -88,13 +88,17 @@ enum program_status {
 /* ------------------------------------------------------------------------------------ program.c */
 
 enum weights_mode {
-    WEIGHTS_AUTO,                /* STRING, from WEIGHTS_INCBIN_FROM bytes on INCBIN */
+    /* STRING, from WEIGHTS_INCBIN_FROM bytes on INCBIN, from WEIGHTS_FILE_FROM on FILE */
+    WEIGHTS_AUTO,
     WEIGHTS_STRING,              /* escaped string literals in NAME.c */
     WEIGHTS_ARRAY,               /* arrays of numbers: typed, readable, slow to compile */
     WEIGHTS_INCBIN,              /* NAME.weights beside NAME.c, taken in by #embed or .incbin */
     WEIGHTS_FILE                 /* NAME.weights is given to NAME_init through the options */
 };
 #define WEIGHTS_INCBIN_FROM ((size_t)32 << 20)
+/* Code reaches 2 GB of what is linked with it, in the usual code models, and shares that with the
+ * rest of the program. */
+#define WEIGHTS_FILE_FROM ((size_t)3 << 29)
 
 /* Reference values for --selftest, in the storage format, row-major. */
 struct program_vectors {

@@ -5,7 +5,8 @@
  * fastest text for a compiler to take
  * array   typed arrays of numbers, for who wants to read them
  * incbin  NAME.weights, taken in whole by #embed where the compiler has it, else by the assembler
- * file    NAME.weights, mapped or read by the caller and given to NAME_init
+ * file    NAME.weights, mapped or read by the caller and given to NAME_init: the only form that no
+ *         linker limits
  */
 #include "backends/program.h"
 
@@ -18,7 +19,9 @@ enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mo
 {
     if (wanted != WEIGHTS_AUTO)
         return wanted;
-    return s->weight_nbytes >= WEIGHTS_INCBIN_FROM ? WEIGHTS_INCBIN : WEIGHTS_STRING;
+    return s->weight_nbytes >= WEIGHTS_FILE_FROM     ? WEIGHTS_FILE
+           : s->weight_nbytes >= WEIGHTS_INCBIN_FROM ? WEIGHTS_INCBIN
+                                                     : WEIGHTS_STRING;
 }
 
 static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING; }

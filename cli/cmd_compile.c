@@ -104,6 +104,25 @@ static const char *sibling(struct tgc *t, const char *path, const char *extensio
 
 struct emission { const char *name, *header; struct text c, h; bool beside; };
 
+/* Weights that no linker takes: what becomes of them, or, where the user says otherwise, what will. */
+static void mention_weights(struct tgc *t, const struct schedule *s, enum weights_mode wanted,
+                            const char *name)
+{
+    double gigabytes = (double)s->weight_nbytes / 1e9;
+    if (s->weight_nbytes < WEIGHTS_FILE_FROM || wanted == WEIGHTS_FILE)
+        return;
+    if (wanted == WEIGHTS_AUTO)
+        diag_warn(t, NULL,
+                  "%.1f GB of weights are more than can be linked: %s.weights is a file that "
+                  "%s_init() is given, in its options (as with --weights=file)",
+                  gigabytes, name, name);
+    else
+        diag_warn(t, NULL,
+                  "%.1f GB of weights are to be linked, but code reaches 2 GB in the usual code "
+                  "models: linkers say 'relocation truncated to fit'; --weights=file has no limit",
+                  gigabytes);
+}
+
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
     double start = seconds_now();
@@ -113,6 +132,7 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     e->c.t = e->h.t = t;
     if (to_stdout && po.weights == WEIGHTS_AUTO)
         po.weights = WEIGHTS_STRING;
+    mention_weights(t, m->schedule, po.weights, e->name);
     if (!program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside))
         return false;
     if (e->beside && to_stdout)
@@ -204,7 +224,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
               outputs_commit(inside) && compile_c(t, &r);
     outputs_discard(inside);
     directory_remove(dir);
-    if (ok && e.beside && o->weights == WEIGHTS_FILE)
+    if (ok && e.beside && program_weights_mode(m->schedule, o->weights) == WEIGHTS_FILE)
         ok = put_weights(t, m, files, weights_path(t, o->output, name));
     return ok;
 }

@@ -312,6 +312,26 @@ static void weight_bounds(struct uop *u, const struct buffer *b)
         set_bounds(u, e.lo.i, e.hi.i);
 }
 
+/* Whether v is c - x, or the same as a sum: x * -1 + c. */
+static bool is_less(const struct uop *v, const struct uop *x, int64_t *c)
+{
+    if (v->op == OP_SUB)
+        return v->src[1] == x && uop_const_int(v->src[0], c);
+    const struct uop *m = v->op == OP_ADD ? v->src[0] : v;
+    return m != v && m->op == OP_MUL && m->src[0] == x && uop_is_int(m->src[1], -1) &&
+           uop_const_int(v->src[1], c);
+}
+
+/* min(x, c - x), a mirror, turns at c / 2; INT64_MAX: it is none, or may wrap. */
+static int64_t turn_of(const struct uop *a, const struct uop *b)
+{
+    int64_t c;
+    bool is_signed = dtype_min(a->dtype) < 0;
+    bool mirrors = is_signed && ((a->vmin >= 0 && is_less(b, a, &c)) ||
+                                 (b->vmin >= 0 && is_less(a, b, &c)));
+    return mirrors && c >= 0 ? c / 2 : INT64_MAX;
+}
+
 static void derive_bounds(struct uop *u)
 {
     if (!dtype_is_int(u->dtype) && u->dtype != DTYPE_BOOL)
@@ -354,9 +374,11 @@ static void derive_bounds(struct uop *u)
     case OP_MAX:
         set_bounds(u, a->vmin > b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax);
         break;
-    case OP_MIN:
-        set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax < b->vmax ? a->vmax : b->vmax);
+    case OP_MIN: {
+        int64_t vmax = a->vmax < b->vmax ? a->vmax : b->vmax, turn = turn_of(a, b);
+        set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, turn < vmax ? turn : vmax);
         break;
+    }
     case OP_AND: case OP_OR: case OP_XOR: bitwise_bounds(u, a, b); break;
     case OP_CAST: cast_bounds(u, a); break;
     case OP_WHERE: {

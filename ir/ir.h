@@ -356,6 +356,7 @@ struct tgc {
     bool no_winograd;            /* sums of products stay what they are, see strassen.c, too */
     size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
     int threads;                 /* of a run, at most; 0 as 1 */
+    bool scalar;                 /* what is written has no variants with vectors */
     /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
     enum dtype weight_dtype;
     /* what has been measured, see passes/tune.h; NULL: the cost models choose */

@@ -29,13 +29,18 @@ struct packing {
     struct tgc *t;
     const struct slot *place;
     int n;
-    int *placed; /* by offset, those that have a place already; without alive[] only */
+    bool sorts;  /* the neighbours of each place; else what is placed is kept in order */
+    int *placed; /* by offset, those that have a place already, unless it sorts */
     int nplaced;
     size_t *offset; /* SIZE_MAX: not yet */
+    size_t *nbytes; /* aligned */
+    bool *trails;   /* it may overlap another one, or another one may overlap it */
     size_t total;
-    int *alive, *alive_from; /* NULL, or alive[alive_from[s]..alive_from[s + 1]] live in step s */
+    /* near[near_from[i]..near_from[i + 1]] are alive in some step of i's life; NULL: too many */
+    int *near, *near_from;
     struct neighbour *nearby; /* of the one that is being put */
-    int *seen, round;         /* seen[i] == round: is in nearby[] already */
+    int *seen, round;         /* seen[i] == round: it is near the one that is being put */
+    double work;              /* neighbours looked at since the budget was given */
 };
 
 bool slots_conflict(const struct slot *a, const struct slot *b)
@@ -94,30 +99,93 @@ size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nst
     return most;
 }
 
-/* Who lives in each step, unless these lists would be longer than is worth it. */
-static void list_alive(struct packing *p, int nstep)
+/* ------------------------------------------------------------------------------------ neighbours */
+
+/* Pairs of neighbours that are listed at most, of so many places: four megabytes, more of many. */
+static size_t near_limit(int n) { return (1u << 20) + 64 * (size_t)n; }
+
+struct birth { int step, item, end; };
+
+static int compare_births(const void *pa, const void *pb)
 {
-    size_t total = 0, limit = 64 * (size_t)p->n + 4096;
-    int *from = mem_array(p->t, (size_t)nstep + 2, sizeof *from);
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; k < p->place[i].nspan; k++) {
-            const struct span *s = &p->place[i].span[k];
-            total += (size_t)(s->end - s->begin + 1);
-            if (total > limit)
-                return;
-            for (int step = s->begin; step <= s->end; step++)
-                from[step + 1]++;
+    const struct birth *a = pa, *b = pb;
+    if (a->step != b->step)
+        return a->step < b->step ? -1 : 1;
+    return a->item < b->item ? -1 : a->item > b->item;
+}
+
+/* For each pair of spans that have a step in common, as the later one begins: counts in from[item
+ * + 1], or, where near is given, writes both at --from[item + 1]. false: too many. */
+static bool sweep_lives(const struct birth *birth, int nbirth, struct birth *alive, int *from,
+                        int *near, size_t limit)
+{
+    size_t total = 0;
+    int nalive = 0;
+    for (int i = 0; i < nbirth; i++) {
+        int kept = 0;
+        for (int k = 0; k < nalive; k++)
+            if (alive[k].end >= birth[i].step)
+                alive[kept++] = alive[k];
+        nalive = kept;
+        total += 2 * (size_t)nalive;
+        if (total > limit)
+            return false;
+        for (int k = 0; k < nalive; k++) {
+            int a = birth[i].item, b = alive[k].item;
+            if (near) {
+                near[--from[a + 1]] = b;
+                near[--from[b + 1]] = a;
+            } else {
+                from[a + 1]++;
+                from[b + 1]++;
+            }
         }
-    for (int s = 0; s < nstep; s++)
-        from[s + 1] += from[s];
-    p->alive = mem_array(p->t, total, sizeof *p->alive);
-    for (int i = p->n - 1; i >= 0; i--)
-        for (int k = 0; k < p->place[i].nspan; k++)
-            for (int s = p->place[i].span[k].begin; s <= p->place[i].span[k].end; s++)
-                p->alive[--from[s + 1]] = i;
-    from[nstep + 1] = (int)total;
-    p->alive_from = from + 1;
-    p->seen = mem_array(p->t, (size_t)p->n, sizeof *p->seen);
+        alive[nalive++] = birth[i];
+    }
+    return true;
+}
+
+/* Each neighbour once: lives of several spans meet several times. */
+static void drop_twins(struct packing *p)
+{
+    int at = 0, begin = 0;
+    for (int i = 0; i < p->n; i++) {
+        int end = p->near_from[i + 1];
+        p->round++;
+        for (int k = begin; k < end; k++) {
+            if (p->seen[p->near[k]] != p->round)
+                p->near[at++] = p->near[k];
+            p->seen[p->near[k]] = p->round;
+        }
+        begin = end;
+        p->near_from[i + 1] = at;
+    }
+}
+
+/* Who is near whom, unless these lists would be longer than is worth it. */
+static void list_near(struct packing *p)
+{
+    int nbirth = 0;
+    for (int i = 0; i < p->n; i++)
+        nbirth += p->place[i].nbytes ? p->place[i].nspan : 0;
+    struct birth *birth = mem_array(p->t, (size_t)nbirth + 1, sizeof *birth),
+                 *alive = mem_array(p->t, (size_t)nbirth + 1, sizeof *alive);
+    nbirth = 0;
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->place[i].nspan && p->place[i].nbytes; k++)
+            birth[nbirth++] = (struct birth){p->place[i].span[k].begin, i,
+                                             p->place[i].span[k].end};
+    qsort(birth, (size_t)nbirth, sizeof *birth, compare_births);
+    int *from = mem_array(p->t, (size_t)p->n + 2, sizeof *from);
+    if (!sweep_lives(birth, nbirth, alive, from, NULL, near_limit(p->n)))
+        return;
+    for (int i = 0; i < p->n; i++)
+        from[i + 1] += from[i];
+    from[p->n + 1] = from[p->n];
+    p->near = mem_array(p->t, (size_t)from[p->n] + 1, sizeof *p->near);
+    sweep_lives(birth, nbirth, alive, from, p->near, near_limit(p->n));
+    p->near_from = from + 1;
+    drop_twins(p);
 }
 
 static int compare_begins(const void *pa, const void *pb)
@@ -140,9 +208,9 @@ static bool may_trail(const struct packing *p, int a, int b)
 static struct neighbour neighbour_of(const struct packing *p, int item, int other)
 {
     const struct slot *me = &p->place[item], *it = &p->place[other];
-    size_t begin = p->offset[other], end, nbytes;
-    size_align(begin + it->nbytes, ARENA_ALIGN, &end);
-    size_align(me->nbytes, ARENA_ALIGN, &nbytes);
+    size_t begin = p->offset[other], end = begin + p->nbytes[other], nbytes = p->nbytes[item];
+    if (!p->trails[item] || !p->trails[other])
+        return (struct neighbour){begin, end, other};
     int64_t ahead = me->over == other + 1 ? me->ahead : it->ahead;
     if (may_trail(p, item, other)) {                  /* beginning ahead of it is allowed */
         size_t to = begin + nbytes + (size_t)ahead;
@@ -155,49 +223,74 @@ static struct neighbour neighbour_of(const struct packing *p, int item, int othe
     return (struct neighbour){begin, end, other};
 }
 
-/* The placed neighbours of one place by offset, from the lists of the steps of its life. */
-static int collect_nearby(struct packing *p, int item)
+/* Those that are almost in order, as what is taken from placed[] is: `ahead` moves few of them. */
+static void insert_in_order(struct neighbour *a, int n)
 {
-    const struct slot *me = &p->place[item];
-    int n = 0;
-    p->round++;
-    for (int k = 0; k < me->nspan; k++) {
-        int end = p->alive_from[me->span[k].end + 1];
-        for (int i = p->alive_from[me->span[k].begin]; i < end; i++) {
-            int other = p->alive[i];
-            if (p->offset[other] == SIZE_MAX || p->seen[other] == p->round)
-                continue;
-            p->seen[other] = p->round;
-            p->nearby[n++] = neighbour_of(p, item, other);
-        }
+    for (int i = 1; i < n; i++) {
+        struct neighbour x = a[i];
+        int k = i;
+        for (; k > 0 && a[k - 1].begin > x.begin; k--)
+            a[k] = a[k - 1];
+        a[k] = x;
     }
+}
+
+static int log2_of(int n)
+{
+    int log = 1;
+    while (log < 31 && n >> log)
+        log++;
+    return log;
+}
+
+/* The placed neighbours of one place by offset: sorted. */
+static int sort_nearby(struct packing *p, int item)
+{
+    int n = 0;
+    for (int i = p->near_from[item]; i < p->near_from[item + 1]; i++)
+        if (p->offset[p->near[i]] != SIZE_MAX)
+            p->nearby[n++] = neighbour_of(p, item, p->near[i]);
     qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
+    p->work += p->near_from[item + 1] - p->near_from[item] + (double)n * log2_of(n);
     return n;
 }
 
-/* The same by comparing it with all of them. */
+/* The same by going through all that are placed. */
 static int search_nearby(struct packing *p, int item)
 {
     int n = 0;
+    p->round++;
+    for (int i = p->near ? p->near_from[item] : 0; p->near && i < p->near_from[item + 1]; i++)
+        p->seen[p->near[i]] = p->round;
     for (int k = 0; k < p->nplaced; k++) {
         int other = p->placed[k];
-        if (slots_conflict(&p->place[item], &p->place[other]))
+        if (p->near ? p->seen[other] == p->round
+                    : slots_conflict(&p->place[item], &p->place[other]))
             p->nearby[n++] = neighbour_of(p, item, other);
     }
-    if (p->place[item].over)
-        qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
+    if (p->trails[item])
+        insert_in_order(p->nearby, n);
+    p->work += p->nplaced + n;
     return n;
+}
+
+/* Whether sorting is less work than keeping an order, which moves a half of what is placed. */
+static bool is_sorting_less(const struct packing *p)
+{
+    double sorting = 0;
+    for (int i = 0; i < p->n && p->near; i++) {
+        int n = p->near_from[i + 1] - p->near_from[i];
+        sorting += (double)n * log2_of(n);
+    }
+    return p->near && sorting < 0.75 * p->n * p->n;
 }
 
 /* The smallest gap between conflicting places that fits; the end of the last of them if none
  * does. */
 static bool put(struct packing *p, int item)
 {
-    const struct slot *me = &p->place[item];
-    size_t nbytes, top = 0, best = SIZE_MAX, best_room = SIZE_MAX, end;
-    if (!size_align(me->nbytes, ARENA_ALIGN, &nbytes))
-        return false;
-    int near = p->alive_from ? collect_nearby(p, item) : search_nearby(p, item);
+    size_t nbytes = p->nbytes[item], top = 0, best = SIZE_MAX, best_room = SIZE_MAX, end;
+    int near = p->sorts ? sort_nearby(p, item) : search_nearby(p, item);
     for (int k = 0; k < near; k++) {
         size_t begin = p->nearby[k].begin;
         if (begin > top && begin - top >= nbytes && begin - top < best_room) {
@@ -212,12 +305,13 @@ static bool put(struct packing *p, int item)
         return false;
     p->offset[item] = best;
     p->total = end > p->total ? end : p->total;
-    if (p->alive_from)
+    if (p->sorts)
         return true;
     int k = p->nplaced++;
     for (; k > 0 && p->offset[p->placed[k - 1]] > best; k--)
         p->placed[k] = p->placed[k - 1];
     p->placed[k] = item;
+    p->work += p->nplaced - k;
     return true;
 }
 
@@ -299,10 +393,8 @@ static bool promote_topmost(const struct packing *p, int *order)
 {
     int at = -1;
     for (int i = 0; i < p->n; i++) {
-        const struct slot *a = &p->place[order[i]];
-        size_t end = 0;
-        if (p->offset[order[i]] != SIZE_MAX &&
-            size_align(p->offset[order[i]] + a->nbytes, ARENA_ALIGN, &end) && end == p->total)
+        size_t offset = p->offset[order[i]];
+        if (offset != SIZE_MAX && offset + p->nbytes[order[i]] == p->total)
             at = i;
     }
     if (at <= 0)
@@ -313,32 +405,38 @@ static bool promote_topmost(const struct packing *p, int *order)
     return true;
 }
 
-/* Comparisons of two places that the improvement of an order may cost: some tenths of a second. */
-static const double IMPROVE_WORK = 3e7;
+/* Tries of each order, at most; together they take ARENA_WORK, some hundredths of a second. */
+enum { IMPROVE_ROUNDS = 400 };
 
-static int improvement_rounds(int n)
-{
-    double rounds = IMPROVE_WORK / ((double)n * n + 1);
-    return rounds > 400 ? 400 : (int)rounds;
-}
-
-bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *total)
+bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *total, double *work)
 {
     struct packing p = {.t = t, .place = place, .n = n};
     p.placed = mem_array(t, (size_t)n, sizeof *p.placed);
     p.offset = mem_array(t, (size_t)n, sizeof *p.offset);
     p.nearby = mem_array(t, (size_t)n, sizeof *p.nearby);
-    list_alive(&p, nstep);
+    p.seen = mem_array(t, (size_t)n, sizeof *p.seen);
+    p.nbytes = mem_array(t, (size_t)n, sizeof *p.nbytes);
+    p.trails = mem_array(t, (size_t)n, sizeof *p.trails);
+    for (int i = 0; i < n; i++) {
+        if (!size_align(place[i].nbytes, ARENA_ALIGN, &p.nbytes[i]))
+            return false;
+        if (place[i].over)
+            p.trails[i] = p.trails[place[i].over - 1] = true;
+    }
+    list_near(&p);
+    p.sorts = is_sorting_less(&p);
     size_t *load = mem_array(t, (size_t)nstep + 1, sizeof *load);
     int *order = mem_array(t, (size_t)n, sizeof *order);
     if (!arena_loads(place, n, load))
         return false;
     size_t bound = arena_live_nbytes(t, place, n, nstep), best = SIZE_MAX;
-    int rounds = improvement_rounds(n);
+    double done = 0;
     for (int kind = 0; kind < ORDER_COUNT && best > bound; kind++) {
         make_order(&p, (enum order_kind)kind, load, order);
-        for (int r = 0; r <= rounds && best > bound; r++) {
-            if (r && !promote_topmost(&p, order))
+        done += p.work;
+        p.work = 0;
+        for (int r = 0; r <= IMPROVE_ROUNDS && best > bound; r++) {
+            if (r && (p.work > (double)ARENA_WORK / ORDER_COUNT || !promote_topmost(&p, order)))
                 break;
             if (!pack_in_order(&p, order))
                 break; /* beyond size_t: another order may fit */
@@ -350,5 +448,7 @@ bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *tot
         }
     }
     *total = best;
+    if (work)
+        *work = done + p.work;
     return best != SIZE_MAX;
 }

@@ -100,6 +100,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
 {
     bool dump = t->debug >= 4;
     t->threads = o->threads;
+    t->scalar = !(o->isa & ~(1u << ISA_GENERIC));
     struct schedule *s = NULL;
     if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;

@@ -307,9 +307,7 @@ static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
 
 /* ---------------------------------------------------------------------------------- the rewrite */
 
-/* The weight less its zero point, as i8. Where that does not fit, less what makes it i8; *rest is
- * what is left of the zero point. NULL: the zero point is not known. */
-static struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
+struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
 {
     struct tgc *t = s->t;
     const struct operand *w = &s->w;

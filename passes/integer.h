@@ -41,6 +41,9 @@ struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, str
 struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis);
 /* How many products a sum has. */
 double products_of(const struct sum_of_bytes *s);
+/* The weight less its zero point, as i8. Where that does not fit, less what makes it i8; *rest is
+ * what is left of the zero point. NULL: the zero point is not known. */
+struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest);
 /* What depends on weights alone, as a weight; NULL: out of memory's limit. */
 struct uop *weights_evaluate(struct tgc *t, struct uop *v);
 /* The sums of the weights, one for each column, in dtype d; NULL: out of memory's limit. */

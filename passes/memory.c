@@ -536,7 +536,7 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     for (int i = 0; i < s->nbuffer; i++)
         l->place_of[i] = m->tenant[i].place;
     l->live = arena_live_nbytes(m->t, l->place, l->n, s->nstep);
-    return arena_pack(m->t, l->place, l->n, s->nstep, &l->total);
+    return arena_pack(m->t, l->place, l->n, s->nstep, &l->total, NULL);
 }
 
 /* Offsets of parts follow from their base's. What has no place lies behind the arena, so that its

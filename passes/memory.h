@@ -27,8 +27,11 @@ struct slot {
 struct kernel;
 
 /* Gives every place an offset; *total is the size of the arena. false: it does not fit in size_t.
- * Deterministic; time is bounded by n * n times a constant. */
-bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *total);
+ * Deterministic. *work, if not NULL: the neighbours that were looked at, which is what the time
+ * goes into; a packing of n places takes n * n of them at most, and improving it no more than
+ * ARENA_WORK. */
+enum { ARENA_WORK = 40000000 };
+bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *total, double *work);
 /* The largest sum of aligned sizes that any step needs: no arena can be smaller. SIZE_MAX if that
  * overflows. */
 size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nstep);

@@ -162,6 +162,21 @@ bool pass_excess(struct tgc *t, struct graph *g);
 bool pass_early(struct tgc *t, struct graph *g);
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* fold_axes.c: a bit for each axis along which u, made of weights and constants, may vary; of[k]:
+ * its source k. needs: all dimensions are known. */
+uint32_t varying_axes(const struct uop *u, const uint32_t *of);
+/* A bit for each axis of more than one element along which all elements of `size` bytes are
+ * equal. */
+uint32_t equal_axes(const void *data, const int64_t *dim, int ndim, size_t size);
+/* Leaves the first place of each of these axes, whose dim[] become 1; the bytes that are left. */
+size_t drop_axes(void *data, int64_t *dim, int ndim, size_t size, uint32_t axes);
+/* Additions that u takes for one element if it is an expression of the index, made of IOTA and
+ * whole numbers alone; of[k]: its source k. -1: it is none, or a long one. */
+int index_cost(const struct uop *u, const int *of);
+/* Whether coordinates u, a table of nbytes, are computed all the same, or at least made of the
+ * tables of what u joins; cost: its index_cost(). */
+bool is_no_table(const struct uop *u, int64_t nbytes, int cost, uint32_t varying,
+                 const uint32_t *of);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
 /* narrow.c: large weights in t->weight_dtype, where the user wants that */

@@ -9,6 +9,8 @@
  *
  * so bytes are what is read, and padding is bytes that stand for 0; without one zero points are
  * subtracted from the factors. The largest of bytes is the largest of the floats that they are.
+ *
+ * A program without vectors multiplies integers, so that its weights stay bytes.
  */
 #include "passes/integer.h"
 
@@ -66,22 +68,34 @@ static struct uop *sum_of_values(const struct sum_of_bytes *s)
     return bytes_scale_sum(s, sum_products(s, left, right));
 }
 
+/* w' as integers that are read as bytes. */
+static struct uop *widened(const struct sum_of_bytes *s)
+{
+    int64_t rest = 0;
+    struct uop *bytes = weight_as_i8(s, &rest);
+    if (bytes && !rest)
+        return uop_cast(s->t, DTYPE_I32, bytes);
+    struct uop *wide = uop_cast(s->t, DTYPE_I32, s->w.q);
+    return s->w.zero ? tensor_binary(s->t, OP_SUB, wide, s->w.zero) : wide;
+}
+
 static struct uop *sum_of_weights(const struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
+    enum dtype d = t->scalar ? DTYPE_I32 : DTYPE_F32;
     int none = -1;
-    struct uop *weights = weights_evaluate(t, centered(t, &s->w));
+    struct uop *weights = t->scalar ? widened(s) : weights_evaluate(t, centered(t, &s->w));
     if (!weights)
         return NULL;
     struct uop *w = move_again(t, &s->w, weights, &none);
     none = -1;
-    struct uop *a = uop_cast(t, DTYPE_F32, move_again(t, &s->a, s->a.q, &none));
+    struct uop *a = uop_cast(t, d, move_again(t, &s->a, s->a.q, &none));
     struct uop *sum = sum_products(s, a, w);
     if (s->a.zero && !uop_is_int(s->a.zero, 0)) {
-        struct uop *each = weights_sum(s, w, DTYPE_F32);
+        struct uop *each = weights_sum(s, w, d);
         if (!each)
             return NULL;
-        each = tensor_binary(t, OP_MUL, each, uop_cast(t, DTYPE_F32, s->a.zero));
+        each = tensor_binary(t, OP_MUL, each, uop_cast(t, d, s->a.zero));
         sum = tensor_binary(t, OP_SUB, sum, each);
     }
     return bytes_scale_sum(s, sum);

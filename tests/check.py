@@ -27,6 +27,7 @@ SUITES = [
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),
     ("weights", "tests/exec/weights_test.py", 300, 300),
+    ("constants", "tests/exec/constants_test.py", 300, 300),
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("zero", "tests/exec/zero_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),

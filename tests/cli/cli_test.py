@@ -441,7 +441,8 @@ def _(folder):
         [G.value("y", [1, 1024]), G.value("z", [1, 1024]), G.value("t", [1, wide[1]])],
         weights).SerializeToString())
     nbytes = 4 * (tall[0] * tall[1] + wide[0] * wide[1])
-    done = T.must(T.run_for_peak([TGC, "model.onnx", "-o", "net.c", "--weights=file"], cwd=folder))
+    done = T.must(T.run_for_peak([TGC, "model.onnx", "-o", "net.c"], cwd=folder))
+    expect("net.weights" in done.err and "linked" in done.err, f"no word about the weights' file: {done.err}")
     size = (folder / "net.weights").stat().st_size
     expect(nbytes <= size < nbytes + 4096, f"{size} bytes of weights, {nbytes} are expected")
     expect(done.peak < nbytes + (64 << 20), f"a peak of {done.peak} bytes for {nbytes} of weights")

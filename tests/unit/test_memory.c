@@ -127,19 +127,19 @@ static void test_overlaps(void **state)
     struct tgc *t = tgc_new(0);
     size_t total;
     assert_int_equal(arena_live_nbytes(t, place, 3, 4), 6528);
-    assert_true(arena_pack(t, place, 3, 4, &total));
+    assert_true(arena_pack(t, place, 3, 4, &total, NULL));
     check_packing(place, 3, total);
     assert_int_equal(total, 6528);
     place[1].ahead = 640;                                 /* within it, and not behind */
-    assert_true(arena_pack(t, place, 3, 4, &total));
+    assert_true(arena_pack(t, place, 3, 4, &total, NULL));
     check_packing(place, 3, total);
     assert_int_equal(total, 6400);
     place[1].ahead = place[2].ahead = -128;               /* lower and lower, or up again */
-    assert_true(arena_pack(t, place, 3, 4, &total));
+    assert_true(arena_pack(t, place, 3, 4, &total, NULL));
     check_packing(place, 3, total);
     assert_int_equal(total, 6656);
     place[2].backwards = true;
-    assert_true(arena_pack(t, place, 3, 4, &total));
+    assert_true(arena_pack(t, place, 3, 4, &total, NULL));
     check_packing(place, 3, total);
     assert_int_equal(total, 6528);
     tgc_free(t);
@@ -166,7 +166,7 @@ static void test_random_lifetimes(void **state)
             if (r % 3 == 0)
                 draw_overlaps(&g, place, n);
             size_t total, live = arena_live_nbytes(t, place, n, nstep);
-            assert_true(arena_pack(t, place, n, nstep, &total));
+            assert_true(arena_pack(t, place, n, nstep, &total, NULL));
             check_packing(place, n, total);
             assert_true(total >= live);
             double ratio = (double)total / (double)live;
@@ -181,6 +181,41 @@ static void test_random_lifetimes(void **state)
     }
 }
 
+/* Results of random sizes, all of which are alive before they are read again in random order, beside
+ * what they become: the work is counted, not timed. */
+static void test_work_is_bounded(void **state)
+{
+    (void)state;
+    struct random g = {11};
+    for (int k = 150; k <= 1200; k *= 2) {
+        struct tgc *t = tgc_new(0);
+        int n = 3 * k, nstep = 4 * k, *order = mem_array(t, (size_t)k, sizeof *order);
+        struct slot *place = mem_array(t, (size_t)n, sizeof *place);
+        struct span *span = mem_array(t, (size_t)n, sizeof *span);
+        for (int i = 0; i < k; i++) {
+            int j = draw(&g, i + 1);
+            order[i] = order[j];
+            order[j] = i;
+        }
+        for (int i = 0; i < k; i++) {
+            int from = k + 3 * i;
+            span[i] = (struct span){i, k + 3 * order[i]};
+            span[k + i] = (struct span){from, from + 1};
+            span[2 * k + i] = (struct span){from + 1, from + 5 < nstep ? from + 5 : nstep - 1};
+        }
+        for (int i = 0; i < n; i++)
+            place[i] = (struct slot){.nbytes = (size_t)(148 * (8 + draw(&g, 57))),
+                                     .span = &span[i], .nspan = 1};
+        size_t total;
+        double work, packing = (double)n * n;
+        assert_true(arena_pack(t, place, n, nstep, &total, &work));
+        check_packing(place, n, total);
+        print_message("arena: %d places read again, %.0f neighbours looked at\n", n, work);
+        assert_true(work <= ARENA_WORK + 8 * packing);
+        tgc_free(t);
+    }
+}
+
 static void test_nothing_and_too_much(void **state)
 {
     (void)state;
@@ -190,11 +225,11 @@ static void test_nothing_and_too_much(void **state)
                             {SIZE_MAX / 2, &always, 1, 0},
                             {SIZE_MAX / 2, &always, 1, 0}};
     size_t total = 1;
-    assert_true(arena_pack(t, NULL, 0, 0, &total));
+    assert_true(arena_pack(t, NULL, 0, 0, &total, NULL));
     assert_int_equal(total, 0);
-    assert_false(arena_pack(t, place, 3, 2, &total));
+    assert_false(arena_pack(t, place, 3, 2, &total, NULL));
     place[0].nbytes = SIZE_MAX - 8;
-    assert_false(arena_pack(t, place, 1, 2, &total));
+    assert_false(arena_pack(t, place, 1, 2, &total, NULL));
     tgc_free(t);
 }
 
@@ -721,6 +756,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_random_lifetimes),
+        cmocka_unit_test(test_work_is_bounded),
         cmocka_unit_test(test_nothing_and_too_much),
         cmocka_unit_test(test_random_schedules),
         cmocka_unit_test(test_in_place),

@@ -472,6 +472,25 @@ static void test_names(void **state)
     tgc_free(t);
 }
 
+/* What is larger than code can reach is not linked, unless the user says so. */
+static void test_weights_by_size(void **state)
+{
+    static const struct { size_t nbytes; enum weights_mode mode; } by_size[] = {
+        {0, WEIGHTS_STRING},
+        {WEIGHTS_INCBIN_FROM - 1, WEIGHTS_STRING},
+        {WEIGHTS_INCBIN_FROM, WEIGHTS_INCBIN},
+        {(size_t)1535 << 20, WEIGHTS_INCBIN},
+        {(size_t)1536 << 20, WEIGHTS_FILE},
+        {(size_t)1 << 31, WEIGHTS_FILE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof by_size / sizeof by_size[0]; i++) {
+        struct schedule s = {.weight_nbytes = by_size[i].nbytes};
+        assert_int_equal(program_weights_mode(&s, WEIGHTS_AUTO), by_size[i].mode);
+        assert_int_equal(program_weights_mode(&s, WEIGHTS_INCBIN), WEIGHTS_INCBIN);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_order_and_control),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_weights_by_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
