@@ -1,4 +1,4 @@
-"""Matrix products by seven parts (passes/strassen.c): how much they err, and which are taken. What
+"""Matrix products by seven parts (passes/strassen.c, --strassen): how much they err, and which are taken. What
 attention (passes/factor.c, keys.c, rows.c) and two large products of a vector become.
 
 docs/winograd.md states the bounds. The reference is NumPy's, in double precision; which products were
@@ -60,15 +60,17 @@ def product(shape, columns, taken, *options, transposed=False):
     expect(got == taken, f"{got} of the products, {taken} was expected")
 
 
-suite.add("an even number of rows", product, (1, 128, 256), 512, ["taken"])
-suite.add("an odd number of rows", product, (1, 101, 384), 768, ["taken"])
-suite.add("a batch, transposed weights", lambda: product((3, 70, 512), 320, ["taken"], transposed=True))
-suite.add("few rows are left alone", product, (1, 32, 384), 768, ["left"])
-suite.add("small matrices are left alone", product, (1, 64, 64), 64, ["left"])
-suite.add("an odd sum has no halves", product, (1, 128, 385), 768, [])
-suite.add("--no-winograd", product, (1, 128, 256), 512, [], "--no-winograd")
-suite.add("-O0", product, (1, 64, 256), 512, [], "-O0")
-suite.add("samples are never added", product, (101, 384), 768, [])
+suite.add("an even number of rows", product, (1, 128, 256), 512, ["taken"], "--strassen")
+suite.add("an odd number of rows", product, (1, 101, 384), 768, ["taken"], "--strassen")
+suite.add("a batch, transposed weights",
+          lambda: product((3, 70, 512), 320, ["taken"], "--strassen", transposed=True))
+suite.add("few rows are left alone", product, (1, 32, 384), 768, ["left"], "--strassen")
+suite.add("small matrices are left alone", product, (1, 64, 64), 64, ["left"], "--strassen")
+suite.add("an odd sum has no halves", product, (1, 128, 385), 768, [], "--strassen")
+suite.add("nothing is by parts unless it is asked for", product, (1, 128, 256), 512, [])
+suite.add("--no-winograd is about convolutions", product, (1, 128, 256), 512, ["taken"], "--strassen", "--no-winograd")
+suite.add("-O0", product, (1, 64, 256), 512, [], "-O0", "--strassen")
+suite.add("samples are never added", product, (101, 384), 768, [], "--strassen")
 
 
 def samples(shape, inner, taken):
@@ -80,7 +82,7 @@ def samples(shape, inner, taken):
     outer = (*shape[:-1], 512)
     weights = [G.weight("w", w), G.weight("inner", np.array(inner)), G.weight("outer", np.array(outer))]
     name = "samples_" + "_".join(map(str, (*shape, *inner)))
-    got = run(name, nodes, x, x.astype(np.float64) @ w, weights)
+    got = run(name, nodes, x, x.astype(np.float64) @ w, weights, "--strassen")
     expect(got == taken, f"{got} of the products, {taken} was expected")
     x[1, ..., 3], x[2] = np.nan, 3e38
     y = T.Program(SCRATCH / name / "net", ["y"]).run([x])["y"]
@@ -103,7 +105,7 @@ def words():
     nodes = [G.node("Transpose", ["x"], ["t"], perm=[1, 0]), G.node("MatMul", ["x", "t"], ["r"]),
              G.node("Mul", ["r", "c"], ["s"]), G.node("Softmax", ["s"], ["p"], axis=-1),
              G.node("MatMul", ["p", "x"], ["m"]), G.node("Relu", ["m"], ["a"]), G.node("MatMul", ["a", "w"], ["y"])]
-    got = run("words", nodes, x, want, [G.weight("w", w), G.weight("c", np.float32(1 / 22))])
+    got = run("words", nodes, x, want, [G.weight("w", w), G.weight("c", np.float32(1 / 22))], "--strassen")
     expect(got == ["taken"], f"{got} of the products")
 
 
@@ -114,7 +116,8 @@ def words_first():
     nodes = [G.node("Transpose", ["x"], ["t"], perm=[1, 0, 2]), G.node("Reshape", ["t", "flat"], ["a"]),
              G.node("MatMul", ["a", "w"], ["y"])]
     want = x.astype(np.float64).transpose(1, 0, 2).reshape(192, 512) @ w
-    got = run("words_first", nodes, x, want, [G.weight("w", w), G.weight("flat", np.array([192, 512]))])
+    got = run("words_first", nodes, x, want, [G.weight("w", w), G.weight("flat", np.array([192, 512]))],
+              "--strassen")
     expect(got == ["taken"], f"{got} of the products")
     x[1] = np.nan
     y = T.Program(SCRATCH / "words_first" / "net", ["y"]).run([x])["y"].reshape(64, 3, 512)
@@ -136,7 +139,7 @@ def heads():
              G.node("Relu", ["i"], ["j"]), G.node("Add", ["j", "x"], ["y"])]
     weights = [G.weight("w", w), G.weight("v", v), G.weight("b", b),
                G.weight("heads", np.array([1, 97, 8, 64])), G.weight("flat", np.array([1, 97, 512]))]
-    got = run("heads", nodes, x, want, weights)
+    got = run("heads", nodes, x, want, weights, "--strassen")
     expect(got == ["taken"] * 2, f"{got} of the products")
 
 
@@ -299,7 +302,7 @@ def long_keys():
               G.node("Softmax", ["m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
     got = run("long_keys", nodes, x, want,
               [G.weight("scale", np.float32(1 / 16)), G.weight("shape", np.array([n, heads, d])),
-               *(G.weight("w" + name, w[name]) for name in "qkv")])
+               *(G.weight("w" + name, w[name]) for name in "qkv")], "--strassen")
     expect(got == ["taken"] * 2, f"{got} of the products")
 
 
