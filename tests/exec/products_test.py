@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib")]
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -398,6 +399,45 @@ def quotients():
                G.weight("million", np.float32(1e6)), G.weight("first", np.array(0)),
                G.weight("second", np.array(1))]
     run("quotients", nodes, both, want, weights)
+
+
+def huge_values(dtype, *options, bound=None):
+    """Attention of values up to the largest float: means of them, which are finite though their sums are not."""
+    random = np.random.default_rng(14)
+    n, d = 150, 32
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    q, k, v = (random.standard_normal((2, n, d)) for _ in range(3))
+    largest = float(ml_dtypes.finfo(dtype).max)
+    v = np.where(np.arange(d) % 2, np.abs(v).clip(0.3, 0.9), v.clip(-0.9, 0.9)) * largest
+    q, k, v = (a.astype(dtype) for a in (q, k, v))
+    mask = np.where(random.random((n, n)) < 0.3, -np.inf, 0)
+    mask[:, 0], mask[7], mask[8, 1:], mask[9] = 0, -3, -np.inf, np.where(np.arange(n) < 140, -np.inf, 0)
+    score = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) * 0.25 + mask
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ v.astype(np.float64)
+    name = "_".join(["huge", np.dtype(dtype).name, str(bound), *options])
+    folder = T.scratch(SCRATCH / name)
+    size = "n" if bound else n
+    inputs = [G.value(a, [2, size, d], kind) for a in "qkv"] + [G.value("mask", [size, size], kind)]
+    nodes = [G.node("Transpose", ["k"], ["t"], perm=[0, 2, 1]), G.node("MatMul", ["q", "t"], ["s"]),
+             G.node("Mul", ["s", "c"], ["r"]), G.node("Add", ["r", "mask"], ["m"]),
+             G.node("Softmax", ["m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    onnx.save(G.model(nodes, inputs, [G.value("y", [2, size, d], kind)], [G.weight("c", np.array(0.25, dtype))], opset=13),
+              folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", *options, *([f"--dim=n<={bound}"] if bound else []))
+    T.build(folder / "net.c", folder / "net")
+    y = T.Program(folder / "net", ["y"]).run([q, k, v, mask.astype(dtype)])["y"]
+    y = (y if y.dtype == np.dtype(dtype) else y.view(dtype)).astype(np.float64)
+    expect(np.isfinite(y).all(), f"{(~np.isfinite(y)).sum()} of {y.size} elements are not finite")
+    error = np.abs(y / largest - want / largest).max()
+    expect(error < 30 * float(ml_dtypes.finfo(dtype).eps), f"an error of {error:.2g} of the largest number")
+    expect(re.search(r"exp_f32\S*\(", (folder / "net.c").read_text()), "there is no softmax")
+
+
+for one in np.float32, np.float16, ml_dtypes.bfloat16:
+    suite.add(f"means of the largest {np.dtype(one).name} are finite", huge_values, one)
+suite.add("means of the largest floats of a run-time number of keys", lambda: huge_values(np.float32, bound=300))
+suite.add("means of the largest floats in plain C", lambda: huge_values(np.float32, "--cpu=generic"))
 
 
 @suite.case("heads that are mixed keep the keys innermost, so that softmax has vectors")
