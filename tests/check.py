@@ -27,6 +27,7 @@ SUITES = [
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),
     ("influence", "tests/exec/influence_test.py", 300, 600),
+    ("special", "tests/exec/special_test.py", 300, 300),
     ("weights", "tests/exec/weights_test.py", 300, 300),
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
