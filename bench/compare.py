@@ -1,7 +1,7 @@
 """tgc's emitted C against the runtimes, side by side, in one run.
 
     python bench/compare.py [--models A,B] [--sets cnn,small] [--threads 1,2] [--quick]
-                            [--peers onnxruntime,openvino] [--json FILE] [--plot FILE.svg]
+                            [--peers onnxruntime,openvino] [--strassen] [--json FILE] [--plot FILE.svg]
 
 Contenders: what tgc writes, built by gcc and by clang with -O2 and nothing more; ONNX Runtime,
 OpenVINO and ncnn; and two other compilers, tinygrad and emx-onnx-cgen, whose times are shown
@@ -49,7 +49,7 @@ from suite import Failure, Skip
 COMPILERS = ("gcc", "clang")
 RUNTIMES = ("onnxruntime", "openvino", "ncnn")
 PEERS = (*RUNTIMES, "tinygrad", "emx")
-TITLES = {"tgc-gcc": "tgc, gcc", "tgc-clang": "tgc, clang", "onnxruntime": "ONNX Runtime",
+TITLES = {"tgc-gcc": "tgc, gcc", "tgc-clang": "tgc, clang", "tgc-strassen": "--strassen, gcc", "onnxruntime": "ONNX Runtime",
           "openvino": "OpenVINO", "ncnn": "ncnn", "tinygrad": "tinygrad", "emx": "emx"}
 ONE_TURN = 20                   # slices; a contender whose run takes longer has one turn
 SIZES = (16 << 10, 512 << 10, 8 << 20, 256 << 20)   # of memory whose read bandwidth is measured
@@ -243,8 +243,24 @@ class Comparison:
         return {"kind": kind, "folder": str(self.folder), "driver": self.bench.driver,
                 "threads": self.threads, "cores": self.bench.cores[:self.threads], **more}
 
+    def prepare_strassen(self):
+        """The same by gcc with --strassen, so that what the option gains is seen in one run."""
+        contender = Contender("tgc-strassen", self.spec("emitted", symbol="net"))
+        self.contenders.append(contender)
+        try:
+            scratch = T.scratch(self.scratch / "strassen")
+            emitted = prepare.emit(self.bench.tgc, self.folder / "model.onnx", scratch, self.threads,
+                                   ["--strassen"])
+            library, about = prepare.build_emitted("gcc", scratch)
+            contender.spec["library"] = str(library)
+            contender.result.update(**emitted, **about)
+        except Failure as failure:
+            contender.result["broken"] = shorten(failure)
+
     def prepare(self):
         options = self.bench.options
+        if options.strassen:
+            self.prepare_strassen()
         emitted, reason = None, None
         try:
             more = ["--weight-type", options.weight_type] if options.weight_type else []
@@ -522,6 +538,7 @@ def parse():
                         help="all; with --quick the runtimes alone")
     parser.add_argument("--weight-type", choices=("bf16", "int8"),
                         help="tgc's option: its weights are smaller than its rivals', and rounded")
+    parser.add_argument("--strassen", action="store_true", help="what --strassen makes of it takes turns, too")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
     parser.add_argument("--slice", type=float, help="seconds of a turn")
     parser.add_argument("--quick", action="store_true", help="few and short turns")

@@ -536,6 +536,9 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_NO_WINOGRAD:
         o->no_winograd = true;
         return true;
+    case OPTION_STRASSEN:
+        o->strassen = true;
+        return true;
     case OPTION_TUNE:
         o->tune = g->value;
         return *g->value || usage(p, "option --tune has an empty name; a file is expected");

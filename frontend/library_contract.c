@@ -355,9 +355,14 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
 
 /* Transposed convolution whose sizes are known: s neighbouring outputs along an axis are channels
  * of their own first, computed by every s-th tap each, y[s*q + r] = sum over j of x[q - j] w[s*j +
- * r].
+ * r]. Where s does not divide the taps, the first ones have one tap more than the others. Each kind
+ * is a convolution: zeros in the place of missing taps would carry what is not finite of x to
+ * outputs that do not depend on it, and cost as much as taps.
  */
-struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], taps[MAX_SPATIAL]; };
+struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], ntap[MAX_SPATIAL]; };
+
+/* Phases that have as many taps: along each axis so many from the first one on. */
+struct alike { int64_t first[MAX_SPATIAL], count[MAX_SPATIAL], taps[MAX_SPATIAL]; };
 
 /* false: sizes are not known, or dilations or rounded sums forbid it. p->lo and hi: of the
  * result. */
@@ -376,7 +381,7 @@ static bool find_phases(const struct uop *x, const struct uop *w, struct window_
         f->out[i] = s * (in - 1) + k + a->output_padding[i] - lo - hi;
         f->crop[i] = lo % s;
         f->nq[i] = (lo + f->out[i] + s - 1) / s - lo / s;
-        f->taps[i] = (k + s - 1) / s;
+        f->ntap[i] = k;
         strides |= s > 1;
         if (f->out[i] < 1)
             return false;
@@ -384,47 +389,56 @@ static bool find_phases(const struct uop *x, const struct uop *w, struct window_
     return strides && lib_acc_dtype(x->dtype) == x->dtype;
 }
 
-/* w [c, m/group, k...] -> [c, m/group * s..., taps...] */
+/* w [c, m/group, k...] -> [c, m/group * count..., taps...] */
 static struct uop *split_taps(const struct lib *l, struct uop *w, const struct window_plan *p,
-                              const struct phases *f)
+                              const struct phases *f, const struct alike *k)
 {
     struct tgc *t = l->t;
-    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK] = {w->dim[0], w->dim[1]};
+    struct uop *zero[MAX_RANK], *hi[MAX_RANK], *size[MAX_RANK],
+        *dim[MAX_RANK] = {w->dim[0], w->dim[1]};
     int n = w->ndim - 2, perm[MAX_RANK] = {0, 1};
-    for (int a = 0; a < w->ndim; a++)
-        lo[a] = hi[a] = uop_int(t, 0);
     struct uop *m = w->dim[1];
+    for (int a = 0; a < w->ndim; a++)
+        zero[a] = hi[a] = uop_int(t, 0);
     for (int i = 0; i < n; i++) {
-        hi[2 + i] = sym_sub(t, uop_int(t, f->taps[i] * p->stride[i]), w->dim[2 + i]);
-        dim[2 + 2 * i] = uop_int(t, f->taps[i]);
+        int64_t steps = (f->ntap[i] + p->stride[i] - 1) / p->stride[i];
+        hi[2 + i] = uop_int(t, steps * p->stride[i] - f->ntap[i]);
+        dim[2 + 2 * i] = uop_int(t, steps);
         dim[3 + 2 * i] = uop_int(t, p->stride[i]);
         perm[2 + i] = 3 + 2 * i;
         perm[2 + n + i] = 2 + 2 * i;
-        m = sym_muli(t, m, p->stride[i]);
+        m = sym_muli(t, m, k->count[i]);
     }
-    w = uop_reshape(t, uop_pad(t, w, uop_consti(t, w->dtype, 0), lo, hi), dim, 2 + 2 * n);
-    w = uop_permute(t, w, perm);
+    w = uop_reshape(t, uop_pad(t, w, uop_consti(t, w->dtype, 0), zero, hi), dim, 2 + 2 * n);
+    struct uop *begin[MAX_RANK] = {uop_int(t, 0), uop_int(t, 0)};
+    size[0] = w->dim[0];
+    size[1] = w->dim[1];
+    for (int i = 0; i < n; i++) {
+        begin[2 + 2 * i] = uop_int(t, 0);
+        begin[3 + 2 * i] = uop_int(t, k->first[i]);
+        size[2 + 2 * i] = uop_int(t, k->taps[i]);
+        size[3 + 2 * i] = uop_int(t, k->count[i]);
+    }
+    w = uop_permute(t, uop_shrink(t, w, begin, size), perm);
     dim[1] = m;
     for (int i = 0; i < n; i++)
-        dim[2 + i] = uop_int(t, f->taps[i]);
+        dim[2 + i] = uop_int(t, k->taps[i]);
     return uop_reshape(t, w, dim, 2 + n);
 }
 
-/* y [n, m * s..., q...] -> [n, m, out...] */
+/* y [n, m, s..., q...] -> [n, m, out...] */
 static struct uop *join_phases(const struct lib *l, struct uop *y, struct uop *m,
                                const struct window_plan *p, const struct phases *f)
 {
     struct tgc *t = l->t;
     struct uop *dim[MAX_RANK] = {y->dim[0], m}, *begin[MAX_RANK], *size[MAX_RANK];
-    int n = y->ndim - 2, perm[MAX_RANK] = {0, 1};
+    int n = (y->ndim - 2) / 2, perm[MAX_RANK] = {0, 1};
     bool crops = false;
     for (int i = 0; i < n; i++) {
-        dim[2 + i] = uop_int(t, p->stride[i]);
-        dim[2 + n + i] = y->dim[2 + i];
         perm[2 + 2 * i] = 2 + n + i;
         perm[3 + 2 * i] = 2 + i;
     }
-    y = uop_permute(t, uop_reshape(t, y, dim, 2 + 2 * n), perm);
+    y = uop_permute(t, y, perm);
     for (int i = 0; i < n; i++) {
         dim[2 + i] = uop_int(t, f->nq[i] * p->stride[i]);
         begin[2 + i] = uop_int(t, f->crop[i]);
@@ -440,29 +454,68 @@ static struct uop *join_phases(const struct lib *l, struct uop *y, struct uop *m
     return uop_shrink(t, y, begin, size);
 }
 
+/* Phases that have as many taps each: [n, m, count..., q...]. */
+static struct uop *phases_alike(const struct lib *l, struct uop *x, struct uop *w, int64_t group,
+                                struct uop *m, const struct window_plan *p,
+                                const struct phases *f, const struct alike *k)
+{
+    struct tgc *t = l->t;
+    struct window_plan inner = *p;
+    int64_t unit[MAX_SPATIAL], in, lo;
+    int n = x->ndim - 2;
+    bool none = false;
+    struct uop *dim[MAX_RANK] = {x->dim[0], m};
+    for (int i = 0; i < n; i++) {
+        if (!uop_const_int(p->lo[i], &lo) || !uop_const_int(x->dim[2 + i], &in))
+            return NULL;
+        int64_t first = lo / p->stride[i];
+        inner.lo[i] = uop_int(t, k->taps[i] - 1 - first);
+        inner.hi[i] = uop_int(t, f->nq[i] + first - in);
+        inner.nout[i] = uop_int(t, f->nq[i]);
+        unit[i] = 1;
+        none |= k->taps[i] == 0;
+        dim[2 + i] = uop_int(t, k->count[i]);
+        dim[2 + n + i] = uop_int(t, f->nq[i]);
+    }
+    if (none)
+        return tensor_broadcast_to(t, uop_consti(t, x->dtype, 0), dim, 2 + 2 * n);
+    x = window_pad(l, x, uop_consti(t, x->dtype, 0), &inner);
+    struct uop *taps = transpose_kernel(l, split_taps(l, w, p, f, k), group);
+    struct uop *y = x ? conv_padded(l, x, taps, NULL, group, unit, unit, inner.nout) : NULL;
+    return y ? uop_reshape(t, y, dim, 2 + 2 * n) : NULL;
+}
+
 static struct uop *transpose_by_phases(const struct lib *l, struct uop *x, struct uop *w,
                                        struct uop *b, int64_t group, struct uop *m,
                                        struct window_plan *p, const struct phases *f)
 {
     struct tgc *t = l->t;
-    int64_t unit[MAX_SPATIAL], in, lo;
-    for (int i = 0; i < x->ndim - 2; i++) {
-        if (!uop_const_int(p->lo[i], &lo) || !uop_const_int(x->dim[2 + i], &in))
+    int n = x->ndim - 2, kinds = 1 << n;
+    struct uop *part[1 << MAX_SPATIAL], *dim[MAX_RANK] = {m};
+    for (int kind = 0; kind < kinds; kind++) {
+        struct alike k;
+        bool any = true;
+        for (int i = 0; i < n; i++) {    /* bit i: those with one tap fewer along axis i */
+            int64_t s = p->stride[i], more = f->ntap[i] % s;
+            bool fewer = kind >> i & 1;
+            k.first[i] = fewer ? more : 0;
+            k.count[i] = fewer ? s - more : more;
+            k.taps[i] = f->ntap[i] / s + !fewer;
+            any &= k.count[i] > 0;
+        }
+        part[kind] = any ? phases_alike(l, x, w, group, m, p, f, &k) : NULL;
+        if (any && !part[kind])
             return NULL;
-        int64_t first = lo / p->stride[i];
-        p->lo[i] = uop_int(t, f->taps[i] - 1 - first);
-        p->hi[i] = uop_int(t, f->nq[i] + first - in);
-        p->nout[i] = uop_int(t, f->nq[i]);
-        unit[i] = 1;
     }
-    x = window_pad(l, x, uop_consti(t, x->dtype, 0), p);
-    if (!x)
-        return NULL;
-    struct uop *taps = transpose_kernel(l, split_taps(l, w, p, f), group), *dim[MAX_RANK] = {m};
-    struct uop *y = conv_padded(l, x, taps, NULL, group, unit, unit, p->nout);
-    if (!y)
-        return NULL;
-    y = join_phases(l, y, m, p, f);
+    for (int i = 0; i < n; i++)
+        for (int kind = 0; kind < kinds; kind++) {
+            struct uop *both[] = {part[kind], part[kind | 1 << i]};
+            if (both[0] && both[1] && !(kind >> i & 1))
+                part[kind] = uop_concat(t, both, 2, 2 + i);
+            else if (!both[0])
+                part[kind] = both[1];
+        }
+    struct uop *y = join_phases(l, part[0], m, p, f);
     for (int i = 1; i < y->ndim - 1; i++)
         dim[i] = uop_int(t, 1);
     return b ? lib_add(l, y, uop_reshape(t, b, dim, y->ndim - 1)) : y;

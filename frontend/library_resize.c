@@ -181,6 +181,10 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
     }
     if (a->exclude_outside || a->antialias)
         w = lib_div(l, w, tensor_sum(t, w, 2, true));
+    /* A tap of no weight would carry what is not finite: it reads the pixel to the right, or the
+     * one where the coordinate is whole, whose weight is none only where all are. */
+    struct uop *right = uop_reshape(t, uop_cast(t, DTYPE_I64, lib_unary(l, OP_CEIL, at)), column, 2);
+    place = lib_where(l, lib_binaryf(l, OP_EQ, w, 0), right, place);
     r->index = clamp_index(l, place, r->in);
     r->weight = lib_cast(l, acc, w);
     return r->index && r->weight;

@@ -353,7 +353,8 @@ struct tgc {
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
-    bool no_winograd;            /* sums of products stay what they are, see strassen.c, too */
+    bool no_winograd;            /* convolutions stay sums of products */
+    bool strassen;               /* products with weights by seven parts, see passes/strassen.c */
     size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
     int threads;                 /* of a run, at most; 0 as 1 */
     bool scalar;                 /* what is written has no variants with vectors */

@@ -5,10 +5,16 @@
  *
  * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them
  * need not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products
- * is no larger than what it was but for a factor of the number of keys.
+ * is no larger than what it was but for a factor of the number n of keys. So that it is finite
+ * wherever the former one is, the powers are made smaller by a power of two of at least 2 n: no
+ * partial sum is larger than half the largest |v|, and what the result is rounded to is the same,
+ * since a power of two is exact. (But for powers e below 2^-126 times that number, 1e-35 of the
+ * row's largest one for 500 keys.) Values that cannot be so large, halves for one, need none.
  */
 #include "passes/passes.h"
 #include "passes/tile.h"
+
+#include <math.h>
 
 enum { MOVES_MAX = 8 };
 
@@ -81,6 +87,38 @@ static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct u
     return uop_shrink(t, divisor, zero, dim);
 }
 
+/* 1, where a sum of powers times v cannot overflow, or a power of two that keeps it from that. */
+static double scale_of_powers(const struct uop *sum, struct uop *v)
+{
+    const double exponent_max = 64;                       /* of numbers of keys */
+    int64_t n = 1;
+    v = without_spread(v);
+    if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)
+        return 1;
+    for (int a = 0; a < sum->src[0]->ndim; a++)
+        if (REDUCE_AXES(sum->arg.i) >> a & 1)
+            n = sat_mul(n, sum->src[0]->dim[a]->vmax);
+    return n < 2 ? 1 : ldexp(1, -(int)fmin(ceil(log2((double)n)) + 1, exponent_max));
+}
+
+/* The quotient's powers and their sum, both times `scale`. */
+static void scale_quotient(struct tgc *t, const struct uop *q, double scale, struct uop **power,
+                           struct uop **divisor)
+{
+    struct uop *move[MOVES_MAX], *sum = q->src[1];
+    int n = 0;
+    *power = q->src[0];
+    *divisor = q->src[1];
+    for (; move_spreads(sum) && n < MOVES_MAX; sum = sum->src[0])
+        move[n++] = sum;
+    if (scale == 1 || sum->op != OP_REDUCE)
+        return;
+    *power = tensor_binary(t, OP_MUL, q->src[0], uop_constf(t, DTYPE_F32, scale));
+    *divisor = uop_reduce(t, OP_ADD, *power, REDUCE_AXES(sum->arg.i));
+    while (n > 0)
+        *divisor = move_alike(t, *divisor, move[--n]);
+}
+
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct uop *move[MOVES_MAX];
@@ -93,7 +131,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         /* what a layer with weights reads is stored anyway, quotients as well as powers */
         if (!q || is_weight(without_spread(product->src[1 - k])))
             continue;
-        struct uop *power = q->src[0], *divisor = q->src[1];
+        struct uop *power, *divisor;
+        scale_quotient(t, q, scale_of_powers(u, product->src[1 - k]), &power, &divisor);
         while (n > 0) {
             power = move_alike(t, power, move[--n]);
             divisor = move_alike(t, divisor, move[n]);

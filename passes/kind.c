@@ -81,7 +81,10 @@ bool value_is_of_weights(const struct uop *v)
 bool value_contracts_weight(const struct uop *v)
 {
     const struct uop *m = value_operand(v->src[0]);
-    return value_is_of_weights(m->src[0]) || value_is_of_weights(m->src[1]);
+    for (int k = 0; k < 2; k++)
+        if (value_is_of_weights(m->src[k]) && value_operand(m->src[k])->op != OP_CONST)
+            return true;
+    return false;
 }
 
 static int operands_like_index(const struct uop *v)

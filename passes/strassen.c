@@ -15,7 +15,7 @@
  *
  * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or
  * large, in one of them shows in the other's result. Where all samples' rows are one axis it
- * becomes two.
+ * becomes two. Rows of one sample do meet, which is why this is done only if it is asked for.
  *
  * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is
  * looked for is a sum of products, one operand of which is a weight, while the other one's elements
@@ -506,7 +506,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 
 bool pass_strassen(struct tgc *t, struct graph *g)
 {
-    if (t->no_winograd)
+    if (!t->strassen)
         return true;
     struct rewriting r = {.samples = samples_find(t, g), .keys = {.t = t}};
     find_long_keys(t, g, &r.keys);

@@ -26,6 +26,8 @@ SUITES = [
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),
+    ("influence", "tests/exec/influence_test.py", 300, 600),
+    ("special", "tests/exec/special_test.py", 300, 300),
     ("weights", "tests/exec/weights_test.py", 300, 300),
     ("constants", "tests/exec/constants_test.py", 300, 300),
     ("sequences", "tests/exec/sequences_test.py", 300, 300),

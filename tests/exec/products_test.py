@@ -1,4 +1,4 @@
-"""Matrix products by seven parts (passes/strassen.c): how much they err, and which are taken. What
+"""Matrix products by seven parts (passes/strassen.c, --strassen): how much they err, and which are taken. What
 attention (passes/factor.c, keys.c, rows.c) and two large products of a vector become.
 
 docs/winograd.md states the bounds. The reference is NumPy's, in double precision; which products were
@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib")]
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -60,15 +61,17 @@ def product(shape, columns, taken, *options, transposed=False):
     expect(got == taken, f"{got} of the products, {taken} was expected")
 
 
-suite.add("an even number of rows", product, (1, 128, 256), 512, ["taken"])
-suite.add("an odd number of rows", product, (1, 101, 384), 768, ["taken"])
-suite.add("a batch, transposed weights", lambda: product((3, 70, 512), 320, ["taken"], transposed=True))
-suite.add("few rows are left alone", product, (1, 32, 384), 768, ["left"])
-suite.add("small matrices are left alone", product, (1, 64, 64), 64, ["left"])
-suite.add("an odd sum has no halves", product, (1, 128, 385), 768, [])
-suite.add("--no-winograd", product, (1, 128, 256), 512, [], "--no-winograd")
-suite.add("-O0", product, (1, 64, 256), 512, [], "-O0")
-suite.add("samples are never added", product, (101, 384), 768, [])
+suite.add("an even number of rows", product, (1, 128, 256), 512, ["taken"], "--strassen")
+suite.add("an odd number of rows", product, (1, 101, 384), 768, ["taken"], "--strassen")
+suite.add("a batch, transposed weights",
+          lambda: product((3, 70, 512), 320, ["taken"], "--strassen", transposed=True))
+suite.add("few rows are left alone", product, (1, 32, 384), 768, ["left"], "--strassen")
+suite.add("small matrices are left alone", product, (1, 64, 64), 64, ["left"], "--strassen")
+suite.add("an odd sum has no halves", product, (1, 128, 385), 768, [], "--strassen")
+suite.add("nothing is by parts unless it is asked for", product, (1, 128, 256), 512, [])
+suite.add("--no-winograd is about convolutions", product, (1, 128, 256), 512, ["taken"], "--strassen", "--no-winograd")
+suite.add("-O0", product, (1, 64, 256), 512, [], "-O0", "--strassen")
+suite.add("samples are never added", product, (101, 384), 768, [], "--strassen")
 
 
 def samples(shape, inner, taken):
@@ -80,7 +83,7 @@ def samples(shape, inner, taken):
     outer = (*shape[:-1], 512)
     weights = [G.weight("w", w), G.weight("inner", np.array(inner)), G.weight("outer", np.array(outer))]
     name = "samples_" + "_".join(map(str, (*shape, *inner)))
-    got = run(name, nodes, x, x.astype(np.float64) @ w, weights)
+    got = run(name, nodes, x, x.astype(np.float64) @ w, weights, "--strassen")
     expect(got == taken, f"{got} of the products, {taken} was expected")
     x[1, ..., 3], x[2] = np.nan, 3e38
     y = T.Program(SCRATCH / name / "net", ["y"]).run([x])["y"]
@@ -103,7 +106,7 @@ def words():
     nodes = [G.node("Transpose", ["x"], ["t"], perm=[1, 0]), G.node("MatMul", ["x", "t"], ["r"]),
              G.node("Mul", ["r", "c"], ["s"]), G.node("Softmax", ["s"], ["p"], axis=-1),
              G.node("MatMul", ["p", "x"], ["m"]), G.node("Relu", ["m"], ["a"]), G.node("MatMul", ["a", "w"], ["y"])]
-    got = run("words", nodes, x, want, [G.weight("w", w), G.weight("c", np.float32(1 / 22))])
+    got = run("words", nodes, x, want, [G.weight("w", w), G.weight("c", np.float32(1 / 22))], "--strassen")
     expect(got == ["taken"], f"{got} of the products")
 
 
@@ -114,7 +117,8 @@ def words_first():
     nodes = [G.node("Transpose", ["x"], ["t"], perm=[1, 0, 2]), G.node("Reshape", ["t", "flat"], ["a"]),
              G.node("MatMul", ["a", "w"], ["y"])]
     want = x.astype(np.float64).transpose(1, 0, 2).reshape(192, 512) @ w
-    got = run("words_first", nodes, x, want, [G.weight("w", w), G.weight("flat", np.array([192, 512]))])
+    got = run("words_first", nodes, x, want, [G.weight("w", w), G.weight("flat", np.array([192, 512]))],
+              "--strassen")
     expect(got == ["taken"], f"{got} of the products")
     x[1] = np.nan
     y = T.Program(SCRATCH / "words_first" / "net", ["y"]).run([x])["y"].reshape(64, 3, 512)
@@ -136,7 +140,7 @@ def heads():
              G.node("Relu", ["i"], ["j"]), G.node("Add", ["j", "x"], ["y"])]
     weights = [G.weight("w", w), G.weight("v", v), G.weight("b", b),
                G.weight("heads", np.array([1, 97, 8, 64])), G.weight("flat", np.array([1, 97, 512]))]
-    got = run("heads", nodes, x, want, weights)
+    got = run("heads", nodes, x, want, weights, "--strassen")
     expect(got == ["taken"] * 2, f"{got} of the products")
 
 
@@ -299,7 +303,7 @@ def long_keys():
               G.node("Softmax", ["m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
     got = run("long_keys", nodes, x, want,
               [G.weight("scale", np.float32(1 / 16)), G.weight("shape", np.array([n, heads, d])),
-               *(G.weight("w" + name, w[name]) for name in "qkv")])
+               *(G.weight("w" + name, w[name]) for name in "qkv")], "--strassen")
     expect(got == ["taken"] * 2, f"{got} of the products")
 
 
@@ -395,6 +399,45 @@ def quotients():
                G.weight("million", np.float32(1e6)), G.weight("first", np.array(0)),
                G.weight("second", np.array(1))]
     run("quotients", nodes, both, want, weights)
+
+
+def huge_values(dtype, *options, bound=None):
+    """Attention of values up to the largest float: means of them, which are finite though their sums are not."""
+    random = np.random.default_rng(14)
+    n, d = 150, 32
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    q, k, v = (random.standard_normal((2, n, d)) for _ in range(3))
+    largest = float(ml_dtypes.finfo(dtype).max)
+    v = np.where(np.arange(d) % 2, np.abs(v).clip(0.3, 0.9), v.clip(-0.9, 0.9)) * largest
+    q, k, v = (a.astype(dtype) for a in (q, k, v))
+    mask = np.where(random.random((n, n)) < 0.3, -np.inf, 0)
+    mask[:, 0], mask[7], mask[8, 1:], mask[9] = 0, -3, -np.inf, np.where(np.arange(n) < 140, -np.inf, 0)
+    score = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) * 0.25 + mask
+    power = np.exp(score - score.max(axis=-1, keepdims=True))
+    want = power / power.sum(axis=-1, keepdims=True) @ v.astype(np.float64)
+    name = "_".join(["huge", np.dtype(dtype).name, str(bound), *options])
+    folder = T.scratch(SCRATCH / name)
+    size = "n" if bound else n
+    inputs = [G.value(a, [2, size, d], kind) for a in "qkv"] + [G.value("mask", [size, size], kind)]
+    nodes = [G.node("Transpose", ["k"], ["t"], perm=[0, 2, 1]), G.node("MatMul", ["q", "t"], ["s"]),
+             G.node("Mul", ["s", "c"], ["r"]), G.node("Add", ["r", "mask"], ["m"]),
+             G.node("Softmax", ["m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    onnx.save(G.model(nodes, inputs, [G.value("y", [2, size, d], kind)], [G.weight("c", np.array(0.25, dtype))], opset=13),
+              folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", *options, *([f"--dim=n<={bound}"] if bound else []))
+    T.build(folder / "net.c", folder / "net")
+    y = T.Program(folder / "net", ["y"]).run([q, k, v, mask.astype(dtype)])["y"]
+    y = (y if y.dtype == np.dtype(dtype) else y.view(dtype)).astype(np.float64)
+    expect(np.isfinite(y).all(), f"{(~np.isfinite(y)).sum()} of {y.size} elements are not finite")
+    error = np.abs(y / largest - want / largest).max()
+    expect(error < 30 * float(ml_dtypes.finfo(dtype).eps), f"an error of {error:.2g} of the largest number")
+    expect(re.search(r"exp_f32\S*\(", (folder / "net.c").read_text()), "there is no softmax")
+
+
+for one in np.float32, np.float16, ml_dtypes.bfloat16:
+    suite.add(f"means of the largest {np.dtype(one).name} are finite", huge_values, one)
+suite.add("means of the largest floats of a run-time number of keys", lambda: huge_values(np.float32, bound=300))
+suite.add("means of the largest floats in plain C", lambda: huge_values(np.float32, "--cpu=generic"))
 
 
 @suite.case("heads that are mixed keep the keys innermost, so that softmax has vectors")

@@ -529,7 +529,7 @@ static const struct {
     {"stages of computed size", case_dynamic_stages, 1},
     {"empty rows", case_empty_rows, 1},
     {"transposed", case_transposed, 1},
-    {"transposed, cut", case_transposed_cut, 4},
+    {"transposed, cut", case_transposed_cut, 6},
     {"winograd, F2", case_winograd_exact, 5, 2},
     {"winograd, F4", case_winograd_exact, 5, 4},
     {"winograd, F6", case_winograd_exact, 5, 6},
