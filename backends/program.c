@@ -316,8 +316,6 @@ static const char arithmetic_text[] =
     "#error \"the x87's numbers have more digits than float: compile with -msse2 -mfpmath=sse\"\n"
     "#elif defined __FLT_EVAL_METHOD__ && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)\n"
     "#error \"float is computed in more digits than it has (FLT_EVAL_METHOD is not 0)\"\n"
-    "#elif defined __clang__ && (defined __x86_64__ || defined __i386__)\n"
-    "#pragma float_control(precise, on)\n"
     "#elif defined __clang__\n"
     "#pragma clang fp reassociate(off)\n"
     "#elif defined __FAST_MATH__ || defined __ASSOCIATIVE_MATH__ || defined __RECIPROCAL_MATH__\n"

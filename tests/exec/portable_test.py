@@ -212,7 +212,8 @@ def refused(done, flags):
 
 
 def build(folder, compiler, flags, exe):
-    return T.run([compiler, *flags, "-DNET_MAIN", "net.c", "-o", exe, "-lm"], cwd=folder, timeout=300)
+    return T.run([compiler, "-Wfatal-errors", *flags, "-DNET_MAIN", "net.c", "-o", exe, "-lm"],
+                 cwd=folder, timeout=300)
 
 
 def program_name(compiler, flags):
@@ -222,6 +223,9 @@ def program_name(compiler, flags):
 def right(name, compiler, flags, runner=(), options=()):
     """The build is right, and says so by itself."""
     folder, (_, arrays, want) = emitted(name, *options), reference(name)
+    if any("weight-type" in option for option in options):    # what the same file gives here
+        T.must(build(folder, "gcc", ("-O2",), "here"))
+        want = T.Program(folder / "here", list(want)).run(arrays)
     exe = program_name(compiler, flags)
     done = build(folder, compiler, flags, exe)
     if refused(done, flags):
@@ -300,5 +304,137 @@ for name, flags, options, slow in (
         ("in numbers, -O0", ("-O0", "-static"), ("--weights=array",), True)):
     suite.add(f"big-endian, weights {name}", all_right, "s390x-linux-gnu-gcc", flags, ("qemu-s390x",),
               options, slow=slow)
+
+
+for cpu in ("generic", "avx512"):
+    suite.add(f"halves below the normal ones where the processor flushes such floats: --cpu={cpu}",
+              lambda cpu=cpu: right("halves", "gcc", ("-Ofast", FINITE), (), (f"--cpu={cpu}",)), slow=cpu != "generic")
+
+
+@suite.case("big-endian: bytes for weights are refused, numbers are named")
+def byte_order():
+    here("s390x-linux-gnu-gcc")
+    for name in ("image", "sequence"):
+        done = build(emitted(name), "s390x-linux-gnu-gcc", ("-O1", "-fsyntax-only"), "none")
+        expect(refused(done, ()) and "--weights=array" in done.err, done.describe())
+
+
+@suite.case("a .npy file of the other byte order is read")
+def foreign_npy():
+    (made, (x, y), _), folder = reference("functions"), emitted("functions", "--cpu=generic")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    program = T.Program(folder / "net", [o.name for o in made.graph.output])
+    here_order, other = program.run([x, y]), program.run([x.astype(">f4"), y.astype(">f4")])
+    for key, value in here_order.items():
+        expect(value.tobytes() == other[key].tobytes(), f"{key} differs")
+
+
+@suite.case("--selftest finds NaN, infinity and other numbers, even where there is said to be no NaN")
+def selftest():
+    """What refuses flags is taken out; a stored number is changed."""
+    folder = T.scratch(SCRATCH / "selftest")
+    onnx.save(G.perceptron(), folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", "--weights=array", "--cpu=generic")
+    text = re.sub(r"#error .*", "", (folder / "net.c").read_text())
+    stored = re.compile(r"-?\d\.\d+(e-?\d+)?f(?=,)").search(text, text.rindex("_data["))
+    for compiler in ("gcc", "clang"):
+        for number in ("NAN", "INFINITY", "9.75f", stored.group()):
+            (folder / "changed.c").write_text(text[:stored.start()] + number + text[stored.end():])
+            T.must(T.run([compiler, "-w", "-O2", "-ffinite-math-only", "-DNET_MAIN", "changed.c",
+                          "-o", "changed", "-lm"], cwd=folder, timeout=300))
+            done = T.run([folder / "changed", "--selftest"])
+            expect(done.status == (number != stored.group()), f"{number}: {done.describe()}")
+
+
+# ---------------------------------------------------------------------------------- square roots
+
+def pieces():
+    """runtime/math.c as a C file of its own, with main() behind it."""
+    return (T.ROOT / "runtime" / "math.c").read_text()
+
+
+ROOTS = r"""
+#include <stdbool.h>
+#include <stdio.h>
+%s
+int main(void)
+{
+    int wrong = 0;
+    uint64_t s = 88172645463325252u;
+    for (long i = 0; i < COUNT; i++) {
+        s ^= s << 13;
+        s ^= s >> 7;
+        s ^= s << 17;
+        float x = float_bits(i < 4 ? (uint32_t)i << 31 | (i & 2 ? 0x7f800000u : 0) : (uint32_t)s),
+              a = sqrt_f32(x), b = sqrtf(x);
+        double v = double_bits(i < 4 ? (uint64_t)i << 63 | (i & 2 ? 0x7ff0000000000000u : 0)
+                               : i & 1 ? s : s & (0x000fffffffffffffu >> i %% 50)),
+               c = sqrt_f64(v), d = sqrt(v);
+        wrong += bits_f32(a) != bits_f32(b) && !(a != a && b != b);
+        wrong += bits_f64(c) != bits_f64(d) && !(c != c && d != d);
+    }
+    printf("%%d wrong\n", wrong);
+    return wrong != 0;
+}
+"""
+
+
+def square_roots(compiler, flags, emulator, count):
+    here(compiler, *([emulator] if emulator else []))
+    folder = T.scratch(SCRATCH / program_name("root" + compiler, flags))
+    (folder / "roots.c").write_text(ROOTS % pieces())
+    T.must(T.run([compiler, "-w", *flags, f"-DCOUNT={count}", "roots.c", "-o", "roots", "-lm"],
+                 cwd=folder))
+    T.must(T.run([*([emulator] if emulator else []), folder / "roots"], timeout=120))
+
+
+for compiler, flags, emulator, count, slow in (
+        ("gcc", ("-O2",), "", 2000000, True),
+        ("gcc", ("-O2", "-U__SSE2__"), "", 1000000, False),
+        ("clang", ("-O1", "-U__SSE2__"), "", 1000000, True),
+        ("s390x-linux-gnu-gcc", ("-O2", "-static"), "qemu-s390x", 50000, False),
+        ("riscv64-linux-gnu-gcc", ("-O2", "-static"), "qemu-riscv64", 50000, False),
+        ("aarch64-linux-gnu-gcc", ("-O2", "-static"), "qemu-aarch64", 50000, True),
+        ("arm-linux-gnueabihf-gcc", ("-O2", "-static"), "qemu-arm", 50000, False)):
+    suite.add(f"square roots are rounded as IEEE 754 says: {compiler} {' '.join(flags)}",
+              square_roots, compiler, flags, emulator, count, slow=slow)
+
+M4F = ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
+PROCESSORS = {        # compiler, options: the instruction, or None for integers' digits
+    "Cortex-M4F": ("arm-none-eabi-gcc", M4F, r"vsqrt\.f32"),
+    "Cortex-M4F, no errno": ("arm-none-eabi-gcc", (*M4F, "-fno-math-errno"), r"vsqrt\.f32"),
+    "Cortex-M7": ("arm-none-eabi-gcc", ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard"),
+                  r"vsqrt\.f32"),
+    "Cortex-M0": ("arm-none-eabi-gcc", ("-mcpu=cortex-m0", "-mthumb"), None),
+    "Cortex-M3": ("arm-none-eabi-gcc", ("-mcpu=cortex-m3", "-mthumb"), None),
+    "Cortex-M4F by clang": ("clang", ("--target=thumbv7em-none-eabihf", *M4F[:1], *M4F[2:]),
+                            r"vsqrt\.f32"),
+    "RISC-V": ("riscv64-linux-gnu-gcc", (), r"fsqrt\.s"),
+    "s390x": ("s390x-linux-gnu-gcc", (), r"sqebr"),
+    "ARMv7": ("arm-linux-gnueabihf-gcc", (), r"vsqrt\.f32"),
+}
+
+
+def no_calls(name, compiler, flags, instruction):
+    """The function alone is looked at: what else is called in a file is its kernels' affair."""
+    here(compiler)
+    folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
+    text = pieces()
+    start = text.index("//@ sqrt_f32 ")
+    text = text[:text.index("//@")].replace("<string.h>", "<stddef.h>").replace(
+        "#include <math.h>", "#define NAN __builtin_nanf(\"\")\n#define memcpy __builtin_memcpy") + \
+        text[start:text.index("//@", start + 3)]
+    (folder / "root.c").write_text(text + "float root(float x) { return sqrt_f32(x); }\n")
+    for level in ("-O1", "-O2", "-Os"):
+        T.must(T.run([compiler, *flags, level, "-ffreestanding", "-w", "-S", "root.c"], cwd=folder))
+        code = (folder / "root.s").read_text()
+        calls = re.findall(r"\s(?:bl|blx|call|tail|brasl|jg|b)\s+(?:%r14,)?(\w*(?:sqrt|__)\w*)", code)
+        expect(not calls, f"{level}: it calls {calls}")
+        if instruction:
+            expect(re.search(instruction, code), f"{level}: no {instruction}")
+
+
+for name, (compiler, flags, instruction) in PROCESSORS.items():
+    suite.add(f"a square root calls nothing: {name}", no_calls, name, compiler, flags, instruction)
 
 suite.main()
