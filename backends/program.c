@@ -301,9 +301,33 @@ static void put_section(struct text *out, const char *title)
     text_printf(out, " %s */\n\n", title);
 }
 
+/* Tests for NaN, masks of -INFINITY, sums of a number's high and low part, and rounding by a large
+ * number that is added and subtracted hold by IEEE 754's rules only. -ffinite-math-only cannot be
+ * taken back in a file: clang from version 17 on marks parameters as never NaN, and x86's gcc chooses
+ * its comparisons by the command line. What reassociates can be (gcc for 32-bit ARM then leaves NEON
+ * alone, which it uses for unsafe math only). Numbers of more digits than a float's (the x87's) are refused, since equal ones that are computed
+ * twice are not equal if one of them was stored. */
+static const char arithmetic_text[] =
+    "/* These flags change what the numbers below are. */\n"
+    "#if defined __FINITE_MATH_ONLY__ && __FINITE_MATH_ONLY__\n"
+    "#error \"NaN and infinity are lost by -ffast-math, -Ofast, -ffinite-math-only: "
+    "add -fno-finite-math-only\"\n"
+    "#elif defined __i386__ && !defined __SSE2_MATH__\n"
+    "#error \"the x87's numbers have more digits than float: compile with -msse2 -mfpmath=sse\"\n"
+    "#elif defined __FLT_EVAL_METHOD__ && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)\n"
+    "#error \"float is computed in more digits than it has (FLT_EVAL_METHOD is not 0)\"\n"
+    "#elif defined __clang__\n"
+    "#pragma clang fp reassociate(off)\n"
+    "#elif defined __FAST_MATH__ || defined __ASSOCIATIVE_MATH__ || defined __RECIPROCAL_MATH__\n"
+    "#pragma GCC optimize(\"no-fast-math\", \"no-unsafe-math-optimizations\", "
+    "\"no-associative-math\", \\\n"
+    "                     \"no-reciprocal-math\", \"signed-zeros\")\n"
+    "#endif\n\n";
+
 static void write_prelude(struct program *p, struct text *out)
 {
     write_title(p, out);
+    text_puts(out, arithmetic_text);
     text_printf(out, "#include \"%s\"",
                 p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
     text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "

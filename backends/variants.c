@@ -52,7 +52,7 @@ const char *program_variant_name(const struct program *p, const struct kernel *k
     return isa == ISA_GENERIC ? name : mem_printf(p->t, "%s_%s", name, isa_table[isa].text);
 }
 
-/* "#if defined __GNUC__ && defined __aarch64__" and what compilers it takes beyond that. */
+/* "#if defined __GNUC__ && defined __x86_64__" and what compilers it takes beyond that. */
 static void write_condition(int isa, struct text *out)
 {
     text_printf(out, "#if defined __GNUC__ && defined %s%s%s\n", isa_text[isa].arch,

@@ -207,6 +207,18 @@ static void write_pointers(struct program *p, struct text *out, const char *base
         text_printf(out, "        %s,\n", weight_address(p, p->s->weight[i], base));
 }
 
+/* Numbers in a C file are of the target's byte order; their bytes are of one. */
+static void write_order_check(struct program *p, struct text *out)
+{
+    bool has_order = false;
+    for (int i = 0; i < p->s->nweight; i++)
+        has_order |= !is_string(p->s->weight[i]) && dtype_nbytes(p->s->weight[i]->dtype) > 1;
+    if (has_order && p->weights != WEIGHTS_ARRAY)
+        text_puts(out, "#if defined __BYTE_ORDER__ && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n"
+                       "#error \"these weights are bytes, the least significant first: let tgc write "
+                       "numbers by --weights=array\"\n#endif\n\n");
+}
+
 void weights_write_data(struct program *p, struct text *out)
 {
     if (p->s->nweight == 0)
@@ -215,6 +227,7 @@ void weights_write_data(struct program *p, struct text *out)
         out,
         "/* -------------------------------------------------------------------------------------- "
         "weights */\n\n");
+    write_order_check(p, out);
     if (p->weights == WEIGHTS_INCBIN)
         program_write_text(p, out, snippet_find("incbin")->text);
     for (int i = 0; i < p->s->nweight; i++) {

@@ -28,8 +28,11 @@ static void fill_random(const char *dtype, void *data, size_t element_bytes, siz
         } else if (strcmp(dtype, "f64") == 0) {
             memcpy(at, &f64, 8);
         } else {
-            for (size_t k = 0; k < element_bytes; k++) /* little-endian, as every target of ours */
-                at[k] = (unsigned char)(bits >> 8 * k);
+            const uint16_t one = 1; /* its first byte is 1 where that is the least significant one */
+            unsigned char first;
+            memcpy(&first, &one, 1);
+            for (size_t k = 0; k < element_bytes; k++)
+                at[first ? k : element_bytes - 1 - k] = (unsigned char)(bits >> 8 * k);
         }
     }
 }

@@ -103,7 +103,7 @@ static inline double round_f64(double x)
     return fabs(x) < 0x1p52 ? copysign(fabs(x) + 0x1p52 - 0x1p52, x) : x;
 }
 
-//@ sqrt_f64
+//@ sqrt_f64 bits_f64 double_bits
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -113,25 +113,48 @@ static inline double sqrt_f64(double x)
 {
 #if defined __SSE2__
     return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(x)));
-#elif defined __aarch64__
+#elif defined __GNUC__ && defined __aarch64__
     double r;
     __asm__("fsqrt %d0, %d1" : "=w"(r) : "w"(x));
     return r;
+#elif defined __GNUC__ && defined __arm__ && defined __ARM_FP && (__ARM_FP & 8)
+    double r;
+    __asm__("vsqrt.f64 %P0, %P1" : "=w"(r) : "w"(x));
+    return r;
+#elif defined __GNUC__ && defined __riscv_flen && __riscv_flen >= 64
+    double r;
+    __asm__("fsqrt.d %0, %1" : "=f"(r) : "f"(x));
+    return r;
+#elif defined __GNUC__ && defined __s390x__
+    double r;
+    __asm__("sqdbr %0, %1" : "=f"(r) : "f"(x));
+    return r;
 #else
-    if (!(x > 0) || x > 0x1.fffffffffffffp1023)
-        return x < 0 ? (double)NAN : x;
-    double scale = 1, y = 1;
-    for (; x >= 4; x *= 0.25)
-        scale *= 2;
-    for (; x < 1; x *= 4)
-        scale *= 0.5;
-    for (int i = 0; i < 7; i++) /* Newton: each step doubles the digits */
-        y = 0.5 * (y + x / y);
-    return y * scale;
+    uint64_t u = bits_f64(x), m = u & 0xfffffffffffffu, root = 0, rest = 0;
+    int e = (int)(u >> 52);
+    if (u << 1 == 0 || (e & 2047) == 2047 || u >> 63 != 0) /* zero, no number or a negative one */
+        return u << 1 == 0 || u << 1 > 0xffe0000000000000u || u >> 63 == 0 ? x : (double)NAN;
+    if (e > 0)
+        m |= (uint64_t)1 << 52;
+    else
+        for (e = 1; m >> 52 == 0; e--)
+            m <<= 1;
+    /* x = m * 2^(e - 1075), the power even: two digits of m for each of the root, one behind the
+     * last among them, which the rest never leaves halfway */
+    m <<= e & 1 ? 10 : 11;
+    for (int i = 0; i < 54; i++, m <<= 2) {
+        rest = rest << 2 | m >> 62;
+        root <<= 1;
+        if (rest > root << 1) {
+            rest -= (root << 1) + 1;
+            root++;
+        }
+    }
+    return double_bits(((uint64_t)((e + 1021 + (e & 1)) / 2) << 52) + ((root + 1) >> 1));
 #endif
 }
 
-//@ sqrt_f32
+//@ sqrt_f32 bits_f32 float_bits
 #ifdef __SSE2__
 #include <xmmintrin.h>
 #endif
@@ -141,22 +164,44 @@ static inline float sqrt_f32(float x)
 {
 #if defined __SSE2__
     return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
-#elif defined __aarch64__
+#elif defined __GNUC__ && defined __aarch64__
     float r;
     __asm__("fsqrt %s0, %s1" : "=w"(r) : "w"(x));
     return r;
+#elif defined __GNUC__ && defined __arm__ && defined __ARM_FP && (__ARM_FP & 4)
+    float r;
+    __asm__("vsqrt.f32 %0, %1" : "=t"(r) : "t"(x));
+    return r;
+#elif defined __GNUC__ && defined __riscv_flen && __riscv_flen >= 32
+    float r;
+    __asm__("fsqrt.s %0, %1" : "=f"(r) : "f"(x));
+    return r;
+#elif defined __GNUC__ && defined __s390x__
+    float r;
+    __asm__("sqebr %0, %1" : "=f"(r) : "f"(x));
+    return r;
 #else
-    if (!(x > 0) || x > 0x1.fffffep127f)
-        return x < 0 ? NAN : x;
-    double v = (double)x, scale = 1, y = 1;
-    for (; v >= 4; v *= 0.25)
-        scale *= 2;
-    for (; v < 1; v *= 4)
-        scale *= 0.5;
-    for (int i = 0; i < 6;
-         i++) /* Newton: each step doubles the digits; double has enough for one rounding */
-        y = 0.5 * (y + v / y);
-    return (float)(y * scale);
+    uint32_t u = bits_f32(x), m = u & 0x7fffffu, root = 0, rest = 0;
+    int e = (int)(u >> 23);
+    if (u << 1 == 0 || (e & 255) == 255 || u >> 31 != 0) /* zero, no number or a negative one */
+        return u << 1 == 0 || u << 1 > 0xff000000u || u >> 31 == 0 ? x : NAN;
+    if (e > 0)
+        m |= 0x800000u;
+    else
+        for (e = 1; m >> 23 == 0; e--)
+            m <<= 1;
+    /* x = m * 2^(e - 150), the power even: two digits of m for each of the root, one behind the
+     * last among them, which the rest never leaves halfway */
+    m <<= e & 1 ? 7 : 8;
+    for (int i = 0; i < 25; i++, m <<= 2) {
+        rest = rest << 2 | m >> 30;
+        root <<= 1;
+        if (rest > root << 1) {
+            rest -= (root << 1) + 1;
+            root++;
+        }
+    }
+    return float_bits(((uint32_t)((e + 125 + (e & 1)) / 2) << 23) + ((root + 1) >> 1));
 #endif
 }
 

@@ -291,8 +291,11 @@ static inline float f16_to_f32(uint16_t h)
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
     if ((h & 0x7c00) == 0x7c00)
         return float_bits(sign | 0x7f800000u | rest);
-    /* The exponent is rebiased by a multiplication, which also normalizes subnormals. */
-    return float_bits(sign | bits_f32(float_bits(rest) * 0x1p112f));
+    /* Subnormals are normalized as the fraction of 2^-14, which is subtracted: processors that take
+     * subnormal floats for zero have none to take. */
+    if ((h & 0x7c00) == 0)
+        return float_bits(sign | bits_f32(float_bits(rest + 0x38800000u) - 0x1p-14f));
+    return float_bits(sign | (rest + 0x38000000u));
 }
 
 //@ f32_to_f16 bits_f32 float_bits

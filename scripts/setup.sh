@@ -15,6 +15,7 @@ build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libpr
 python='python3 python3-venv'
 check='g++ clang libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }

@@ -34,6 +34,7 @@ SUITES = [
     ("zero", "tests/exec/zero_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("integer", "tests/exec/integer_test.py", 300, 300),
+    ("portable", "tests/exec/portable_test.py", 300, 3600),
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
     ("vision", "tests/exec/vision_test.py", 300, 300),
