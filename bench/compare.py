@@ -1,7 +1,7 @@
 """tgc's emitted C against the runtimes, side by side, in one run.
 
     python bench/compare.py [--models A,B] [--sets cnn,small] [--threads 1,2] [--quick]
-                            [--peers onnxruntime,openvino] [--strassen] [--json FILE] [--plot FILE.svg]
+                            [--peers onnxruntime,openvino] [--against "TGC OPTIONS"] [--json FILE] [--plot FILE.svg]
 
 Contenders: what tgc writes, built by gcc and by clang with -O2 and nothing more; ONNX Runtime,
 OpenVINO and ncnn; and two other compilers, tinygrad and emx-onnx-cgen, whose times are shown
@@ -24,6 +24,7 @@ import math
 import os
 import platform
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -49,7 +50,7 @@ from suite import Failure, Skip
 COMPILERS = ("gcc", "clang")
 RUNTIMES = ("onnxruntime", "openvino", "ncnn")
 PEERS = (*RUNTIMES, "tinygrad", "emx")
-TITLES = {"tgc-gcc": "tgc, gcc", "tgc-clang": "tgc, clang", "tgc-strassen": "--strassen, gcc", "onnxruntime": "ONNX Runtime",
+TITLES = {"tgc-gcc": "tgc, gcc", "tgc-clang": "tgc, clang", "tgc-other": "other tgc, gcc", "onnxruntime": "ONNX Runtime",
           "openvino": "OpenVINO", "ncnn": "ncnn", "tinygrad": "tinygrad", "emx": "emx"}
 ONE_TURN = 20                   # slices; a contender whose run takes longer has one turn
 SIZES = (16 << 10, 512 << 10, 8 << 20, 256 << 20)   # of memory whose read bandwidth is measured
@@ -243,14 +244,15 @@ class Comparison:
         return {"kind": kind, "folder": str(self.folder), "driver": self.bench.driver,
                 "threads": self.threads, "cores": self.bench.cores[:self.threads], **more}
 
-    def prepare_strassen(self):
-        """The same by gcc with --strassen, so that what the option gains is seen in one run."""
-        contender = Contender("tgc-strassen", self.spec("emitted", symbol="net"))
+    def prepare_other(self):
+        """What another tgc, or this one with other options, makes of it, by gcc, in the same run."""
+        contender = Contender("tgc-other", self.spec("emitted", symbol="net"))
         self.contenders.append(contender)
+        tgc, *more = shlex.split(self.bench.options.against)
         try:
-            scratch = T.scratch(self.scratch / "strassen")
-            emitted = prepare.emit(self.bench.tgc, self.folder / "model.onnx", scratch, self.threads,
-                                   ["--strassen"])
+            scratch = T.scratch(self.scratch / "other")
+            emitted = prepare.emit(self.bench.tgc if tgc == "tgc" else Path(tgc).resolve(),
+                                   self.folder / "model.onnx", scratch, self.threads, more)
             library, about = prepare.build_emitted("gcc", scratch)
             contender.spec["library"] = str(library)
             contender.result.update(**emitted, **about)
@@ -259,8 +261,8 @@ class Comparison:
 
     def prepare(self):
         options = self.bench.options
-        if options.strassen:
-            self.prepare_strassen()
+        if options.against:
+            self.prepare_other()
         emitted, reason = None, None
         try:
             more = ["--weight-type", options.weight_type] if options.weight_type else []
@@ -427,7 +429,24 @@ def geomean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def print_other(results, threads):
+    """The other tgc's least time over this one's, per model and per set: above 1 this one is faster."""
+    print("\nthe other tgc's time over this one's, by gcc:")
+    for kind in models.SETS:
+        gains = {}
+        for r in results:
+            of = r["threads"].get(str(threads), {}).get("contenders", {})
+            times = [of.get(name, {}).get("min") for name in ("tgc-other", "tgc-gcc")]
+            if r["set"] == kind and all(times):
+                gains[r["name"]] = times[0] / times[1]
+        if gains:
+            print(f"  {kind:12s} {geomean(list(gains.values())):.3f}  "
+                  + " ".join(f"{name} {gain:.3f}" for name, gain in gains.items()))
+
+
 def print_sets(results, threads):
+    if any("tgc-other" in r["threads"].get(str(threads), {}).get("contenders", {}) for r in results):
+        print_other(results, threads)
     print(f"\n{threads} thread{'s' if threads > 1 else ''}: times faster than the best runtime, "
           f"geometric mean per set (and the least)")
     summary = {}
@@ -538,7 +557,8 @@ def parse():
                         help="all; with --quick the runtimes alone")
     parser.add_argument("--weight-type", choices=("bf16", "int8"),
                         help="tgc's option: its weights are smaller than its rivals', and rounded")
-    parser.add_argument("--strassen", action="store_true", help="what --strassen makes of it takes turns, too")
+    parser.add_argument("--against", metavar="'TGC OPTIONS'",
+                        help="another tgc's program (tgc: this one's), or other options, take turns, too")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
     parser.add_argument("--slice", type=float, help="seconds of a turn")
     parser.add_argument("--quick", action="store_true", help="few and short turns")
