@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
 python='python3 python3-venv'
 check='g++ clang libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
-optional='libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+optional='libclang-rt-dev clang-19 libclang-rt-19-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }

@@ -29,6 +29,7 @@ SUITES = [
     ("weights", "tests/exec/weights_test.py", 300, 300),
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
+    ("vectors", "tests/exec/vectors_test.py", 300, 900),
     ("integer", "tests/exec/integer_test.py", 300, 300),
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
