@@ -1,5 +1,6 @@
 """Every function of runtime/vector_*.c and runtime/math.c by itself: built by every compiler that is
-here, at every level of optimization, for every instruction set that this machine or an emulator has.
+here, without a warning, at every level of optimization, for every instruction set that this machine
+or an emulator has. C++ is one of the compilers: g++ warns of what its own headers leave undefined.
 
 The functions are taken out of the table that tgc carries (build/runtime/snippets.inc), as emitted
 programs do. A function's signature says which loop calls it: one of a signature that no loop is for
@@ -581,9 +582,11 @@ here = [isa for isa in X86 if isa == "generic" or x86 and FLAG[isa] in CPU]
 for isa in X86:
     if isa not in here:
         suite.add(f"{isa}, by every compiler", lacks, isa)
+CPP = ["-std=c++17", "-x", "c++"]
 ARM_TARGET = "--target=aarch64-linux-gnu"
 for sets, compiler, more, slow in (
         (here, "gcc", [], False), (here, "clang", [], False), (here, "clang-19", [], False),
+        (here, "g++", CPP, False), (here, "clang++", CPP, True),
         (here, "gcc-11", [], True), (here, "clang-13", [], True), (here, "clang-15", [], True),
         (here, "clang-16", [], True), (ARM, "aarch64-linux-gnu-gcc", [], False),
         (ARM, "clang-19", [ARM_TARGET], False), (ARM, "clang", [ARM_TARGET], True),
