@@ -235,14 +235,14 @@ static inline IN_f32x16 f32x16 odds_f32x16(f32x16 a, f32x16 b, int by)
                      : _mm512_mask_movehdup_ps(b, 0x5555, a);
 }
 
-//@ half_f32x16 f32x16 f32x8
+//@ half_f32x16 f32x16 f32x8 macros_f32x16
 /* the first eight lanes; clang would make them anew from what all lanes were made of */
 static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
 {
 #ifdef __clang__
     __asm__("" : "+v"(v));
 #endif
-    return _mm512_castps512_ps256(v);
+    return (f32x8)_mm512_maskz_extractf64x4_pd(0xf, (__m512d)v, 0);
 }
 
 //@ exp1_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
