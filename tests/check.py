@@ -30,6 +30,7 @@ SUITES = [
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
     ("vectors", "tests/exec/vectors_test.py", 300, 900),
+    ("compilers", "tests/exec/compilers_test.py", 300, 900),
     ("integer", "tests/exec/integer_test.py", 300, 300),
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
