@@ -335,16 +335,6 @@ static inline IN_f32x16 i32x16 lookup_i8_i32x16(const void *table, i32x16 bytes)
     return lookup_i32x16(table, bytes ^ 0x80808080u);
 }
 
-//@ load_groups_i32x16 load_u8_i32x16
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
-static inline IN_f32x16 i32x16 load_groups_i32x16(const void *p, int64_t step)
-{
-    const uint8_t *s = (const uint8_t *)p;
-    const i32x16 a = load_u8_i32x16(s), b = load_u8_i32x16(s + step);
-    const i32x16 c = load_u8_i32x16(s + 2 * step), d = load_u8_i32x16(s + 3 * step);
-    return (a | b << 8) | (c << 16 | d << 24);
-}
-
 //@ load_i8_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_i8_i32x16(const int8_t *p)
 {
@@ -357,6 +347,16 @@ static inline IN_f32x16 i32x16 load_u8_i32x16(const uint8_t *p)
 {
     const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
     return (i32x16)_mm512_maskz_cvtepu8_epi32(ALL_f32x16, bytes);
+}
+
+//@ load_groups_i32x16 load_u8_i32x16
+/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+static inline IN_f32x16 i32x16 load_groups_i32x16(const void *p, int64_t step)
+{
+    const uint8_t *s = (const uint8_t *)p;
+    const i32x16 a = load_u8_i32x16(s), b = load_u8_i32x16(s + step);
+    const i32x16 c = load_u8_i32x16(s + 2 * step), d = load_u8_i32x16(s + 3 * step);
+    return (a | b << 8) | (c << 16 | d << 24);
 }
 
 //@ splat_i32x16 i32x16

@@ -176,6 +176,7 @@ def source(sets):
             body.append(f"static {attribute[0]} void call_{name}(void)\n{{\n    {loop}\n"
                         f'    put("{name}", out.{letter}, sizeof out.{letter});\n}}\n')
             calls.append(f"    call_{name}();\n")
+    needed.sort(key=list(PIECES).index)          # as programs have them
     head = ("#include <arm_neon.h>\n" if "neon" in sets
             else "#include <immintrin.h>\n" if "avx2" in sets else "")
     return (head + (HERE / "vectors.c").read_text() + "".join(PIECES[n][2] + "\n" for n in needed)
