@@ -36,6 +36,7 @@ check: with-tests
 	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS)
 
 check-all: with-tests
+	scripts/setup.sh check-all
 	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all
 
 bench:

@@ -2,7 +2,7 @@
  * everywhere.
  *
  * f64: argument reduction and Taylor or rational series, within a few units in the last place (pow:
- * within 1e-13 relative). f32: exp, tanh and erf in float for speed, within 2 units; the rest
+ * within 2e-13 relative). f32: exp, tanh and erf in float for speed, within 2 units; the rest
  * through f64. Straight-line code where loops over arrays should vectorize.
  */
 #include <math.h>
@@ -562,7 +562,7 @@ static double pow_f64(double x, double y)
     double a = fabs(x);
     int whole = fabs(y) >= 0x1p53 || (double)(int64_t)(fabs(y) < 0x1p53 ? y : 0) == y;
     int odd = fabs(y) < 0x1p53 && whole && ((int64_t)y & 1) != 0;
-    if (x < 0 && !whole && a < 0x1.fffffffffffffp1023)
+    if (x < 0 && !whole && a <= 0x1.fffffffffffffp1023)
         return (double)NAN;
     double r;
     if (whole && fabs(y) <= 64) {

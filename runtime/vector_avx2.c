@@ -1,8 +1,10 @@
 /* vector_avx2.c - vectors of floats for AVX2 with FMA: f32x8.
  *
- * Arithmetic, comparison and bits are the compiler's own (gcc's vector extensions, which clang has,
- * too); only what they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros
- * (bits_f32x8). Each function carries the target it needs, so that no compiler flags are needed.
+ * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what
+ * they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros (mask_f32x8),
+ * and what chooses by one is a blend: no compiler has to rediscover it in a formula of and, or and
+ * not. Integers are unsigned to C, so that they wrap. Each function carries the target it needs, so
+ * that no compiler flags are needed.
  */
 #include <immintrin.h>
 #include <stdint.h>
@@ -10,7 +12,54 @@
 //@ f32x8
 #define IN_f32x8 __attribute__((target("avx2,fma")))
 typedef __m256 f32x8;
-typedef int32_t bits_f32x8 __attribute__((vector_size(32)));
+typedef uint32_t bits_f32x8 __attribute__((vector_size(32)));
+typedef int32_t ints_f32x8 __attribute__((vector_size(32)));
+typedef ints_f32x8 mask_f32x8;
+
+//@ less_f32x8 f32x8
+static inline IN_f32x8 mask_f32x8 less_f32x8(f32x8 a, f32x8 b) { return a < b; }
+
+//@ equal_f32x8 f32x8
+static inline IN_f32x8 mask_f32x8 equal_f32x8(f32x8 a, f32x8 b) { return a == b; }
+
+//@ differ_f32x8 f32x8
+/* also where one is NaN */
+static inline IN_f32x8 mask_f32x8 differ_f32x8(f32x8 a, f32x8 b) { return a != b; }
+
+//@ not_f32x8 f32x8
+static inline IN_f32x8 mask_f32x8 not_f32x8(mask_f32x8 m) { return ~m; }
+
+//@ splat_mask_f32x8 f32x8
+static inline IN_f32x8 mask_f32x8 splat_mask_f32x8(bool b)
+{
+    return (mask_f32x8)_mm256_set1_epi32(b ? -1 : 0);
+}
+
+//@ select_f32x8 f32x8
+/* m ? a : b, lane by lane */
+static inline IN_f32x8 f32x8 select_f32x8(mask_f32x8 m, f32x8 a, f32x8 b)
+{
+    return _mm256_blendv_ps(b, a, (__m256)m);
+}
+
+//@ from_bool_f32x8 f32x8
+static inline IN_f32x8 f32x8 from_bool_f32x8(mask_f32x8 m)
+{
+    return _mm256_and_ps((__m256)m, _mm256_set1_ps(1.0f));
+}
+
+//@ abs_f32x8 f32x8
+static inline IN_f32x8 f32x8 abs_f32x8(f32x8 v)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
+}
+
+//@ copysign_f32x8 f32x8
+static inline IN_f32x8 f32x8 copysign_f32x8(f32x8 v, f32x8 sign)
+{
+    const __m256 top = _mm256_set1_ps(-0.0f);
+    return _mm256_or_ps(_mm256_andnot_ps(top, v), _mm256_and_ps(top, sign));
+}
 
 //@ load_f32x8 f32x8
 static inline IN_f32x8 f32x8 load_f32x8(const float *p) { return _mm256_loadu_ps(p); }
@@ -46,7 +95,8 @@ static inline IN_f32x8 f32x8 load_f16_f32x8(const uint16_t *p)
     const bits_f32x8 h =
         (bits_f32x8)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     const bits_f32x8 size = (h & 0x7fff) << 13;
-    const bits_f32x8 none = (size >= 0x0f800000) & 0x7f800000;
+    const __m256i large = _mm256_cmpgt_epi32((__m256i)size, _mm256_set1_epi32(0x0f7fffff));
+    const bits_f32x8 none = (bits_f32x8)large & 0x7f800000;
     return (f32x8)((bits_f32x8)((f32x8)size * 0x1p112f) | none | (h & 0x8000) << 16);
 }
 
@@ -66,25 +116,31 @@ static inline IN_f32x8 void store_f16_f32x8(uint16_t *p, f32x8 v)
     const bits_f32x8 bits = (bits_f32x8)v, size = bits & 0x7fffffff;
     const bits_f32x8 normal = (size - 0x38000000 + 0xfff + ((size >> 13) & 1)) >> 13;
     const bits_f32x8 small = (bits_f32x8)((f32x8)size + 0.5f) - 0x3f000000;
-    const bits_f32x8 none = (0x7e00 & (size > 0x7f800000)) | (0x7c00 & (size <= 0x7f800000));
-    const bits_f32x8 is_small = size < 0x38800000, is_large = size >= 0x477ff000;
-    const bits_f32x8 h = (small & is_small) | (none & is_large) | (normal & ~(is_small | is_large));
-    half_f32x8(p, h | ((bits >> 16) & 0x8000));
+    const __m256i order = (__m256i)size;       /* no sign: they compare as signed numbers, too */
+    const __m256i nan = _mm256_cmpgt_epi32(order, _mm256_set1_epi32(0x7f800000));
+    const __m256i large = _mm256_cmpgt_epi32(order, _mm256_set1_epi32(0x477fefff));
+    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x38800000), order);
+    __m256i h = _mm256_blendv_epi8((__m256i)normal, (__m256i)small, tiny);
+    h = _mm256_blendv_epi8(h, _mm256_set1_epi32(0x7c00), large);
+    h = _mm256_blendv_epi8(h, _mm256_set1_epi32(0x7e00), nan);
+    half_f32x8(p, (bits_f32x8)h | ((bits >> 16) & 0x8000));
 }
 
-//@ store_bf16_f32x8 half_f32x8
+//@ store_bf16_f32x8 half_f32x8 select_f32x8
 /* the nearest, half to even */
 static inline IN_f32x8 void store_bf16_f32x8(uint16_t *p, f32x8 v)
 {
     const bits_f32x8 bits = (bits_f32x8)v;
-    const bits_f32x8 near = bits + 0x7fff + ((bits >> 16) & 1), number = v == v;
-    half_f32x8(p, (((near & number) | ((bits | 0x400000) & ~number)) >> 16) & 0xffff);
+    const bits_f32x8 near = bits + 0x7fff + ((bits >> 16) & 1), quiet = bits | 0x400000;
+    const bits_f32x8 top = (bits_f32x8)select_f32x8(v != v, (f32x8)quiet, (f32x8)near);
+    half_f32x8(p, top >> 16);
 }
 
 //@ load_bool_f32x8 f32x8
-static inline IN_f32x8 bits_f32x8 load_bool_f32x8(const uint8_t *p)
+static inline IN_f32x8 mask_f32x8 load_bool_f32x8(const uint8_t *p)
 {
-    return (bits_f32x8)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)) != 0;
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return (mask_f32x8)_mm256_cmpgt_epi32(_mm256_cvtepu8_epi32(bytes), _mm256_setzero_si256());
 }
 
 //@ first_f32x8 f32x8
@@ -168,7 +224,7 @@ static inline IN_f32x8 f32x8 odds_f32x8(f32x8 a, f32x8 b, int by)
 }
 
 //@ i32x8 f32x8
-typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef uint32_t i32x8 __attribute__((vector_size(32)));
 
 //@ load_i32x8 i32x8
 static inline IN_f32x8 i32x8 load_i32x8(const int32_t *p)
@@ -187,7 +243,7 @@ static inline IN_f32x8 void store_i32x8(int32_t *p, i32x8 v)
 static inline IN_f32x8 void store_apart_i32x8(int32_t *p, i32x8 v, int64_t step, int n)
 {
     for (int i = 0; i < n; i++)
-        p[i * step] = v[i];
+        p[i * step] = (int32_t)v[i];
 }
 
 //@ load_bytes_i32x8 i32x8
@@ -239,7 +295,7 @@ static inline IN_f32x8 i32x8 lookup_i32x8(const void *table, i32x8 bytes)
 /* by bytes of -128..127, the first element is that of -128 */
 static inline IN_f32x8 i32x8 lookup_i8_i32x8(const void *table, i32x8 bytes)
 {
-    return lookup_i32x8(table, bytes ^ (int32_t)0x80808080u);
+    return lookup_i32x8(table, bytes ^ 0x80808080u);
 }
 
 //@ load_groups_i32x8 i32x8

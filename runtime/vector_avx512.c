@@ -1,16 +1,75 @@
 /* vector_avx512.c - vectors of floats for AVX-512: f32x16.
  *
- * Arithmetic, comparison and bits are the compiler's own (gcc's vector extensions, which clang has,
- * too); only what they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros
- * (bits_f32x16). Each function carries the target it needs, so that no compiler flags are needed.
+ * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what
+ * they do not reach is an intrinsic. A comparison gives one bit a lane (mask_f32x16), and what
+ * chooses by one is a blend: no compiler has to rediscover it in a formula of and, or, not (clang
+ * 19 has done so wrongly). Integers are unsigned to C, so that they wrap. Each function carries the
+ * target it needs, so that no compiler flags are needed.
+ *
+ * Many intrinsics without a mask begin with a vector that is undefined, of which g++ warns. Those
+ * with a mask do not; of all lanes (ALL_f32x16) they are the same instructions.
  */
 #include <immintrin.h>
 #include <stdint.h>
 
 //@ f32x16
 #define IN_f32x16 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+#define ALL_f32x16 ((__mmask16)0xffff)
 typedef __m512 f32x16;
-typedef int32_t bits_f32x16 __attribute__((vector_size(64)));
+typedef uint32_t bits_f32x16 __attribute__((vector_size(64)));
+typedef int32_t ints_f32x16 __attribute__((vector_size(64)));
+typedef __mmask16 mask_f32x16;
+
+//@ less_f32x16 f32x16
+static inline IN_f32x16 mask_f32x16 less_f32x16(f32x16 a, f32x16 b)
+{
+    return _mm512_cmplt_ps_mask(a, b);
+}
+
+//@ equal_f32x16 f32x16
+static inline IN_f32x16 mask_f32x16 equal_f32x16(f32x16 a, f32x16 b)
+{
+    return _mm512_cmpeq_ps_mask(a, b);
+}
+
+//@ differ_f32x16 f32x16
+/* also where one is NaN */
+static inline IN_f32x16 mask_f32x16 differ_f32x16(f32x16 a, f32x16 b)
+{
+    return _mm512_cmpneq_ps_mask(a, b);
+}
+
+//@ not_f32x16 f32x16
+static inline IN_f32x16 mask_f32x16 not_f32x16(mask_f32x16 m) { return _mm512_knot(m); }
+
+//@ splat_mask_f32x16 f32x16
+static inline IN_f32x16 mask_f32x16 splat_mask_f32x16(bool b) { return b ? ALL_f32x16 : 0; }
+
+//@ select_f32x16 f32x16
+/* m ? a : b, lane by lane */
+static inline IN_f32x16 f32x16 select_f32x16(mask_f32x16 m, f32x16 a, f32x16 b)
+{
+    return _mm512_mask_blend_ps(m, b, a);
+}
+
+//@ from_bool_f32x16 f32x16
+static inline IN_f32x16 f32x16 from_bool_f32x16(mask_f32x16 m)
+{
+    return _mm512_maskz_mov_ps(m, _mm512_set1_ps(1.0f));
+}
+
+//@ abs_f32x16 f32x16
+static inline IN_f32x16 f32x16 abs_f32x16(f32x16 v)
+{
+    return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), v);
+}
+
+//@ copysign_f32x16 f32x16
+static inline IN_f32x16 f32x16 copysign_f32x16(f32x16 v, f32x16 sign)
+{
+    const __m512 top = _mm512_set1_ps(-0.0f);
+    return _mm512_or_ps(_mm512_andnot_ps(top, v), _mm512_and_ps(top, sign));
+}
 
 //@ load_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_f32x16(const float *p) { return _mm512_loadu_ps(p); }
@@ -21,52 +80,55 @@ static inline IN_f32x16 void store_f32x16(float *p, f32x16 v) { _mm512_storeu_ps
 //@ load_i8_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_i8_f32x16(const int8_t *p)
 {
-    return _mm512_cvtepi32_ps(
-        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm512_maskz_cvtepi32_ps(ALL_f32x16, _mm512_maskz_cvtepi8_epi32(ALL_f32x16, bytes));
 }
 
 //@ load_u8_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_u8_f32x16(const uint8_t *p)
 {
-    return _mm512_cvtepi32_ps(
-        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm512_maskz_cvtepi32_ps(ALL_f32x16, _mm512_maskz_cvtepu8_epi32(ALL_f32x16, bytes));
 }
 
 //@ load_bf16_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_bf16_f32x16(const uint16_t *p)
 {
     const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    return (f32x16)((bits_f32x16)_mm512_maskz_cvtepu16_epi32(ALL_f32x16, half) << 16);
 }
 
 //@ load_f16_f32x16 f32x16
 static inline IN_f32x16 f32x16 load_f16_f32x16(const uint16_t *p)
 {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_maskz_cvtph_ps(ALL_f32x16, half);
 }
 
 //@ store_f16_f32x16 f32x16
 /* the nearest, half to even */
 static inline IN_f32x16 void store_f16_f32x16(uint16_t *p, f32x16 v)
 {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_maskz_cvtps_ph(0xffff, v, 8));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_maskz_cvtps_ph(ALL_f32x16, v, 8));
 }
 
-//@ store_bf16_f32x16 f32x16
+//@ store_bf16_f32x16 select_f32x16 differ_f32x16
 /* the nearest, half to even */
 static inline IN_f32x16 void store_bf16_f32x16(uint16_t *p, f32x16 v)
 {
     const bits_f32x16 bits = (bits_f32x16)v;
-    const bits_f32x16 near = bits + 0x7fff + ((bits >> 16) & 1), number = v == v;
-    const bits_f32x16 top = ((near & number) | ((bits | 0x400000) & ~number)) >> 16;
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16((__m512i)top));
+    const bits_f32x16 near = bits + 0x7fff + ((bits >> 16) & 1), quiet = bits | 0x400000;
+    const bits_f32x16 top =
+        (bits_f32x16)select_f32x16(differ_f32x16(v, v), (f32x16)quiet, (f32x16)near);
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm512_maskz_cvtepi32_epi16(ALL_f32x16, (__m512i)(top >> 16)));
 }
 
 //@ load_bool_f32x16 f32x16
-static inline IN_f32x16 bits_f32x16 load_bool_f32x16(const uint8_t *p)
+static inline IN_f32x16 mask_f32x16 load_bool_f32x16(const uint8_t *p)
 {
-    return (bits_f32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)) !=
-           0;
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm_test_epi8_mask(bytes, bytes);
 }
 
 //@ load_part_f32x16 f32x16
@@ -95,13 +157,22 @@ static inline IN_f32x16 f32x16 fma_f32x16(f32x16 a, f32x16 b, f32x16 c)
 
 //@ higher_f32x16 f32x16
 /* the larger; b, if one of them is NaN */
-static inline IN_f32x16 f32x16 higher_f32x16(f32x16 a, f32x16 b) { return _mm512_max_ps(a, b); }
+static inline IN_f32x16 f32x16 higher_f32x16(f32x16 a, f32x16 b)
+{
+    return _mm512_maskz_max_ps(ALL_f32x16, a, b);
+}
 
 //@ lower_f32x16 f32x16
-static inline IN_f32x16 f32x16 lower_f32x16(f32x16 a, f32x16 b) { return _mm512_min_ps(a, b); }
+static inline IN_f32x16 f32x16 lower_f32x16(f32x16 a, f32x16 b)
+{
+    return _mm512_maskz_min_ps(ALL_f32x16, a, b);
+}
 
 //@ sqrt_f32x16 f32x16
-static inline IN_f32x16 f32x16 sqrt_f32x16(f32x16 v) { return _mm512_sqrt_ps(v); }
+static inline IN_f32x16 f32x16 sqrt_f32x16(f32x16 v)
+{
+    return _mm512_maskz_sqrt_ps(ALL_f32x16, v);
+}
 
 //@ macros_f32x16
 /* Without optimization gcc has intrinsics with a constant as macros, and warns about what is in
@@ -111,55 +182,67 @@ static inline IN_f32x16 f32x16 sqrt_f32x16(f32x16 v) { return _mm512_sqrt_ps(v);
 #endif
 
 //@ floor_f32x16 f32x16 macros_f32x16
-static inline IN_f32x16 f32x16 floor_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 9); }
+static inline IN_f32x16 f32x16 floor_f32x16(f32x16 v)
+{
+    return _mm512_maskz_roundscale_ps(ALL_f32x16, v, 9);
+}
 
 //@ ceil_f32x16 f32x16 macros_f32x16
-static inline IN_f32x16 f32x16 ceil_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 10); }
+static inline IN_f32x16 f32x16 ceil_f32x16(f32x16 v)
+{
+    return _mm512_maskz_roundscale_ps(ALL_f32x16, v, 10);
+}
 
 //@ trunc_f32x16 f32x16 macros_f32x16
-static inline IN_f32x16 f32x16 trunc_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 11); }
+static inline IN_f32x16 f32x16 trunc_f32x16(f32x16 v)
+{
+    return _mm512_maskz_roundscale_ps(ALL_f32x16, v, 11);
+}
 
 //@ round_f32x16 f32x16 macros_f32x16
 /* half to even */
-static inline IN_f32x16 f32x16 round_f32x16(f32x16 v) { return _mm512_roundscale_ps(v, 8); }
+static inline IN_f32x16 f32x16 round_f32x16(f32x16 v)
+{
+    return _mm512_maskz_roundscale_ps(ALL_f32x16, v, 8);
+}
 
 //@ turn_f32x16 f32x16 macros_f32x16
 /* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
 static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
 {
-    return by == 8   ? _mm512_shuffle_f32x4(v, v, 0x4e)
-           : by == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
-           : by == 2 ? _mm512_permute_ps(v, 0x4e)
-                     : _mm512_permute_ps(v, 0xb1);
+    return by == 8   ? _mm512_maskz_shuffle_f32x4(ALL_f32x16, v, v, 0x4e)
+           : by == 4 ? _mm512_maskz_shuffle_f32x4(ALL_f32x16, v, v, 0xb1)
+           : by == 2 ? _mm512_maskz_permute_ps(ALL_f32x16, v, 0x4e)
+                     : _mm512_maskz_permute_ps(ALL_f32x16, v, 0xb1);
 }
 
 //@ evens_f32x16 f32x16 macros_f32x16
 /* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
 static inline IN_f32x16 f32x16 evens_f32x16(f32x16 a, f32x16 b, int by)
 {
-    return by == 8   ? _mm512_shuffle_f32x4(a, b, 0x44)
+    return by == 8   ? _mm512_maskz_shuffle_f32x4(ALL_f32x16, a, b, 0x44)
            : by == 4 ? _mm512_mask_shuffle_f32x4(a, 0xf0f0, b, b, 0xb1)
-           : by == 2 ? (f32x16)_mm512_unpacklo_pd((__m512d)a, (__m512d)b)
+           : by == 2 ? (f32x16)_mm512_maskz_unpacklo_pd(0xff, (__m512d)a, (__m512d)b)
                      : _mm512_mask_moveldup_ps(a, 0xaaaa, b);
 }
 
 //@ odds_f32x16 f32x16 macros_f32x16
 static inline IN_f32x16 f32x16 odds_f32x16(f32x16 a, f32x16 b, int by)
 {
-    return by == 8   ? _mm512_shuffle_f32x4(a, b, 0xee)
+    return by == 8   ? _mm512_maskz_shuffle_f32x4(ALL_f32x16, a, b, 0xee)
            : by == 4 ? _mm512_mask_shuffle_f32x4(b, 0x0f0f, a, a, 0xb1)
-           : by == 2 ? (f32x16)_mm512_unpackhi_pd((__m512d)a, (__m512d)b)
+           : by == 2 ? (f32x16)_mm512_maskz_unpackhi_pd(0xff, (__m512d)a, (__m512d)b)
                      : _mm512_mask_movehdup_ps(b, 0x5555, a);
 }
 
-//@ half_f32x16 f32x16 f32x8
+//@ half_f32x16 f32x16 f32x8 macros_f32x16
 /* the first eight lanes; clang would make them anew from what all lanes were made of */
 static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
 {
 #ifdef __clang__
     __asm__("" : "+v"(v));
 #endif
-    return _mm512_castps512_ps256(v);
+    return (f32x8)_mm512_maskz_extractf64x4_pd(0xf, (__m512d)v, 0);
 }
 
 //@ exp1_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
@@ -179,14 +262,14 @@ static inline IN_f32x16 f32x16 exp1_f32x16(f32x16 x)
     f32x16 p = fma_f32x16(splat_f32x16(0.166672f), r, splat_f32x16(0.5f));
     p = fma_f32x16(p, r, splat_f32x16(1.0f));
     p = fma_f32x16(p, r, splat_f32x16(1.0f));
-    const __m512i bits = _mm512_castps_si512(shifted);
-    const f32x16 power = _mm512_castsi512_ps(_mm512_add_epi32(
-        _mm512_permutexvar_epi32(bits, powers), _mm512_slli_epi32(bits, 19)));
+    const bits_f32x16 bits = (bits_f32x16)shifted;
+    const __m512i mantissa = _mm512_maskz_permutexvar_epi32(ALL_f32x16, (__m512i)bits, powers);
+    const f32x16 power = (f32x16)((bits_f32x16)mantissa + (bits << 19));
     return fma_f32x16(power, p, splat_f32x16(1.0f));
 }
 
 //@ i32x16 f32x16
-typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef uint32_t i32x16 __attribute__((vector_size(64)));
 
 //@ load_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_i32x16(const int32_t *p)
@@ -205,7 +288,7 @@ static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v)
 static inline IN_f32x16 void store_apart_i32x16(int32_t *p, i32x16 v, int64_t step, int n)
 {
     for (int i = 0; i < n; i++)
-        p[i * step] = v[i];
+        p[i * step] = (int32_t)v[i];
 }
 
 //@ load_bytes_i32x16 i32x16
@@ -249,83 +332,99 @@ static inline IN_f32x16 i32x16 lookup_i32x16(const void *table, i32x16 bytes)
 /* by bytes of -128..127, the first element is that of -128 */
 static inline IN_f32x16 i32x16 lookup_i8_i32x16(const void *table, i32x16 bytes)
 {
-    return lookup_i32x16(table, bytes ^ (int32_t)0x80808080u);
-}
-
-//@ load_groups_i32x16 i32x16
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
-static inline IN_f32x16 i32x16 load_groups_i32x16(const void *p, int64_t step)
-{
-    const char *s = (const char *)p;
-    const __m512i a = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)s));
-    const __m512i b =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + step)));
-    const __m512i c =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + 2 * step)));
-    const __m512i d =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + 3 * step)));
-    const __m512i low = _mm512_or_si512(a, _mm512_slli_epi32(b, 8));
-    const __m512i high = _mm512_or_si512(_mm512_slli_epi32(c, 16), _mm512_slli_epi32(d, 24));
-    return (i32x16)_mm512_or_si512(low, high);
+    return lookup_i32x16(table, bytes ^ 0x80808080u);
 }
 
 //@ load_i8_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_i8_i32x16(const int8_t *p)
 {
-    return (i32x16)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (i32x16)_mm512_maskz_cvtepi8_epi32(ALL_f32x16, bytes);
 }
 
 //@ load_u8_i32x16 i32x16
 static inline IN_f32x16 i32x16 load_u8_i32x16(const uint8_t *p)
 {
-    return (i32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (i32x16)_mm512_maskz_cvtepu8_epi32(ALL_f32x16, bytes);
+}
+
+//@ load_groups_i32x16 load_u8_i32x16
+/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+static inline IN_f32x16 i32x16 load_groups_i32x16(const void *p, int64_t step)
+{
+    const uint8_t *s = (const uint8_t *)p;
+    const i32x16 a = load_u8_i32x16(s), b = load_u8_i32x16(s + step);
+    const i32x16 c = load_u8_i32x16(s + 2 * step), d = load_u8_i32x16(s + 3 * step);
+    return (a | b << 8) | (c << 16 | d << 24);
 }
 
 //@ splat_i32x16 i32x16
 static inline IN_f32x16 i32x16 splat_i32x16(int32_t v) { return (i32x16)_mm512_set1_epi32(v); }
 
 //@ from_i32_f32x16 i32x16
-static inline IN_f32x16 f32x16 from_i32_f32x16(i32x16 v) { return _mm512_cvtepi32_ps((__m512i)v); }
+static inline IN_f32x16 f32x16 from_i32_f32x16(i32x16 v)
+{
+    return _mm512_maskz_cvtepi32_ps(ALL_f32x16, (__m512i)v);
+}
 
-//@ store_u8_f32x16 f32x16
+//@ whole_f32x16 f32x16
+/* what stands before the point */
+static inline IN_f32x16 __m512i whole_f32x16(f32x16 v)
+{
+    return _mm512_maskz_cvttps_epi32(ALL_f32x16, v);
+}
+
+//@ nearest_f32x16 f32x16
+/* half to even */
+static inline IN_f32x16 __m512i nearest_f32x16(f32x16 v)
+{
+    return _mm512_maskz_cvtps_epi32(ALL_f32x16, v);
+}
+
+//@ store_u8_f32x16 whole_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline IN_f32x16 void store_u8_f32x16(uint8_t *p, f32x16 v)
 {
-    const __m512 near =
-        _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
-    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
+    const f32x16 near = lower_f32x16(higher_f32x16(v, splat_f32x16(0.0f)), splat_f32x16(255.0f));
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm512_maskz_cvtepi32_epi8(ALL_f32x16, whole_f32x16(near)));
 }
 
-//@ store_number_u8_f32x16 f32x16
+//@ store_number_u8_f32x16 whole_f32x16
 /* of 0..255, or NaN, which becomes 0 */
 static inline IN_f32x16 void store_number_u8_f32x16(uint8_t *p, f32x16 v)
 {
-    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(v)));
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm512_maskz_cvtepi32_epi8(ALL_f32x16, whole_f32x16(v)));
 }
 
-//@ store_i8_f32x16 f32x16
+//@ store_i8_f32x16 whole_f32x16 higher_f32x16 lower_f32x16 splat_f32x16 equal_f32x16
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
 static inline IN_f32x16 void store_i8_f32x16(int8_t *p, f32x16 v)
 {
-    const __m512 number = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);
-    const __m512 near =
-        _mm512_min_ps(_mm512_max_ps(number, _mm512_set1_ps(-128.0f)), _mm512_set1_ps(127.0f));
-    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(near)));
+    const f32x16 number = _mm512_maskz_mov_ps(equal_f32x16(v, v), v);
+    const f32x16 near =
+        lower_f32x16(higher_f32x16(number, splat_f32x16(-128.0f)), splat_f32x16(127.0f));
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm512_maskz_cvtepi32_epi8(ALL_f32x16, whole_f32x16(near)));
 }
 
-//@ store_nearest_u8_f32x16 f32x16
+//@ store_nearest_u8_f32x16 nearest_f32x16
 /* rounded half to even; -2^31 to 2^31 */
 static inline IN_f32x16 void store_nearest_u8_f32x16(uint8_t *p, f32x16 v)
 {
-    const __m512i n = _mm512_max_epi32(_mm512_cvtps_epi32(v), _mm512_setzero_si512());
-    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtusepi32_epi8(n));
+    const __m512i n =
+        _mm512_maskz_max_epi32(ALL_f32x16, nearest_f32x16(v), _mm512_setzero_si512());
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_maskz_cvtusepi32_epi8(ALL_f32x16, n));
 }
 
-//@ store_nearest_i8_f32x16 f32x16
+//@ store_nearest_i8_f32x16 nearest_f32x16
 /* rounded half to even; -2^31 to 2^31 */
 static inline IN_f32x16 void store_nearest_i8_f32x16(int8_t *p, f32x16 v)
 {
-    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm512_maskz_cvtsepi32_epi8(ALL_f32x16, nearest_f32x16(v)));
 }
 
 //@ put_apart_f32x16 f32x16
@@ -338,27 +437,27 @@ static inline IN_f32x16 void put_apart_f32x16(uint8_t *p, __m512i v, int64_t ste
         _mm512_mask_storeu_epi8(p, 0x1111111111111111u >> (64 - 4 * n), v);
         return;
     }
-    _mm_storeu_si128((__m128i *)(void *)a, _mm512_cvtepi32_epi8(v));
+    _mm_storeu_si128((__m128i *)(void *)a, _mm512_maskz_cvtepi32_epi8(ALL_f32x16, v));
     for (int i = 0; i < n; i++)
         p[i * step] = a[i];
 }
 
-//@ store_apart_u8_f32x16 put_apart_f32x16
+//@ store_apart_u8_f32x16 put_apart_f32x16 whole_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
 /* as store_u8, each of the first n `step` behind the one before */
 static inline IN_f32x16 void store_apart_u8_f32x16(uint8_t *p, f32x16 v, int64_t step, int n)
 {
-    const __m512 near =
-        _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
-    put_apart_f32x16(p, _mm512_cvttps_epi32(near), step, n);
+    const f32x16 near = lower_f32x16(higher_f32x16(v, splat_f32x16(0.0f)), splat_f32x16(255.0f));
+    put_apart_f32x16(p, whole_f32x16(near), step, n);
 }
 
-//@ store_apart_nearest_u8_f32x16 put_apart_f32x16
+//@ store_apart_nearest_u8_f32x16 put_apart_f32x16 nearest_f32x16
 /* as store_nearest_u8, each of the first n `step` behind the one before */
 static inline IN_f32x16 void store_apart_nearest_u8_f32x16(uint8_t *p, f32x16 v, int64_t step,
                                                            int n)
 {
-    const __m512i i = _mm512_max_epi32(_mm512_cvtps_epi32(v), _mm512_setzero_si512());
-    put_apart_f32x16(p, _mm512_min_epi32(i, _mm512_set1_epi32(255)), step, n);
+    const __m512i i =
+        _mm512_maskz_max_epi32(ALL_f32x16, nearest_f32x16(v), _mm512_setzero_si512());
+    put_apart_f32x16(p, _mm512_maskz_min_epi32(ALL_f32x16, i, _mm512_set1_epi32(255)), step, n);
 }
 
 //@ dot_i32x16 i32x16

@@ -1,6 +1,7 @@
 /* vector_math.c - elementary functions on vectors: the same steps as in math.c, lane by lane. Each
  * piece exists for f32x4, f32x8 and f32x16, but where AVX-512 has a way of its own; T is the vector
- * of floats, bits_T that of its bits. */
+ * of floats, bits_T that of its bits, ints_T the same with a sign, mask_T
+ * what comparisons give. */
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
@@ -69,35 +70,12 @@ static inline IN_T void store_apart_bf16_T(uint16_t *p, T v, int64_t step, int n
         p[i * step] = a[i];
 }
 
-//@ select_T T
-/* m ? a : b, lane by lane */
-static inline IN_T T select_T(bits_T m, T a, T b)
-{
-    return (T)((m & (bits_T)a) | (~m & (bits_T)b));
-}
+//@ max_T higher_T select_T differ_T
+/* NaN if either is; where a is known to be a number, that is higher_T(a, b) */
+static inline IN_T T max_T(T a, T b) { return select_T(differ_T(a, a), a, higher_T(a, b)); }
 
-//@ max_T higher_T select_T
-/* NaN if either is; cheapest where a is a constant */
-static inline IN_T T max_T(T a, T b) { return select_T(a != a, a, higher_T(a, b)); }
-
-//@ min_T lower_T select_T
-static inline IN_T T min_T(T a, T b) { return select_T(a != a, a, lower_T(a, b)); }
-
-//@ from_bool_T T
-/* 1 where m is all ones */
-static inline IN_T T from_bool_T(bits_T m) { return (T)(m & 0x3f800000); }
-
-//@ mask_T T
-static inline IN_T bits_T mask_T(bool b) { return (bits_T){0} - (int32_t)b; }
-
-//@ abs_T T
-static inline IN_T T abs_T(T v) { return (T)((bits_T)v & 0x7fffffff); }
-
-//@ copysign_T T
-static inline IN_T T copysign_T(T v, T sign)
-{
-    return (T)(((bits_T)v & 0x7fffffff) | ((bits_T)sign & ~0x7fffffff));
-}
+//@ min_T lower_T select_T differ_T
+static inline IN_T T min_T(T a, T b) { return select_T(differ_T(a, a), a, lower_T(a, b)); }
 
 //@ sum_T turn_T
 static inline IN_T float sum_T(T v)
@@ -147,11 +125,11 @@ static inline IN_T float smallest_T(T v)
     return v[0];
 }
 
-//@ exp_T fma_T max_T min_T splat_T
+//@ exp_T fma_T higher_T lower_T splat_T
 /* e^x = 2^k * e^r, r in +-ln2/2; k comes out of the low bits of x*log2(e) + 1.5*2^23. */
 static inline IN_T T exp_T(T x)
 {
-    const T v = min_T(splat_T(89.0f), max_T(splat_T(-104.0f), x));
+    const T v = lower_T(splat_T(89.0f), higher_T(splat_T(-104.0f), x));
     const T shifted = fma_T(v, splat_T(1.44269504f), splat_T(12582912.0f));
     const T k = shifted - 12582912.0f;
     const T r = fma_T(k, splat_T(2.12194440e-4f), fma_T(k, splat_T(-0.693359375f), v));
@@ -186,12 +164,12 @@ static inline IN_T void store_apart_nearest_u8_T(uint8_t *p, T v, int64_t step, 
         p[i * step] = a[i];
 }
 
-//@ exp1_T fma_T max_T min_T splat_T
+//@ exp1_T fma_T higher_T lower_T splat_T
 /* 1 + e^-x, infinite from where 2^k is: 127 more in the low bits of -x*log2(e) + 1.5*2^23 make them
  * the exponent of 2^k. */
 static inline IN_T T exp1_T(T x)
 {
-    const T v = min_T(splat_T(87.3f), max_T(splat_T(-88.8f), x));
+    const T v = lower_T(splat_T(87.3f), higher_T(splat_T(-88.8f), x));
     const T shifted = fma_T(v, splat_T(-1.44269504f), splat_T(12583039.0f));
     const T k = shifted - 12583039.0f;
     const T r = fma_T(k, splat_T(2.12194440e-4f), fma_T(k, splat_T(-0.693359375f), -v));
@@ -205,15 +183,14 @@ static inline IN_T T exp1_T(T x)
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
-//@ log_T fma_T select_T splat_T
+//@ log_T fma_T select_T less_T equal_T splat_T from_i32_T from_bool_T
 /* x = 2^k * m, m in [sqrt(1/2), sqrt(2)); log m by a polynomial in m - 1. */
 static inline IN_T T log_T(T x)
 {
-    const bits_T tiny = x < 0x1p-126f;
-    const T scaled = select_T(tiny, x * 0x1p23f, x);
-    const bits_T bits = (bits_T)scaled - 0x3f3504f3;
-    const bits_T exponent = (bits >> 23) - (tiny & 23);
-    const T k = __builtin_convertvector(exponent, T);
+    const mask_T tiny = less_T(x, splat_T(0x1p-126f));
+    const bits_T bits = (bits_T)select_T(tiny, x * 0x1p23f, x) - 0x3f3504f3;
+    const T exponent = from_i32_T((bits_T)((ints_T)bits >> 23));
+    const T k = fma_T(from_bool_T(tiny), splat_T(-23.0f), exponent);
     const T m = (T)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
     T p = fma_T(splat_T(7.0376836292e-2f), m, splat_T(-1.1514610310e-1f));
     p = fma_T(p, m, splat_T(1.1676998740e-1f));
@@ -227,12 +204,12 @@ static inline IN_T T log_T(T x)
     T y = fma_T(k, splat_T(-2.12194440e-4f), p * m * z);
     y = fma_T(z, splat_T(-0.5f), y) + m;
     y = fma_T(k, splat_T(0.693359375f), y);
-    y = select_T(x == 0.0f, splat_T(-INFINITY), y);
-    y = select_T(x == INFINITY, splat_T(INFINITY), y);
-    return select_T((x < 0.0f) | (x != x), splat_T(NAN), y);
+    y = select_T(equal_T(x, splat_T(0.0f)), splat_T(-INFINITY), y);
+    y = select_T(less_T(x, splat_T(INFINITY)), y, x);
+    return select_T(less_T(x, splat_T(0.0f)), splat_T(NAN), y);
 }
 
-//@ tanh_T exp_T abs_T copysign_T
+//@ tanh_T exp_T abs_T copysign_T select_T less_T differ_T
 static inline IN_T T tanh_T(T x)
 {
     const T z = x * x, a = abs_T(x);
@@ -242,10 +219,10 @@ static inline IN_T T tanh_T(T x)
     p = fma_T(p, z, splat_T(-3.33332819422e-1f));
     const T small = fma_T(p * z, x, x);
     const T large = copysign_T(1.0f - 2.0f / (exp_T(2.0f * a) + 1.0f), x);
-    return select_T(a < 0.625f, small, select_T(x != x, x, large));
+    return select_T(less_T(a, splat_T(0.625f)), small, select_T(differ_T(x, x), x, large));
 }
 
-//@ erf_T fma_T lower_T abs_T copysign_T select_T splat_T
+//@ erf_T fma_T lower_T abs_T copysign_T select_T less_T splat_T
 /* |x| < 0.92: a polynomial. Beyond: 1 - e^q, q a polynomial, too, whose power is exp_T's with
  * fewer steps, since q is in -17..0 and e^q a small part of the result. */
 static inline IN_T T erf_T(T x)
@@ -271,5 +248,5 @@ static inline IN_T T erf_T(T x)
     p = fma_T(p, r, splat_T(1.00000012f));
     const T power = (T)(((bits_T)shifted - 0x4b400000 + 127) << 23);
     const T large = copysign_T(1.0f - p * power, x);
-    return select_T(a < 0.921875f, fma_T(small, x, x), large);
+    return select_T(less_T(a, splat_T(0.921875f)), fma_T(small, x, x), large);
 }

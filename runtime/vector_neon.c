@@ -1,8 +1,10 @@
 /* vector_neon.c - vectors of floats for NEON: f32x4.
  *
- * Arithmetic, comparison and bits are the compiler's own (gcc's vector extensions, which clang has,
- * too); only what they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros
- * (bits_f32x4). Each function carries the target it needs, so that no compiler flags are needed.
+ * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what
+ * they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros (mask_f32x4),
+ * and what chooses by one is a blend: no compiler has to rediscover it in a formula of and, or and
+ * not. Integers are unsigned to C, so that they wrap. Each function carries the target it needs, so
+ * that no compiler flags are needed.
  */
 #include <arm_neon.h>
 #include <stdint.h>
@@ -10,7 +12,43 @@
 //@ f32x4
 #define IN_f32x4
 typedef float32x4_t f32x4;
-typedef int32_t bits_f32x4 __attribute__((vector_size(16)));
+typedef uint32x4_t bits_f32x4, mask_f32x4;
+typedef int32x4_t ints_f32x4;
+
+//@ less_f32x4 f32x4
+static inline mask_f32x4 less_f32x4(f32x4 a, f32x4 b) { return vcltq_f32(a, b); }
+
+//@ equal_f32x4 f32x4
+static inline mask_f32x4 equal_f32x4(f32x4 a, f32x4 b) { return vceqq_f32(a, b); }
+
+//@ differ_f32x4 f32x4
+/* also where one is NaN */
+static inline mask_f32x4 differ_f32x4(f32x4 a, f32x4 b) { return vmvnq_u32(vceqq_f32(a, b)); }
+
+//@ not_f32x4 f32x4
+static inline mask_f32x4 not_f32x4(mask_f32x4 m) { return vmvnq_u32(m); }
+
+//@ splat_mask_f32x4 f32x4
+static inline mask_f32x4 splat_mask_f32x4(bool b) { return vdupq_n_u32(b ? UINT32_MAX : 0); }
+
+//@ select_f32x4 f32x4
+/* m ? a : b, lane by lane */
+static inline f32x4 select_f32x4(mask_f32x4 m, f32x4 a, f32x4 b) { return vbslq_f32(m, a, b); }
+
+//@ from_bool_f32x4 f32x4
+static inline f32x4 from_bool_f32x4(mask_f32x4 m)
+{
+    return vreinterpretq_f32_u32(vandq_u32(m, vdupq_n_u32(0x3f800000)));
+}
+
+//@ abs_f32x4 f32x4
+static inline f32x4 abs_f32x4(f32x4 v) { return vabsq_f32(v); }
+
+//@ copysign_f32x4 f32x4
+static inline f32x4 copysign_f32x4(f32x4 v, f32x4 sign)
+{
+    return vbslq_f32(vdupq_n_u32(0x80000000), sign, v);
+}
 
 //@ load_f32x4 f32x4
 static inline f32x4 load_f32x4(const float *p) { return vld1q_f32(p); }
@@ -56,15 +94,15 @@ static inline void store_f16_f32x4(uint16_t *p, f32x4 v)
 static inline void store_bf16_f32x4(uint16_t *p, f32x4 v)
 {
     const bits_f32x4 bits = (bits_f32x4)v;
-    const bits_f32x4 near = bits + 0x7fff + ((bits >> 16) & 1), number = v == v;
-    const bits_f32x4 top = (near & number) | ((bits | 0x400000) & ~number);
-    vst1_u16(p, vshrn_n_u32((uint32x4_t)top, 16));
+    const bits_f32x4 near = bits + 0x7fff + ((bits >> 16) & 1);
+    vst1_u16(p, vshrn_n_u32(vbslq_u32(vceqq_f32(v, v), near, bits | 0x400000), 16));
 }
 
 //@ load_bool_f32x4 f32x4
-static inline bits_f32x4 load_bool_f32x4(const uint8_t *p)
+static inline mask_f32x4 load_bool_f32x4(const uint8_t *p)
 {
-    return (bits_f32x4){p[0], p[1], p[2], p[3]} != 0;
+    const uint32_t a[4] = {p[0], p[1], p[2], p[3]};
+    return vcgtq_u32(vld1q_u32(a), vdupq_n_u32(0));
 }
 
 //@ load_part_f32x4 f32x4
@@ -133,33 +171,39 @@ static inline f32x4 odds_f32x4(f32x4 a, f32x4 b, int by)
 }
 
 //@ i32x4 f32x4
-typedef int32x4_t i32x4;
+typedef uint32x4_t i32x4;
 
 //@ load_i32x4 i32x4
-static inline i32x4 load_i32x4(const int32_t *p) { return vld1q_s32(p); }
+static inline i32x4 load_i32x4(const int32_t *p)
+{
+    return vreinterpretq_u32_s32(vld1q_s32(p));
+}
 
 //@ store_i32x4 i32x4
-static inline void store_i32x4(int32_t *p, i32x4 v) { vst1q_s32(p, v); }
+static inline void store_i32x4(int32_t *p, i32x4 v)
+{
+    vst1q_s32(p, vreinterpretq_s32_u32(v));
+}
 
 //@ store_apart_i32x4 i32x4
 /* the first n, each `step` behind the one before */
 static inline void store_apart_i32x4(int32_t *p, i32x4 v, int64_t step, int n)
 {
     for (int i = 0; i < n; i++)
-        p[i * step] = v[i];
+        p[i * step] = (int32_t)v[i];
 }
 
 //@ load_bytes_i32x4 i32x4
 /* four bytes in each lane */
 static inline i32x4 load_bytes_i32x4(const void *p)
 {
-    return vreinterpretq_s32_u8(vld1q_u8((const uint8_t *)p));
+    return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)p));
 }
 
 //@ store_bytes_i32x4 i32x4
 static inline void store_bytes_i32x4(void *p, i32x4 v)
 {
-    vst1q_u8((uint8_t *)p, vreinterpretq_u8_s32(v));
+    vst1q_u8((uint8_t *)p, vreinterpretq_u8_u32(v));
 }
 
 //@ lookup_i32x4 i32x4
@@ -173,20 +217,19 @@ static inline uint8x16x4_t lookup_rows_i32x4(const uint8_t *t)
 static inline i32x4 lookup_i32x4(const void *table, i32x4 bytes)
 {
     const uint8_t *t = (const uint8_t *)table;
-    const uint8x16_t at = vreinterpretq_u8_s32(bytes);
+    const uint8x16_t at = vreinterpretq_u8_u32(bytes);
     uint8x16_t y = vqtbl4q_u8(lookup_rows_i32x4(t), at);
     y = vqtbx4q_u8(y, lookup_rows_i32x4(t + 64), vsubq_u8(at, vdupq_n_u8(64)));
     y = vqtbx4q_u8(y, lookup_rows_i32x4(t + 128), vsubq_u8(at, vdupq_n_u8(128)));
     y = vqtbx4q_u8(y, lookup_rows_i32x4(t + 192), vsubq_u8(at, vdupq_n_u8(192)));
-    return vreinterpretq_s32_u8(y);
+    return vreinterpretq_u32_u8(y);
 }
 
 //@ lookup_i8_i32x4 lookup_i32x4
 /* by bytes of -128..127, the first element is that of -128 */
 static inline i32x4 lookup_i8_i32x4(const void *table, i32x4 bytes)
 {
-    const uint8x16_t top = vdupq_n_u8(128);
-    return lookup_i32x4(table, vreinterpretq_s32_u8(veorq_u8(vreinterpretq_u8_s32(bytes), top)));
+    return lookup_i32x4(table, bytes ^ 0x80808080u);
 }
 
 //@ load_groups_i32x4 i32x4
@@ -197,28 +240,31 @@ static inline i32x4 load_groups_i32x4(const void *p, int64_t step)
     uint8_t a[16];
     for (int g = 0; g < 4; g++)
         memcpy(a + 4 * g, (const uint8_t *)p + g * step, 4);
-    return vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(a), vld1q_u8(turned)));
+    return vreinterpretq_u32_u8(vqtbl1q_u8(vld1q_u8(a), vld1q_u8(turned)));
 }
 
 //@ load_i8_i32x4 i32x4
 static inline i32x4 load_i8_i32x4(const int8_t *p)
 {
     const int32_t a[4] = {p[0], p[1], p[2], p[3]};
-    return vld1q_s32(a);
+    return vreinterpretq_u32_s32(vld1q_s32(a));
 }
 
 //@ load_u8_i32x4 i32x4
 static inline i32x4 load_u8_i32x4(const uint8_t *p)
 {
-    const int32_t a[4] = {p[0], p[1], p[2], p[3]};
-    return vld1q_s32(a);
+    const uint32_t a[4] = {p[0], p[1], p[2], p[3]};
+    return vld1q_u32(a);
 }
 
 //@ splat_i32x4 i32x4
-static inline i32x4 splat_i32x4(int32_t v) { return vdupq_n_s32(v); }
+static inline i32x4 splat_i32x4(int32_t v) { return vdupq_n_u32((uint32_t)v); }
 
 //@ from_i32_f32x4 i32x4
-static inline f32x4 from_i32_f32x4(i32x4 v) { return vcvtq_f32_s32(v); }
+static inline f32x4 from_i32_f32x4(i32x4 v)
+{
+    return vcvtq_f32_s32(vreinterpretq_s32_u32(v));
+}
 
 //@ store_u8_f32x4 f32x4
 /* without what follows the point; 0 for NaN, the nearest for what is out of range */
@@ -268,13 +314,14 @@ static inline void store_nearest_i8_f32x4(int8_t *p, f32x4 v)
 /* sum + the four products of bytes a (0..255) and b (-128..127) in each lane */
 static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)
 {
-    const uint8x16_t x = vreinterpretq_u8_s32(a);
-    const int8x16_t w = vreinterpretq_s8_s32(b);
+    const uint8x16_t x = vreinterpretq_u8_u32(a);
+    const int8x16_t w = vreinterpretq_s8_u32(b);
     const int16x8_t x0 = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(x))),
                     w0 = vmovl_s8(vget_low_s8(w));
     const int16x8_t x1 = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x))),
                     w1 = vmovl_s8(vget_high_s8(w));
     const int32x4_t p0 = vmull_s16(vget_low_s16(x0), vget_low_s16(w0)), p1 = vmull_high_s16(x0, w0);
     const int32x4_t p2 = vmull_s16(vget_low_s16(x1), vget_low_s16(w1)), p3 = vmull_high_s16(x1, w1);
-    return vaddq_s32(sum, vpaddq_s32(vpaddq_s32(p0, p1), vpaddq_s32(p2, p3)));
+    const int32x4_t p = vpaddq_s32(vpaddq_s32(p0, p1), vpaddq_s32(p2, p3));
+    return sum + vreinterpretq_u32_s32(p);
 }

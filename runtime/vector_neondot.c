@@ -53,7 +53,7 @@ static inline bool has_dotprod(void)
 /* sum + the four products of bytes a (0..255), less 128, and b (-128..127) in each lane */
 static inline IN_dotprod i32x4 dot_centered_i32x4(i32x4 sum, i32x4 a, i32x4 b)
 {
-    const i32x4 centered = a ^ -0x7f7f7f80;
+    const i32x4 centered = a ^ 0x80808080u;
     __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(centered), "w"(b));
     return sum;
 }

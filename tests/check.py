@@ -33,6 +33,8 @@ SUITES = [
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("zero", "tests/exec/zero_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
+    ("vectors", "tests/exec/vectors_test.py", 300, 900),
+    ("compilers", "tests/exec/compilers_test.py", 300, 900),
     ("integer", "tests/exec/integer_test.py", 300, 300),
     ("portable", "tests/exec/portable_test.py", 300, 3600),
     ("arena", "tests/exec/arena_test.py", 300, 300),

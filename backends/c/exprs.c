@@ -39,7 +39,7 @@ const char *expr_type(struct program *p, const struct expr *e)
     switch (e->kind) {
     case 'X': return mem_printf(p->t, "f32x%d", e->lanes);
     case 'W': return mem_printf(p->t, "i32x%d", e->lanes);
-    case 'M': return mem_printf(p->t, "bits_f32x%d", e->lanes);
+    case 'M': return mem_printf(p->t, "mask_f32x%d", e->lanes);
     case 'P': return mem_printf(p->t, "%s *", dtype_ctype(e->of));
     case 'B': return "bool";
     case 'I': return "int";
@@ -562,12 +562,20 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     return e;
 }
 
-/* The larger or smaller of two, one of which was an integer: no number is passed on if the other is
- * none. NULL: none was. */
+/* Whether it cannot be NaN. */
+static bool is_number(const struct uop *u)
+{
+    if (u->op == OP_SPLAT)
+        return u->src[0]->op == OP_CONST && !isnan(u->src[0]->arg.f);
+    return u->op == OP_CAST && dtype_is_int(u->src[0]->dtype);
+}
+
+/* The larger or smaller of two, one of which is a number: it is not passed on if the other is NaN.
+ * NULL: neither is known to be one. */
 static const char *extreme(struct program *p, const struct uop *u, const struct expr *src)
 {
     for (int k = 0; k < 2 && (u->op == OP_MAX || u->op == OP_MIN); k++)
-        if (u->src[k]->op == OP_CAST && dtype_is_int(u->src[k]->src[0]->dtype))
+        if (is_number(u->src[k]))
             return mem_printf(p->t, "%s, %s", src[k].s, src[1 - k].s);
     return NULL;
 }
@@ -728,7 +736,7 @@ struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
 {
     bool whole = e->kind == 'I';
     struct expr v =
-        vector_call(p, e->kind == 'B' ? "mask" : "splat", e->s, whole ? 'W' : 'X', lanes);
+        vector_call(p, e->kind == 'B' ? "splat_mask" : "splat", e->s, whole ? 'W' : 'X', lanes);
     v.kind = e->kind == 'B' ? 'M' : v.kind;
     return v;
 }

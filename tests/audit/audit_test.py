@@ -7,6 +7,7 @@ tiles that fit or do not fit the machine. All are compiled and disassembled, nev
 AArch64 and AVX-512 are tested wherever a compiler is.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -232,6 +233,85 @@ def emitted(tgc, scratch, make, cpu, compiler, *flags):
         check_hot_loop(name, loop, *WIDTHS[cpu])
 
 
+# ------------------------------------------------------------------------- choosing bit by bit
+
+# vpternlog's tables of `selector ? one : other`: which of its operands is the selector (the last
+# one that is named in AT&T's order is 0, and is written)
+SELECTOR = {0xca: 0, 0xac: 0, 0xe2: 1, 0xb8: 1, 0xe4: 2, 0xd8: 2}
+
+
+def wrong_choices(assembly):
+    """The vpternlog that choose bit by bit by what is no constant, or store into chosen lanes alone.
+
+    Clang 19 makes `select(v != v, v, copysign(l, v))` that was written with and, or, not one
+    `vpternlogd $184, sign(%rip){1to16}, l, v {%k1}`: its operands have changed places, and the
+    table has not followed, so that l chooses between v and the sign's bit."""
+    found, constant = [], set()
+    for line in assembly.splitlines():
+        code = line.split("#")[0].strip()
+        if code.endswith(":") and not code.startswith("."):
+            constant = set()                # a function
+        name, _, operands = code.partition("\t")
+        if not name.startswith("v") or not operands:
+            continue
+        words = [word.strip() for word in re.split(r",(?![^(]*\))", operands)]
+        written = re.match(r"%[xyz]mm(\d+)", words[-1])
+        if name.startswith("vpternlog"):
+            table = int(words[0].lstrip("$"), 0) & 255
+            sources = [words[3], words[2], words[1]]
+            choice = sources[SELECTOR[table]] if table in SELECTOR else None
+            register = choice and re.match(r"%[xyz]mm(\d+)", choice)
+            if register and register.group(1) not in constant or re.search(r"\{%k\d\}(?! *\{z\})", words[3]):
+                found.append(code)
+        literal = re.match(r"\.?LC\w*\(%rip\)", words[0]) or words[0].startswith("$")
+        moves = re.match(r"vp?broadcast|vmov[au]p|vmovdq[au]", name)
+        source = re.sub(r"%[xyz]mm(\d+)$", r"\1", words[0])       # registers, and what is spilled
+        target = written.group(1) if written else words[-1]
+        (constant.add if moves and (literal or source in constant) else constant.discard)(target)
+    return found
+
+
+def chooses(tgc, scratch, compiler):
+    """Tanh and its like, a gate of an LSTM, comparisons: at each level, for AVX-512."""
+    if not shutil.which(compiler):
+        raise Skip(f"no {compiler} here")
+    folder = T.scratch(scratch)
+    shape, hidden = [64, 48], 16
+    ops = ["Tanh", "Erf", "Gelu", "Log", "Sign", "Softplus", "Mish"]
+    nodes = [G.node(op, ["x"], [op]) for op in ops]
+    nodes += [G.node("Gelu", ["x"], ["tanh"], approximate="tanh"),
+              G.node("Less", ["x", "Erf"], ["m"]), G.node("Where", ["m", "x", "Tanh"], ["w"]),
+              G.node("LSTM", ["s", "W", "R"], ["h"], hidden_size=hidden)]
+    onnx.save(G.model(nodes, [G.value("x", shape), G.value("s", [8, 4, hidden])],
+                      [*(G.value(name, shape) for name in [*ops, "tanh", "w"]),
+                       G.value("h", [8, 1, 4, hidden])],
+                      [G.weight("W", draw(1, 4 * hidden, hidden)), G.weight("R", draw(1, 4 * hidden, hidden))],
+                      opset=20), folder / "model.onnx")
+    T.emit(tgc, folder / "model.onnx", folder / "net.c", "--cpu=avx512")
+    text = (folder / "net.c").read_text()
+    expect(all(f"{name}_f32x16(" in text for name in ("tanh", "erf", "log", "select", "copysign")),
+           "few functions")
+    wrong = []
+    for level in ("-O1", "-O2", "-O3"):
+        T.must(T.run([compiler, level, "-S", "net.c", "-o", "net.s"], cwd=folder))
+        assembly = (folder / "net.s").read_text()
+        expect("zmm" in assembly, "there are no vectors")
+        wrong += [f"{level}: {line}" for line in wrong_choices(assembly)]
+    expect(not wrong, "chosen by what is no constant, or in part:\n" + "\n".join(wrong))
+
+
+def finds_wrong_choices():
+    """The audit itself, on what clang 19 made of the former code, and what it makes of other code."""
+    wrong = "f:\n\tvcmpordps\t%zmm2, %zmm0, %k1\n\tvpternlogd\t$184, .LCPI1_1(%rip){1to16}, %zmm1, %zmm0 {%k1}\n"
+    expect(len(wrong_choices(wrong)) == 1, "the wrong one is not found")
+    expect(len(wrong_choices(wrong.replace(" {%k1}\n", "\n"))) == 1, "not found where it has no mask")
+    right = "\tvpternlogd\t$216, .LCPI1_1(%rip){1to16}, %zmm1, %zmm0\n"
+    expect(not wrong_choices("f:\n" + right), "by a constant in memory")
+    loaded = "\tvbroadcastss\t.LCPI1_1(%rip), %zmm7\n\tvpternlogd\t$226, %zmm0, %zmm7, %zmm1\n"
+    expect(not wrong_choices("f:\n" + loaded), "by a constant in a register")
+    expect(wrong_choices("f:\n" + loaded.replace("$226", "$228")), "by a register that is none")
+
+
 def main():
     suite = Suite("audit")
     options = suite.parse()
@@ -252,6 +332,9 @@ def main():
                           (byte_layers, "avx512"), (byte_layers, "avx512vnni")):
             name = f"{make.__name__} for {cpu} by {compiler}"
             suite.add(name, emitted, tgc, scratch / name.replace(" ", "_"), make, cpu, compiler)
+    suite.add("the audit finds wrong choices", finds_wrong_choices)
+    if x86:
+        suite.add("tanh chooses by constants, by clang-19", chooses, tgc, scratch / "chooses", "clang-19")
     for make in (float_layers, byte_layers):
         for compiler, *flags in (("aarch64-linux-gnu-gcc",),
                                  ("clang-19", "--target=aarch64-linux-gnu")):

@@ -24,15 +24,15 @@ import onnx
 from onnx import helper
 
 import tgc as T
+from exact import (BF16, COLUMNS, DOCUMENT, F16, F32, F64, FUNCTIONS, LONG, NORMAL_ONLY, documented,
+                   ulps)
 from suite import Failure, Suite, expect
 
-DOCUMENT = HERE.parents[1] / "docs" / "ulp.md"
 suite = Suite("numbers")
 OPTIONS = suite.parse(lambda parser: parser.add_argument(
     "--write", action="store_true", help="measure, and write docs/ulp.md"))
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "numbers"
-LONG = np.longdouble
 warnings.simplefilter("ignore", RuntimeWarning)
 
 
@@ -62,8 +62,6 @@ def in_folder(name, function, *arguments):
 
 # ----------------------------------------------------------------------------------- conversions
 
-F16, BF16, F32, F64 = (np.dtype(d) for d in (np.float16, ml_dtypes.bfloat16, np.float32,
-                                             np.float64))
 F8 = [np.dtype(d) for d in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz,
                             ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz)]
 FLOATS = [F64, F32, F16, BF16, *F8]
@@ -133,30 +131,6 @@ for one in [F16, BF16, *F8, *INTS[:4], BOOL]:
 # ------------------------------------------------------------------------------------- functions
 
 
-def exact_erf(x):
-    """By the series whose terms have one sign: 2 / sqrt(pi) exp(-x^2) sum (2 x^2)^n x / (2n+1)!!"""
-    term = total = np.minimum(np.abs(x), LONG(7))
-    square = term * term
-    scale = np.exp(-square)
-    for n in range(1, 250):
-        term = term * 2 * square / (2 * n + 1)
-        total = total + term
-    return np.copysign(total * scale * 2 / np.sqrt(LONG("3.14159265358979323846264338")), x)
-
-
-FUNCTIONS = {
-    "Acos": np.arccos, "Acosh": np.arccosh, "Asin": np.arcsin, "Asinh": np.arcsinh,
-    "Atan": np.arctan, "Atanh": np.arctanh, "Cos": np.cos, "Cosh": np.cosh, "Erf": exact_erf,
-    "Exp": np.exp, "Log": np.log, "Reciprocal": lambda x: 1 / x,
-    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Sin": np.sin, "Sinh": np.sinh,
-    "Softplus": lambda x: np.logaddexp(x, LONG(0)), "Softsign": lambda x: x / (1 + np.abs(x)),
-    "Sqrt": np.sqrt, "Tan": np.tan, "Tanh": np.tanh,
-}
-
-# Where the result is below the smallest normal number, it may be 0.
-NORMAL_ONLY = {"Sigmoid"}
-
-
 def sample(d):
     """All values of a narrow type; else some of each binade, of both signs."""
     if d.itemsize == 2:
@@ -169,18 +143,6 @@ def sample(d):
         usual = draws.standard_normal(50_000) * np.exp2(draws.integers(-12, 7, 50_000))
         x = np.concatenate([x, usual.astype(d)])
     return x[np.isfinite(x.astype(F64))]
-
-
-def ulps(y, exact, d):
-    """|y - exact| in units in the last place of exact, where that is in the type's range."""
-    info = ml_dtypes.finfo(d)
-    bits = {F16: 11, BF16: 8, F32: 24, F64: 53}[d]
-    inside = np.isfinite(exact) & (np.abs(exact) <= LONG(info.max))
-    exponent = np.frexp(np.where(inside, exact, 1))[1]
-    unit = np.ldexp(LONG(1), np.maximum(exponent, np.frexp(LONG(info.smallest_normal))[1]) - bits)
-    error = np.where(inside, np.abs(y.astype(F64).astype(LONG) - exact) / unit, 0)
-    nan = np.isnan(exact) != np.isnan(y.astype(F64))
-    return np.where(nan | np.isnan(error) & inside, np.inf, error)
 
 
 def measure(folder, d):
@@ -197,18 +159,6 @@ def measure(folder, d):
         k = int(np.argmax(error))
         found[op] = (float(error[k]), x[k])
     return found
-
-
-COLUMNS = [F64, F32, F16, BF16]
-
-
-def documented():
-    table = {}
-    for line in DOCUMENT.read_text().splitlines() if DOCUMENT.exists() else []:
-        cells = [c.strip() for c in line.strip("|").split("|")]
-        if cells[0] in FUNCTIONS:
-            table[cells[0]] = dict(zip(COLUMNS, (float(c) for c in cells[1:])))
-    return table
 
 
 def functions(folder, d):

@@ -445,7 +445,8 @@ def residuals():
         # the sum and what it is added to are rounded, the result where it is stored, unless there is
         # a zero point to add; three clamps of
         # two sides each, of which the last one is within the one before
-        for part, most in (("round_", 2 + (kind == "i8")), ("max_", 2), ("min_", 2), ("fma_", 1)):
+        for part, most in (("round_", 2 + (kind == "i8")), ("higher_", 2), ("lower_", 2),
+                           ("fma_", 1)):
             expect(body.count(part) == most * stores,
                    f"{kind}: {body.count(part)} {part} for {stores} stores")
 
