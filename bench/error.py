@@ -1,6 +1,6 @@
 """What Winograd's tiles add to the error of a network, against exact arithmetic.
 
-    python bench/error.py [--models A,B] [--files X.onnx ...] [--inputs 5] [--build build]
+    python bench/error.py [--models A,B] [--networks A B] [--files X.onnx ...] [--inputs 5]
 
 A line a model: the largest error of an output as a fraction of its largest element, as compiled by
 default, by --error=0, and by ONNX Runtime; what tgc estimates that its tiles add, and what they may
@@ -19,8 +19,10 @@ ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT / "tests" / "lib"), str(ROOT / "tests" / "models")]
 
 import numpy as np
+import onnx
 import onnxruntime
 
+import amplifying
 import exact
 import models
 import tgc as T
@@ -75,14 +77,19 @@ def measure(tgc, path, feeds, count, scratch, limit=LIMIT):
     return max(rows, key=lambda row: row[0] - row[1]), info["error_estimate"]
 
 
-def listed(options):
+def listed(options, scratch):
+    for name in options.networks:
+        made, feeds = amplifying.NETWORKS[name]()
+        onnx.save(made, scratch / f"{name}.onnx")
+        yield name, scratch / f"{name}.onnx", feeds
     for file in options.files:
         session = onnxruntime.InferenceSession(file)
         random = np.random.default_rng(3)
         yield Path(file).stem, Path(file), {
             value.name: random.standard_normal(value.shape).astype(np.float32)
             for value in session.get_inputs()}
-    for model in models.MODELS if not options.files or options.models else []:
+    alone = (options.files or options.networks) and not options.models
+    for model in [] if alone else models.MODELS:
         if options.models and model.name not in options.models.split(","):
             continue
         folder = models.prepare(model)
@@ -97,6 +104,8 @@ def main():
     parser = argparse.ArgumentParser(description="what Winograd's tiles add to errors")
     parser.add_argument("--models", help="names, separated by commas; otherwise those of f32")
     parser.add_argument("--files", nargs="*", default=[], help="other models, inputs random")
+    parser.add_argument("--networks", nargs="*", default=[], choices=amplifying.NETWORKS,
+                        help="of tests/lib/amplifying.py")
     parser.add_argument("--inputs", type=int, default=5)
     parser.add_argument("--error", type=float, default=LIMIT)
     parser.add_argument("--build", default="build")
@@ -104,7 +113,8 @@ def main():
     tgc = Path(T.find_tgc(options.build)).resolve()
     failed = []
     print("| model | tgc | --error=0 | ONNX Runtime | estimate | limit |\n|---|---|---|---|---|---|")
-    for name, path, feeds in listed(options):
+    folder = tempfile.TemporaryDirectory()
+    for name, path, feeds in listed(options, Path(folder.name)):
         with tempfile.TemporaryDirectory() as scratch:
             found = measure(tgc, path, feeds, options.inputs, Path(scratch), options.error)
         if not found:

@@ -250,13 +250,20 @@ static void read_terms(const struct field *f, const struct terms *m, int k, int6
         field_read(f, base + m->entry[k][i], m->shift[k][i], x + i * PIXELS);
 }
 
-static void add_products(const float *w, const int64_t *at, const float *x, int64_t n, float *y)
+/* y += the sum of the products, by rows of TOGETHER of them, so that y is stored less often. */
+static void add_products(const float *w, const int64_t *at, const float *x, int64_t n,
+                         float *restrict y)
 {
+    enum { TOGETHER = 8 };
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4, x += 4 * PIXELS) {
+    for (; i + TOGETHER <= n; i += TOGETHER, x += TOGETHER * PIXELS) {
         float a = w[at[i]], b = w[at[i + 1]], c = w[at[i + 2]], d = w[at[i + 3]];
+        float e = w[at[i + 4]], f = w[at[i + 5]], g = w[at[i + 6]], h = w[at[i + 7]];
         for (int k = 0; k < PIXELS; k++)
-            y[k] += a * x[k] + b * x[PIXELS + k] + c * x[2 * PIXELS + k] + d * x[3 * PIXELS + k];
+            y[k] += ((a * x[k] + b * x[PIXELS + k]) +
+                     (c * x[2 * PIXELS + k] + d * x[3 * PIXELS + k])) +
+                    ((e * x[4 * PIXELS + k] + f * x[5 * PIXELS + k]) +
+                     (g * x[6 * PIXELS + k] + h * x[7 * PIXELS + k]));
     }
     for (; i < n; i++, x += PIXELS)
         for (int k = 0; k < PIXELS; k++)
