@@ -47,12 +47,13 @@ static struct field make_noise(struct pixels *p, const struct uop *u, double dev
                      : a == u->ndim - 2       ? ROW
                                               : 11 + 2 * a;
     }
+    enum { WAVES = 8 };
+    static const uint32_t slow[WAVES] = {1, 2, 3, 5, 7, 8, 9, 16};
     for (uint32_t k = 0; k < PIXELS; k++) {
-        double v = 0;
-        static const uint32_t near[] = {0, 1, PIXELS - 1, ROW, PIXELS - ROW};
-        for (int i = 0; i < 5; i++)
-            v += noise(seed, (k + near[i]) % PIXELS);
-        f.s->x[k] = (float)(v * deviation / sqrt(5));
+        double v = 0.3 * noise(seed, k + WAVES), turn = 6.283185307179586 / PIXELS;
+        for (uint32_t i = 0; i < WAVES; i++)     /* slow along rows and along columns */
+            v += noise(seed, i) * cos(turn * (slow[i] * k + 10 * i)) / sqrt(WAVES / 2.0);
+        f.s->x[k] = (float)(v * deviation);
         if (u->dtype == DTYPE_BOOL)
             f.s->x[k] = v > 0;
         else if (!dtype_is_float(u->dtype))

@@ -9,6 +9,7 @@
  */
 #include "passes/pixels.h"
 
+#include <math.h>
 #include <string.h>
 
 uint32_t pixels_hash(uint32_t a, uint32_t b)
@@ -300,21 +301,38 @@ static struct field reshape(struct pixels *p, struct uop *u, const struct field 
     return out;
 }
 
+/* How many of the pixels are border: as many as windows of 2 b + 1 elements find of it that begin
+ * at each element, b being its width. (Means of small images are much less than those of large
+ * ones, and the next layers' biases expect that.) */
+static int border_pixels(const struct uop *u, const struct field *f)
+{
+    double inside = 1;
+    for (int a = 0; a < u->ndim; a++) {
+        double n = (double)most_of(u->src[0]->dim[a]);
+        double b = ((double)most_of(u->dim[a]) - n) / 2;
+        if (f->dim[a] == 1 && b > 0 && f->shift[a])
+            inside *= fmax(1 - b * (b + 1) / (2 * b + 1) / n, 0);
+    }
+    return (int)(PIXELS * (1 - inside) + 0.5);
+}
+
 static struct field pad(struct pixels *p, struct uop *u, const struct field *f)
 {
     struct field out = *f;
     bool any = false;
+    float other = u->src[1]->op == OP_CONST && dtype_is_float(u->dtype) ? (float)u->src[1]->arg.f
+                                                                        : 0;
+    /* what is less than everything is not there for a maximum */
+    int border = f->s->uniform || !(fabsf(other) < 1e30f) ? 0 : border_pixels(u, f);
     for (int a = 0; a < u->ndim; a++) {
         int64_t lo = size_of(u->src[2 + 2 * a]), size = size_of(u->dim[a]);
         if (f->dim[a] == 1 || size == f->dim[a])
-            continue;                            /* few pixels are in a border */
+            continue;
         any |= size > 0 || lo > 0;
         out.dim[a] = size > 0 ? size : 1;
     }
-    if (!any || field_nentry(&out) > ENTRIES_MAX)
+    if ((!any && border == 0) || field_nentry(&out) > ENTRIES_MAX)
         return *f;
-    float other = u->src[1]->op == OP_CONST && dtype_is_float(u->dtype) ? (float)u->src[1]->arg.f
-                                                                        : 0;
     int64_t at[MAX_RANK] = {0}, from[MAX_RANK], entry = 0;
     struct pixel_step *s = begin_pick(p, u, f, 1, &out);
     do {
@@ -324,8 +342,11 @@ static struct field pad(struct pixels *p, struct uop *u, const struct field *f)
             if (from[a] < 0 || from[a] >= f->dim[a])
                 which = -1;
         }
-        for (int k = 0; k < pixels_of(s) && !p->full; k++)
-            pick(s, entry, k, which, from, other);
+        for (int k = 0; k < pixels_of(s) && !p->full; k++) {
+            /* an odd step: all pixels in another order */
+            bool inside = ((k * 23 + 5) & (PIXELS - 1)) >= border;
+            pick(s, entry, k, inside ? which : -1, from, other);
+        }
     } while (entry++, !p->full && next_place(at, out.dim, out.ndim));
     return out;
 }

@@ -189,6 +189,7 @@ struct terms {
     int64_t n, *entry[2];
     int *shift[2];
     double each, equal;
+    double places;               /* of pixels, that it is a sum over */
 };
 
 static struct terms terms_of(struct tgc *t, const struct field *in, int nin, const struct uop *u)
@@ -224,6 +225,7 @@ static struct terms terms_of(struct tgc *t, const struct field *in, int nin, con
     }
     int64_t turns = all ? PIXELS : 1, i = 0;
     m.each = all ? (double)pixels / PIXELS : 1;
+    m.places = (double)pixels;
     m.n *= turns;
     for (int k = 0; k < nin; k++) {
         m.entry[k] = scratch_array(t, (size_t)m.n, sizeof *m.entry[k]);
@@ -449,7 +451,10 @@ void pixels_fold_back(const struct pixels *p, const struct pixel_step *s)
             give_chosen(in, &m, base, gain, s->out.s->x + entry * PIXELS);
             continue;
         }
-        gain *= m.each * m.equal * m.equal;
+        /* What has come through windows has causes in common with its neighbours: errors of N
+         * places add up to something between N (no cause) and N^2 (all), the mean of which is
+         * taken. */
+        gain *= m.each * m.equal * m.equal * sqrt(m.places);
         for (int64_t i = 0; i < m.n; i++)
             in->s->gain[base + m.entry[0][i]] += gain;
     } while (entry++, next_place(at, s->out.dim, s->out.ndim));
