@@ -73,6 +73,7 @@ struct options {
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as the model has them */
     bool fast_math, no_winograd, strassen, debug_info, json, verbose, why;
+    double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t cache;                   /* bytes; CACHE_NBYTES otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */

@@ -1,6 +1,7 @@
 /* cmd_info.c - tgc info: what a model, or a compiled one, needs and gives. */
 #include "cli/cli.h"
 #include "backends/program.h"
+#include "passes/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct report {
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
+    double error_estimate, error_limit; /* of a model: what --error speaks of */
     struct narrowing narrowing;     /* of a model: what --weight-type has done */
     bool is_artefact;
     int kernels;
@@ -209,6 +211,8 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
         if (!m.schedule->weight[i]->same)
             r->weight_bytes += m.schedule->weight[i]->nbytes;
     r->narrowing = m.graph->narrowing;
+    r->error_estimate = error_estimate(t);
+    r->error_limit = t->error_limit;
     if (o->why && o->json)
         why_write_json(&r->why, t);
     else if (o->why)
@@ -262,6 +266,11 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
     text_printf(&x, ",\"live_bytes\":%s", live.n ? live.s : "null");
+    if (!r->open.n && !r->is_artefact)
+        text_printf(&x, ",\"error_estimate\":%.3g,\"error_limit\":%.3g", r->error_estimate,
+                    r->error_limit);
+    else
+        text_puts(&x, ",\"error_estimate\":null");
     if (r->narrowing.nweight)
         text_printf(&x,
                     ",\"narrowed\":{\"dtype\":\"%s\",\"weights\":%d,\"bytes\":%zu,"
@@ -318,6 +327,10 @@ static void print_text(struct tgc *t, const struct report *r)
         if (!r->is_artefact)
             printf(", %zu of them alive at once at most", r->live_bytes);
         putchar('\n');
+        if (r->error_estimate > 0)
+            printf("error: about %.2g of the largest output is added by Winograd's tiles, of "
+                   "%.2g (--error)\n",
+                   r->error_estimate, r->error_limit);
         if (r->why.n)
             print_lines("choices", &r->why);
         return;

@@ -14,6 +14,7 @@
 #include "backends/program.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -109,7 +110,8 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
 {
     const struct options *o = s->o;
     int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, o->fast_math,
-                         o->no_winograd, o->strassen, s->width, (int64_t)options_host_isa()};
+                         o->no_winograd, o->strassen,
+                         (int64_t)fmin(o->error * 1e12, 1e18), s->width, (int64_t)options_host_isa()};
     uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);
     hash_text(&h, TGC_VERSION);
     hash_text(&h, getenv("CC") ? getenv("CC") : "");

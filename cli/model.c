@@ -143,6 +143,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->fast_math = o->fast_math;
     t->no_winograd = o->no_winograd;
     t->strassen = o->strassen;
+    t->error_limit = o->error;
     t->weight_dtype = o->weight_dtype;
     if (format_of(o, m->base) == FORMAT_TG) {
         m->text = tg_load(t, o->model, &m->text_nbytes);

@@ -539,6 +539,8 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_STRASSEN:
         o->strassen = true;
         return true;
+    case OPTION_ERROR:
+        return read_tolerance(g->value, &o->error) || bad_value(p, g);
     case OPTION_TUNE:
         o->tune = g->value;
         return *g->value || usage(p, "option --tune has an empty name; a file is expected");
@@ -697,6 +699,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
                           .cache = CACHE_NBYTES,
                           .threads = 1,
                           .isa = 0,
+                          .error = ERROR_LIMIT,
                           .rtol = 1e-3,
                           .atol = 1e-7,
                           .print = OPTION_COUNT};

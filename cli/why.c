@@ -45,7 +45,9 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
     }
     if (c->by)
         put_measured(x, s, c->by);
-    text_putc(x, '\n');
+    if (c->refused)
+        text_puts(x, ", but --error leaves no room for that");
+    text_printf(x, "; %.2g %% of the error\n", 100 * c->share);
 }
 
 static void put_tiles(struct text *x, const struct tuning *s, const struct choice *c)
@@ -137,7 +139,10 @@ void why_write_json(struct text *out, struct tgc *t)
             text_json(out, c->origin->node);
         else
             text_puts(out, "null");
-        text_printf(out, ",\"line\":%d,\"taken\":", c->by ? c->by->line : 0);
+        text_printf(out, ",\"line\":%d,", c->by ? c->by->line : 0);
+        if (c->taken.kind == TUNE_WINOGRAD)
+            text_printf(out, "\"error_share\":%.3g,", c->share);
+        text_puts(out, "\"taken\":");
         put_json_line(out, t, &c->taken);
         text_puts(out, ",\"candidates\":[");
         for (int k = 0; k < c->n; k++) {

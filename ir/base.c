@@ -65,6 +65,7 @@ struct tgc *tgc_new(size_t mem_limit)
         return NULL;
     t->mem_limit = mem_limit ? mem_limit : SIZE_MAX;
     t->cache_nbytes = CACHE_NBYTES;
+    t->error_limit = ERROR_LIMIT;
     return t;
 }
 

@@ -329,6 +329,7 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
     ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
 
 enum { CACHE_NBYTES = 1 << 20 };
+#define ERROR_LIMIT 1e-4             /* see tgc.error_limit */
 enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 /* The compile. Everything hangs on it; there is no other global state. */
 struct tgc {
@@ -355,6 +356,9 @@ struct tgc {
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
     bool strassen;               /* products with weights by seven parts, see passes/strassen.c */
+    /* what rewrites may add to the outputs' error, and the variance of what they have, see
+     * passes/error.h */
+    double error_limit, error_variance;
     size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
     int threads;                 /* of a run, at most; 0 as 1 */
     bool scalar;                 /* what is written has no variants with vectors */

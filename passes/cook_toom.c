@@ -53,6 +53,24 @@ void transform_make(struct transform *f, int m, int taps)
     expand_product(p, last, -1, f->input.at[last]);
 }
 
+/* Of an output: the mean over the m of them of what the squares of A^T, G and B^T make of roundings
+ * in places; by the squares of a plain sum's terms, weights and inputs being independent. */
+double transform_noise(const struct transform *f)
+{
+    double total = 0;
+    for (int j = 0; j < f->n; j++) {
+        double input = 0, weight = 0, output = 0;
+        for (int k = 0; k < f->n; k++)
+            input += f->input.at[j][k] * f->input.at[j][k];
+        for (int k = 0; k < f->taps; k++)
+            weight += f->weight.at[j][k] * f->weight.at[j][k];
+        for (int i = 0; i < f->m; i++)
+            output += f->output.at[i][j] * f->output.at[i][j];
+        total += output * weight * input;
+    }
+    return total / f->m / f->taps;
+}
+
 /* -------------------------------------------------------------------------------- straight sums */
 
 /* The sum of coef[k] * x[k] over the k that `part` has; NULL if there is none. */

@@ -141,7 +141,7 @@ static bool find_sides(struct layer *l)
     return l->nside > 0;
 }
 
-static bool find_layer(struct tgc *t, struct uop *u, struct layer *l)
+bool layer_find(struct tgc *t, struct uop *u, struct layer *l)
 {
     struct uop *at[MAX_RANK];
     if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
@@ -541,7 +541,8 @@ static struct uop *rewrite_layer(const struct layer *l, struct sides s)
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-struct winograd { int side; };
+/* side 0: as planned, of which `at` is next. */
+struct winograd { int side, at; struct plan plan; };
 
 /* Tiles of one side for all windows, as far as they fit. */
 static struct sides same_sides(const struct layer *l, int m)
@@ -555,17 +556,20 @@ static struct sides same_sides(const struct layer *l, int m)
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
-    const struct winograd *w = ctx;
+    struct winograd *w = ctx;
+    const struct weighed *planned = w->side ? NULL : w->plan.layer[w->at++];
     struct layer l;
+    if (!w->side && !planned)
+        return NULL;
     struct mem_mark mark = scratch_mark(t);
-    bool found = find_layer(t, u, &l);
+    bool found = layer_find(t, u, &l);
     scratch_release(t, mark);
     if (!found)
         return NULL;
-    struct sides s = w->side ? same_sides(&l, w->side) : sides_choose(&l);
+    struct sides s = planned ? planned->list[planned->taken] : same_sides(&l, w->side);
     int outer = t->current_origin;
-    bool apart = !w->side && taps_pay(&l, s);
-    if (!apart && s.m[0] < 2 && s.m[1] < 2)
+    bool apart = planned && taps_pay(&l, s);
+    if (!apart && !sides_fit(&l, s))
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
     struct uop *r = apart ? taps_apart(&l) : rewrite_layer(&l, s);
@@ -575,8 +579,10 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 
 bool winograd_apply(struct tgc *t, struct graph *g, int side)
 {
-    struct winograd w = {side};
+    struct winograd w = {.side = side};
     g->layers_nbytes = room_of_layers(t, g);
+    if (!side)
+        w.plan = winograd_plan(t, g);
     graph_rewrite(t, g, rewrite, &w);
     return true;
 }

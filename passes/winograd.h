@@ -4,6 +4,8 @@
 
 #include "passes/passes.h"
 
+struct tuned;
+
 enum { SIDES_MAX = 2, TAPS_MAX = 9, TILE_SIDE_MAX = 6, SIDE_MAX = 10, PLACES_MAX = 64 };
 
 /* ---------------------------------------------------------------------------------- cook_toom.c */
@@ -13,6 +15,8 @@ struct transform { int m, taps, n; struct matrix input, weight, output; };
 
 /* needs: m + taps - 1 is 4, 6, 8 or 10 */
 void transform_make(struct transform *f, int m, int taps);
+/* By how much the variance of its rounding is larger than that of the places'. */
+double transform_noise(const struct transform *f);
 /* out = a[0] x, or a[0] x a[1]^T; x[p][q] at p * columns + q. */
 void transform_apply(struct tgc *t, const struct matrix *const *a, int nside,
                      struct uop *const *x, struct uop **out);
@@ -64,13 +68,41 @@ double taps_share(const struct layer *l);
  * reads that. needs: taps_share() < 1 */
 struct uop *taps_apart(const struct layer *l);
 
+/* The layer that u is the sum of, if it is one. */
+bool layer_find(struct tgc *t, struct uop *u, struct layer *l);
+
+/* ---------------------------------------------------------------------------- winograd_budget.c */
+
+/* What each layer of the graph gets, within what --error leaves: by its place in `order`, the
+ * graph's uops, sources first. */
+struct plan { struct uop **order; int norder; struct weighed **layer; };
+struct plan winograd_plan(struct tgc *t, const struct graph *g);
+
 /* ------------------------------------------------------------------------------ winograd_cost.c */
 
 /* Whether there are such tiles of the layer. */
 bool sides_fit(const struct layer *l, struct sides s);
-/* The tiles by which the layer takes the least time, by a tune file or the cost model. All 1: it is
- * best left alone. */
-struct sides sides_choose(const struct layer *l);
+/* What a layer could have: first of all no tiles (all 1), which err least. */
+enum { SIDES_LIST_MAX = 16 };
+struct weighed {
+    struct uop *sum;             /* the layer's, before anything is rewritten */
+    struct sides list[SIDES_LIST_MAX]; int n;
+    double kcycles[SIDES_LIST_MAX];
+    double worth[SIDES_LIST_MAX]; /* the same with what speaks against a choice */
+    /* of the rounding that the choice adds, by the sum of the squares of the terms */
+    double noise[SIDES_LIST_MAX];
+    double gain;                 /* see error_gains() */
+    int taken, model;            /* what is taken, and by the cost model alone */
+    const struct tuned *by;      /* the line of a tune file that asked for `asked` */
+    int asked;
+    uint64_t key; const char *title;     /* with t->tuning */
+};
+/* taken: the least time by a tune file or the cost model. */
+void sides_weigh(const struct layer *l, struct weighed *w);
+/* DEBUG=2: what was weighed, and what is taken. */
+void sides_report(const struct layer *l, const struct weighed *w);
+/* For tgc tune and info --why. share: of the network's error. */
+void sides_note(struct tgc *t, const struct weighed *w, double share);
 /* Whether the layer takes less time tap by tap than by tiles s. */
 bool taps_pay(const struct layer *l, struct sides s);
 

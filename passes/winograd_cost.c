@@ -1,6 +1,7 @@
 /* winograd_cost.c - which tiles a convolution gets: what each choice computes, moves and reads of
  * weights, or what a tune file says.
  */
+#include "passes/error.h"
 #include "passes/winograd.h"
 #include "passes/tune.h"
 
@@ -107,6 +108,22 @@ static double doubt(const struct layer *l, struct sides s)
     return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? oblong : 1);
 }
 
+/* Rounding in a tile's places is about so many times that of one number, for any tiles and any
+ * number of channels, as measured; the transforms enlarge it. */
+static double noise_of(const struct layer *l, struct sides s)
+{
+    const double place = 3.1 / (1 << 24);
+    double noise = place * place;
+    for (int i = 0; i < l->nside; i++) {
+        struct transform f;
+        if (s.m[i] < 2)
+            continue;
+        transform_make(&f, s.m[i], (int)l->side[i]->taps);
+        noise *= transform_noise(&f);
+    }
+    return noise;
+}
+
 /* All pairs of sizes that fit, and first of all none. */
 static int list_sides(const struct layer *l, struct sides *list)
 {
@@ -121,20 +138,12 @@ static int list_sides(const struct layer *l, struct sides *list)
     return n;
 }
 
-static int choose(const struct layer *l, const struct extent *e, const struct sides *list, int n)
+/* The first of what takes the least time. */
+static int least_worth(const struct weighed *w)
 {
-    enum { CHANNELS_MIN = 8 };
     int best = 0;
-    double least = cost_of(l, e, list[0]);
-    if (e->in < CHANNELS_MIN || e->out < CHANNELS_MIN)
-        return 0;
-    for (int i = 1; i < n; i++) {
-        double cost = cost_of(l, e, list[i]) * doubt(l, list[i]);
-        if (cost < least) {
-            least = cost;
-            best = i;
-        }
-    }
+    for (int i = 1; i < w->n; i++)
+        best = w->worth[i] < w->worth[best] ? i : best;
     return best;
 }
 
@@ -146,31 +155,35 @@ static const char *sides_text(const struct layer *l, struct sides s)
                                    : mem_printf(l->t, "%dx%d", a, b);
 }
 
-/* DEBUG=2: what was weighed. */
-static void report(const struct layer *l, const struct extent *e, const struct sides *list, int n,
-                   struct sides taken)
+void sides_report(const struct layer *l, const struct weighed *w)
 {
     const struct origin *o = uop_get_origin(l->t, l->reduce);
+    struct extent e = extent_of(l);
     fprintf(stderr, "winograd: %s %s: %g x %g channels,", o ? o->op_type : "", o ? o->node : "",
-            e->in, e->out);
+            e.in, e.out);
     for (int i = 0; i < l->nwindow; i++)
         fprintf(stderr, " %lld by %lld;", (long long)l->window[i].size,
                 (long long)l->window[i].taps);
     fprintf(stderr, " kcycles");
-    for (int i = 0; i < n; i++)
-        fprintf(stderr, " %s: %.0f,", sides_text(l, list[i]), cost_of(l, e, list[i]) / 1e3);
-    fprintf(stderr, " taken: %s\n", sides_text(l, taken));
+    for (int i = 0; i < w->n; i++)
+        fprintf(stderr, " %s: %.0f,", sides_text(l, w->list[i]), w->kcycles[i]);
+    fprintf(stderr, " error %.2g, taken: %s\n",
+            ERROR_DEVIATIONS * sqrt(w->gain * w->noise[w->taken]),
+            sides_text(l, w->list[w->taken]));
 }
 
-static void set_winograd(const struct layer *l, struct tuned *e, struct sides s)
+static struct tuned entry_of(const struct weighed *w, int i)
 {
-    e->winograd[0] = s.m[0] > 1 ? s.m[0] : 0;
-    e->winograd[1] = l->nside == 1 ? e->winograd[0] : s.m[1] > 1 ? s.m[1] : 0;
+    struct tuned e = {.kind = TUNE_WINOGRAD, .key = w->key};
+    for (int k = 0; k < 2; k++)
+        e.winograd[k] = w->list[i].m[k] > 1 ? w->list[i].m[k] : 0;
+    if (w->list[i].m[1] == 0)                        /* one window */
+        e.winograd[1] = e.winograd[0];
+    return e;
 }
 
-/* What a tune file says for layers of these extents, or the model. */
-static int tuned_sides(const struct layer *l, const struct extent *e, const struct sides *list,
-                       int n)
+/* What a tune file says for layers of these extents. */
+static void ask_file(const struct layer *l, const struct extent *e, struct weighed *w)
 {
     struct tgc *t = l->t;
     int64_t shape[4 + 4 * MAX_RANK] = {(int64_t)e->in, (int64_t)e->out, (int64_t)e->groups,
@@ -180,42 +193,58 @@ static int tuned_sides(const struct layer *l, const struct extent *e, const stru
     text_printf(&title, "%g x %g channels, %g groups, %g images of", e->in, e->out, e->groups,
                 e->batch);
     for (int i = 0; i < l->nwindow; i++) {
-        const struct window *w = &l->window[i];
-        int64_t of[] = {w->size, w->taps, w->stride, w->dilation};
+        const struct window *v = &l->window[i];
+        int64_t of[] = {v->size, v->taps, v->stride, v->dilation};
         for (int k = 0; k < 4; k++)
             shape[nshape++] = of[k];
-        text_printf(&title, "%s %lld by %lld", i ? "," : "", (long long)w->size,
-                    (long long)w->taps);
+        text_printf(&title, "%s %lld by %lld", i ? "," : "", (long long)v->size,
+                    (long long)v->taps);
     }
-    struct choice c = {.taken = {.kind = TUNE_WINOGRAD,
-                                 .key = tune_key_of_numbers(shape, nshape)},
-                       .origin = uop_get_origin(t, l->reduce), .n = n, .title = title.s,
-                       .candidate = mem_array(t, (size_t)n, sizeof *c.candidate)};
-    int taken = c.model = choose(l, e, list, n);
-    c.by = tune_find(t, TUNE_WINOGRAD, c.taken.key, ISA_GENERIC);
-    for (int i = 0; i < n; i++) {
-        c.candidate[i] = c.taken;
-        set_winograd(l, &c.candidate[i], list[i]);
-        c.cost[i] = cost_of(l, e, list[i]) / 1e3;
-        if (c.by && tuned_are_equal(c.by, &c.candidate[i]))
-            taken = i;
+    w->title = title.s;
+    w->key = tune_key_of_numbers(shape, nshape);
+    w->by = tune_find(t, TUNE_WINOGRAD, w->key, ISA_GENERIC);
+    bool fits = false;
+    for (int i = 0; i < w->n && w->by; i++) {
+        struct tuned is = entry_of(w, i);
+        if (tuned_are_equal(w->by, &is))
+            w->asked = w->taken = i, fits = true;
     }
-    if (c.by && !tuned_are_equal(c.by, &c.candidate[taken]))
-        tune_misfit(t, c.by, "the convolution of this key has no such tiles");
-    set_winograd(l, &c.taken, list[taken]);
-    tune_note(t, c);
-    return taken;
+    if (w->by && !fits)
+        tune_misfit(t, w->by, "the convolution of this key has no such tiles");
 }
 
-struct sides sides_choose(const struct layer *l)
+void sides_weigh(const struct layer *l, struct weighed *w)
 {
-    struct sides list[16];
-    int n = list_sides(l, list);
+    *w = (struct weighed){.sum = l->reduce};
+    w->n = list_sides(l, w->list);
     struct extent e = extent_of(l);
-    int taken = l->t->tuning ? tuned_sides(l, &e, list, n) : choose(l, &e, list, n);
-    if (l->t->debug >= 2)
-        report(l, &e, list, n, list[taken]);
-    return list[taken];
+    enum { CHANNELS_MIN = 8 };
+    const double never = 1e30;
+    bool few = e.in < CHANNELS_MIN || e.out < CHANNELS_MIN;
+    for (int i = 0; i < w->n; i++) {
+        double cost = cost_of(l, &e, w->list[i]);
+        w->kcycles[i] = cost / 1e3;
+        w->worth[i] = !i ? cost : few ? never : cost * doubt(l, w->list[i]);
+        w->noise[i] = i ? noise_of(l, w->list[i]) : 0;
+        if (l->nside == 1)
+            w->list[i].m[1] = 0;
+    }
+    w->taken = w->model = least_worth(w);
+    if (l->t->tuning)
+        ask_file(l, &e, w);
+}
+
+void sides_note(struct tgc *t, const struct weighed *w, double share)
+{
+    struct choice c = {.taken = entry_of(w, w->taken), .by = w->by, .model = w->model, .n = w->n,
+                       .origin = uop_get_origin(t, w->sum), .title = w->title,
+                       .candidate = mem_array(t, (size_t)w->n, sizeof *c.candidate),
+                       .share = share, .refused = w->by && w->taken != w->asked};
+    for (int i = 0; i < w->n; i++) {
+        c.candidate[i] = entry_of(w, i);
+        c.cost[i] = w->kcycles[i];
+    }
+    tune_note(t, c);
 }
 
 bool taps_pay(const struct layer *l, struct sides s)

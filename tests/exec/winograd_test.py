@@ -4,6 +4,7 @@ docs/winograd.md states the bounds. The reference is NumPy's, in double precisio
 layer gets is read from DEBUG=2. The algebra is tested in tests/unit/test_schedule.c.
 """
 
+import json
 import re
 import sys
 from functools import partial
@@ -15,6 +16,8 @@ sys.path[:0] = [str(HERE.parent / "lib")]
 import numpy as np
 import onnx
 
+import amplifying
+import double
 import graphs as G
 import tgc as T
 from suite import Suite, expect
@@ -172,6 +175,92 @@ def residual_network():
     T.build(source, folder / "net", main_by=TGC)
     program = T.Program(folder / "net", ["y"])
     T.compare_to_reference(program.run([image]), {"y": want}, rtol=1e-3, atol=1e-4)
+
+
+# ------------------------------------------------------------------------- the error of a network
+
+
+def told(folder, *options):
+    """The largest tile of each layer, and what tgc says of the error that they add."""
+    done = T.must(T.run([TGC, "info", folder / "model.onnx", "--json", *options],
+                        env={"DEBUG": "2"}))
+    tiles = re.findall(r"^winograd: .* taken: ([0-9x]+)$", done.err, re.M)
+    return ([max(map(int, tile.split("x"))) for tile in tiles],
+            json.loads(done.out)["error_estimate"])
+
+
+def results(folder, inputs, output, *options):
+    sub = T.scratch(folder / ("build" + "".join(options)))
+    T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", "--cpu=generic", *options]))
+    T.build(sub / "net.c", sub / "net", main_by=TGC)
+    program = T.Program(sub / "net", [output])
+    return [program.run([x])[output].astype(np.float64) for x in inputs]
+
+
+def budget(name, make):
+    """By default, with a limit that is none, and with one below what it would add: the errors keep
+    to the limit, and tiles get smaller; the estimate is about what is measured."""
+    folder = T.scratch(SCRATCH / name)
+    model, feeds = make()
+    onnx.save(model, folder / "model.onnx")
+    random = np.random.default_rng(11)
+    inputs = [feeds["x"]] + [random.standard_normal(feeds["x"].shape).astype(np.float32)]
+    want = [next(iter(double.run(folder / "model.onnx", {"x": x}).values())) for x in inputs]
+    most = [np.abs(y).max() for y in want]
+    worst = lambda got: [np.abs(a - b).max() / m for a, b, m in zip(got, want, most)]
+    free_tiles, free = told(folder, "--error=1")
+    small_tiles, small = told(folder, f"--error={free / 4}")
+    none_tiles, none = told(folder, "--error=0")
+    expect(free_tiles.count(0) < len(free_tiles) and free > 0, f"the tiles are {free_tiles}")
+    expect(none_tiles.count(0) == len(none_tiles) and none == 0,
+           f"with --error=0 the tiles are {none_tiles}, the estimate {none}")
+    expect(0 < small <= free / 4 and sum(small_tiles) < sum(free_tiles),
+           f"limited to {free / 4:.2g}: {small:.2g} by tiles {small_tiles}, not {free_tiles}")
+    output = model.graph.output[0].name
+    plain = results(folder, inputs, output, "--error=0")
+    code = re.sub(r'^ *".*$', "", (folder / "build--error=0" / "net.c").read_text(), flags=re.M)
+    expect(not re.search(r"\bxi\b", code), "--error=0: a product of places is left")
+    by_plain = worst(plain)
+    for limit, estimate in ((1, free), (free / 4, small)):
+        got = results(folder, inputs, output, f"--error={limit}")
+        for e, p in zip(worst(got), by_plain):
+            # two roundings of a small network differ by about what they are
+            expect(e <= 1.5 * p + limit, f"errors of {e:.2g}, {p:.2g} without tiles; limit {limit:.2g}")
+        added = max(np.abs(a - b).max() / m for a, b, m in zip(got, plain, most))
+        expect(added / 10 <= estimate <= 10 * added,
+               f"the estimate is {estimate:.2g}, tiles have changed results by {added:.2g}")
+
+
+suite.add("error of a chain", budget, "chain", partial(amplifying.chain, 8, False, 24, 32))
+suite.add("error of a chain that enlarges it", budget, "calibrated",
+          partial(amplifying.chain, 10, True, 24, 32))
+suite.add("error of a residual network", budget, "residual",
+          partial(amplifying.residual, 4, 24, 32))
+suite.add("error of joined branches", budget, "inception",
+          partial(amplifying.inception, 2, 24, 28))
+suite.add("error of normalized images", budget, "generator",
+          partial(amplifying.generator, 1, 12, 48))
+
+
+@suite.case("the budget is the same for all instruction sets, and where the batch is not known")
+def same_budget():
+    folder = T.scratch(SCRATCH / "same")
+    model, _ = amplifying.chain(10, True, 24, 32)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, folder / "model.onnx")
+    fixed = [told(folder, "--dim", "batch=1", "--error=2e-6", f"--cpu={cpu}")
+             for cpu in ("generic", "avx2", "avx512", "neon")]
+    expect(all(each == fixed[0] for each in fixed), f"tiles and estimates: {fixed}")
+    tiles, estimate = told(folder, "--dim", "batch<=2", "--error=2e-6")
+    expect(0 < estimate <= 2e-6 and any(tiles), f"of a batch: tiles {tiles}, error {estimate}")
+
+
+@suite.case("--error that is no number of 0 or more is refused")
+def wrong_error():
+    for value in ("-1", "nan", "1x", "", "inf"):
+        done = T.run([TGC, "model.onnx", "-o", "-", f"--error={value}"])
+        expect(done.status == 2 and "--error" in done.err, f"--error={value}: {done.describe()}")
 
 
 suite.main()
