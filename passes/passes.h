@@ -164,6 +164,7 @@ bool pass_early(struct tgc *t, struct graph *g);
 bool pass_fold_constants(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
+bool pass_affine(struct tgc *t, struct graph *g);
 /* narrow.c: large weights in t->weight_dtype, where the user wants that */
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* integer.c: sums of products of quantized values become sums of products of bytes */

@@ -449,13 +449,13 @@ static inline IN_f32x16 i32x16 narrow_i64_i32x16(const int64_t *p, int most)
     return all;
 }
 
-//@ gather_f32x16 i32x16
+//@ gather_f32x16 i32x16 macros_f32x16
 static inline IN_f32x16 f32x16 gather_f32x16(const float *p, i32x16 at)
 {
     return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, (__m512i)at, p, 4);
 }
 
-//@ gather_where_f32x16 mask_i32x16
+//@ gather_where_f32x16 mask_i32x16 macros_f32x16
 /* The lanes where m is all ones; nothing is read for the others, which are `otherwise`. */
 static inline IN_f32x16 f32x16 gather_where_f32x16(const float *p, i32x16 at, mask_i32x16 m,
                                                    f32x16 otherwise)

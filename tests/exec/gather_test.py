@@ -108,7 +108,39 @@ def picks():
     return model, feeds, outputs
 
 
-MODELS = {"flat": flat, "made": made, "volume": volume, "picks": picks}
+def strides():
+    """Windows of neighbours and every other row, by tables of flat places: sums of progressions,
+    and whole ones."""
+    x = draw(20, 24)
+    rows, columns = np.arange(0, 14, 2)[:, None], np.arange(5)[None]
+    whole = (rows[:, :, None] * 24 + columns[:, :, None] * 24 + np.arange(3, 19)).astype(np.int64)
+    weights = [G.weight("flat", np.array([-1], np.int64)), G.weight("whole", whole),
+               G.weight("rows", (rows * 24).astype(np.int64)),
+               G.weight("columns", (columns * 2 + 7).astype(np.int64)),
+               G.weight("back", np.arange(19, 0, -3))]
+    nodes = [G.node("Relu", ["x"], ["r"]), G.node("Reshape", ["r", "flat"], ["f"]),
+             G.node("Add", ["rows", "columns"], ["places"]),
+             G.node("Gather", ["f", "places"], ["sums"], axis=0),
+             G.node("Gather", ["f", "whole"], ["windows"], axis=0),
+             G.node("Gather", ["r", "back"], ["picked"], axis=0)]
+    outputs = ["sums", "windows", "picked"]
+    model = G.model(nodes, [G.value("x", [20, 24])], [G.value(n, None) for n in outputs], weights,
+                    opset=16)
+    return model, {"x": x}, outputs
+
+
+def no_tables():
+    """Places that are a sum of multiples of the coordinates are no tables, nor divided."""
+    model, _, _, _ = reference("strides")
+    folder = T.scratch(SCRATCH / "tables")
+    onnx.save(model, folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.uops")
+    text = (folder / "net.uops").read_text()
+    expect("weight" not in text, "the places are tables")
+    expect("//" not in text and " if " not in text, "the places are divided, or tested")
+
+
+MODELS = {"flat": flat, "made": made, "volume": volume, "picks": picks, "strides": strides}
 REFERENCE = {}
 
 
@@ -235,6 +267,9 @@ for model_name, gathers in (("flat", 60), ("made", 60), ("volume", 30), ("picks"
         suite.add(title, answers, model_name, gathers, isa, slow=title not in QUICK)
 suite.add("volume by three threads", answers, "volume", 30, "avx2", "--threads=3")
 suite.add("volume without optimization", answers, "volume", 0, "generic", "-O0", slow=True)
+for isa in ("generic", "avx2"):
+    suite.add(f"strides by {isa}", answers, "strides", 0, isa)
+suite.add("places that are progressions", no_tables)
 for sample_mode, sample_padding in (("linear", "zeros"), ("nearest", "border"), ("cubic", "zeros"),
                                     ("linear", "reflection")):
     suite.add(f"a hostile grid, {sample_mode}, {sample_padding}", hostile, sample_mode,
