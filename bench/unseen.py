@@ -1,6 +1,6 @@
 """Models outside the benchmark that are, or were, below the best runtime: tgc's C against it.
 
-    python bench/unseen.py [--models A,B] [--tgc PATH]... [--threads 1,2] [--quick] [--list]
+    python bench/unseen.py [--models A,B] [--tgc PATH]... [--threads 1,2] [--busy] [--quick] [--list]
 
 Each is made anew from its recipe (bench/kinds.py: networks of onnx.helper, and what the
 distribution's torch exports), with seeded random weights. Several --tgc are contenders in the
@@ -30,6 +30,9 @@ RUNTIMES = compare.RUNTIMES
 
 class Comparison(compare.Comparison):
     """Several tgc, each by one compiler, and the runtimes."""
+
+    def spec(self, kind, **more):
+        return {**super().spec(kind, **more), "busy": self.bench.options.busy}
 
     def prepare(self):
         options = self.bench.options
@@ -126,6 +129,8 @@ def parse():
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--slice", type=float, help="seconds of a turn")
     parser.add_argument("--quick", action="store_true", help="few and short turns")
+    parser.add_argument("--busy", action="store_true", help="count the processor's time, not the "
+                        "wall's: for one thread on a machine that others use, too")
     parser.add_argument("--keep", action="store_true", help="keep the emitted code")
     parser.add_argument("--list", action="store_true", help="name the models, and end")
     parser.add_argument("--build", default="build", help="the folder to work in")
@@ -133,6 +138,8 @@ def parse():
     options = parser.parse_args()
     options.tgc = [tgc.resolve() for tgc in options.tgc or [T.find_tgc(Path(options.build))]]
     options.weight_type = None
+    if options.busy and options.threads != [1]:
+        parser.error("--busy is for one thread")
     options.rounds = options.rounds or (4 if options.quick else 12)
     options.slice = options.slice or (0.05 if options.quick else 0.2)
     options.models = [m for m in kinds.MODELS
