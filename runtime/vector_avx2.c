@@ -393,14 +393,18 @@ static inline IN_f32x8 i32x8 narrow_f32_i32x8(f32x8 v, int most)
 
 //@ narrow_i64_i32x8 i32x8
 /* -most..most */
+static inline IN_f32x8 __m256 narrow_half_i32x8(const int64_t *p, int most)
+{
+    const __m256i high = _mm256_set1_epi64x(most), low = _mm256_set1_epi64x(-(int64_t)most);
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    v = _mm256_blendv_epi8(v, high, _mm256_cmpgt_epi64(v, high));
+    return (__m256)_mm256_blendv_epi8(v, low, _mm256_cmpgt_epi64(low, v));
+}
+
 static inline IN_f32x8 i32x8 narrow_i64_i32x8(const int64_t *p, int most)
 {
-    int32_t v[8];
-    for (int i = 0; i < 8; i++)
-        v[i] = (int32_t)(p[i] < -most ? -most : p[i] > most ? most : p[i]);
-    i32x8 all;
-    memcpy(&all, v, sizeof all);
-    return all;
+    const __m256 a = narrow_half_i32x8(p, most), b = narrow_half_i32x8(p + 4, most);
+    return (i32x8)_mm256_permute4x64_epi64((__m256i)_mm256_shuffle_ps(a, b, 0x88), 0xd8);
 }
 
 //@ gather_f32x8 i32x8
