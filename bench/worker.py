@@ -67,7 +67,8 @@ class Contender:
         """Seconds per call of up to that many samples, within the limit of seconds."""
         seconds = (ctypes.c_double * samples)()
         taken = self.driver.bench_time(self.call, self.argument, samples, calls,
-                                       ctypes.c_double(limit), seconds)
+                                       ctypes.c_double(limit), seconds,
+                                       int(self.spec.get("busy", False)))
         if taken < 0:
             raise Broken(self.explain(-taken))
         return list(seconds[:taken])

@@ -23,6 +23,9 @@ enum code {
     CODE_DOT,
     CODE_LOOKUP,
     CODE_NEAREST,
+    CODE_COUNT,
+    CODE_NARROW,
+    CODE_GATHER,
     CODE_CROSS,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
@@ -340,6 +343,17 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_FOLD:
         emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
         break;
+    case OP_LANES:
+        emit(e, (struct linstr){.code = CODE_COUNT}, u, 0);
+        break;
+    case OP_NARROW:
+        emit(e, (struct linstr){.code = CODE_NARROW, .sdtype = u->src[0]->dtype,
+                                .target = (int)u->arg.i},
+             u, 0);
+        break;
+    case OP_GATHER:
+        emit(e, (struct linstr){.code = CODE_GATHER, .memory = memory_of(e, u->src[0])}, u, 1);
+        break;
     case OP_NEAREST:
         emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
         break;
@@ -485,6 +499,38 @@ static void run_nearest(struct linear_eval *e, const struct linstr *in)
     }
 }
 
+static void run_narrow(struct linear_eval *e, const struct linstr *in)
+{
+    for (int l = 0; l < in->lanes; l++) {
+        union scalar v = e->reg[in->src[0] + l];
+        int64_t most = in->target,
+                n = in->sdtype != DTYPE_F32 ? v.i : v.f != v.f ? 0
+                    : v.f >= (double)most   ? most
+                    : v.f <= -(double)most  ? -most
+                                            : (int64_t)v.f;
+        e->reg[in->dst + l].i = n > most ? most : n < -most ? -most : n;
+    }
+}
+
+static void run_gather(struct linear_eval *e, const struct linstr *in)
+{
+    const struct memory *m = &e->memory[in->memory];
+    for (int l = 0; l < in->lanes; l++) {
+        int64_t at = e->reg[in->src[0]].i + e->reg[in->src[1] + l].i;
+        if (in->nsrc > 2 && !e->reg[in->src[2] + l].i) {
+            e->reg[in->dst + l] = e->reg[in->src[3] + l];
+            continue;
+        }
+        if (at < 0 || at >= m->nelem)
+            TGC_BUG(e->t, "gather of element %lld of buffer %d with %lld", (long long)at,
+                    m->buffer->id, (long long)m->nelem);
+        e->reg[in->dst + l] =
+            m->raw ? scalar_load(m->buffer->dtype,
+                                 m->raw + (size_t)at * dtype_nbytes(m->buffer->dtype))
+                   : m->data[at];
+    }
+}
+
 /* STORE's ranges and CLOSE's size are no values that are read here. */
 static void check_set(const struct linear_eval *e, const struct linstr *in)
 {
@@ -525,6 +571,16 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_NEAREST:
             run_nearest(e, in);
+            break;
+        case CODE_COUNT:
+            for (int l = 0; l < in->lanes; l++)
+                e->reg[in->dst + l].i = l;
+            break;
+        case CODE_NARROW:
+            run_narrow(e, in);
+            break;
+        case CODE_GATHER:
+            run_gather(e, in);
             break;
         case CODE_CROSS:
             run_cross(e, in);

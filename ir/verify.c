@@ -490,7 +490,8 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
             u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
-            u->op == OP_LOOKUP || u->op == OP_NEAREST)
+            u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES ||
+            u->op == OP_NARROW || u->op == OP_GATHER)
             violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -585,6 +586,19 @@ static void check_load(struct linear_verifier *l, const struct uop *u)
     for (int k = 0; k < l->nstored && !stored; k++)
         stored = l->stored[k] == b;
     require(&l->v, u, stored, "reads scratch that nothing was stored to");
+}
+
+static void check_gather(struct linear_verifier *l, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    require(&l->v, u, b && (u->nsrc == 3 || u->nsrc == 5), "wrong sources");
+    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->src[1]->lanes == 1 &&
+                          u->src[2]->dtype == DTYPE_I32 && u->lanes > 1 && u->dtype == b->dtype,
+            "offset, places or result of another dtype");
+    if (u->nsrc == 5)
+        require(&l->v, u, u->src[3]->dtype == DTYPE_BOOL && u->src[3]->lanes == u->lanes &&
+                              u->src[4]->dtype == u->dtype && u->src[4]->lanes == u->lanes,
+                "condition or alternative of another dtype, or of other lanes");
 }
 
 static void check_store(struct linear_verifier *l, const struct uop *u)
@@ -684,7 +698,8 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
     bool unfinished = false,
-         is_memory = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH;
+         is_memory = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH ||
+                     u->op == OP_GATHER;
     require(&l->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
     if (u->op == OP_END || u->op == OP_ENDGUARD) {
         close_region(l, u);
@@ -701,6 +716,17 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         return;
     case OP_SPLAT: case OP_FOLD: case OP_HALF: case OP_CROSS:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
+        break;
+    case OP_LANES:
+        require(&l->v, u, u->dtype == DTYPE_I32 && u->arg.i > 1, "no vector of i32");
+        break;
+    case OP_NARROW:
+        require(&l->v, u, u->dtype == DTYPE_I32 && u->arg.i > 0 && u->lanes > 1 &&
+                              (u->src[0]->dtype == DTYPE_F32 || u->src[0]->dtype == DTYPE_INDEX),
+                "no vector to i32");
+        break;
+    case OP_GATHER:
+        check_gather(l, u);
         break;
     case OP_NEAREST:
         require(&l->v, u, u->src[0]->dtype == DTYPE_F32 && dtype_is_byte(u->dtype) && u->lanes > 1,

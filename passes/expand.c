@@ -43,7 +43,8 @@ void scopes_learn(struct scopes *s, struct uop *u)
 void scopes_forget_loads(struct scopes *s, const struct uop *place)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->u[i] && s->u[i]->op == OP_LOAD && s->u[i]->src[0] == place)
+        if (s->u[i] && (s->u[i]->op == OP_LOAD || s->u[i]->op == OP_GATHER) &&
+            s->u[i]->src[0] == place)
             map_set(&s->known, s->u[i], NULL);
 }
 

@@ -342,7 +342,7 @@ static struct uop *simplify_store(struct tgc *t, struct uop *store)
 {
     int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
     store = merge_ranges(t, tile_fold_clamps(t, store), first);
-    return simplify_stages(t, simplify_sum(t, store));
+    return simplify_stages(t, simplify_sum(t, tile_order_gathers(t, store, first)));
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)

@@ -68,6 +68,11 @@ static void find_touches(struct tgc *t, struct uop *const *u, int n, const struc
             outer = u[i], nloop++;
         if (u[i]->op == OP_END && --depth == 0)
             outer = NULL, nloop++;
+        if (u[i]->op == OP_GATHER && uop_buffer_of(u[i]->src[0]) == in) {
+            struct touch all = {nloop, outer ? (double)outer->src[0]->vmax : 1, 0, 0,
+                                (double)in->nbytes};
+            SCRATCH_PUSH(t, f->load, f->nload, f->cap_load, all);
+        }
         if (u[i]->op != OP_LOAD && u[i]->op != OP_STORE)
             continue;
         const struct buffer *b = uop_buffer_of(u[i]->src[0]);
@@ -94,7 +99,8 @@ static bool may_count_down(struct uop *const *u, int n, const struct buffer *out
     for (int i = 0, depth = 0; i < n; i++) {
         bool inner = u[i]->op == OP_GUARD || u[i]->op == OP_ACC ||
                      (u[i]->op == OP_RANGE && RANGE_IS_LANE(u[i]->arg.i));
-        if ((inner && depth == 0) || (u[i]->op == OP_LOAD && uop_buffer_of(u[i]->src[0]) == out))
+        bool loads = u[i]->op == OP_LOAD || u[i]->op == OP_GATHER;
+        if ((inner && depth == 0) || (loads && uop_buffer_of(u[i]->src[0]) == out))
             return false;
         depth += u[i]->op == OP_RANGE ? 1 : u[i]->op == OP_END ? -1 : 0;
     }

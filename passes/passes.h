@@ -179,6 +179,7 @@ bool is_no_table(const struct uop *u, int64_t nbytes, int cost, uint32_t varying
                  const uint32_t *of);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
+bool pass_affine(struct tgc *t, struct graph *g);
 /* narrow.c: large weights in t->weight_dtype, where the user wants that */
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* integer.c: sums of products of quantized values become sums of products of bytes */

@@ -16,7 +16,7 @@
  * along the loop in steps of one element becomes vectors, the rest of the loop stays as it was. A
  * sum is reassociated, as REDUCE allows. Sizes may be known only at run time.
  */
-#include "passes/expand.h"
+#include "passes/gather.h"
 
 #include <string.h>
 
@@ -41,6 +41,7 @@ struct strip {
     bool any;                    /* something runs along the loop */
     struct lookup lookup;        /* it reads a table; table NULL: none */
     struct groups groups;        /* it stores groups of bytes; lanes 0: none */
+    struct gather gather;        /* it reads at places that are data */
 };
 
 /* ----------------------------------------------------------------------------- does it go along */
@@ -147,6 +148,16 @@ static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
     return !of_index && (!any || tile_is_vector_op(u) || is_stored(s, u));
 }
 
+/* What is read at a place that is data, and indices. */
+static bool gather_fits(struct strip *s, struct uop *u, struct uop_map *varies)
+{
+    if (!s->gather.any || !nest_depends(s->e->t, u, s->range) ||
+        !(u->op == OP_LOAD ? gather_load(&s->gather, u, varies) : gather_value(&s->gather, u)))
+        return false;
+    map_set(varies, u, u);
+    return true;
+}
+
 static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes);
 
 /* A vector or two at least; fewer elements if they are half a vector, or a part that is worth one:
@@ -175,7 +186,7 @@ static bool loop_fits(struct strip *s)
     for (int i = s->begin + 1; i < s->end; i++) {
         struct uop *u = e->in[i];
         if (u->op == OP_LOAD) {
-            if (!load_fits(s, u, &varies))
+            if (!load_fits(s, u, &varies) && !gather_fits(s, u, &varies))
                 return false;
         } else if (u->op == OP_STORE) {
             if (!stride_fits(s, u->src[1], &stride) || stride != 1 || u->nsrc > 3 ||
@@ -183,7 +194,7 @@ static bool loop_fits(struct strip *s)
                 return false;
             s->any = true;
         } else if (op_is_elementwise(u->op)) {
-            if (!sum_of_value(s, u) && !value_fits(s, u, &varies))
+            if (!sum_of_value(s, u) && !gather_fits(s, u, &varies) && !value_fits(s, u, &varies))
                 return false;
         } else if (u->op == OP_ACC) {                  /* as a vector, whatever is added to it */
             if (u->nsrc > 1 || u->dtype != DTYPE_F32 || map_get(&varies, u->src[0]))
@@ -278,6 +289,8 @@ static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
             continue;
         if (s->groups.lanes && lanes > 1 && groups_expand(e, &s->groups, u))
             continue;
+        if (lanes > 1 && gather_expand(&s->gather, u))
+            continue;
         const struct sum *m = lanes > 1 && op_is_elementwise(u->op) ? sum_of_value(s, u) : NULL;
         if (m)
             continue;                                 /* its sum's ASSIGN does that */
@@ -341,7 +354,7 @@ static bool is_simple(const struct strip *s)
  * nothing is summed up, and what is read are floats. */
 static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes)
 {
-    if (s->nsum > 0 || n->op != OP_CONST || n->arg.i % lanes < 2)
+    if (s->nsum > 0 || s->gather.any || n->op != OP_CONST || n->arg.i % lanes < 2)
         return 0;
     for (int i = s->begin + 1; i < s->end; i++) {
         const struct uop *u = s->e->in[i];
@@ -359,6 +372,8 @@ bool strip_loop(struct expander *e, int *at)
         return false;
     bool bytes = lookup_find(e, s.begin, s.end, &s.lookup) ||
                  groups_find(e, s.begin, s.end, &s.groups);
+    if (!bytes)
+        gather_find(e, s.begin, s.end, &s.gather);
     if (!bytes && (!loop_fits(&s) || !is_simple(&s)))
         return false;
     struct tgc *t = e->t;

@@ -121,6 +121,9 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* clamp.c: the store of a byte with fewer roundings and clamps on the way. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
+/* gather.c: the store with those ranges inside of the innermost one that do not change at which
+ * places, which are data, it reads; first: of its ranges. */
+struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first);
 /* keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* How far apart rows of so many elements lie in scratch. */

@@ -8,6 +8,7 @@
  */
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 //@ f32x8
 #define IN_f32x8 __attribute__((target("avx2,fma")))
@@ -392,4 +393,95 @@ static inline IN_f32x8 i32x8 dot_i32x8(i32x8 sum, i32x8 a, i32x8 b)
                                            _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
     const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8));
     return sum + (i32x8)even + (i32x8)odd;
+}
+
+//@ less_i32x8 i32x8
+static inline IN_f32x8 mask_f32x8 less_i32x8(i32x8 a, i32x8 b)
+{
+    return (mask_f32x8)_mm256_cmpgt_epi32((__m256i)b, (__m256i)a);
+}
+
+//@ equal_i32x8 i32x8
+static inline IN_f32x8 mask_f32x8 equal_i32x8(i32x8 a, i32x8 b)
+{
+    return (mask_f32x8)_mm256_cmpeq_epi32((__m256i)a, (__m256i)b);
+}
+
+//@ differ_i32x8 equal_i32x8
+static inline IN_f32x8 mask_f32x8 differ_i32x8(i32x8 a, i32x8 b) { return ~equal_i32x8(a, b); }
+
+//@ max_i32x8 i32x8
+static inline IN_f32x8 i32x8 max_i32x8(i32x8 a, i32x8 b)
+{
+    return (i32x8)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+//@ min_i32x8 i32x8
+static inline IN_f32x8 i32x8 min_i32x8(i32x8 a, i32x8 b)
+{
+    return (i32x8)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
+
+//@ select_i32x8 i32x8
+/* m ? a : b, lane by lane */
+static inline IN_f32x8 i32x8 select_i32x8(mask_f32x8 m, i32x8 a, i32x8 b)
+{
+    return (i32x8)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)m);
+}
+
+//@ lanes_i32x8 i32x8
+static inline IN_f32x8 i32x8 lanes_i32x8(void)
+{
+    return (i32x8)_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+}
+
+//@ narrow_f32_i32x8 i32x8
+/* without what follows the point, -most..most; 0 for NaN */
+static inline IN_f32x8 i32x8 narrow_f32_i32x8(f32x8 v, int most)
+{
+    const __m256 number = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
+    const __m256 high = _mm256_set1_ps((float)most), low = _mm256_set1_ps((float)-most);
+    return (i32x8)_mm256_cvttps_epi32(_mm256_min_ps(_mm256_max_ps(number, low), high));
+}
+
+//@ narrow_i64_i32x8 i32x8
+/* -most..most */
+static inline IN_f32x8 __m256 narrow_half_i32x8(const int64_t *p, int most)
+{
+    const __m256i high = _mm256_set1_epi64x(most), low = _mm256_set1_epi64x(-(int64_t)most);
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    v = _mm256_blendv_epi8(v, high, _mm256_cmpgt_epi64(v, high));
+    return (__m256)_mm256_blendv_epi8(v, low, _mm256_cmpgt_epi64(low, v));
+}
+
+static inline IN_f32x8 i32x8 narrow_i64_i32x8(const int64_t *p, int most)
+{
+    const __m256 a = narrow_half_i32x8(p, most), b = narrow_half_i32x8(p + 4, most);
+    return (i32x8)_mm256_permute4x64_epi64((__m256i)_mm256_shuffle_ps(a, b, 0x88), 0xd8);
+}
+
+//@ gather_f32x8 i32x8
+static inline IN_f32x8 f32x8 gather_f32x8(const float *p, i32x8 at)
+{
+    return _mm256_i32gather_ps(p, (__m256i)at, 4);
+}
+
+//@ gather_where_f32x8 i32x8
+/* The lanes where m is all ones; nothing is read for the others, which are `otherwise`. */
+static inline IN_f32x8 f32x8 gather_where_f32x8(const float *p, i32x8 at, mask_f32x8 m,
+                                                f32x8 otherwise)
+{
+    return _mm256_mask_i32gather_ps(otherwise, p, (__m256i)at, (__m256)m, 4);
+}
+
+//@ narrow_apart_i64_i32x8 i32x8
+/* the same of those that lie `step` apart */
+static inline IN_f32x8 i32x8 narrow_apart_i64_i32x8(const int64_t *p, int64_t step, int most)
+{
+    int32_t v[8];
+    for (int i = 0; i < 8; i++, p += step)
+        v[i] = (int32_t)(*p < -most ? -most : *p > most ? most : *p);
+    i32x8 all;
+    memcpy(&all, v, sizeof all);
+    return all;
 }

@@ -11,6 +11,7 @@
  */
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 //@ f32x16
 #define IN_f32x16 __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
@@ -470,4 +471,101 @@ static inline IN_f32x16 i32x16 dot_i32x16(i32x16 sum, i32x16 a, i32x16 b)
                                            _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
     const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8));
     return sum + (i32x16)even + (i32x16)odd;
+}
+
+//@ less_i32x16 i32x16
+static inline IN_f32x16 mask_f32x16 less_i32x16(i32x16 a, i32x16 b)
+{
+    return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b);
+}
+
+//@ equal_i32x16 i32x16
+static inline IN_f32x16 mask_f32x16 equal_i32x16(i32x16 a, i32x16 b)
+{
+    return _mm512_cmpeq_epi32_mask((__m512i)a, (__m512i)b);
+}
+
+//@ differ_i32x16 i32x16
+static inline IN_f32x16 mask_f32x16 differ_i32x16(i32x16 a, i32x16 b)
+{
+    return _mm512_cmpneq_epi32_mask((__m512i)a, (__m512i)b);
+}
+
+//@ max_i32x16 i32x16
+static inline IN_f32x16 i32x16 max_i32x16(i32x16 a, i32x16 b)
+{
+    return (i32x16)_mm512_maskz_max_epi32(ALL_f32x16, (__m512i)a, (__m512i)b);
+}
+
+//@ min_i32x16 i32x16
+static inline IN_f32x16 i32x16 min_i32x16(i32x16 a, i32x16 b)
+{
+    return (i32x16)_mm512_maskz_min_epi32(ALL_f32x16, (__m512i)a, (__m512i)b);
+}
+
+//@ select_i32x16 i32x16
+/* m ? a : b, lane by lane */
+static inline IN_f32x16 i32x16 select_i32x16(mask_f32x16 m, i32x16 a, i32x16 b)
+{
+    return (i32x16)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a);
+}
+
+//@ lanes_i32x16 i32x16
+static inline IN_f32x16 i32x16 lanes_i32x16(void)
+{
+    return (i32x16)_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+//@ narrow_f32_i32x16 i32x16
+/* without what follows the point, -most..most; 0 for NaN */
+static inline IN_f32x16 i32x16 narrow_f32_i32x16(f32x16 v, int most)
+{
+    const __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q);
+    const __m512 high = _mm512_set1_ps((float)most), low = _mm512_set1_ps((float)-most);
+    const __m512 near = _mm512_maskz_min_ps(number, _mm512_maskz_max_ps(number, v, low), high);
+    return (i32x16)_mm512_maskz_cvttps_epi32(0xffff, near);
+}
+
+//@ narrow_i64_i32x16 i32x16
+/* -most..most */
+static inline IN_f32x16 __m256i narrow_half_i32x16(const int64_t *p, int most)
+{
+    const __m512i high = _mm512_set1_epi64(most), low = _mm512_set1_epi64(-most);
+    __m512i v = _mm512_maskz_max_epi64(0xff, _mm512_loadu_si512((const void *)p), low);
+    v = _mm512_maskz_min_epi64(0xff, v, high);
+    return _mm512_maskz_cvtepi64_epi32(0xff, v);
+}
+
+static inline IN_f32x16 i32x16 narrow_i64_i32x16(const int64_t *p, int most)
+{
+    const __m256i half[2] = {narrow_half_i32x16(p, most), narrow_half_i32x16(p + 8, most)};
+    i32x16 all;
+    memcpy(&all, half, sizeof all);
+    return all;
+}
+
+//@ gather_f32x16 i32x16 macros_f32x16
+static inline IN_f32x16 f32x16 gather_f32x16(const float *p, i32x16 at)
+{
+    return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), ALL_f32x16, (__m512i)at, p, 4);
+}
+
+//@ gather_where_f32x16 i32x16 macros_f32x16
+/* The lanes of m; nothing is read for the others, which are `otherwise`. */
+static inline IN_f32x16 f32x16 gather_where_f32x16(const float *p, i32x16 at, mask_f32x16 m,
+                                                   f32x16 otherwise)
+{
+    return _mm512_mask_i32gather_ps(otherwise, m, (__m512i)at, p, 4);
+}
+
+//@ narrow_apart_i64_i32x16 i32x16
+/* the same of those that lie `step` apart */
+static inline IN_f32x16 i32x16 narrow_apart_i64_i32x16(const int64_t *p, int64_t step, int most)
+{
+    int32_t v[16];
+    for (int i = 0; i < 16; i++, p += step)
+        v[i] = (int32_t)(*p < -most ? -most : *p > most ? most : *p);
+    i32x16 all;
+    memcpy(&all, v, sizeof all);
+    return all;
 }

@@ -8,6 +8,7 @@
  */
 #include <arm_neon.h>
 #include <stdint.h>
+#include <string.h>
 
 //@ f32x4
 #define IN_f32x4
@@ -324,4 +325,96 @@ static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)
     const int32x4_t p2 = vmull_s16(vget_low_s16(x1), vget_low_s16(w1)), p3 = vmull_high_s16(x1, w1);
     const int32x4_t p = vpaddq_s32(vpaddq_s32(p0, p1), vpaddq_s32(p2, p3));
     return sum + vreinterpretq_u32_s32(p);
+}
+
+//@ less_i32x4 i32x4
+static inline mask_f32x4 less_i32x4(i32x4 a, i32x4 b)
+{
+    return (mask_f32x4)vcltq_s32((int32x4_t)a, (int32x4_t)b);
+}
+
+//@ equal_i32x4 i32x4
+static inline mask_f32x4 equal_i32x4(i32x4 a, i32x4 b)
+{
+    return (mask_f32x4)vceqq_s32((int32x4_t)a, (int32x4_t)b);
+}
+
+//@ differ_i32x4 equal_i32x4
+static inline mask_f32x4 differ_i32x4(i32x4 a, i32x4 b) { return ~equal_i32x4(a, b); }
+
+//@ max_i32x4 i32x4
+static inline i32x4 max_i32x4(i32x4 a, i32x4 b)
+{
+    return (i32x4)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
+}
+
+//@ min_i32x4 i32x4
+static inline i32x4 min_i32x4(i32x4 a, i32x4 b)
+{
+    return (i32x4)vminq_s32((int32x4_t)a, (int32x4_t)b);
+}
+
+//@ select_i32x4 i32x4
+/* m ? a : b, lane by lane */
+static inline i32x4 select_i32x4(mask_f32x4 m, i32x4 a, i32x4 b)
+{
+    return (i32x4)vbslq_s32((uint32x4_t)m, (int32x4_t)a, (int32x4_t)b);
+}
+
+//@ lanes_i32x4 i32x4
+static inline i32x4 lanes_i32x4(void) { return (i32x4){0, 1, 2, 3}; }
+
+//@ narrow_f32_i32x4 i32x4
+/* without what follows the point, -most..most; 0 for NaN */
+static inline i32x4 narrow_f32_i32x4(f32x4 v, int most)
+{
+    const int32x4_t n = vcvtq_s32_f32(v); /* saturates; 0 for NaN */
+    return (i32x4)vminq_s32(vmaxq_s32(n, vdupq_n_s32(-most)), vdupq_n_s32(most));
+}
+
+//@ narrow_i64_i32x4 i32x4
+/* -most..most */
+static inline i32x4 narrow_i64_i32x4(const int64_t *p, int most)
+{
+    const int32x4_t n = vcombine_s32(vqmovn_s64(vld1q_s64(p)), vqmovn_s64(vld1q_s64(p + 2)));
+    return (i32x4)vminq_s32(vmaxq_s32(n, vdupq_n_s32(-most)), vdupq_n_s32(most));
+}
+
+//@ gather_f32x4 i32x4
+static inline f32x4 gather_f32x4(const float *p, i32x4 at)
+{
+    const int32x4_t i = (int32x4_t)at;
+    f32x4 v = vld1q_dup_f32(p + vgetq_lane_s32(i, 0));
+    v = vld1q_lane_f32(p + vgetq_lane_s32(i, 1), v, 1);
+    v = vld1q_lane_f32(p + vgetq_lane_s32(i, 2), v, 2);
+    return vld1q_lane_f32(p + vgetq_lane_s32(i, 3), v, 3);
+}
+
+//@ gather_where_f32x4 i32x4
+/* The lanes where m is all ones; nothing is read for the others, which are `otherwise`. */
+static inline f32x4 gather_where_f32x4(const float *p, i32x4 at, mask_f32x4 m, f32x4 otherwise)
+{
+    const int32x4_t i = (int32x4_t)at, is = (int32x4_t)m;
+    f32x4 v = otherwise;
+    if (vgetq_lane_s32(is, 0))
+        v = vld1q_lane_f32(p + vgetq_lane_s32(i, 0), v, 0);
+    if (vgetq_lane_s32(is, 1))
+        v = vld1q_lane_f32(p + vgetq_lane_s32(i, 1), v, 1);
+    if (vgetq_lane_s32(is, 2))
+        v = vld1q_lane_f32(p + vgetq_lane_s32(i, 2), v, 2);
+    if (vgetq_lane_s32(is, 3))
+        v = vld1q_lane_f32(p + vgetq_lane_s32(i, 3), v, 3);
+    return v;
+}
+
+//@ narrow_apart_i64_i32x4 i32x4
+/* the same of those that lie `step` apart */
+static inline i32x4 narrow_apart_i64_i32x4(const int64_t *p, int64_t step, int most)
+{
+    int32_t v[4];
+    for (int i = 0; i < 4; i++, p += step)
+        v[i] = (int32_t)(*p < -most ? -most : *p > most ? most : *p);
+    i32x4 all;
+    memcpy(&all, v, sizeof all);
+    return all;
 }

@@ -40,6 +40,7 @@ SUITES = [
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
     ("vision", "tests/exec/vision_test.py", 300, 300),
+    ("gather", "tests/exec/gather_test.py", 300, 300),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
     ("audit", "tests/audit/audit_test.py", 120, 120),

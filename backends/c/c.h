@@ -58,6 +58,11 @@ struct expr expr_cross(struct program *p, const struct expr *src, int64_t bits);
 /* OP_LOOKUP in a table, by bytes of dtype d */
 struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
                         const struct expr *bytes);
+/* OP_LANES; OP_NARROW; OP_GATHER of the places at[0], from `from` on, where at[1], otherwise at[2] */
+struct expr expr_lanes(struct program *p, int lanes);
+struct expr expr_narrow(struct program *p, const struct uop *u, const struct expr *e);
+struct expr expr_gather(struct program *p, const char *from, const struct expr *at,
+                        bool conditional);
 /* OP_DOT on acc, values, weights, as this instruction set does it */
 struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
 /* the lanes of a vector by op (add, mul, max, min): a scalar */

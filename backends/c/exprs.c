@@ -588,7 +588,7 @@ static struct expr apply_vector(struct program *p, const struct uop *u, const st
     struct expr e;
     if (u->op == OP_CAST)
         return cast_vector(p, u, src);
-    const char *args = extreme(p, u, src);
+    const char *args = u->dtype == DTYPE_F32 ? extreme(p, u, src) : NULL;
     if (args)
         return vector_call(p, u->op == OP_MAX ? "higher" : "lower", args, kind, u->lanes);
     if (u->op == OP_WHERE && u->src[0]->lanes == 1)
@@ -726,6 +726,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
                                   : vector_call(p, "load_bytes", args, 'W', lanes / DOT_BYTES);
     if (d == DTYPE_BOOL)
         return vector_call(p, "load_bool", args, 'M', lanes);
+    if (d == DTYPE_I64 && VECTOR_STRIDE(bits) != 1)
+        args = mem_printf(p->t, "%s, %lld", args, (long long)VECTOR_STRIDE(bits));
     if (d != DTYPE_F32 && d != DTYPE_I32)
         return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = lanes};
     const char *name = vector_access(p, "load", bits, &args);
@@ -745,6 +747,30 @@ struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src)
 {
     const char *args = mem_printf(p->t, "%s, %s, %s", src[0].s, src[1].s, src[2].s);
     return vector_call(p, isa_table[isa].dot, args, 'W', src[0].lanes);
+}
+
+struct expr expr_lanes(struct program *p, int lanes)
+{
+    return vector_call(p, "lanes", "", 'W', lanes);
+}
+
+struct expr expr_narrow(struct program *p, const struct uop *u, const struct expr *e)
+{
+    const struct uop *from = u->src[0];
+    const char *function = from->dtype == DTYPE_F32            ? "narrow_f32"
+                           : VECTOR_STRIDE(from->arg.i) == 1 ? "narrow_i64"
+                                                             : "narrow_apart_i64";
+    return vector_call(p, function, mem_printf(p->t, "%s, %lld", e->s, (long long)u->arg.i), 'W',
+                       u->lanes);
+}
+
+struct expr expr_gather(struct program *p, const char *from, const struct expr *at,
+                        bool conditional)
+{
+    const char *args = mem_printf(p->t, "%s, %s", from, at[0].s);
+    if (conditional)
+        args = mem_printf(p->t, "%s, %s, %s", args, at[1].s, at[2].s);
+    return vector_call(p, conditional ? "gather_where" : "gather", args, 'X', at[0].lanes);
 }
 
 struct expr expr_lookup(struct program *p, const char *from, enum dtype d,

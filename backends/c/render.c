@@ -105,7 +105,8 @@ static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
-           u->op == OP_LOOKUP || u->op == OP_NEAREST;
+           u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES || u->op == OP_NARROW ||
+           u->op == OP_GATHER;
 }
 
 static struct value *value_of(struct writer *w, const struct uop *u)
@@ -121,7 +122,7 @@ static const char *place_name(const struct writer *w, const struct buffer *b);
 /* A name for a value, by what it is. */
 static const char *temporary_stem(const struct writer *w, const struct uop *u)
 {
-    if (u->op == OP_LOAD) {
+    if (u->op == OP_LOAD || u->op == OP_GATHER) {
         const struct buffer *b = uop_buffer_of(u->src[0]);
         return mem_printf(w->t, "%sv", place_name(w, b));
     }
@@ -335,6 +336,24 @@ static void write_load(struct writer *w, const struct uop *u)
     define(w, u, v);
 }
 
+static void write_gather(struct writer *w, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    struct expr src[5] = {{0}, {0}, {0}, {0}, {0}};
+    const char *name = use_place(w, b);
+    take_operands(w, u, u->nsrc, src);
+    const char *from = uop_is_int(u->src[1], 0)
+                           ? name
+                           : mem_printf(w->t, "%s + %s", name, expr_operand(w->p, &src[1], PREC_ADD));
+    v->e = expr_gather(w->p, from, src + 2, u->nsrc > 3);
+    v->nuse = w->use[w->position];
+    inherit_reads(w, v, u);
+    v->reads_any_memory = true;
+    v->reads_memory |= is_written_here(w, b);
+    define(w, u, v);
+}
+
 static void write_store(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
@@ -420,7 +439,7 @@ static void write_share(struct writer *w, const struct uop *u, const char *type,
 static bool loop_loads(const struct writer *w)
 {
     for (int i = w->position + 1, depth = 1; i < w->nlinear && depth > 0; i++) {
-        if (w->linear[i]->op == OP_LOAD)
+        if (w->linear[i]->op == OP_LOAD || w->linear[i]->op == OP_GATHER)
             return true;
         depth += w->linear[i]->op == OP_RANGE ? 1 : w->linear[i]->op == OP_END ? -1 : 0;
     }
@@ -639,6 +658,18 @@ static void write_nearest(struct writer *w, const struct uop *u)
     define_as(w, u, e);
 }
 
+static void write_lanes(struct writer *w, const struct uop *u)
+{
+    define_as(w, u, expr_lanes(w->p, u->lanes));
+}
+
+static void write_narrow(struct writer *w, const struct uop *u)
+{
+    struct expr e;
+    take_operands(w, u, 1, &e);
+    define_as(w, u, expr_narrow(w->p, u, &e));
+}
+
 static void write_dot(struct writer *w, const struct uop *u)
 {
     struct expr src[3];
@@ -690,6 +721,9 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_HALF: write_half(w, u); break;
     case OP_CROSS: write_cross(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
+    case OP_LANES: write_lanes(w, u); break;
+    case OP_NARROW: write_narrow(w, u); break;
+    case OP_GATHER: write_gather(w, u); break;
     case OP_DOT: write_dot(w, u); break;
     case OP_LOOKUP: write_lookup(w, u); break;
     case OP_ACC: write_acc(w, u); break;

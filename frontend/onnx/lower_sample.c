@@ -3,7 +3,7 @@
  *
  * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
  * is one INDEX, which reads 0 outside of the tensor: that is the padding mode "zeros". The other
- * modes bend the coordinates, of the sample and of each tap, back inside.
+ * modes bend the coordinates, of the sample (but a cubic one's) and of each tap, back inside.
  */
 #include <string.h>
 
@@ -31,7 +31,8 @@ static struct uop *reflect(const struct lib *l, struct uop *v, double half, stru
     struct uop *range = lib_binaryf(l, OP_SUB, lib_float_of(l, v->dtype, size), half == 0 ? 1 : 0);
     struct uop *period = lib_binaryf(l, OP_MUL, range, 2),
                *safe = lib_where(l, lib_binaryf(l, OP_EQ, range, 0), lib_scalar(l, v, 1), period);
-    struct uop *d = lib_binary(l, OP_FLOORMOD, lib_binaryf(l, OP_ADD, v, half), safe);
+    struct uop *d = lib_binaryf(l, OP_ADD, v, half);
+    d = lib_sub(l, d, lib_mul(l, lib_unary(l, OP_FLOOR, lib_div(l, d, safe)), safe));
     d = lib_sub(l, range, lib_unary(l, OP_ABS, lib_sub(l, d, range)));
     return lib_binaryf(l, OP_SUB, lib_binaryf(l, OP_MAX, d, 0), half);
 }
@@ -75,7 +76,9 @@ static bool make_taps(const struct sampler *s, struct uop *v, struct uop *size, 
     const struct lib *l = &s->n->lib;
     if (s->mode == SAMPLE_NEAREST)
         v = lib_unary(l, OP_ROUND, v);
-    if (!v || !(v = bend(s, v, size)))
+    if (s->mode != SAMPLE_CUBIC) /* whose taps alone are bent, as PyTorch and ONNX Runtime do */
+        v = bend(s, v, size);
+    if (!v)
         return false;
     t->n = s->mode == SAMPLE_NEAREST ? 1 : s->mode == SAMPLE_LINEAR ? 2 : 4;
     struct uop *base = s->mode == SAMPLE_NEAREST ? v : lib_unary(l, OP_FLOOR, v),

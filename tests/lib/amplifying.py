@@ -37,7 +37,7 @@ class Net:
         border = [(k // 2, k // 2) for k in kernel]
 
         def run(w):
-            part = exact.windows(v, kernel, [stride] * 2, [1, 1], border, 0)
+            part = double.windows(v, kernel, [stride] * 2, [1, 1], border, 0)
             return np.moveaxis(np.tensordot(part, w, ([1, 4, 5], [1, 2, 3])), -1, 1)
         y, b = run(w), np.zeros(channels)
         if calibrated:
