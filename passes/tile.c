@@ -89,6 +89,13 @@ static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *excep
     return true;
 }
 
+/* What a store to scratch reads of its own place alone may stand beside its sum. */
+static bool adds_to_scratch(const struct uop *store, const struct uop *load)
+{
+    return uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && load->src[0]->op == OP_BUFFER &&
+           load->src[1] == store->src[1];
+}
+
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 {
     int n;
@@ -99,7 +106,8 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
         m->first++;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0] &&
+            !adds_to_scratch(store, order[i]))
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
@@ -110,6 +118,9 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     }
     if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
         return false;
+    for (int i = 0; i < m->nload; i++)
+        if (m->load[i]->src[0] == store->src[0])
+            return false;
     m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
     m->bytes = m->contraction && RANGE_IS_GROUP(m->reduce->src[m->reduce->nsrc - 1]->arg.i) &&
                m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;

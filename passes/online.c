@@ -1,0 +1,534 @@
+/* online.c - attention by blocks of keys: a running maximum instead of whole rows of scores.
+ *
+ *      for head, 32 queries                     band
+ *        q[e][r] = the queries, m = -inf, l = 0, a = 0
+ *        for block of keys                      band, of the keys that the queries may see
+ *          s[j][r] = sum over e  q[e][r] * k[j, e]
+ *          n[r]    = max(m[r], max over j  s[j][r])
+ *          s[j][r] = exp(s[j][r] - n[r])
+ *          c[r]    = exp(m[r] - n[r]), m[r] = n[r]
+ *          l[r]    = c[r] * l[r] + sum over j  s[j][r]
+ *          a[r][f] = c[r] * a[r][f] + sum over j  s[j][r] * v[j, f]
+ *        y[r, f] = a[r][f] / l[r]
+ *
+ * (Milakov, Gimelshein: Online normalizer calculation for softmax; Dao et al.: FlashAttention.)
+ * Scratch is that of one block, however long the rows are. Vectors run along the queries, which are
+ * copied once for all keys: keys are read as they lie. What a mask hides for all queries of a tile
+ * is outside of the loop over the blocks (visible.c); what it hides for some of them is chosen by
+ * comparisons of floats, one bound for each query.
+ *
+ * A maximum of -inf is 0 where it is subtracted, so rows that have seen no key so far are zeros,
+ * and those that never see one are 0 / 0, as they are without blocks, or what the model chose for
+ * them.
+ *
+ * needs: the AST of one segment, whose stages keep rows of scores and of their powers
+ */
+#include "passes/online.h"
+#include "passes/tile.h"
+
+#include <math.h>
+
+enum { ROWS = 32, GROUP = 8, BLOCK = 128, BLOCK_MOST = 256, PLACES_MAX = 1 << 24 };
+
+struct online {
+    struct tgc *t;
+    struct uop *store;
+    /* of the AST: stages, sums and their ranges */
+    struct uop *scores, *power, *most, *sum, *product;
+    struct uop *key;             /* the range of the row of scores */
+    struct uop *dot;             /* the sum of products that scores are made of */
+    struct uop *query, *keys, *values;      /* factors */
+    struct uop *row;             /* the store's range of queries */
+    struct uop *nkey, *nrow;
+    struct visible visible;
+    /* of the kernel that is made */
+    struct uop *band[MAX_RANK]; int nband;  /* without that of the blocks */
+    struct uop *tile;            /* the first query of the tile */
+    struct uop *begin, *end;     /* keys that the tile sees */
+    struct uop *block, *at, *n;  /* the blocks' range; a block's first key, and how many */
+    int64_t most_keys;           /* of a block */
+    struct uop **out; int nout; size_t cap;
+};
+
+/* ------------------------------------------------------------------------------- the AST's parts */
+
+static struct uop *stage_of(struct uop *load)
+{
+    return load->op == OP_LOAD && load->nsrc == 2 && load->src[0]->op == OP_STAGE ? load->src[0]
+                                                                                  : NULL;
+}
+
+/* A stage that keeps a row, element by element. */
+static bool is_row(const struct uop *stage)
+{
+    return stage && stage->nsrc == 3 && stage->src[1] == stage->src[2] &&
+           stage->dtype == DTYPE_F32;
+}
+
+/* What is subtracted in u; *from: of what. NULL: nothing. */
+static struct uop *subtrahend(struct uop *u, struct uop **from)
+{
+    if (u->op == OP_SUB) {
+        *from = u->src[0];
+        return u->src[1];
+    }
+    for (int k = 0; k < 2 && u->op == OP_ADD; k++) {
+        struct uop *x = u->src[k];
+        bool times = x->op == OP_MUL && uop_is_constf(x->src[1], -1);
+        if (x->op == OP_NEG || times) {
+            *from = u->src[1 - k];
+            return x->src[0];
+        }
+    }
+    return NULL;
+}
+
+/* The largest score, where it may be 0 if it is -inf. NULL: u is no such thing. */
+static struct uop *maximum_of(struct uop *u)
+{
+    if (u->op == OP_WHERE && uop_is_constf(u->src[1], 0) && u->src[0]->op == OP_EQ &&
+        u->src[0]->src[0] == u->src[2] && uop_is_constf(u->src[0]->src[1], -(double)INFINITY))
+        u = u->src[2];
+    return u->op == OP_REDUCE && REDUCE_OP(u->arg.i) == OP_MAX && u->nsrc == 2 ? u : NULL;
+}
+
+static bool find_power(struct online *x, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i], *from, *top;
+        if (u->op != OP_STAGE || !is_row(u) || u->src[0]->op != OP_EXP ||
+            !(top = subtrahend(u->src[0]->src[0], &from)) || !(top = maximum_of(top)))
+            continue;
+        struct uop *scores = stage_of(from);
+        if (!is_row(scores) || from->src[1] != u->src[1] || stage_of(top->src[0]) != scores ||
+            top->src[0]->src[1] != top->src[1])
+            continue;
+        x->power = u;
+        x->scores = scores;
+        x->most = top;
+        x->key = scores->src[1];
+        x->nkey = x->key->src[0];
+        return true;
+    }
+    return false;
+}
+
+/* The sums over the powers. */
+static bool find_sums(struct online *x, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->nsrc != 2)
+            continue;
+        if (stage_of(u->src[0]) == x->power && u->src[0]->src[1] == u->src[1])
+            x->sum = u;
+        for (int k = 0; k < 2 && u->src[0]->op == OP_MUL; k++) {
+            struct uop *p = u->src[0]->src[k];
+            if (stage_of(p) != x->power || p->src[1] != u->src[1])
+                continue;
+            if (x->product && x->product != u)
+                return false;
+            x->product = u;
+            x->values = u->src[0]->src[1 - k];
+        }
+    }
+    return x->sum && x->product && x->sum->src[1]->src[0] == x->nkey &&
+           x->product->src[1]->src[0] == x->nkey && x->power->src[1]->src[0] == x->nkey &&
+           x->most->src[1]->src[0] == x->nkey;
+}
+
+/* Nothing but these sums reads the stages, and there are no others. */
+static bool reads_are_known(const struct online *x, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = order[i];
+        if (u->op == OP_STAGE && u != x->power && u != x->scores)
+            return false;
+        for (int k = 0; k < u->nsrc; k++) {
+            const struct uop *s = stage_of(u->src[k]);
+            bool known = u == x->sum || u == x->most || u == x->product->src[0] ||
+                         u == x->power->src[0]->src[0];
+            if (s && !known)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The factors of a score: one that depends on the query, one that depends on the key. */
+static bool find_factors(struct online *x)
+{
+    struct tgc *t = x->t;
+    int n;
+    struct uop **order = nest_order(t, x->scores->src[0], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (x->dot || REDUCE_OP(order[i]->arg.i) != OP_ADD || order[i]->nsrc != 2 ||
+            order[i]->src[1]->src[0]->op != OP_CONST || order[i]->src[0]->op != OP_MUL)
+            return false;
+        x->dot = order[i];
+    }
+    if (!x->dot)
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (nest_depends(t, x->dot->src[0]->src[k], x->key)) {
+            if (x->keys)
+                return false;
+            x->keys = x->dot->src[0]->src[k];
+            x->query = x->dot->src[0]->src[1 - k];
+        }
+    return x->keys != NULL;
+}
+
+/* The store's range that queries have and keys have not: the largest. */
+static bool find_row(struct online *x)
+{
+    struct tgc *t = x->t;
+    for (int k = 3; k < x->store->nsrc; k++) {
+        struct uop *r = x->store->src[k];
+        if (r->op != OP_RANGE)
+            return false;
+        if (!RANGE_IS_BAND(r->arg.i) && nest_depends(t, x->query, r) && !nest_depends(t, x->keys, r) &&
+            !nest_depends(t, x->values, r) && (!x->row || r->src[0]->vmax > x->row->src[0]->vmax))
+            x->row = r;
+    }
+    if (!x->row || x->nkey->vmax > PLACES_MAX || x->row->src[0]->vmax > PLACES_MAX)
+        return false;
+    x->nrow = x->row->src[0];
+    return true;
+}
+
+static bool find_attention(struct online *x)
+{
+    int n;
+    struct uop **order = uop_toposort(x->t, &x->store, 1, &n);
+    return x->store->nsrc < MAX_RANK + 3 && find_power(x, order, n) && find_sums(x, order, n) &&
+           reads_are_known(x, order, n) && find_factors(x) && find_row(x);
+}
+
+/* ---------------------------------------------------------------------------------- what is made */
+
+static struct buffer *new_scratch(struct online *x, int64_t n)
+{
+    struct uop *dim = uop_int(x->t, n);
+    return buffer_new(x->t, BUFFER_SCRATCH, DTYPE_F32, &dim, 1, NULL);
+}
+
+static struct uop *range_of(struct online *x, struct uop *size, const char *name)
+{
+    if (uop_is_int(size, 1))
+        return uop_int(x->t, 0);
+    struct uop *r = uop_range(x->t, size, x->t->next_range++);
+    uop_name_axes(x->t, r, name);
+    return r;
+}
+
+static struct uop *rows_of(struct online *x) { return range_of(x, uop_int(x->t, ROWS), "row"); }
+
+static struct uop *load(struct online *x, struct buffer *b, struct uop *at)
+{
+    struct uop *src[2] = {uop_buffer(x->t, b), at};
+    return uop_intern(x->t, OP_LOAD, b->dtype, src, 2, (union arg){0});
+}
+
+/* value to b at `at`, inside of the bands (with that of the blocks, if `inner`), for all of the
+ * ranges. */
+static void put(struct online *x, bool inner, struct buffer *b, struct uop *at, struct uop *value,
+                struct uop *const *range, int nrange)
+{
+    struct uop *src[2 * MAX_RANK + 4];
+    int n = 0;
+    src[n++] = uop_buffer(x->t, b);
+    src[n++] = at;
+    src[n++] = value;
+    for (int k = 0; k < x->nband; k++)
+        src[n++] = x->band[k];
+    if (inner && x->block->op == OP_RANGE)
+        src[n++] = x->block;
+    for (int k = 0; k < nrange; k++)
+        if (range[k]->op == OP_RANGE)
+            src[n++] = range[k];
+    struct uop *store = uop_intern(x->t, OP_STORE, value->dtype, src, n, (union arg){0});
+    VEC_PUSH(x->t, x->out, x->nout, x->cap, store);
+}
+
+static struct uop *as_band(struct online *x, struct uop *size, const struct uop *like)
+{
+    if (uop_is_int(size, 1))
+        return uop_int(x->t, 0);
+    struct uop *r = uop_intern(x->t, OP_RANGE, DTYPE_INDEX, &size, 1,
+                               (union arg){.i = x->t->next_range++ | RANGE_BAND});
+    if (like && uop_get_axes(x->t, like))
+        uop_name_axes(x->t, r, uop_get_axes(x->t, like));
+    return r;
+}
+
+/* u of the AST with the query `row` of the tile; beyond the last one it is the last one. */
+static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
+{
+    struct uop *i = sym_add(x->t, x->tile, row);
+    int64_t n;
+    if (!uop_const_int(x->nrow, &n) || n % ROWS)
+        i = sym_min(x->t, i, sym_addi(x->t, x->nrow, -1));
+    return nest_replace(x->t, u, x->row, i);
+}
+
+/* The store with what stands around queries, heads, as bands. */
+static struct uop *open_bands(struct online *x)
+{
+    struct uop *src[MAX_RANK + 3], *store = x->store;
+    int n = 3;
+    for (int k = 3; k < x->store->nsrc; k++) {
+        struct uop *r = x->store->src[k];
+        if (r != x->row && nest_depends(x->t, x->scores, r))
+            store = nest_replace(x->t, store, r, as_band(x, r->src[0], r));
+    }
+    for (int k = 0; k < 3; k++)
+        src[k] = store->src[k];
+    for (int band = 1; band >= 0; band--)
+        for (int k = 3; k < store->nsrc; k++)
+            if (RANGE_IS_BAND(store->src[k]->arg.i) == (band == 1))
+                src[n++] = store->src[k];
+    return uop_intern(x->t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+/* The tile's queries, and the keys that they see. */
+static void open_tile(struct online *x)
+{
+    struct tgc *t = x->t;
+    struct uop *r = range_of(x, uop_int(t, ROWS), "row"), *n = sym_ceildiv(t, x->nrow, ROWS);
+    for (int k = 3; k < x->store->nsrc; k++)
+        if (RANGE_IS_BAND(x->store->src[k]->arg.i))
+            x->band[x->nband++] = x->store->src[k];
+    struct uop *tile = as_band(x, n, x->row);
+    if (tile->op == OP_RANGE)
+        x->band[x->nband++] = tile;
+    x->tile = sym_muli(t, tile, ROWS);
+    visible_find(t, x->scores->src[0], x->key, &x->visible);
+    struct uop *i = sym_add(t, x->tile, r), *end = NULL, *begin = NULL, *most = NULL;
+    if (x->visible.end)
+        end = visible_extreme(t, nest_replace(t, x->visible.end, x->row, i), r, true);
+    if (x->visible.begin)
+        begin = visible_extreme(t, nest_replace(t, x->visible.begin, x->row, i), r, false);
+    if (begin && end)
+        most = sym_sub(t, end, begin);
+    x->end = end ? sym_max(t, sym_min(t, end, x->nkey), uop_int(t, 0)) : x->nkey;
+    x->begin = begin ? sym_max(t, begin, uop_int(t, 0)) : uop_int(t, 0);
+    x->begin = sym_muli(t, sym_div(t, x->begin, uop_int(t, GROUP)), GROUP);
+    int64_t keys = most ? most->vmax + GROUP - 1 : INT64_MAX;
+    keys = keys < x->nkey->vmax ? keys : x->nkey->vmax;
+    keys = keys < GROUP ? GROUP : (keys + GROUP - 1) / GROUP * GROUP;
+    x->most_keys = keys <= BLOCK_MOST ? keys : BLOCK;
+    x->block = as_band(x, sym_ceildiv(t, sym_max(t, sym_sub(t, x->end, x->begin), uop_int(t, 0)),
+                                      x->most_keys), NULL);
+    if (x->block->op == OP_RANGE)
+        uop_name_axes(t, x->block, "block");
+    x->at = sym_add(t, x->begin, sym_muli(t, x->block, x->most_keys));
+    x->n = sym_min(t, sym_sub(t, x->end, x->at), uop_int(t, x->most_keys));
+}
+
+/* What compares a key's place with a bound that is another one for each query: floats, so that
+ * vectors run along the queries. */
+static struct uop *compare_bounds(struct online *x, struct uop *scores, struct uop *row,
+                                  struct uop *key)
+{
+    struct tgc *t = x->t;
+    for (int k = 0; k < x->visible.nbound; k++) {
+        const struct bound *b = &x->visible.bound[k];
+        if (!nest_depends(t, b->at, x->row))
+            continue;
+        struct uop *r = rows_of(x), *at = for_row(x, b->at, r);
+        struct buffer *kept = new_scratch(x, ROWS);
+        /* places beyond the first and the last key are as good as these, and exact */
+        at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
+        put(x, false, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
+        struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), load(x, kept, row));
+        scores = nest_replace(t, scores, b->cond, b->below ? less : uop_not(t, less));
+    }
+    return scores;
+}
+
+/* Whether a mask that knows the queries hides the keys behind the last one, which a group of them
+ * may reach. */
+static bool ends_by_mask(const struct online *x)
+{
+    return x->visible.end && nest_depends(x->t, x->visible.end, x->row);
+}
+
+/* s[j][r], a group of keys at a time. */
+static struct buffer *put_scores(struct online *x)
+{
+    struct tgc *t = x->t;
+    struct buffer *query = new_scratch(x, ROWS * x->dot->src[1]->src[0]->arg.i),
+                  *scores = new_scratch(x, ROWS * x->most_keys);
+    struct uop *copy[2] = {rows_of(x), range_of(x, x->dot->src[1]->src[0], "e")};
+    struct uop *q = nest_replace(t, for_row(x, x->query, copy[0]), x->dot->src[1], copy[1]);
+    put(x, false, query, sym_add(t, sym_muli(t, copy[1], ROWS), copy[0]), q, copy, 2);
+
+    struct uop *range[3] = {range_of(x, sym_ceildiv(t, x->n, GROUP), "j"),
+                            range_of(x, uop_int(t, GROUP), "key"), rows_of(x)};
+    struct uop *place = sym_add(t, sym_muli(t, range[0], GROUP), range[1]),
+               *key = sym_add(t, x->at, place), *inside = key;
+    int64_t n;
+    bool whole = uop_const_int(x->nkey, &n) && n % GROUP == 0;
+    if (!whole)
+        inside = sym_min(t, key, sym_addi(t, x->nkey, -1));
+    struct uop *e = x->dot->src[1];
+    struct uop *factor = load(x, query, sym_add(t, sym_muli(t, e, ROWS), range[2]));
+    struct uop *product[2] = {uop_binary(t, OP_MUL, factor, x->keys), e};
+    struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, product, 2, x->dot->arg);
+    struct uop *value = compare_bounds(x, x->scores->src[0], range[2], key);
+    value = nest_replace(t, value, x->dot, dot);
+    value = for_row(x, nest_replace(t, value, x->key, inside), range[2]);
+    if (!whole && !ends_by_mask(x))
+        value = uop_where(t, sym_lt(t, key, x->nkey), value,
+                          uop_constf(t, DTYPE_F32, -(double)INFINITY));
+    put(x, true, scores, sym_add(t, sym_muli(t, place, ROWS), range[2]), value, range, 3);
+    return scores;
+}
+
+/* By `op` over the block's keys, in GROUP sums side by side, which become one where they are used.
+ */
+static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
+{
+    struct tgc *t = x->t;
+    struct buffer *parts = new_scratch(x, GROUP * ROWS);
+    struct uop *range[2] = {range_of(x, uop_int(t, GROUP), "key"), rows_of(x)};
+    struct uop *j = range_of(x, sym_ceildiv(t, x->n, GROUP), "j"), *src[2];
+    struct uop *place = sym_add(t, sym_muli(t, j, GROUP), range[0]);
+    union arg arg = {.i = REDUCE_BITS(op, 0)};
+    src[0] = load(x, scores, sym_add(t, sym_muli(t, place, ROWS), range[1]));
+    src[1] = j;
+    put(x, true, parts, sym_add(t, sym_muli(t, range[0], ROWS), range[1]),
+        j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range, 2);
+    src[1] = range_of(x, uop_int(t, GROUP), "key");
+    src[0] = load(x, parts, sym_add(t, sym_muli(t, src[1], ROWS), row));
+    return uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg);
+}
+
+/* The store's columns, of which the scores know nothing. */
+static int columns_of(const struct online *x, struct uop **column, int64_t *n)
+{
+    int ncolumn = 0;
+    *n = 1;
+    for (int k = 3; k < x->store->nsrc; k++) {
+        struct uop *r = x->store->src[k];
+        if (r == x->row || RANGE_IS_BAND(r->arg.i))
+            continue;
+        if (r->src[0]->op != OP_CONST)
+            return -1;
+        column[ncolumn++] = r;
+        *n *= r->src[0]->arg.i;
+    }
+    return ncolumn;
+}
+
+static struct uop *column_place(struct online *x, struct uop *const *column, int n)
+{
+    struct uop *at = uop_int(x->t, 0);
+    for (int k = 0; k < n; k++)
+        at = sym_add(x->t, sym_mul(x->t, at, column[k]->src[0]), column[k]);
+    return at;
+}
+
+static void put_attention(struct online *x)
+{
+    struct tgc *t = x->t;
+    struct uop *column[MAX_RANK], *range[MAX_RANK + 1], *row;
+    int64_t ncolumns;
+    int n = columns_of(x, column, &ncolumns);
+    struct uop *zero = uop_constf(t, DTYPE_F32, 0),
+               *low = uop_constf(t, DTYPE_F32, -(double)INFINITY);
+    struct buffer *most = new_scratch(x, ROWS), *now = new_scratch(x, ROWS),
+                  *less = new_scratch(x, ROWS), *sum = new_scratch(x, ROWS),
+                  *product = new_scratch(x, ROWS * ncolumns);
+    row = rows_of(x);
+    put(x, false, most, row, low, &row, 1);
+    row = rows_of(x);
+    put(x, false, sum, row, zero, &row, 1);
+    row = range_of(x, uop_int(t, ROWS * ncolumns), "row");
+    put(x, false, product, row, zero, &row, 1);
+
+    struct buffer *scores = put_scores(x);
+    row = rows_of(x);
+    struct uop *all = uop_binary(t, OP_MAX, load(x, most, row), fold_keys(x, OP_MAX, scores, row));
+    put(x, true, now, row, all, &row, 1);
+    row = rows_of(x);
+    /* what is subtracted, and how much less it was before */
+    struct uop *top = load(x, now, row);
+    top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
+    put(x, true, less, row,
+        uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, most, row), top)), &row, 1);
+    row = rows_of(x);
+    put(x, true, most, row, load(x, now, row), &row, 1);
+
+    struct uop *power[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, GROUP), GROUP), "j"),
+                            rows_of(x)};
+    struct uop *at = sym_add(t, sym_muli(t, power[0], ROWS), power[1]);
+    top = load(x, now, power[1]);
+    top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
+    put(x, true, scores, at,
+        uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top)), power, 2);
+    row = rows_of(x);
+    struct uop *more = fold_keys(x, OP_ADD, scores, row);
+    put(x, true, sum, row,
+        uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, sum, row), load(x, less, row)), more),
+        &row, 1);
+
+    range[0] = row = rows_of(x);
+    for (int k = 0; k < n; k++)
+        range[k + 1] = column[k];
+    at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
+    struct uop *j = range_of(x, x->n, "j"), *src[2];
+    src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, ROWS), row)),
+                        nest_replace(t, x->values, x->product->src[1], sym_add(t, x->at, j)));
+    src[1] = j;
+    more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
+                             : src[0];
+    put(x, true, product, at,
+        uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, product, at), load(x, less, row)),
+                   more), range, n + 1);
+
+    range[0] = row =
+        range_of(x, sym_min(t, sym_sub(t, x->nrow, x->tile), uop_int(t, ROWS)), "row");
+    at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
+    struct uop *i = sym_add(t, x->tile, row), *value = x->store->src[2];
+    value = nest_replace(t, value, x->product, load(x, product, at));
+    value = nest_replace(t, value, x->sum, load(x, sum, row));
+    value = nest_replace(t, value, x->most, load(x, most, row));
+    put(x, false, (struct buffer *)(uintptr_t)uop_buffer_of(x->store->src[0]),
+        nest_replace(t, x->store->src[1], x->row, i), nest_replace(t, value, x->row, i), range,
+        n + 1);
+}
+
+/* What a stage keeps that has no ranges is one number. */
+static struct uop *without_scalars(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        const struct uop *stage = stage_of(order[i]);
+        if (!stage || stage->nsrc != 2)
+            continue;
+        store = nest_replace(t, store, order[i], stage->src[0]);
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
+}
+
+struct uop *online_apply(struct tgc *t, struct uop *ast)
+{
+    struct uop *column[MAX_RANK];
+    int64_t n;
+    struct online x = {.t = t, .store = without_scalars(t, ast->src[0])};
+    if (ast->nsrc != 1 || !find_attention(&x))
+        return NULL;
+    struct online by = {.t = t, .store = open_bands(&x)};
+    if (!find_attention(&by) || columns_of(&by, column, &n) < 0)
+        return NULL;
+    open_tile(&by);
+    put_attention(&by);
+    return uop_intern(t, OP_SINK, DTYPE_VOID, by.out, by.nout, (union arg){0});
+}
