@@ -382,7 +382,7 @@ static void open_blocks(struct online *x, struct uop *outweighed)
         n = uop_where(t, uop_binary(t, OP_AND, outweighed, sym_lt(t, zero, x->pass)), zero, n);
     x->block = as_band(x, n, NULL);
     if (x->block->op == OP_RANGE)
-        uop_name_axes(t, x->block, "block");
+        uop_name_axes(t, x->block, "span");
     x->at = sym_add(t, begin, sym_muli(t, x->block, x->most_keys));
     x->n = sym_min(t, sym_sub(t, end, x->at), uop_int(t, x->most_keys));
 }

@@ -133,6 +133,14 @@ bool tile_is_vector_dtype(enum dtype d)
            d == DTYPE_F16 || d == DTYPE_BOOL;
 }
 
+bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r)
+{
+    int64_t along;
+    return (u->op == OP_LT || u->op == OP_EQ || u->op == OP_NE) &&
+           u->src[0]->dtype == DTYPE_INDEX &&
+           nest_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
+}
+
 bool tile_is_vector_op(const struct uop *u)
 {
     switch (u->op) {
