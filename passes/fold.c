@@ -14,9 +14,10 @@
  * product of two weights, such as relative positions and a projection, the interpreter counts an
  * eighth of the multiply-adds, which is what they take (ir/eval_product.c). What is refused is
  * looked into: its sources may be folded instead. A result with one value everywhere becomes a
- * constant.
+ * constant. Masks that are comparisons of places are none of this: loops end where they do.
  */
 #include "passes/passes.h"
+#include "passes/places.h"
 
 #include <string.h>
 
@@ -156,7 +157,8 @@ static void fold_wanted(struct folding *f, const struct graph *g)
         struct fold_info *self = &f->info[i];
         if (self->constant && !self->wanted)
             continue;
-        if (self->constant && (self->by = try_fold(f, u)))
+        if (self->constant && ((places_stay(u) && places_compares(f->t, u)) ||
+                               (self->by = try_fold(f, u))))
             continue;
         for (int k = 0; k < u->nsrc; k++)
             info_of(f, u->src[k])->wanted = true;

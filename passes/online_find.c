@@ -4,11 +4,12 @@
  */
 #include "passes/fuse.h"
 #include "passes/online.h"
+#include "passes/places.h"
 #include "passes/tile.h"
 
 #include <math.h>
 
-enum { QUERIES_MIN = 64, KEYS_MIN = 96, KEYS_LONG = 2048, FEATURES_MAX = 512 };
+enum { KEYS_LONG = 2048, FEATURES_MAX = 512 };
 
 static struct uop *without_spread(struct uop *v)
 {
@@ -46,17 +47,6 @@ static struct uop *scores_of(struct uop *power, struct uop **most)
             return s;
     }
     return NULL;
-}
-
-/* Whether some comparison of places stands above the scores' products: a mask. */
-static bool is_masked_by_place(struct tgc *t, struct uop *scores)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &scores, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LT && value_is_index_like(order[i]) && order[i]->ndim > 0)
-            return true;
-    return false;
 }
 
 /* The sum of products under the scores, its features being one axis of fixed size. */
@@ -106,10 +96,10 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
     for (int a = 0; a < scores->ndim; a++)
         if (a != axis && (!nquery || scores->dim[a]->vmax > nquery->vmax))
             nquery = scores->dim[a];
-    if (!nquery || nquery->vmax < QUERIES_MIN || nkey->vmax < KEYS_MIN)
+    if (!nquery || nquery->vmax < PLACES_ROWS || nkey->vmax < PLACES_COLUMNS)
         return false;
     bool fixed = nkey->op == OP_CONST && nquery->op == OP_CONST;
-    return !fixed || nkey->vmax >= KEYS_LONG || is_masked_by_place(t, scores);
+    return !fixed || nkey->vmax >= KEYS_LONG || places_compares(t, scores);
 }
 
 void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found)

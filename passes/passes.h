@@ -162,6 +162,8 @@ bool pass_excess(struct tgc *t, struct graph *g);
 bool pass_early(struct tgc *t, struct graph *g);
 /* fold.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
+/* places.c: a constant mask whose rows are intervals is comparisons of places */
+bool pass_places(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
 /* narrow.c: large weights in t->weight_dtype, where the user wants that */
