@@ -574,6 +574,15 @@ static bool opens_group(const struct expander *e, int at)
     return false;
 }
 
+/* What the loop at `at` stores is another value in its next turn: nothing that was read before it is
+ * known inside. */
+static void forget_stored(struct expander *e, int at)
+{
+    for (int i = at + 1, end = expand_find_end(e, at); i < end; i++)
+        if (e->in[i]->op == OP_STORE)
+            scopes_forget_loads(&e->scopes, e->in[i]->src[0]);
+}
+
 static void expand_all(struct expander *e)
 {
     enum { DEPTH = sizeof e->lane / sizeof *e->lane };
@@ -609,6 +618,8 @@ static void expand_all(struct expander *e)
             strip_loop(e, &i))
             continue;
         if (e->depth == 0 || i != lane[e->depth - 1].end) {
+            if (u->op == OP_RANGE)
+                forget_stored(e, i);
             expand_one(e, u);
             if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
                 expand_panel(e, i);

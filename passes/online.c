@@ -390,7 +390,7 @@ static void open_blocks(struct online *x, struct uop *outweighed)
 /* Whether what is hidden by a finite mask has powers of 0 for all of the tile's queries, beside what
  * they have seen: e^-110 is none in f32. A product of a query and a key is at most the sum of the
  * query's features times the largest ones of all keys. */
-static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct buffer *most)
+static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct buffer *seen)
 {
     enum { NONE = 110 };
     const double rounding = 1.001;
@@ -398,7 +398,7 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     struct uop *e = x->dot->src[1], *row = range_of(x, uop_int(t, ROWS), "row"), *src[2], *gap;
     union arg add = {.i = REDUCE_BITS(OP_ADD, 0)}, max = {.i = REDUCE_BITS(OP_MAX, 0)};
     struct buffer *least = new_scratch(x, DTYPE_F32, 1);
-    gap = uop_binary(t, OP_ADD, load(x, most, row), uop_constf(t, DTYPE_F32, -x->visible.value));
+    gap = uop_binary(t, OP_ADD, load(x, seen, row), uop_constf(t, DTYPE_F32, -x->visible.value));
     if (x->visible.factor > 0) {
         struct buffer *keys = new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
                       *reach = new_scratch(x, DTYPE_F32, ROWS);
@@ -560,7 +560,14 @@ static void put_attention(struct online *x)
     put(x, TILE, product, row, zero, &row, 1);
 
     struct buffer *query = put_query(x);
-    open_blocks(x, x->visible.is_finite ? outweighs_mask(x, query, most) : NULL);
+    struct buffer *seen = NULL;
+    if (x->visible.is_finite) {
+        /* the maximum, for what is read outside of the loop that changes it */
+        seen = new_scratch(x, DTYPE_F32, ROWS);
+        row = rows_of(x);
+        put(x, TILE, seen, row, low, &row, 1);
+    }
+    open_blocks(x, seen ? outweighs_mask(x, query, seen) : NULL);
     struct buffer *scores = put_scores(x, query);
     row = rows_of(x);
     struct uop *all = uop_binary(t, OP_MAX, load(x, most, row), fold_keys(x, OP_MAX, scores, row));
@@ -573,6 +580,9 @@ static void put_attention(struct online *x)
         uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, most, row), top)), &row, 1);
     row = rows_of(x);
     put(x, KEYS, most, row, load(x, now, row), &row, 1);
+    row = rows_of(x);
+    if (seen)
+        put(x, KEYS, seen, row, load(x, now, row), &row, 1);
 
     struct uop *power[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, GROUP), GROUP), "j"),
                             rows_of(x)};
