@@ -102,10 +102,38 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
     return !fixed || nkey->vmax >= KEYS_LONG || places_compares(t, scores);
 }
 
-void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found)
+/* What attention computes, and whether its axes have changed places since. */
+struct result { struct uop *u; bool permuted; };
+
+/* Heads that lie beside each other's features are no band's: the result is stored by heads, and
+ * packed by whoever reads it. */
+static void follow(struct tgc *t, struct uop *u, struct uop_map *results, struct uop_map *kept)
 {
+    for (int k = 0; k < u->nsrc; k++) {
+        const struct result *below = map_get(results, u->src[k]);
+        struct result *r;
+        if (!below || (k > 0 && op_class(u->op) == CLASS_MOVE))
+            continue;
+        if (u->op == OP_RESHAPE && below->permuted)
+            map_set(kept, below->u, below->u);
+        else if (u->op == OP_RESHAPE || u->op == OP_PERMUTE || op_is_elementwise(u->op)) {
+            r = scratch_array(t, 1, sizeof *r);
+            *r = op_is_elementwise(u->op)
+                     ? (struct result){u, false}
+                     : (struct result){below->u, below->permuted || u->op == OP_PERMUTE};
+            map_set(results, u, r);
+        }
+        return;
+    }
+}
+
+void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
+                 struct uop_map *kept)
+{
+    struct uop_map results = {.t = t, .scratch = true};
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
+        follow(t, u, &results, kept);
         if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
             u->src[0]->op != OP_MUL)
             continue;
@@ -119,6 +147,9 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
                 continue;
             map_set(found, power, power);
             map_set(found, scores, scores);
+            struct result *r = scratch_array(t, 1, sizeof *r);
+            *r = (struct result){u, false};
+            map_set(&results, u, r);
         }
     }
 }

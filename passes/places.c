@@ -40,13 +40,24 @@ bool places_stay(const struct uop *u)
     return is_large(size[0], size[1]) && value_is_index_like(u);
 }
 
+/* Made of nothing but places; a constant is none. */
+static bool is_place(struct tgc *t, struct uop *u)
+{
+    int n;
+    bool any = false;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        any |= order[i]->op == OP_IOTA;
+    return any && value_is_index_like(u);
+}
+
 bool places_compares(struct tgc *t, struct uop *u)
 {
     int n;
     struct uop **order = uop_toposort(t, &u, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_LT && order[i]->ndim > 0 && order[i]->src[0]->dtype == DTYPE_INDEX &&
-            value_is_index_like(order[i]))
+            (is_place(t, order[i]->src[0]) || is_place(t, order[i]->src[1])))
             return true;
     return false;
 }

@@ -184,8 +184,9 @@ enum { CLIPPED_MAX = 2 };
 int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct uop **part);
 
 /* online_find.c: the scores of attention that is worth being computed by blocks of keys, and their
- * powers, of a graph's uops; each is its own value in the map. */
-void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found);
+ * powers, of a graph's uops; each is its own value in the map. kept: results that need a buffer. */
+void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
+                 struct uop_map *kept);
 /* online.c: the AST of such a kernel, which has whole rows of scores, as one of blocks; NULL: it is
  * none. */
 struct uop *online_apply(struct tgc *t, struct uop *ast);

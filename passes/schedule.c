@@ -594,13 +594,17 @@ static void emit_block(struct emission *e, struct block *b)
 
 static void mark_online(struct plan *p)
 {
-    struct uop_map found = {.t = p->t};
+    struct mem_mark mark = scratch_mark(p->t);
+    struct uop_map found = {.t = p->t}, kept = {.t = p->t};
     struct uop **order = scratch_array(p->t, (size_t)p->nnode, sizeof *order);
     for (int i = 0; i < p->nnode; i++)
         order[i] = p->node[i].u;
-    online_find(p->t, order, p->nnode, &found);
-    for (int i = 0; i < p->nnode; i++)
+    online_find(p->t, order, p->nnode, &found, &kept);
+    for (int i = 0; i < p->nnode; i++) {
         p->node[i].online = map_get(&found, p->node[i].u) != NULL;
+        p->node[i].kept |= map_get(&kept, p->node[i].u) != NULL;
+    }
+    scratch_release(p->t, mark);
 }
 
 /* ---- buffers of the program */

@@ -122,7 +122,7 @@ def draw(net, seed=1, scale=1.0):
 
 def loops(folder):
     """Whether the kernel runs over blocks of keys."""
-    return re.search(r"\bspan\b", (folder / "net.c").read_text()) is not None
+    return re.search(r"\bint key\b|\bspan\b", (folder / "net.c").read_text()) is not None
 
 
 # --------------------------------------------------------------------------------------- spellings
@@ -229,6 +229,132 @@ for number, spell in enumerate(CAUSAL + WINDOW):
                               lambda spell=spell, size=size, half=half, fixed=fixed, threads=threads,
                               window=window: check(spell, (1, 2, size, 16), half, fixed, threads, **window),
                               slow=not quick)
+
+
+# ------------------------------------------------------------------------- operators of their own
+
+def microsoft(kind, attributes, queries, keys, more=()):
+    """An operator on [b, s, heads * e], and what it is in NumPy's terms."""
+    names = ["q", "k", "v"] + [name for name, _ in more]
+    inputs = [G.value("q", queries), G.value("k", keys), G.value("v", keys)]
+    inputs += [G.value(name, list(array.shape), TensorProto.INT32) for name, array in more if name]
+    node = helper.make_node(kind, names, ["y"], domain="com.microsoft", **attributes)
+    return G.model([node], inputs, [G.value("y", queries)], (), 18, ["com.microsoft"])
+
+
+def heads_of(x, n):
+    return x.reshape(x.shape[0], x.shape[1], n, -1).transpose(0, 2, 1, 3)
+
+
+@suite.case("com.microsoft's MultiHeadAttention, unidirectional")
+def multi_head():
+    random = np.random.default_rng(2)
+    x = [random.standard_normal((2, 200, 64)).astype(np.float32) for _ in range(3)]
+    model = microsoft("MultiHeadAttention", dict(num_heads=4, unidirectional=1), [2, 200, 64], [2, 200, 64])
+    want = reference(*(heads_of(a, 4) for a in x), seen_by(200, 200))
+    expect(loops(run("multi_head", model, want.transpose(0, 2, 1, 3).reshape(2, 200, 64), x)), "no blocks")
+
+
+@suite.case("com.microsoft's GroupQueryAttention, with and without a window")
+def group_query():
+    random = np.random.default_rng(3)
+    x = [random.standard_normal((1, 200, n)).astype(np.float32) for n in (64, 32, 32)]
+    more = [("", None), ("", None), ("last", np.array([199], np.int32)), ("all", np.array([200], np.int32))]
+    for window in (-1, 48):
+        model = microsoft("GroupQueryAttention", dict(num_heads=4, kv_num_heads=2, local_window_size=window),
+                          [1, 200, 64], [1, 200, 32], more)
+        model.graph.input[-1].type.tensor_type.ClearField("shape")
+        model.graph.input[-1].type.tensor_type.shape.dim.add().dim_value = 1
+        model.graph.node[0].output.extend(["past_k", "past_v"])
+        for name in ("past_k", "past_v"):
+            model.graph.output.append(G.value(name, [1, 2, 200, 16]))
+        left = None if window < 0 else window
+        want = None
+        for reach in ([left] if left is None else [left, left - 1]):
+            want = reference(heads_of(x[0], 4), heads_of(x[1], 2), heads_of(x[2], 2), seen_by(200, 200, reach))
+        run(f"group_query_{window}", model, want.transpose(0, 2, 1, 3).reshape(1, 200, 64),
+            x + [more[2][1], more[3][1]])
+
+
+# ------------------------------------------------------------------------------- what masks are of
+
+DOCUMENTS = (0, 50, 170, 171, 300)
+
+
+def documents():
+    seen = np.zeros((300, 300), bool)
+    for begin, end in zip(DOCUMENTS, DOCUMENTS[1:]):
+        seen[begin:end, begin:end] = True
+    return seen
+
+
+@suite.case("a table of documents: begins and ends that are no line")
+def table_of_documents():
+    for threads in (1, 2):
+        net = Net((1, 2, 300, 16))
+        net.under(net.weight(documents()))
+        inputs = draw(net)
+        folder = run("documents", net, reference(*inputs, documents()), inputs, f"--threads={threads}")
+        expect(loops(folder), "no blocks")
+
+
+@suite.case("a mask that is data is computed, whatever it says")
+def data():
+    net = Net((1, 2, 300, 16))
+    net.more.append(G.value("m", [300, 300], TensorProto.BOOL))
+    net.under("m")
+    for seen in (seen_by(300, 300), np.random.default_rng(5).random((300, 300)) > 0.5):
+        inputs = draw(net)
+        folder = run("data", net, reference(*inputs, seen), inputs + [seen])
+        expect(not loops(folder), "blocks, though nothing is known of the mask")
+
+
+@suite.case("rows that see nothing: no numbers under -inf, the mean under a finite mask")
+def rows_without_keys():
+    seen = np.tril(np.ones((300, 300), bool), -3)
+    for fill in (-INF, -1e9, LOWEST):
+        net = Net((1, 2, 300, 16))
+        net.under(net.weight(seen), fill)
+        inputs = draw(net)
+        expect(loops(run(f"hole_{fill}", net, reference(*inputs, seen, fill), inputs)), "no blocks")
+    net = Net((1, 2, 300, 16))
+    table = net.weight(np.where(seen, 0, LOWEST).astype(np.float32))
+    net.attend(net.put("Add", [net.scores(), table]))
+    inputs = draw(net)
+    want = reference(*inputs, seen, LOWEST)         # which takes in whatever is added to it
+    run("hole_added", net, want, inputs)
+
+
+@suite.case("scores that outweigh a finite mask: what it hides is computed after all")
+def outweighed():
+    seen = seen_by(300, 300)
+    for bound in ((), ("--threads=2",)):
+        for scale in (1, 100):
+            net = Net((1, 2, 300, 16))
+            net.attend(net.put("Add", [net.scores(), net.weight(np.where(seen, 0, -1e4).astype(np.float32))]))
+            inputs = draw(net, scale=scale)
+            want = reference(*inputs, seen, -1e4, add=True)
+            run(f"outweighed_{scale}", net, want, inputs, *bound, tolerance=1e-3)
+
+
+@suite.case("masks by place that are not attention's are vectors")
+def trilu():
+    model = G.model([G.node("Trilu", ["x"], ["y"], upper=0)], [G.value("x", ["s", "s"])],
+                    [G.value("y", ["s", "s"])], (), 18)
+    x = np.random.default_rng(4).standard_normal((300, 300)).astype(np.float32)
+    for options in (("--dim", "s=300"), ("--dim", "s<=400"), ("--cpu=generic", "--dim", "s=300")):
+        folder = run("trilu", model, np.tril(x).astype(np.float64), [x], *options)
+        expect("generic" in options[0] or "ramp_" in (folder / "net.c").read_text(), "no vectors")
+
+
+@suite.case("the arena of long attention is that of one block")
+def arena():
+    for mask in (0, 1):
+        net = Net((1, 4, 8192, 64))
+        net.nodes.append(G.node("Attention", ["q", "k", "v"], ["y"], is_causal=mask))
+        onnx.save(net.model(), SCRATCH / "long.onnx")
+        about = T.info(TGC, SCRATCH / "long.onnx")
+        expect(about["arena_bytes"] < 2 << 20, f"an arena of {about['arena_bytes']} bytes")
 
 
 suite.main()
