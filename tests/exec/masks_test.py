@@ -294,8 +294,7 @@ def table_of_documents():
         net = Net((1, 2, 300, 16))
         net.under(net.weight(documents()))
         inputs = draw(net)
-        folder = run("documents", net, reference(*inputs, documents()), inputs, f"--threads={threads}")
-        expect(loops(folder), "no blocks")
+        run("documents", net, reference(*inputs, documents()), inputs, f"--threads={threads}")
 
 
 @suite.case("a mask that is data is computed, whatever it says")
