@@ -55,8 +55,15 @@ bool places_compares(struct tgc *t, struct uop *u)
 {
     int n;
     struct uop **order = uop_toposort(t, &u, 1, &n);
+    struct uop_map above = {.t = t, .scratch = true};    /* the sums that it is made of */
+    map_set(&above, u, u);
+    for (int i = n - 1; i >= 0; i--)
+        for (int k = 0; k < order[i]->nsrc; k++)
+            if (map_get(&above, order[i]) && order[i]->op != OP_REDUCE)
+                map_set(&above, order[i]->src[k], order[i]);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LT && order[i]->ndim > 0 && order[i]->src[0]->dtype == DTYPE_INDEX &&
+        if (map_get(&above, order[i]) && order[i]->op == OP_LT && order[i]->ndim > 0 &&
+            order[i]->src[0]->dtype == DTYPE_INDEX &&
             (is_place(t, order[i]->src[0]) || is_place(t, order[i]->src[1])))
             return true;
     return false;

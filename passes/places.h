@@ -8,7 +8,7 @@
 enum { PLACES_ROWS = 64, PLACES_COLUMNS = 96 };
 /* Whether u, made of nothing but places, is as large as that. */
 bool places_stay(const struct uop *u);
-/* Whether some comparison of places is among what u is made of. */
+/* Whether some comparison of places is among what u is made of, above its sums. */
 bool places_compares(struct tgc *t, struct uop *u);
 
 #endif
