@@ -140,6 +140,29 @@ def gpt2_decode(past=256, layers=12, width=768, heads=12, vocabulary=50257, posi
     return net.model("gpt2_decode")
 
 
+ATTENTION_HEADS, ATTENTION_SIZE, ATTENTION_WINDOW = 4, 32, 64
+
+
+def attention(tokens, form):
+    """Attention alone: "bare", "causal", or "window": causal, and no further back than 64 tokens."""
+    net = Network(7)
+    shape = (1, ATTENTION_HEADS, tokens, ATTENTION_SIZE)
+    query, key, value = (net.input(name, *shape) for name in ("query", "key", "value"))
+    scores = net.op("Mul", net.op("MatMul", query, net.op("Transpose", key, perm=[0, 1, 3, 2])),
+                    net.constant(ATTENTION_SIZE ** -0.5))
+    if form != "bare":
+        places = net.op("Range", *(net.constant(n, np.int64) for n in (0, tokens, 1)))
+        row = net.op("Unsqueeze", places, net.constant([1], np.int64))
+        column = net.op("Unsqueeze", places, net.constant([0], np.int64))
+        seen = net.op("LessOrEqual", column, row)
+        if form == "window":
+            near = net.op("Less", net.op("Sub", row, column), net.constant(ATTENTION_WINDOW, np.int64))
+            seen = net.op("And", seen, near)
+        scores = net.op("Where", seen, scores, net.constant(-np.inf))
+    net.output("mixed", net.op("MatMul", net.op("Softmax", scores, axis=-1), value), *shape)
+    return net.model(f"attention_{form}_{tokens}")
+
+
 def norm(net, name, x, width):
     gain = (1 + 0.2 * net.random.standard_normal(width)).astype(np.float32)
     return net.op("LayerNormalization", x, net.weight(f"{name}.weight", gain),

@@ -469,6 +469,17 @@ def print_sets(results, threads):
     return summary
 
 
+def print_fractions(results, threads):
+    """Masked attention's time as a fraction of the bare one's."""
+    times = {r["name"]: r["threads"][str(threads)]["contenders"].get("tgc-gcc", {}).get("min")
+             for r in results if r["set"] == "attention" and str(threads) in r["threads"]}
+    for name, time in times.items():
+        _, form, tokens = name.split("_")
+        bare = times.get(f"attention_bare_{tokens}")
+        if form != "bare" and time and bare:
+            print(f"  {form} attention, {tokens} tokens: {time / bare:.3f} of the bare one's time")
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -503,6 +514,8 @@ class Bench:
                 self.one(model, threads)
                 self.save(report)
         report["sets"] = {str(t): print_sets(self.results, t) for t in options.threads}
+        for t in options.threads:
+            print_fractions(self.results, t)
         self.save(report)
 
     def save(self, report):

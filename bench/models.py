@@ -43,7 +43,7 @@ onnxruntime.set_default_logger_severity(3)
 
 # Least geometric mean of (best runtime's time / tgc's time) that the project wants per set.
 SETS = {"cnn": 1.35, "mobile": 1.25, "transformer": 1.1, "decode": 1.15, "small": 2.0,
-        "int8": 1.3}
+        "int8": 1.3, "attention": 1.0}
 
 
 @dataclass
@@ -113,6 +113,13 @@ def decode_step():
             feeds[f"past_{kind}_{layer}"] = random.standard_normal(
                 (1, 12, 256, 64)).astype(np.float32)
     return feeds
+
+
+def heads(tokens):
+    random = catalog.seeded("heads", tokens)
+    shape = (1, architectures.ATTENTION_HEADS, tokens, architectures.ATTENTION_SIZE)
+    return {name: random.standard_normal(shape).astype(np.float32)
+            for name in ("query", "key", "value")}
 
 
 # --------------------------------------------------------------------------------- quantization
@@ -186,6 +193,10 @@ def make_list():
         Model("minilm_int8", "int8", part(quantized, minilm, sentence, ["MatMul", "Gemm"]), sentence,
               quantized=True),
     ]
+    table += [Model(f"attention_{form}_{tokens}", "attention",
+                    part(architectures.attention, tokens, form), part(heads, tokens))
+              for tokens in (128, 256, 512, 1024, 2048, 4096)
+              for form in ("bare", "causal", "window")]
     return table
 
 

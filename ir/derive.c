@@ -409,7 +409,8 @@ static void derive_bounds(struct uop *u)
 /* A vector is what a LOAD or SPLAT says; operations on vectors make vectors. */
 static int derive_lanes(const struct uop *u)
 {
-    if (u->op == OP_SPLAT || u->op == OP_LANES || (u->op == OP_LOAD && u->arg.i))
+    if (u->op == OP_SPLAT || u->op == OP_LANES || u->op == OP_RAMP ||
+        (u->op == OP_LOAD && u->arg.i))
         return VECTOR_LANES(u->arg.i);
     if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_DOT || u->op == OP_NEAREST ||
         u->op == OP_CROSS || u->op == OP_NARROW)

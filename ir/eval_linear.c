@@ -27,6 +27,7 @@ enum code {
     CODE_NARROW,
     CODE_GATHER,
     CODE_CROSS,
+    CODE_RAMP,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -340,6 +341,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_SPLAT: case OP_HALF:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
         break;
+    case OP_RAMP:
+        emit(e, (struct linstr){.code = CODE_RAMP}, u, 0);
+        break;
     case OP_FOLD:
         emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
         break;
@@ -581,6 +585,10 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_GATHER:
             run_gather(e, in);
+            break;
+        case CODE_RAMP:
+            for (int l = 0; l < in->lanes; l++)
+                e->reg[in->dst + l].f = e->reg[in->src[0]].f + l;
             break;
         case CODE_CROSS:
             run_cross(e, in);

@@ -488,7 +488,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
+        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
             u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
             u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES ||
             u->op == OP_NARROW || u->op == OP_GATHER)
@@ -670,6 +670,9 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
                                       : u->src[0]->lanes == DOT_BYTES && dtype_is_byte(u->dtype) &&
                                             u->arg.i % DOT_BYTES == 0,
                 "neither a scalar nor a group of bytes to a vector");
+    if (u->op == OP_RAMP)
+        require(&l->v, u, u->src[0]->lanes == 1 && u->dtype == DTYPE_F32 && u->arg.i > 1,
+                "no scalar to a vector of floats");
     if (u->op == OP_FOLD)
         require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
     if (u->op == OP_HALF)
@@ -714,7 +717,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
-    case OP_SPLAT: case OP_FOLD: case OP_HALF: case OP_CROSS:
+    case OP_SPLAT: case OP_RAMP: case OP_FOLD: case OP_HALF: case OP_CROSS:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         break;
     case OP_LANES:

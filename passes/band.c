@@ -110,7 +110,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
 
 static bool is_free(const struct group *g, const struct segment *s)
 {
-    return !s->nband && !group_member(g, s);
+    return !s->nband && !s->online && !group_member(g, s);
 }
 
 /* Whether all that reads it is in the group, and it is read at all. */
@@ -409,8 +409,8 @@ static void find_groups(struct banding *w, int nsegment, double room, bool partl
         band_find_alive(w);
     for (int i = 0; i < nsegment; i++) {
         struct segment *s = p->segment[i];
-        if (!s->value || s->lead || s->scatter || s->nband || plan_nelem(s->value) == 0 ||
-            !reads_candidates(w, s))
+        if (!s->value || s->lead || s->scatter || s->nband || s->online ||
+            plan_nelem(s->value) == 0 || !reads_candidates(w, s))
             continue;
         choose_group(w, s, room, partly, &best);
         if (best.n > 1 && p->t->debug >= 2)

@@ -209,6 +209,10 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     for (int i = 0; i < n && fits; i++) {
         struct uop *u = order[i];
         bool any = false;
+        if (u->dtype == DTYPE_BOOL && nest_depends(t, u, r) && tile_compares_places(t, u, r)) {
+            map_set(&varies, u, u);
+            continue;
+        }
         for (int k = u->op == OP_LOAD; k < u->nsrc && u->op != OP_RANGE; k++) {
             bool value = u->op != OP_LOAD || k > 2;
             any |= value && map_get(&varies, u->src[k]) != NULL;

@@ -161,6 +161,51 @@ static bool is_of_group(const struct expander *e, const struct uop *u)
     return e->group && u->dtype == DTYPE_I32;
 }
 
+/* What an expression of `in` is now, of which not every part has been looked at. */
+static struct uop *value_now(struct expander *e, struct uop *u)
+{
+    int n;
+    struct uop **order = uop_toposort(e->t, &u, 1, &n), *src[4];
+    struct uop_map now = {.t = e->t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *x = order[i], *known = map_get(&e->value, x);
+        for (int k = 0; k < x->nsrc && k < 4 && !known; k++)
+            src[k] = map_get(&now, x->src[k]);
+        bool made = known || op_class(x->op) == CLASS_LEAF || x->op == OP_RANGE;
+        map_set(&now, x, known ? known : made ? x
+                               : uop_new(e->t, x->op, x->dtype, src, x->nsrc, x->arg));
+    }
+    return map_get(&now, u);
+}
+
+/* Comparisons of places along the vector: of floats, how far they are from where they meet. */
+static bool expand_places(struct expander *e, struct uop *u)
+{
+    enum { FAR = 1 << 20 };
+    struct tgc *t = e->t;
+    int64_t along;
+    if (!e->vector || u->dtype != DTYPE_BOOL || !tile_compares_places(t, u, e->vector))
+        return false;
+    struct uop *apart = sym_sub(t, u->src[1], u->src[0]), *src[2], *v;
+    if (!nest_stride(t, apart, e->vector, &along) || along == 0)
+        return false;
+    apart = value_now(e, apart);
+    apart = along > 0 ? apart : sym_muli(t, apart, -1);
+    apart = sym_max(t, sym_min(t, apart, uop_int(t, FAR)), uop_int(t, -FAR));
+    apart = uop_cast(t, DTYPE_F32, apart);
+    expand_need(e, apart);
+    struct uop *ramp = uop_intern(t, OP_RAMP, DTYPE_F32, &apart, 1, (union arg){.i = e->lanes});
+    expand_need(e, ramp);
+    struct uop *zero = expand_splat(e, uop_constf(t, DTYPE_F32, 0), e->lanes);
+    bool swapped = u->op == OP_LT && along > 0;
+    src[0] = swapped ? zero : ramp;
+    src[1] = swapped ? ramp : zero;
+    v = uop_intern(t, u->op, DTYPE_BOOL, src, 2, u->arg);
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+    return true;
+}
+
 static void expand_value(struct expander *e, struct uop *u)
 {
     struct uop *src[4] = {NULL}, *v;
@@ -169,6 +214,8 @@ static void expand_value(struct expander *e, struct uop *u)
             map_set(&e->value, u, expand_value_of(e, u->src[0]));
         return;
     }
+    if (expand_places(e, u))
+        return;
     int lanes = 1;
     for (int k = 0; k < u->nsrc; k++) {
         src[k] = expand_value_of(e, u->src[k]);
@@ -528,6 +575,15 @@ static bool opens_group(const struct expander *e, int at)
     return false;
 }
 
+/* What the loop at `at` stores is another value in its next turn: nothing that was read before it is
+ * known inside. */
+static void forget_stored(struct expander *e, int at)
+{
+    for (int i = at + 1, end = expand_find_end(e, at); i < end; i++)
+        if (e->in[i]->op == OP_STORE)
+            scopes_forget_loads(&e->scopes, e->in[i]->src[0]);
+}
+
 static void expand_all(struct expander *e)
 {
     enum { DEPTH = sizeof e->lane / sizeof *e->lane };
@@ -563,6 +619,8 @@ static void expand_all(struct expander *e)
             strip_loop(e, &i))
             continue;
         if (e->depth == 0 || i != lane[e->depth - 1].end) {
+            if (u->op == OP_RANGE)
+                forget_stored(e, i);
             expand_one(e, u);
             if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
                 expand_panel(e, i);

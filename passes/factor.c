@@ -38,6 +38,13 @@ static struct uop *negated(struct uop *v)
     return v->op == OP_NEG || times ? v->src[0] : NULL;
 }
 
+/* What a row without keys has a number of its own for, m == none ? x : m; else u itself. */
+static struct uop *without_zero(struct uop *u)
+{
+    bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2];
+    return chosen ? without_spread(u->src[2]) : u;
+}
+
 /* e^(x - the largest x), which is 1 or less */
 static bool is_softmax_power(struct uop *e)
 {
@@ -45,7 +52,7 @@ static bool is_softmax_power(struct uop *e)
     for (int k = 0; d && (d->op == OP_SUB || d->op == OP_ADD) && k < 2; k++) {
         struct uop *m = without_spread(d->src[k]);
         m = d->op == OP_SUB ? m : negated(m);
-        m = m ? without_spread(m) : NULL;
+        m = m ? without_zero(without_spread(m)) : NULL;
         if (m && m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX &&
             m->src[0] == d->src[1 - k] && (k == 1 || d->op == OP_ADD))
             return true;
@@ -61,7 +68,7 @@ static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
         move[(*n)++] = v;
     if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
         return NULL;
-    const struct uop *sum = without_spread(v->src[1]);
+    const struct uop *sum = without_zero(without_spread(v->src[1]));
     return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0]
                ? v
                : NULL;

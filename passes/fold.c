@@ -16,10 +16,12 @@
  * product of two weights, such as relative positions and a projection, the interpreter counts an
  * eighth of the multiply-adds, which is what they take (ir/eval_product.c). What is refused is
  * looked into: its sources may be folded instead. A result with one value everywhere becomes a
- * constant. The model's own weights lose the axes along which they repeat themselves, too, unless a
- * sum of products reads them, whose tiles want them as they are.
+ * constant. Masks that are comparisons of places are none of this: loops end where they do.
+ * The model's own weights lose the axes along which they repeat themselves, too, unless a sum of
+ * products reads them, whose tiles want them as they are.
  */
 #include "passes/passes.h"
+#include "passes/places.h"
 
 #include <string.h>
 
@@ -250,10 +252,12 @@ static void fold_wanted(struct folding *f, const struct graph *g)
     for (int i = f->n - 1; i >= 0; i--) {
         struct uop *u = f->order[i];
         struct fold_info *self = &f->info[i];
-        if (!self->constant || self->wanted)
+        /* loops end where a mask of places does: it is no table */
+        bool stays = self->constant && self->wanted && places_stay(u) && places_compares(f->t, u);
+        if ((!self->constant || self->wanted) && !stays)
             self->by = !self->constant ? NULL : u->op == OP_BUFFER ? try_drop(f, u) : try_fold(f, u);
         pass_on(f, u);
-        if (self->by || (self->constant && !self->wanted))
+        if (self->by || stays || (self->constant && !self->wanted))
             continue;
         for (int k = 0; k < u->nsrc; k++)
             info_of(f, u->src[k])->wanted = true;

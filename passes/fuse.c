@@ -268,7 +268,8 @@ static void decide_computed(struct plan *p, struct node *n)
     }
     struct segment *s = n->use->seg;
     bool reduce = n->u->op == OP_REDUCE;
-    if (value_is_index_like(n->u) || (!p->noopt && value_is_widened_weight(n->u)))
+    if (value_is_index_like(n->u) || (!p->noopt && (value_is_widened_weight(n->u) ||
+                                                    value_is_mask_of_places(n->u))))
         inline_uses(p, n);
     else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1))
         keep(p, n);

@@ -49,6 +49,8 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
 bool value_streams_weight(const struct uop *v);
 /* Made of constants, iotas and symbols only: cheaper to compute again than to keep. */
 bool value_is_index_like(const struct uop *v);
+/* A bool made of these and of tables of places: where the rows of a mask begin and end. */
+bool value_is_mask_of_places(const struct uop *v);
 /* A weight in a wider type than it is stored in: to be small where it is read is what it is for, by
  * several kernels or within a loop, too. */
 bool value_is_widened_weight(const struct uop *v);

@@ -33,7 +33,7 @@ static bool can_be_half(const struct halves *h, const struct uop *u)
     if (u->lanes != h->wide || (u->dtype != DTYPE_F32 && u->dtype != DTYPE_BOOL))
         return false;
     switch (u->op) {
-    case OP_SPLAT: return u->dtype == DTYPE_F32;
+    case OP_SPLAT: case OP_RAMP: return u->dtype == DTYPE_F32;
     case OP_ACC: return u->nsrc == 1;
     case OP_LOAD:
         return !VECTOR_IS_GROUPS(u->arg.i) && (part == 0 || part == h->wide / 2) && u->nsrc == 2;
@@ -140,7 +140,7 @@ static void rewrite(struct halves *h, struct uop *u)
         src[k] = now ? now : half && is_whole(h, u->src[k]) ? half_of(h, u->src[k]) : u->src[k];
         changed |= src[k] != u->src[k];
     }
-    if (u->op == OP_SPLAT && half)
+    if ((u->op == OP_SPLAT || u->op == OP_RAMP) && half)
         arg.i = h->wide / 2;
     else if ((u->op == OP_LOAD || u->op == OP_STORE) && half)
         arg.i = VECTOR_BITS(h->wide / 2, 0, VECTOR_STRIDE(u->arg.i));

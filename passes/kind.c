@@ -103,6 +103,19 @@ bool value_is_index_like(const struct uop *v)
     return is_made_of(v, operands_like_index, DEPTH);
 }
 
+static int operands_of_places(const struct uop *v)
+{
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    bool table = b && b->kind == BUFFER_WEIGHT && b->dtype == DTYPE_INDEX;
+    return table ? 0 : operands_like_index(v);
+}
+
+bool value_is_mask_of_places(const struct uop *v)
+{
+    enum { DEPTH = 14 };
+    return v->dtype == DTYPE_BOOL && is_made_of(v, operands_of_places, DEPTH);
+}
+
 bool value_is_widened_weight(const struct uop *v)
 {
     if (v->op != OP_CAST || dtype_nbytes(v->src[0]->dtype) >= dtype_nbytes(v->dtype))

@@ -15,7 +15,8 @@
  *      STORE · END lane
  *
  * Stores whose first loops are the same RANGEs are what one store was split into: their nests share
- * those loops, and what is computed there.
+ * those loops, and what is computed there. So do the stores of bands, which may nest: some stores
+ * stand in a loop that others of the same band know nothing of.
  */
 #include "passes/passes.h"
 
@@ -464,11 +465,12 @@ static void emit_invariants(struct linear *l)
     }
 }
 
-/* How many stores are in the band that store[0] opens. */
+/* How many stores are in the outermost band that store[0] opens. */
 static int count_banded(struct uop *const *store, int n)
 {
-    int found = 1;
-    while (found < n && share_bands(store[0], store[found]))
+    int found = 1, first = first_range(store[0]);
+    while (found < n && count_bands(store[found]) &&
+           store[found]->src[first_range(store[found])] == store[0]->src[first])
         found++;
     return found;
 }
@@ -483,35 +485,70 @@ static struct uop_map copy_map(const struct uop_map *m)
     return copy;
 }
 
+/* The bands' loops that are open, and what was known when they opened: what is computed in a band is
+ * not known behind it. */
+struct bands { struct uop *range[MAX_RANK]; struct uop_map known[MAX_RANK]; int n; };
+
+static void close_bands(struct linear *l, struct bands *b, int n)
+{
+    while (b->n > n) {
+        b->n--;
+        push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &b->range[b->n], 1, (union arg){0}));
+        l->made = b->known[b->n];
+    }
+}
+
+/* How often a band's loop runs may depend on the loops outside of it. */
+static void emit_size(struct linear *l, struct uop *size)
+{
+    int n;
+    struct uop **order = uop_toposort(l->t, &size, 1, &n);
+    for (int i = 0; i < n; i++) {
+        bool known = op_class(order[i]->op) == CLASS_LEAF || order[i]->op == OP_RANGE;
+        if (known || map_get(&l->made, order[i]))
+            continue;
+        push(l, order[i]);
+        map_set(&l->made, order[i], order[i]);
+    }
+}
+
+/* Closes the bands that the store is not in, and opens those that are not yet open. */
+static void enter_bands(struct linear *l, struct bands *b, struct uop *const *store, int nleft)
+{
+    int first = first_range(*store), nband = count_bands(*store), same = 0;
+    if (nband > MAX_RANK)
+        TGC_BUG(l->t, "%d bands in each other", nband);
+    while (same < b->n && same < nband && (*store)->src[first + same] == b->range[same])
+        same++;
+    close_bands(l, b, same);
+    l->nbanded = b->n ? l->nbanded : 0;
+    for (int k = b->n; k < nband; k++) {
+        b->range[k] = (*store)->src[first + k];
+        b->known[k] = copy_map(&l->made);
+        b->n = k + 1;
+        if (k == 0) {
+            l->banded = store;
+            l->nbanded = count_banded(store, nleft);
+            emit_invariants(l);
+        }
+        emit_size(l, b->range[k]->src[0]);
+        push(l, b->range[k]);
+    }
+}
+
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
 {
     struct mem_mark mark = scratch_mark(t);
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
-    struct uop_map outside = l.made;                  /* of bands */
-    int nshared;
-    for (int i = 0; i < ast->nsrc;) {
+    struct bands bands = {.n = 0};
+    int nshared, nstore;
+    for (int i = 0; i < ast->nsrc; i += nstore) {
         struct uop *const *store = &ast->src[i];
-        int nstore = find_group(t, store, ast->nsrc - i, &nshared);
-        int first = first_range(*store), nband = count_bands(*store), end = i + nstore;
-        bool opens = nband && (i == 0 || !share_bands(ast->src[i - 1], *store));
-        bool closes = nband && (end == ast->nsrc || !share_bands(*store, ast->src[end]));
-        if (opens) {
-            outside = copy_map(&l.made);
-            l.banded = store;
-            l.nbanded = count_banded(store, ast->nsrc - i);
-            emit_invariants(&l);
-        }
-        for (int k = first; k < first + nband && opens; k++)
-            push(&l, (*store)->src[k]);
-        emit_group(&l, store, nstore, nshared, nband);
-        for (int k = first + nband - 1; k >= first && closes; k--)
-            push(&l, uop_intern(t, OP_END, DTYPE_VOID, &(*store)->src[k], 1, (union arg){0}));
-        if (closes) {                 /* what was computed in a band is not known behind it */
-            l.made = outside;
-            l.nbanded = 0;
-        }
-        i = end;
+        nstore = find_group(t, store, ast->nsrc - i, &nshared);
+        enter_bands(&l, &bands, store, ast->nsrc - i);
+        emit_group(&l, store, nstore, nshared, count_bands(*store));
     }
+    close_bands(&l, &bands, 0);
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);
     *n = l.nprogram;
     *flop = l.flop;

@@ -177,6 +177,8 @@ int index_cost(const struct uop *u, const int *of);
  * tables of what u joins; cost: its index_cost(). */
 bool is_no_table(const struct uop *u, int64_t nbytes, int cost, uint32_t varying,
                  const uint32_t *of);
+/* places.c: a constant mask whose rows are intervals is comparisons of places */
+bool pass_places(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
 bool pass_affine(struct tgc *t, struct graph *g);

@@ -67,6 +67,7 @@ struct segment {
     bool gated;                  /* a sum of weights is computed before some of the ranges */
     bool weighted;               /* one of its contractions reads a weight */
     bool streams;                /* a large weight, once: the product of a matrix and a vector */
+    bool online;                 /* attention that becomes one by blocks of keys, see online.c */
 };
 
 /* Values kept in scratch for the inner loops of one iteration of the ranges in `prefix`. */
@@ -105,6 +106,7 @@ struct node {
     bool must;
     bool in_order;               /* so, and its axes lie in the order of its shape */
     bool kept;                   /* needs a buffer of any layout: others are made of it */
+    bool online;                 /* scores or powers of attention by blocks: rows of any length */
     struct buffer *buffer;       /* realized here; NULL: computed where it is used */
     bool is_private;             /* nobody but its uses knows the buffer */
     const struct node *within;   /* whose buffer it is a part of, from `at` on; NULL: of none */
@@ -180,6 +182,14 @@ void plan_clip(struct plan *p);
 /* The store of a segment, as up to CLIPPED_MAX stores; returns their number. */
 enum { CLIPPED_MAX = 2 };
 int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct uop **part);
+
+/* online_find.c: the scores of attention that is worth being computed by blocks of keys, and their
+ * powers, of a graph's uops; each is its own value in the map. kept: results that need a buffer. */
+void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
+                 struct uop_map *kept);
+/* online.c: the AST of such a kernel, which has whole rows of scores, as one of blocks; NULL: it is
+ * none. */
+struct uop *online_apply(struct tgc *t, struct uop *ast);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);

@@ -209,7 +209,7 @@ bool plan_stage(struct plan *p, struct node *n)
             rows = v->dim[a];
     }
     double evaluations = segment_extent(s, st.prefix) * nlocal;
-    if (nlocal > STAGE_NELEM || evaluations > 1.01 * plan_nelem(v) ||
+    if ((nlocal > STAGE_NELEM && !n->online) || evaluations > 1.01 * plan_nelem(v) ||
         !segment_accepts(s, st.prefix))
         return false;
     /* under a value that is normalized by its row, whatever makes the row is needed more than once
@@ -223,9 +223,10 @@ bool plan_stage(struct plan *p, struct node *n)
     double nbytes = (double)dtype_nbytes(v->dtype);
     bool near = plan_stays_near(p->t, plan_nelem(v) * nbytes, rows, nlocal * nbytes);
     double most = near ? STAGE_FOOTPRINT : STAGE_FOOTPRINT_MOST;
-    if (!stage_suits(s, c, st.prefix, nlocal, columns, most) ||
+    if ((!n->online && !stage_suits(s, c, st.prefix, nlocal, columns, most)) ||
         (v->op == OP_REDUCE && st.prefix == 0))
         return false;
+    s->online |= n->online;
     struct uop *dim[MAX_RANK];
     range_set open = st.prefix;
     int nd = 0;

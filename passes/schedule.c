@@ -441,6 +441,8 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     size_t cap_buffer = 0, cap_var = 0, cap_scratch = 0;
     struct mem_mark mark = scratch_mark(t);
     k->ast = lower_kernel(p, s);
+    struct uop *blocks = s->online ? online_apply(t, k->ast) : NULL;
+    k->ast = blocks ? blocks : k->ast;
     int n;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
     for (int i = 0; i < k->ast->nsrc; i++) {
@@ -588,6 +590,23 @@ static void emit_block(struct emission *e, struct block *b)
     }
 }
 
+/* ---- attention by blocks of keys */
+
+static void mark_online(struct plan *p)
+{
+    struct mem_mark mark = scratch_mark(p->t);
+    struct uop_map found = {.t = p->t}, kept = {.t = p->t};
+    struct uop **order = scratch_array(p->t, (size_t)p->nnode, sizeof *order);
+    for (int i = 0; i < p->nnode; i++)
+        order[i] = p->node[i].u;
+    online_find(p->t, order, p->nnode, &found, &kept);
+    for (int i = 0; i < p->nnode; i++) {
+        p->node[i].online = map_get(&found, p->node[i].u) != NULL;
+        p->node[i].kept |= map_get(&kept, p->node[i].u) != NULL;
+    }
+    scratch_release(p->t, mark);
+}
+
 /* ---- buffers of the program */
 
 void schedule_collect_buffers(struct tgc *t, struct schedule *s)
@@ -633,6 +652,8 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     if (!plan_nodes(p))
         return NULL;
     plan_blocks(p);
+    if (!noopt)
+        mark_online(p);
     plan_fuse(p, s);
     if (!noopt) {
         plan_insets(p);

@@ -138,6 +138,11 @@ static bool is_stored(const struct strip *s, const struct uop *u)
 static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 {
     bool any = false, of_index = false;
+    if (u->dtype == DTYPE_BOOL && nest_depends(s->e->t, u, s->range) &&
+        tile_compares_places(s->e->t, u, s->range)) {
+        map_set(varies, u, u);
+        return true;
+    }
     for (int k = 0; k < u->nsrc; k++) {
         any |= map_get(varies, u->src[k]) != NULL;
         of_index |= u->src[k]->dtype == DTYPE_INDEX && u->dtype != DTYPE_INDEX &&

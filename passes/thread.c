@@ -147,17 +147,39 @@ static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range
 /* The largest part of n iterations. */
 static double largest_part(double n, int threads) { return __builtin_ceil(n / threads) / n; }
 
-/* The range of a store that saves most, of the time of one thread; NULL: it has none. */
-static struct uop *choose_range(const struct cost *c, struct uop *store, int threads, double *saved)
+/* How many of a store's loops may be shared: its bands need each other's nests, so it is the first
+ * of them, or one of those that all nests stand in, where they nest. */
+static int count_shareable(const struct uop *ast, const struct uop *store)
+{
+    int first = first_range(store), common = store->nsrc - first;
+    bool nest = false;
+    if (common == 0 || !RANGE_IS_BAND(store->src[first]->arg.i))
+        return common;
+    for (int i = 0; i < ast->nsrc; i++) {
+        const struct uop *other = ast->src[i];
+        int n = 0, at = first_range(other);
+        while (n < common && at + n < other->nsrc && other->src[at + n] == store->src[first + n] &&
+               RANGE_IS_BAND(other->src[at + n]->arg.i))
+            n++;
+        common = n;
+    }
+    for (int i = 0; i < ast->nsrc; i++) {
+        int at = first_range(ast->src[i]) + common;
+        nest |= at < ast->src[i]->nsrc && RANGE_IS_BAND(ast->src[i]->src[at]->arg.i);
+    }
+    return nest && common > 0 ? common : 1;
+}
+
+/* The range of a store that saves most, of the time of one thread, among the first `nloop`; NULL: it
+ * has none. */
+static struct uop *choose_range(const struct cost *c, struct uop *store, int nloop, int threads,
+                                double *saved)
 {
     struct uop *best = NULL;
     double most = 0;
-    for (int k = first_range(store); k < store->nsrc; k++) {
+    for (int k = first_range(store); k < first_range(store) + nloop; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
-        /* nests of a band need each other: only the band itself is shared */
-        if (k > first_range(store) && RANGE_IS_BAND(store->src[first_range(store)]->arg.i))
-            break;
         if (RANGE_IS_LANE(r->arg.i) || n < 2)
             continue;
         find_bytes(c->t, store, r, &all, &along);
@@ -209,11 +231,13 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     s->time = c.total;
     for (int i = 0; i < ast->nsrc; i++) {
         double saved = 0;
-        s->range[i] = choose_range(&c, ast->src[i], threads, &saved);
+        int nloop = count_shareable(ast, ast->src[i]);
+        bool same = has_loop_of(ast->src[i], i ? ast->src[i - 1] : NULL);
+        s->range[i] = same ? s->range[i - 1]
+                           : choose_range(&c, ast->src[i], nloop, threads, &saved);
         find_bytes(t, ast->src[i], NULL, &all, &along);
         s->time += byte_ns * all;
-        if (!has_loop_of(ast->src[i], i ? ast->src[i - 1] : NULL))
-            s->saved += saved;
+        s->saved += saved;
     }
     if (k->nvariant == 0) {
         s->time *= scalar_factor;
@@ -312,7 +336,7 @@ static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const st
                          struct sharing *s)
 {
     for (int i = 0; t->tuning && i < ast->nsrc; i++)
-        if (s->range[i])
+        if (s->range[i] && !RANGE_IS_BAND(s->range[i]->arg.i))    /* that of other nests, too */
             s->range[i] = tuned_range(t, k, isa, i, ast->src[i], s->range[i]);
 }
 

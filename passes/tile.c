@@ -89,6 +89,13 @@ static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *excep
     return true;
 }
 
+/* What a store to scratch reads of its own place alone may stand beside its sum. */
+static bool adds_to_scratch(const struct uop *store, const struct uop *load)
+{
+    return uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && load->src[0]->op == OP_BUFFER &&
+           load->src[1] == store->src[1];
+}
+
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 {
     int n;
@@ -99,7 +106,8 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
         m->first++;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0] &&
+            !adds_to_scratch(store, order[i]))
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
@@ -110,6 +118,9 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     }
     if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
         return false;
+    for (int i = 0; i < m->nload; i++)
+        if (m->load[i]->src[0] == store->src[0])
+            return false;
     m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
     m->bytes = m->contraction && RANGE_IS_GROUP(m->reduce->src[m->reduce->nsrc - 1]->arg.i) &&
                m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
@@ -120,6 +131,14 @@ bool tile_is_vector_dtype(enum dtype d)
 {
     return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16 ||
            d == DTYPE_F16 || d == DTYPE_BOOL;
+}
+
+bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r)
+{
+    int64_t along;
+    return (u->op == OP_LT || u->op == OP_EQ || u->op == OP_NE) &&
+           u->src[0]->dtype == DTYPE_INDEX &&
+           nest_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
 }
 
 bool tile_is_vector_op(const struct uop *u)

@@ -68,6 +68,8 @@ bool nest_is_packable(const struct nest *m, const struct uop *load);
 
 /* Whether vectors of it can be loaded: floats, and what is cast to floats on the way. */
 bool tile_is_vector_dtype(enum dtype d);
+/* Whether u compares places that change by one along r, or stand still: vectors do that, too. */
+bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r);
 /* Whether vectors have this operation. */
 bool tile_is_vector_op(const struct uop *u);
 

@@ -168,6 +168,13 @@ static inline IN_f32x8 void store_part_f32x8(float *p, f32x8 v, int n)
 //@ splat_f32x8 f32x8
 static inline IN_f32x8 f32x8 splat_f32x8(float v) { return _mm256_set1_ps(v); }
 
+//@ ramp_f32x8 splat_f32x8
+/* v, v + 1, v + 2 ... */
+static inline IN_f32x8 f32x8 ramp_f32x8(float v)
+{
+    return splat_f32x8(v) + (f32x8){0, 1, 2, 3, 4, 5, 6, 7};
+}
+
 //@ fma_f32x8 f32x8
 /* a*b + c, rounded once */
 static inline IN_f32x8 f32x8 fma_f32x8(f32x8 a, f32x8 b, f32x8 c)

@@ -149,6 +149,13 @@ static inline IN_f32x16 void store_part_f32x16(float *p, f32x16 v, int n)
 //@ splat_f32x16 f32x16
 static inline IN_f32x16 f32x16 splat_f32x16(float v) { return _mm512_set1_ps(v); }
 
+//@ ramp_f32x16 splat_f32x16
+/* v, v + 1, v + 2 ... */
+static inline IN_f32x16 f32x16 ramp_f32x16(float v)
+{
+    return splat_f32x16(v) + (f32x16){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
 //@ fma_f32x16 f32x16
 /* a*b + c, rounded once */
 static inline IN_f32x16 f32x16 fma_f32x16(f32x16 a, f32x16 b, f32x16 c)

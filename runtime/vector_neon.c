@@ -125,6 +125,13 @@ static inline void store_part_f32x4(float *p, f32x4 v, int n)
 //@ splat_f32x4 f32x4
 static inline f32x4 splat_f32x4(float v) { return vdupq_n_f32(v); }
 
+//@ ramp_f32x4 splat_f32x4
+/* v, v + 1, v + 2 ... */
+static inline f32x4 ramp_f32x4(float v)
+{
+    return splat_f32x4(v) + (f32x4){0, 1, 2, 3};
+}
+
 //@ fma_f32x4 f32x4
 /* a*b + c, rounded once */
 static inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) { return vfmaq_f32(c, a, b); }

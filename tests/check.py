@@ -39,6 +39,7 @@ SUITES = [
     ("portable", "tests/exec/portable_test.py", 300, 3600),
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
+    ("masks", "tests/exec/masks_test.py", 300, 1800),
     ("vision", "tests/exec/vision_test.py", 300, 300),
     ("gather", "tests/exec/gather_test.py", 300, 300),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),

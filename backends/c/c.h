@@ -51,6 +51,7 @@ struct expr expr_name(const char *name, char kind);
  * statement that stores one. bits: VECTOR_BITS(). */
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
+struct expr expr_ramp(struct program *p, const struct expr *e, int lanes);
 /* OP_HALF */
 struct expr expr_half(struct program *p, const struct expr *e);
 /* OP_CROSS */

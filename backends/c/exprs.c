@@ -743,6 +743,11 @@ struct expr expr_splat(struct program *p, const struct expr *e, int lanes)
     return v;
 }
 
+struct expr expr_ramp(struct program *p, const struct expr *e, int lanes)
+{
+    return vector_call(p, "ramp", e->s, 'X', lanes);
+}
+
 struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src)
 {
     const char *args = mem_printf(p->t, "%s, %s, %s", src[0].s, src[1].s, src[2].s);

@@ -103,7 +103,7 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 
 static bool is_value(const struct uop *u)
 {
-    return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
+    return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
            u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES || u->op == OP_NARROW ||
            u->op == OP_GATHER;
@@ -648,6 +648,14 @@ static void write_splat(struct writer *w, const struct uop *u)
     define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
 }
 
+static void write_ramp(struct writer *w, const struct uop *u)
+{
+    struct expr src;
+    take_operands(w, u, 1, &src);
+    src = expr_resolve(w->p, src);
+    define_as(w, u, expr_ramp(w->p, &src, u->lanes));
+}
+
 static void write_nearest(struct writer *w, const struct uop *u)
 {
     struct expr e;
@@ -717,6 +725,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_END: case OP_ENDGUARD: close_block(w); break;
     case OP_GUARD: write_guard(w, u); break;
     case OP_SPLAT: write_splat(w, u); break;
+    case OP_RAMP: write_ramp(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
     case OP_HALF: write_half(w, u); break;
     case OP_CROSS: write_cross(w, u); break;

@@ -41,11 +41,15 @@ bool lower_binary(struct node *n)
 }
 
 /* Greater, GreaterOrEqual, LessOrEqual: a > b is b < a; a >= b is (b < a) | (a == b), so that NaN
- * makes it false. */
+ * makes it false, and !(a < b) of integers. */
 bool lower_compare(struct node *n)
 {
     struct uop *a = n->in[0], *b = legacy_operand(n);
     bool less = !strncmp(n->operator->name, "Less", 4), equal = n->operator->param != 0;
+    if (equal && dtype_is_int(a->dtype)) {
+        struct uop *not = lib_binary(&n->lib, OP_LT, less ? b : a, less ? a : b);
+        return node_set(n, 0, not ? uop_not(n->t, not) : NULL);
+    }
     struct uop *r = lib_binary(&n->lib, OP_LT, less ? a : b, less ? b : a);
     if (equal && r)
         r = lib_binary(&n->lib, OP_OR, r, lib_binary(&n->lib, OP_EQ, a, b));
