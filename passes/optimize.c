@@ -158,7 +158,7 @@ static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
     int64_t size = range_fixed_size(r), at;
     bool decided[CHOICES_MAX] = {false};
     int n, ndecided = 0;
-    if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i))
+    if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i) || RANGE_IS_BAND(r->arg.i))
         return false;
     struct uop **order = nest_order(t, value, &n);
     for (int i = 0; i < n; i++) {
