@@ -19,7 +19,7 @@
  * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
  * are of fields in NAME_inputs and NAME_outputs, which hold nothing but object pointers and
  * int64_t. */
-enum { PROGRAM_INFO_VERSION = 1 };
+enum { PROGRAM_INFO_VERSION = 2 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
 struct program_dim {
@@ -63,6 +63,7 @@ struct program_info {
     int weights_external;
     double flop;                 /* of one run */
     size_t inputs_bytes, outputs_bytes;    /* sizeof NAME_inputs, NAME_outputs */
+    size_t stack_bytes;          /* NAME_STACK_BYTES */
 };
 
 /* NAME_options, the same for every model. */

@@ -142,7 +142,7 @@ static void write_places(struct program *p, struct text *out)
 static void check_host_call(struct program *p, const struct step *step)
 {
     static const struct { const char *name; int nin, nout, nparam, nresult; } table[] = {
-#define HOST(function, inputs, outputs, params, results)                                           \
+#define HOST(function, inputs, outputs, params, results, stack)                                    \
     {#function, inputs, outputs, params, results},
 #include "runtime/host/host.def"
 #undef HOST
