@@ -122,6 +122,8 @@ struct program_options {
 /* Receives bytes in order; false stops the writing. */
 struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); void *context; };
 
+/* stack.c: whether a run takes no more of the stack than that; false: an error says what does */
+bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
 /* Writes NAME.c and NAME.h. *weights_beside says whether NAME.weights has to stand beside them:
  * program_write_weights(). needs: a planned schedule (buffer offsets, arena_nbytes). false:
  * diagnostics were recorded. */

@@ -90,40 +90,6 @@ size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
     return n;
 }
 
-static size_t host_stack_bytes(const char *function)
-{
-    static const struct { const char *name; size_t nbytes; } table[] = {
-#define HOST(function, inputs, outputs, params, results, stack) {#function, stack},
-#include "runtime/host/host.def"
-#undef HOST
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, function) == 0)
-            return table[i].nbytes;
-    return 0;                                         /* run.c refuses it */
-}
-
-size_t program_stack_bytes(struct tgc *t, const struct schedule *s)
-{
-    enum { RUN = 96, PART = 192, TEAM = 256, WORD = 8 };
-    size_t most = 0, task = 0;
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
-        size_t arguments = WORD * (size_t)(k->nbuffer + k->nscratch + k->nvar);
-        size_t n = kernel_stack_nbytes(t, k) + arguments + (k->is_shared ? PART + TEAM : 0);
-        most = n > most ? n : most;
-        if (k->is_shared && arguments > task)
-            task = arguments + WORD;
-    }
-    for (int i = 0; i < s->nstep; i++) {
-        size_t n = s->step[i].kind == STEP_HOST ? host_stack_bytes(s->step[i].host->function) : 0;
-        most = n > most ? n : most;
-    }
-    size_t own = program_is_on_stack(s) && s->arena_nbytes > 0 ? s->arena_nbytes + 64 : 0;
-    size_t n = RUN + 2 * WORD * (size_t)s->nvar + task + own + most;
-    return (n + 15) / 16 * 16;
-}
-
 /* ------------------------------------------------------------------------ init, close, strerror */
 
 static const char struct_text[] =
@@ -384,7 +350,12 @@ static void write_pieces(struct program *p, struct text *out)
 /* Inlined, the frames of all kernels were one, on the stack even while another kernel runs. */
 static const char own_frame[] =
     "/* A kernel's variables are on the stack while it runs, and no longer. */\n"
-    "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define OWN_FRAME\n#endif\n\n";
+    "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define OWN_FRAME\n#endif\n"
+    "/* A loop that is not to be unrolled: what it loads would be kept, and there are fewer registers. "
+    "*/\n"
+    "#ifdef __clang__\n#define KEEP_LOOP _Pragma(\"clang loop unroll(disable)\")\n"
+    "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
+    "#else\n#define KEEP_LOOP\n#endif\n\n";
 
 /* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
  * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4p27. */

@@ -71,6 +71,7 @@ struct options {
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as the model has them */
     bool fast_math, no_winograd, debug_info, json, verbose, why;
+    size_t stack;                   /* bytes that a run may take of it; 0: any */
     size_t cache;                   /* bytes; CACHE_NBYTES otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */

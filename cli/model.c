@@ -307,7 +307,7 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
         return false;
     report_time(t, o, "schedule", start);
     report_kernels(t, m->schedule);
-    return true;
+    return !o->stack || program_check_stack(t, m->schedule, o->stack);
 }
 
 void model_close(struct model *m) { onnx_close(m->onnx); }

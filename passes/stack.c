@@ -8,7 +8,9 @@
  *     transforms) spills them, and what it has loaded early;
  *   - functions such as tanh have a dozen constants each, which are vectors, too, and are kept
  *     across the loop around them;
- *   - clang unrolls loops of few iterations, and moves what they load out of the loop around them.
+ *   - clang unrolls loops of few iterations, and moves what they load out of the loop around them:
+ *     where that is more than there are registers, it is asked to leave the loop alone, since each
+ *     of those loads would become one from the stack.
  * tests/exec/stack_test.py holds the bound against -fstack-usage.
  */
 #include "passes/passes.h"
@@ -22,8 +24,9 @@ enum {
     FEW_CONSTANTS = 6,           /* of a vector's exp */
     MANY_CONSTANTS = 18,         /* of a vector's tanh or erf */
     MANY_CONSTANTS_NARROW = 28,
+    BUSY = 6,                    /* times the registers, of values in all: much is done with each */
     NARROW_NBYTES = 16,
-    UNROLLED_MAX = 512           /* operations of a loop that is unrolled */
+    UNROLLED_MAX = 1024          /* operations of a loop that is unrolled altogether */
 };
 
 /* Positions in the program; loops and guards by that of their opener. */
@@ -127,24 +130,84 @@ static bool depends_on(const struct stack *s, struct uop *u, const struct uop *r
     return found;
 }
 
-/* What an innermost loop loads in all its iterations that the loop around it does not change. */
-static int64_t unrolled_nbytes(const struct stack *s, int loop)
+static int around(const struct stack *s, int at)
 {
-    int around = s->parent[loop];
-    int64_t trips, total = 0;
-    while (around >= 0 && s->u[around]->op != OP_RANGE)
-        around = s->parent[around];
-    if (around < 0 || !uop_const_int(s->u[loop]->src[0], &trips) ||
-        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
-        return 0;
-    for (int i = loop + 1; i < s->close[loop]; i++) {
-        if (s->u[i]->op == OP_RANGE)
+    for (at = s->parent[at]; at >= 0 && s->u[at]->op != OP_RANGE;)
+        at = s->parent[at];
+    return at;
+}
+
+/* How often a load runs in all iterations of `loop`, each time at another place; 0: unknown. */
+static int64_t places_within(const struct stack *s, int load, int loop)
+{
+    int64_t places = 1, trips;
+    for (int r = around(s, load); r >= loop; r = around(s, r)) {
+        if (!uop_const_int(s->u[r]->src[0], &trips))
             return 0;
-        if (s->u[i]->op == OP_LOAD && depends_on(s, s->u[i]->src[1], s->u[loop]) &&
-            !depends_on(s, s->u[i]->src[1], s->u[around]))
-            total += trips * value_nbytes(s->u[i]);
+        if (depends_on(s, s->u[load]->src[1], s->u[r]))
+            places = sat_mul(places, trips);
+    }
+    return places > 1 ? places : 0;
+}
+
+/* Whether another loop inside of `outer` loads from there, too: what both load stays, once both are
+ * unrolled. */
+static bool is_read_again(const struct stack *s, int load, int loop, int outer)
+{
+    for (int i = outer + 1; i < s->close[outer]; i++)
+        if ((i < loop || i > s->close[loop]) && s->u[i]->op == OP_LOAD &&
+            s->u[i]->src[0] == s->u[load]->src[0] && around(s, i) > outer)
+            return true;
+    return false;
+}
+
+/* What a loop loads in all its iterations that the loop around it does not change, or that a loop
+ * beside it loads again: unrolled, it would be kept from one to the other. */
+static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
+{
+    int outer = around(s, loop);
+    int64_t trips, total = 0;
+    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips < 2)
+        return 0;
+    bool small = sat_mul(trips, s->close[loop] - loop) <= UNROLLED_MAX;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op != OP_LOAD || (depends_on(s, u->src[1], s->u[outer]) &&
+                                 !(small && is_read_again(s, i, loop, outer))))
+            continue;
+        /* a scalar is one for a vector's lanes */
+        int64_t size = u->lanes == 1 && widest ? widest : value_nbytes(u);
+        total = sat_add(total, sat_mul(size, places_within(s, i, loop)));
     }
     return total;
+}
+
+static int64_t widest_vector(struct uop *const *u, int n)
+{
+    int64_t widest = 0;
+    for (int i = 0; i < n; i++)
+        if (u[i]->lanes > 1 && u[i]->dtype == DTYPE_F32 && value_nbytes(u[i]) > widest)
+            widest = value_nbytes(u[i]);
+    return widest;
+}
+
+static int64_t register_nbytes(const struct isa_info *isa)
+{
+    return (int64_t)isa->registers * isa->lanes * (int64_t)sizeof(float);
+}
+
+bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
+{
+    bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
+    struct mem_mark mark = scratch_mark(t);
+    struct stack s = {.t = t, .u = u, .n = n};
+    int64_t widest = widest_vector(u, n);
+    find_loops(&s);
+    for (int i = 0; i < n && widest; i++)
+        kept[i] = u[i]->op == OP_RANGE &&
+                  invariant_nbytes(&s, i, widest) > register_nbytes(&isa_table[isa]);
+    scratch_release(t, mark);
+    return kept;
 }
 
 /* Constants of the functions that the program calls, in vectors or at all. */
@@ -164,27 +227,28 @@ static int64_t constants_nbytes(const struct stack *s, int64_t widest)
                  : 0;
 }
 
+static int64_t vector_nbytes(struct uop *const *u, int n)
+{
+    int64_t total = 0;
+    for (int i = 0; i < n; i++)
+        total += u[i]->lanes > 1 ? value_nbytes(u[i]) : 0;
+    return total;
+}
+
 static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct uop *const *u, int n)
 {
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
-    int64_t vectors, scalars, widest = 0, unrolled = 0, most;
+    int64_t vectors, scalars, widest = widest_vector(u, n), registers = register_nbytes(isa);
     find_loops(&s);
     find_pressure(&s, &vectors, &scalars);
-    for (int i = 0; i < n; i++) {
-        if (u[i]->op == OP_RANGE && (most = unrolled_nbytes(&s, i)) > unrolled)
-            unrolled = most;
-        if (u[i]->lanes > 1 && u[i]->dtype == DTYPE_F32 && value_nbytes(u[i]) > widest)
-            widest = value_nbytes(u[i]);
-    }
     int64_t constants = constants_nbytes(&s, widest);
-    int64_t registers = (int64_t)isa->registers * isa->lanes * 4;
-    int64_t spilled = vectors > registers ? vectors + vectors / 2
-                      : constants > FEW_CONSTANTS * widest ? vectors
-                                                           : 0;
+    bool busy = constants || vector_nbytes(u, n) > BUSY * registers;
+    int64_t spilled = vectors > registers || (busy && vectors > registers / 2) ? vectors + vectors / 2
+                      : constants > FEW_CONSTANTS * widest                     ? vectors
+                                                                               : 0;
     int64_t more = scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0;
     int64_t arrays = accumulators_nbytes(&s);
-    return FRAME + scalars * WORD + more + arrays + arrays / 2 +
-           (unrolled > constants + spilled ? unrolled : constants + spilled);
+    return FRAME + scalars * WORD + more + arrays + arrays / 2 + constants + spilled;
 }
 
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k)
