@@ -19,7 +19,7 @@
  * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
  * are of fields in NAME_inputs and NAME_outputs, which hold nothing but object pointers and
  * int64_t. */
-enum { PROGRAM_INFO_VERSION = 1 };
+enum { PROGRAM_INFO_VERSION = 2 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
 struct program_dim {
@@ -63,6 +63,7 @@ struct program_info {
     int weights_external;
     double flop;                 /* of one run */
     size_t inputs_bytes, outputs_bytes;    /* sizeof NAME_inputs, NAME_outputs */
+    size_t stack_bytes;          /* NAME_STACK_BYTES */
 };
 
 /* NAME_options, the same for every model. */
@@ -125,6 +126,8 @@ struct program_options {
 /* Receives bytes in order; false stops the writing. */
 struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); void *context; };
 
+/* stack.c: whether a run takes no more of the stack than that; false: an error says what does */
+bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
 /* Writes NAME.c and NAME.h. *weights_beside says whether NAME.weights has to stand beside them:
  * program_write_weights(). needs: a planned schedule (buffer offsets, arena_nbytes). false:
  * diagnostics were recorded. */

@@ -110,8 +110,8 @@ void describe_write(struct program *p, struct text *out)
                 nsymbol ? "symbol_info" : "NULL");
     text_printf(out,
                 "        %s_ARENA_BYTES, %s_ARENA_ALIGN, %zu, %d, %.0f,\n        "
-                "sizeof(%s_inputs), sizeof(%s_outputs),\n",
+                "sizeof(%s_inputs), sizeof(%s_outputs), %s_STACK_BYTES,\n",
                 p->upper, p->upper, s->weight_nbytes, p->weights == WEIGHTS_FILE && s->nweight > 0,
-                flop, p->name, p->name);
+                flop, p->name, p->name, p->upper);
     text_puts(out, "    };\n    return &info;\n}\n\n");
 }

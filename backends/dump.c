@@ -139,7 +139,7 @@ void schedule_write_json(struct text *out, struct tgc *t, const struct schedule 
     }
     text_printf(out,
                 "%s],\n  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
-                "\"weight_bytes\": %zu\n}\n",
+                "\"stack_bytes\": %zu,\n  \"weight_bytes\": %zu\n}\n",
                 s->nkernel ? "\n  " : "", s->nkernel, flop, program_arena_bytes(t, s),
-                s->weight_nbytes);
+                program_stack_bytes(t, s), s->weight_nbytes);
 }

@@ -73,6 +73,10 @@ static void write_macros(struct program *p, struct text *out)
         out, "#define %s_ARENA_BYTES %zu      /* scratch and state, which the caller provides */\n",
         p->upper, program_arena_bytes(p->t, p->s));
     text_printf(out, "#define %s_ARENA_ALIGN 64\n", p->upper);
+    text_printf(out,
+                "/* the most that a run takes of its caller's stack: gcc, clang, -O1 to -O3 and "
+                "-Os */\n#define %s_STACK_BYTES %zu\n",
+                p->upper, program_stack_bytes(p->t, p->s));
     if (p->threads > 1)
         text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",
                     p->upper, p->threads);
@@ -171,7 +175,7 @@ static const char info_text[] =
     "    double flop, bytes;             /* of one launch, at the dimensions' upper bounds */\n"
     "};\n"
     "struct model_info {\n"
-    "    int version;                    /* of this layout: 1 */\n"
+    "    int version;                    /* of this layout: 2 */\n"
     "    const char *name, *producer, *target;\n"
     "    int input_count, output_count, symbol_count, kernel_count;\n"
     "    const struct model_tensor *inputs, *outputs;\n"
@@ -182,6 +186,7 @@ static const char info_text[] =
     "    int weights_external;           /* 1: model_options.weights is needed */\n"
     "    double flop;                    /* of one run */\n"
     "    size_t inputs_bytes, outputs_bytes;\n"
+    "    size_t stack_bytes;             /* MODEL_STACK_BYTES */\n"
     "};\n\n";
 
 static void write_example(struct program *p, struct text *out)

@@ -371,6 +371,16 @@ static void write_pieces(struct program *p, struct text *out)
     }
 }
 
+/* Inlined, the frames of all kernels were one, on the stack even while another kernel runs. */
+static const char own_frame[] =
+    "/* A kernel's variables are on the stack while it runs, and no longer. */\n"
+    "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define OWN_FRAME\n#endif\n"
+    "/* A loop that is not to be unrolled: what it loads would be kept, and there are fewer registers. "
+    "*/\n"
+    "#ifdef __clang__\n#define KEEP_LOOP _Pragma(\"clang loop unroll(disable)\")\n"
+    "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
+    "#else\n#define KEEP_LOOP\n#endif\n\n";
+
 /* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
  * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4p27. */
 static const char no_invented_stores[] =
@@ -416,6 +426,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
+    text_puts(c, own_frame);
     if (p->threads > 1)
         text_puts(c, no_invented_stores);
     text_puts(c, kernels.s ? kernels.s : "");

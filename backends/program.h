@@ -94,6 +94,8 @@ size_t program_head_bytes(const struct schedule *s);
 bool program_is_on_stack(const struct schedule *s);
 /* NAME_ARENA_BYTES: what the caller provides. */
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s);
+/* NAME_STACK_BYTES: the most that NAME_run() takes of its caller's stack, without libc's functions */
+size_t program_stack_bytes(struct tgc *t, const struct schedule *s);
 
 struct program {
     struct tgc *t;

@@ -74,6 +74,7 @@ struct options {
     enum dtype weight_dtype;        /* VOID: as the model has them */
     bool fast_math, no_winograd, strassen, debug_info, json, verbose, why;
     double error;                   /* --error; ERROR_LIMIT otherwise */
+    size_t stack;                   /* bytes that a run may take of it; 0: any */
     size_t cache;                   /* bytes; CACHE_NBYTES otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */

@@ -15,7 +15,7 @@ struct report {
     struct text open;
     struct text why;                /* --why: lines */
     const char **open_dim; int nopen; size_t cap_open;
-    size_t arena_bytes, weight_bytes;
+    size_t arena_bytes, stack_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
     double error_estimate, error_limit; /* of a model: what --error speaks of */
     struct narrowing narrowing;     /* of a model: what --weight-type has done */
@@ -206,6 +206,7 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
     for (int i = 0; i < m.graph->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
     r->arena_bytes = program_arena_bytes(t, m.schedule);
+    r->stack_bytes = program_stack_bytes(t, m.schedule);
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         if (!m.schedule->weight[i]->same)
@@ -244,6 +245,7 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     put_described(&r->inputs, o->json, p.info->inputs, p.info->input_count);
     put_described(&r->outputs, o->json, p.info->outputs, p.info->output_count);
     r->arena_bytes = p.info->arena_bytes;
+    r->stack_bytes = p.info->stack_bytes;
     r->weight_bytes = p.info->weights_bytes;
     r->kernels = p.info->kernel_count;
     r->flop = p.info->flop;
@@ -259,10 +261,10 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
                 r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
     /* known once --dim or --shape bound the dimensions */
     if (r->open.n)
-        text_puts(&x, ",\"arena_bytes\":null,\"kernels\":null,\"flop\":null");
+        text_puts(&x, ",\"arena_bytes\":null,\"stack_bytes\":null,\"kernels\":null,\"flop\":null");
     else
-        text_printf(&x, ",\"arena_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
-                    r->arena_bytes, r->kernels, r->flop);
+        text_printf(&x, ",\"arena_bytes\":%zu,\"stack_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
+                    r->arena_bytes, r->stack_bytes, r->kernels, r->flop);
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
     text_printf(&x, ",\"live_bytes\":%s", live.n ? live.s : "null");
@@ -326,7 +328,7 @@ static void print_text(struct tgc *t, const struct report *r)
                r->arena_bytes);
         if (!r->is_artefact)
             printf(", %zu of them alive at once at most", r->live_bytes);
-        putchar('\n');
+        printf("\nstack: %zu bytes at most\n", r->stack_bytes);
         if (r->error_estimate > 0)
             printf("error: about %.2g of the largest output is added by Winograd's tiles, of "
                    "%.2g (--error)\n",

@@ -341,7 +341,7 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
         return false;
     report_time(t, o, "schedule", start);
     report_kernels(t, m->schedule);
-    return true;
+    return !o->stack || program_check_stack(t, m->schedule, o->stack);
 }
 
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files)

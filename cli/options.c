@@ -567,6 +567,8 @@ static bool apply(struct parser *p, const struct given *g)
         return true;
     case OPTION_CACHE:
         return read_size(g->value, 0, &o->cache) || bad_value(p, g);
+    case OPTION_STACK:
+        return read_size(g->value, 1, &o->stack) || bad_value(p, g);
     case OPTION_MAX_MEMORY:
         return read_size(g->value, 1, &o->max_memory) || bad_value(p, g);
     case OPTION_DIAGNOSTICS:

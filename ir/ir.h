@@ -259,7 +259,7 @@ struct host_output {
     bool kept; /* other results point into it: its memory is its own for the run */
 };
 /* What a function of runtime/host/ takes and gives: the table of ir/host.def. */
-struct host_function { const char *name; int nin, nout, nparam, nresult; };
+struct host_function { const char *name; int nin, nout, nparam, nresult; size_t stack_nbytes; };
 /* NULL: there is none of that name. */
 const struct host_function *host_function_find(const char *name);
 /* The element type of its first input, if its name's ending says one; else VOID. */
@@ -641,6 +641,13 @@ void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n);
 /* TGC_BUG on a violation */
 bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);
 bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass);
+/* Loads of scratch of which it is proved that what they read was stored before, and those where it
+ * cannot be decided. */
+struct scratch_proof { int proved, open; };
+/* verify_scratch.c: TGC_BUG where a load reads what no store wrote before it, in the same iteration
+ * and thread, or where an access is out of bounds. Adds to *proof. */
+void scratch_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass,
+                    struct scratch_proof *proof);
 
 /* --------------------------------------------------------------------------------------- eval.c */
 /* The oracle: evaluates graph uops with floats in double (rounded to the dtype after each op where

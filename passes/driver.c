@@ -59,6 +59,27 @@ static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *
     return true;
 }
 
+/* Once, when the programs are what they stay. */
+static void verify_scratch(struct tgc *t, const struct schedule *s)
+{
+    struct scratch_proof sum = {0};
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        struct scratch_proof proof = {0};
+        scratch_verify(t, k->linear, k->nlinear, k->name, &proof);
+        for (int j = 0; j < k->nvariant; j++)
+            scratch_verify(t, k->variant[j].linear, k->variant[j].nlinear, k->name, &proof);
+        if (t->debug >= 2 && proof.open)
+            fprintf(stderr, "scratch: %s: %d loads of %d are not proved\n", k->name, proof.open,
+                    proof.open + proof.proved);
+        sum.proved += proof.proved;
+        sum.open += proof.open;
+    }
+    if (t->debug >= 2 && sum.proved + sum.open)
+        fprintf(stderr, "scratch: %d loads proved to read what was stored, %d not\n", sum.proved,
+                sum.open);
+}
+
 /* The least size that a movement op makes of its source's: of an axis, or of all of them.
  * INT64_MAX: more than can be counted. */
 static int64_t least_size(const struct uop *u)
@@ -126,5 +147,6 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))
             dump_kernels(t, s, passes[i].name);
     }
+    verify_scratch(t, s);
     return s;
 }

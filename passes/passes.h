@@ -131,10 +131,16 @@ struct schedule {
  * it. */
 enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
-enum { STACK_SCRATCH_NBYTES = 4096 };
+enum { STACK_SCRATCH_NBYTES = 256 };
 bool scratch_is_on_stack(const struct buffer *b);
+/* stack.c: the most that a call of the kernel takes of the stack, by gcc and clang at -O1 to -O3 and
+ * -Os, whichever variant it is; an estimate from above. needs: planned linear programs */
+size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
+/* stack.c: by position in a linear program, which loops compilers must not unroll, since they would
+ * keep more than the registers hold */
+bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
 /* Intermediates that take no more than this together are on the stack of a run. */
-enum { STACK_RUN_NBYTES = 1024 };
+enum { STACK_RUN_NBYTES = 256 };
 /* Bytes from one thread's scratch to the next one's: whole cache lines. */
 size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets

@@ -228,7 +228,9 @@ int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct
         return 1;
     for (int axis = store->nsrc - 1; axis >= 3; axis--) {
         int64_t size, nbytes;
-        if (!uop_const_int(store->src[axis]->src[0], &size) || size < ROWS_MIN)
+        /* a band's loop is the same range in all its stores: divided in one of them, it is two loops */
+        if (!uop_const_int(store->src[axis]->src[0], &size) || size < ROWS_MIN ||
+            RANGE_IS_BAND(store->src[axis]->arg.i))
             continue;
         int nstage = find_stages(t, store, store->src[axis], stage, &nbytes);
         int64_t rows = nstage ? choose_rows(size, nbytes) : 0;

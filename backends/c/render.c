@@ -55,6 +55,7 @@ struct writer {
     struct block *block; int depth; size_t cap_block;
     int next_block;
     int position;
+    const bool *kept;            /* by position: loops that compilers must not unroll */
 };
 
 /* ----------------------------------------------------------------------------------- statements */
@@ -472,6 +473,8 @@ static void write_range(struct writer *w, const struct uop *u)
     if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
+    if (w->kept[w->position])
+        head = mem_printf(w->t, "KEEP_LOOP %s", head);
     open_block(w, head, name);
 }
 
@@ -775,6 +778,7 @@ const char *render_body(struct function *f)
     w->linear = f->v ? f->v->linear : f->k->linear;
     w->nlinear = f->v ? f->v->nlinear : f->k->nlinear;
     w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
+    w->kept = stack_find_kept(p->t, f->v ? f->v->isa : ISA_GENERIC, w->linear, w->nlinear);
     count_uses(w);
     open_block(w, NULL, NULL);
     for (w->position = 0; w->position < w->nlinear; w->position++)

@@ -63,6 +63,61 @@ def window_attention(windows, side, heads, width, whole=True, seed=1):
     return G.model(nodes, [G.value("x", shape)], [G.value("y", result)], weights), x
 
 
+def masked_attention(tokens, heads, width, seed=5):
+    """Self-attention of one sample, whose mask is an input."""
+    random = np.random.default_rng(seed)
+    c = heads * width
+    floats = {"wqkv": (c, 3 * c), "bqkv": (3 * c,), "wo": (c, c)}
+    weights = [G.weight(k, (random.standard_normal(v) / 4).astype(np.float32)) for k, v in floats.items()]
+    weights += [G.weight("cut", np.array([1, tokens, 3, heads, width])), G.weight("join", np.array([1, tokens, c])),
+                G.weight("one", np.float32(1)), G.weight("low", np.float32(-1e4))]
+    weights += [G.weight(f"i{k}", np.array(k)) for k in range(3)]
+    nodes = [G.node("MatMul", ["x", "wqkv"], ["a"]), G.node("Add", ["a", "bqkv"], ["b"]),
+             G.node("Reshape", ["b", "cut"], ["c"]), G.node("Transpose", ["c"], ["d"], perm=[2, 0, 3, 1, 4])]
+    nodes += [G.node("Gather", ["d", f"i{k}"], [name], axis=0) for k, name in enumerate("qkv")]
+    nodes += [G.node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]), G.node("MatMul", ["q", "kt"], ["s"]),
+              G.node("Sub", ["one", "mask"], ["hide"]), G.node("Mul", ["hide", "low"], ["bias"]),
+              G.node("Add", ["s", "bias"], ["t"]), G.node("Softmax", ["t"], ["p"], axis=-1),
+              G.node("MatMul", ["p", "v"], ["o"]), G.node("Transpose", ["o"], ["r"], perm=[0, 2, 1, 3]),
+              G.node("Reshape", ["r", "join"], ["u"]), G.node("MatMul", ["u", "wo"], ["y"])]
+    x = random.standard_normal([1, tokens, c]).astype(np.float32)
+    mask = np.ones([1, 1, 1, tokens], np.float32)
+    mask[..., -tokens // 4:] = 0
+    return G.model(nodes, [G.value("x", x.shape), G.value("mask", mask.shape)], [G.value("y", x.shape)], weights), \
+        [x, mask]
+
+
+def quantized_attention(tokens, width, seed=6):
+    """Self-attention of one head whose tensors are bytes between all layers."""
+    random = np.random.default_rng(seed)
+    weights, nodes = [G.weight("zero", np.uint8(128))], []
+
+    def coded(x, scale):
+        weights.append(G.weight(f"{x}_s", np.float32(scale)))
+        nodes.extend([G.node("QuantizeLinear", [x, f"{x}_s", "zero"], [f"{x}_q"]),
+                      G.node("DequantizeLinear", [f"{x}_q", f"{x}_s", "zero"], [f"{x}_d"])])
+        return f"{x}_d"
+
+    x = coded("x", 1 / 32)
+
+    def product(x, y):
+        w = random.integers(-127, 128, (width, width)).astype(np.int8)
+        weights.extend([G.weight(f"w{y}", w), G.weight(f"w{y}_s", np.float32(2 / 127 / width ** 0.5)),
+                        G.weight(f"w{y}_z", np.int8(0))])
+        nodes.extend([G.node("DequantizeLinear", [f"w{y}", f"w{y}_s", f"w{y}_z"], [f"w{y}_d"]),
+                      G.node("MatMul", [x, f"w{y}_d"], [y])])
+
+    for k in "qkv":
+        product(x, k)
+    nodes.append(G.node("Transpose", [coded("k", 1 / 32)], ["kt"], perm=[0, 2, 1]))
+    nodes.append(G.node("MatMul", [coded("q", 1 / 32), "kt"], ["s"]))
+    nodes.append(G.node("Softmax", [coded("s", 1 / 8)], ["p"], axis=-1))
+    nodes.append(G.node("MatMul", [coded("p", 1 / 127), coded("v", 1 / 32)], ["o"]))
+    product(coded("o", 1 / 32), "y")
+    values = random.standard_normal([1, tokens, width]).astype(np.float32)
+    return G.model(nodes, [G.value("x", values.shape)], [G.value("y", values.shape)], weights, opset=21), [values]
+
+
 def convolutions(side, channels, seed=2):
     """Windows that overlap, a stride, a join of what two layers back was computed."""
     random = np.random.default_rng(seed)
@@ -116,10 +171,11 @@ def mobile(side, width, seed=3):
     return G.model(nodes, [G.value("x", [1, 3, side, side])], [G.value("y", [1, 5, size, size])], weights), x
 
 
-def check(name, model, x):
+def check(name, model, x, error=1e-4):
     folder = T.scratch(SCRATCH / name)
     onnx.save(model, folder / "net.onnx")
-    want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    inputs = x if isinstance(x, list) else [x]
+    want = ReferenceEvaluator(model).run(None, {v.name: a for v, a in zip(model.graph.input, inputs)})[0]
     programs = set()
     for cache in CACHES:
         for more in ((), ("--cpu=generic", "--threads=3")):
@@ -129,9 +185,9 @@ def check(name, model, x):
                 continue
             programs.add(source)
             T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
-            got = T.Program(folder / "net", ["y"]).run([x])["y"]
+            got = T.Program(folder / "net", ["y"]).run(inputs)["y"]
             worst = float(np.abs(got - want).max())
-            expect(worst < 1e-4 * max(1, np.abs(want).max()), f"--cache={cache} {more}: wrong by {worst}")
+            expect(worst < error * max(1, np.abs(want).max()), f"--cache={cache} {more}: wrong by {worst}")
     expect(len(programs) > 3, f"{len(programs)} programs: the cache makes no difference")
 
 
@@ -160,6 +216,8 @@ def room():
 for shape in (((8, 8), 4, 2, 16, False), ((4, 4), 7, 3, 8), ((2, 8), 4, 1, 16), ((1, 6), 3, 2, 4)):
     suite.add(f"attention in windows: {shape}",
               lambda shape=shape: check(f"windows_{'_'.join(map(str, shape[0]))}", *window_attention(*shape)))
+suite.add("attention of one sample with a mask", lambda: check("masked", *masked_attention(24, 2, 16)))
+suite.add("attention of one head by bytes", lambda: check("bytes", *quantized_attention(12, 4), error=0.03))
 for size in ((24, 8), (17, 16), (32, 5)):
     suite.add(f"convolutions: {size[0]}x{size[0]}, {size[1]} channels",
               lambda size=size: check(f"convolutions_{size[0]}", *convolutions(*size)))
