@@ -22,7 +22,7 @@
 #include <math.h>
 #include <string.h>
 
-const double ERROR_DEVIATIONS = 5;
+const double ERROR_DEVIATIONS = 3;
 
 /* --------------------------------------------------------------------------------------- leaves */
 

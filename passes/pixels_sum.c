@@ -89,6 +89,30 @@ static void each_values(const struct uop *u, float v[3][PIXELS], int n, float *y
     }
 }
 
+/* Of x + bias, by how much x is larger here than where the network was made for. Biases that take
+ * away the means of their channels, as those of normalizations do, say what these means are: x is
+ * scaled to have them. Small differences of the pixels from real images would add up to large ones
+ * over many layers. 1: the biases are others. */
+static double scale_of(const struct field *in, int bias, const struct field *out)
+{
+    enum { CHANNELS_MIN = 16 };
+    const double alike = 0.8;
+    double mm = 0, mb = 0, bb = 0;
+    int64_t at[MAX_RANK] = {0}, n = 0;
+    do {
+        int shift;
+        float v[PIXELS];
+        double mean = 0, b = in[bias].s->x[field_entry(&in[bias], at, &shift)];
+        field_read(&in[1 - bias], field_entry(&in[1 - bias], at, &shift), 0, v);
+        for (int k = 0; k < PIXELS; k++)
+            mean += v[k] / PIXELS;
+        mm += mean * mean;
+        mb -= mean * b;
+        bb += b * b;
+    } while (n++, next_place(at, out->dim, out->ndim));
+    return n >= CHANNELS_MIN && mb > alike * sqrt(mm * bb) ? sqrt(bb / mm) : 1;
+}
+
 struct field pixels_each(struct pixels *p, struct uop *u)
 {
     struct field in[3], out = {.ndim = u->ndim};
@@ -103,12 +127,18 @@ struct field pixels_each(struct pixels *p, struct uop *u)
     s->out = out;
     int64_t at[MAX_RANK] = {0}, entry = 0;
     float v[3][PIXELS] = {{0}};
+    int bias = u->op == OP_ADD && in[0].s->uniform ? 0 : 1;
+    double scale = u->op == OP_ADD && !uniform && in[bias].s->uniform && !p->full
+                       ? scale_of(in, bias, &out)
+                       : 1;
     do {
         for (int k = 0; k < u->nsrc; k++) {
             int shift;
             int64_t from = field_entry(&in[k], at, &shift);
             field_read(&in[k], from, shift, v[k]);
         }
+        for (int k = 0; k < PIXELS && scale != 1; k++)
+            v[1 - bias][k] *= (float)scale;
         if (!p->full)
             each_values(u, v, uniform ? 1 : PIXELS, out.s->x + entry * (uniform ? 1 : PIXELS));
     } while (entry++, !p->full && next_place(at, out.dim, out.ndim));

@@ -82,7 +82,7 @@ class Net:
         return made, {"x": self.value["x"].astype(np.float32)}
 
 
-def chain(depth=20, calibrated=False, channels=64, size=48):
+def chain(depth=14, calibrated=False, channels=64, size=48):
     """Convolutions and nothing else between them than their activations."""
     net = Net("chain", size)
     x = "x"
@@ -95,7 +95,7 @@ def linear():
     """No activations at all: nothing takes noise away, or a mean."""
     net = Net("linear", 48)
     x = "x"
-    for _ in range(24):
+    for _ in range(12):
         x = net.conv(x, 48, calibrated=False, gain=1.0)
     return net.model(x)
 
@@ -151,6 +151,6 @@ def generator(depth=9, least=32, size=64):
     return net.model(net.add("Tanh", [y], np.tanh(net.value[y])))
 
 
-NETWORKS = {"chain": chain, "calibrated_chain": lambda: chain(16, True), "linear": linear,
+NETWORKS = {"chain": chain, "calibrated_chain": lambda: chain(14, True), "linear": linear,
             "residual": residual, "inception": inception, "vovnet": vovnet,
             "generator": generator}
