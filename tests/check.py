@@ -32,6 +32,7 @@ SUITES = [
     ("integer", "tests/exec/integer_test.py", 300, 300),
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
+    ("stack", "tests/exec/stack_test.py", 300, 900),
     ("vision", "tests/exec/vision_test.py", 300, 300),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
