@@ -38,23 +38,29 @@ static size_t run_bytes(const struct schedule *s)
     return RUN + 2 * WORD * (size_t)s->nvar + own;
 }
 
+/* What a run takes in this step. */
+static size_t step_bytes(struct tgc *t, const struct schedule *s, const struct step *step)
+{
+    size_t n = step->kind == STEP_KERNEL ? call_bytes(t, step->kernel)
+               : step->kind == STEP_HOST ? host_bytes(step->host->function)
+                                         : 0;
+    return (run_bytes(s) + n + 15) / 16 * 16;
+}
+
 size_t program_stack_bytes(struct tgc *t, const struct schedule *s)
 {
-    size_t most = 0;
+    size_t most = run_bytes(s);
     for (int i = 0; i < s->nstep; i++) {
-        const struct step *step = &s->step[i];
-        size_t n = step->kind == STEP_KERNEL ? call_bytes(t, step->kernel)
-                   : step->kind == STEP_HOST ? host_bytes(step->host->function)
-                                             : 0;
+        size_t n = step_bytes(t, s, &s->step[i]);
         most = n > most ? n : most;
     }
-    return (run_bytes(s) + most + 15) / 16 * 16;
+    return most;
 }
 
 bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit)
 {
     enum { NAMED = 8 };
-    size_t total = program_stack_bytes(t, s), own = run_bytes(s);
+    size_t total = program_stack_bytes(t, s);
     struct text who = {.t = t};
     int n = 0;
     bool vectors = false;
@@ -63,9 +69,7 @@ bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit)
     for (int i = 0; i < s->nstep; i++) {
         const struct step *step = &s->step[i];
         bool kernel = step->kind == STEP_KERNEL;
-        size_t need = own + (kernel ? call_bytes(t, step->kernel)
-                             : step->kind == STEP_HOST ? host_bytes(step->host->function)
-                                                       : 0);
+        size_t need = step_bytes(t, s, step);
         if (need <= limit || (!kernel && step->kind != STEP_HOST))
             continue;
         vectors |= kernel && step->kernel->nvariant > 0;

@@ -40,6 +40,7 @@ SUITES = [
     ("arena", "tests/exec/arena_test.py", 300, 300),
     ("bands", "tests/exec/bands_test.py", 300, 300),
     ("masks", "tests/exec/masks_test.py", 300, 1800),
+    ("stack", "tests/exec/stack_test.py", 300, 900),
     ("vision", "tests/exec/vision_test.py", 300, 300),
     ("gather", "tests/exec/gather_test.py", 300, 300),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),

@@ -1,0 +1,107 @@
+"""NAME_STACK_BYTES: no compiler's program takes more of its caller's stack, whatever the target and level, and
+the bound is not far above what they take. See lib/stack.py for how it is measured.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import stack
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("stack")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+MODELS = HERE.parents[1] / "models"
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "stack")
+TIMES = 2               # how far the bound may be above the largest frame
+ROOM = 512              # ... of programs that hardly need any
+
+
+def bound(folder, *options):
+    T.emit(TGC, *options[:1], folder / "net.c", "--name=net", *options[1:])
+    return int(re.search(r"#define NET_STACK_BYTES (\d+)", (folder / "net.h").read_text()).group(1))
+
+
+def check(name, model, *options, pthread=False):
+    folder = T.scratch(SCRATCH / name)
+    nbytes = bound(folder, model, *options)
+    most, seen = 0, 0
+    for target in stack.TARGETS:
+        if stack.missing(target) or (pthread and "thumb" in target[0]):      # newlib has no threads
+            continue
+        levels = stack.LEVELS if OPTIONS.all else ("-O2", "-O3") if target[0].startswith("x86") else ("-O2",)
+        took, level, way = stack.measure(folder / "net.c", folder / target[0].replace(" ", "_"), target, levels)
+        expect(took <= nbytes, f"{target[0]} {level}: {took} bytes, more than {nbytes}: {' '.join(way)}")
+        most, seen = max(most, took), seen + 1
+    if not seen:
+        raise Skip("no compiler that knows -fstack-usage")
+    expect(nbytes <= max(TIMES * most, ROOM) or not OPTIONS.all, f"a bound of {nbytes} bytes for {most}")
+    return most
+
+
+def attention(tokens):
+    """Scores of a row were 4 KB of the stack for 512 tokens."""
+    random = np.random.default_rng(1)
+    weights = [G.weight(f"w{k}", (random.standard_normal((64, 64)) / 8).astype(np.float32)) for k in "qkv"]
+    nodes = [G.node("MatMul", ["x", f"w{k}"], [k]) for k in "qkv"]
+    nodes += [G.node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]), G.node("MatMul", ["q", "kt"], ["s"]),
+              G.node("Softmax", ["s"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
+    return G.model(nodes, [G.value("x", [1, tokens, 64])], [G.value("y", [1, tokens, 64])], weights)
+
+
+for name in ("mlp", "layer_norm", "causal_attention") + \
+        (("transformer_block", "mnist_cnn", "sliding_window_attention", "dot_product") if OPTIONS.all else ()):
+    suite.add(f"the bound of {name}", lambda name=name: check(name, MODELS / f"{name}.tg"))
+
+
+@suite.case("the bound of attention, whose scores lie in the arena")
+def scores():
+    for tokens in ("T<=512", "T<=1024"):
+        folder = T.scratch(SCRATCH / "attention")
+        model = attention("T")
+        onnx.save(model, folder / "model.onnx")
+        most = check(f"attention_{tokens[3:]}", folder / "model.onnx", "--dim", tokens)
+        expect(most < 2500, f"{most} bytes of stack for {tokens}")
+
+
+@suite.case("threads: what the caller's stack takes")
+def threads():
+    check("threads", MODELS / "mlp.tg", "--threads=4", "--dim", "B=256", pthread=True)
+
+
+@suite.case("info, describe() and the macro say the same")
+def same():
+    folder = T.scratch(SCRATCH / "same")
+    nbytes = bound(folder, MODELS / "mlp.tg")
+    done = T.must(T.run([TGC, "info", "--json", MODELS / "mlp.tg"]))
+    expect(json.loads(done.out)["stack_bytes"] == nbytes, "info --json says something else")
+    expect(f"stack: {nbytes} bytes" in T.must(T.run([TGC, "info", MODELS / "mlp.tg"])).out.decode(), "info")
+    (folder / "main.c").write_text('#include "net.h"\nint main(void)\n{\n'
+                                   '    return net_describe()->stack_bytes != NET_STACK_BYTES;\n}\n')
+    T.must(T.run(["cc", "-std=c11", "main.c", "net.c", "-lm", "-o", "main"], cwd=folder))
+    T.must(T.run([folder / "main"]))
+
+
+@suite.case("--stack refuses what needs more, naming the kernels and the cure")
+def limit():
+    folder = T.scratch(SCRATCH / "limit")
+    nbytes = bound(folder, MODELS / "mlp.tg")
+    (folder / "net.c").unlink()
+    done = T.run([TGC, MODELS / "mlp.tg", "-o", folder / "net.c", f"--stack={nbytes - 1}"])
+    expect(done.status == 1 and not (folder / "net.c").exists(), f"status {done.status}")
+    expect("linear_1" in done.err and "--cpu=generic" in done.err, done.err)
+    T.must(T.run([TGC, MODELS / "mlp.tg", "-o", folder / "net.c", f"--stack={nbytes}"]))
+    T.must(T.run([TGC, MODELS / "mlp.tg", "-o", folder / "net.c", "--stack=1K", "--cpu=generic"]))
+
+
+suite.main()
