@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ------------------------------------------------------------------------------------- depfiles */
 
@@ -172,6 +173,23 @@ static bool can_be_included(struct tgc *t, const struct options *o, const char *
                       header);
 }
 
+/* NAME.weights in the output's directory. Two outputs of one --name share the path: what is there
+ * may be another's. */
+static bool put_weights_beside(struct tgc *t, const struct options *o, const struct model *m,
+                               struct outputs *files, const char *name)
+{
+    const char *path = weights_path(t, o->output, name), *slash = strrchr(o->output, '/');
+    const char *base = slash ? slash + 1 : o->output, *dot = strrchr(base, '.');
+    bool is_own = strlen(name) == (dot ? (size_t)(dot - base) : strlen(base)) &&
+                  strncmp(name, base, strlen(name)) == 0;
+    if (!is_own && access(path, F_OK) == 0)
+        diag_warn(t, &(struct place){.file = path},
+                  "is replaced; another output that is called '%.100s' would read these weights, too: "
+                  "give each its own --name or directory",
+                  name);
+    return put_weights(t, m, files, path);
+}
+
 static bool write_c(struct tgc *t, const struct options *o, const struct model *m,
                     struct outputs *files, const char *name)
 {
@@ -186,7 +204,7 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
     if (strcmp(o->output, "-") == 0)
         return true;
     return put_text(t, files, sibling(t, o->output, "h"), &e.h) &&
-           (!e.beside || put_weights(t, m, files, weights_path(t, o->output, name)));
+           (!e.beside || put_weights_beside(t, o, m, files, name));
 }
 
 /* .o, .so and .a: the C lives in a private directory while the system's compiler works. */
@@ -225,7 +243,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     outputs_discard(inside);
     directory_remove(dir);
     if (ok && e.beside && program_weights_mode(m->schedule, o->weights) == WEIGHTS_FILE)
-        ok = put_weights(t, m, files, weights_path(t, o->output, name));
+        ok = put_weights_beside(t, o, m, files, name);
     return ok;
 }
 

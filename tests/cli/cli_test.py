@@ -363,6 +363,17 @@ def _(folder):
     expect("input_1.npy" in done.err, f"the message: {done.err}")
 
 
+@case("weights that another output of the same name may read are not replaced in silence")
+def _(folder):
+    perceptron(folder)
+    options = ("--name=net", "--weights=file")
+    expect(not tgc(folder, "model.onnx", "-o", "a.c", *options).err, "a warning for the first one")
+    done = tgc(folder, "model.onnx", "-o", "b.c", *options)
+    expect("net.weights" in done.err and "--name" in done.err, f"said: {done.err}")
+    for _ in range(2):
+        expect(not tgc(folder, "model.onnx", "-o", "own.c", "--weights=incbin").err, "a warning for a rebuild")
+
+
 @case("run's own buffers keep to --max-memory")
 def _(folder):
     for options in (("--max-memory=100M",), ("--max-memory=5G",), ()):

@@ -71,7 +71,7 @@ static void test_compile(void **state)
     assert_string_equal(p.o.dim[0].name, "batch");
     assert_true(p.o.dim[0].min == 2 && p.o.dim[0].max == 2);
     assert_string_equal(p.o.dim[1].name, "n");
-    assert_true(p.o.dim[1].min == 1 && p.o.dim[1].max == 8);
+    assert_true(p.o.dim[1].min == 0 && p.o.dim[1].max == 8);
     assert_int_equal(p.o.shape[0].ndim, 4);
     assert_true(p.o.shape[0].dim[2] == -1 && p.o.shape[0].dim[3] == 4);
     assert_int_equal(p.o.level, 0);
