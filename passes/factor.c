@@ -74,14 +74,15 @@ static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
                : NULL;
 }
 
-/* The divisor with the sum's axes, if it is the same along those that are summed up, and there is
- * something to sum up: otherwise the sum is 0, not 0 / 0. */
-static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor)
+/* The divisor with the sum's axes, if it is the same along those that are summed up. *may_be_empty:
+ * there may be nothing to sum up. */
+static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor,
+                                  bool *may_be_empty)
 {
     struct uop *at[MAX_RANK], *range[MAX_RANK], *zero[MAX_RANK], *dim[MAX_RANK];
+    *may_be_empty = false;
     for (int a = 0; a < divisor->ndim; a++) {
-        if (divisor->dim[a]->vmin < 1 && (REDUCE_AXES(sum->arg.i) >> a & 1))
-            return NULL;
+        *may_be_empty |= divisor->dim[a]->vmin < 1 && (REDUCE_AXES(sum->arg.i) >> a & 1);
         range[a] = at[a] = uop_range(t, divisor->dim[a], t->next_range++);
         zero[a] = uop_int(t, 0);
         dim[a] = sum->dim[a];
@@ -139,14 +140,19 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         if (!q || is_weight(without_spread(product->src[1 - k])))
             continue;
         struct uop *power, *divisor;
-        scale_quotient(t, q, scale_of_powers(u, product->src[1 - k]), &power, &divisor);
+        double scale = scale_of_powers(u, product->src[1 - k]);
+        bool may_be_empty;
+        scale_quotient(t, q, scale, &power, &divisor);
         while (n > 0) {
             power = move_alike(t, power, move[--n]);
             divisor = move_alike(t, divisor, move[n]);
         }
-        divisor = common_divisor(t, u, divisor);
+        divisor = common_divisor(t, u, divisor, &may_be_empty);
         if (!divisor)
             continue;
+        /* over nothing the sum is 0, not 0 / 0; otherwise the largest power is the scale itself */
+        if (may_be_empty)
+            divisor = tensor_binary(t, OP_MAX, divisor, uop_constf(t, DTYPE_F32, scale));
         struct uop *by = tensor_binary(t, OP_MUL, power, product->src[1 - k]);
         const char *axes = uop_get_axes(t, product);
         if (axes)

@@ -406,8 +406,10 @@ static void put_attention(struct online *x)
     struct uop *at = sym_add(t, sym_muli(t, power[0], ROWS), power[1]);
     top = load(x, now, power[1]);
     top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
-    put(x, KEYS, scores, at,
-        uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top)), power, 2);
+    struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top));
+    if (x->scale != 1)
+        e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
+    put(x, KEYS, scores, at, e, power, 2);
     row = rows_of(x);
     struct uop *more = fold_keys(x, OP_ADD, scores, row);
     put(x, KEYS, sum, row,

@@ -34,6 +34,8 @@ struct online {
     struct uop *store;
     /* of the AST: stages, sums and their ranges */
     struct uop *scores, *power, *most, *sum, *product;
+    struct uop *exp;             /* the power without its factor */
+    double scale;                /* that factor, see factor.c; 1: none */
     struct uop *key;             /* the range of the row of scores */
     struct uop *dot;             /* the sum of products that scores are made of */
     struct uop *query, *keys, *values;      /* factors */

@@ -27,9 +27,12 @@ static struct uop *maximum_of(struct uop *v)
     return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_MAX ? v : NULL;
 }
 
-/* The scores of a power, e^(x - the largest x), and their maximum; NULL: it is none. */
+/* The scores of a power, e^(x - the largest x), perhaps times a constant (factor.c), and their
+ * maximum; NULL: it is none. */
 static struct uop *scores_of(struct uop *power, struct uop **most)
 {
+    if (power->op == OP_MUL && without_spread(power->src[1])->op == OP_CONST)
+        power = power->src[0];
     struct uop *d = power->op == OP_EXP ? power->src[0] : NULL;
     for (int k = 0; d && (d->op == OP_SUB || d->op == OP_ADD) && k < 2; k++) {
         struct uop *m = d->src[k], *s = d->src[1 - k];

@@ -48,12 +48,24 @@ static struct uop *maximum_of(struct uop *u)
     return u->op == OP_REDUCE && REDUCE_OP(u->arg.i) == OP_MAX && u->nsrc == 2 ? u : NULL;
 }
 
+/* e^x, or that times a constant. NULL: it is neither. */
+static struct uop *exponential_of(struct uop *u, double *scale)
+{
+    *scale = 1;
+    for (int k = 0; k < 2 && u->op == OP_MUL; k++)
+        if (u->src[k]->op == OP_CONST && u->src[1 - k]->op == OP_EXP) {
+            *scale = u->src[k]->arg.f;
+            return u->src[1 - k];
+        }
+    return u->op == OP_EXP ? u : NULL;
+}
+
 static bool find_power(struct online *x, struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i], *from, *top;
-        if (u->op != OP_STAGE || !is_row(u) || u->src[0]->op != OP_EXP ||
-            !(top = subtrahend(u->src[0]->src[0], &from)) || !(top = maximum_of(top)))
+        if (u->op != OP_STAGE || !is_row(u) || !(x->exp = exponential_of(u->src[0], &x->scale)) ||
+            !(top = subtrahend(x->exp->src[0], &from)) || !(top = maximum_of(top)))
             continue;
         struct uop *scores = stage_of(from);
         if (!is_row(scores) || from->src[1] != u->src[1] || stage_of(top->src[0]) != scores ||
@@ -103,7 +115,7 @@ static bool reads_are_known(const struct online *x, struct uop *const *order, in
         for (int k = 0; k < u->nsrc; k++) {
             const struct uop *s = stage_of(u->src[k]);
             bool known = u == x->sum || u == x->most || u == x->product->src[0] ||
-                         u == x->power->src[0]->src[0];
+                         u == x->exp->src[0];
             if (s && !known)
                 return false;
         }

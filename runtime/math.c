@@ -103,7 +103,7 @@ static inline double round_f64(double x)
     return fabs(x) < 0x1p52 ? copysign(fabs(x) + 0x1p52 - 0x1p52, x) : x;
 }
 
-//@ sqrt_f64 bits_f64 double_bits
+//@ sqrt_f64
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -130,7 +130,9 @@ static inline double sqrt_f64(double x)
     __asm__("sqdbr %0, %1" : "=f"(r) : "f"(x));
     return r;
 #else
-    uint64_t u = bits_f64(x), m = u & 0xfffffffffffffu, root = 0, rest = 0;
+    uint64_t u, m, root = 0, rest = 0;
+    memcpy(&u, &x, sizeof u);
+    m = u & 0xfffffffffffffu;
     int e = (int)(u >> 52);
     if (u << 1 == 0 || (e & 2047) == 2047 || u >> 63 != 0) /* zero, no number or a negative one */
         return u << 1 == 0 || u << 1 > 0xffe0000000000000u || u >> 63 == 0 ? x : (double)NAN;
@@ -150,11 +152,13 @@ static inline double sqrt_f64(double x)
             root++;
         }
     }
-    return double_bits(((uint64_t)((e + 1021 + (e & 1)) / 2) << 52) + ((root + 1) >> 1));
+    u = ((uint64_t)((e + 1021 + (e & 1)) / 2) << 52) + ((root + 1) >> 1);
+    memcpy(&x, &u, sizeof x);
+    return x;
 #endif
 }
 
-//@ sqrt_f32 bits_f32 float_bits
+//@ sqrt_f32
 #ifdef __SSE2__
 #include <xmmintrin.h>
 #endif
@@ -181,7 +185,9 @@ static inline float sqrt_f32(float x)
     __asm__("sqebr %0, %1" : "=f"(r) : "f"(x));
     return r;
 #else
-    uint32_t u = bits_f32(x), m = u & 0x7fffffu, root = 0, rest = 0;
+    uint32_t u, m, root = 0, rest = 0;
+    memcpy(&u, &x, sizeof u);
+    m = u & 0x7fffffu;
     int e = (int)(u >> 23);
     if (u << 1 == 0 || (e & 255) == 255 || u >> 31 != 0) /* zero, no number or a negative one */
         return u << 1 == 0 || u << 1 > 0xff000000u || u >> 31 == 0 ? x : NAN;
@@ -201,7 +207,9 @@ static inline float sqrt_f32(float x)
             root++;
         }
     }
-    return float_bits(((uint32_t)((e + 125 + (e & 1)) / 2) << 23) + ((root + 1) >> 1));
+    u = ((uint32_t)((e + 125 + (e & 1)) / 2) << 23) + ((root + 1) >> 1);
+    memcpy(&x, &u, sizeof x);
+    return x;
 #endif
 }
 
