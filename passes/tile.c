@@ -133,11 +133,25 @@ bool tile_is_vector_dtype(enum dtype d)
            d == DTYPE_F16 || d == DTYPE_BOOL;
 }
 
+/* Whether u is made of places alone, and nothing that is summed up first. */
+static bool is_of_places(struct tgc *t, struct uop *u)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    bool places = true;
+    for (int i = 0; i < n && places; i++)
+        places = order[i]->op != OP_ACC && order[i]->op != OP_REDUCE;
+    scratch_release(t, mark);
+    return places;
+}
+
 bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r)
 {
     int64_t along;
     return (u->op == OP_LT || u->op == OP_EQ || u->op == OP_NE) &&
            u->src[0]->dtype == DTYPE_INDEX &&
+           is_of_places(t, u->src[0]) && is_of_places(t, u->src[1]) &&
            nest_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
 }
 
