@@ -17,7 +17,7 @@
  *   - An accumulator with lanes is an array, which is read and updated where its lanes are open;
  *     loops over its own lanes leave it finished or not as it was, since each of their iterations
  *     has its own element. A lane that it does not have must not update it.
- *   - Scratch is loaded only after it was stored to.
+ *   - Scratch is loaded only after it was stored to; verify_scratch.c proves it element by element.
  */
 #include <string.h>
 

@@ -166,11 +166,14 @@ static void write_signature(struct function *f, struct text *out)
 {
     const struct kernel *k = f->k;
     struct program *p = f->p;
+    if (!f->v)
+        text_puts(out, "OWN_FRAME\n");
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
     int n;
     const struct parameter *a = list_parameters(p->t, k, &n);
-    text_printf(out, "%s ", f->v ? isa_table[f->v->isa].attribute : "OWN_FRAME");
+    if (f->v)
+        text_printf(out, "%s ", isa_table[f->v->isa].attribute);
     text_printf(out, "static void %s(",
                 program_variant_name(p, k, f->v ? f->v->isa : ISA_GENERIC));
     size_t from = out->n;

@@ -156,7 +156,7 @@ suite.add("sums of rows", check, "rows", (50, 30, 40), [G.node("ReduceSum", ["bi
 
 @suite.case("few intermediates are on the stack of a run")
 def stack():
-    weights = {"a": draw(64, 128, seed=6) / 8, "b": draw(128, 128, seed=7) / 11, "c": draw(128, 8, seed=8) / 11}
+    weights = {"a": draw(64, 24, seed=6) / 8, "b": draw(24, 24, seed=7) / 5, "c": draw(24, 8, seed=8) / 5}
     nodes = [G.node("MatMul", ["x", "a"], ["h"]), G.node("Tanh", ["h"], ["i"]), G.node("MatMul", ["i", "b"], ["j"]),
              G.node("Tanh", ["j"], ["k"]), G.node("MatMul", ["k", "c"], ["y"])]
     folder = T.scratch(SCRATCH / "stack")

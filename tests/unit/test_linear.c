@@ -128,6 +128,75 @@ static void test_linear_guards(void **state)
     assert_true(f->t->bug);
 }
 
+/* t[] is stored by one loop and read by another within a band; how the program is damaged. */
+enum damage {
+    SOUND,
+    MOVED,                       /* both move along with the band */
+    HALO,                        /* what is read depends on the band */
+    TOO_FEW,
+    BEHIND_BAND,                 /* read behind the loop that stores it again and again */
+    THREADS,
+    OUT_OF_BOUNDS,
+    READ_AHEAD,                  /* of the next band's */
+    DATA,                        /* where it is stored is data */
+    NDAMAGE
+};
+
+static void band(struct program_text *p, struct uop *x, struct uop *y, enum damage d)
+{
+    struct uop *size = uop_int(p->t, 64);
+    struct uop *t = uop_buffer(p->t, buffer_new(p->t, BUFFER_SCRATCH, DTYPE_F32, &size, 1, NULL));
+    int64_t flags = RANGE_BAND | (d == THREADS ? RANGE_THREAD : 0);
+    struct uop *b = PUT(p, OP_RANGE, DTYPE_INDEX, flags, uop_int(p->t, 4));
+    struct uop *i = open_loop(p, d == TOO_FEW ? 7 : 8, 1), *at = i;
+    struct uop *v = PUT(p, OP_LOAD, DTYPE_F32, 0, x, i);
+    if (d == MOVED || d == READ_AHEAD)
+        at = iadd(p, imul(p, b, 8), i);
+    if (d == OUT_OF_BOUNDS)
+        at = iadd(p, i, uop_int(p->t, 57));
+    if (d == DATA)
+        at = PUT(p, OP_CAST, DTYPE_INDEX, 0, v);
+    PUT(p, OP_STORE, DTYPE_F32, 0, t, at, v);
+    close_loop(p, i);
+    if (d == BEHIND_BAND || d == THREADS)
+        close_loop(p, b);
+    struct uop *j = open_loop(p, d == HALO ? 5 : 8, 2), *from = j;
+    if (d == MOVED || d == READ_AHEAD)
+        from = iadd(p, imul(p, b, 8), d == READ_AHEAD ? iadd(p, j, uop_int(p->t, 1)) : j);
+    if (d == HALO)
+        from = iadd(p, b, j);
+    if (d == OUT_OF_BOUNDS)
+        from = iadd(p, j, uop_int(p->t, 57));
+    PUT(p, OP_STORE, DTYPE_F32, 0, y, j, PUT(p, OP_LOAD, DTYPE_F32, 0, t, from));
+    close_loop(p, j);
+    if (d != BEHIND_BAND && d != THREADS)
+        close_loop(p, b);
+}
+
+static void test_scratch(void **state)
+{
+    struct fixture *f = *state;
+    struct array a, out;
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(8)), *y = output_of(f, DTYPE_F32, &out, 8);
+    for (int d = SOUND; d < NDAMAGE; d++) {
+        struct program_text p = {.t = f->t};
+        struct scratch_proof proof = {0};
+        volatile bool ok = false;
+        jmp_buf outer;
+        band(&p, x, y, (enum damage)d);
+        assert_true(verifies(f, &p));                  /* nothing else is wrong with it */
+        memcpy(&outer, &f->t->stop, sizeof outer);
+        if (!setjmp(f->t->stop)) {
+            scratch_verify(f->t, p.u, p.n, "test", &proof);
+            ok = true;
+        }
+        memcpy(&f->t->stop, &outer, sizeof outer);
+        assert_int_equal(ok, d <= HALO || d == DATA);
+        assert_int_equal(proof.proved, d <= HALO);
+        assert_int_equal(proof.open, d == DATA);
+    }
+}
+
 /* Programs that a pass must not make; each must be refused. */
 static void test_linear_refused(void **state)
 {
@@ -366,6 +435,7 @@ int main(void)
         TEST(test_linear_sums),
         TEST(test_linear_guards),
         TEST(test_linear_refused),
+        TEST(test_scratch),
         TEST(test_strips_of_two_sums),
         TEST(test_strips_of_lookups),
         TEST(test_strips_of_groups),
