@@ -265,7 +265,7 @@ def norm():
         T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
         T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
         results.append(T.Program(folder / "net", ["y"]).run([x])["y"])
-        banded = re.findall(r"^OWN_FRAME static void \w+\([^{]*\{\n((?:(?!^}).)*?)for \(int band\b", (folder / "net.c").read_text(),
+        banded = re.findall(r"^static void \w+\([^{]*\{\n((?:(?!^}).)*?)for \(int band\b", (folder / "net.c").read_text(),
                             re.M | re.S)
         expect(options == ("-O0",) or any(re.search(r"\bsum\w* \+= ", body) for body in banded),
                f"{options}: no sum in front of {len(banded)} bands")

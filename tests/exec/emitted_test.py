@@ -331,7 +331,7 @@ def shared_functions():
                     [G.weight(f"w{k}", floats(sizes[k], sizes[k + 1])) for k in range(4)])
     folder = emit("shared", model)
     text = (folder / "net.c").read_text()
-    made = re.findall(r"^OWN_FRAME static void (matmul_\d+|softmax_\d+)\(", text, re.M)
+    made = re.findall(r"^static void (matmul_\d+|softmax_\d+)\(", text, re.M)
     expect(len(made) == 4, f"functions of two sizes of two layers: {made}")
     expect(text.count("the same: ") == 4, "the others are not named where their function stands")
     for k in range(4):

@@ -161,7 +161,7 @@ def attention():
                G.weight("rows", np.array([300])), G.weight("axis", np.array([2]))]
     run("attention", nodes, x, want, weights)
     text = (SCRATCH / "attention" / "net.c").read_text()
-    kernel = re.search(r"^OWN_FRAME static void (?:softmax|matmul)_\d+\(.*?^}", text, re.M | re.S).group()
+    kernel = re.search(r"^static void (?:softmax|matmul)_\d+\(.*?^}", text, re.M | re.S).group()
     expect(re.search(r"y\[[^\]]*\] = sum\S* / \w+", kernel), f"what is stored is no quotient: {kernel}")
     expect(not re.search(r"tile\w*\[[^\]]*\] = .* / sum", kernel), f"quotients are kept: {kernel}")
     expect("row*528" in kernel, f"rows of 512 floats lie side by side: {kernel}")
@@ -199,10 +199,10 @@ def scores_of(name, queries, shape, mask, heads=4):
                *([] if mask is None else [G.weight("mask", mask.astype(np.float32))])]
     run(name, nodes, x, want, weights)
     text = (SCRATCH / name / "net.c").read_text()
-    kernels = re.findall(r"^OWN_FRAME static void (\w+_\d+)\(", text, re.M)
+    kernels = re.findall(r"^static void (\w+_\d+)\(", text, re.M)
     expect(len(kernels) == 1, f"scores are kept in memory: {kernels}")
     wide = -(-n // 16) * 16
-    kernel = re.search(r"^OWN_FRAME static void \w+_\d+\(.*?^}", text, re.M | re.S).group()
+    kernel = re.search(r"^static void \w+_\d+\(.*?^}", text, re.M | re.S).group()
     expect(f"k*{wide} + j]" in kernel, f"keys are not packed: {kernel}")
 
 
@@ -378,7 +378,7 @@ def distances():
                G.weight("one", np.array([1])), G.weight("end", np.array([2 * n])), G.weight("axis", np.array([2])),
                G.weight("zero", np.array([0])), G.weight("n", np.array([n])), G.weight("last", np.array([3]))]
     run("distances", nodes, x, want, weights)
-    kernels = set(re.findall(r"^OWN_FRAME static void (einsum_\d+)\(", (SCRATCH / "distances" / "net.c").read_text(), re.M))
+    kernels = set(re.findall(r"^static void (einsum_\d+)\(", (SCRATCH / "distances" / "net.c").read_text(), re.M))
     expect(len(kernels) == 4, f"layers of words and of places, the product and attention are {kernels}")
 
 

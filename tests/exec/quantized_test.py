@@ -355,7 +355,7 @@ def taken():
     folder = T.scratch(SCRATCH / "taken")
     T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=avx512vnni")
     text = (folder / "net.c").read_text()
-    plain = dict(re.findall(r"^OWN_FRAME static void (\w+)\((.*?)^\}", text, re.M | re.S))
+    plain = dict(re.findall(r"^static void (\w+)\((.*?)^\}", text, re.M | re.S))
     wide = dict(re.findall(r"^IN_\w+ static void (\w+?)_avx512(?:vnni)?\((.*?)^\}", text, re.M | re.S))
     dots = [name for name, body in wide.items() if "dot_vnni" in body]
     kinds = ("Conv", "QLinearConv", "MatMul", "QLinearMatMul", "MatMulInteger")
