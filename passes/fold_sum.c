@@ -260,13 +260,14 @@ bool sum_bounds(const struct sum *s, int64_t *lo, int64_t *hi)
     return true;
 }
 
-/* The symbolic upper bound of an atom whose lower bound is 0: RANGE(n) and x % n stop before n. */
+/* The symbolic upper bound of an atom whose lower bound is 0: RANGE(n) and x % n stop before n. (n
+ * may be 0 where there is no such place: the loop does not run.) */
 static struct uop *atom_size(const struct uop *u)
 {
-    struct uop *n = u->op == OP_RANGE                             ? u->src[0]
-                    : u->op == OP_FLOORMOD && u->src[1]->vmin > 0 ? u->src[1]
-                                                                  : NULL;
-    return n && n->vmin != n->vmax && n->vmin > 0 ? n : NULL;
+    struct uop *n = u->op == OP_RANGE                              ? u->src[0]
+                    : u->op == OP_FLOORMOD && u->src[1]->vmin >= 0 ? u->src[1]
+                                                                   : NULL;
+    return n && n->vmin != n->vmax && n->vmin >= 0 ? n : NULL;
 }
 
 /* s = a * atom + b */
