@@ -75,14 +75,17 @@ static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
 }
 
 /* The divisor with the sum's axes, if it is the same along those that are summed up. *may_be_empty:
- * there may be nothing to sum up. */
+ * there may be nothing to sum up. NULL: it is not the same, or there is nothing. */
 static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor,
                                   bool *may_be_empty)
 {
     struct uop *at[MAX_RANK], *range[MAX_RANK], *zero[MAX_RANK], *dim[MAX_RANK];
     *may_be_empty = false;
     for (int a = 0; a < divisor->ndim; a++) {
-        *may_be_empty |= divisor->dim[a]->vmin < 1 && (REDUCE_AXES(sum->arg.i) >> a & 1);
+        bool reduced = REDUCE_AXES(sum->arg.i) >> a & 1;
+        if (reduced && divisor->dim[a]->vmax < 1)
+            return NULL;
+        *may_be_empty |= reduced && divisor->dim[a]->vmin < 1;
         range[a] = at[a] = uop_range(t, divisor->dim[a], t->next_range++);
         zero[a] = uop_int(t, 0);
         dim[a] = sum->dim[a];

@@ -420,7 +420,7 @@ def no_calls(name, compiler, flags, instruction):
     here(compiler)
     folder = T.scratch(SCRATCH / re.sub(r"\W", "_", name))
     text = pieces()
-    start = text.index("//@ sqrt_f32 ")
+    start = text.index("//@ sqrt_f32\n")
     text = text[:text.index("//@")].replace("<string.h>", "<stddef.h>").replace(
         "#include <math.h>", "#define NAN __builtin_nanf(\"\")\n#define memcpy __builtin_memcpy") + \
         text[start:text.index("//@", start + 3)]

@@ -137,6 +137,19 @@ LOOPS = {
     "W(void*, W)": ("i", EACH + "store_W(out.i + k, F(in.b + k % 256, load_bytes_W(in.b + 4 * k)));"),
     "W(void*, int64_t)": ("i", EACH + "store_W(out.i + k, F(in.b + 2 * k, L + 3));"),
     "W(W, W, W)": ("i", EACH + "store_W(out.i + k, F(load_W(in.i + k), load_bytes_W(in.b + 4 * k), load_W(in.j + k)));"),
+    "M(W, W)": ("f", EACH + "store_V(out.f + k, from_bool_V(F(load_W(in.i + k), load_W(in.j + k))));"),
+    "W(W, W)": ("i", EACH + "store_W(out.i + k, F(load_W(in.i + k), load_W(in.j + k)));"),
+    "W(M, W, W)": ("i", EACH + "store_W(out.i + k, F(load_bool_V(in.b + k), load_W(in.i + k), load_W(in.j + k)));"),
+    "W()": ("i", EACH + "store_W(out.i + k, F());"),
+    "W(V, int)": ("i", EACH + "store_W(out.i + k, F(load_V(in.x + k), 1 << 20));"),
+    "W(int64_t*, int)": ("i", EACH + "{ int64_t a[L]; for (int l = 0; l < L; l++) "
+                         "a[l] = (int64_t)in.i[k + l] * (k / L % 2 ? 4099 : 1); store_W(out.i + k, F(a, 1 << 30)); }"),
+    "W(int64_t*, int64_t, int)": ("i", EACH + "{ int64_t a[3 * L]; for (int l = 0; l < L; l++) "
+                                  "a[3 * l] = (int64_t)in.i[k + l] * (k / L % 2 ? 4099 : 1); "
+                                  "store_W(out.i + k, F(a, 3, 1 << 30)); }"),
+    "V(float*, W)": ("f", EACH + "store_V(out.f + k, F(in.x, load_u8_W(in.b + k)));"),
+    "V(float*, W, M, V)": ("f", EACH + "store_V(out.f + k, F(in.x, load_u8_W(in.b + k), load_bool_V(in.b + k), "
+                           "load_V(in.y + k)));"),
     "V(W)": ("f", EACH + "store_V(out.f + k, F(load_W(in.i + k)));"),
     "void(int32_t*, W)": ("i", EACH + "F(out.i + k, load_W(in.i + k));"),
     "void(void*, W)": ("i", EACH + "F(out.i + k, load_W(in.i + k));"),
@@ -413,6 +426,13 @@ def dot(zero=0):
     return (I + products.sum(axis=1)).astype(np.int32)
 
 
+def wide_integers(lanes):
+    """I by turns times 4099, one vector and the next, as far as 2^30."""
+    k, _ = groups(lanes)
+    wide = I.astype(np.int64).reshape(-1, lanes) * np.where(k % 2, 4099, 1)[:, None]
+    return np.clip(wide, -(1 << 30), 1 << 30).reshape(-1)
+
+
 def where_true():
     return (B[:N] != 0).astype(F32)
 
@@ -483,6 +503,13 @@ WANT = {   # by the name without its type: functions of vectors, then those of s
     "i32:store_apart": equal(store_apart(I, np.dtype(np.int32))), "i32:load_groups": equal(load_groups),
     "i32:lookup": equal(looked_up(B)), "i32:lookup_i8": equal(looked_up(SIGNED.astype(np.int64) + 128)),
     "i32:dot": equal(dot()), "i32:dot_vnni": equal(dot()), "i32:dot_mixed": equal(dot()),
+    "i32:less": equal((I < J).astype(F32)), "i32:equal": equal((I == J).astype(F32)),
+    "i32:differ": equal((I != J).astype(F32)), "i32:max": equal(np.maximum(I, J)), "i32:min": equal(np.minimum(I, J)),
+    "i32:select": equal(np.where(B[:N] != 0, I, J)), "i32:lanes": equal(lambda n: np.arange(N) % n),
+    "i32:narrow_f32": equal(np.clip(np.trunc(np.where(np.isnan(X), 0, X)), -(1 << 20), 1 << 20)),
+    "i32:narrow_i64": equal(wide_integers), "i32:narrow_apart_i64": equal(wide_integers),
+    "gather": equal(X[B[:N]]), "gather_where": equal(np.where(B[:N] != 0, X[B[:N]], Y)),
+    "ramp": equal(lambda n: (np.repeat(X[::n], n) + (np.arange(N) % n).astype(F32)).astype(F32)),
     "i32:dot_centered": equal(dot(128)), "from_i32": equal(I.astype(F32)),
 }
 for kind, a, b in (("f32", X, Y), ("f64", D, E)):
