@@ -166,7 +166,7 @@ static void write_signature(struct function *f, struct text *out)
 {
     const struct kernel *k = f->k;
     struct program *p = f->p;
-    if (!f->v)
+    if (k->nvariant == 0)                             /* others are called by their address */
         text_puts(out, "OWN_FRAME\n");
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
