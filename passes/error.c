@@ -1,8 +1,8 @@
 /* error.c - how errors of single layers show at the outputs of a network.
  *
- * Rounding is a noise: errors of different elements are independent. One of variance v in a layer's
- * results has at the outputs the variance v sum |dy/dx|^2, which no product of the layers' norms
- * says: it depends on which activations are open, and on how much of a value is the mean that the
+ * Rounding is a noise: errors of different elements are independent. An error of variance v in a
+ * layer's results x has the variance v sum |dy/dx|^2 at the outputs y. A product of the layers'
+ * norms would not give that sum: it depends on which activations are open, and on how much of a value is the mean that the
  * next layer takes away. So the network is run, not on an image, but on PIXELS pixels that stand
  * for it, linked into a ring by the same windows (pixels.h): what weights tell apart (channels) is
  * computed in full, what they do not is a sample of so many places. That costs as much as a layer

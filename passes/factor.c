@@ -101,7 +101,7 @@ static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct u
 /* 1, where a sum of powers times v cannot overflow, or a power of two that keeps it from that. */
 static double scale_of_powers(const struct uop *sum, struct uop *v)
 {
-    const double exponent_max = 64;                       /* of numbers of keys */
+    const double exponent_max = 64;                       /* the scale stays a normal number */
     int64_t n = 1;
     v = without_spread(v);
     if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)

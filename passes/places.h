@@ -4,7 +4,8 @@
 
 #include "ir/ir.h"
 
-/* A mask of so many rows and columns is worth being compared: loops run over what it shows. */
+/* From this size on a mask stays a comparison of row and column, from which loop bounds follow, and
+ * is not folded into a table. */
 enum { PLACES_ROWS = 64, PLACES_COLUMNS = 96 };
 /* Whether u, made of nothing but places, is as large as that. */
 bool places_stay(const struct uop *u);

@@ -2,8 +2,8 @@
  *
  * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what
  * they do not reach is an intrinsic. A comparison gives one bit a lane (mask_f32x16), and what
- * chooses by one is a blend: no compiler has to rediscover it in a formula of and, or, not (clang
- * 19 has done so wrongly). Integers are unsigned to C, so that they wrap. Each function carries the
+ * chooses by one is a blend: no compiler has to recognize one in a formula of and, or, not, which
+ * clang 19 does wrongly. Vectors of integers are unsigned: overflow wraps. Each function carries the
  * target it needs, so that no compiler flags are needed.
  *
  * Many intrinsics without a mask begin with a vector that is undefined, of which g++ warns. Those
