@@ -254,6 +254,24 @@ def selftest():
             expect(done.out.strip(), f"{option} says nothing")
 
 
+@suite.case("the benchmark reads what a library says of itself, and runs it")
+def benchmark():
+    sys.path.append(str(HERE.parent.parent / "bench"))
+    import worker
+
+    folder = T.scratch(SCRATCH / "benchmark")
+    batch, outputs = np.ones((1, 8), np.float32), {"outputs": [{"shape": [1, 4], "dtype": "float32"}]}
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c")
+    compile_with(folder, "gcc", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-lpthread")
+    T.must(T.run(["gcc", "-O2", "-shared", "-fPIC", Path(worker.__file__).with_name("driver.c"), "-o", folder / "driver.so", "-lpthread"]))
+    np.savez(folder / "inputs.npz", **{"0": batch})
+    emitted = worker.Emitted({"folder": str(folder), "driver": str(folder / "driver.so"), "library": str(folder / "net.so"), "symbol": "net"}, outputs)
+    emitted.run_once()
+    T.compare("y", emitted.results()[0], G.perceptron_reference(G.perceptron(), batch), 1e-5, 1e-6)
+    expect(emitted.about["kernels"] == T.info(TGC, folder / "net.onnx")["kernels"], "the number of kernels is another one")
+
+
 @suite.case("every instruction set of this machine computes the same")
 def instruction_sets():
     flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
