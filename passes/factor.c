@@ -12,52 +12,30 @@
  * row's largest one for 500 keys.) Values that cannot be so large, halves for one, need none.
  */
 #include "passes/passes.h"
+#include "passes/softmax.h"
 #include "passes/tile.h"
 
 #include <math.h>
 
 enum { MOVES_MAX = 8 };
 
-/* Down through what spreads or reorders. */
-static struct uop *without_spread(struct uop *v)
-{
-    while (move_spreads(v))
-        v = v->src[0];
-    return v;
-}
-
 static bool is_weight(const struct uop *v)
 {
     return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
 }
 
-/* -v as the rules write it; NULL: it is no such thing. */
-static struct uop *negated(struct uop *v)
-{
-    bool times = v->op == OP_MUL && uop_is_constf(without_spread(v->src[1]), -1);
-    return v->op == OP_NEG || times ? v->src[0] : NULL;
-}
-
-/* What a row without keys has a number of its own for, m == none ? x : m; else u itself. */
-static struct uop *without_zero(struct uop *u)
-{
-    bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2];
-    return chosen ? without_spread(u->src[2]) : u;
-}
-
 /* e^(x - the largest x), which is 1 or less */
 static bool is_softmax_power(struct uop *e)
 {
-    struct uop *d = e->op == OP_EXP ? e->src[0] : NULL;
-    for (int k = 0; d && (d->op == OP_SUB || d->op == OP_ADD) && k < 2; k++) {
-        struct uop *m = without_spread(d->src[k]);
-        m = d->op == OP_SUB ? m : negated(m);
-        m = m ? without_zero(without_spread(m)) : NULL;
-        if (m && m->op == OP_REDUCE && REDUCE_OP(m->arg.i) == OP_MAX &&
-            m->src[0] == d->src[1 - k] && (k == 1 || d->op == OP_ADD))
-            return true;
-    }
-    return false;
+    struct softmax s;
+    return softmax_match(e, &s) && s.scale == 1 && s.most->src[0] == s.from;
+}
+
+/* A sum that is no divisor has a number in its place: s == none ? number : s. */
+static struct uop *without_choice(struct uop *u)
+{
+    bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2];
+    return chosen ? softmax_without_spread(u->src[2]) : u;
 }
 
 /* The quotient that an operand of a sum of products is, below `*n` moves; NULL: it is none of a
@@ -68,7 +46,7 @@ static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
         move[(*n)++] = v;
     if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
         return NULL;
-    const struct uop *sum = without_zero(without_spread(v->src[1]));
+    const struct uop *sum = without_choice(softmax_without_spread(v->src[1]));
     return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0]
                ? v
                : NULL;
@@ -103,7 +81,7 @@ static double scale_of_powers(const struct uop *sum, struct uop *v)
 {
     const double exponent_max = 64;                       /* the scale stays a normal number */
     int64_t n = 1;
-    v = without_spread(v);
+    v = softmax_without_spread(v);
     if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)
         return 1;
     for (int a = 0; a < sum->src[0]->ndim; a++)
@@ -140,7 +118,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     for (int k = 0; k < 2; k++) {
         struct uop *product = u->src[0], *q = find_quotient(product->src[k], move, &n);
         /* what a layer with weights reads is stored anyway, quotients as well as powers */
-        if (!q || is_weight(without_spread(product->src[1 - k])))
+        if (!q || is_weight(softmax_without_spread(product->src[1 - k])))
             continue;
         struct uop *power, *divisor;
         double scale = scale_of_powers(u, product->src[1 - k]);

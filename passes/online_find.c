@@ -5,52 +5,12 @@
 #include "passes/fuse.h"
 #include "passes/online.h"
 #include "passes/places.h"
+#include "passes/softmax.h"
 #include "passes/tile.h"
 
 #include <math.h>
 
 enum { KEYS_LONG = 2048, FEATURES_MAX = 512 };
-
-static struct uop *without_spread(struct uop *v)
-{
-    while (move_spreads(v))
-        v = v->src[0];
-    return v;
-}
-
-/* The maximum of the scores, or 0 where that is -inf. */
-static struct uop *maximum_of(struct uop *v)
-{
-    v = without_spread(v);
-    if (v->op == OP_WHERE && v->src[0]->op == OP_EQ)
-        v = without_spread(v->src[2]);
-    return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_MAX ? v : NULL;
-}
-
-/* The scores of a power, e^(x - the largest x), perhaps times a constant (factor.c), and their
- * maximum; NULL: it is none. */
-static struct uop *scores_of(struct uop *power, struct uop **most)
-{
-    if (power->op == OP_MUL && without_spread(power->src[1])->op == OP_CONST)
-        power = power->src[0];
-    struct uop *d = power->op == OP_EXP ? power->src[0] : NULL;
-    for (int k = 0; d && (d->op == OP_SUB || d->op == OP_ADD) && k < 2; k++) {
-        struct uop *m = d->src[k], *s = d->src[1 - k];
-        if (d->op == OP_SUB && k == 0)
-            continue;
-        if (d->op == OP_ADD) {
-            m = without_spread(m);
-            bool times = m->op == OP_MUL && uop_is_constf(without_spread(m->src[1]), -1);
-            if (m->op != OP_NEG && !times)
-                continue;
-            m = m->src[0];
-        }
-        *most = maximum_of(m);
-        if (*most && (*most)->src[0] == s && s->dtype == DTYPE_F32)
-            return s;
-    }
-    return NULL;
-}
 
 /* The sum of products under the scores, its features being one axis of fixed size. */
 static bool has_products(const struct uop *scores)
@@ -141,11 +101,13 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
             u->src[0]->op != OP_MUL)
             continue;
         for (int k = 0; k < 2; k++) {
-            struct uop *power = without_spread(u->src[0]->src[k]), *most;
-            struct uop *scores = scores_of(power, &most);
-            if (!scores || !has_products(scores))
+            struct uop *power = softmax_without_spread(u->src[0]->src[k]), *scores;
+            struct softmax s;
+            if (!softmax_match(power, &s) || s.most->src[0] != s.from || s.from->dtype != DTYPE_F32 ||
+                !has_products(s.from))
                 continue;
-            int axis = axis_of(most);
+            int axis = axis_of(s.most);
+            scores = s.from;
             if (axis < 0 || !is_worth_it(t, scores, axis))
                 continue;
             map_set(found, power, power);

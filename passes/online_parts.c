@@ -2,6 +2,7 @@
  * queries, keys and values.
  */
 #include "passes/online.h"
+#include "passes/softmax.h"
 #include "passes/tile.h"
 
 #include <math.h>
@@ -21,57 +22,20 @@ static bool is_row(const struct uop *stage)
            stage->dtype == DTYPE_F32;
 }
 
-/* What is subtracted in u; *from: of what. NULL: nothing. */
-static struct uop *subtrahend(struct uop *u, struct uop **from)
-{
-    if (u->op == OP_SUB) {
-        *from = u->src[0];
-        return u->src[1];
-    }
-    for (int k = 0; k < 2 && u->op == OP_ADD; k++) {
-        struct uop *x = u->src[k];
-        bool times = x->op == OP_MUL && uop_is_constf(x->src[1], -1);
-        if (x->op == OP_NEG || times) {
-            *from = u->src[1 - k];
-            return x->src[0];
-        }
-    }
-    return NULL;
-}
-
-/* The largest score, where it may be 0 if it is -inf. NULL: u is no such thing. */
-static struct uop *maximum_of(struct uop *u)
-{
-    if (u->op == OP_WHERE && uop_is_constf(u->src[1], 0) && u->src[0]->op == OP_EQ &&
-        u->src[0]->src[0] == u->src[2] && uop_is_constf(u->src[0]->src[1], -(double)INFINITY))
-        u = u->src[2];
-    return u->op == OP_REDUCE && REDUCE_OP(u->arg.i) == OP_MAX && u->nsrc == 2 ? u : NULL;
-}
-
-/* e^x, or that times a constant. NULL: it is neither. */
-static struct uop *exponential_of(struct uop *u, double *scale)
-{
-    *scale = 1;
-    for (int k = 0; k < 2 && u->op == OP_MUL; k++)
-        if (u->src[k]->op == OP_CONST && u->src[1 - k]->op == OP_EXP) {
-            *scale = u->src[k]->arg.f;
-            return u->src[1 - k];
-        }
-    return u->op == OP_EXP ? u : NULL;
-}
-
 static bool find_power(struct online *x, struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++) {
-        struct uop *u = order[i], *from, *top;
-        if (u->op != OP_STAGE || !is_row(u) || !(x->exp = exponential_of(u->src[0], &x->scale)) ||
-            !(top = subtrahend(x->exp->src[0], &from)) || !(top = maximum_of(top)))
+        struct uop *u = order[i];
+        struct softmax s;
+        if (u->op != OP_STAGE || !is_row(u) || !softmax_match(u->src[0], &s) || s.most->nsrc != 2)
             continue;
-        struct uop *scores = stage_of(from);
-        if (!is_row(scores) || from->src[1] != u->src[1] || stage_of(top->src[0]) != scores ||
+        struct uop *scores = stage_of(s.from), *top = s.most;
+        if (!is_row(scores) || s.from->src[1] != u->src[1] || stage_of(top->src[0]) != scores ||
             top->src[0]->src[1] != top->src[1])
             continue;
         x->power = u;
+        x->exp = s.exp;
+        x->scale = s.scale;
         x->scores = scores;
         x->most = top;
         x->key = scores->src[1];
