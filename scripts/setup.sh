@@ -4,7 +4,7 @@
 #   scripts/setup.sh build    the compiler, Meson and protobuf-c
 #   scripts/setup.sh demo     the same, and a Python with pip that fetches the demo's model
 #   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
-#   scripts/setup.sh check-all    the same, and older compilers, where there are any
+#   scripts/setup.sh check-all    the same, older compilers, and what builds and checks packages
 #   scripts/setup.sh bench    the same, and the runtimes that the benchmark compares with
 #
 # It prints the names of what it is about to install before it does so. Packages marked
@@ -17,7 +17,7 @@ python='python3 python3-venv'
 check='g++ clang libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
-older='gcc-11 clang-13 clang-15 clang-16'
+long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby'
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }
@@ -79,7 +79,7 @@ install_packages() {
     as_root apt-get update -q >/dev/null || say 'apt-get update failed; trying with the lists at hand'
     wanted=
     for package in $missing; do
-        case " $optional $older " in
+        case " $optional $long " in
         *" $package "*)
             apt-cache show "$package" >/dev/null 2>&1 || {
                 say "no package $package here; going on without"
@@ -137,8 +137,8 @@ demo)
     python_environment
     ;;
 check | check-all)
-    [ "$1" = check ] && older=
-    install_packages $build $python $check $optional $older
+    [ "$1" = check ] && long=
+    install_packages $build $python $check $optional $long
     require_packages $build $python
     python_environment
     python_packages tests/requirements.txt

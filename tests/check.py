@@ -47,6 +47,7 @@ SUITES = [
     ("threads", "tests/exec/threads_test.py", 600, 600),
     ("audit", "tests/audit/audit_test.py", 120, 120),
     ("demo", "tests/demo/demo_test.py", 600, 600),
+    ("packaging", "tests/packaging/packaging_test.py", 120, 1800),
     ("schema", "tests/onnx/schema_test.py", 300, 300),
     ("damage", "tests/onnx/damage_test.py", 300, 900),
     ("lowering", "tests/onnx/lower_test.py", 600, 600),
