@@ -97,11 +97,17 @@ class MaxPool(OpRun):
         return (part.max(tuple(range(2 + count, 2 + 2 * count))),)
 
 
+class GlobalMaxPool(OpRun):
+    """The reference implementation's result lacks the axes of length 1 that it should keep."""
+    def _run(self, x):
+        return (x.max(tuple(range(2, x.ndim)), keepdims=True),)
+
+
 def run(path, feeds):
     """The outputs by name of the model at `path`, all floats being doubles."""
     model = onnx.load(path)
     wide_graph(model.graph)
     wide = {name: array.astype(np.float64) if array.dtype == np.float32 else array
             for name, array in feeds.items()}
-    session = ReferenceEvaluator(model, new_ops=[Conv, MaxPool])
+    session = ReferenceEvaluator(model, new_ops=[Conv, MaxPool, GlobalMaxPool])
     return dict(zip(session.output_names, session.run(None, wide)))
