@@ -133,7 +133,7 @@ def swin():
     for node in network.graph.node:
         if node.op_type == "Dropout":
             node.op_type = "Identity"
-            del node.input[1:], node.attribute[:]
+            del node.input[1:], node.output[1:], node.attribute[:]
     return network
 
 
