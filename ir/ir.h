@@ -259,7 +259,12 @@ struct host_output {
     bool kept; /* other results point into it: its memory is its own for the run */
 };
 /* What a function of runtime/host/ takes and gives: the table of ir/host.def. */
-struct host_function { const char *name; int nin, nout, nparam, nresult; size_t stack_nbytes; };
+struct host_function {
+    const char *name;
+    int nin, nout, nparam, nresult;
+    size_t stack_nbytes;
+    const char *needs; /* see ir/host.def */
+};
 /* NULL: there is none of that name. */
 const struct host_function *host_function_find(const char *name);
 /* The element type of its first input, if its name's ending says one; else VOID. */

@@ -188,8 +188,8 @@ struct uop *uop_param(struct tgc *t, struct loop_param *p)
 const struct host_function *host_function_find(const char *name)
 {
     static const struct host_function table[] = {
-#define HOST(function, inputs, outputs, params, results, stack)                                    \
-    {#function, inputs, outputs, params, results, stack},
+#define HOST(function, inputs, outputs, params, results, stack, needs)                             \
+    {#function, inputs, outputs, params, results, stack, needs},
 #include "ir/host.def"
 #undef HOST
     };

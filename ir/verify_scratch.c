@@ -10,7 +10,9 @@
  * set has to be a part of the first. Elements are offsets, sums of coefficients times loop counters
  * and what is no such sum. What occurs in all offsets with the same coefficient moves both sets
  * alike and is left out; every other counter and symbol of the common loops is enumerated. So this
- * is a proof for all iterations, not a test of some. The sets are bitmaps.
+ * is a proof for all iterations, not a test of some. The sets are bitmaps, marked and compared run by
+ * run: loops whose offsets are sums of coefficients times their counters make boxes, and what of a
+ * box lies side by side is one run.
  *
  * A store does not count if threads share a loop of its own, since a thread runs a part of it, or
  * if a condition of its own cannot be evaluated. A loop of its own that its offset does not depend
@@ -26,7 +28,8 @@ enum {
     TERMS_MAX = 40,
     DEPTH_MAX = 96,
     NEEDED_MAX = 16,
-    BUDGET = 1 << 22,            /* elements stored and read, of a program */
+    BUDGET = 1 << 20,            /* runs stored and read, of a program */
+    RUN_NELEM = 64,              /* are stored or read in the time that a run begins */
     ELEMENTS_MAX = 1 << 24       /* of a buffer */
 };
 
@@ -57,6 +60,14 @@ struct scratch_verifier {
     int64_t left;                /* of the budget */
     bool unknown;                /* something cannot be decided */
     bool unsure;                 /* whether the access that is looked at runs at all */
+};
+
+/* An access in its own loops and conditions, inside of D, outermost first. */
+struct walk {
+    const struct access *a;
+    int *path, n;
+    bool *once;                  /* the loop changes no offset */
+    int linear;                  /* from path[linear] on there are only loops, and they make a box */
 };
 
 static _Noreturn void scratch_violation(const struct scratch_verifier *v, const struct access *a,
@@ -100,6 +111,14 @@ static bool form_of(struct form *f, const struct uop *u, int64_t times)
     }
 }
 
+static int64_t times_of(const struct access *a, const struct uop *atom)
+{
+    for (int i = 0; i < a->form.n; i++)
+        if (a->form.term[i].atom == atom)
+            return a->form.term[i].times;
+    return 0;
+}
+
 /* --------------------------------------------------------------------------------------- values */
 
 static bool find_value(const struct scratch_verifier *v, const struct uop *u, int64_t *is)
@@ -136,6 +155,10 @@ static bool evaluate(const struct scratch_verifier *v, const struct uop *u, int6
 
 static bool depends(struct tgc *t, const struct uop *u, const struct uop *on)
 {
+    if (u == on)
+        return true;
+    if (u->op == OP_CONST || u->op == OP_VAR || (u->op == OP_RANGE && u->src[0]->op == OP_CONST))
+        return false;
     struct mem_mark mark = scratch_mark(t);
     struct uop *root = (struct uop *)(uintptr_t)u;
     int n;
@@ -204,6 +227,8 @@ static bool is_own(const struct scratch_verifier *v, const struct access *a, con
  * false: it depends on something else, or on too much. */
 static bool need(struct scratch_verifier *v, const struct access *a, const struct uop *u)
 {
+    if (u->op == OP_CONST || (u->op == OP_RANGE && u->src[0]->op == OP_CONST && is_own(v, a, u)))
+        return true;
     struct mem_mark mark = scratch_mark(v->t);
     struct uop *root = (struct uop *)(uintptr_t)u;
     int n;
@@ -228,43 +253,27 @@ static bool need(struct scratch_verifier *v, const struct access *a, const struc
 
 /* ----------------------------------------------------------------------------------- enumerating */
 
-/* What is done at each element: NULL, or where the load reads what nobody stored. */
-typedef void (*visitor)(struct scratch_verifier *v, const struct access *a, int64_t at);
-
-static void mark_element(struct scratch_verifier *v, const struct access *a, int64_t at)
+/* Elements [at, at + n) of the offsets are stored, or read. */
+static void visit_run(struct scratch_verifier *v, const struct access *a, int64_t at, int64_t n)
 {
-    (void)a;
-    v->bits[at] = 1;
-}
-
-static void check_element(struct scratch_verifier *v, const struct access *a, int64_t at)
-{
-    if (!v->bits[at] && v->unsure)
+    v->left -= 1 + n / RUN_NELEM;
+    if (!v->moved && (at < 0 || n > v->nelem - at))
+        scratch_violation(v, a, at < 0 || at >= v->nelem ? at : v->nelem, "it is out of bounds");
+    if (at < -v->origin || n > v->nelem + v->origin - at) {
         v->unknown = true;
-    else if (!v->bits[at])
-        scratch_violation(v, a, at - v->origin,
-                          "reads what nothing stored before it in this iteration");
-}
-
-static void visit_lanes(struct scratch_verifier *v, const struct access *a, int64_t first,
-                        visitor visit)
-{
-    int64_t bits = a->u->arg.i, stride = bits ? VECTOR_STRIDE(bits) : 1;
-    int lanes = bits ? VECTOR_LANES(bits) : 1;
-    int part = bits && VECTOR_PART(bits) ? VECTOR_PART(bits) : lanes;
-    bool grouped = a->u->op == OP_LOAD && bits && VECTOR_IS_GROUPS(bits) && stride != 1;
-    v->left -= part;
-    for (int l = 0; l < part; l++) {
-        int64_t at = first + (grouped ? l / DOT_BYTES + l % DOT_BYTES * stride : l * stride);
-        if (!v->moved && (at < 0 || at >= v->nelem))
-            scratch_violation(v, a, at, "it is out of bounds");
-        at += v->origin;
-        if (at < 0 || at >= v->nelem + 2 * v->origin) {
-            v->unknown = true;
-            return;
-        }
-        visit(v, a, at);
+        return;
     }
+    at += v->origin;
+    if (a->u->op == OP_STORE) {
+        memset(v->bits + at, 1, (size_t)n);
+        return;
+    }
+    const unsigned char *hole = memchr(v->bits + at, 0, (size_t)n);
+    if (hole && v->unsure)
+        v->unknown = true;
+    else if (hole)
+        scratch_violation(v, a, hole - v->bits - v->origin,
+                          "reads what nothing stored before it in this iteration");
 }
 
 /* The offset, without what is common to all. */
@@ -276,7 +285,7 @@ static bool offset_of(struct scratch_verifier *v, const struct access *a, int64_
         int64_t is, product;
         bool leaf = atom->op == OP_RANGE || atom->op == OP_VAR;
         if (leaf ? !find_value(v, atom, &is) : !evaluate(v, atom, &is))
-            is = 0;                                   /* see cancel_common() */
+            is = 0;                                   /* a box's counter, or see is_moving_all() */
         if (__builtin_mul_overflow(a->form.term[i].times, is, &product) ||
             __builtin_add_overflow(*offset, product, offset))
             return false;
@@ -284,47 +293,129 @@ static bool offset_of(struct scratch_verifier *v, const struct access *a, int64_
     return true;
 }
 
-static bool matters(struct scratch_verifier *v, const struct access *a, const struct uop *range,
-                    const int *path, int from, int n)
+static bool is_masked(const struct access *a) { return a->u->op == OP_LOAD && a->u->nsrc == 4; }
+
+/* Whether an element is chosen otherwise than by a coefficient times the range's counter: by the
+ * mask, the conditions and the sizes of inner loops, what is no sum. */
+static bool bends(struct scratch_verifier *v, const struct walk *w, const struct uop *range, int from)
 {
-    for (int i = 0; i < a->form.n; i++)
-        if (a->form.term[i].times && depends(v->t, a->form.term[i].atom, range))
+    const struct form *f = &w->a->form;
+    for (int i = 0; i < f->n; i++)
+        if (f->term[i].times && f->term[i].atom != range && depends(v->t, f->term[i].atom, range))
             return true;
-    for (int i = from; i < n; i++) {
-        const struct uop *inner = v->region[path[i]].opener;
+    for (int i = from; i < w->n; i++) {
+        const struct uop *inner = v->region[w->path[i]].opener;
         if (depends(v->t, inner->op == OP_RANGE ? inner->src[0] : inner, range))
             return true;
     }
-    return a->u->op == OP_LOAD && a->u->nsrc == 4 && depends(v->t, a->u->src[2], range);
+    return is_masked(w->a) && depends(v->t, w->a->u->src[2], range);
 }
 
-struct walk {
-    const struct access *a;
-    int path[DEPTH_MAX], n;
-    bool once[DEPTH_MAX];        /* the loop changes no offset */
-    visitor visit;
-};
+/* What is done for a condition of the access itself. false: it does not run. */
+static bool passes_mask(struct scratch_verifier *v, const struct access *a)
+{
+    int64_t is;
+    if (!is_masked(a))
+        return true;
+    bool known = evaluate(v, a->u->src[2], &is);
+    v->unsure |= !known;
+    return !known || is;
+}
+
+/* Elements first + sum of i[k] * times[k] for all i[k] < n[k]. */
+struct box { int64_t first, times[DEPTH_MAX + 2], n[DEPTH_MAX + 2]; int ndim; };
+
+/* One more axis, in order of the distances. false: overflow. */
+static bool box_add(struct box *b, int64_t times, int64_t n)
+{
+    int64_t back;
+    if (n <= 1 || !times)
+        return true;
+    if (times < 0) {
+        if (__builtin_mul_overflow(times, n - 1, &back) ||
+            __builtin_add_overflow(b->first, back, &b->first))
+            return false;
+        times = -times;
+    }
+    int k = b->ndim++;
+    for (; k > 0 && b->times[k - 1] > times; k--) {
+        b->times[k] = b->times[k - 1];
+        b->n[k] = b->n[k - 1];
+    }
+    b->times[k] = times;
+    b->n[k] = n;
+    return true;
+}
+
+static bool box_add_lanes(struct box *b, const struct access *a)
+{
+    int64_t bits = a->u->arg.i;
+    if (!bits)
+        return true;
+    int64_t stride = VECTOR_STRIDE(bits), part = VECTOR_PART(bits) ? VECTOR_PART(bits)
+                                                                   : VECTOR_LANES(bits);
+    if (a->u->op != OP_LOAD || !VECTOR_IS_GROUPS(bits) || stride == 1)
+        return box_add(b, stride, part);
+    return part % DOT_BYTES == 0 && box_add(b, 1, part / DOT_BYTES) &&
+           box_add(b, stride, DOT_BYTES);
+}
+
+/* All runs of a box: what lies side by side, or overlaps, is one. */
+static bool visit_box(struct scratch_verifier *v, const struct access *a, const struct box *b)
+{
+    int64_t run = 1, i[DEPTH_MAX + 2] = {0}, at = b->first, reach = b->first;
+    int from = 0;
+    for (int k = 0; k < b->ndim; k++) {
+        int64_t far;
+        if (__builtin_mul_overflow(b->times[k], b->n[k] - 1, &far) ||
+            __builtin_add_overflow(reach, far, &reach))
+            return false;
+        if (from == k && b->times[k] <= run) {
+            run += far;
+            from = k + 1;
+        }
+    }
+    for (;;) {
+        int k = from;
+        visit_run(v, a, at, run);
+        if (v->left < 0 || v->unknown)
+            return true;
+        for (; k < b->ndim && ++i[k] == b->n[k]; k++) {
+            at -= b->times[k] * (b->n[k] - 1);
+            i[k] = 0;
+        }
+        if (k == b->ndim)
+            return true;
+        at += b->times[k];
+    }
+}
+
+/* The loops from path[k] on, which make a box. false: a size is not known. */
+static bool walk_box(struct scratch_verifier *v, const struct walk *w, int k)
+{
+    struct box b = {.ndim = 0};
+    if (!offset_of(v, w->a, &b.first) || !box_add_lanes(&b, w->a))
+        return false;
+    bool empty = false;
+    for (int i = k; i < w->n; i++) {
+        const struct uop *range = v->region[w->path[i]].opener;
+        int64_t n;
+        if (!evaluate(v, range->src[0], &n) || !box_add(&b, times_of(w->a, range), n))
+            return false;
+        empty |= n <= 0;
+    }
+    return empty || !passes_mask(v, w->a) || visit_box(v, w->a, &b);
+}
 
 /* The access in all iterations of its own loops from path[k] on. */
 static void walk_from(struct scratch_verifier *v, const struct walk *w, int k)
 {
-    const struct access *a = w->a;
-    bool store = a->u->op == OP_STORE;
+    bool store = w->a->u->op == OP_STORE;
     int64_t is, n;
-    if (v->left < 0 || v->unknown)
+    if (v->left < 0 || v->unknown || (k >= w->linear && walk_box(v, w, k)))
         return;
     if (k == w->n) {
-        v->left--;
-        if (!store && a->u->nsrc == 4) {
-            bool known = evaluate(v, a->u->src[2], &is);
-            if (known && !is)
-                return;
-            v->unsure |= !known;
-        }
-        if (!offset_of(v, a, &n))
-            v->unknown = true;
-        else
-            visit_lanes(v, a, n, w->visit);
+        v->unknown = true;
         return;
     }
     const struct uop *u = v->region[w->path[k]].opener;
@@ -351,18 +442,24 @@ static void walk_from(struct scratch_verifier *v, const struct walk *w, int k)
     v->nvalue--;
 }
 
-/* The loops and conditions of an access inside of D, outermost first. */
-static bool find_path(struct scratch_verifier *v, struct walk *w)
+/* The loops and conditions of an access inside of D. */
+static bool find_walk(struct scratch_verifier *v, const struct access *a, struct walk *w)
 {
-    int region = w->a->region, common = common_region(v, region, v->common);
-    w->n = v->region[region].depth - v->region[common].depth;
+    int region = a->region, common = common_region(v, region, v->common);
+    *w = (struct walk){.a = a, .n = v->region[region].depth - v->region[common].depth};
     if (w->n + v->nneeded >= DEPTH_MAX)
         return false;
+    w->path = scratch_array(v->t, (size_t)w->n + 1, sizeof *w->path);
+    w->once = scratch_array(v->t, (size_t)w->n + 1, sizeof *w->once);
     for (int i = w->n - 1; i >= 0; i--, region = v->region[region].parent)
         w->path[i] = region;
-    for (int i = 0; i < w->n; i++) {
+    w->linear = w->n;
+    for (int i = w->n - 1; i >= 0; i--) {
         const struct uop *u = v->region[w->path[i]].opener;
-        w->once[i] = u->op == OP_RANGE && !matters(v, w->a, u, w->path, i + 1, w->n);
+        bool straight = u->op == OP_RANGE && !bends(v, w, u, i + 1);
+        w->once[i] = straight && !times_of(a, u);
+        if (straight && w->linear == i + 1)
+            w->linear = i;
     }
     return true;
 }
@@ -381,15 +478,10 @@ static void check_own_loops(struct scratch_verifier *v, const struct walk *w)
     }
 }
 
-static bool visit_access(struct scratch_verifier *v, const struct access *a, visitor visit)
+static bool visit_access(struct scratch_verifier *v, const struct walk *w)
 {
-    struct walk w = {.a = a, .visit = visit};
-    if (!find_path(v, &w))
-        return false;
-    if (a->u->op == OP_STORE)
-        check_own_loops(v, &w);
     v->unsure = false;
-    walk_from(v, &w, 0);
+    walk_from(v, w, 0);
     return !v->unknown && v->left >= 0;
 }
 
@@ -399,6 +491,7 @@ static bool visit_access(struct scratch_verifier *v, const struct access *a, vis
 struct group {
     const struct access *const *store; int nstore;
     const struct access *const *load; int nload;
+    struct walk *walk;           /* of the stores, then of the loads */
 };
 
 static const struct access *group_access(const struct group *g, int i)
@@ -412,14 +505,6 @@ static bool is_outside(struct scratch_verifier *v, const struct access *a, const
         if (v->region[i].opener->op == OP_RANGE && depends(v->t, atom, v->region[i].opener))
             return false;
     return true;
-}
-
-static int64_t times_of(const struct access *a, const struct uop *atom)
-{
-    for (int i = 0; i < a->form.n; i++)
-        if (a->form.term[i].atom == atom)
-            return a->form.term[i].times;
-    return 0;
 }
 
 /* Whether an atom of a's offset stands in all offsets alike: it moves what is stored and what is
@@ -438,6 +523,8 @@ static bool is_moving_all(struct scratch_verifier *v, const struct group *g, con
 /* Which counters and symbols have to be enumerated; false: something else matters. */
 static bool find_needed(struct scratch_verifier *v, const struct group *g)
 {
+    struct uop_map moving = {.t = v->t, .scratch = true};
+    static const char yes = 'y', no = 'n';
     v->nneeded = 0;
     v->moved = false;
     for (int i = 0; i < g->nstore + g->nload; i++) {
@@ -446,7 +533,12 @@ static bool find_needed(struct scratch_verifier *v, const struct group *g)
             const struct uop *atom = a->form.term[k].atom;
             if (!a->form.term[k].times)
                 continue;
-            if (is_moving_all(v, g, a, atom))
+            const void *known = map_get(&moving, atom);      /* the same for all that it moves */
+            if (!known) {
+                known = is_moving_all(v, g, a, atom) ? &yes : &no;
+                map_set(&moving, atom, (void *)(uintptr_t)known);
+            }
+            if (known == &yes)
                 v->moved = true;
             else if (!need(v, a, atom))
                 return false;
@@ -503,12 +595,9 @@ static bool check_iteration(struct scratch_verifier *v, const struct group *g)
         return true;
     size_t nbits = (size_t)(v->nelem + 2 * v->origin);
     memset(v->bits, 0, nbits);
-    v->left -= (int64_t)(nbits / 16) + 1;
-    for (int i = 0; i < g->nstore; i++)
-        if (!visit_access(v, g->store[i], mark_element))
-            return false;
-    for (int i = 0; i < g->nload; i++)
-        if (!visit_access(v, g->load[i], check_element))
+    v->left -= (int64_t)(nbits / RUN_NELEM) + 1;
+    for (int i = 0; i < g->nstore + g->nload; i++)
+        if (!visit_access(v, &g->walk[i]))
             return false;
     return true;
 }
@@ -554,14 +643,27 @@ static bool are_bounded(const struct group *g, int64_t nelem)
     return true;
 }
 
-static bool prove_group(struct scratch_verifier *v, const struct group *g)
+static bool find_walks(struct scratch_verifier *v, struct group *g)
+{
+    int n = g->nstore + g->nload;
+    g->walk = scratch_array(v->t, (size_t)n, sizeof *g->walk);
+    for (int i = 0; i < n; i++) {
+        if (!find_walk(v, group_access(g, i), &g->walk[i]))
+            return false;
+        if (i < g->nstore)
+            check_own_loops(v, &g->walk[i]);
+    }
+    return true;
+}
+
+static bool prove_group(struct scratch_verifier *v, struct group *g)
 {
     const struct buffer *b = g->load[0]->buffer;
     v->nelem = 1;
     for (int a = 0; a < b->ndim; a++)
         v->nelem = sat_mul(v->nelem, b->dim[a]->vmax > 0 ? b->dim[a]->vmax : 0);
     if (v->nelem > ELEMENTS_MAX || !find_needed(v, g) || !sort_needed(v) ||
-        (v->moved && !are_bounded(g, v->nelem)))
+        (v->moved && !are_bounded(g, v->nelem)) || !find_walks(v, g))
         return false;
     v->origin = v->moved ? v->nelem : 0;
     v->bits = scratch_array(v->t, (size_t)(v->nelem + 2 * v->origin) + 1, 1);

@@ -11,7 +11,9 @@
  * The sums of the weight's halves are computed here, in double, and rounded once: seven fourths of
  * its size are stored. An odd number of rows gets a row of zeros. The error is that of a matrix
  * product of sums of two values, some three times as large as that of the plain product where
- * values are of one size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2).
+ * values are of one size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). What that
+ * adds to the network's error is asked of --error's budget (error.h): the products that save most
+ * cycles for it come first.
  *
  * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or
  * large, in one of them shows in the other's result. Where all samples' rows are one axis it
@@ -23,11 +25,14 @@
  * element are left alone: their values lie otherwise until layout.c has seen them, and bands serve
  * them.)
  */
+#include "passes/error.h"
 #include "passes/samples.h"
 #include "passes/tile.h"
 #include "passes/winograd.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PRODUCTS = 7, QUARTERS = 4 };
@@ -194,9 +199,18 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
 
 /* ------------------------------------------------------------------------------------- the cost */
 
+/* One node of the graph, as pass_strassen() met it. */
+struct weighed_product {
+    struct uop *sum;                     /* NULL: no product of a matrix and a weight */
+    double rows, steps, columns;
+    double saved, all;                   /* cycles; of the plain product */
+    bool pays, taken;
+    double gain;                         /* see error.h */
+};
+
 /* Cycles that are saved, less those for what is moved, as winograd_cost.c counts them: the sums of
  * values and the seven products are stored and read again, the weight is longer. */
-static bool saves_time(const struct product *p)
+static void weigh(const struct product *p, struct weighed_product *w)
 {
     enum { FLOP_CYCLE = 30, MOVED_BYTES_CYCLE = 20, WEIGHT_BYTES_CYCLE = 12, ROWS_LEAST = 48 };
     const double gain_least = 0.02;
@@ -206,13 +220,74 @@ static bool saves_time(const struct product *p)
     double all = 2 * rows * columns * steps / FLOP_CYCLE, filled = __builtin_ceil(half) / half;
     double moved = 7.0 / 4 * (rows * steps + rows * columns) * 2 * sizeof(float);
     double longer = 3.0 / 4 * columns * steps * sizeof(float);
-    double saved = all - 7.0 / 8 * filled * all - moved / MOVED_BYTES_CYCLE -
-                   longer / WEIGHT_BYTES_CYCLE;
-    bool taken = rows >= ROWS_LEAST && saved >= gain_least * all;
-    if (p->t->debug >= 2)
-        fprintf(stderr, "strassen: %.0f x %.0f x %.0f: %.0f of %.0f kilocycles saved, %s\n", rows,
-                steps, columns, saved / 1000, all / 1000, taken ? "taken" : "left");
-    return taken;
+    w->rows = rows, w->steps = steps, w->columns = columns, w->all = all;
+    w->saved = all - 7.0 / 8 * filled * all - moved / MOVED_BYTES_CYCLE -
+               longer / WEIGHT_BYTES_CYCLE;
+    w->pays = rows >= ROWS_LEAST && w->saved >= gain_least * all;
+}
+
+/* ------------------------------------------------------------------------------------- the error */
+
+/* The variance of a result's error by the sum of the squares of its terms, for independent values
+ * and weights, in the mean of the four quarters. Each of the seven products that a quarter is made
+ * of has half of the terms, of which each is a product of sums; it is a running sum, whose steps
+ * round what has been added up so far: a random walk, so it is about so much of one rounding by the
+ * root of the number of steps, as measured for 64 to 4,096 of them. */
+static double noise_of(const struct weighed_product *w)
+{
+    const double step = 0.3 / (1 << 24);
+    double sum = 0;
+    for (int q = 0; q < QUARTERS; q++)
+        for (int k = 0; k < PRODUCTS; k++) {
+            int values = 0, weights = 0;
+            for (int i = 0; i < QUARTERS && of_result[q][k]; i++) {
+                values += of_values[k][i] != 0;
+                weights += of_weight[k][i] != 0;
+            }
+            sum += values * weights / 2.0;
+        }
+    return step * step * w->steps / 2 * sum / QUARTERS;
+}
+
+static double variance_of(const struct weighed_product *w) { return w->gain * noise_of(w); }
+
+static int compare_price(const void *pa, const void *pb)
+{
+    const struct weighed_product *a = *(struct weighed_product *const *)pa,
+                                 *b = *(struct weighed_product *const *)pb;
+    double left = a->saved * variance_of(b), right = b->saved * variance_of(a);
+    if (left != right)
+        return left > right ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+/* Which are taken: those that save most cycles for their error, as far as the budget goes. */
+static void choose(struct tgc *t, const struct graph *g, struct weighed_product *all, int n)
+{
+    struct weighed_product **list = mem_array(t, (size_t)n + 1, sizeof *list);
+    struct uop **sum = mem_array(t, (size_t)n + 1, sizeof *sum);
+    double *gain = mem_array(t, (size_t)n + 1, sizeof *gain);
+    int nlist = 0;
+    for (int i = 0; i < n; i++)
+        if (all[i].sum && all[i].pays) {
+            sum[nlist] = all[i].sum;
+            list[nlist++] = &all[i];
+        }
+    if (nlist)
+        error_gains(t, g, sum, nlist, gain);
+    for (int i = 0; i < nlist; i++)
+        list[i]->gain = gain[i];
+    qsort(list, (size_t)nlist, sizeof *list, compare_price);
+    for (int i = 0; i < nlist; i++)
+        list[i]->taken = t->error_limit > 0 && error_spend(t, variance_of(list[i]));
+    for (int i = 0; i < n && t->debug >= 2; i++)
+        if (all[i].sum)
+            fprintf(stderr,
+                    "strassen: %.0f x %.0f x %.0f: %.0f of %.0f kilocycles saved, %.2g of error, "
+                    "%s\n",
+                    all[i].rows, all[i].steps, all[i].columns, all[i].saved / 1000,
+                    all[i].all / 1000, ERROR_DEVIATIONS * sqrt(variance_of(&all[i])),
+                    all[i].taken ? "taken" : "left");
 }
 
 /* ---------------------------------------------------------------------------------- the rewrite */
@@ -468,7 +543,13 @@ static struct uop *find_keys(struct tgc *t, const struct uop *u)
     return keys;
 }
 
-struct rewriting { struct samples *samples; struct uop_map keys; };
+/* of: by the order in which the graph is rewritten; `at` is next. */
+struct rewriting {
+    struct samples *samples;
+    struct uop_map keys;
+    struct weighed_product *of;
+    int at;
+};
 
 /* The weights of layers that make keys of which too many are read at once to be copied by each
  * head's kernel: layout.c has such a layer store them across, which it cannot where the halves of
@@ -488,16 +569,45 @@ static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map 
     }
 }
 
+/* The product of u, or of the same sum with its samples apart, which *apart becomes. */
+static bool find_taken(struct tgc *t, struct rewriting *r, struct uop *u, struct uop **apart,
+                       struct product *p)
+{
+    *apart = r->samples ? part_samples(t, r->samples, u) : u;
+    return find_product(t, r->samples, *apart, p) && !map_get(&r->keys, base_of(p->weight));
+}
+
+/* All products of the graph, and which of them are taken. */
+static void plan(struct tgc *t, const struct graph *g, struct rewriting *r)
+{
+    struct mem_mark mark = scratch_mark(t), inner;
+    int n, nroot;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n), *apart;
+    struct product p;
+    r->of = mem_array(t, (size_t)n, sizeof *r->of);
+    for (int i = 0; i < n; i++) {
+        inner = scratch_mark(t);
+        if (find_taken(t, r, order[i], &apart, &p)) {
+            r->of[i].sum = order[i];
+            weigh(&p, &r->of[i]);
+        }
+        scratch_release(t, inner);
+    }
+    choose(t, g, r->of, n);
+    scratch_release(t, mark);
+}
+
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct product p;
+    struct rewriting *r = ctx;
+    struct uop *apart;
+    if (!r->of[r->at++].taken)
+        return NULL;
     int outer = t->current_origin;
     struct mem_mark mark = scratch_mark(t);
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct rewriting *r = ctx;
-    struct uop *apart = r->samples ? part_samples(t, r->samples, u) : u;
-    bool found = find_product(t, r->samples, apart, &p) &&
-                 !map_get(&r->keys, base_of(p.weight)) && saves_time(&p);
+    bool found = find_taken(t, r, u, &apart, &p);
     scratch_release(t, mark);
     struct uop *by = found ? rewrite_product(&p) : NULL;
     t->current_origin = outer;
@@ -510,6 +620,7 @@ bool pass_strassen(struct tgc *t, struct graph *g)
         return true;
     struct rewriting r = {.samples = samples_find(t, g), .keys = {.t = t}};
     find_long_keys(t, g, &r.keys);
+    plan(t, g, &r);
     graph_rewrite(t, g, rewrite, &r);
     return true;
 }

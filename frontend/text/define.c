@@ -137,6 +137,105 @@ static bool check_host(struct reader *r, const struct call *c, const struct toke
     return true;
 }
 
+/* Elements at the symbols' bounds: those that the call finds are as large as they may be, which is
+ * what has memory; others are all at their upper bounds, or all at their lower ones. */
+struct bounds { int64_t *value; int n; };
+
+static struct bounds bounds_of(struct reader *r, struct uop *const *dim, int n, bool upper,
+                               struct var *const *found, int nfound)
+{
+    struct mem_mark mark = scratch_mark(r->t);
+    int norder;
+    struct bounds b = {.n = r->t->next_var};
+    b.value = mem_array(r->t, (size_t)b.n + 1, sizeof *b.value);
+    struct uop **order = uop_toposort(r->t, dim, n, &norder);
+    for (int i = 0; i < norder; i++) {
+        if (order[i]->op != OP_VAR)
+            continue;
+        const struct var *v = order[i]->arg.p;
+        b.value[v->id] = upper ? v->max : v->min;
+        for (int k = 0; k < nfound; k++)
+            b.value[v->id] = found[k] == v ? v->max : b.value[v->id];
+    }
+    scratch_release(r->t, mark);
+    return b;
+}
+
+/* The elements that a function may touch, as a word of its `needs` says; *word moves behind it.
+ * false: it does not say so, or a param is data. */
+static bool host_needs(const char **word, struct uop *const *param, const struct bounds *b,
+                       int64_t *nelem)
+{
+    int64_t sum = 0, product = 1, v;
+    bool ok = **word != '-';
+    for (;; ++*word) {
+        char c = **word;
+        if (c == '+' || c == ' ' || !c) {
+            sum = sat_add(sum, product);
+            product = 1;
+            if (c != '+')
+                break;
+        } else if (c == '/') {
+            product /= *++*word - '0';
+        } else if (c >= '0' && c <= '9') {
+            product = sat_mul(product, c - '0');
+        } else if (c != '-') {
+            bool less = c < 'a';
+            ok &= sym_eval(param[c - (less ? 'A' : 'a')], b->value, b->n, &v);
+            product = ok ? sat_mul(product, v - less) : 0;
+        }
+    }
+    *word += **word == ' ';
+    *nelem = sum;
+    return ok;
+}
+
+/* No param leads a function outside of its inputs and results, with the symbols at their bounds:
+ * the emitted C does not look. */
+static bool check_host_sizes(struct reader *r, const struct token *at,
+                             const struct host_function *f, struct uop *const *in,
+                             const struct host_output *out, struct uop *const *param,
+                             struct var *const *found, bool upper)
+{
+    struct uop *all[64 + (8 + 8) * MAX_RANK];
+    int n = 0;
+    for (int i = 0; i < f->nparam; i++)
+        all[n++] = param[i];
+    for (int i = 0; i < f->nin + f->nout; i++) {
+        int ndim = i < f->nin ? in[i]->ndim : out[i - f->nin].ndim;
+        struct uop *const *dim = i < f->nin ? in[i]->dim : out[i - f->nin].dim;
+        for (int a = 0; a < ndim; a++)
+            all[n++] = dim[a];
+    }
+    struct bounds b = bounds_of(r, all, n, upper, found, f->nresult);
+    for (int i = 0; i < f->nparam; i++) {
+        int64_t v;
+        char letter = (char)('a' + i), one_less = (char)('A' + i);
+        bool sizes = strchr(f->needs, letter) || strchr(f->needs, one_less);
+        if (sizes && sym_eval(param[i], b.value, b.n, &v) && v < 0)
+            return read_error(r, at, "param %d of '%s' is a size or a position; here it may be %lld",
+                              i + 1, f->name, (long long)v);
+    }
+    const char *word = f->needs;
+    for (int i = 0, at_dim = f->nparam; i < f->nin + f->nout; i++) {
+        bool input = i < f->nin;
+        int ndim = input ? in[i]->ndim : out[i - f->nin].ndim;
+        int64_t needed, have = 1, v;
+        bool known = host_needs(&word, param, &b, &needed);
+        for (int a = 0; a < ndim; a++) {
+            known &= sym_eval(all[at_dim++], b.value, b.n, &v);
+            have = known ? sat_mul(have, v) : 0;
+        }
+        if (known && needed > have)
+            return read_error(r, at,
+                              "with these params '%s' touches %lld elements of its %s %d, which has "
+                              "%lld: give params that go with the shapes (ir/host.def)",
+                              f->name, (long long)needed, input ? "input" : "result",
+                              input ? i + 1 : i - f->nin + 1, (long long)have);
+    }
+    return true;
+}
+
 static bool read_host(struct reader *r, const struct result *v, int n)
 {
     struct call c = {.r = r, .l = &r->lib, .name = "host", .at = r->token};
@@ -174,6 +273,10 @@ static bool read_host(struct reader *r, const struct result *v, int n)
     nparam = nparam > 0 ? nparam : 0;
     nresult = nresult > 0 ? nresult : 0;
     if (!check_host(r, &c, &at, function, n, nparam, nresult))
+        return false;
+    const struct host_function *f = host_function_find(function);
+    if (!check_host_sizes(r, &at, f, in, out, param, result, true) ||
+        !check_host_sizes(r, &at, f, in, out, param, result, false))
         return false;
     enter_origin(r, &tail, NULL, "");
     struct uop *call = lib_host(&r->lib, function, in, c.narg, out, n, param,

@@ -5,6 +5,7 @@ docs/winograd.md states the bounds. The reference is NumPy's, in double precisio
 taken is read from DEBUG=2.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -94,6 +95,50 @@ def samples(shape, inner, taken):
 suite.add("rows of one sample are added", samples, (40, 8, 512), (40, 8, 512), ["taken"])
 suite.add("rows of all samples are one axis", samples, (4, 64, 512), (256, 512), ["taken"])
 suite.add("samples of one row", samples, (128, 512), (128, 512), [])
+
+
+@suite.case("products by parts keep to the budget of error")
+def budget():
+    """Three layers, of which the first saves least for its error; each limit is below what more of them would add."""
+    random = np.random.default_rng(12)
+    sizes, nodes, weights, x = [256, 512, 1024, 768], [], [], "x"
+    for k, (inner, columns) in enumerate(zip(sizes, sizes[1:])):
+        weights.append(G.weight(f"w{k}", draw(random, inner, columns, by=(2 / inner) ** 0.5)))
+        nodes += [G.node("MatMul", [x, f"w{k}"], [f"p{k}"]), G.node("Relu", [f"p{k}"], [f"r{k}"])]
+        x = f"r{k}"
+    folder = T.scratch(SCRATCH / "budget")
+    onnx.save(G.model(nodes, [G.value("x", [1, 96, 256])], [G.value(x, [1, 96, 768])], weights),
+              folder / "model.onnx")
+
+    def told(*options):
+        done = T.must(T.run([TGC, "info", folder / "model.onnx", "--json", *options], env={"DEBUG": "2"}))
+        taken = re.findall(r"^strassen: .* (taken|left)$", done.err, re.M)
+        return taken.count("taken"), json.loads(done.out)["error_estimate"]
+
+    count, free = told("--strassen", "--error=1")
+    expect(count == 3 and 1e-7 < free < 1e-4, f"without a limit {count} are taken, with an estimate of {free:.2g}")
+    expect(told("--strassen") == (3, free), "by default they all fit")
+    fewer, less = told("--strassen", f"--error={free * 0.9}")
+    expect(0 < fewer < 3 and 0 < less <= free * 0.9, f"of {free * 0.9:.2g}, {fewer} with an estimate of {less:.2g}")
+    expect(told("--strassen", "--error=0") == (0, 0), "--error=0 leaves them alone")
+    expect(told() == (0, 0), "nothing is by parts unless it is asked for")
+    data = draw(random, 1, 96, 256)
+    want = data.astype(np.float64)
+    for w in weights:
+        want = np.maximum(want @ onnx.numpy_helper.to_array(w), 0)
+    def result(*options):
+        sub = T.scratch(folder / "_".join(options))
+        T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", *options]))
+        T.build(sub / "net.c", sub / "net")
+        return T.Program(sub / "net", [x]).run([data])[x].astype(np.float64)
+
+    plain = result("--error=1")
+    by_plain = np.abs(plain - want).max() / want.max()
+    for limit, estimate in ((1, free), (free * 0.9, less)):
+        got = result("--strassen", f"--error={limit}")
+        error, added = np.abs(got - want).max() / want.max(), np.abs(got - plain).max() / want.max()
+        expect(error <= 1.5 * by_plain + limit, f"errors of {error:.2g}, {by_plain:.2g} without parts; limit {limit:.2g}")
+        expect(added / 10 <= estimate <= 10 * added, f"the estimate is {estimate:.2g}, {added:.2g} were measured")
 
 
 @suite.case("rows that meet elsewhere are no samples")

@@ -188,6 +188,49 @@ FILES = [
 ]
 
 
+# A call of each function of ir/host.def whose params say sizes: inputs, results, params (letters are their places), vars, and
+# which of them may not be one more, or a hundred.
+CALLS = [
+    ("nonzero", ["bool[8]"], ["i64[K]"], [8, 0, 8], "K", "ac"),
+    ("nms", ["f32[2, 6, 4]", "f32[2, 3, 6]", "i64[]", "f32[]", "f32[]"], ["i64[K, 3]", "i64[6]"], [2, 3, 6, 0, 0, 8], "K", "abcf"),
+    ("topk_f32", ["f32[3, 4, 2]"], ["f32[3, 5, 2]", "i64[3, 5, 2]"], [3, 4, 2, 5, 1, 1], "", "abcd"),
+    ("unique_i64", ["i64[8, 2]"], ["i64[K]", "i64[8]", "i64[K]", "i64[8]"], [8, 2, 1, 0, 8], "K", "abe"),
+    ("find_f64", ["f64[5]", "f64[7]"], ["i64[5]"], [5, 7], "", "ab"),
+    ("tfidf_i64", ["i64[2, 5]", "i64[4]", "i64[3]", "i64[3]", "i64[3]"], ["f32[2, 3]"], [2, 5, 3, 1, 2, 0], "", "abce"),
+    ("svm_decide", ["f32[2, 9]", "f32[2, 9]", "i64[4]", "f32[3]"], ["f32[2, 3]", "i64[2]", "i64[3]"], [2, 9, 3], "", "abc"),
+    ("svm_probability", ["f32[2, 3]", "f32[3]", "f32[3]"], ["f32[2, 3]", "f32[21]"], [2, 3], "", "ab"),
+    ("roi_align_f32", ["f32[2, 3, 8, 7]", "f32[5, 4]", "i64[5]", "f32[]"], ["f32[5, 3, 2, 4]"], [2, 3, 8, 7, 5, 2, 4, 1, 0], "", "abcdefg"),
+    ("roi_max_f64", ["f64[2, 3, 8, 7]", "f64[5, 5]", "f64[]"], ["f64[5, 3, 2, 4]"], [2, 3, 8, 7, 5, 2, 4], "", "abcdefg"),
+    ("tree_walk_f32", ["f32[4, 6]", "i32[3]", "f32[9]", "i32[3]", "i32[5]", "f32[5]"], ["f32[4, 2]"], [4, 6, 3, 2, 0], "", "abcd"),
+    ("to_string_f32", ["f32[5]"], ["string[5]", "u8[160]"], [5, 160], "", "ab"),
+]
+
+
+def host_sizes(function, inputs, results, params, found, sizes):
+    """As given a call is read; with one size larger, or negative, it is refused; by a symbol, too."""
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name) / "call.tg"
+
+    def read(params):
+        lines = ["tg 1", 'graph "g"', "input %n : f32[N<=2]"]
+        lines += [f"input %x{i} : {t}" for i, t in enumerate(inputs)]
+        names = ", ".join(f"%r{i} : {t.replace('K', 'K<=8', 1) if i == 0 else t}" for i, t in enumerate(results))
+        tail = f", vars=[{found}]" if found else ""
+        lines.append(f"{names} = host \"{function}\"({', '.join(f'%x{i}' for i in range(len(inputs)))}) "
+                     f"{{params=[{', '.join(map(str, params))}]{tail}}}")
+        path.write_text("\n".join([*lines, "output %r0 as \"y\"", ""]))
+        return tgtool("print", path)
+
+    done = read(params)
+    expect(done.returncode == 0, f"as it is: {done.stderr!r}")
+    for size in sizes:
+        i = ord(size) - ord("a")
+        for wrong in (params[i] + 1, params[i] + 100, -1, f"N + {params[i]}"):
+            done = read([*params[:i], wrong, *params[i + 1:]])
+            expect(done.returncode == 1 and (b"ir/host.def" in done.stderr or b"size or a position" in done.stderr),
+                   f"param {i + 1} is {wrong}: status {done.returncode}, {done.stderr[-300:]!r}")
+
+
 def hostile():
     """Mutations of the golden files: read or refused, never a crash, and quickly."""
     choose = random.Random(7)
@@ -232,6 +275,8 @@ for line, message in [('file("raw", offset=49)', "go beyond its end"), ('file(".
     suite.add(f"refused: {line}", refused(line, message))
 for name, content, message in FILES:
     suite.add(f"safetensors {name}", refused('file("x.safetensors", "w")', message, [("x.safetensors", content)]))
+for call in CALLS:
+    suite.add(f"sizes of {call[0]}", host_sizes, *call)
 suite.add("hostile bytes", hostile)
 
 suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite the golden files"))
