@@ -15,8 +15,8 @@
  * box lies side by side is one run.
  *
  * A store does not count if threads share a loop of its own, since a thread runs a part of it, or
- * if a condition of its own cannot be evaluated. A loop of its own that its offset does not depend
- * on leaves the last iteration's value alone: that is a violation of its own.
+ * if a condition of its own cannot be evaluated, or if a loop of its own, on which its offset does
+ * not depend, leaves the last iteration's value alone.
  *
  * What cannot be decided (an offset that is data, more iterations than the budget) is counted.
  */
@@ -60,12 +60,14 @@ struct scratch_verifier {
     int64_t left;                /* of the budget */
     bool unknown;                /* something cannot be decided */
     bool unsure;                 /* whether the access that is looked at runs at all */
+    const char *unfit;           /* why a store of the group does not count; NULL: all do */
 };
 
 /* An access in its own loops and conditions, inside of D, outermost first. */
 struct walk {
     const struct access *a;
     int *path, n;
+    const char *unfit;           /* a store: why it does not count; NULL: it does */
     bool *once;                  /* the loop changes no offset */
     int linear;                  /* from path[linear] on there are only loops, and they make a box */
 };
@@ -75,9 +77,9 @@ static _Noreturn void scratch_violation(const struct scratch_verifier *v, const 
 {
     struct text line = {.t = v->t};
     uop_print(&line, a->u);
-    TGC_BUG(v->t, "after %s: %s of scratch %d: %s (element %lld of %lld); it is %.200s", v->after,
+    TGC_BUG(v->t, "after %s: %s of scratch %d: %s (element %lld of %lld)%s; it is %.200s", v->after,
             op_name(a->u->op), a->buffer->id, what, (long long)at, (long long)v->nelem,
-            line.s ? line.s : "");
+            v->unfit ? v->unfit : "", line.s ? line.s : "");
 }
 
 /* ---------------------------------------------------------------------------------------- forms */
@@ -464,18 +466,20 @@ static bool find_walk(struct scratch_verifier *v, const struct access *a, struct
     return true;
 }
 
-/* A store's own loops: all of their iterations must be this thread's, and leave something. */
-static void check_own_loops(struct scratch_verifier *v, const struct walk *w)
+/* Why a store does not count: of its own loops all iterations must be this thread's, and leave
+ * something. NULL: it counts. */
+static const char *why_not(struct scratch_verifier *v, const struct walk *w)
 {
     for (int i = 0; i < w->n; i++) {
         const struct uop *u = v->region[w->path[i]].opener;
         if (u->op != OP_RANGE)
             continue;
         if (RANGE_IS_THREAD(u->arg.i))
-            scratch_violation(v, w->a, 0, "threads share a loop behind which it is read");
+            return "; a store of it is in a loop that threads share, and that ends before";
         if (w->once[i] && u->src[0]->vmax > 1 && !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
-            scratch_violation(v, w->a, 0, "a loop behind which it is read stores it again");
+            return "; a store of it is in a loop that stores it again, and that ends before";
     }
+    return NULL;
 }
 
 static bool visit_access(struct scratch_verifier *v, const struct walk *w)
@@ -597,7 +601,7 @@ static bool check_iteration(struct scratch_verifier *v, const struct group *g)
     memset(v->bits, 0, nbits);
     v->left -= (int64_t)(nbits / RUN_NELEM) + 1;
     for (int i = 0; i < g->nstore + g->nload; i++)
-        if (!visit_access(v, &g->walk[i]))
+        if (!g->walk[i].unfit && !visit_access(v, &g->walk[i]))
             return false;
     return true;
 }
@@ -647,11 +651,12 @@ static bool find_walks(struct scratch_verifier *v, struct group *g)
 {
     int n = g->nstore + g->nload;
     g->walk = scratch_array(v->t, (size_t)n, sizeof *g->walk);
+    v->unfit = NULL;
     for (int i = 0; i < n; i++) {
         if (!find_walk(v, group_access(g, i), &g->walk[i]))
             return false;
-        if (i < g->nstore)
-            check_own_loops(v, &g->walk[i]);
+        if (i < g->nstore && (g->walk[i].unfit = why_not(v, &g->walk[i])))
+            v->unfit = g->walk[i].unfit;
     }
     return true;
 }
