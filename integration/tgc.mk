@@ -23,7 +23,7 @@ tgc_blank := $(subst ,, )
 tgc_file := $(subst $(tgc_blank),\$(tgc_blank),$(shell command -v "$(TGC)"))
 
 define tgc_emit
-$(TGC) compile $< -o $*.c -MD -MF $*.tgc.d -MP -MT $*.c -MT $*.h $(TGCFLAGS) $(TGCFLAGS_$(*F))
+"$(TGC)" compile $< -o $*.c -MD -MF $*.tgc.d -MP -MT $*.c -MT $*.h $(TGCFLAGS) $(TGCFLAGS_$(*F))
 endef
 
 %.c %.h: %.onnx $(tgc_file)
@@ -32,4 +32,7 @@ endef
 %.c %.h: %.tg $(tgc_file)
 	$(tgc_emit)
 
+# The first target of a depfile is not to become what `make` makes.
+tgc_goal := $(.DEFAULT_GOAL)
 -include $(addsuffix .tgc.d,$(basename $(TGC_MODELS)))
+.DEFAULT_GOAL := $(tgc_goal)
