@@ -112,7 +112,7 @@ function(tgc_add_model TARGET)
     if(TARGET tgc_build)
         list(APPEND needed tgc_build)
     endif()
-    # CMake writes depfiles anew, and by 3.31 leaves # and $ bare where ninja needs them quoted, as tgc
+    # CMake writes depfiles anew, and (3.21 to 4.1) leaves # and $ bare where ninja needs them quoted, as tgc
     # does it. With the policy's old behaviour ninja reads tgc's, from the top of the build tree.
     set(depfile "${stem}.d")
     set(depfile_target "${stem}.c")

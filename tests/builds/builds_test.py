@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import threading
@@ -168,7 +169,7 @@ def _(folder):
 @suite.case("tgc.pc: version, tgc, mk, wherever the folder is moved to")
 def _():
     def ask(*words):
-        return bare(["pkg-config", *words, "tgc"], SCRATCH).out.decode().strip()
+        return bare(["pkg-config", *words, "tgc"], SCRATCH).out.decode().strip().replace("\\ ", " ")
     version = T.must(T.run([TGC, "--version"])).out.decode().split()[1]
     expect(ask("--modversion") == version, f"version {ask('--modversion')}")
     for name, file in (("tgc", "bin/tgc"), ("mk", "share/tgc/tgc.mk")):
@@ -180,31 +181,86 @@ def _():
 
 ANSWER = "a 7, to 100%"
 
-# From an empty environment to a running program: folder, commands.
-EXAMPLES = {
-    "cmake, Ninja": ("cmake", ["cmake -G Ninja -B build -DCMAKE_BUILD_TYPE=Release", "cmake --build build", "build/app"]),
-    "cmake, Make": ("cmake", ["cmake -G 'Unix Makefiles' -B build -DCMAKE_BUILD_TYPE=Release", "cmake --build build", "build/app"]),
-    "make": ("make", ["make", "./app"]),
-    "meson": ("meson", ["meson setup build --buildtype=release", "ninja -C build", "build/app"]),
-}
+GUIDE = (ROOT / "docs/guide/build-systems.md").read_text()
 
 
-def run_example(name, folder):
-    where, commands = EXAMPLES[name]
+def blocks(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", GUIDE, re.M | re.S)
+
+
+def commands_of(example):
+    """What the guide says is to be done in a folder of examples/."""
+    found = [block.splitlines()[1:] for block in blocks("sh") if block.startswith(f"cd examples/{example}\n")]
+    expect(len(found) == 1, f"the guide has {len(found)} blocks for examples/{example}")
+    return found[0]
+
+
+def run_example(name, folder, **environment):
+    """The guide's commands, from an empty environment to a running program."""
+    commands = commands_of(name)
     need(*{command.split()[0] for command in commands if "/" not in command.split()[0]})
-    place = copy_of(where, folder / "a b é")
+    place = copy_of(name, folder / "a b é")
     start = time.monotonic()
     for command in commands:
-        done = bare(["sh", "-c", command], place)
-    expect(done.out.decode().strip() == ANSWER, f"{commands[-1]} says {done.out.decode()!r}")
-    print(f"# {name}: {len(commands)} commands, {time.monotonic() - start:.1f} s from an empty environment", flush=True)
-    return place
+        done = bare(["env", *(f"{key}={value}" for key, value in environment.items()), "sh", "-c", command], place)
+    expect(done.out.decode() in blocks("text"), f"{commands[-1]} says {done.out.decode()!r}")
+    print(f"# {name} {environment}: {len(commands)} commands, {time.monotonic() - start:.1f} s from an empty environment", flush=True)
 
 
-for name in EXAMPLES:
-    def example(folder, name=name):
-        run_example(name, folder)
-    case(f"example: {name}", slow=name == "cmake, Make")(example)
+for arguments in ("cmake", {"CMAKE_GENERATOR": "Ninja"}), ("cmake", {}), ("make", {}), ("meson", {}):
+    def example(folder, name=arguments[0], environment=arguments[1]):
+        run_example(name, folder, **environment)
+    case(f"the guide's commands: {arguments[0]} {' '.join(arguments[1].values())}".rstrip())(example)
+
+
+@suite.case("the guide shows what the examples say, and has no command that is not run")
+def _():
+    files = [path.read_text() for path in (ROOT / "examples").rglob("*") if path.suffix != ".onnx" and path.is_file()]
+    files.append((ROOT / "integration/tgc.mk").read_text())
+    for kind in ("cmake", "meson"):
+        for block in blocks(kind):
+            expect(any(block in text for text in files), f"no example says\n{block}")
+    run = {"cmake", "make", "meson", "fetchcontent"}
+    expect({block.split()[1].removeprefix("examples/") for block in blocks("sh")} == run, "sh blocks that are not run")
+
+
+@case("make: the guide's rule without tgc.mk")
+def _(folder):
+    place = copy_of("make", folder / "a b")
+    rule = blocks("make")[1]
+    (place / "Makefile").write_text(f"vpath %.onnx ..\nnet: digits.c digits.h\n{rule}\n-include digits.tgc.d\n")
+    expect("tgc" in text_of(bare(["make"], place)), "nothing is emitted")
+    expect("tgc" not in text_of(bare(["make"], place)), "a second make does something")
+    touch(place.parent / "digits.onnx")
+    expect("tgc" in text_of(bare(["make"], place)), "a changed model is not seen")
+
+
+BARE = """set -e
+cp -r /usr/local/share/doc/tgc/examples /root/ex
+ask() { from=$(date +%s%N); cd /root/ex/$1; sh -ec "$2" >/root/log 2>&1 || { cat /root/log; exit 1; }
+        echo "figure: $1, $(( ($(date +%s%N) - from) / 1000000 )) ms: $(tail -n 1 /root/log)"; }
+ask cmake 'cmake -B build -DCMAKE_BUILD_TYPE=Release; cmake --build build; build/app'
+ask make 'make; ./app'
+"""
+
+
+@case("examples: CMake and Make in a bare Debian with a compiler and an installed tgc", slow=True)
+def _(folder):
+    need("mmdebstrap")
+    release = next((line.split("=")[1].strip() for line in Path("/etc/os-release").read_text().splitlines()
+                    if line.startswith("VERSION_CODENAME=")), "stable")
+    (folder / "try.sh").write_text(BARE)
+    start = time.monotonic()
+    done = T.run(["mmdebstrap", "--variant=minbase", "--format=null", "--quiet",
+                  "--include=gcc,libc6-dev,make,cmake,pkg-config,libprotobuf-c1",
+                  *(f"--customize-hook=copy-in {shlex.quote(str(prefix() / part))} /usr/local" for part in ("bin", "lib", "share")),
+                  f"--customize-hook=copy-in {shlex.quote(str(folder / 'try.sh'))} /root", "--customize-hook=chroot \"$1\" sh /root/try.sh",
+                  release, folder / "null"], timeout=600)
+    if done.status != 0 and re.search("Temporary failure|Unable to fetch|Could not (resolve|connect)", done.err):
+        raise Skip("Debian's archive cannot be reached")
+    figures = re.findall("figure: (.*)", text_of(T.must(done)))
+    expect(len(figures) == 2 and all(line.endswith(ANSWER) for line in figures), text_of(done))
+    print(f"# bare root, {time.monotonic() - start:.0f} s with its making: " + "; ".join(figures), flush=True)
 
 
 @case("make: C again when the model, its options' files, or tgc has changed; clean; .tg; options of one model")
@@ -383,7 +439,7 @@ def _(folder):
         text = " ".join(configure(folder / "s", folder / "b", status=1).split())
         expect("tgc_add_model(net):" in text and words in text, f"{call}:\n{text}")
     (folder / "s/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.21)\nproject(p NONE)\n"
-                                             f"include({prefix()}/lib/cmake/tgc/tgcAddModel.cmake)\n"
+                                             f"include(\"{prefix()}/lib/cmake/tgc/tgcAddModel.cmake\")\n"
                                              "tgc_add_model(net MODEL digits.onnx)")
     text = " ".join(configure(folder / "s", folder / "b", status=1).split())
     expect("find_package(tgc) has to come before" in text, text)
@@ -486,6 +542,7 @@ def offline():
 
 
 def build_fetched(folder, generator, *more):
+    expect(commands_of("fetchcontent") == commands_of("cmake"), "the guide builds examples/fetchcontent otherwise")
     source = fetched(folder / "a b é")
     environment = ["env", "-i", "PATH=/usr/bin:/bin", f"HOME={folder}", "LC_ALL=C.UTF-8"]
     without = offline()
