@@ -51,8 +51,8 @@ bench:
 # A prefix that is given counts, whatever the build was set up with.
 install: build
 	$(if $(PREFIX),meson configure $(BUILD) --prefix '$(PREFIX)' && ninja -C $(BUILD))
-	meson install -C $(BUILD) --no-rebuild $(destdir); status=$$?; \
-	    python3 scripts/installed.py add $(BUILD); exit $$status
+	meson install -C $(BUILD) --no-rebuild $(destdir) || { python3 scripts/installed.py undo $(BUILD); exit 1; }
+	python3 scripts/installed.py add $(BUILD)
 
 # What make install has put there, with the same PREFIX and DESTDIR.
 uninstall:

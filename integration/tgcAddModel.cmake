@@ -116,7 +116,7 @@ function(tgc_add_model TARGET)
     # does it. With the policy's old behaviour ninja reads tgc's, from the top of the build tree.
     set(depfile "${stem}.d")
     set(depfile_target "${stem}.c")
-    if(CMAKE_GENERATOR MATCHES "Ninja" AND "${needed};${folder};${options}" MATCHES "[#$]")
+    if(CMAKE_GENERATOR MATCHES "Ninja" AND "${needed};${folder};${options}" MATCHES "#|\\$[^<]")
         set(CMAKE_WARN_DEPRECATED OFF)
         cmake_policy(SET CMP0116 OLD)
         file(RELATIVE_PATH depfile "${CMAKE_BINARY_DIR}" "${depfile}")

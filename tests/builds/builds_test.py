@@ -153,6 +153,18 @@ def _():
     shutil.rmtree(one)
 
 
+@suite.case("make install that fails leaves nothing behind, and what was there")
+def _():
+    folder = SCRATCH / "half"
+    share = folder / prefix().relative_to(SCRATCH / "installed") / "share"
+    share.mkdir(parents=True)
+    (share / "tgc").write_text("in the way of a folder")
+    before = tree(folder)
+    make("install", f"DESTDIR={folder}", status=2)
+    expect(tree(folder) == before, "left: " + "\n".join(tree(folder)))
+    shutil.rmtree(folder)
+
+
 @case("make install PREFIX=... goes there, and so does make uninstall", slow=True)
 def _(folder):
     build = folder / "build"
@@ -362,15 +374,14 @@ tgc_add_model(net MODEL "{MODEL.replace("$", chr(92) + "$")}" OPTIONS --cpu=gene
         expect(emitted(compile_(build)) == [], f"after a changed {changed.name} make does not end")
 
 
-@case("CMake, several configurations: one C, or one for each where options differ")
-def _(folder):
-    source = copy_of("cmake", folder / "a b#c$d é")
+def several_configurations(folder, name):
+    source = copy_of("cmake", folder / name)
     listing = source / "CMakeLists.txt"
     listing.write_text(listing.read_text() + """
 tgc_add_model(net MODEL ../digits.onnx OPTIONS --cpu=generic $<$<CONFIG:Debug>:-O0> "$<$<CONFIG:Debug>:>")
 install(TARGETS net)
 """)
-    build = folder / "o $u é"
+    build = folder / f"o {name.replace('#', '')}"
     configure(source, build, f"-DCMAKE_INSTALL_PREFIX={folder / 'i'}", generator="Ninja Multi-Config")
     for config in ("Debug", "Release"):
         compile_(build, "--config", config)
@@ -384,6 +395,16 @@ install(TARGETS net)
     bare(["cmake", "--install", build, "--config", "Debug"], build)
     expect((folder / "i/include/net.h").read_bytes() == (build / "tgc/net/Debug/net.h").read_bytes(),
            f"installed: {tree(folder / 'i')}")
+
+
+@case("CMake, several configurations: one C, or one for each where options differ")
+def _(folder):
+    several_configurations(folder, "a b é")
+
+
+@case("CMake, several configurations, in odd folders", slow=True)
+def _(folder):
+    several_configurations(folder, "a b#c$d é")
 
 
 @case("CMake: models are installed, exported and used elsewhere, without tgc")
