@@ -624,7 +624,7 @@ endfunction()
 function(zephyr_include_directories)
     target_include_directories(zephyr_interface INTERFACE ${ARGN})
 endfunction()
-add_subdirectory(zephyr/zephyr)
+add_subdirectory(zephyr-module/zephyr)
 add_executable(app main.c)
 target_link_libraries(app PRIVATE digits)
 """
@@ -646,7 +646,7 @@ target_link_libraries(app PRIVATE __idf_digits)
 def framework(folder, listing, name, output):
     place = copy_of(".", folder / "ex")
     (place / "CMakeLists.txt").write_text(listing)
-    if name == "zephyr":
+    if name == "zephyr-module":
         text = " ".join(configure(place, folder / "b", find=False, status=1).split())
         expect("digits.c is missing" in text and "tgc ../digits.onnx" in text, text)
     bare(["tgc", "../digits.onnx", "-o", output, "--cpu=generic"], place / name)
@@ -657,8 +657,8 @@ def framework(folder, listing, name, output):
 
 @case("Zephyr: the module's CMake against a stub of zephyr_library()")
 def _(folder):
-    framework(folder, ZEPHYR, "zephyr", "digits.c")
-    lines = (ROOT / "examples/zephyr/zephyr/module.yml").read_text().splitlines()
+    framework(folder, ZEPHYR, "zephyr-module", "digits.c")
+    lines = (ROOT / "examples/zephyr-module/zephyr/module.yml").read_text().splitlines()
     expect(lines == ["name: digits", "build:", "  cmake: zephyr", "  kconfig: zephyr/Kconfig"], f"module.yml: {lines}")
 
 
