@@ -7,9 +7,11 @@
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
 #   make install    install tgc (PREFIX, /usr/local otherwise; DESTDIR honoured)
+#   make uninstall  remove what make install has put there
 
 BUILD  ?= build
 JOBS   ?= 2
+destdir = $(if $(DESTDIR),--destdir "$$(realpath -m '$(DESTDIR)')")
 
 all: build
 
@@ -49,9 +51,14 @@ bench:
 # A prefix that is given counts, whatever the build was set up with.
 install: build
 	$(if $(PREFIX),meson configure $(BUILD) --prefix '$(PREFIX)' && ninja -C $(BUILD))
-	meson install -C $(BUILD) --no-rebuild
+	meson install -C $(BUILD) --no-rebuild $(destdir) || { python3 scripts/installed.py undo $(BUILD); exit 1; }
+	python3 scripts/installed.py add $(BUILD)
+
+# What make install has put there, with the same PREFIX and DESTDIR.
+uninstall:
+	python3 scripts/installed.py remove $(BUILD) $(destdir) $(if $(PREFIX),--prefix '$(PREFIX)')
 
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests check check-all bench install clean
+.PHONY: all build demo with-tests check check-all bench install uninstall clean

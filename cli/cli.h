@@ -79,6 +79,7 @@ struct options {
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */
     struct input_file *input; int ninput; size_t cap_input;
+    const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
     const char *out_dir, *data;
     double rtol, atol;
     size_t max_memory;              /* 0: by the model's size */

@@ -53,19 +53,33 @@ static const char *depfile_path(struct tgc *t, const struct options *o)
                       o->output);
 }
 
-static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m,
-                          struct outputs *files)
+/* The files that the output depends on; sets *count. */
+static const char *const *find_needed(struct tgc *t, const struct options *o, const struct model *m,
+                                      int *count)
 {
-    int nexternal = m->ntext_file;
+    int nexternal = m->ntext_file, n = 0;
     const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
-    const char **need = mem_array(t, (size_t)nexternal + 2, sizeof *need);
-    int n = 0;
+    size_t most = 2 + (size_t)nexternal + (size_t)o->ninput + (size_t)o->nword_file;
+    const char **need = mem_array(t, most, sizeof *need);
     if (strcmp(o->model, "-") != 0)
         need[n++] = o->model;
     if (o->tune)
         need[n++] = o->tune;
     for (int i = 0; i < nexternal; i++)
         need[n++] = external[i];
+    for (int i = 0; i < o->ninput; i++)
+        need[n++] = o->input[i].path;
+    for (int i = 0; i < o->nword_file; i++)
+        need[n++] = o->word_file[i];
+    *count = n;
+    return need;
+}
+
+static bool write_depfile(struct tgc *t, const struct options *o, const struct model *m,
+                          struct outputs *files)
+{
+    int n;
+    const char *const *need = find_needed(t, o, m, &n);
     FILE *f = outputs_open(files, depfile_path(t, o));
     bool ok = f && put_depfile_targets(t, f, o);
     if (f)

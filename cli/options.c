@@ -118,6 +118,7 @@ static bool add_file(struct parser *p, const char *path, int depth)
             p, "@%s: the file of options cannot be read, is longer than 1 MiB, or holds a NUL",
             path);
     s[n] = 0;
+    VEC_PUSH(p->t, p->o->word_file, p->o->nword_file, p->o->cap_word_file, path);
     const char **word;
     size_t nword;
     if (!split_words(p, s, &word, &nword))

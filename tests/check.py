@@ -45,6 +45,7 @@ SUITES = [
     ("gather", "tests/exec/gather_test.py", 300, 300),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
+    ("builds", "tests/builds/builds_test.py", 300, 1800),
     ("audit", "tests/audit/audit_test.py", 120, 120),
     ("demo", "tests/demo/demo_test.py", 600, 600),
     ("packaging", "tests/packaging/packaging_test.py", 120, 1800),

@@ -403,6 +403,17 @@ def _(folder):
         expect(files(folder) == ["model.onnx"], f"files were left: {files(folder)}")
 
 
+@case("-MD lists the tensors of -i and the files of options")
+def _(folder):
+    perceptron(folder)
+    np.save(folder / "x.npy", np.zeros((1, 8), np.float32))
+    (folder / "more.txt").write_text("-i x=x.npy @last.txt")
+    (folder / "last.txt").write_text("-O0")
+    tgc(folder, "model.onnx", "-o", "net.c", "-MD", "-MF", "net.d", "@more.txt")
+    needs = make_words((folder / "net.d").read_text())[1:]
+    expect(sorted(needs) == ["last.txt", "model.onnx", "more.txt", "x.npy"], f"prerequisites: {needs}")
+
+
 @case("-MD lists external data")
 def _(folder):
     model = G.perceptron()

@@ -1,0 +1,16 @@
+# Sets OUT to what is wrong with the tgc at PATH, "" for nothing: it has to run on this machine and to
+# have the VERSION of PACKAGE, which is named in the message.
+function(tgc_check_program OUT PATH VERSION PACKAGE)
+    set(fault "")
+    execute_process(COMMAND "${PATH}" --version OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE status)
+    if(NOT EXISTS "${PATH}")
+        set(fault "there is no program ${PATH}")
+    elseif(NOT status EQUAL 0)
+        set(fault "${PATH} does not run on this machine")
+    elseif(NOT said MATCHES "^tgc ([0-9.]+)")
+        set(fault "${PATH} is not tgc")
+    elseif(NOT CMAKE_MATCH_1 VERSION_EQUAL VERSION)
+        set(fault "${PATH} is tgc ${CMAKE_MATCH_1}, but tgc ${VERSION} is what ${PACKAGE} needs")
+    endif()
+    set(${OUT} "${fault}" PARENT_SCOPE)
+endfunction()
