@@ -12,3 +12,6 @@ class Error(Exception):
     def __init__(self, message: str, status: Optional[int] = None):
         super().__init__(message)
         self.status = status
+
+
+Error.__module__ = "tgc"    # what tracebacks call it
