@@ -282,7 +282,9 @@ class Source:
         words = [first]
         for line in files:
             is_beside, name = json.loads(line)
-            path = os.path.join(os.path.dirname(self.model), name) if is_beside else name
+            path = Path(name)
+            if is_beside and isinstance(self.model, str):
+                path = Path(self.model).parent / name
             words += [line, _hash_file(path)]
         return _hash_words(words)
 

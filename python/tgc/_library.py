@@ -9,7 +9,7 @@ import mmap
 import os
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from ._build import C_NAME
 from ._error import Error
@@ -78,7 +78,7 @@ def _name(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-def _tensors(first: "ctypes.pointer[_Tensor]", count: int) -> List[Tensor]:
+def _tensors(first: Any, count: int) -> List[Tensor]:
     return [Tensor(_name(v.name), _name(v.dtype), v.element_bytes,
                    tuple(Dim(d.size, None if d.symbol is None else _name(d.symbol))
                          for d in v.dim[:v.rank]),
@@ -123,7 +123,7 @@ class Library:
         if info.weights_external:
             self._map_weights(path.with_suffix(".weights"), info.weights_bytes)
 
-    def _function(self, name: str, result: object, *arguments: object):
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         function = getattr(self.code, f"{C_NAME}_{name}")
         function.restype, function.argtypes = result, arguments
         return function
@@ -140,7 +140,7 @@ class Library:
         self._options.weights_bytes = nbytes
 
     def explain(self, status: int) -> str:
-        return self.strerror(status).decode()
+        return str(self.strerror(status).decode())
 
     def init(self, arena: int) -> c_void_p:
         model = c_void_p()

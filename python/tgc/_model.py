@@ -14,7 +14,7 @@ import tempfile
 import weakref
 from ctypes import addressof, c_int64, c_void_p
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def _slow_address(array: np.ndarray) -> int:
 def _quick_address(array: np.ndarray) -> int:
     """PyArrayObject, a part of NumPy's C interface, begins with the pointer to the elements. A
     fifth of the time of ndarray.ctypes."""
-    return _pointer_at(id(array) + _HEAD).value
+    return _pointer_at(id(array) + _HEAD).value or 0
 
 
 def _is_quick_right() -> bool:
@@ -66,14 +66,11 @@ class _Port:
         self.is_string = tensor.dtype == "string"
         self.bits = _BITS.get(tensor.dtype)
         self.dtype = np.dtype(_PLAIN.get(tensor.dtype) or f"uint{8 * tensor.element_bytes}")
-        self.mask = 0 if self.is_string else self.dtype.alignment - 1
         self.bound = tuple(dim.size for dim in tensor.dims)
         is_fixed = all(dim.symbol is None for dim in tensor.dims)
         # None: known when it runs. A text's elements are pointers that have to be made.
         self.shape = self.bound if is_fixed else None
         self.direct_shape = None if self.is_string else self.shape
-        # of a contiguous array
-        self.strides = np.empty(self.shape or 0, self.dtype).strides
         self.count = 1
         for size in self.bound:
             self.count *= size
@@ -116,7 +113,7 @@ class _Port:
             if size > dim.size:
                 raise self.fail(_describe(array), f"dimension {axis} is {dim.size} at most; "
                                 f"compile with a larger bound, dim={{...: '..{size}'}}")
-        return array if self.is_string else np.require(array, requirements="CA")
+        return array if self.is_string else np.require(array, requirements=["C", "A"])
 
     def _array_of(self, value: Any) -> np.ndarray:
         """Lists, numbers and other libraries' tensors in this machine's memory."""
@@ -175,7 +172,7 @@ class _Port:
         return array
 
 
-    def result(self, array: Any, shape: Any) -> np.ndarray:
+    def result(self, array: Any, shape: Any) -> Any:
         """What is returned for the memory that a run wrote to."""
         if self.direct_shape is not None:
             return array
@@ -210,9 +207,9 @@ class _Context:
         self.inputs = [c_void_p.from_buffer(self.in_struct, p.tensor.offset) for p in inputs]
         self.outputs = [c_void_p.from_buffer(self.out_struct, p.tensor.offset) for p in outputs]
         # what a call has to compare and to store, where all of it is known before
-        self.direct_inputs = [(f, p.direct_shape, p.strides, p.dtype, p.mask)
-                              for f, p in zip(self.inputs, inputs)]
-        self.direct_outputs = [(f, p.direct_shape, p.dtype) for f, p in zip(self.outputs, outputs)]
+        self.direct_inputs = [(f, p.direct_shape, p.dtype) for f, p in zip(self.inputs, inputs)]
+        self.direct_outputs = [(f, p.direct_shape or (), p.dtype) for f, p in zip(self.outputs, outputs)]
+        self.single = self.direct_outputs[0] if len(outputs) == 1 else None
         self.symbols = [c_int64.from_buffer(self.in_struct, s.offset) for s in library.symbols]
         self.shapes = [(c_int64 * len(p.bound)).from_buffer(self.out_struct, p.tensor.shape_offset)
                        if p.tensor.shape_offset is not None else None for p in outputs]
@@ -248,6 +245,9 @@ class Model:
                            all(p.direct_shape is not None for p in self._inputs + self._outputs))
         self._start_contexts()
         _models.add(self)
+
+    _take: Callable[[], _Context]
+    _give: Callable[[_Context], None]
 
     def _start_contexts(self) -> None:
         if self._library.state_bytes:
@@ -289,41 +289,41 @@ class Model:
         known only when the model runs are views of an array of their bound.
         Raises Error.
         """
-        if named or len(args) != self._count or (args and type(args[0]) is dict):
-            args = self._bind(args, named)
+        if named or len(args) != self._count:
+            args = tuple(self._bind(args, named))
         try:
             context = self._take()
         except IndexError:
             context = self._new_context()
         try:
-            if self._is_direct and dim is None:
-                for value, (field, shape, strides, dtype, mask) in zip(args, context.direct_inputs):
+            if dim is None and self._is_direct:
+                for value, (field, shape, dtype) in zip(args, context.direct_inputs):
+                    # carray: contiguous, aligned, writable; _call() takes others
                     if not (type(value) is _ndarray and value.dtype is dtype
-                            and value.shape == shape and value.strides == strides):
+                            and value.shape == shape and value.flags.carray):
                         break
-                    at = _address(value)
-                    if at & mask:
-                        break
-                    field.value = at
+                    field.value = _address(value)
                 else:           # all of them can be read where they lie
-                    return self._call_direct(context, args, out)
+                    if out is not None or context.single is None:
+                        return self._call_direct(context, args, out)
+                    field, shape, dtype = context.single
+                    array = _empty(shape, dtype)
+                    field.value = _address(array)
+                    status = self._run(context.model, context.in_pointer, context.out_pointer)
+                    if status:
+                        raise self._failed(status)
+                    return array
             return self._call(context, args, out, dim)
         finally:
             self._give(context)
 
     def _call_direct(self, context: _Context, args: Sequence[np.ndarray], out: Any) -> Any:
+        given = {} if out is None else self._given_outputs(out, args)
         results = []
-        if out is None:
-            for field, shape, dtype in context.direct_outputs:
-                array = _empty(shape, dtype)
-                field.value = _address(array)
-                results.append(array)
-        else:
-            given = self._given_outputs(out, args)
-            for number, (field, shape, dtype) in enumerate(context.direct_outputs):
-                array = given[number] if number in given else _empty(shape, dtype)
-                field.value = _address(array)
-                results.append(array)
+        for number, (field, shape, dtype) in enumerate(context.direct_outputs):
+            array = given[number] if number in given else _empty(shape, dtype)
+            field.value = _address(array)
+            results.append(array)
         status = self._run(context.model, context.in_pointer, context.out_pointer)
         if status:
             raise self._failed(status)
@@ -334,7 +334,12 @@ class Model:
 
     def _call(self, context: _Context, args: Sequence[Any], out: Any,
               dim: Optional[Mapping[str, int]]) -> Any:
-        arrays, texts, results = [], [], []     # alive until the run is over
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            args = self._bind(args, {})
+        # alive until the run is over
+        arrays: List[np.ndarray] = []
+        texts: List[Any] = []
+        results: List[Any] = []
         for port, value, field in zip(self._inputs, args, context.inputs):
             value = port.adapt(value)
             arrays.append(value)
@@ -346,6 +351,7 @@ class Model:
         if context.symbols or dim:
             self._set_symbols(context, arrays, dim or {})
         given = None if out is None else self._given_outputs(out, arrays)
+        array: Any
         for number, (port, field) in enumerate(zip(self._outputs, context.outputs)):
             if given and number in given:
                 array = given[number]
@@ -401,20 +407,20 @@ class Model:
             found[name] = value.__index__(), "dim="
         for port, array in zip(self._inputs, arrays):
             for axis, (bound, symbol) in enumerate(port.tensor.dims):
-                if symbol not in self._symbol_number:
+                if symbol is None or symbol not in self._symbol_number:
                     continue
                 size, before = array.shape[axis], found.get(symbol)
                 if before and before[0] != size:
                     raise port.fail(_describe(array), f"'{symbol}' is {before[0]} by {before[1]}")
                 found[symbol] = size, f"input '{port.name}'"
-        for field, symbol in zip(context.symbols, self._library.symbols):
-            if symbol.name not in found:
-                raise Error(f"no input shows how large '{symbol.name}' is; give it: "
-                            f"dim={{'{symbol.name}': {symbol.max}}}")
-            size, source = found[symbol.name]
-            if not symbol.min <= size <= symbol.max:
-                raise Error(f"'{symbol.name}' is {size} by {source}; the model was compiled for "
-                            f"{symbol.min} to {symbol.max}")
+        for field, known in zip(context.symbols, self._library.symbols):
+            if known.name not in found:
+                raise Error(f"no input shows how large '{known.name}' is; give it: "
+                            f"dim={{'{known.name}': {known.max}}}")
+            size, source = found[known.name]
+            if not known.min <= size <= known.max:
+                raise Error(f"'{known.name}' is {size} by {source}; the model was compiled for "
+                            f"{known.min} to {known.max}")
             field.value = size
 
     def _given_outputs(self, out: Any, arrays: Sequence[np.ndarray]) -> Dict[int, np.ndarray]:

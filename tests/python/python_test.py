@@ -23,7 +23,7 @@ from onnx import TensorProto
 
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Skip, Suite, expect
 
 suite = Suite("python", jobs=1)
 OPTIONS = suite.parse()
@@ -366,13 +366,15 @@ def _(folder):
 
 
 FORK = """
-import os, sys, numpy as np, tgc
+import gc, os, sys, numpy as np, tgc
 m = tgc.compile(sys.argv[1], options=["--threads=2"])
 x = np.ones((256, 256), "f")
 want = m(x)
 child = os.fork()
 same = np.array_equal(m(x), want)
 if child == 0:
+    del m                       # joins its own threads, not the parent's
+    gc.collect()
     os._exit(0 if same else 1)
 assert same and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("both")
@@ -385,6 +387,39 @@ def _(folder):
     onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [256, 256])],
                       [G.value("y", [256, 256])], [G.weight("w", w)]), folder / "m.onnx")
     expect(python(FORK, str(folder / "m.onnx")).out.strip() == b"both", "an answer of each")
+
+
+@case("state: kept from call to call, reset, saved and restored; threads take turns")
+def _(folder):
+    if "--state" not in T.must(T.run([TGC, "--help"])).out.decode():
+        raise Skip("this tgc has no --state")
+    model = G.model([G.node("Add", ["x", "h"], ["y"])],
+                    [G.value("x", [3]), G.value("h", [3])], [G.value("y", [3])])
+    twice = G.model([*model.graph.node, G.node("Add", ["y", "y"], ["z"])], model.graph.input,
+                    [*model.graph.output, G.value("z", [3])])
+    m = tgc.compile(twice, options=["--state=y=h"])
+    x = np.arange(3, dtype=np.float32)
+    expect(m.inputs == ("x",) and m.outputs == ("z",), f"{m}")
+    np.testing.assert_array_equal(m(x), 2 * x)
+    np.testing.assert_array_equal(m(x), 4 * x)
+    block = m.save()
+    np.testing.assert_array_equal(m(x), 6 * x)
+    m.restore(block)
+    np.testing.assert_array_equal(m(x), 6 * x)
+    m.reset()
+    np.testing.assert_array_equal(m(x), 2 * x)
+    refused(lambda: m.restore(block[1:]), "restore", str(len(block)))
+    other = tgc.compile(twice, options=["--state=y=h"])
+    np.testing.assert_array_equal(other(x), 2 * x)      # a state of its own
+    m.reset()
+    threads = [threading.Thread(target=lambda: [m(x) for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(m(x), 2 * 201 * x)
+    foreign = bytes(len(block))
+    expect(refused(lambda: m.restore(foreign)).status, "another model's block is a status")
 
 
 # ----------------------------------------------------------------------------------------- guide
