@@ -54,8 +54,8 @@ def _is_quick_right() -> bool:
     return all(_quick_address(v) == _slow_address(v) for v in (probe, probe[1:]))
 
 
-_address = (_quick_address if sys.implementation.name == "cpython" and _is_quick_right()
-            else _slow_address)
+_IS_QUICK = sys.implementation.name == "cpython" and _is_quick_right()
+_address = _quick_address if _IS_QUICK else _slow_address
 
 
 class _Port:
@@ -241,7 +241,7 @@ class Model:
         self._count = len(self._inputs)
         self._run = library.run
         self._is_single = len(self._outputs) == 1
-        self._is_direct = (not library.symbols and
+        self._is_direct = (_IS_QUICK and not library.symbols and
                            all(p.direct_shape is not None for p in self._inputs + self._outputs))
         self._start_contexts()
         _models.add(self)
@@ -302,13 +302,13 @@ class Model:
                     if not (type(value) is _ndarray and value.dtype is dtype
                             and value.shape == shape and value.flags.carray):
                         break
-                    field.value = _address(value)
+                    field.value = _pointer_at(id(value) + _HEAD).value      # _quick_address()
                 else:           # all of them can be read where they lie
                     if out is not None or context.single is None:
                         return self._call_direct(context, args, out)
                     field, shape, dtype = context.single
                     array = _empty(shape, dtype)
-                    field.value = _address(array)
+                    field.value = _pointer_at(id(array) + _HEAD).value
                     status = self._run(context.model, context.in_pointer, context.out_pointer)
                     if status:
                         raise self._failed(status)
