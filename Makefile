@@ -6,6 +6,7 @@
 #   make check-all  the same with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
+#   make wheel      Python wheels for x86-64 and aarch64, in dist/
 #   make install    install tgc (PREFIX, /usr/local otherwise; DESTDIR honoured)
 #   make uninstall  remove what make install has put there
 
@@ -48,6 +49,10 @@ bench:
 	    --plot $(BUILD)/bench.svg $(BENCH)
 	.venv/bin/python bench/figures.py --build $(BUILD)
 
+wheel:
+	scripts/setup.sh wheel
+	.venv/bin/python scripts/wheel.py --jobs $(JOBS)
+
 # A prefix that is given counts, whatever the build was set up with.
 install: build
 	$(if $(PREFIX),meson configure $(BUILD) --prefix '$(PREFIX)' && ninja -C $(BUILD))
@@ -61,4 +66,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests check check-all bench install uninstall clean
+.PHONY: all build demo with-tests check check-all bench wheel install uninstall clean

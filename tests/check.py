@@ -21,6 +21,8 @@ LANES = 2       # suites at a time
 SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
     ("tune", "tests/cli/tune_test.py", 600, 600),
+    ("python", "tests/python/python_test.py", 300, 300),
+    ("wheel", "tests/python/wheel_test.py", 300, 2400),
     ("library", "tests/ir/library_test.py", 600, 600),
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("exec", "tests/exec/emitted_test.py", 600, 600),

@@ -1,0 +1,151 @@
+"""A compiled model as ctypes sees it: NAME_describe()'s structs, and the functions.
+
+The layout of these structs is the same for every model (`NAME.h` has it); offsets in NAME_inputs
+and NAME_outputs come from them, so nothing here reads C.
+"""
+
+import ctypes
+import mmap
+import os
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+from ._build import C_NAME
+from ._error import Error
+
+NO_OFFSET = c_size_t(-1).value
+
+
+class _Dim(Structure):
+    _fields_ = [("size", c_int64), ("symbol", c_char_p)]
+
+
+class _Tensor(Structure):
+    _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("element_bytes", c_size_t),
+                ("rank", c_int), ("dim", POINTER(_Dim)), ("offset", c_size_t),
+                ("shape_offset", c_size_t)]
+
+
+class _Symbol(Structure):
+    _fields_ = [("name", c_char_p), ("min", c_int64), ("max", c_int64), ("offset", c_size_t)]
+
+
+class _Info(Structure):
+    """Version 2. Version 3 has more fields behind these."""
+    _fields_ = [("version", c_int), ("name", c_char_p), ("producer", c_char_p),
+                ("target", c_char_p), ("input_count", c_int), ("output_count", c_int),
+                ("symbol_count", c_int), ("kernel_count", c_int), ("inputs", POINTER(_Tensor)),
+                ("outputs", POINTER(_Tensor)), ("symbols", POINTER(_Symbol)),
+                ("kernels", c_void_p), ("arena_bytes", c_size_t), ("arena_align", c_size_t),
+                ("weights_bytes", c_size_t), ("weights_external", c_int), ("flop", c_double),
+                ("inputs_bytes", c_size_t), ("outputs_bytes", c_size_t),
+                ("stack_bytes", c_size_t)]
+
+
+class _InfoWithState(Structure):
+    _fields_ = [("info", _Info), ("state_count", c_int), ("states", c_void_p),
+                ("state_bytes", c_size_t)]
+
+
+class _Options(Structure):
+    _fields_ = [("threads", c_int), ("weights", c_void_p), ("weights_bytes", c_size_t),
+                ("parallel_for", c_void_p), ("on_kernel", c_void_p), ("user", c_void_p)]
+
+
+class Dim(NamedTuple):
+    size: int                   # or the upper bound
+    symbol: Optional[str]       # None: fixed; else a symbol or an expression of symbols
+
+
+class Tensor(NamedTuple):
+    name: str
+    dtype: str                  # "f32"
+    element_bytes: int
+    dims: Tuple[Dim, ...]
+    offset: int                 # of its pointer
+    shape_offset: Optional[int]
+
+
+class Symbol(NamedTuple):
+    name: str
+    min: int
+    max: int
+    offset: int                 # of its int64_t in NAME_inputs
+
+
+def _name(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _tensors(first: Any, count: int) -> List[Tensor]:
+    return [Tensor(_name(v.name), _name(v.dtype), v.element_bytes,
+                   tuple(Dim(d.size, None if d.symbol is None else _name(d.symbol))
+                         for d in v.dim[:v.rank]),
+                   v.offset, None if v.shape_offset == NO_OFFSET else v.shape_offset)
+            for v in first[:count]]
+
+
+class Library:
+    """A shared object of tgc's: what it takes and gives, and its functions."""
+
+    def __init__(self, path: Path):
+        try:
+            self.code = ctypes.CDLL(str(path))
+        except OSError as why:
+            raise Error(f"{path}: cannot be loaded: {why}; if its file system allows no programs, "
+                        "set XDG_CACHE_HOME to a folder of one that does") from None
+        describe = self._function("describe", POINTER(_Info))
+        info = describe().contents
+        if info.version not in (2, 3):
+            raise Error(f"{path}: NAME_describe() is of layout {info.version}; this module reads "
+                        "2 and 3: install the Python module and tgc of one version")
+        self.inputs = _tensors(info.inputs, info.input_count)
+        self.outputs = _tensors(info.outputs, info.output_count)
+        self.symbols = [Symbol(_name(s.name), s.min, s.max, s.offset)
+                        for s in info.symbols[:info.symbol_count] if s.offset != NO_OFFSET]
+        self.inputs_bytes, self.outputs_bytes = info.inputs_bytes, info.outputs_bytes
+        self.arena_bytes, self.arena_align = info.arena_bytes, info.arena_align
+        self.state_bytes = 0
+        if info.version >= 3:
+            self.state_bytes = ctypes.cast(describe(),
+                                           POINTER(_InfoWithState)).contents.state_bytes
+        self.run = self._function("run", c_int, c_void_p, c_void_p, c_void_p)
+        self.close = self._function("close", None, c_void_p)
+        self.strerror = self._function("strerror", c_char_p, c_int)
+        self._init = self._function("init", c_int, POINTER(c_void_p), c_void_p, c_size_t,
+                                    POINTER(_Options))
+        if self.state_bytes:
+            self.reset = self._function("reset", c_int, c_void_p)
+            self.save = self._function("save", c_int, c_void_p, c_void_p)
+            self.restore = self._function("restore", c_int, c_void_p, c_void_p)
+        self._options = _Options()
+        if info.weights_external:
+            self._map_weights(path.with_suffix(".weights"), info.weights_bytes)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        function = getattr(self.code, f"{C_NAME}_{name}")
+        function.restype, function.argtypes = result, arguments
+        return function
+
+    def _map_weights(self, path: Path, nbytes: int) -> None:
+        """The file's pages, shared by all processes that run the model."""
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size < nbytes:
+                raise Error(f"{path}: holds less than the {nbytes} bytes of the model's weights; "
+                            "call tgc.clear_cache() and compile again")
+            self._weights = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_WRITE,
+                                      flags=mmap.MAP_PRIVATE)
+        self._options.weights = ctypes.addressof(ctypes.c_char.from_buffer(self._weights))
+        self._options.weights_bytes = nbytes
+
+    def explain(self, status: int) -> str:
+        return str(self.strerror(status).decode())
+
+    def init(self, arena: int) -> c_void_p:
+        model = c_void_p()
+        status = self._init(ctypes.byref(model), arena, self.arena_bytes,
+                            ctypes.byref(self._options))
+        if status:
+            raise Error(f"the model cannot be set up: {self.explain(status)}", status)
+        return model

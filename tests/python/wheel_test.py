@@ -1,0 +1,128 @@
+"""Wheels, as scripts/wheel.py makes them: installed into an empty environment with NumPy from the
+tests' own, run, and made once more to the same bytes. Building takes minutes, so with --all; the
+quick case packs the build's own tgc, which is no wheel to give away."""
+
+import os
+import re
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT / "scripts")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import tgc as T
+import wheel as W
+from suite import Skip, Suite, expect
+
+suite = Suite("wheel", jobs=1)
+OPTIONS = suite.parse()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "wheel")
+TARGETS = {"x86_64-glibc": "manylinux2014_x86_64", "x86_64-musl": "musllinux_1_1_x86_64",
+           "aarch64-glibc": "manylinux2014_aarch64", "aarch64-musl": "musllinux_1_1_aarch64"}
+MADE = {}
+
+
+def make(target, again=False):
+    """The wheel of a target; made once, or once more in another folder."""
+    if (target, again) not in MADE:
+        for program in ("readelf", "qemu-aarch64", "dpkg-source", "apt-get"):
+            if not shutil.which(program):
+                raise Skip(f"no {program}: scripts/setup.sh wheel installs it")
+        folder = ROOT / ".cache" / ("wheel-again" if again else "wheel")
+        dist = SCRATCH / f"{target}{again}"
+        T.must(T.run([sys.executable, ROOT / "scripts" / "wheel.py", "--targets", target,
+                      "--folder", folder, "--dist", dist], timeout=1200))
+        (MADE[target, again],) = dist.glob("*.whl")
+    return MADE[target, again]
+
+
+def contents(target):
+    wheel = make(target)
+    tag = f"py3-none-{TARGETS[target]}"
+    expect(wheel.name == f"tgc-{version()}-{tag}.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        expect(archive.testzip() is None, "checksums")
+        names = {entry.filename: entry for entry in archive.infolist()}
+        program = names[f"tgc-{version()}.data/scripts/tgc"]
+        expect(program.external_attr >> 16 == 0o100755, "the program may be run")
+        expect({"tgc/__init__.py", "tgc/py.typed"} <= set(names), str(sorted(names)))
+        info = f"tgc-{version()}.dist-info"
+        expect(f"Tag: {tag}\n" in archive.read(f"{info}/WHEEL").decode(), "the tag")
+        expect("License: MIT" in archive.read(f"{info}/METADATA").decode(), "the licence")
+        lines = archive.read(f"{info}/RECORD").decode().splitlines()
+        expect({line.split(",")[0] for line in lines} == set(names), "RECORD names every file")
+        expect(str(ROOT).encode() not in archive.read(program), "a path of the machine is in it")
+
+
+def version():
+    return re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text()).group(1)
+
+
+for name in TARGETS:
+    suite.add(f"{name}: runs with its libc, and holds what a wheel holds", contents, name,
+              slow=True)
+
+
+@suite.case("packed: the same bytes each time, a program that may be run, installed by pip --target")
+def packed():
+    target = next(t for t in W.TARGETS if t.is_native and t.libc == "glibc")
+    program = T.find_tgc(OPTIONS.build).resolve()
+    wheel, again = [W.write_wheel(target, program, b"licence\n", SCRATCH / name)
+                    for name in ("one", "two")]
+    expect(wheel.read_bytes() == again.read_bytes(), "the second one differs")
+    here = SCRATCH / "target"
+    T.must(T.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                  "--no-index", "--no-deps", "--no-compile", "--target", here, wheel]))
+    # neither TGC nor a tgc on PATH
+    environment = {name: value for name, value in os.environ.items() if name != "TGC"}
+    words = [f"{name}={value}" for name, value in {**environment, "PYTHONPATH": str(here),
+                                                   "PATH": "/usr/bin:/bin"}.items()]
+    done = T.must(T.run(["env", "-i", *words, sys.executable, "-c",
+                         "import tgc; print(tgc.find_tgc())"]))
+    expect(done.out.decode().strip() == str(here / "bin" / "tgc"), done.out.decode())
+
+
+@suite.case("installed: tgc on PATH, a model compiled and run; uninstalled without a trace",
+            slow=True)
+def installed():
+    if os.uname().machine != "x86_64":
+        raise Skip("the machine is no x86-64")
+    wheel = make("x86_64-glibc")
+    home = SCRATCH / "venv"
+    T.must(T.run([sys.executable, "-m", "venv", home]))
+    pip = [home / "bin" / "pip", "--disable-pip-version-check"]
+    T.must(T.run([*pip, "install", "-q", f"numpy=={np.__version__}", wheel], timeout=300))
+    onnx.save(G.perceptron(), SCRATCH / "m.onnx")
+    environment = {"PATH": f"{home}/bin:/usr/bin:/bin", "XDG_CACHE_HOME": str(SCRATCH / "cache"),
+                   "HOME": str(SCRATCH)}
+    clean = ["env", "-i", *(f"{name}={value}" for name, value in environment.items())]
+    said = T.must(T.run([*clean, "tgc", "--version"])).out.decode()
+    expect(said.startswith(f"tgc {version()}\n"), said)
+    done = T.must(T.run([*clean, "python", "-c", "import numpy, tgc\n"
+                         "m = tgc.compile('m.onnx')\n"
+                         "print(tgc.find_tgc(), m(numpy.ones((1, 8), 'f')).tolist())"],
+                        cwd=SCRATCH))
+    path, _, row = done.out.decode().partition(" ")
+    expect(path == str(home / "bin" / "tgc"), path)
+    want = G.perceptron_reference(G.perceptron(), np.ones((1, 8), np.float32))
+    np.testing.assert_allclose(eval(row), want, rtol=1e-5, atol=1e-6)
+    T.must(T.run([*clean, "tgc", "run", "m.onnx"], cwd=SCRATCH))
+    T.must(T.run([*pip, "uninstall", "-q", "-y", "tgc"]))
+    left = [p for p in home.rglob("*tgc*")]
+    expect(not left, f"left: {left}")
+
+
+@suite.case("the same sources give the same bytes", slow=True)
+def same_bytes():
+    expect(make("x86_64-glibc").read_bytes() == make("x86_64-glibc", True).read_bytes(),
+           "the second wheel differs")
+
+
+suite.main()
