@@ -53,6 +53,10 @@ struct input_file { const char *name, *path; };
 struct options {
     enum command command;
     const char *model;              /* the operand; NULL: none was given */
+    const char *model2;             /* verify: what it is compared with; NULL: recorded outputs */
+    /* the command line with files of options expanded, and the words of --other */
+    const char **word; size_t nword;
+    const char **other; size_t nother;
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
     struct onnx_shape_option *shape; int nshape; size_t cap_shape;
@@ -72,20 +76,21 @@ struct options {
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as the model has them */
-    bool fast_math, no_winograd, strassen, debug_info, json, verbose, why;
+    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes that a run may take of it; 0: any */
     size_t cache;                   /* bytes; CACHE_NBYTES otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */
     struct input_file *input; int ninput; size_t cap_input;
-    const char *out_dir, *data;
+    const char *out_dir, *data, *keep;
     double rtol, atol;
     size_t max_memory;              /* 0: by the model's size */
     bool diagnostics_json, color;
     int debug;                      /* DEBUG=n */
     /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
     enum option_id print;
+    enum command topic;             /* of HELP; COMMAND_COUNT: all */
     const char *shell;
     /* the file that diagnostics without a place are about; NULL: tgc itself */
     const char *subject;
@@ -101,11 +106,16 @@ isa_set options_host_isa(void);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
 const char *command_name(enum command c);
+/* Whether the command takes the option. */
+bool option_fits(enum option_id id, enum command c);
+/* The words that an option's value is one of, blanks between them; "": it is free. */
+void option_put_choices(struct text *out, enum option_id id);
 const char *emit_extension(enum emit e);
 
 /* --------------------------------------------------------------------------------------- help.c */
 
-void help_write(struct text *out);
+/* What a command does and takes; COMMAND_COUNT: all of them. */
+void help_write(struct text *out, enum command topic);
 void version_write(struct text *out);
 void man_write(struct text *out);
 void completion_write(struct text *out, const char *shell);       /* bash, zsh or fish */

@@ -20,6 +20,7 @@ LANES = 2       # suites at a time
 # name, program, seconds it may take (quick, all)
 SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
+    ("doors", "tests/cli/doors_test.py", 600, 600),
     ("tune", "tests/cli/tune_test.py", 600, 600),
     ("library", "tests/ir/library_test.py", 600, 600),
     ("text", "tests/ir/text_test.py", 600, 1800),

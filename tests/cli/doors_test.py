@@ -1,0 +1,212 @@
+"""What forgives a newcomer: usual spellings, hints, help by command, and completion in real shells."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("doors")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "doors"
+case = suite.folder_case(SCRATCH)
+
+
+def tgc(folder, *arguments, status=0, **more):
+    return T.must(T.run([TGC, *arguments], cwd=folder, **more), status)
+
+
+def perceptron(folder, name="model.onnx"):
+    model = G.perceptron()
+    onnx.save(model, folder / name)
+    return model
+
+
+# -------------------------------------------------------------------------------- usual spellings
+
+
+@case("-h, -V, help and help COMMAND")
+def _(folder):
+    expect(tgc(folder, "-h").out == tgc(folder, "--help").out == tgc(folder, "help").out, "-h, --help and help differ")
+    expect(tgc(folder, "-V").out == tgc(folder, "--version").out, "-V and --version differ")
+    one = tgc(folder, "help", "verify").out.decode()
+    expect(one == tgc(folder, "verify", "--help").out.decode(), "help verify is not verify --help")
+    expect("--rtol" in one and "--out-dir" not in one and "tgc bench" not in one, f"not about verify alone:\n{one}")
+    expect("'verify'" in tgc(folder, "help", "verfiy", status=2).err, "no hint")
+
+
+@case("-MMD is -MD; -MF, -MT and -MP without it are wrong usage")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c", "-MMD", "-MT", "a.h b.h")
+    expect((folder / "net.d").read_text() == "a.h b.h: model.onnx\n", (folder / "net.d").read_text())
+    for option in (["-MF", "x.d"], ["-MT", "x"], ["-MP"]):
+        expect("-MD" in tgc(folder, "model.onnx", "-o", "net.c", *option, status=2).err, f"{option}: -MD is not named")
+
+
+@case("misspelt commands and options are wrong usage with a hint")
+def _(folder):
+    perceptron(folder)
+    for arguments, hint in ((["complie", "model.onnx", "-o", "m.c"], "did you mean 'compile'?"), (["hepl"], "'help'"),
+                            (["Verify", "model.onnx"], "'verify'"), (["frobnicate", "model.onnx"], "there are compile"),
+                            (["model.onnx", "-o", "m.c", "--dmi", "n=3"], "'--dim'"),
+                            (["model.onnx", "-o", "m.c", "--cpu-type=x"], "unknown option"),
+                            (["model.onnx", "-o", "m.c", "--wieghts=array"], "'--weights'"),
+                            (["model.onnx", "-o", "m.c", "--external"], "'--external-data-dir'")):
+        done = tgc(folder, *arguments, status=2)
+        expect(hint in done.err, f"{arguments}: {done.err}")
+    expect(not (folder / "m.c").exists(), "something was written")
+    expect("missing.onnx" in tgc(folder, "missing.onnx", "-o", "m.c", status=1).err, "a file that is missing")
+
+
+@case("--dim NAME=..N is --dim 'NAME<=N', and messages suggest it")
+def _(folder):
+    onnx.save(G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["batch", "a b"])], [G.value("y", None)]), folder / "m.onnx")
+    said = tgc(folder, "m.onnx", "-o", "m.c", status=1).err
+    expect("--dim batch=..8 --dim 'a b=..8'" in said and "--dim batch=1 --dim 'a b=1'" in said, said)
+    tgc(folder, "m.onnx", "-o", "m.c", "--dim", "batch=..8", "--dim", "a b=3")
+    first = (folder / "m.c").read_bytes()
+    tgc(folder, "m.onnx", "-o", "m.c", "--dim", "batch<=8", "--dim", "a b=3")
+    expect((folder / "m.c").read_bytes() == first, "the two spellings differ")
+    for bad in ("batch=..0", "batch=..", "batch=..x", "=..3", "batch=...3", "batch<=..3x"):
+        tgc(folder, "m.onnx", "-o", "m.c", "--dim", bad, status=2)
+
+
+@case("info takes the options that decide code")
+def _(folder):
+    perceptron(folder)
+    np.save(folder / "x.npy", np.zeros((1, 8), np.float32))
+    tgc(folder, "info", "model.onnx", "--weights=incbin", "-g", "-i", "x=x.npy", "--cpu=generic", "--threads=2")
+
+
+# ------------------------------------------------------------------------------------------- ops
+
+
+@case("ops: columns, one operator, the text format's functions")
+def _(folder):
+    lines = tgc(folder, "ops").out.decode().splitlines()
+    expect(len({line.index(" opset ") for line in lines}) == 1, "the opsets do not stand in a column")
+    for arguments in ([], ["--tg"], ["Conv"]):
+        text = tgc(folder, "ops", *arguments).out.decode()
+        expect(not re.search(r" +$", text, re.M), f"ops {arguments}: blanks at the end of a line")
+    record = tgc(folder, "ops", "GRU").out.decode()
+    expect(record.startswith("GRU\n    domain  ai.onnx\n    opsets  "), record)
+    expect({row["domain"] for row in json.loads(tgc(folder, "ops", "Conv", "--json").out)} >= {"ai.onnx"}, "no JSON of Conv")
+    expect("'Conv'" in tgc(folder, "ops", "cnov", status=1).err, "no hint")
+    tgc(folder, "ops", "Conv", "Gemm", status=2)
+    functions = json.loads(tgc(folder, "ops", "--tg", "--json").out)
+    expect({"name": "full", "operands": "", "attributes": "shape, value=0, dtype=f32"} in functions["functions"], "no full")
+    expect("topk_f32" in {f["name"] for f in functions["host"]}, "no host function")
+    expect(tgc(folder, "ops", "--tg", "softmax").out == b"softmax(x) {axis=-1}\n", "not softmax alone")
+
+
+@case("a signature says which operands and attributes a call may have")
+def _(folder):
+    for call, says in (("softmax(%x, %x)", "softmax takes 1 operands (x), found 2"), ("concat()", "takes 1 or more operands"),
+                       ("full() {shape=[3], size=3}", "full has no attribute 'size'; it has shape, value=0"),
+                       ("rope(%x, %x2, %x2) {base=3}", "rope has no use for 'base' here"),
+                       ("sofmtax(%x)", "did you mean 'softmax'?")):
+        (folder / "g.tg").write_text(f'tg 1\ninput %x : f32[4, 4]\n%x2 = full() {{shape=[4, 2]}}\n%y = {call}\noutput %y\n')
+        said = tgc(folder, "g.tg", "-o", "g.c", status=1).err
+        expect(says in said, f"{call}: {said}")
+
+
+# ------------------------------------------------------------------------------------ completion
+
+
+def shell(name):
+    found = shutil.which(name)
+    if not found:
+        raise Skip(f"{name} is not installed")
+    return found
+
+
+# What is typed, and what the last word may become.
+COMPLETED = (("be", "bench"), ("verify --rt", "--rtol="), ("m.onnx -o x.c --cpu=gen", "generic"), ("m.onnx --weights=inc", "incbin"),
+             ("m.onnx --emit=uo", "uops"), ("m.onnx --target=", "c"), ("m.onnx -x on", "onnx"), ("run mod", "model.onnx"),
+             ("help ver", "verify"), ("m.onnx --tune=mo", "model.onnx"), ("m.onnx --no-wi", "--no-winograd"))
+
+
+@case("bash completes commands, options, values and files")
+def _(folder):
+    perceptron(folder)
+    (folder / "c.bash").write_bytes(tgc(folder, "--completion=bash").out)
+    script = ("source ./c.bash; line=$1; COMP_LINE=$line; read -ra COMP_WORDS <<< \"${line//=/ = }\"; "
+              "[[ $line == *= ]] && COMP_WORDS+=('') && unset 'COMP_WORDS[-1]'; COMP_CWORD=$((${#COMP_WORDS[@]}-1)); "
+              "_tgc; printf '%s\\n' \"${COMPREPLY[@]}\"")
+    for typed, wanted in COMPLETED:
+        done = T.must(T.run([shell("bash"), "--norc", "-c", script, "bash", f"tgc {typed}"], cwd=folder))
+        expect(wanted in done.out.decode().split("\n"), f"{typed!r}: {done.out.decode()!r}, {done.err}")
+    done = T.must(T.run([shell("bash"), "--norc", "-c", script, "bash", "tgc bench --o"], cwd=folder))
+    expect("--out-dir=" not in done.out.decode(), "bench does not take --out-dir")
+
+
+@case("fish completes commands, options, values and files")
+def _(folder):
+    perceptron(folder)
+    (folder / "c.fish").write_bytes(tgc(folder, "--completion=fish").out)
+    env = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    lines = "".join(f"echo -n; complete -C 'tgc {typed}'; echo ----\n" for typed, _ in (*COMPLETED, ("bench --o", None)))
+    done = T.must(T.run([shell("fish"), "--no-config", "-c", f"source c.fish\n{lines}"], cwd=folder, env=env))
+    answers = done.out.decode().split("----\n")
+    for (typed, wanted), answer in zip(COMPLETED, answers):
+        offered = {line.split("\t")[0] for line in answer.splitlines()}
+        expect(any(word.rstrip("=").endswith(wanted.rstrip("=")) for word in offered), f"{typed!r}: {answer!r}")
+    expect("--out-dir" not in answers[len(COMPLETED)], "bench does not take --out-dir")
+
+
+def type_into(command, cwd, env, lines, prompt, seconds=20):
+    """What a program on a terminal of its own prints, each line typed once it asks for it."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execvpe(command[0], command, env)
+    shown, end = b"", time.monotonic() + seconds
+    for asked, line in enumerate(lines, 1):
+        while shown.count(prompt.encode()) < asked and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.2)[0]:
+                shown += os.read(terminal, 65536)
+        os.write(terminal, line.encode())
+    try:
+        while time.monotonic() < end:
+            shown += os.read(terminal, 65536)
+    except OSError:  # it has ended
+        pass
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    return shown.decode(errors="replace")
+
+
+@case("zsh completes commands, options, values and files")
+def _(folder):
+    perceptron(folder)
+    zsh = shell("zsh")
+    (folder / "_tgc").write_bytes(tgc(folder, "--completion=zsh").out)
+    (folder / "start").write_text("PS1='type'': '; fpath=($PWD $fpath); autoload -U compinit; compinit -u -d ./dump; setopt no_beep no_list_beep\n"
+                                  "tgc() { print -r -- \"<${(j:|:)@}>\" }\n")
+    env = {**os.environ, "HOME": str(folder), "TERM": "dumb"}
+    lines = [". ./start\n", *(f"tgc {line}\t\n" for line, _ in COMPLETED), "exit\n"]
+    shown = type_into([zsh, "-f", "-i"], folder, {**env, "PS1": "type: "}, lines, "type: ")
+    got = re.findall(r"^<(.*)>\r?$", shown, re.M)
+    expect(len(got) == len(COMPLETED), f"{len(got)} answers:\n{shown}")
+    for (line, wanted), answer in zip(COMPLETED, got):
+        expect(answer.split("|")[-1].rstrip("=").endswith(wanted.rstrip("=")), f"{line!r}: {answer!r}")
+
+
+suite.main()
