@@ -271,7 +271,9 @@ static void write_title(struct program *p, struct text *out)
     if (!p->o->no_main)
         text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
                     pthread, p->upper, p->name, p->name, p->name);
-    text_puts(out, " */\n");
+    /* no SPDX line: it would speak for the weights, too */
+    text_puts(out, " *\n * What tgc has written here, the parts of its runtime included, is its user's "
+                   "without obligation\n * (0BSD). The model and its weights keep their own terms. */\n");
 }
 
 static const char long_strings[] =

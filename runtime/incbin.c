@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 //@ incbin
 /* model_.weights lies beside this file. Compilers with #embed find it there. For the others the
  * assembler, which looks for files only where the compiler was started, spells out the folder of

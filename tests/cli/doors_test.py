@@ -127,6 +127,22 @@ def _(folder):
         expect(says in said, f"{call}: {said}")
 
 
+# --------------------------------------------------------------------------------------- licence
+
+
+@case("the head of what is emitted says that it is its user's; so do LICENSE and the runtime's sources")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c")
+    for name in ("net.c", "net.h"):
+        head = (folder / name).read_text().partition("*/")[0]
+        expect("without obligation" in head and "0BSD" in head, f"{name} begins with\n{head}")
+    expect("0BSD" in (T.ROOT / "LICENSE").read_text() and "0BSD" in (T.ROOT / "README.md").read_text(), "no licence of the output")
+    for source in (T.ROOT / "runtime").rglob("*.c"):
+        tagged = "SPDX-License-Identifier: 0BSD" in source.read_text().split("\n")[0]
+        expect(tagged or source.name == "embed.c", f"{source.name} has no SPDX line")
+
+
 # ------------------------------------------------------------------------------------ completion
 
 
