@@ -91,7 +91,7 @@ enum program_status {
 enum weights_mode {
     /* STRING, from WEIGHTS_INCBIN_FROM bytes on INCBIN, from WEIGHTS_FILE_FROM on FILE */
     WEIGHTS_AUTO,
-    WEIGHTS_STRING,              /* escaped string literals in NAME.c */
+    WEIGHTS_STRING,              /* u"" literals in NAME.c, which is UTF-8 then */
     WEIGHTS_ARRAY,               /* arrays of numbers: typed, readable, slow to compile */
     WEIGHTS_INCBIN,              /* NAME.weights beside NAME.c, taken in by #embed or .incbin */
     WEIGHTS_FILE                 /* NAME.weights is given to NAME_init through the options */

@@ -93,6 +93,11 @@ static void write_macros(struct program *p, struct text *out)
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
         text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
                     s->weight_nbytes, p->name);
+    if (p->weights != WEIGHTS_FILE && s->nweight > 0)
+        text_printf(out,
+                    "/* %s_WEIGHTS_SECTION, defined for %s.c as a string (\".flash\"), is the section "
+                    "that\n * the weights lie in. */\n",
+                    p->upper, p->name);
     text_putc(out, '\n');
 }
 
