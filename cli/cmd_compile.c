@@ -124,6 +124,17 @@ static void mention_weights(struct tgc *t, const struct schedule *s, enum weight
                   gigabytes);
 }
 
+/* What a C file is large by is nearly always its weights. */
+static void mention_size(struct tgc *t, const struct options *o, const struct emission *e)
+{
+    const size_t large = 10 << 20;
+    if (o->emit == EMIT_C && e->c.n > large && !e->beside && strcmp(o->output, "-") != 0)
+        diag_note(t, &(struct place){.file = o->output},
+                  "%.0f MB of C, most of it weights; --weights=incbin puts them into %s.weights "
+                  "beside it, which makes the C small and quick to compile",
+                  (double)e->c.n / 1e6, e->name);
+}
+
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
     double start = seconds_now();
@@ -140,6 +151,7 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
         return diag_error(t, NULL,
                           "-o - has no place for the weights' file; --weights=string or array puts "
                           "them into the C");
+    mention_size(t, o, e);
     if (t->debug >= 3)
         fprintf(stderr, "%s", e->c.s);
     if (o->verbose || t->debug >= 1)

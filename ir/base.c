@@ -359,6 +359,14 @@ bool diag_error(struct tgc *t, const struct place *at, const char *format, ...)
     return false;
 }
 
+void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    diag_add(t, SEVERITY_NOTE, at, format, ap);
+    va_end(ap);
+}
+
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
 {
     va_list ap;

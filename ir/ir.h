@@ -93,6 +93,8 @@ struct diag { enum severity severity; struct place at; const char *message; };
  * is printed here: cli/ does. */
 bool diag_error(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* ends the compile: longjmp to t->stop */

@@ -16,6 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 import graphs as G
 import tgc as T
@@ -125,6 +126,64 @@ def _(folder):
         (folder / "g.tg").write_text(f'tg 1\ninput %x : f32[4, 4]\n%x2 = full() {{shape=[4, 2]}}\n%y = {call}\noutput %y\n')
         said = tgc(folder, "g.tg", "-o", "g.c", status=1).err
         expect(says in said, f"{call}: {said}")
+
+
+# --------------------------------------------------------------------------------------- weights
+
+
+def product(folder, n, name="model.onnx"):
+    w = np.random.default_rng(0).standard_normal((n, n)).astype(np.float32)
+    onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [1, n])], [G.value("y", [1, n])],
+                      [G.weight("w", w)]), folder / name)
+    return w
+
+
+@case("weights take 1.6 characters a byte, whatever their bytes are, and no compiler warns")
+def _(folder):
+    # every value of 16 bits, and each one that is written as an escape before a digit of any kind
+    units = list(range(1 << 16)) + [u for c in (0, 1, 7, 0x7f, 0x9f, 0x200b, 0xd800, 0xdfff, 0xfeff, 0xffff)
+                                    for d in "09afAFg?\"" for u in (c, ord(d))]
+    units = np.array(units + [0] * (len(units) % 2), "<u2")
+    w = np.frombuffer(units.tobytes() + bytes([1, 2, 3, 4]), np.int32)
+    i8 = np.frombuffer(w.tobytes()[:999], np.int8)
+    onnx.save(G.model([G.node("Add", ["x", "w"], ["y"]), G.node("Add", ["a", "b"], ["c"])],
+                      [G.value("x", w.shape, onnx.TensorProto.INT32), G.value("a", i8.shape, onnx.TensorProto.INT8)],
+                      [G.value("y", w.shape, onnx.TensorProto.INT32), G.value("c", i8.shape, onnx.TensorProto.INT8)],
+                      [numpy_helper.from_array(w, "w"), numpy_helper.from_array(i8, "b")], opset=14), folder / "m.onnx")
+    T.emit(TGC, folder / "m.onnx", folder / "m.c", "--cpu=generic")
+    size = (folder / "m.c").stat().st_size
+    T.emit(TGC, folder / "m.onnx", folder / "beside.c", "--cpu=generic", "--weights=incbin", "--name=m")
+    density = (size - (folder / "beside.c").stat().st_size) / (w.nbytes + i8.nbytes)
+    expect(density < 1.65, f"{density:.2f} characters a byte")
+    for compiler in ("gcc", "clang"):
+        T.build(folder / "m.c", folder / "m", compiler=compiler, flags=("-O1",))
+        outputs = T.Program(folder / "m", ["y", "c"]).run([np.zeros_like(w), np.zeros_like(i8)])
+        expect(np.array_equal(outputs["y"], w) and np.array_equal(outputs["c"], i8), f"{compiler} reads other weights")
+    done = T.run(["gcc", "-finput-charset=latin1", "-fsyntax-only", "m.c"], cwd=folder)
+    expect(done.status and "UTF-8" in done.err, f"another character set is accepted: {done.err[:200]}")
+
+
+@case("the section of the weights is the caller's choice, in every form of them")
+def _(folder):
+    product(folder, 40)
+    for form in ("string", "array", "incbin"):
+        tgc(folder, "model.onnx", "-o", "net.c", f"--weights={form}", "--cpu=generic")
+        expect("NET_WEIGHTS_SECTION" in (folder / "net.h").read_text(), "the header does not say so")
+        T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "-DNET_WEIGHTS_SECTION=\".flash\"", "net.c", "-o", "net", "-lm"], cwd=folder))
+        sections = T.must(T.run(["readelf", "-SW", "net"], cwd=folder)).out.decode()
+        expect(re.search(r" \.flash +PROGBITS", sections), f"{form}: {sections}")
+        T.must(T.run(["./net", "--selftest"], cwd=folder))
+
+
+@case("a large C file says once what makes it small; large weights have a self-test")
+def _(folder):
+    product(folder, 2900)
+    done = tgc(folder, "model.onnx", "-o", "net.c", "--weights=string", "--cpu=generic")
+    expect(done.err.count("--weights=incbin") == 1 and done.err.startswith("net.c: note: "), done.err)
+    expect(not tgc(folder, "model.onnx", "-o", "net.c", "--weights=incbin", "--cpu=generic").err, "a note without need")
+    text = (folder / "net.c").read_text()
+    expect("selftest_count = 1" in text, "no reference vectors")
+    expect("the end of this file" not in text and "which net.weights holds" in text, "where the numbers are")
 
 
 # --------------------------------------------------------------------------------------- licence
