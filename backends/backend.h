@@ -121,6 +121,7 @@ struct program_options {
     bool no_main;                /* leave the -DNAME_MAIN program out */
     /* NULL: computed with the interpreter if that is quick, else no reference vectors */
     const struct program_vectors *vectors;
+    struct text *kernels;                  /* NULL, or where the kernels' text is put, too */
 };
 
 /* Receives bytes in order; false stops the writing. */

@@ -432,6 +432,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     if (p->threads > 1)
         text_puts(c, no_invented_stores);
     text_puts(c, kernels.s ? kernels.s : "");
+    if (o->kernels)
+        text_puts(o->kernels, kernels.s ? kernels.s : "");
     put_section(c, "the model");
     /* names, weights and reference vectors are string literals, and any of them can be long */
     text_puts(

@@ -280,8 +280,29 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
 bool instance_run(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
 
+/* A run's kernels anew, with p->on_kernel as it is now; needs: instance_prepare(). */
+bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);
+
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
+
+/* -------------------------------------------------------------------------------------- times.c */
+
+/* Seconds: of each kernel in the run at hand, the least of all runs, and of a whole run, the least. */
+struct kernel_times { double *now, *least, run; int n, open; double since; };
+/* Sets p's hook, before instance_prepare() or instance_restart(). */
+void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p);
+void times_on_kernel(void *user, int index, const char *kernel);
+/* Runs several times: run and least[]. false: a diagnostic. */
+bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
+/* least[] from the one run that there was. */
+void times_of_one_run(struct kernel_times *s);
+/* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' bounds. */
+void times_write(struct text *out, const struct schedule *s, const struct kernel_times *times);
+/* The same as the elements of a JSON list. */
+void times_write_json(struct text *out, const struct schedule *s, const struct kernel_times *times);
+/* The table on standard error, at DEBUG=2. */
+void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times);
 
 /* ---------------------------------------------------------------------------------------- why.c */
 

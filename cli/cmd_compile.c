@@ -139,7 +139,9 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
 {
     double start = seconds_now();
     struct program_options po = model_program_options(o, m, e->name);
+    struct text kernels = {.t = t};
     po.header = e->header;
+    po.kernels = &kernels;
     bool to_stdout = strcmp(o->output, "-") == 0;
     e->c.t = e->h.t = t;
     if (to_stdout && po.weights == WEIGHTS_AUTO)
@@ -153,7 +155,7 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
                           "them into the C");
     mention_size(t, o, e);
     if (t->debug >= 3)
-        fprintf(stderr, "%s", e->c.s);
+        fputs(kernels.s, stderr);
     if (o->verbose || t->debug >= 1)
         fprintf(stderr, "%-28s %8.1f ms\n", "emit C", 1e3 * (seconds_now() - start));
     return true;

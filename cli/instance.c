@@ -43,11 +43,13 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     struct program_options po = model_program_options(o, m, name);
     struct text c = {.t = t}, h = {.t = t};
     bool beside = false;
+    struct text kernels = {.t = t};
     po.no_main = true;
+    po.kernels = &kernels;
     if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
         return false;
     if (t->debug >= 3)
-        fprintf(stderr, "%s", c.s);
+        fputs(kernels.s, stderr);
     if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
         !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
         return false;
@@ -297,6 +299,17 @@ static bool fill_input(struct tgc *t, struct instance *p, int index)
     return true;
 }
 
+/* needs: inputs, outputs and the arena */
+static bool start(struct tgc *t, const struct options *o, struct instance *p)
+{
+    struct program_run_options options = {
+        .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
+        .on_kernel = p->on_kernel, .user = p->user};
+    int status = p->init(&p->model, p->arena, p->info->arena_bytes, &options);
+    return status == PROGRAM_OK ||
+           diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+}
+
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p)
 {
     const struct program_info *info = p->info;
@@ -321,12 +334,13 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
     p->arena = pages_allocate(t, info->arena_bytes, "the model's arena");
     if (!p->arena)
         return false;
-    struct program_run_options options = {
-        .threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes,
-        .on_kernel = p->on_kernel, .user = p->user};
-    int status = p->init(&p->model, p->arena, info->arena_bytes, &options);
-    return status == PROGRAM_OK ||
-           diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+    return start(t, o, p);
+}
+
+bool instance_restart(struct tgc *t, const struct options *o, struct instance *p)
+{
+    instance_close(p);
+    return start(t, o, p);
 }
 
 /* The true shape of an output, as the run has told it. */
