@@ -154,6 +154,9 @@ void outputs_discard(struct outputs *s);
  * a signal. NULL: a diagnostic. */
 const char *directory_make(struct tgc *t);
 void directory_remove(const char *path);
+/* Copies the files of a private directory into the one that --keep names; no file that `protect`
+ * knows as an input is replaced. Says so in a note, or in a diagnostic why not. */
+void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect);
 /* Removes whatever is unfinished; for the ends of the process that no command sees. */
 void outputs_abandon(void);
 

@@ -255,6 +255,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
               (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
               outputs_commit(inside) && compile_c(t, &r);
     outputs_discard(inside);
+    if (!ok && o->keep)
+        directory_keep(t, dir, o->keep, files);
     directory_remove(dir);
     if (ok && e.beside && program_weights_mode(m->schedule, o->weights) == WEIGHTS_FILE)
         ok = put_weights_beside(t, o, m, files, name);

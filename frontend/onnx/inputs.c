@@ -75,7 +75,10 @@ static bool apply_shape(struct lower *l, const ValueInfoProto *in, const TensorS
         if (is_fixed(d)) {
             if (d->dim_value != o->dim[a])
                 return diag_error(
-                    t, &at, "--shape gives %" PRId64 " for axis %d, but the model says %" PRId64,
+                    t, &at, "--shape gives %" PRId64 " for axis %d, but the model says %" PRId64
+                            ", a size that its nodes may rely on: export it with this axis open "
+                            "(dynamic_axes or dynamic_shapes), or write a name for the number into "
+                            "the input's shape (onnx.tools.update_model_dims)",
                     o->dim[a], a, d->dim_value);
             continue;
         }

@@ -128,6 +128,110 @@ def _(folder):
         expect(says in said, f"{call}: {said}")
 
 
+# -------------------------------------------------------------------------------- what went wrong
+
+
+@case("missing external data is one message, however many tensors are in the file")
+def _(folder):
+    model = G.perceptron()
+    onnx.save_model(model, folder / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    (folder / "m.bin").unlink()
+    for options in ([], ["--no-external-data"]):
+        said = tgc(folder, "m.onnx", "-o", "m.c", *options, status=1).err
+        expect(said.count("error:") == 1, f"{options}: {said}")
+    expect("m.bin" in tgc(folder, "m.onnx", "-o", "m.c", status=1).err, "the file is not named")
+
+
+@case("messages of a run name the input, --shape says what can be done")
+def _(folder):
+    onnx.save(G.model([G.node("Gather", ["w", "ids"], ["y"])], [G.value("ids", [3], onnx.TensorProto.INT64)],
+                      [G.value("y", [3, 2])], [G.weight("w", np.ones((5, 2), np.float32))]), folder / "m.onnx")
+    np.save(folder / "ids.npy", np.array([0, 4, 77]))
+    said = tgc(folder, "run", "m.onnx", "-i", "ids=ids.npy", status=1).err
+    expect("'ids' holds 0 to 77" in said, said)
+    np.save(folder / "ids.npy", np.array([0, 4, 7], np.float32))
+    said = tgc(folder, "run", "m.onnx", "-i", "ids=ids.npy", status=1).err
+    expect("input 'ids', which is i64[3]" in said, said)
+    said = tgc(folder, "m.onnx", "-o", "m.c", "--shape", "ids=4", status=1).err
+    expect("4 for axis 0" in said and "dynamic_axes" in said, said)
+
+
+@case("--keep holds the files of a build that fails, and none of one that works")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "m.o", "--keep", "kept")
+    expect(not (folder / "kept").exists(), "a build that works left files")
+    for command in (["model.onnx", "-o", "n.o"], ["run", "model.onnx", "--name=n"]):
+        done = tgc(folder, *command, "--keep", "kept", status=1, env={"CC": "gcc -no-such-flag"})
+        expect("kept: note:" in done.err and not (folder / "n.o").exists(), done.err)
+        expect({p.name for p in (folder / "kept").iterdir()} == {"n.c", "n.h"}, "other files")
+        T.must(T.run(["gcc", "-c", "n.c"], cwd=folder / "kept"))
+        shutil.rmtree(folder / "kept")
+
+
+@case("verify compares two models, and two sets of options, on the same inputs")
+def _(folder):
+    model = perceptron(folder, "a.onnx")
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [{"x": "image"}.get(name, name) for name in names]
+    model.graph.input[0].name = "image"
+    onnx.save(model, folder / "renamed.onnx")
+    first = numpy_helper.to_array(model.graph.initializer[0]) + np.float32(0.5)
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(first, model.graph.initializer[0].name))
+    onnx.save(model, folder / "other.onnx")
+    np.save(folder / "x.npy", np.linspace(-1, 1, 8, dtype=np.float32)[None])
+    expect(tgc(folder, "verify", "a.onnx", "renamed.onnx").out.startswith(b"ok "), "not equal")
+    expect(tgc(folder, "verify", "a.onnx", "--other=-O0 --cpu=generic", "-i", "x=x.npy").out.startswith(b"ok "), "-O0")
+    expect(tgc(folder, "verify", "a.onnx", "other.onnx", status=3).out.startswith(b"MISMATCH "), "equal")
+    expect("gone.onnx" in tgc(folder, "verify", "a.onnx", "gone.onnx", status=1).err, "the file is not named")
+    tgc(folder, "verify", "a.onnx", status=2)
+    tgc(folder, "verify", "a.onnx", "other.onnx", "--data", "x", status=2)
+    (folder / "two.tg").write_text('tg 1\ninput %a : f32[2]\ninput %b : f32[2]\n%y = add(%a, %b)\noutput %y\n')
+    expect("2 inputs" in tgc(folder, "verify", "a.onnx", "two.tg", status=1).err, "the counts are not named")
+
+
+# ------------------------------------------------------------------------------- times and tables
+
+
+@case("bench and DEBUG=2 give each kernel's time; info and .json list kernels")
+def _(folder):
+    perceptron(folder)
+    about = json.loads(tgc(folder, "info", "model.onnx", "--json").out)
+    names = [k["name"] for k in about["kernel_list"]]
+    expect(len(names) == about["kernels"] and sum(k["flop"] for k in about["kernel_list"]) == about["flop"], f"{about}")
+    table = tgc(folder, "info", "model.onnx").out.decode()
+    expect(all(re.search(rf"^ +{name} .* FLOP .* bytes .* <- ", table, re.M) for name in names), table)
+    times = json.loads(tgc(folder, "bench", "model.onnx", "--json").out)["kernel_times"]
+    expect([k["name"] for k in times] == names and abs(sum(k["share"] for k in times) - 1) < 1e-3, f"{times}")
+    expect(all(k["us"] > 0 and k["gflops"] > 0 and k["gbytes_per_second"] > 0 for k in times), f"{times}")
+    for command in (["run"], ["verify", "--other=-O0"]):
+        said = tgc(folder, command[0], "model.onnx", *command[1:], env={"DEBUG": "2"}).err
+        expect("GFLOP/s     GB/s" in said and re.search(rf"^ +[\d.]+ +[\d.]+% .* {names[0]} ", said, re.M), said)
+    tgc(folder, "model.onnx", "-o", "m.json")
+    view = json.loads((folder / "m.json").read_text())
+    buffers = {b["id"]: b for b in view["buffers"]}
+    expect([s.split()[1] for s in view["steps"] if s.startswith("run ")] == names, f"{view['steps']}")
+    for kernel in view["kernel_list"]:
+        for edge in (*kernel["reads"], *kernel["writes"]):
+            b = buffers[edge["buffer"]]
+            expect(b["first_step"] <= names.index(kernel["name"]) <= b["last_step"], f"{kernel}: {b}")
+    for b in buffers.values():
+        expect(b["kind"] not in ("temp", "state") or b["offset"] + b["bytes"] <= view["arena_bytes"], f"{b}")
+
+
+@case("DEBUG=3 prints kernels alone, DEBUG=4 what a pass changed")
+def _(folder):
+    perceptron(folder)
+    text = tgc(folder, "model.onnx", "-o", "m.c", env={"DEBUG": "3"}).err
+    expect("restrict" in text and "m_run(" not in text and "weight_unit" not in text, text[-2000:])
+    text = tgc(folder, "model.onnx", "-o", "m.c", env={"DEBUG": "4"}).err
+    titles = re.findall(r"^\*\*\* (.*)", text, re.M)
+    expect(titles[0] == "graph after the frontend" and all(": what changed" in x for x in titles if x.startswith("graph") and x != titles[0]),
+           f"{titles}")
+    expect(not re.search(r"what changed\n\*\*\*", text), "a pass that changed nothing is shown")
+
+
 # --------------------------------------------------------------------------------------- weights
 
 
