@@ -91,7 +91,7 @@ enum program_status {
 enum weights_mode {
     /* STRING, from WEIGHTS_INCBIN_FROM bytes on INCBIN, from WEIGHTS_FILE_FROM on FILE */
     WEIGHTS_AUTO,
-    WEIGHTS_STRING,              /* escaped string literals in NAME.c */
+    WEIGHTS_STRING,              /* u"" literals in NAME.c, which is UTF-8 then */
     WEIGHTS_ARRAY,               /* arrays of numbers: typed, readable, slow to compile */
     WEIGHTS_INCBIN,              /* NAME.weights beside NAME.c, taken in by #embed or .incbin */
     WEIGHTS_FILE                 /* NAME.weights is given to NAME_init through the options */
@@ -121,6 +121,7 @@ struct program_options {
     bool no_main;                /* leave the -DNAME_MAIN program out */
     /* NULL: computed with the interpreter if that is quick, else no reference vectors */
     const struct program_vectors *vectors;
+    struct text *kernels;                  /* NULL, or where the kernels' text is put, too */
 };
 
 /* Receives bytes in order; false stops the writing. */
@@ -145,6 +146,8 @@ void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule 
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s);
 void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
                          const char *name);
+/* Its kernels as the elements of a JSON list: name, title, what each reads and writes, FLOP, bytes. */
+void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedule *s);
 
 /* ------------------------------------------------------------------------------------ compile.c */
 

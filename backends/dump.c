@@ -86,31 +86,125 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
     text_puts(out, "}\n");
 }
 
+static void json_shape(struct text *out, struct tgc *t, const struct buffer *b)
+{
+    text_printf(out, "\"dtype\": \"%s\", \"shape\": [", dtype_name(b->dtype));
+    for (int a = 0; a < b->ndim; a++) {
+        const struct uop *d = b->dim[a];
+        int64_t v;
+        text_puts(out, a > 0 ? ", " : "");
+        if (uop_const_int(d, &v)) {
+            text_printf(out, "%lld", (long long)v);
+        } else if (d->op == OP_VAR) {
+            text_json(out, ((const struct var *)d->arg.p)->name);
+        } else {
+            struct text s = {.t = t};
+            uop_print(&s, d);
+            text_json(out, s.s);
+        }
+    }
+    text_putc(out, ']');
+}
+
 static void json_tensors(struct text *out, struct tgc *t, const char *key, struct buffer *const *b,
                          int n)
 {
     text_printf(out, "  \"%s\": [", key);
     for (int i = 0; i < n; i++) {
-        text_puts(out, i > 0 ? ",\n    {\"name\": " : "\n    {\"name\": ");
+        text_printf(out, "%s\n    {\"name\": ", i > 0 ? "," : "");
         text_json(out, b[i]->name ? b[i]->name : "");
-        text_printf(out, ", \"dtype\": \"%s\", \"shape\": [", dtype_name(b[i]->dtype));
-        for (int a = 0; a < b[i]->ndim; a++) {
-            const struct uop *d = b[i]->dim[a];
-            int64_t v;
-            text_puts(out, a > 0 ? ", " : "");
-            if (uop_const_int(d, &v)) {
-                text_printf(out, "%lld", (long long)v);
-            } else if (d->op == OP_VAR) {
-                text_json(out, ((const struct var *)d->arg.p)->name);
-            } else {
-                struct text s = {.t = t};
-                uop_print(&s, d);
-                text_json(out, s.s);
-            }
-        }
-        text_puts(out, "]}");
+        text_puts(out, ", ");
+        json_shape(out, t, b[i]);
+        text_putc(out, '}');
     }
     text_puts(out, n > 0 ? "\n  ],\n" : "],\n");
+}
+
+void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        text_printf(out, "%s\n    {\"name\": \"%s\", \"title\": ", i > 0 ? "," : "", k->name);
+        text_json(out, k->title ? k->title : "");
+        for (int side = 0; side < 2; side++) {
+            int end = side ? k->nbuffer : k->noutput, begin = side ? k->noutput : 0;
+            text_puts(out, side ? ", \"reads\": [" : ", \"writes\": [");
+            for (int j = begin; j < end; j++) {
+                text_printf(out, "%s{\"buffer\": %d, ", j > begin ? ", " : "",
+                            buffer_root(k->buffer[j])->id);
+                json_shape(out, t, k->buffer[j]);
+                text_putc(out, '}');
+            }
+            text_putc(out, ']');
+        }
+        text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f}", k->flop, k->nbytes);
+    }
+}
+
+static bool step_touches(const struct step *step, const struct buffer *b)
+{
+    const struct kernel *k = step->kernel;
+    bool found = false;
+    for (int i = 0; k && i < k->nbuffer; i++)
+        found |= buffer_root(k->buffer[i]) == b;
+    for (int i = 0; k && i < k->nscratch; i++)
+        found |= k->scratch[i] == b;
+    for (int i = 0; i < step->narg; i++)
+        found |= buffer_root(step->arg[i]) == b;
+    return found;
+}
+
+/* Where it lies, and the first and the last step that touches it: in a loop the memory plan keeps it
+ * for all of the loop. */
+static void json_buffers(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
+    struct {
+        struct buffer *const *b;
+        int n;
+    } group[] = {{s->input, s->ninput},
+                 {s->output, s->noutput},
+                 {s->weight, s->nweight},
+                 {s->buffer, s->nbuffer}};
+    int count = 0;
+    text_puts(out, "  \"buffers\": [");
+    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
+        for (int i = 0; i < group[g].n; i++) {
+            const struct buffer *b = group[g].b[i];
+            int first = -1, last = -1;
+            text_printf(out, "%s\n    {\"id\": %d, \"kind\": \"%s\", ", count++ ? "," : "", b->id,
+                        kind[b->kind]);
+            if (b->name && *b->name) {
+                text_puts(out, "\"name\": ");
+                text_json(out, b->name);
+                text_puts(out, ", ");
+            }
+            json_shape(out, t, b);
+            text_printf(out, ", \"bytes\": %zu", b->nbytes);
+            if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT)
+                text_printf(out, ", \"offset\": %zu", b->offset);
+            for (int k = 0; k < s->nstep; k++)
+                if (step_touches(&s->step[k], b)) {
+                    first = first < 0 ? k : first;
+                    last = k;
+                }
+            if (first >= 0)
+                text_printf(out, ", \"first_step\": %d, \"last_step\": %d", first, last);
+            text_putc(out, '}');
+        }
+    text_puts(out, count ? "\n  ],\n" : "],\n");
+}
+
+static void json_steps(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    text_puts(out, "  \"steps\": [");
+    for (int i = 0; i < s->nstep; i++) {
+        struct text x = {.t = t};
+        write_step(&x, &s->step[i]);
+        text_puts(out, i ? ",\n    " : "\n    ");
+        text_json(out, mem_printf(t, "%.*s", (int)(x.n - 1), x.s));
+    }
+    text_puts(out, s->nstep ? "\n  ],\n" : "],\n");
 }
 
 void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
@@ -130,16 +224,15 @@ void schedule_write_json(struct text *out, struct tgc *t, const struct schedule 
                     (long long)s->var[i]->max);
     }
     text_puts(out, "],\n  \"kernel_list\": [");
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
-        flop += k->flop;
-        text_printf(out, "%s\n    {\"name\": \"%s\", \"title\": ", i > 0 ? "," : "", k->name);
-        text_json(out, k->title ? k->title : "");
-        text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f}", k->flop, k->nbytes);
-    }
+    for (int i = 0; i < s->nkernel; i++)
+        flop += s->kernel[i]->flop;
+    schedule_kernels_json(out, t, s);
+    text_puts(out, s->nkernel ? "\n  ],\n" : "],\n");
+    json_buffers(out, t, s);
+    json_steps(out, t, s);
     text_printf(out,
-                "%s],\n  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
+                "  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
                 "\"stack_bytes\": %zu,\n  \"weight_bytes\": %zu\n}\n",
-                s->nkernel ? "\n  " : "", s->nkernel, flop, program_arena_bytes(t, s),
+                s->nkernel, flop, program_arena_bytes(t, s),
                 program_stack_bytes(t, s), s->weight_nbytes);
 }

@@ -93,6 +93,11 @@ static void write_macros(struct program *p, struct text *out)
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
         text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
                     s->weight_nbytes, p->name);
+    if (p->weights != WEIGHTS_FILE && s->nweight > 0)
+        text_printf(out,
+                    "/* %s_WEIGHTS_SECTION, defined for %s.c as a string (\".flash\"), is the section "
+                    "that\n * the weights lie in. */\n",
+                    p->upper, p->name);
     text_putc(out, '\n');
 }
 
@@ -219,11 +224,12 @@ void header_write(struct program *p, struct text *out)
     if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
         text_printf(out,
                     " *\n * No heap, no files, no global state: the arena holds the model, a run's "
-                    "stack %zu bytes of\n * intermediates. */\n",
+                    "stack %zu bytes of\n * intermediates.\n",
                     p->s->arena_nbytes);
     else
         text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that "
-                       "changes. */\n");
+                       "changes.\n");
+    text_puts(out, " *\n * This header is its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
     text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
                 p->upper, p->upper);
     text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");

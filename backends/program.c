@@ -271,7 +271,9 @@ static void write_title(struct program *p, struct text *out)
     if (!p->o->no_main)
         text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
                     pthread, p->upper, p->name, p->name, p->name);
-    text_puts(out, " */\n");
+    /* no SPDX line: it would speak for the weights, too */
+    text_puts(out, " *\n * What tgc has written here, the parts of its runtime included, is its user's "
+                   "without obligation\n * (0BSD). The model and its weights keep their own terms. */\n");
 }
 
 static const char long_strings[] =
@@ -430,6 +432,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     if (p->threads > 1)
         text_puts(c, no_invented_stores);
     text_puts(c, kernels.s ? kernels.s : "");
+    if (o->kernels)
+        text_puts(o->kernels, kernels.s ? kernels.s : "");
     put_section(c, "the model");
     /* names, weights and reference vectors are string literals, and any of them can be long */
     text_puts(

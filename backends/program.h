@@ -43,6 +43,9 @@ void text_json(struct text *out, const char *s);                 /* a JSON strin
 void text_dot(struct text *out, const char *s);                  /* inside a quoted DOT string */
 /* bytes as a C string literal of several lines */
 void text_literal(struct text *out, const void *p, size_t nbytes);
+/* bytes as a u"" literal of several lines, two in each unit, the first the lower: 1.5 to 1.6
+ * characters a byte, where octal escapes take 2.7 */
+void text_units(struct text *out, const void *p, size_t nbytes);
 /* blanks until out->n - column_start == width */
 void text_pad(struct text *out, size_t column_start, size_t width);
 /* each line four blanks a depth to the right; empty ones stay empty */

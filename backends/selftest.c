@@ -11,7 +11,10 @@
 #include "runtime/fill.c"
 
 enum { MOST_VECTOR_BYTES = 1 << 18 };
+/* About a second. A model that reads each weight a few times in a run (any matrix-vector product)
+ * may take so much for each: a small part of what reading and packing the weight takes. */
 static const int64_t most_element_operations = 40000000;
+enum { OPERATIONS_A_WEIGHT = 6 };
 static const double default_rtol = 1e-3, default_atol = 1e-4;
 
 /* ------------------------------------------------------------------------------ the interpreter */
@@ -46,6 +49,20 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
     return x;
 }
 
+/* Models that are sure to run out of it get the small one, so that no time is spent in vain. */
+static int64_t operation_budget(const struct schedule *s)
+{
+    int64_t nelem = 0;
+    double flop = 0;
+    for (int i = 0; i < s->nweight; i++)
+        nelem += (int64_t)(s->weight[i]->nbytes / dtype_nbytes(s->weight[i]->dtype));
+    for (int i = 0; i < s->nkernel; i++)
+        flop += s->kernel[i]->flop;
+    int64_t budget = sat_mul(nelem, OPERATIONS_A_WEIGHT);
+    return budget > most_element_operations && flop / 2 < (double)budget ? budget
+                                                                         : most_element_operations;
+}
+
 static const struct program_vectors *compute_vectors(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -73,7 +90,7 @@ static const struct program_vectors *compute_vectors(struct program *p)
                            .n = g->ninput,
                            .var = by_id,
                            .nvar = p->nvar_id,
-                           .budget = most_element_operations,
+                           .budget = operation_budget(s),
                            .host = g->host,
                            .nhost = g->nhost};
     if (!eval_graph(p->t, root, g->noutput, &env, result))

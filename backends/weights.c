@@ -1,8 +1,8 @@
 /* weights.c - the model's numbers, out of the reader's way: declared as one struct of pointers,
  * defined at the end of the file.
  *
- * string  each weight a union of bytes and its type, initialized by an escaped string literal: the
- * fastest text for a compiler to take
+ * string  each weight a union of 16-bit units and its type, initialized by a u"" literal: the
+ *         shortest text, and the fastest for a compiler to take
  * array   typed arrays of numbers, for who wants to read them
  * incbin  NAME.weights, taken in whole by #embed where the compiler has it, else by the assembler
  * file    NAME.weights, mapped or read by the caller and given to NAME_init: the only form that no
@@ -87,8 +87,11 @@ void weights_write_declaration(struct program *p, struct text *out)
 {
     if (p->s->nweight == 0)
         return;
-    text_puts(out, "/* The model's weights; their numbers stand at the end of this file. "
-                   "*/\nstruct weights {\n");
+    if (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE)
+        text_printf(out, "/* The model's weights, which %s.weights holds. */\n", p->name);
+    else
+        text_puts(out, "/* The model's weights; their numbers stand at the end of this file. */\n");
+    text_puts(out, "struct weights {\n");
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
         size_t start = out->n;
@@ -117,10 +120,10 @@ static void write_as_string(struct program *p, struct text *out, const struct bu
     size_t n = weight_nelem(b) > 0 ? weight_nelem(b) : 1;
     text_printf(
         out,
-        "alignas(64) static const union { unsigned char bytes[%zu]; %s value[%zu]; } %s_data = {",
-        b->nbytes + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
+        "alignas(64) static const union { weight_unit unit[%zu]; %s value[%zu]; } %s_data WEIGHTS_PLACE = {",
+        b->nbytes / 2 + b->nbytes % 2 + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
     void *packed;
-    text_literal(out, stored_bytes(p->t, b, &packed), b->nbytes);
+    text_units(out, stored_bytes(p->t, b, &packed), b->nbytes);
     free(packed);
     text_puts(out, "};\n");
 }
@@ -157,7 +160,7 @@ static void write_as_array(struct program *p, struct text *out, const struct buf
     size_t n = weight_nelem(b);
     void *packed;
     const unsigned char *bytes = stored_bytes(p->t, b, &packed);
-    text_printf(out, "alignas(64) static const %s %s_data[%zu] = {", dtype_ctype(b->dtype),
+    text_printf(out, "alignas(64) static const %s %s_data[%zu] WEIGHTS_PLACE = {", dtype_ctype(b->dtype),
                 p->buffer_name[b->id], n > 0 ? n : 1);
     size_t start = out->n;
     for (size_t i = 0; i < n || i == 0; i++) {
@@ -207,16 +210,41 @@ static void write_pointers(struct program *p, struct text *out, const char *base
         text_printf(out, "        %s,\n", weight_address(p, p->s->weight[i], base));
 }
 
-/* Numbers in a C file are of the target's byte order; their bytes are of one. */
-static void write_order_check(struct program *p, struct text *out)
+/* Numbers in a C file are of the target's byte order; units and bytes are of one. */
+static const char order_text[] =
+    "#if defined __BYTE_ORDER__ && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n"
+    "#error \"these weights are bytes, the least significant first: let tgc write numbers by "
+    "--weights=array\"\n#endif\n\n";
+
+static const char unit_text[] =
+    "/* The numbers' bytes, two in each unit. */\n"
+    "#if u'\303\251' != 0xe9\n"
+    "#error \"this file is UTF-8, and is read as something else (-finput-charset)\"\n#endif\n"
+    "#ifdef __cplusplus\ntypedef char16_t weight_unit;\n#else\ntypedef uint_least16_t weight_unit;\n"
+    "#endif\n\n";
+
+static const char place_text[] =
+    "/* -DMODEL_WEIGHTS_SECTION='\".flash\"' puts them into a section of the linker's. */\n"
+    "#ifdef MODEL_WEIGHTS_SECTION\n"
+    "#define WEIGHTS_PLACE __attribute__((section(MODEL_WEIGHTS_SECTION)))\n"
+    "#else\n#define WEIGHTS_PLACE\n#endif\n\n";
+
+/* What the data below needs. */
+static void write_data_prelude(struct program *p, struct text *out)
 {
-    bool has_order = false;
+    bool has_numbers = false;
     for (int i = 0; i < p->s->nweight; i++)
-        has_order |= !is_string(p->s->weight[i]) && dtype_nbytes(p->s->weight[i]->dtype) > 1;
-    if (has_order && p->weights != WEIGHTS_ARRAY)
-        text_puts(out, "#if defined __BYTE_ORDER__ && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n"
-                       "#error \"these weights are bytes, the least significant first: let tgc write "
-                       "numbers by --weights=array\"\n#endif\n\n");
+        has_numbers |= !is_string(p->s->weight[i]);
+    if (!has_numbers)
+        return;
+    if (p->weights != WEIGHTS_ARRAY)
+        text_puts(out, order_text);
+    if (p->weights != WEIGHTS_FILE)
+        program_write_text(p, out, place_text);
+    if (p->weights == WEIGHTS_STRING)
+        text_puts(out, unit_text);
+    if (p->weights == WEIGHTS_INCBIN)
+        program_write_text(p, out, snippet_find("incbin")->text);
 }
 
 void weights_write_data(struct program *p, struct text *out)
@@ -227,9 +255,7 @@ void weights_write_data(struct program *p, struct text *out)
         out,
         "/* -------------------------------------------------------------------------------------- "
         "weights */\n\n");
-    write_order_check(p, out);
-    if (p->weights == WEIGHTS_INCBIN)
-        program_write_text(p, out, snippet_find("incbin")->text);
+    write_data_prelude(p, out);
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];
         if (weight_holder(b) != b)

@@ -53,6 +53,10 @@ struct input_file { const char *name, *path; };
 struct options {
     enum command command;
     const char *model;              /* the operand; NULL: none was given */
+    const char *model2;             /* verify: what it is compared with; NULL: recorded outputs */
+    /* the command line with files of options expanded, and the words of --other */
+    const char **word; size_t nword;
+    const char **other; size_t nother;
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
     struct onnx_shape_option *shape; int nshape; size_t cap_shape;
@@ -72,7 +76,7 @@ struct options {
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as the model has them */
-    bool fast_math, no_winograd, strassen, debug_info, json, verbose, why;
+    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes that a run may take of it; 0: any */
     size_t cache;                   /* bytes; CACHE_NBYTES otherwise */
@@ -80,13 +84,14 @@ struct options {
     int beam;                       /* BEAM=n; 0: not set */
     struct input_file *input; int ninput; size_t cap_input;
     const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
-    const char *out_dir, *data;
+    const char *out_dir, *data, *keep;
     double rtol, atol;
     size_t max_memory;              /* 0: by the model's size */
     bool diagnostics_json, color;
     int debug;                      /* DEBUG=n */
     /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
     enum option_id print;
+    enum command topic;             /* of HELP; COMMAND_COUNT: all */
     const char *shell;
     /* the file that diagnostics without a place are about; NULL: tgc itself */
     const char *subject;
@@ -102,11 +107,16 @@ isa_set options_host_isa(void);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
 const char *command_name(enum command c);
+/* Whether the command takes the option. */
+bool option_fits(enum option_id id, enum command c);
+/* The words that an option's value is one of, blanks between them; "": it is free. */
+void option_put_choices(struct text *out, enum option_id id);
 const char *emit_extension(enum emit e);
 
 /* --------------------------------------------------------------------------------------- help.c */
 
-void help_write(struct text *out);
+/* What a command does and takes; COMMAND_COUNT: all of them. */
+void help_write(struct text *out, enum command topic);
 void version_write(struct text *out);
 void man_write(struct text *out);
 void completion_write(struct text *out, const char *shell);       /* bash, zsh or fish */
@@ -145,6 +155,9 @@ void outputs_discard(struct outputs *s);
  * a signal. NULL: a diagnostic. */
 const char *directory_make(struct tgc *t);
 void directory_remove(const char *path);
+/* Copies the files of a private directory into the one that --keep names; no file that `protect`
+ * knows as an input is replaced. Says so in a note, or in a diagnostic why not. */
+void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect);
 /* Removes whatever is unfinished; for the ends of the process that no command sees. */
 void outputs_abandon(void);
 
@@ -271,8 +284,29 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
 bool instance_run(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
 
+/* A run's kernels anew, with p->on_kernel as it is now; needs: instance_prepare(). */
+bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);
+
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
+
+/* -------------------------------------------------------------------------------------- times.c */
+
+/* Seconds: of each kernel in the run at hand, the least of all runs, and of a whole run, the least. */
+struct kernel_times { double *now, *least, run; int n, open; double since; };
+/* Sets p's hook, before instance_prepare() or instance_restart(). */
+void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p);
+void times_on_kernel(void *user, int index, const char *kernel);
+/* Runs several times: run and least[]. false: a diagnostic. */
+bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
+/* least[] from the one run that there was. */
+void times_of_one_run(struct kernel_times *s);
+/* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' bounds. */
+void times_write(struct text *out, const struct schedule *s, const struct kernel_times *times);
+/* The same as the elements of a JSON list. */
+void times_write_json(struct text *out, const struct schedule *s, const struct kernel_times *times);
+/* The table on standard error, at DEBUG=2. */
+void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times);
 
 /* ---------------------------------------------------------------------------------------- why.c */
 

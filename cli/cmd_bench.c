@@ -2,7 +2,8 @@
  *
  * Runs until both MIN_RUNS and MIN_SECONDS are reached after a warm-up; reports the least and the
  * median, since a mean says more about the machine's other work than about the model. Runs that
- * take less than the clock resolves well are timed several at once.
+ * take less than the clock resolves well are timed several at once. Kernels are timed in runs of
+ * their own, since the clock is read before each.
  */
 #include "cli/cli.h"
 #include "backends/program.h"
@@ -63,7 +64,8 @@ static void put_seconds(struct text *x, const char *what, double s)
 }
 
 static void print_result(struct tgc *t, const struct options *o, const struct program_info *info,
-                         const double *seconds, int n, int at_once)
+                         const double *seconds, int n, int at_once, const struct schedule *s,
+                         const struct kernel_times *times)
 {
     double least = seconds[0], median = seconds[n / 2], rate = least > 0 ? info->flop / least : 0;
     struct text x = {.t = t};
@@ -73,15 +75,18 @@ static void print_result(struct tgc *t, const struct options *o, const struct pr
         text_printf(&x,
                     ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
                     "seconds\":%.9g,\"flop\":%.17g,"
-                    "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu}\n",
+                    "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,\"kernel_times\":[",
                     info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
                     info->kernel_count, info->arena_bytes, info->weights_bytes);
+        times_write_json(&x, s, times);
+        text_puts(&x, "]}\n");
     } else {
         text_printf(&x, "%s:", info->name);
         put_seconds(&x, " min", least);
         put_seconds(&x, ", median", median);
         text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", n * at_once,
                     rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
+        times_write(&x, s, times);
     }
     fputs(x.s, stdout);
 }
@@ -92,14 +97,19 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct model m;
     struct feed f;
     struct instance p;
+    struct kernel_times times;
     int n, at_once;
     if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
         !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
         !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
     const double *seconds = measure(t, &p, &n, &at_once);
-    if (seconds)
-        print_result(t, &o, p.info, seconds, n, at_once);
+    if (seconds) {
+        times_hook(t, &times, m.schedule->nkernel, &p);
+        if (!instance_restart(t, &o, &p) || !times_of_runs(t, &p, &times))
+            return EXIT_FAILED;
+        print_result(t, &o, p.info, seconds, n, at_once, m.schedule, &times);
+    }
     instance_close(&p);
     model_close(&m);
     return seconds ? EXIT_DONE : EXIT_FAILED;

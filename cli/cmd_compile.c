@@ -138,11 +138,24 @@ static void mention_weights(struct tgc *t, const struct schedule *s, enum weight
                   gigabytes);
 }
 
+/* What a C file is large by is nearly always its weights. */
+static void mention_size(struct tgc *t, const struct options *o, const struct emission *e)
+{
+    const size_t large = 10 << 20;
+    if (o->emit == EMIT_C && e->c.n > large && !e->beside && strcmp(o->output, "-") != 0)
+        diag_note(t, &(struct place){.file = o->output},
+                  "%.0f MB of C, most of it weights; --weights=incbin puts them into %s.weights "
+                  "beside it, which makes the C small and quick to compile",
+                  (double)e->c.n / 1e6, e->name);
+}
+
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
     double start = seconds_now();
     struct program_options po = model_program_options(o, m, e->name);
+    struct text kernels = {.t = t};
     po.header = e->header;
+    po.kernels = &kernels;
     bool to_stdout = strcmp(o->output, "-") == 0;
     e->c.t = e->h.t = t;
     if (to_stdout && po.weights == WEIGHTS_AUTO)
@@ -154,8 +167,9 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
         return diag_error(t, NULL,
                           "-o - has no place for the weights' file; --weights=string or array puts "
                           "them into the C");
+    mention_size(t, o, e);
     if (t->debug >= 3)
-        fprintf(stderr, "%s", e->c.s);
+        fputs(kernels.s, stderr);
     if (o->verbose || t->debug >= 1)
         fprintf(stderr, "%-28s %8.1f ms\n", "emit C", 1e3 * (seconds_now() - start));
     return true;
@@ -255,6 +269,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
               (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
               outputs_commit(inside) && compile_c(t, &r);
     outputs_discard(inside);
+    if (!ok && o->keep)
+        directory_keep(t, dir, o->keep, files);
     directory_remove(dir);
     if (ok && e.beside && program_weights_mode(m->schedule, o->weights) == WEIGHTS_FILE)
         ok = put_weights_beside(t, o, m, files, name);

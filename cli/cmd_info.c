@@ -14,6 +14,7 @@ struct report {
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
     struct text why;                /* --why: lines */
+    struct text table;              /* a line for each kernel, or the elements of a JSON list */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
     size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
@@ -182,11 +183,43 @@ static bool report_declared(struct tgc *t, const struct options *o, const struct
     return true;
 }
 
-static bool report_model(struct tgc *t, const struct options *o, struct report *r)
+static const char *buffer_text(struct tgc *t, const struct buffer *b)
 {
+    struct text x = {.t = t};
+    text_printf(&x, "%s[", dtype_name(b->dtype));
+    for (int a = 0; a < b->ndim; a++) {
+        text_puts(&x, a ? "," : "");
+        uop_print(&x, b->dim[a]);
+    }
+    text_putc(&x, ']');
+    return x.s;
+}
+
+/* Shapes: of what is written, and behind the arrow of what is read. */
+static void put_kernels(struct text *x, struct tgc *t, const struct schedule *s)
+{
+    int width = 0;
+    for (int i = 0; i < s->nkernel; i++)
+        if ((int)strlen(s->kernel[i]->name) > width)
+            width = (int)strlen(s->kernel[i]->name);
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        text_printf(x, "    %-*s %9.3g FLOP %9.3g bytes  %s:", width, k->name, k->flop, k->nbytes,
+                    k->title ? k->title : "");
+        for (int j = 0; j < k->nbuffer; j++)
+            text_printf(x, "%s %s", j == k->noutput ? " <-" : "", buffer_text(t, k->buffer[j]));
+        text_putc(x, '\n');
+    }
+}
+
+static bool report_model(struct tgc *t, const struct options *given, struct report *r)
+{
+    struct options told = *given;
+    const struct options *o = &told;
     struct model m;
+    struct feed f;
     struct op_names all = {0};
-    if (!model_load(t, o, &m))
+    if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
         return false;
     if (m.onnx)
         name_operators(t, m.onnx, &all);
@@ -218,6 +251,10 @@ static bool report_model(struct tgc *t, const struct options *o, struct report *
         why_write_json(&r->why, t);
     else if (o->why)
         why_write(&r->why, t, m.schedule);
+    if (o->json)
+        schedule_kernels_json(&r->table, t, m.schedule);
+    else
+        put_kernels(&r->table, t, m.schedule);
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
@@ -279,6 +316,8 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
                     "\"bytes_before\":%zu,\"rms_error\":%.3g,\"max_error\":%.3g}",
                     dtype_name(r->narrowing.dtype), r->narrowing.nweight, r->narrowing.to_nbytes,
                     r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
+    if (!r->open.n && !r->is_artefact)
+        text_printf(&x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
         text_printf(&x, ",\"choices\":[%s]", r->why.s ? r->why.s : "");
     text_puts(&x, ",\"operators\":{");
@@ -333,6 +372,8 @@ static void print_text(struct tgc *t, const struct report *r)
             printf("error: about %.2g of the largest output is added by Winograd's tiles, of "
                    "%.2g (--error)\n",
                    r->error_estimate, r->error_limit);
+        if (r->table.n)
+            print_lines("each kernel, and its shapes", &r->table);
         if (r->why.n)
             print_lines("choices", &r->why);
         return;
@@ -344,7 +385,7 @@ static void print_text(struct tgc *t, const struct report *r)
 
 enum exit_status cmd_info(struct tgc *t, const struct options *o)
 {
-    struct report r = {.open = {.t = t}, .why = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
+    struct report r = {.open = {.t = t}, .why = {.t = t}, .table = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
     if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {

@@ -43,11 +43,16 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
     struct model m;
     struct feed f;
     struct instance p;
+    struct kernel_times times;
     if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
         !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) ||
-        !instance_prepare(t, &o, &p) || !instance_run(t, &p))
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p))
         return EXIT_FAILED;
+    if (t->debug >= 2)
+        times_hook(t, &times, m.schedule->nkernel, &p);
+    if (!instance_prepare(t, &o, &p) || !instance_run(t, &p))
+        return EXIT_FAILED;
+    times_print_one_run(t, &m, &times);
     bool ok = true;
     if (o.out_dir)
         ok = write_outputs(t, &o, &m, &p);

@@ -1,7 +1,10 @@
 /* cmd_verify.c - tgc verify: runs a model on recorded inputs and compares with recorded outputs, in
- * the layout of ONNX's tests: DIR/input_K.pb, DIR/output_K.pb, or .npy for tensors. */
+ * the layout of ONNX's tests: DIR/input_K.pb, DIR/output_K.pb, or .npy for tensors. Or runs two
+ * models, or one with two sets of options, on the same inputs, and compares the second's outputs with
+ * the first's. */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -157,17 +160,126 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
     return true;
 }
 
+/* ------------------------------------------------------------------------------------ two models */
+
+/* The second: a compile of its own, since a struct tgc holds what one compile has found out. */
+struct second { struct tgc *t; struct options o; struct instance p; bool ok; };
+
+static const char *variable(const char *name) { return getenv(name); }
+
+/* The command line again, with the second model in place of the first and --other's words behind. */
+static bool second_options(struct tgc *t, const struct options *o, struct options *other)
+{
+    const char **word = mem_array(t, o->nword + o->nother + 2, sizeof *word);
+    int n = 0;
+    word[n++] = "tgc";
+    for (size_t i = 0; i < o->nword; i++)
+        word[n++] = o->word[i];
+    for (size_t i = 0; i < o->nother; i++)
+        word[n++] = o->other[i];
+    if (!options_parse(t, n, word, variable, other))
+        return false;
+    other->subject = other->model = o->model2 ? o->model2 : o->model;
+    return true;
+}
+
+/* Inputs go by name where all names are the same, else by position. */
+static bool second_inputs(struct tgc *t, struct options *o, const struct model *m,
+                          const struct instance *first, struct feed *f)
+{
+    f->input = model_inputs(t, o, m, &f->n);
+    f->value = mem_array(t, (size_t)f->n + 1, sizeof *f->value);
+    f->source = mem_array(t, (size_t)f->n + 1, sizeof *f->source);
+    int count = first->info->input_count;
+    if (f->n != count)
+        return diag_error(t, NULL, "has %d inputs, the first model has %d", f->n, count);
+    bool by_name = true;
+    int *at = mem_array(t, (size_t)count + 1, sizeof *at);
+    for (int i = 0; i < count; i++) {
+        at[i] = count;
+        for (int k = 0; k < count; k++)
+            if (strcmp(first->input[k].name, f->input[i].name) == 0)
+                at[i] = k;
+        by_name &= at[i] < count;
+    }
+    for (int i = 0; i < count; i++) {
+        f->value[i] = first->input[by_name ? at[i] : i];
+        f->source[i] = mem_printf(t, "the first model's input '%.100s'", f->value[i].name);
+        if (f->value[i].dtype != f->input[i].dtype)
+            return diag_error(t, NULL, "input '%.100s' is of %s, %s is of %s", f->input[i].name,
+                              dtype_name(f->input[i].dtype), f->source[i],
+                              dtype_name(f->value[i].dtype));
+        if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], f->source[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool run_second(struct second *s, const struct instance *first)
+{
+    struct tgc *t = s->t;
+    struct options *o = &s->o;
+    struct model m;
+    struct feed f;
+    return model_load(t, o, &m) && second_inputs(t, o, &m, first, &f) &&
+           model_schedule(t, o, program_name(t, m.stem), &m) && instance_build(t, o, &m, &s->p) &&
+           feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && instance_run(t, &s->p);
+}
+
+/* s is not a local of the function that calls setjmp. */
+static void start_second(struct second *s, const struct instance *first)
+{
+    if (setjmp(s->t->stop) == 0)
+        s->ok = run_second(s, first);
+}
+
+static bool compare_models(struct tgc *t, const struct options *o, const struct instance *first,
+                           int *nbad)
+{
+    struct second *s = MEM_NEW(t, struct second);
+    *nbad = 0;
+    s->t = tgc_new(0);
+    if (!s->t || !second_options(t, o, &s->o))
+        return false;
+    s->t->mem_limit = t->mem_limit;
+    s->t->run_limit = t->run_limit;
+    s->t->run_used = t->run_used;
+    s->t->cache_nbytes = s->o.cache;
+    s->o.load.budget_per_external_byte = o->load.budget_per_external_byte;
+    start_second(s, first);
+    messages_print(s->t, &s->o, stderr);
+    if (!s->ok)
+        return diag_error(t, &(struct place){.file = s->o.model},
+                          "the second model could not be run; see above");
+    int n = first->info->output_count, count = s->p.info->output_count;
+    if (n != count)
+        return diag_error(t, &(struct place){.file = s->o.model},
+                          "has %d outputs, the first model has %d", count, n);
+    for (int i = 0; i < n; i++)
+        *nbad += !compare_tensor(t, o, &s->p.output[i], &first->output[i]);
+    instance_close(&s->p);
+    return true;
+}
+
 enum exit_status cmd_verify(struct tgc *t, const struct options *given)
 {
     struct options o = *given;
     struct model m;
     struct feed f;
     struct instance p;
+    struct kernel_times times;
     int nbad;
-    if (!model_load(t, &o, &m) || !read_inputs(t, &o, &m, &f) ||
+    if (!model_load(t, &o, &m) ||
+        !(o.data ? read_inputs(t, &o, &m, &f) : feed_read(t, &o, &m, &f)) ||
         !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) ||
-        !instance_prepare(t, &o, &p) || !instance_run(t, &p) || !compare_outputs(t, &o, &m, &p, &nbad))
+        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p))
+        return EXIT_FAILED;
+    if (t->debug >= 2)
+        times_hook(t, &times, m.schedule->nkernel, &p);
+    if (!instance_prepare(t, &o, &p) || !instance_run(t, &p))
+        return EXIT_FAILED;
+    times_print_one_run(t, &m, &times);
+    if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad) : compare_models(t, given, &p, &nbad)))
         return EXIT_FAILED;
     instance_close(&p);
     model_close(&m);

@@ -115,8 +115,11 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
         if (!file)
             continue;
         f->source[i] = file->path;
-        if (!npy_read(t, file->path, f->input[i].dtype, &f->value[i]) ||
-            !feed_settle_shape(t, o, &f->input[i], &f->value[i], file->path))
+        if (!npy_read(t, file->path, f->input[i].dtype, &f->value[i]))
+            return diag_error(t, &(struct place){.file = file->path},
+                              "is given for the input '%.100s', which is %s", f->input[i].name,
+                              declared_text(t, &f->input[i]));
+        if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], file->path))
             return false;
     }
     return true;

@@ -3,9 +3,14 @@
 
 #include <string.h>
 
-static const struct { const char *group, *spelling, *value, *text, *commands; } lines[] = {
-#define GROUP(title) {title, NULL, NULL, NULL, NULL},
-#define OPTION(id, spelling, value, kind, commands, text) {NULL, spelling, value, text, commands},
+static const struct { const char *group, *spelling, *value, *text, *commands; enum option_id id; } lines[] = {
+#define GROUP(title) {title, NULL, NULL, NULL, NULL, OPTION_COUNT},
+#define OPTION(id, spelling, value, kind, commands, text)                                          \
+    {NULL, spelling, value, text, commands, OPTION_##id},
+#include "cli/options.def"
+};
+static const struct { enum option_id id; const char *spelling; } aliases[] = {
+#define ALIAS(id, spelling) {OPTION_##id, spelling},
 #include "cli/options.def"
 };
 static const struct { const char *name, *operands, *text; } commands[] = {
@@ -30,17 +35,21 @@ static const struct { int status; const char *text; } exits[] = {
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* "--name=VALUE", "-o OUT" */
+/* "--name=VALUE", "-o OUT", "--help, -h" */
 static const char *option_form(struct tgc *t, size_t i)
 {
-    if (!lines[i].value)
-        return lines[i].spelling;
-    bool is_long = lines[i].spelling[1] == '-';
-    return mem_printf(t, "%s%s%s", lines[i].spelling,
-                      is_long                           ? "="
-                      : strcmp(lines[i].spelling, "-O") ? " "
-                                                        : "",
-                      lines[i].value);
+    struct text x = {.t = t};
+    text_puts(&x, lines[i].spelling);
+    if (lines[i].value)
+        text_printf(&x, "%s%s",
+                    lines[i].spelling[1] == '-'       ? "="
+                    : lines[i].id != OPTION_LEVEL ? " "
+                                                      : "",
+                    lines[i].value);
+    for (size_t k = 0; k < COUNT(aliases); k++)
+        if (aliases[k].id == lines[i].id)
+            text_printf(&x, ", %s", aliases[k].spelling);
+    return x.s;
 }
 
 /* A term, and its text wrapped beside it. */
@@ -62,24 +71,42 @@ static void put_entry(struct text *out, const char *term, const char *text)
     text_putc(out, '\n');
 }
 
-void help_write(struct text *out)
+/* The titles of groups that have such an option, and the options. */
+static void put_options(struct text *out, enum command topic)
+{
+    const char *title = NULL;
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        if (lines[i].group)
+            title = lines[i].group;
+        if (lines[i].group || (topic != COMMAND_COUNT && !option_fits(lines[i].id, topic)))
+            continue;
+        if (title)
+            text_printf(out, "\n%s:\n", title);
+        title = NULL;
+        put_entry(out, option_form(out->t, i), lines[i].text);
+    }
+    put_entry(out, "@FILE", "more words of the command line, from a file");
+}
+
+static void put_outputs(struct text *out)
+{
+    text_puts(out, "\nWhat can be written (extension of OUT, or --emit):\n");
+    for (size_t i = 0; i < COUNT(emits); i++)
+        if (emits[i].built)
+            put_entry(out, mem_printf(out->t, ".%s", emits[i].extension), emits[i].text);
+}
+
+void help_write(struct text *out, enum command topic)
 {
     struct tgc *t = out->t;
     text_puts(out, "tgc compiles neural networks (ONNX) to self-contained C.\n\nUsage:\n");
     for (size_t i = 0; i < COUNT(commands); i++)
-        put_entry(out, mem_printf(t, "tgc %s %s", commands[i].name, commands[i].operands),
-                  commands[i].text);
-    for (size_t i = 0; i < COUNT(lines); i++) {
-        if (lines[i].group)
-            text_printf(out, "\n%s:\n", lines[i].group);
-        else
-            put_entry(out, option_form(t, i), lines[i].text);
-    }
-    put_entry(out, "@FILE", "more words of the command line, from a file");
-    text_puts(out, "\nWhat can be written (extension of OUT, or --emit):\n");
-    for (size_t i = 0; i < COUNT(emits); i++)
-        if (emits[i].built)
-            put_entry(out, mem_printf(t, ".%s", emits[i].extension), emits[i].text);
+        if (topic == COMMAND_COUNT || topic == (enum command)i)
+            put_entry(out, mem_printf(t, "tgc %s %s", commands[i].name, commands[i].operands),
+                      commands[i].text);
+    put_options(out, topic);
+    if (topic == COMMAND_COUNT || topic == COMMAND_COMPILE)
+        put_outputs(out);
     text_puts(out, "\nTargets:\n ");
     for (size_t i = 0; i < COUNT(targets); i++)
         if (targets[i].built)
@@ -160,49 +187,188 @@ void man_write(struct text *out)
         put_roff_entry(out, mem_printf(t, "%d", exits[i].status), exits[i].text);
 }
 
-/* Words that complete: commands and options. Files are the shell's own. */
-static void put_words(struct text *out)
+/* ------------------------------------------------------------------------------- completion
+ *
+ * All three shells are told the same: the commands, the options that the command at hand takes (its
+ * initial is in the option's list), and the words that a value is one of. What has no such words is
+ * a directory where the table says DIR, a file otherwise.
+ */
+
+static bool is_directory(size_t i)
+{
+    return lines[i].value && strcmp(lines[i].value, "DIR") == 0;
+}
+
+/* Inside '...' of a shell; zsh's brackets and colons have a meaning in its lists. */
+static void put_quoted(struct text *out, const char *s, const char *special)
+{
+    for (; *s; s++)
+        if (*s == '\'')
+            text_puts(out, "'\\''"); /* in fish, too: two quoted parts and one quote between */
+        else
+            text_printf(out, strchr(special, *s) ? "\\%c" : "%c", *s);
+}
+
+static void put_command_names(struct text *out, const char *between)
 {
     for (size_t i = 0; i < COUNT(commands); i++)
-        text_printf(out, "%s%s", i ? " " : "", commands[i].name);
-    for (size_t i = 0; i < COUNT(lines); i++)
-        if (lines[i].spelling)
-            text_printf(out, " %s%s", lines[i].spelling,
-                        lines[i].value && lines[i].spelling[1] == '-' ? "=" : "");
+        text_printf(out, "%s%s", i ? between : "", commands[i].name);
+}
+
+/* The spellings of an option, k = 0, 1, ...; NULL: no more. */
+static const char *spelling_at(size_t i, size_t k)
+{
+    if (k == 0)
+        return lines[i].spelling;
+    for (size_t a = 0; a < COUNT(aliases); a++)
+        if (aliases[a].id == lines[i].id && --k == 0)
+            return aliases[a].spelling;
+    return NULL;
+}
+
+static void put_bash_options(struct text *out)
+{
+    for (size_t c = 0; c < COUNT(commands); c++) {
+        text_printf(out, "    %s) options='", commands[c].name);
+        for (size_t i = 0, n = 0; i < COUNT(lines); i++)
+            for (size_t k = 0; lines[i].spelling && option_fits(lines[i].id, (enum command)c) &&
+                               spelling_at(i, k);
+                 k++)
+                text_printf(out, "%s%s%s", n++ ? " " : "", spelling_at(i, k),
+                            lines[i].value && lines[i].spelling[1] == '-' ? "=" : "");
+        text_puts(out, "' ;;\n");
+    }
+}
+
+static void put_bash_values(struct text *out)
+{
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        struct text choices = {.t = out->t};
+        if (!lines[i].value)
+            continue;
+        option_put_choices(&choices, lines[i].id);
+        if (choices.n)
+            text_printf(out, "    %s) values='%s' ;;\n", lines[i].spelling, choices.s);
+        else
+            text_printf(out, "    %s) files=-%c ;;\n", lines[i].spelling,
+                        is_directory(i) ? 'd' : 'f');
+    }
+}
+
+/* "=" is a word of its own in COMP_WORDS unless COMP_WORDBREAKS lacks it. */
+static void put_bash(struct text *out)
+{
+    text_puts(out, "# bash completion for tgc; needs bash 4\n"
+                   "_tgc()\n{\n"
+                   "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                   "    local command=compile option=$before options= values= files=\n"
+                   "    if [[ $word == = ]]; then\n        word=\n"
+                   "    elif [[ $before == = ]]; then\n        option=${COMP_WORDS[COMP_CWORD-2]}\n"
+                   "    fi\n"
+                   "    case ${COMP_WORDS[1]} in\n    ");
+    put_command_names(out, "|");
+    text_puts(out, ") command=${COMP_WORDS[1]} ;;\n    esac\n    case $command in\n");
+    put_bash_options(out);
+    text_puts(out, "    esac\n    case $option in\n");
+    put_bash_values(out);
+    text_puts(out, "    esac\n    if [[ $values ]]; then\n"
+                   "        mapfile -t COMPREPLY < <(compgen -W \"$values\" -- \"$word\")\n"
+                   "    elif [[ $files ]]; then\n"
+                   "        mapfile -t COMPREPLY < <(compgen $files -- \"$word\")\n"
+                   "    elif [[ $word == -* ]]; then\n"
+                   "        mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
+                   "        [[ ${COMPREPLY-} == *= ]] && compopt -o nospace 2>/dev/null\n"
+                   "    else\n        [[ $COMP_CWORD == 1 || $before == help ]] && values='");
+    put_command_names(out, " ");
+    text_puts(out, "'\n        mapfile -t COMPREPLY < <(compgen -W \"$values\" -- \"$word\"; "
+                   "compgen -f -- \"$word\")\n    fi\n    return 0\n}\n"
+                   "complete -o filenames -F _tgc tgc\n");
+}
+
+static void put_zsh(struct text *out)
+{
+    text_puts(out, "#compdef tgc\n_tgc()\n{\n    local c=c\n    local -a specs commands\n"
+                   "    commands=(\n");
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        text_printf(out, "        '%s:", commands[i].name);
+        put_quoted(out, commands[i].text, "");
+        text_puts(out, "'\n");
+    }
+    text_puts(out, "    )\n    case $words[2] in\n    (");
+    put_command_names(out, "|");
+    text_puts(out, ") c=${words[2][1]} ;;\n    esac\n");
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        struct text choices = {.t = out->t};
+        for (size_t k = 0; lines[i].spelling && spelling_at(i, k); k++) {
+            text_printf(out, "    [[ %s == *$c* ]] && specs+=('*%s%s[", lines[i].commands,
+                        spelling_at(i, k),
+                        !lines[i].value                 ? ""
+                        : lines[i].spelling[1] == '-' ? "="
+                                                        : "+");
+            put_quoted(out, lines[i].text, "[]:");
+            text_puts(out, "]");
+            choices.n = 0;
+            if (lines[i].value)
+                option_put_choices(&choices, lines[i].id);
+            if (choices.n)
+                text_printf(out, ":value:(%s)", choices.s);
+            else if (lines[i].value)
+                text_printf(out, ":value:_files%s", is_directory(i) ? " -/" : "");
+            text_puts(out, "')\n");
+        }
+    }
+    text_puts(out, "    _tgc_first() { _describe -t commands command commands; _files }\n"
+                   "    if [[ $words[2] == help ]]; then\n"
+                   "        _describe -t commands command commands\n    else\n"
+                   "        _arguments $specs '1:command or model:_tgc_first' '*:file:_files'\n"
+                   "    fi\n}\n"
+                   "if [[ $funcstack[1] == _tgc ]]; then\n    _tgc \"$@\"\nelse\n"
+                   "    compdef _tgc tgc\nfi\n");
 }
 
 static void put_fish(struct text *out)
 {
-    for (size_t i = 0; i < COUNT(commands); i++)
-        text_printf(out, "complete -c tgc -n __fish_use_subcommand -a %s -d '%s'\n",
-                    commands[i].name, commands[i].text);
+    text_puts(out, "function __tgc_takes\n    set -l words (commandline -opc)\n    set -l c c\n"
+                   "    if set -q words[2]; and contains -- $words[2] ");
+    put_command_names(out, " ");
+    text_puts(out, "\n        set c (string sub -l 1 -- $words[2])\n    end\n"
+                   "    string match -q -- \"*$c*\" $argv[1]\nend\n");
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        text_printf(out,
+                    "complete -c tgc -n '__fish_use_subcommand; or __fish_seen_subcommand_from "
+                    "help' -a %s -d '",
+                    commands[i].name);
+        put_quoted(out, commands[i].text, "");
+        text_puts(out, "'\n");
+    }
     for (size_t i = 0; i < COUNT(lines); i++) {
+        struct text choices = {.t = out->t};
         if (!lines[i].spelling)
             continue;
-        const char *s = lines[i].spelling;
-        text_printf(out, "complete -c tgc %s %s%s -d '",
-                    s[1] == '-' ? "-l"
-                    : s[2]      ? "-o"
-                                : "-s",
-                    s + (s[1] == '-' ? 2 : 1), lines[i].value ? " -r" : "");
-        for (const char *d = lines[i].text; *d; d++)
-            text_puts(out, *d == '\'' ? "\\'" : (char[]){*d, 0});
+        text_printf(out, "complete -c tgc -n '__tgc_takes %s'", lines[i].commands);
+        for (size_t k = 0; spelling_at(i, k); k++) {
+            const char *s = spelling_at(i, k);
+            text_printf(out, " %s %s", s[1] == '-' ? "-l" : s[2] ? "-o" : "-s",
+                        s + (s[1] == '-' ? 2 : 1));
+        }
+        if (lines[i].value)
+            option_put_choices(&choices, lines[i].id);
+        if (choices.n)
+            text_printf(out, " -x -a '%s'", choices.s);
+        else if (lines[i].value)
+            text_puts(out, is_directory(i) ? " -x -a '(__fish_complete_directories)'" : " -r");
+        text_puts(out, " -d '");
+        put_quoted(out, lines[i].text, "");
         text_puts(out, "'\n");
     }
 }
 
 void completion_write(struct text *out, const char *shell)
 {
-    if (strcmp(shell, "fish") == 0) {
+    if (strcmp(shell, "fish") == 0)
         put_fish(out);
-        return;
-    }
-    if (strcmp(shell, "zsh") == 0)
-        text_puts(out, "autoload -U +X bashcompinit && bashcompinit\n");
-    text_puts(out,
-              "_tgc()\n{\n    local word=${COMP_WORDS[COMP_CWORD]}\n    COMPREPLY=($(compgen -W '");
-    put_words(out);
-    text_puts(out, "' -- \"$word\") $(compgen -f -- \"$word\"))\n    [[ ${COMPREPLY-} == *= ]] && "
-                   "compopt -o nospace\n}\n"
-                   "complete -o filenames -F _tgc tgc\n");
+    else if (strcmp(shell, "zsh") == 0)
+        put_zsh(out);
+    else
+        put_bash(out);
 }

@@ -43,11 +43,13 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     struct program_options po = model_program_options(o, m, name);
     struct text c = {.t = t}, h = {.t = t};
     bool beside = false;
+    struct text kernels = {.t = t};
     po.no_main = true;
+    po.kernels = &kernels;
     if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
         return false;
     if (t->debug >= 3)
-        fprintf(stderr, "%s", c.s);
+        fputs(kernels.s, stderr);
     if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
         !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
         return false;
@@ -196,6 +198,11 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     bool ok = emit_files(t, o, m, name, dir) && compile_shared(t, o, m, dir, name) &&
               instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
               load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
+    if (!ok && o->keep) {
+        struct outputs *inputs = outputs_new(t);
+        model_protect_files(o, m, inputs);
+        directory_keep(t, dir, o->keep, inputs);
+    }
     directory_remove(dir);
     if (ok && (o->verbose || t->debug >= 1))
         fprintf(stderr, "%-28s %8.1f ms\n", "emit C and compile it", 1e3 * (seconds_now() - start));
@@ -297,6 +304,17 @@ static bool fill_input(struct tgc *t, struct instance *p, int index)
     return true;
 }
 
+/* needs: inputs, outputs and the arena */
+static bool start(struct tgc *t, const struct options *o, struct instance *p)
+{
+    struct program_run_options options = {
+        .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
+        .on_kernel = p->on_kernel, .user = p->user};
+    int status = p->init(&p->model, p->arena, p->info->arena_bytes, &options);
+    return status == PROGRAM_OK ||
+           diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+}
+
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p)
 {
     const struct program_info *info = p->info;
@@ -321,12 +339,13 @@ bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p
     p->arena = pages_allocate(t, info->arena_bytes, "the model's arena");
     if (!p->arena)
         return false;
-    struct program_run_options options = {
-        .threads = o->threads, .weights = p->weights, .weights_bytes = info->weights_bytes,
-        .on_kernel = p->on_kernel, .user = p->user};
-    int status = p->init(&p->model, p->arena, info->arena_bytes, &options);
-    return status == PROGRAM_OK ||
-           diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+    return start(t, o, p);
+}
+
+bool instance_restart(struct tgc *t, const struct options *o, struct instance *p)
+{
+    instance_close(p);
+    return start(t, o, p);
 }
 
 /* The true shape of an output, as the run has told it. */
@@ -350,9 +369,34 @@ static bool read_shape(struct tgc *t, struct instance *p, int index)
     return true;
 }
 
+/* Inputs of integers, which may be indices, with their least and greatest value. */
+static const char *suspects(struct tgc *t, const struct instance *p)
+{
+    struct text x = {.t = t};
+    text_puts(&x, "");
+    for (int i = 0; i < p->info->input_count; i++) {
+        const struct array *v = &p->input[i];
+        size_t width = dtype_nbytes(v->dtype);
+        if (!dtype_is_int(v->dtype) || !v->nelem)
+            continue;
+        int64_t least = INT64_MAX, most = INT64_MIN;
+        for (size_t k = 0; k < v->nelem; k++) {
+            int64_t s = scalar_load(v->dtype, (const char *)v->data + k * width).i;
+            least = s < least ? s : least;
+            most = s > most ? s : most;
+        }
+        text_printf(&x, "%s'%.100s' holds %lld to %lld", x.n ? ", " : "; ", v->name,
+                    (long long)least, (long long)most);
+    }
+    return x.s;
+}
+
 bool instance_run(struct tgc *t, struct instance *p)
 {
     int status = p->run(p->model, p->inputs, p->outputs);
+    if (status == PROGRAM_BAD_VALUE)
+        return diag_error(t, NULL, "the compiled model's run reports: %s%s", p->strerror(status),
+                          suspects(t, p));
     if (status != PROGRAM_OK)
         return diag_error(t, NULL, "the compiled model's run reports: %s", p->strerror(status));
     for (int i = 0; i < p->info->output_count; i++)

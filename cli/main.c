@@ -39,7 +39,7 @@ static enum exit_status print_what_is_asked(struct tgc *t, const struct options 
 {
     struct text x = {.t = t};
     if (o->print == OPTION_HELP)
-        help_write(&x);
+        help_write(&x, o->topic);
     else if (o->print == OPTION_VERSION)
         version_write(&x);
     else if (o->print == OPTION_MAN)
@@ -72,6 +72,7 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
         return cmd_ops(t, o);
     case COMMAND_TUNE:
         return cmd_tune(t, o);
+    case COMMAND_HELP:
     case COMMAND_COUNT:
         break;
     }
@@ -97,7 +98,7 @@ static void print_hints(const struct tgc *t, const struct options *o, enum exit_
     if (o->diagnostics_json)
         return;
     if (status == EXIT_USAGE)
-        fputs("tgc --help lists commands and options\n", stderr);
+        fputs("tgc help lists commands and options, tgc help COMMAND those of one\n", stderr);
     if (t->bug)
         fputs("This is a bug in tgc " TGC_VERSION ", not in your model. Please report it with the "
                                                   "line above, the command line and, if you can,\n"

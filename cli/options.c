@@ -30,6 +30,10 @@ static const struct { const char *name; } commands[] = {
 #define COMMAND(id, name, operands, text) {name},
 #include "cli/options.def"
 };
+static const struct { enum option_id id; const char *spelling; } aliases[] = {
+#define ALIAS(id, spelling) {OPTION_##id, spelling},
+#include "cli/options.def"
+};
 static const struct { const char *extension, *text; bool built; } emits[] = {
 #define EMIT(id, extension, text, built) {extension, text, built},
 #include "cli/options.def"
@@ -43,6 +47,36 @@ const char *option_spelling(enum option_id id) { return table[id].spelling; }
 const char *command_name(enum command c) { return commands[c].name; }
 const char *emit_extension(enum emit e) { return emits[e].extension; }
 
+bool option_fits(enum option_id id, enum command c)
+{
+    return strchr(table[id].commands, commands[c].name[0]) != NULL;
+}
+
+void option_put_choices(struct text *out, enum option_id id)
+{
+    const char *value = table[id].value;
+    if (id == OPTION_CPU) {
+        text_puts(out, "auto native");
+        for (int i = 0; i < ISA_COUNT; i++)
+            text_printf(out, " %s", isa_table[i].text);
+    } else if (id == OPTION_EMIT) {
+        for (int i = 0, n = 0; i < EMIT_COUNT; i++)
+            if (emits[i].built)
+                text_printf(out, "%s%s", n++ ? " " : "", emits[i].extension);
+    } else if (id == OPTION_TARGET) {
+        for (int i = 0, n = 0; i < TARGET_COUNT; i++)
+            if (targets[i].built)
+                text_printf(out, "%s%s", n++ ? " " : "", targets[i].name);
+    } else if (id == OPTION_LEVEL) {
+        text_puts(out, "0 1 2 3");
+    } else if (value && strchr(value, '|') && !strpbrk(value, "=ABCDEFGHIJKLMNOPQRSTUVWXYZ")) {
+        for (; *value; value++)
+            text_putc(out, *value == '|' ? ' ' : *value);
+    } else {
+        text_puts(out, "");
+    }
+}
+
 struct given { enum option_id id; const char *value; };
 struct parser {
     struct tgc *t;
@@ -50,7 +84,7 @@ struct parser {
     struct options *o;
     const char **word; size_t nword, cap_word;
     struct given *given; size_t ngiven, cap_given;
-    const char *operand[2]; int noperand;
+    const char *operand[3]; int noperand;
 };
 
 static bool usage(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -139,41 +173,50 @@ static bool add_words(struct parser *p, const char *const *word, size_t n, int d
     return ok;
 }
 
+struct match { enum option_id id; size_t length; const char *value; };
+
+static void match_spelling(struct match *m, enum option_id id, const char *spelling,
+                           const char *word)
+{
+    size_t n = strlen(spelling);
+    if (strncmp(word, spelling, n) != 0 || n <= m->length)
+        return;
+    bool is_long = spelling[1] == '-';
+    bool joined = table[id].value && (is_long ? word[n] == '=' : word[n] != 0);
+    if (word[n] && !joined)
+        return;
+    m->id = id;
+    m->length = n;
+    m->value = joined ? word + n + (is_long || word[n] == '=') : NULL;
+}
+
 /* The option that a word begins with, and where its value begins in it (NULL: not in this word).
  * The longest spelling wins. */
 static enum option_id match_option(const char *word, const char **value)
 {
-    enum option_id best = OPTION_COUNT;
-    size_t best_length = 0;
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        size_t n = strlen(table[i].spelling);
-        if (strncmp(word, table[i].spelling, n) != 0 || n <= best_length)
-            continue;
-        bool is_long = table[i].spelling[1] == '-';
-        bool joined = table[i].value && (is_long ? word[n] == '=' : word[n] != 0);
-        if (word[n] && !joined)
-            continue;
-        best = (enum option_id)i;
-        best_length = n;
-        *value = joined ? word + n + (is_long || word[n] == '=') : NULL;
-    }
-    return best;
+    struct match m = {.id = OPTION_COUNT};
+    for (int i = 0; i < OPTION_COUNT; i++)
+        match_spelling(&m, (enum option_id)i, table[i].spelling, word);
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        match_spelling(&m, aliases[i].id, aliases[i].spelling, word);
+    *value = m.value;
+    return m.id;
 }
 
-static const char *nearest_option(const char *word)
+/* "; is '--dim' meant?", or "". A word may begin as the option does ("--ext"), or be misspelt. */
+static const char *suggest_option(struct parser *p, const char *word)
 {
-    const char *best = NULL;
-    size_t best_common = 3; /* "--" and two letters, at least */
+    enum { LEAST_COMMON = 4 };                        /* "--" and two letters */
+    const char *name = mem_printf(p->t, "%.*s", (int)strcspn(word, "="), word);
+    struct nearest near = nearest_to(name);
+    const char *begun = NULL;
     for (int i = 0; i < OPTION_COUNT; i++) {
-        size_t n = 0;
-        while (word[n] && word[n] == table[i].spelling[n])
-            n++;
-        if (n > best_common) {
-            best = table[i].spelling;
-            best_common = n;
-        }
+        if (strlen(name) >= LEAST_COMMON && strncmp(table[i].spelling, name, strlen(name)) == 0)
+            begun = table[i].spelling;
+        nearest_offer(&near, table[i].spelling);
     }
-    return best;
+    const char *best = near.best ? near.best : begun;
+    return best ? mem_printf(p->t, "; is '%s' meant?", best) : "";
 }
 
 static bool match_words(struct parser *p)
@@ -186,16 +229,14 @@ static bool match_words(struct parser *p)
             continue;
         }
         if (options_ended || word[0] != '-' || !word[1]) {
-            if (p->noperand < 2)
+            if (p->noperand < 3)
                 p->operand[p->noperand] = word;
             p->noperand++;
             continue;
         }
         enum option_id id = match_option(word, &value);
         if (id == OPTION_COUNT) {
-            const char *near = nearest_option(word);
-            ok = usage(p, "unknown option '%.200s'%s%s%s", word, near ? "; is '" : "",
-                       near ? near : "", near ? "' meant?" : "");
+            ok = usage(p, "unknown option '%.200s'%s", word, suggest_option(p, word));
             continue;
         }
         if (table[id].value && !value) {
@@ -268,17 +309,19 @@ static bool read_size(const char *s, int64_t least, size_t *v)
     return !*end && size_mul(*v, (size_t)1 << shift, v);
 }
 
-/* NAME=N, NAME<=N; the last = splits, since a name may have some. */
+/* NAME=N, NAME=..N or NAME<=N; the last = splits, since a name may have some. */
 static bool read_dim(struct parser *p, const char *s)
 {
     const char *equals = strrchr(s, '=');
     if (!equals || equals == s)
         return false;
-    bool is_bound = equals[-1] == '<';
-    size_t n = (size_t)(equals - s) - is_bound;
+    bool has_dots = strncmp(equals + 1, "..", 2) == 0;
+    bool is_bound = has_dots || equals[-1] == '<';
+    size_t n = (size_t)(equals - s) - (equals[-1] == '<');
     struct onnx_dim_option d = {.min = 0};
     const char *end;
-    if (!n || !read_int(equals + 1, &end, 0, INT32_MAX, &d.max) || *end || (is_bound && d.max < 1))
+    if (!n || !read_int(equals + (has_dots ? 3 : 1), &end, 0, INT32_MAX, &d.max) || *end ||
+        (is_bound && d.max < 1))
         return false;
     if (!is_bound)
         d.min = d.max;
@@ -456,6 +499,21 @@ static bool read_cpu(struct parser *p, const struct given *g)
     return true;
 }
 
+static bool read_other(struct parser *p, const char *s)
+{
+    struct options *o = p->o;
+    const char **word;
+    size_t n;
+    if (!split_words(p, s, &word, &n))
+        return usage(p, "--other=%.200s: a quote is not closed", s);
+    const char **all = mem_array(p->t, o->nother + n + 1, sizeof *all);
+    memcpy(all, o->other, o->nother * sizeof *all);
+    memcpy(all + o->nother, word, n * sizeof *all);
+    o->other = all;
+    o->nother += n;
+    return true;
+}
+
 static bool apply(struct parser *p, const struct given *g)
 {
     struct options *o = p->o;
@@ -559,6 +617,14 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_DATA:
         o->data = g->value;
         return true;
+    case OPTION_KEEP:
+        o->keep = g->value;
+        return *g->value || usage(p, "option --keep has an empty name; a directory is expected");
+    case OPTION_OTHER:
+        return read_other(p, g->value);
+    case OPTION_TG:
+        o->tg = true;
+        return true;
     case OPTION_RTOL:
         return read_tolerance(g->value, &o->rtol) || bad_value(p, g);
     case OPTION_ATOL:
@@ -629,19 +695,58 @@ static bool apply_environment(struct parser *p, bool has_target, bool has_level)
 
 /* ------------------------------------------------------------------------------------ the whole */
 
-static void find_command(struct parser *p)
+static enum command command_named(const char *word)
 {
+    int i = 0;
+    while (i < COMMAND_COUNT && strcmp(word, commands[i].name) != 0)
+        i++;
+    return (enum command)i;
+}
+
+/* "; did you mean 'compile'?", or the commands. */
+static const char *suggest_command(struct parser *p, const char *word)
+{
+    struct nearest near = nearest_to(word);
+    struct text all = {.t = p->t};
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        nearest_offer(&near, commands[i].name);
+        text_printf(&all, " %s", commands[i].name);
+    }
+    return near.best ? mem_printf(p->t, "; did you mean '%s'?", near.best)
+                     : mem_printf(p->t, "; there are%s", all.s);
+}
+
+/* The word is a model's file or - unless it looks like no file and is none. */
+static bool is_model(const char *word)
+{
+    return strpbrk(word, "./") || strcmp(word, "-") == 0 || access(word, F_OK) == 0;
+}
+
+static bool find_command(struct parser *p)
+{
+    enum command c = p->noperand ? command_named(p->operand[0]) : COMMAND_COUNT;
     p->o->command = COMMAND_COMPILE;
-    for (int i = 0; i < COMMAND_COUNT && p->noperand; i++) {
-        if (strcmp(p->operand[0], commands[i].name) != 0)
-            continue;
-        p->o->command = (enum command)i;
+    p->o->topic = c;
+    if (c != COMMAND_COUNT) {
+        p->o->command = c;
         p->noperand--;
         p->operand[0] = p->operand[1];
-        p->operand[1] = NULL;
-        break;
+        p->operand[1] = p->operand[2];
+    } else if (p->noperand && !is_model(p->operand[0])) {
+        return usage(p, "there is no command and no file '%.100s'%s", p->operand[0],
+                     suggest_command(p, p->operand[0]));
+    }
+    if (c == COMMAND_HELP && p->noperand) {
+        p->o->topic = command_named(p->operand[0]);
+        if (p->o->topic == COMMAND_COUNT)
+            return usage(p, "there is no command '%.100s'%s", p->operand[0],
+                         suggest_command(p, p->operand[0]));
+    } else if (c == COMMAND_HELP) {
+        p->o->topic = COMMAND_COUNT;
     }
     p->o->model = p->noperand ? p->operand[0] : NULL;
+    p->o->model2 = p->o->command == COMMAND_VERIFY && p->noperand == 2 ? p->operand[1] : NULL;
+    return true;
 }
 
 static bool find_emit(struct parser *p)
@@ -666,11 +771,11 @@ static bool check_operands(struct parser *p)
     const struct options *o = p->o;
     const char *command = commands[o->command].name;
     if (o->command == COMMAND_OPS)
-        return p->noperand == 0 ||
-               usage(p, "tgc ops takes no file, and '%.200s' is given", o->model);
+        return p->noperand <= 1 ||
+               usage(p, "tgc ops takes one name, and '%.200s' is a second one", p->operand[1]);
     if (p->noperand == 0)
         return usage(p, "no model is given; tgc %s needs one: a file, or - and -x", command);
-    if (p->noperand > 1)
+    if (p->noperand > 1 + (o->model2 != NULL))
         return usage(p, "one model is expected, and '%.200s' is a second operand", p->operand[1]);
     if (o->command == COMMAND_COMPILE && !o->output)
         return usage(p, "no output is named; -o OUT is required");
@@ -680,10 +785,20 @@ static bool check_operands(struct parser *p)
         return usage(p, "tgc tune measures choices, and -O0 makes none");
     if (o->command == COMMAND_TUNE && (o->beam < 0 || o->beam > TUNE_WIDTH_MAX))
         return usage(p, "BEAM=%d: the width of the search is 1 to %d", o->beam, TUNE_WIDTH_MAX);
-    if (o->command == COMMAND_VERIFY && !o->data)
-        return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are");
+    if (o->command == COMMAND_VERIFY && !o->data && !o->model2 && !o->nother)
+        return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are, a "
+                        "second model, or --other=OPTIONS");
+    if (o->command == COMMAND_VERIFY && o->data && (o->model2 || o->nother || o->ninput))
+        return usage(p, "--data holds inputs and outputs; %s is for comparing two models",
+                     o->model2 ? "a second model" : o->nother ? "--other" : "-i");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
+    if (o->command == COMMAND_COMPILE && !o->depfile &&
+        (o->depfile_name || o->depfile_target || o->depfile_phony))
+        return usage(p, "%s says how the file of -MD is written, and -MD is not given",
+                     o->depfile_name     ? "-MF"
+                     : o->depfile_target ? "-MT"
+                                         : "-MP");
     if (o->depfile && strcmp(o->output, "-") == 0 && !(o->depfile_name && o->depfile_target))
         return usage(p, "-MD with -o - needs -MF FILE and -MT TARGET");
     return true;
@@ -708,8 +823,10 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
                           .print = OPTION_COUNT};
     o->color = isatty(STDERR_FILENO) && !(no_color && *no_color);
     bool ok = add_words(&p, argv + 1, argc > 0 ? (size_t)argc - 1 : 0, 0);
+    o->word = p.word;
+    o->nword = p.nword;
     ok = match_words(&p) && ok;
-    find_command(&p);
+    ok = find_command(&p) && ok;
     bool has_target = false, has_level = false;
     for (size_t i = 0; i < p.ngiven; i++)
         if (is_early(p.given[i].id))
@@ -718,12 +835,14 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
         const struct given *g = &p.given[i];
         has_target |= g->id == OPTION_TARGET;
         has_level |= g->id == OPTION_LEVEL;
-        if (!strchr(table[g->id].commands, commands[o->command].name[0]))
+        if (!option_fits(g->id, o->command))
             ok = usage(&p, "tgc %s does not take %s", commands[o->command].name,
                        table[g->id].spelling);
         else if (!is_early(g->id))
             ok = apply(&p, g) && ok;
     }
+    if (o->command == COMMAND_HELP && o->print == OPTION_COUNT)
+        o->print = OPTION_HELP;
     if (o->print != OPTION_COUNT)
         return ok;
     ok = apply_environment(&p, has_target, has_level) && ok;

@@ -341,3 +341,38 @@ void directory_remove(const char *path)
     rmdir(path);
     pending_drop(path);
 }
+
+static bool copy_file(struct tgc *t, struct outputs *files, const char *from, const char *to)
+{
+    char piece[1 << 16];
+    size_t n;
+    FILE *in = fopen(from, "re"), *out = in ? outputs_open(files, to) : NULL;
+    bool ok = out != NULL;
+    while (ok && (n = fread(piece, 1, sizeof piece, in)) > 0)
+        ok = fwrite(piece, 1, n, out) == n;
+    ok = ok && !ferror(in);
+    if (!in)
+        return complain(t, from, "cannot be read");
+    fclose(in);
+    return ok || (out && complain(t, to, "cannot be written"));
+}
+
+void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect)
+{
+    struct outputs *files = outputs_new(t);
+    DIR *d = opendir(from);
+    bool ok = d != NULL;
+    files->input = protect->input;
+    files->ninput = protect->ninput;
+    if (mkdir(to, 0777) != 0 && errno != EEXIST)
+        ok = complain(t, to, "the directory cannot be made");
+    for (struct dirent *e = ok ? readdir(d) : NULL; e && ok; e = readdir(d))
+        if (e->d_type == DT_REG)
+            ok = copy_file(t, files, mem_printf(t, "%s/%s", from, e->d_name),
+                           mem_printf(t, "%s/%s", to, e->d_name));
+    if (d)
+        closedir(d);
+    if (ok && outputs_commit(files))
+        diag_note(t, &(struct place){.file = to}, "holds the files of the build that failed");
+    outputs_discard(files);
+}

@@ -2,8 +2,8 @@
  *
  * That happens in a process of its own: what it allocates is gone afterwards, and a candidate that
  * makes the compiler or the program fail is no harm. All kernels are timed in one program, where
- * they find caches and memory as they will find them later, by the hook that the model calls before
- * each of them. Of many runs the least time of each kernel counts.
+ * they find caches and memory as they will find them later. Of many runs the least time of each
+ * kernel counts.
  */
 #include "cli/tuner.h"
 
@@ -14,50 +14,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { WARM_UP = 2, MIN_RUNS = 5, MAX_RUNS = 2000 };
-static const double min_seconds = 0.3, max_seconds = 10;
-
-/* --------------------------------------------------------------------------------------- timing */
-
-struct timer { double *now, *least; int n, open; double since; };
-
-static void on_kernel(void *user, int index, const char *kernel)
-{
-    struct timer *s = user;
-    double now = seconds_now();
-    (void)kernel;
-    if (s->open >= 0 && s->open < s->n)
-        s->now[s->open] += now - s->since;
-    s->open = index;
-    s->since = seconds_now();
-}
-
-/* Microseconds: of a run, the least; and least[] of each kernel. */
-static bool time_kernels(struct tgc *t, struct instance *p, struct timer *s, double *us)
-{
-    double total = 0;
-    *us = 0;
-    for (int i = -WARM_UP; i < MAX_RUNS && (i < MIN_RUNS || total < min_seconds) &&
-                           (total < max_seconds || i < 1);
-         i++) {
-        memset(s->now, 0, (size_t)s->n * sizeof *s->now);
-        s->open = -1;
-        double start = seconds_now();
-        if (!instance_run(t, p))
-            return false;
-        double run = seconds_now() - start;
-        if (i < 0)
-            continue;
-        total += run;
-        if (*us == 0 || run * 1e6 < *us)
-            *us = run * 1e6;
-        for (int k = 0; k < s->n; k++)
-            if (i == 0 || s->now[k] < s->least[k])
-                s->least[k] = s->now[k];
-    }
-    return true;
-}
 
 /* ------------------------------------------------------------------------------ what was chosen */
 
@@ -141,8 +97,7 @@ static bool work(struct child *c, struct options *o, struct model *m)
     struct tgc *t = c->t;
     struct feed f;
     struct instance p;
-    struct timer timer = {0};
-    double run = 0;
+    struct kernel_times times = {0};
     const char *name = program_name(t, m->stem);
     o->weights = WEIGHTS_FILE;
     if (!feed_read(t, o, m, &f) || !model_schedule(t, o, name, m))
@@ -150,20 +105,16 @@ static bool work(struct child *c, struct options *o, struct model *m)
     struct schedule *s = m->schedule;
     keep_one_variant(s, options_host_isa());
     if (c->timed) {
-        timer.n = s->nkernel;
-        timer.now = mem_array(t, (size_t)s->nkernel + 1, sizeof *timer.now);
-        timer.least = mem_array(t, (size_t)s->nkernel + 1, sizeof *timer.least);
         o->name = name;
         if (!instance_build(t, o, m, &p) || !feed_instance(t, &f, &p))
             return false;
-        p.on_kernel = on_kernel;
-        p.user = &timer;
-        if (!instance_prepare(t, o, &p) || !time_kernels(t, &p, &timer, &run))
+        times_hook(t, &times, s->nkernel, &p);
+        if (!instance_prepare(t, o, &p) || !times_of_runs(t, &p, &times))
             return false;
         for (int i = 0; i < s->nkernel; i++)
-            timer.least[i] *= 1e6;
+            times.least[i] *= 1e6;
     }
-    return send_records(c, s, timer.least, run);
+    return send_records(c, s, times.least, 1e6 * times.run);
 }
 
 /* Ends the process. */

@@ -299,6 +299,46 @@ void text_printf(struct text *x, const char *format, ...)
     va_end(ap);
 }
 
+static char lower_case(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+/* The optimal string alignment of the words' first letters, whatever their case: row[0] is the last
+ * row, row[1] and row[2] the ones before it. source: Damerau (1964), Wagner, Fischer (1974). */
+static int edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 32 };
+    int row[3][LONGEST + 1] = {0}, na = (int)strnlen(a, LONGEST), nb = (int)strnlen(b, LONGEST);
+    for (int j = 0; j <= nb; j++)
+        row[0][j] = j;
+    for (int i = 1; i <= na; i++) {
+        memcpy(row[2], row[1], sizeof *row);
+        memcpy(row[1], row[0], sizeof *row);
+        row[0][0] = i;
+        for (int j = 1; j <= nb; j++) {
+            char x = lower_case(a[i - 1]), y = lower_case(b[j - 1]);
+            int best = row[1][j - 1] + (x != y);
+            best = row[1][j] + 1 < best ? row[1][j] + 1 : best;
+            best = row[0][j - 1] + 1 < best ? row[0][j - 1] + 1 : best;
+            bool swapped = i > 1 && j > 1 && x == lower_case(b[j - 2]) && lower_case(a[i - 2]) == y;
+            row[0][j] = swapped && row[2][j - 2] + 1 < best ? row[2][j - 2] + 1 : best;
+        }
+    }
+    return row[0][nb];
+}
+
+struct nearest nearest_to(const char *word)
+{
+    return (struct nearest){.word = word, .distance = (int)strlen(word) / 3 + 1};
+}
+
+void nearest_offer(struct nearest *n, const char *word)
+{
+    int distance = edit_distance(n->word, word);
+    if (distance < n->distance) {
+        n->distance = distance;
+        n->best = word;
+    }
+}
+
 static void diag_add(struct tgc *t, enum severity severity, const struct place *at,
                      const char *format, va_list ap)
 {
@@ -317,6 +357,14 @@ bool diag_error(struct tgc *t, const struct place *at, const char *format, ...)
     diag_add(t, SEVERITY_ERROR, at, format, ap);
     va_end(ap);
     return false;
+}
+
+void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    diag_add(t, SEVERITY_NOTE, at, format, ap);
+    va_end(ap);
 }
 
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)

@@ -61,6 +61,13 @@ void text_puts(struct text *x, const char *s);
 void text_write(struct text *x, const void *p, size_t nbytes);
 void text_printf(struct text *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* "Did you mean": of all words offered the one that is fewest edits (a letter put in, left out,
+ * replaced, or swapped with the next; of either case) from what was written, and close enough to be
+ * meant; NULL: none is. */
+struct nearest { const char *word, *best; int distance; };
+struct nearest nearest_to(const char *word);
+void nearest_offer(struct nearest *n, const char *word);
+
 /* --------------------------------------------------------------------------------------- dict.c */
 
 /* Strings to pointers; all zeros: an empty one. */
@@ -85,6 +92,8 @@ struct diag { enum severity severity; struct place at; const char *message; };
 /* Records a diagnostic; always returns false, so that `return diag_error(...)` reads well. Nothing
  * is printed here: cli/ does. */
 bool diag_error(struct tgc *t, const struct place *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -264,7 +273,9 @@ struct host_function {
     int nin, nout, nparam, nresult;
     size_t stack_nbytes;
     const char *needs; /* see ir/host.def */
+    const char *signature;              /* "x, keys -> places; params": for people */
 };
+const struct host_function *host_function_at(int i);              /* NULL: no more */
 /* NULL: there is none of that name. */
 const struct host_function *host_function_find(const char *name);
 /* The element type of its first input, if its name's ending says one; else VOID. */

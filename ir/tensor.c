@@ -185,17 +185,23 @@ struct uop *uop_param(struct tgc *t, struct loop_param *p)
     return uop_new(t, OP_PARAM, p->dtype, NULL, 0, (union arg){.p = p});
 }
 
-const struct host_function *host_function_find(const char *name)
+const struct host_function *host_function_at(int i)
 {
     static const struct host_function table[] = {
-#define HOST(function, inputs, outputs, params, results, stack, needs)                             \
-    {#function, inputs, outputs, params, results, stack, needs},
+#define HOST(function, inputs, outputs, params, results, stack, needs, signature)                  \
+    {#function, inputs, outputs, params, results, stack, needs, signature},
 #include "ir/host.def"
 #undef HOST
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return &table[i];
+    return i >= 0 && (size_t)i < sizeof table / sizeof *table ? &table[i] : NULL;
+}
+
+const struct host_function *host_function_find(const char *name)
+{
+    const struct host_function *f;
+    for (int i = 0; (f = host_function_at(i)); i++)
+        if (strcmp(f->name, name) == 0)
+            return f;
     return NULL;
 }
 

@@ -2,6 +2,9 @@
  * DEBUG=4. */
 #include "passes/passes.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 typedef bool (*graph_pass)(struct tgc *, struct graph *);
 typedef bool (*schedule_pass)(struct tgc *, struct schedule *);
 enum pass_when { pass_always, pass_opt };
@@ -20,31 +23,98 @@ static const struct {
 };
 enum { NPASS = sizeof passes / sizeof passes[0] };
 
-static void dump_graph(struct tgc *t, const struct graph *g, const char *after)
+/* ------------------------------------------------------------------------------------- DEBUG=4 */
+
+/* What was last printed of the graph (key "") or of a kernel, so that a pass shows what it changed
+ * alone: a UOp has its number for good, so one that stays has its line. */
+struct dumped { const char *key, *text; };
+struct dump { struct dumped *v; size_t n, cap; };
+
+static int compare_lines(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The lines of a text, sorted if asked for; the text is cut up. */
+static const char **cut_lines(struct tgc *t, const char *text, bool sorted, size_t *n)
+{
+    const char **line = NULL;
+    size_t cap = 0;
+    *n = 0;
+    for (char *s = mem_str(t, text), *end; *s; s = end + 1) {
+        end = s + strcspn(s, "\n");
+        VEC_PUSH(t, line, *n, cap, s);
+        if (!*end)
+            break;
+        *end = 0;
+    }
+    if (sorted && *n)
+        qsort(line, *n, sizeof *line, compare_lines);
+    return line;
+}
+
+/* Lines of `of` that `among` lacks. */
+static int print_lacking(struct tgc *t, const char *of, const char *among, const char *sign)
+{
+    size_t n, nknown;
+    const char **line = cut_lines(t, of, false, &n), **known = cut_lines(t, among, true, &nknown);
+    int count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (nknown && bsearch(&line[i], known, nknown, sizeof *known, compare_lines))
+            continue;
+        fprintf(stderr, "%s%s\n", sign, line[i]);
+        count++;
+    }
+    return count;
+}
+
+static void dump_text(struct tgc *t, struct dump *d, const char *key, const char *title,
+                      const char *text)
+{
+    size_t i = 0;
+    while (i < d->n && strcmp(d->v[i].key, key) != 0)
+        i++;
+    if (i == d->n) {
+        VEC_PUSH(t, d->v, d->n, d->cap, ((struct dumped){key, text}));
+        fprintf(stderr, "*** %s\n%s", title, text);
+        return;
+    }
+    if (strcmp(d->v[i].text, text) == 0)
+        return;
+    fprintf(stderr, "*** %s: what changed\n", title);
+    if (print_lacking(t, d->v[i].text, text, "- ") + print_lacking(t, text, d->v[i].text, "+ ") == 0)
+        fputs("(the order)\n", stderr);
+    d->v[i].text = text;
+}
+
+static void dump_graph(struct tgc *t, struct dump *d, const struct graph *g, const char *after)
 {
     struct text x = {.t = t};
     graph_print(&x, t, g);
-    fprintf(stderr, "*** graph after %s\n%s", after, x.s ? x.s : "");
+    dump_text(t, d, "", mem_printf(t, "graph after %s", after), x.s ? x.s : "");
 }
 
-static void dump_kernel(struct tgc *t, const struct kernel *k, const char *isa,
+static void dump_kernel(struct tgc *t, struct dump *d, const struct kernel *k, const char *isa,
                         struct uop *const *linear, int n, const char *after)
 {
     struct text x = {.t = t};
     linear_print(&x, t, linear, n);
-    fprintf(stderr, "*** %s (%s) after %s: %s\n%s", k->name, isa, after, k->title, x.s ? x.s : "");
+    dump_text(t, d, mem_printf(t, "%s (%s)", k->name, isa),
+              mem_printf(t, "%s (%s) after %s: %s", k->name, isa, after, k->title), x.s ? x.s : "");
 }
 
-static void dump_kernels(struct tgc *t, const struct schedule *s, const char *after)
+static void dump_kernels(struct tgc *t, struct dump *d, const struct schedule *s, const char *after)
 {
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
-        dump_kernel(t, k, isa_table[ISA_GENERIC].text, k->linear, k->nlinear, after);
+        dump_kernel(t, d, k, isa_table[ISA_GENERIC].text, k->linear, k->nlinear, after);
         for (int j = 0; j < k->nvariant; j++)
-            dump_kernel(t, k, isa_table[k->variant[j].isa].text, k->variant[j].linear,
+            dump_kernel(t, d, k, isa_table[k->variant[j].isa].text, k->variant[j].linear,
                         k->variant[j].nlinear, after);
     }
 }
+
+/* ------------------------------------------------------------------------------------------------ */
 
 static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *after)
 {
@@ -120,13 +190,14 @@ static bool check_sizes(struct tgc *t, const struct graph *g)
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o)
 {
     bool dump = t->debug >= 4;
+    struct dump dumped = {0};
     t->threads = o->threads;
     t->scalar = !(o->isa & ~(1u << ISA_GENERIC));
     struct schedule *s = NULL;
     if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;
     if (dump)
-        dump_graph(t, g, "the frontend");
+        dump_graph(t, &dumped, g, "the frontend");
     for (int i = 0; i < NPASS; i++) {
         if (passes[i].when == pass_opt && o->noopt)
             continue;
@@ -134,7 +205,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
             if (!passes[i].graph(t, g) || !graph_verify(t, g, passes[i].name))
                 return NULL;
             if (dump)
-                dump_graph(t, g, passes[i].name);
+                dump_graph(t, &dumped, g, passes[i].name);
             continue;
         }
         if (!s && !(s = schedule_graph(t, g, o->noopt)))
@@ -145,7 +216,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
             return NULL;
         if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))
-            dump_kernels(t, s, passes[i].name);
+            dump_kernels(t, &dumped, s, passes[i].name);
     }
     verify_scratch(t, s);
     return s;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* fill.c - the pseudo-random inputs of --selftest and --bench: the same bytes in tgc, which
  * computes the reference, and in the program. */
 #include <stddef.h>

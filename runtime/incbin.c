@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: 0BSD */
+#define WEIGHTS_PLACE
 //@ incbin
 /* model_.weights lies beside this file. Compilers with #embed find it there. For the others the
  * assembler, which looks for files only where the compiler was started, spells out the folder of
@@ -15,7 +17,7 @@
 #pragma clang diagnostic ignored "-Wc23-extensions"
 #pragma clang diagnostic ignored "-Wsign-conversion"
 #endif
-alignas(64) static const unsigned char model_weights_data[] = {
+alignas(64) static const unsigned char model_weights_data[] WEIGHTS_PLACE = {
 #embed "model_.weights"
 };
 #ifdef __clang__
@@ -50,10 +52,16 @@ extern const unsigned char model_weights_data[] __asm__("model_weights_data")
     ".endr\n"
 #endif
 #ifdef __APPLE__
-#define MODEL_SECTION ".section __DATA,__const\n"
+#ifndef MODEL_WEIGHTS_SECTION
+#define MODEL_WEIGHTS_SECTION "__DATA,__const"
+#endif
+#define MODEL_SECTION ".section " MODEL_WEIGHTS_SECTION "\n"
 #define MODEL_SECTION_END ".text\n"
 #else
-#define MODEL_SECTION ".pushsection .rodata,\"a\"\n"
+#ifndef MODEL_WEIGHTS_SECTION
+#define MODEL_WEIGHTS_SECTION ".rodata"
+#endif
+#define MODEL_SECTION ".pushsection " MODEL_WEIGHTS_SECTION ",\"a\"\n"
 #define MODEL_SECTION_END ".popsection\n"
 #endif
 __asm__(MODEL_INCBIN_MACROS MODEL_SECTION

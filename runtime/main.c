@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 //@ main fill_random
 #include <errno.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* math.c - elementary functions, so that an emitted file needs no libm and gives the same bits
  * everywhere.
  *

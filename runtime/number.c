@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* number.c - what C lacks in numbers: integers that wrap, divisions that never trap, and the narrow
  * float formats.
  *

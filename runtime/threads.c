@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* threads.c - threads that wait for work together, for models compiled with --threads.
  *
  * A call of team_run() is one turn: every worker, and the caller, runs the body with a part of its

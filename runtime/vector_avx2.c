@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* vector_avx2.c - vectors of floats for AVX2 with FMA: f32x8.
  *
  * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what

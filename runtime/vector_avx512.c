@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* vector_avx512.c - vectors of floats for AVX-512: f32x16.
  *
  * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* vector_avx512vnni.c - sums of products of bytes for AVX-512 with VNNI; all else is as in
  * vector_avx512.c. */
 #include <immintrin.h>

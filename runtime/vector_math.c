@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* vector_math.c - elementary functions on vectors: the same steps as in math.c, lane by lane. Each
  * piece exists for f32x4, f32x8 and f32x16, but where AVX-512 has a way of its own; T is the vector
  * of floats, bits_T that of its bits, ints_T the same with a sign, mask_T

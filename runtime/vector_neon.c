@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* vector_neon.c - vectors of floats for NEON: f32x4.
  *
  * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* vector_neoni8mm.c - sums of products of bytes for NEON with I8MM, which has one instruction for
  * them; all else is as in vector_neon.c.
  */

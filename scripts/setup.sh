@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
 python='python3 python3-venv'
 check='g++ clang cmake libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
-optional='libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+optional='zsh fish libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap'
 wheel='binutils dpkg-dev qemu-user'
@@ -43,7 +43,7 @@ as_root() {
 # What works counts as present, wherever it comes from; only what cannot be tried has to be a package.
 have() {
     case $1 in
-    gcc | g++ | make | cmake | mmdebstrap | meson | clang | clang-19 | pkg-config | python3) command -v "$1" >/dev/null ;;
+    gcc | g++ | make | cmake | mmdebstrap | meson | clang | clang-19 | pkg-config | python3 | zsh | fish) command -v "$1" >/dev/null ;;
     gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null ;;
     libc6-dev-arm64-cross)
         printf '#include <stdio.h>\n' | aarch64-linux-gnu-gcc -E -xc - >/dev/null 2>&1 ;;

@@ -20,6 +20,7 @@ LANES = 2       # suites at a time
 # name, program, seconds it may take (quick, all)
 SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
+    ("doors", "tests/cli/doors_test.py", 600, 600),
     ("tune", "tests/cli/tune_test.py", 600, 600),
     ("python", "tests/python/python_test.py", 300, 300),
     ("wheel", "tests/python/wheel_test.py", 300, 2400),

@@ -65,19 +65,58 @@ static const char *data_directory(const struct onnx_model *m)
                                         : confine_directory(m->tgc, m->path);
 }
 
+/* Of all tensors the first is reported: what holds for one of a file holds for hundreds. */
+static bool may_read(struct onnx_model *m, const struct place *at)
+{
+    bool from_stdin = strcmp(m->path, "<stdin>") == 0 && !m->options.external_data_dir;
+    if (!m->options.no_external_data && !from_stdin)
+        return true;
+    if (!m->refused_external)
+        diag_error(m->tgc, at, "the tensor's data is in another file, %s",
+                   m->options.no_external_data
+                       ? "and --no-external-data forbids to read it"
+                       : "and the model came from standard input; "
+                         "name its directory with --external-data-dir");
+    m->refused_external = true;
+    return false;
+}
+
+static int count_tensors_of(const struct onnx_model *m, const char *location)
+{
+    const GraphProto *g = m->proto->graph;
+    int n = 0;
+    for (size_t i = 0; g && i < g->n_initializer; i++)
+        for (size_t k = 0; k < g->initializer[i]->n_external_data; k++) {
+            const StringStringEntryProto *e = g->initializer[i]->external_data[k];
+            n += e->key && e->value && !strcmp(e->key, "location") && !strcmp(e->value, location);
+        }
+    return n;
+}
+
+/* false: reported, now or before. */
+static bool map_file(struct onnx_model *m, const struct place *at, const char *location,
+                     struct onnx_mapping *map)
+{
+    for (const struct onnx_mapping *x = m->missing; x; x = x->next)
+        if (strcmp(x->location, location) == 0)
+            return false;
+    map->location = location;
+    if (confine_map(m->tgc, at, data_directory(m), location, &map->base, &map->nbytes))
+        return true;
+    int n = count_tensors_of(m, location);
+    if (n > 1)
+        diag_note(m->tgc, at, "%d tensors in all are in '%.200s'", n, location);
+    map->next = m->missing;
+    m->missing = map;
+    return false;
+}
+
 bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p,
                        const void **data, size_t *nbytes)
 {
     struct tgc *t = m->tgc;
-    if (m->options.no_external_data)
-        return diag_error(
-            t, at,
-            "the tensor's data is in another file, and --no-external-data forbids to read it");
-    if (strcmp(m->path, "<stdin>") == 0 && !m->options.external_data_dir)
-        return diag_error(
-            t, at,
-            "the tensor's data is in another file, and the model came from standard input; "
-            "name its directory with --external-data-dir");
+    if (!may_read(m, at))
+        return false;
     struct request r;
     if (!parse_request(t, at, p, &r))
         return false;
@@ -86,8 +125,7 @@ bool onnx_map_external(struct onnx_model *m, const struct place *at, const Tenso
         map = map->next;
     if (!map) {
         map = MEM_NEW(t, struct onnx_mapping);
-        map->location = r.location;
-        if (!confine_map(t, at, data_directory(m), r.location, &map->base, &map->nbytes))
+        if (!map_file(m, at, r.location, map))
             return false;
         map->next = m->mapping;
         m->mapping = map;

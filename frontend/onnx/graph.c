@@ -182,11 +182,8 @@ static void hint_open_dimensions(const struct node *n)
             open |= n->in[k]->dim[a]->op != OP_CONST;
     if (!open || !l->nvar || l->hinted)
         return;
-    for (int i = 0; i < l->nvar; i++) {
-        text_puts(&names, " --dim ");
-        shell_quote(&names, l->var[i]->name);
-        text_puts(&names, "=N'");
-    }
+    for (int i = 0; i < l->nvar; i++)
+        put_dim_option(&names, l->var[i]->name, "N");
     l->hinted = true;
     diag_warn(l->t, &n->at,
               "its inputs have open dimensions; if the model only holds together for some sizes, "

@@ -75,7 +75,10 @@ static bool apply_shape(struct lower *l, const ValueInfoProto *in, const TensorS
         if (is_fixed(d)) {
             if (d->dim_value != o->dim[a])
                 return diag_error(
-                    t, &at, "--shape gives %" PRId64 " for axis %d, but the model says %" PRId64,
+                    t, &at, "--shape gives %" PRId64 " for axis %d, but the model says %" PRId64
+                            ", a size that its nodes may rely on: export it with this axis open "
+                            "(dynamic_axes or dynamic_shapes), or write a name for the number into "
+                            "the input's shape (onnx.tools.update_model_dims)",
                     o->dim[a], a, d->dim_value);
             continue;
         }
@@ -138,15 +141,17 @@ bool lower_check_dim_options(struct lower *l)
     return ok;
 }
 
-/* For a shell: quotes where needed. */
-void shell_quote(struct text *x, const char *s)
+void put_dim_option(struct text *x, const char *name, const char *value)
 {
-    text_putc(x, '\'');
-    for (; *s; s++)
+    bool plain = *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                             "0123456789_-./:@%+,")];
+    text_puts(x, plain ? " --dim " : " --dim '");
+    for (const char *s = name; *s; s++)
         if (*s == '\'')
             text_puts(x, "'\\''");
         else
             text_putc(x, *s);
+    text_printf(x, plain ? "=%s" : "=%s'", value);
 }
 
 static bool close_symbols(struct lower *l)
@@ -165,12 +170,8 @@ static bool close_symbols(struct lower *l)
         }
         text_printf(&what, "%s'%s' (axis %d of input '%s')", missing++ ? ", " : "", s->name,
                     s->axis, s->input);
-        text_puts(&fix, " --dim ");
-        shell_quote(&fix, s->name);
-        text_puts(&fix, "=1'");
-        text_puts(&bound, " --dim ");
-        shell_quote(&bound, s->name);
-        text_puts(&bound, "<=8'");
+        put_dim_option(&fix, s->name, "1");
+        put_dim_option(&bound, s->name, "..8");
     }
     if (!missing)
         return true;

@@ -333,8 +333,8 @@ void lower_hint_found(struct lower *l);
  * row serves, and nodes that are not as their operator's schema says. */
 bool lower_check_operators(struct lower *l);
 const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
-/* opens the quote; the caller closes it */
-void shell_quote(struct text *x, const char *s);
+/* " --dim NAME=VALUE", quoted where a shell needs it */
+void put_dim_option(struct text *x, const char *name, const char *value);
 
 /* ------------------------------------------------------------------------------- lower_FAMILY.c */
 /* Where each element of x stands among the keys, `count` where it is none of them. keys: int64_t,

@@ -66,6 +66,8 @@ struct onnx_model {
     int *function_slot;
     size_t nfunction_slot;
     struct onnx_mapping *mapping;
+    struct onnx_mapping *missing;   /* external files that were reported, with no base */
+    bool refused_external;          /* that none may be read was reported */
 };
 
 /* Reads, scans, unpacks and checks a model. path "-": standard input. NULL: diagnostics were

@@ -557,13 +557,13 @@ int64_t node_bound(const struct node *n, int k, int axis, int64_t most)
     if (l->options && l->options->default_max > 0)
         return l->options->default_max;
     const struct fact *alias = fact_find(l, name, FACT_ALIAS);
-    struct text quoted = {.t = n->t};
-    shell_quote(&quoted, alias ? alias->dim : name);
+    struct text option = {.t = n->t};
+    put_dim_option(&option, alias ? alias->dim : name, "..8");
     node_error(
         n, -1,
         "axis %d of output %d is known only at run time, and nothing bounds it; give a bound (a "
-        "larger one is a status at run time) with\n   --dim %s<=8'",
-        axis, k, quoted.s);
+        "larger one is a status at run time) with\n   %s",
+        axis, k, option.s);
     return -1;
 }
 
@@ -657,9 +657,7 @@ static void list_open(struct lower *l, bool all, struct text *what, struct text 
         const struct fact *alias = fact_find(l, f->name, FACT_ALIAS);
         const char *name = alias ? alias->dim : f->name;
         text_printf(what, "%s'%s' (%s)", (*count)++ ? ", " : "", name, f->at.text);
-        text_puts(bound, " --dim ");
-        shell_quote(bound, name);
-        text_puts(bound, "<=8'");
+        put_dim_option(bound, name, "..8");
     }
 }
 

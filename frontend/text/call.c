@@ -1,8 +1,8 @@
 /* call.c - calls of functions: their arguments and attributes, and the checks that all functions
  * share.
  *
- * A function asks for its attributes by name; those that it never asked for are unknown and
- * reported, with the list of those it did.
+ * A function asks for its attributes by name; those that its signature has not are unknown and
+ * reported, with the list of those it has.
  */
 #include "frontend/text/reader.h"
 
@@ -114,7 +114,6 @@ static bool read_attrs(struct reader *r, struct call *c)
 bool read_arguments(struct reader *r, struct call *c)
 {
     size_t cap = 0;
-    c->known.t = r->t;
     if (!expect(r, '(', "before the operands"))
         return false;
     if (!accept(r, ')')) {
@@ -130,78 +129,105 @@ bool read_arguments(struct reader *r, struct call *c)
     return !accept(r, '{') || read_attrs(r, c);
 }
 
-/* ---- running */
+/* ---- signatures */
 
-static const struct function *find_function(const char *name)
+static const struct function *function_at(int i)
 {
     const struct function *const table[] = {primitive_functions, nn_functions, shape_functions};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        for (const struct function *f = table[i]; f->name; f++)
-            if (!strcmp(f->name, name))
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
+        for (const struct function *f = table[k]; f->name; f++)
+            if (i-- == 0)
                 return f;
     return NULL;
 }
 
-/* How many edits apart, for "did you mean": capped at 3. */
-static int edit_distance(const char *a, const char *b)
+const char *tg_function_at(int i, const char **operands, const char **attributes)
 {
-    enum { LONGEST = 32 };
-    int row[LONGEST + 1], na = (int)strnlen(a, LONGEST), nb = (int)strnlen(b, LONGEST);
-    for (int j = 0; j <= nb; j++)
-        row[j] = j;
-    for (int i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= nb; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            row[j] = best;
-        }
-    }
-    return row[nb];
+    const struct function *f = function_at(i);
+    if (!f)
+        return NULL;
+    *operands = f->operands;
+    *attributes = f->attributes;
+    return f->name;
 }
 
-static const char *nearest_function(const char *name)
+/* How many operands: *max -1: any number. */
+static void count_operands(const struct function *f, int *min, int *max)
 {
-    const struct function *const table[] = {primitive_functions, nn_functions, shape_functions};
-    const char *best = NULL;
-    int distance = (int)strlen(name) / 3 + 1;         /* closer than this is meant */
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        for (const struct function *f = table[i]; f->name; f++)
-            if (edit_distance(name, f->name) < distance) {
-                distance = edit_distance(name, f->name);
-                best = f->name;
-            }
-    return best;
+    *min = *max = 0;
+    for (const char *s = f->operands; *s;) {
+        size_t n = strcspn(s, ",");
+        if (s[n - 1] == '.') {
+            *max = -1;
+            return;
+        }
+        *min += s[n - 1] != '?';
+        ++*max;
+        s += n + strspn(s + n, ", ");
+    }
+}
+
+static bool has_attribute(const struct function *f, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *s = f->attributes; *s;) {
+        size_t n = strcspn(s, ","), word = strcspn(s, "=?,");
+        if (word == length && !strncmp(s, name, length))
+            return true;
+        s += n + strspn(s + n, ", ");
+    }
+    return false;
+}
+
+/* ---- running */
+
+static const struct function *find_function(const char *name)
+{
+    const struct function *f;
+    for (int i = 0; (f = function_at(i)); i++)
+        if (!strcmp(f->name, name))
+            return f;
+    return NULL;
+}
+
+static const char *nearest_function(struct reader *r, const char *name)
+{
+    struct nearest near = nearest_to(name);
+    const struct function *f;
+    for (int i = 0; (f = function_at(i)); i++)
+        nearest_offer(&near, f->name);
+    return near.best ? mem_printf(r->t, "; did you mean '%s'?", near.best) : "";
 }
 
 static bool check_attrs(struct call *c)
 {
-    for (int i = 0; i < c->nattr; i++)
-        if (!c->attr[i].used)
-            return read_error(c->r, &c->attr[i].at, "%s has no attribute '%.60s'%s%s", c->name,
-                              c->attr[i].name, c->known.n ? "; it has " : "",
-                              c->known.n ? c->known.s : "");
+    for (int i = 0; i < c->nattr; i++) {
+        const struct attr *a = &c->attr[i];
+        if (a->used)
+            continue;
+        if (has_attribute(c->function, a->name))
+            return read_error(c->r, &a->at, "%s has no use for '%.60s' here", c->name, a->name);
+        return read_error(c->r, &a->at, "%s has no attribute '%.60s'%s%s", c->name, a->name,
+                          *c->function->attributes ? "; it has " : "", c->function->attributes);
+    }
     return true;
 }
 
 bool read_call(struct reader *r, struct call *c)
 {
     const struct function *f = find_function(c->name);
-    if (!f) {
-        const char *near = nearest_function(c->name);
-        return near ? read_error(r, &c->at, "there is no operation '%.60s'; did you mean '%s'?",
-                                 c->name, near)
-                    : read_error(r, &c->at, "there is no operation '%.60s'", c->name);
-    }
-    if (c->narg < f->min || (f->max >= 0 && c->narg > f->max)) {
-        const char *most = f->max < 0        ? " or more"
-                           : f->max > f->min ? mem_printf(r->t, " to %d", f->max)
-                                             : "";
-        return read_error(r, &c->at, "%s takes %d%s operands, found %d", c->name, f->min, most,
-                          c->narg);
+    int min, max;
+    if (!f)
+        return read_error(r, &c->at, "there is no operation '%.60s'%s", c->name,
+                          nearest_function(r, c->name));
+    c->function = f;
+    count_operands(f, &min, &max);
+    if (c->narg < min || (max >= 0 && c->narg > max)) {
+        const char *most = max < 0     ? " or more"
+                           : max > min ? mem_printf(r->t, " to %d", max)
+                                       : "";
+        return read_error(r, &c->at, "%s takes %d%s operands (%s), found %d", c->name, min, most,
+                          f->operands, c->narg);
     }
     for (int i = 0; i < c->narg; i++)
         if (!c->arg[i].value && !c->arg[i].absent && !c->arg[i].untyped)
@@ -268,9 +294,8 @@ struct uop *call_arg_like(struct call *c, int k, const struct uop *like)
 
 static struct attr_value *find_attr(struct call *c, const char *name)
 {
-    if (c->known.n)
-        text_puts(&c->known, ", ");
-    text_puts(&c->known, name);
+    if (c->function && !has_attribute(c->function, name))
+        TGC_BUG(c->r->t, "%s asks for '%s', which its signature has not", c->name, name);
     for (int i = 0; i < c->nattr; i++)
         if (!strcmp(c->attr[i].name, name)) {
             c->attr[i].used = true;

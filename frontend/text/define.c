@@ -122,7 +122,7 @@ static bool check_host(struct reader *r, const struct call *c, const struct toke
 {
     const struct host_function *f = host_function_find(function);
     if (!f)
-        return read_error(r, at, "there is no host function '%.100s'; ir/host.def lists them",
+        return read_error(r, at, "there is no host function '%.100s'; tgc ops --tg lists them",
                           function);
     if (c->narg != f->nin || nout != f->nout || nparam != f->nparam || nresult != f->nresult)
         return read_error(r, at,

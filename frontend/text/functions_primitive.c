@@ -238,31 +238,33 @@ static void run_scatter(struct call *c)
 
 static void run_contiguous(struct call *c) { call_result(c, lib_contiguous(c->l, call_arg(c, 0))); }
 
-#define ELEMENTWISE_LEAF(text, n)
-#define ELEMENTWISE_MOVE(text, n)
-#define ELEMENTWISE_REDUCE(text, n)
-#define ELEMENTWISE_MEMORY(text, n)
-#define ELEMENTWISE_CONTROL(text, n)
-#define ELEMENTWISE_UNARY(text, n) {text, n, n, run_elementwise},
-#define ELEMENTWISE_BINARY(text, n) {text, n, n, run_elementwise},
-#define ELEMENTWISE_TERNARY(text, n) {text, n, n, run_elementwise},
+/* clang-format off */
+#define ELEMENTWISE_LEAF(id, text)
+#define ELEMENTWISE_MOVE(id, text)
+#define ELEMENTWISE_REDUCE(id, text)
+#define ELEMENTWISE_MEMORY(id, text)
+#define ELEMENTWISE_CONTROL(id, text)
+#define ELEMENTWISE_UNARY(id, text) {text, "x", OP_##id == OP_CAST || OP_##id == OP_BITCAST ? "to" : "", run_elementwise},
+#define ELEMENTWISE_BINARY(id, text) {text, "a, b", "", run_elementwise},
+#define ELEMENTWISE_TERNARY(id, text) {text, OP_##id == OP_WHERE ? "condition, a, b" : "a, b, c", "", run_elementwise},
 
 const struct function primitive_functions[] = {
-#define OP(name, text, class, nsrc, arg) ELEMENTWISE_##class(text, nsrc)
+#define OP(id, text, class, nsrc, arg) ELEMENTWISE_##class(id, text)
 #include "ir/ops.def"
 #undef OP
-    {"iota", 1, 1, run_iota},
-    {"reshape", 1, 1, run_reshape},
-    {"permute", 1, 1, run_permute},
-    {"expand", 1, 1, run_expand},
-    {"pad", 1, 2, run_pad},
-    {"shrink", 1, 1, run_shrink},
-    {"flip", 1, 1, run_flip},
-    {"window", 1, 1, run_window},
-    {"concat", 1, -1, run_concat},
-    {"reduce", 1, 1, run_reduce},
-    {"index", 1, MAX_RANK + 1, run_index},
-    {"scatter", 2, MAX_RANK + 2, run_scatter},
-    {"contiguous", 1, 1, run_contiguous},
-    {NULL, 0, 0, NULL},
+    {"iota", "n", "", run_iota},
+    {"reshape", "x", "shape", run_reshape},
+    {"permute", "x", "perm", run_permute},
+    {"expand", "x", "shape", run_expand},
+    {"pad", "x, value?", "lo, hi", run_pad},
+    {"shrink", "x", "begin, size", run_shrink},
+    {"flip", "x", "axes?", run_flip},
+    {"window", "x", "axis=0, out, kernel, stride=1, dilation=1", run_window},
+    {"concat", "x, more...", "axis=0", run_concat},
+    {"reduce", "x", "op=add|mul|max|min|and|or|xor, axes?", run_reduce},
+    {"index", "x, i...", "", run_index},
+    {"scatter", "x, values, i...", "op=const|add|mul|max|min", run_scatter},
+    {"contiguous", "x", "", run_contiguous},
+    {NULL, NULL, NULL, NULL},
 };
+/* clang-format on */

@@ -155,7 +155,7 @@ struct call {
     struct uop **result;                 /* [nwanted] */
     int nresult, nwanted;
     bool failed;
-    struct text known;                   /* attributes that the function asked for */
+    const struct function *function;     /* NULL: host, whose attributes are its caller's */
 };
 /* "(...)" and "{...}" */
 bool read_arguments(struct reader *r, struct call *c);
@@ -196,8 +196,10 @@ void call_result(struct call *c, struct uop *x);
 void call_fail(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 typedef void (*tg_function)(struct call *c);
-/* max -1: any number */
-struct function { const char *name; int min, max; tg_function run; };
+/* operands: "x, w, bias?, more..." (x and w must be there); attributes: "axis, keep=false, size?", of
+ * which the first must be given, the last has no value otherwise, and "op=add|mul" is one of those
+ * words, the first otherwise. Calls are checked against both. */
+struct function { const char *name, *operands, *attributes; tg_function run; };
 /* end with a NULL name */
 extern const struct function primitive_functions[], nn_functions[], shape_functions[];
 

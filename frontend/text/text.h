@@ -44,4 +44,9 @@ struct tg_write_options {
 bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
               struct text *out, struct text *side);
 
+/* The functions of the format, in the order of the tables that calls are read by; NULL: no more.
+ * *operands: "x, w, bias?", where ? marks what may be absent and "more..." any number; *attributes:
+ * "axis, keep=false, size?", with what holds where one is not given. */
+const char *tg_function_at(int i, const char **operands, const char **attributes);
+
 #endif

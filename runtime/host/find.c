@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* find.c - where in a sorted list of keys each element stands, by bisection.
  *
  * In the order of floats all NaN are one, so that NaN finds a NaN.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* float_string.c - floats written as strings, and read from them.
  *
  * They are written with as few digits as read back the same, in C's %g form; INF, -INF and NaN.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* int_string.c - integers written as strings. source: ONNX Cast */
 #include <stdbool.h>
 #include <stdint.h>

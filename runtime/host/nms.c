@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* nms.c - non-maximum suppression: boxes by falling score, each kept unless it overlaps one that
  * was kept before it. source: ONNX NonMaxSuppression
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* number_string.c - numbers read from strings; what float_string.c needs.
  *
  * A string that is no number ends the run with BAD_VALUE. The decimal point is a point, whatever

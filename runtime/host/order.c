@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* order.c - the order of floats that sorting uses: NaN is larger than every number. */
 #include <stdbool.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* order_int.c - the order of integers, under the name that sorting uses. */
 #include <stdbool.h>
 #include <stdint.h>

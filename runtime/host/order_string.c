@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* order_string.c - strings as host functions see them: bytes up to a zero, UTF-8 where letters
  * matter; NULL is the empty one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* regex.c - whether whole strings match a regular expression, in time proportional to their length.
  *
  * The expression is a program for a machine of many threads (Thompson 1968), which all stand at the

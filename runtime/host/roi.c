@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* roi.c - regions of feature maps in boxes of one size: RoiAlign, where the size of a region says
  * how many samples are taken of it, and MaxRoiPool. A region that is no number, or so large that it
  * would have more than 2^16 samples along a side of a box, is a status; so is an image that there

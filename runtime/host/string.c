@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* string.c - strings made of strings: joined, split, normalized; and matched.
  *
  * Results are written to text[size] one after another; a run whose strings do not fit ends with

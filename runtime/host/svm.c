@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* svm.c - support vector classification from the kernel's values: one decision for each pair of
  * classes, their votes, and the probabilities that agree with the pairs best.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* symbol.c - what a run must find out before it can go on: values that become dimensions, and
  * conditions that the model takes for granted.
  *

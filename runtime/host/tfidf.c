@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* tfidf.c - how often each n-gram of a pool stands in each row.
  *
  * An n-gram's elements may be apart by up to `skip` others; single elements are counted once. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* topk.c - the k largest or smallest of each row, and where they stood; equal ones in order of
  * position.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* tree.c - ensembles of decision trees, each row through each tree.
  *
  * A node is six numbers: (test, feature, yes, no, a, b). The test compares x[feature] with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* unique.c - which rows differ: the first of each, how many there are of it, and which row is
  * which.
  *

@@ -142,14 +142,14 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --name=1x", "not a C identifier"},
         {"m.onnx -o m.c --name=double", "identifier"},
         {"m.onnx -o m.c --max-memory=12Q", "--max-memory"},
-        {"info m.onnx -i x=y.npy", "does not take -i"},
+        {"info m.onnx -o x.c", "does not take -o"},
         {"m.onnx -o m.c --json", "does not take --json"},
         {"verify m.onnx", "--data"},
         {"verify m.onnx --data d --rtol=-1", "--rtol"},
         {"verify m.onnx --data d --rtol=nan", "--rtol"},
         {"run -", "-x onnx"},
         {"run m.onnx -i x", "-i"},
-        {"ops m.onnx", "takes no file"},
+        {"ops Conv m.onnx", "takes one name"},
         {"ops --max-memory=3G", "does not take --max-memory"},
         {"tune m.onnx", "needs -o FILE"},
         {"tune m.onnx -o -", "needs -o FILE"},
@@ -218,7 +218,7 @@ static void test_help_is_whole(void **state)
     struct tgc *t = tgc_new(0);
     struct text help = {.t = t}, man = {.t = t}, bash = {.t = t}, fish = {.t = t},
                 version = {.t = t};
-    help_write(&help);
+    help_write(&help, COMMAND_COUNT);
     man_write(&man);
     completion_write(&bash, "bash");
     completion_write(&fish, "fish");

@@ -1,0 +1,120 @@
+/* times.c - how long each kernel of a model takes, by the hook that it calls before each of them. */
+#include "cli/cli.h"
+
+#include "backends/program.h"
+
+#include <string.h>
+
+enum { WARM_UP = 2, MIN_RUNS = 5, MAX_RUNS = 2000 };
+static const double min_seconds = 0.3, max_seconds = 10;
+
+void times_on_kernel(void *user, int index, const char *kernel)
+{
+    struct kernel_times *s = user;
+    double now = seconds_now();
+    (void)kernel;
+    if (s->open >= 0 && s->open < s->n)
+        s->now[s->open] += now - s->since;
+    s->open = index;
+    s->since = seconds_now();
+}
+
+void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p)
+{
+    *s = (struct kernel_times){.n = nkernel, .open = -1};
+    s->now = mem_array(t, (size_t)nkernel + 1, sizeof *s->now);
+    s->least = mem_array(t, (size_t)nkernel + 1, sizeof *s->least);
+    p->on_kernel = times_on_kernel;
+    p->user = s;
+}
+
+bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
+{
+    double total = 0;
+    s->run = 0;
+    for (int i = -WARM_UP; i < MAX_RUNS && (i < MIN_RUNS || total < min_seconds) &&
+                           (total < max_seconds || i < 1);
+         i++) {
+        memset(s->now, 0, (size_t)s->n * sizeof *s->now);
+        s->open = -1;
+        double start = seconds_now();
+        if (!instance_run(t, p))
+            return false;
+        double run = seconds_now() - start;
+        if (i < 0)
+            continue;
+        total += run;
+        if (s->run == 0 || run < s->run)
+            s->run = run;
+        for (int k = 0; k < s->n; k++)
+            if (i == 0 || s->now[k] < s->least[k])
+                s->least[k] = s->now[k];
+    }
+    return true;
+}
+
+void times_of_one_run(struct kernel_times *s)
+{
+    memcpy(s->least, s->now, (size_t)s->n * sizeof *s->least);
+}
+
+static double times_sum(const struct kernel_times *s)
+{
+    double sum = 0;
+    for (int i = 0; i < s->n; i++)
+        sum += s->least[i];
+    return sum;
+}
+
+void times_write(struct text *out, const struct schedule *s, const struct kernel_times *times)
+{
+    double sum = times_sum(times);
+    int width = 6;
+    for (int i = 0; i < s->nkernel; i++)
+        if ((int)strlen(s->kernel[i]->name) > width)
+            width = (int)strlen(s->kernel[i]->name);
+    text_printf(out, "%10s %6s %8s %8s  %-*s  what\n", "us", "share", "GFLOP/s", "GB/s", width,
+                "kernel");
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        double seconds = times->least[i];
+        text_printf(out, "%10.2f %5.1f%% ", 1e6 * seconds, sum > 0 ? 100 * seconds / sum : 0);
+        if (seconds > 0)
+            text_printf(out, "%8.3g %8.3g", k->flop / seconds / 1e9, k->nbytes / seconds / 1e9);
+        else
+            text_printf(out, "%8s %8s", "-", "-");     /* a branch that was not taken */
+        text_printf(out, "  %-*s  ", width, k->name);
+        text_comment(out, k->title ? k->title : "");
+        text_putc(out, '\n');
+    }
+}
+
+void times_write_json(struct text *out, const struct schedule *s, const struct kernel_times *times)
+{
+    double sum = times_sum(times);
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        double seconds = times->least[i];
+        text_printf(out, "%s{\"name\":\"%s\",\"title\":", i ? "," : "", k->name);
+        text_json(out, k->title ? k->title : "");
+        text_printf(out, ",\"us\":%.6g,\"share\":%.6g", 1e6 * seconds, sum > 0 ? seconds / sum : 0);
+        if (seconds > 0)
+            text_printf(out, ",\"gflops\":%.6g,\"gbytes_per_second\":%.6g}", k->flop / seconds / 1e9,
+                        k->nbytes / seconds / 1e9);
+        else
+            text_puts(out, ",\"gflops\":null,\"gbytes_per_second\":null}");
+    }
+}
+
+void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times)
+{
+    struct text x = {.t = t};
+    if (t->debug < 2)
+        return;
+    times_of_one_run(times);
+    times_write(&x, m->schedule, times);
+    for (const char *s = x.s; *s; s += strcspn(s, "\n") + 1) {
+        print_escaped(stderr, mem_printf(t, "%.*s", (int)strcspn(s, "\n"), s));
+        fputc('\n', stderr);
+    }
+}

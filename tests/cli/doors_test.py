@@ -1,0 +1,391 @@
+"""What forgives a newcomer: usual spellings, hints, help by command, and completion in real shells."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import graphs as G
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("doors")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "doors"
+case = suite.folder_case(SCRATCH)
+
+
+def tgc(folder, *arguments, status=0, **more):
+    return T.must(T.run([TGC, *arguments], cwd=folder, **more), status)
+
+
+def perceptron(folder, name="model.onnx"):
+    model = G.perceptron()
+    onnx.save(model, folder / name)
+    return model
+
+
+# -------------------------------------------------------------------------------- usual spellings
+
+
+@case("-h, -V, help and help COMMAND")
+def _(folder):
+    expect(tgc(folder, "-h").out == tgc(folder, "--help").out == tgc(folder, "help").out, "-h, --help and help differ")
+    expect(tgc(folder, "-V").out == tgc(folder, "--version").out, "-V and --version differ")
+    one = tgc(folder, "help", "verify").out.decode()
+    expect(one == tgc(folder, "verify", "--help").out.decode(), "help verify is not verify --help")
+    expect("--rtol" in one and "--out-dir" not in one and "tgc bench" not in one, f"not about verify alone:\n{one}")
+    expect("'verify'" in tgc(folder, "help", "verfiy", status=2).err, "no hint")
+
+
+@case("-MMD is -MD; -MF, -MT and -MP without it are wrong usage")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c", "-MMD", "-MT", "a.h b.h")
+    expect((folder / "net.d").read_text() == "a.h b.h: model.onnx\n", (folder / "net.d").read_text())
+    for option in (["-MF", "x.d"], ["-MT", "x"], ["-MP"]):
+        expect("-MD" in tgc(folder, "model.onnx", "-o", "net.c", *option, status=2).err, f"{option}: -MD is not named")
+
+
+@case("misspelt commands and options are wrong usage with a hint")
+def _(folder):
+    perceptron(folder)
+    for arguments, hint in ((["complie", "model.onnx", "-o", "m.c"], "did you mean 'compile'?"), (["hepl"], "'help'"),
+                            (["Verify", "model.onnx"], "'verify'"), (["frobnicate", "model.onnx"], "there are compile"),
+                            (["model.onnx", "-o", "m.c", "--dmi", "n=3"], "'--dim'"),
+                            (["model.onnx", "-o", "m.c", "--cpu-type=x"], "unknown option"),
+                            (["model.onnx", "-o", "m.c", "--wieghts=array"], "'--weights'"),
+                            (["model.onnx", "-o", "m.c", "--external"], "'--external-data-dir'")):
+        done = tgc(folder, *arguments, status=2)
+        expect(hint in done.err, f"{arguments}: {done.err}")
+    expect(not (folder / "m.c").exists(), "something was written")
+    expect("missing.onnx" in tgc(folder, "missing.onnx", "-o", "m.c", status=1).err, "a file that is missing")
+
+
+@case("--dim NAME=..N is --dim 'NAME<=N', and messages suggest it")
+def _(folder):
+    onnx.save(G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["batch", "a b"])], [G.value("y", None)]), folder / "m.onnx")
+    said = tgc(folder, "m.onnx", "-o", "m.c", status=1).err
+    expect("--dim batch=..8 --dim 'a b=..8'" in said and "--dim batch=1 --dim 'a b=1'" in said, said)
+    tgc(folder, "m.onnx", "-o", "m.c", "--dim", "batch=..8", "--dim", "a b=3")
+    first = (folder / "m.c").read_bytes()
+    tgc(folder, "m.onnx", "-o", "m.c", "--dim", "batch<=8", "--dim", "a b=3")
+    expect((folder / "m.c").read_bytes() == first, "the two spellings differ")
+    for bad in ("batch=..0", "batch=..", "batch=..x", "=..3", "batch=...3", "batch<=..3x"):
+        tgc(folder, "m.onnx", "-o", "m.c", "--dim", bad, status=2)
+
+
+@case("info takes the options that decide code")
+def _(folder):
+    perceptron(folder)
+    np.save(folder / "x.npy", np.zeros((1, 8), np.float32))
+    tgc(folder, "info", "model.onnx", "--weights=incbin", "-g", "-i", "x=x.npy", "--cpu=generic", "--threads=2")
+
+
+# ------------------------------------------------------------------------------------------- ops
+
+
+@case("ops: columns, one operator, the text format's functions")
+def _(folder):
+    lines = tgc(folder, "ops").out.decode().splitlines()
+    expect(len({line.index(" opset ") for line in lines}) == 1, "the opsets do not stand in a column")
+    for arguments in ([], ["--tg"], ["Conv"]):
+        text = tgc(folder, "ops", *arguments).out.decode()
+        expect(not re.search(r" +$", text, re.M), f"ops {arguments}: blanks at the end of a line")
+    record = tgc(folder, "ops", "GRU").out.decode()
+    expect(record.startswith("GRU\n    domain  ai.onnx\n    opsets  "), record)
+    expect({row["domain"] for row in json.loads(tgc(folder, "ops", "Conv", "--json").out)} >= {"ai.onnx"}, "no JSON of Conv")
+    expect("'Conv'" in tgc(folder, "ops", "cnov", status=1).err, "no hint")
+    tgc(folder, "ops", "Conv", "Gemm", status=2)
+    functions = json.loads(tgc(folder, "ops", "--tg", "--json").out)
+    expect({"name": "full", "operands": "", "attributes": "shape, value=0, dtype=f32"} in functions["functions"], "no full")
+    expect("topk_f32" in {f["name"] for f in functions["host"]}, "no host function")
+    expect(tgc(folder, "ops", "--tg", "softmax").out == b"softmax(x) {axis=-1}\n", "not softmax alone")
+
+
+@case("a signature says which operands and attributes a call may have")
+def _(folder):
+    for call, says in (("softmax(%x, %x)", "softmax takes 1 operands (x), found 2"), ("concat()", "takes 1 or more operands"),
+                       ("full() {shape=[3], size=3}", "full has no attribute 'size'; it has shape, value=0"),
+                       ("rope(%x, %x2, %x2) {base=3}", "rope has no use for 'base' here"),
+                       ("sofmtax(%x)", "did you mean 'softmax'?")):
+        (folder / "g.tg").write_text(f'tg 1\ninput %x : f32[4, 4]\n%x2 = full() {{shape=[4, 2]}}\n%y = {call}\noutput %y\n')
+        said = tgc(folder, "g.tg", "-o", "g.c", status=1).err
+        expect(says in said, f"{call}: {said}")
+
+
+# -------------------------------------------------------------------------------- what went wrong
+
+
+@case("missing external data is one message, however many tensors are in the file")
+def _(folder):
+    model = G.perceptron()
+    onnx.save_model(model, folder / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    (folder / "m.bin").unlink()
+    for options in ([], ["--no-external-data"]):
+        said = tgc(folder, "m.onnx", "-o", "m.c", *options, status=1).err
+        expect(said.count("error:") == 1, f"{options}: {said}")
+    expect("m.bin" in tgc(folder, "m.onnx", "-o", "m.c", status=1).err, "the file is not named")
+
+
+@case("messages of a run name the input, --shape says what can be done")
+def _(folder):
+    onnx.save(G.model([G.node("Gather", ["w", "ids"], ["y"])], [G.value("ids", [3], onnx.TensorProto.INT64)],
+                      [G.value("y", [3, 2])], [G.weight("w", np.ones((5, 2), np.float32))]), folder / "m.onnx")
+    np.save(folder / "ids.npy", np.array([0, 4, 77]))
+    said = tgc(folder, "run", "m.onnx", "-i", "ids=ids.npy", status=1).err
+    expect("'ids' holds 0 to 77" in said, said)
+    np.save(folder / "ids.npy", np.array([0, 4, 7], np.float32))
+    said = tgc(folder, "run", "m.onnx", "-i", "ids=ids.npy", status=1).err
+    expect("input 'ids', which is i64[3]" in said, said)
+    said = tgc(folder, "m.onnx", "-o", "m.c", "--shape", "ids=4", status=1).err
+    expect("4 for axis 0" in said and "dynamic_axes" in said, said)
+
+
+@case("--keep holds the files of a build that fails, and none of one that works")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "m.o", "--keep", "kept")
+    expect(not (folder / "kept").exists(), "a build that works left files")
+    for command in (["model.onnx", "-o", "n.o"], ["run", "model.onnx", "--name=n"]):
+        done = tgc(folder, *command, "--keep", "kept", status=1, env={"CC": "gcc -no-such-flag"})
+        expect("kept: note:" in done.err and not (folder / "n.o").exists(), done.err)
+        expect({p.name for p in (folder / "kept").iterdir()} == {"n.c", "n.h"}, "other files")
+        T.must(T.run(["gcc", "-c", "n.c"], cwd=folder / "kept"))
+        shutil.rmtree(folder / "kept")
+
+
+@case("verify compares two models, and two sets of options, on the same inputs")
+def _(folder):
+    model = perceptron(folder, "a.onnx")
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [{"x": "image"}.get(name, name) for name in names]
+    model.graph.input[0].name = "image"
+    onnx.save(model, folder / "renamed.onnx")
+    first = numpy_helper.to_array(model.graph.initializer[0]) + np.float32(0.5)
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(first, model.graph.initializer[0].name))
+    onnx.save(model, folder / "other.onnx")
+    np.save(folder / "x.npy", np.linspace(-1, 1, 8, dtype=np.float32)[None])
+    expect(tgc(folder, "verify", "a.onnx", "renamed.onnx").out.startswith(b"ok "), "not equal")
+    expect(tgc(folder, "verify", "a.onnx", "--other=-O0 --cpu=generic", "-i", "x=x.npy").out.startswith(b"ok "), "-O0")
+    expect(tgc(folder, "verify", "a.onnx", "other.onnx", status=3).out.startswith(b"MISMATCH "), "equal")
+    expect("gone.onnx" in tgc(folder, "verify", "a.onnx", "gone.onnx", status=1).err, "the file is not named")
+    tgc(folder, "verify", "a.onnx", status=2)
+    tgc(folder, "verify", "a.onnx", "other.onnx", "--data", "x", status=2)
+    (folder / "two.tg").write_text('tg 1\ninput %a : f32[2]\ninput %b : f32[2]\n%y = add(%a, %b)\noutput %y\n')
+    expect("2 inputs" in tgc(folder, "verify", "a.onnx", "two.tg", status=1).err, "the counts are not named")
+
+
+# ------------------------------------------------------------------------------- times and tables
+
+
+@case("bench and DEBUG=2 give each kernel's time; info and .json list kernels")
+def _(folder):
+    perceptron(folder)
+    about = json.loads(tgc(folder, "info", "model.onnx", "--json").out)
+    names = [k["name"] for k in about["kernel_list"]]
+    expect(len(names) == about["kernels"] and sum(k["flop"] for k in about["kernel_list"]) == about["flop"], f"{about}")
+    table = tgc(folder, "info", "model.onnx").out.decode()
+    expect(all(re.search(rf"^ +{name} .* FLOP .* bytes .* <- ", table, re.M) for name in names), table)
+    times = json.loads(tgc(folder, "bench", "model.onnx", "--json").out)["kernel_times"]
+    expect([k["name"] for k in times] == names and abs(sum(k["share"] for k in times) - 1) < 1e-3, f"{times}")
+    expect(all(k["us"] > 0 and k["gflops"] > 0 and k["gbytes_per_second"] > 0 for k in times), f"{times}")
+    for command in (["run"], ["verify", "--other=-O0"]):
+        said = tgc(folder, command[0], "model.onnx", *command[1:], env={"DEBUG": "2"}).err
+        expect("GFLOP/s     GB/s" in said and re.search(rf"^ +[\d.]+ +[\d.]+% .* {names[0]} ", said, re.M), said)
+    tgc(folder, "model.onnx", "-o", "m.json")
+    view = json.loads((folder / "m.json").read_text())
+    buffers = {b["id"]: b for b in view["buffers"]}
+    expect([s.split()[1] for s in view["steps"] if s.startswith("run ")] == names, f"{view['steps']}")
+    for kernel in view["kernel_list"]:
+        for edge in (*kernel["reads"], *kernel["writes"]):
+            b = buffers[edge["buffer"]]
+            expect(b["first_step"] <= names.index(kernel["name"]) <= b["last_step"], f"{kernel}: {b}")
+    for b in buffers.values():
+        expect(b["kind"] not in ("temp", "state") or b["offset"] + b["bytes"] <= view["arena_bytes"], f"{b}")
+
+
+@case("DEBUG=3 prints kernels alone, DEBUG=4 what a pass changed")
+def _(folder):
+    perceptron(folder)
+    text = tgc(folder, "model.onnx", "-o", "m.c", env={"DEBUG": "3"}).err
+    expect("restrict" in text and "m_run(" not in text and "weight_unit" not in text, text[-2000:])
+    text = tgc(folder, "model.onnx", "-o", "m.c", env={"DEBUG": "4"}).err
+    titles = re.findall(r"^\*\*\* (.*)", text, re.M)
+    expect(titles[0] == "graph after the frontend" and all(": what changed" in x for x in titles if x.startswith("graph") and x != titles[0]),
+           f"{titles}")
+    expect(not re.search(r"what changed\n\*\*\*", text), "a pass that changed nothing is shown")
+
+
+# --------------------------------------------------------------------------------------- weights
+
+
+def product(folder, n, name="model.onnx"):
+    w = np.random.default_rng(0).standard_normal((n, n)).astype(np.float32)
+    onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [1, n])], [G.value("y", [1, n])],
+                      [G.weight("w", w)]), folder / name)
+    return w
+
+
+@case("weights take 1.6 characters a byte, whatever their bytes are, and no compiler warns")
+def _(folder):
+    # every value of 16 bits, and each one that is written as an escape before a digit of any kind
+    units = list(range(1 << 16)) + [u for c in (0, 1, 7, 0x7f, 0x9f, 0x200b, 0xd800, 0xdfff, 0xfeff, 0xffff)
+                                    for d in "09afAFg?\"" for u in (c, ord(d))]
+    units = np.array(units + [0] * (len(units) % 2), "<u2")
+    w = np.frombuffer(units.tobytes() + bytes([1, 2, 3, 4]), np.int32)
+    i8 = np.frombuffer(w.tobytes()[:999], np.int8)
+    onnx.save(G.model([G.node("Add", ["x", "w"], ["y"]), G.node("Add", ["a", "b"], ["c"])],
+                      [G.value("x", w.shape, onnx.TensorProto.INT32), G.value("a", i8.shape, onnx.TensorProto.INT8)],
+                      [G.value("y", w.shape, onnx.TensorProto.INT32), G.value("c", i8.shape, onnx.TensorProto.INT8)],
+                      [numpy_helper.from_array(w, "w"), numpy_helper.from_array(i8, "b")], opset=14), folder / "m.onnx")
+    T.emit(TGC, folder / "m.onnx", folder / "m.c", "--cpu=generic")
+    size = (folder / "m.c").stat().st_size
+    T.emit(TGC, folder / "m.onnx", folder / "beside.c", "--cpu=generic", "--weights=incbin", "--name=m")
+    density = (size - (folder / "beside.c").stat().st_size) / (w.nbytes + i8.nbytes)
+    expect(density < 1.65, f"{density:.2f} characters a byte")
+    for compiler in ("gcc", "clang"):
+        T.build(folder / "m.c", folder / "m", compiler=compiler, flags=("-O1",))
+        outputs = T.Program(folder / "m", ["y", "c"]).run([np.zeros_like(w), np.zeros_like(i8)])
+        expect(np.array_equal(outputs["y"], w) and np.array_equal(outputs["c"], i8), f"{compiler} reads other weights")
+    done = T.run(["gcc", "-finput-charset=latin1", "-fsyntax-only", "m.c"], cwd=folder)
+    expect(done.status and "UTF-8" in done.err, f"another character set is accepted: {done.err[:200]}")
+
+
+@case("the section of the weights is the caller's choice, in every form of them")
+def _(folder):
+    product(folder, 40)
+    for form in ("string", "array", "incbin"):
+        tgc(folder, "model.onnx", "-o", "net.c", f"--weights={form}", "--cpu=generic")
+        expect("NET_WEIGHTS_SECTION" in (folder / "net.h").read_text(), "the header does not say so")
+        T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "-DNET_WEIGHTS_SECTION=\".flash\"", "net.c", "-o", "net", "-lm"], cwd=folder))
+        sections = T.must(T.run(["readelf", "-SW", "net"], cwd=folder)).out.decode()
+        expect(re.search(r" \.flash +PROGBITS", sections), f"{form}: {sections}")
+        T.must(T.run(["./net", "--selftest"], cwd=folder))
+
+
+@case("a large C file says once what makes it small; large weights have a self-test")
+def _(folder):
+    product(folder, 2900)
+    done = tgc(folder, "model.onnx", "-o", "net.c", "--weights=string", "--cpu=generic")
+    expect(done.err.count("--weights=incbin") == 1 and done.err.startswith("net.c: note: "), done.err)
+    expect(not tgc(folder, "model.onnx", "-o", "net.c", "--weights=incbin", "--cpu=generic").err, "a note without need")
+    text = (folder / "net.c").read_text()
+    expect("selftest_count = 1" in text, "no reference vectors")
+    expect("the end of this file" not in text and "which net.weights holds" in text, "where the numbers are")
+
+
+# --------------------------------------------------------------------------------------- licence
+
+
+@case("the head of what is emitted says that it is its user's; so do LICENSE and the runtime's sources")
+def _(folder):
+    perceptron(folder)
+    tgc(folder, "model.onnx", "-o", "net.c")
+    for name in ("net.c", "net.h"):
+        head = (folder / name).read_text().partition("*/")[0]
+        expect("without obligation" in head and "0BSD" in head, f"{name} begins with\n{head}")
+    expect("0BSD" in (T.ROOT / "LICENSE").read_text() and "0BSD" in (T.ROOT / "README.md").read_text(), "no licence of the output")
+    for source in (T.ROOT / "runtime").rglob("*.c"):
+        tagged = "SPDX-License-Identifier: 0BSD" in source.read_text().split("\n")[0]
+        expect(tagged or source.name == "embed.c", f"{source.name} has no SPDX line")
+
+
+# ------------------------------------------------------------------------------------ completion
+
+
+def shell(name):
+    found = shutil.which(name)
+    if not found:
+        raise Skip(f"{name} is not installed")
+    return found
+
+
+# What is typed, and what the last word may become.
+COMPLETED = (("be", "bench"), ("verify --rt", "--rtol="), ("m.onnx -o x.c --cpu=gen", "generic"), ("m.onnx --weights=inc", "incbin"),
+             ("m.onnx --emit=uo", "uops"), ("m.onnx --target=", "c"), ("m.onnx -x on", "onnx"), ("run mod", "model.onnx"),
+             ("help ver", "verify"), ("m.onnx --tune=mo", "model.onnx"), ("m.onnx --no-wi", "--no-winograd"))
+
+
+@case("bash completes commands, options, values and files")
+def _(folder):
+    perceptron(folder)
+    (folder / "c.bash").write_bytes(tgc(folder, "--completion=bash").out)
+    script = ("source ./c.bash; line=$1; COMP_LINE=$line; read -ra COMP_WORDS <<< \"${line//=/ = }\"; "
+              "[[ $line == *= ]] && COMP_WORDS+=('') && unset 'COMP_WORDS[-1]'; COMP_CWORD=$((${#COMP_WORDS[@]}-1)); "
+              "_tgc; printf '%s\\n' \"${COMPREPLY[@]}\"")
+    for typed, wanted in COMPLETED:
+        done = T.must(T.run([shell("bash"), "--norc", "-c", script, "bash", f"tgc {typed}"], cwd=folder))
+        expect(wanted in done.out.decode().split("\n"), f"{typed!r}: {done.out.decode()!r}, {done.err}")
+    done = T.must(T.run([shell("bash"), "--norc", "-c", script, "bash", "tgc bench --o"], cwd=folder))
+    expect("--out-dir=" not in done.out.decode(), "bench does not take --out-dir")
+
+
+@case("fish completes commands, options, values and files")
+def _(folder):
+    perceptron(folder)
+    (folder / "c.fish").write_bytes(tgc(folder, "--completion=fish").out)
+    env = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    lines = "".join(f"echo -n; complete -C 'tgc {typed}'; echo ----\n" for typed, _ in (*COMPLETED, ("bench --o", None)))
+    done = T.must(T.run([shell("fish"), "--no-config", "-c", f"source c.fish\n{lines}"], cwd=folder, env=env))
+    answers = done.out.decode().split("----\n")
+    for (typed, wanted), answer in zip(COMPLETED, answers):
+        offered = {line.split("\t")[0] for line in answer.splitlines()}
+        expect(any(word.rstrip("=").endswith(wanted.rstrip("=")) for word in offered), f"{typed!r}: {answer!r}")
+    expect("--out-dir" not in answers[len(COMPLETED)], "bench does not take --out-dir")
+
+
+def type_into(command, cwd, env, lines, prompt, seconds=20):
+    """What a program on a terminal of its own prints, each line typed once it asks for it."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execvpe(command[0], command, env)
+    shown, end = b"", time.monotonic() + seconds
+    for asked, line in enumerate(lines, 1):
+        while shown.count(prompt.encode()) < asked and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.2)[0]:
+                shown += os.read(terminal, 65536)
+        os.write(terminal, line.encode())
+    try:
+        while time.monotonic() < end:
+            shown += os.read(terminal, 65536)
+    except OSError:  # it has ended
+        pass
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    return shown.decode(errors="replace")
+
+
+@case("zsh completes commands, options, values and files")
+def _(folder):
+    perceptron(folder)
+    zsh = shell("zsh")
+    (folder / "_tgc").write_bytes(tgc(folder, "--completion=zsh").out)
+    (folder / "start").write_text("PS1='type'': '; fpath=($PWD $fpath); autoload -U compinit; compinit -u -d ./dump; setopt no_beep no_list_beep\n"
+                                  "tgc() { print -r -- \"<${(j:|:)@}>\" }\n")
+    env = {**os.environ, "HOME": str(folder), "TERM": "dumb"}
+    lines = [". ./start\n", *(f"tgc {line}\t\n" for line, _ in COMPLETED), "exit\n"]
+    shown = type_into([zsh, "-f", "-i"], folder, {**env, "PS1": "type: "}, lines, "type: ")
+    got = re.findall(r"^<(.*)>\r?$", shown, re.M)
+    expect(len(got) == len(COMPLETED), f"{len(got)} answers:\n{shown}")
+    for (line, wanted), answer in zip(COMPLETED, got):
+        expect(answer.split("|")[-1].rstrip("=").endswith(wanted.rstrip("=")), f"{line!r}: {answer!r}")
+
+
+suite.main()
