@@ -19,7 +19,7 @@
  * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
  * are of fields in NAME_inputs and NAME_outputs, which hold nothing but object pointers and
  * int64_t. */
-enum { PROGRAM_INFO_VERSION = 2 };
+enum { PROGRAM_INFO_VERSION = 3 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
 struct program_dim {
@@ -48,6 +48,13 @@ struct program_kernel {
     const char *title;           /* the model's nodes */
     double flop, bytes;          /* of one launch, at the dimensions' upper bounds */
 };
+/* An output that is the input of the next run. */
+struct program_state {
+    const char *from;            /* the output's name */
+    struct program_tensor input; /* its sizes are bounds; offset: of its data in a block */
+    int axis;                    /* along which it grows; -1: it does not */
+    size_t length_offset;        /* of its length in a block, an int64_t; PROGRAM_NO_OFFSET */
+};
 struct program_info {
     int version;                 /* PROGRAM_INFO_VERSION */
     const char *name;            /* the C prefix */
@@ -64,6 +71,9 @@ struct program_info {
     double flop;                 /* of one run */
     size_t inputs_bytes, outputs_bytes;    /* sizeof NAME_inputs, NAME_outputs */
     size_t stack_bytes;          /* NAME_STACK_BYTES */
+    int state_count;
+    const struct program_state *states;
+    size_t state_bytes;          /* NAME_STATE_BYTES; 0: the model has no state */
 };
 
 /* NAME_options, the same for every model. */

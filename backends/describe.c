@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static void write_dims(struct program *p, struct text *out, const char *table,
-                       const struct buffer *b, int index)
+void describe_write_dims(struct program *p, struct text *out, const char *table,
+                         const struct buffer *b, int index)
 {
     if (b->ndim == 0)
         return;
@@ -30,7 +30,7 @@ static void write_tensors(struct program *p, struct text *out, const char *table
                           struct buffer *const *b, int n, bool is_output)
 {
     for (int i = 0; i < n; i++)
-        write_dims(p, out, table, b[i], i);
+        describe_write_dims(p, out, table, b[i], i);
     if (n == 0)
         return;
     text_printf(out, "static const struct %s_tensor %s_info[] = {\n", p->name, table);
@@ -95,6 +95,7 @@ void describe_write(struct program *p, struct text *out)
     write_tensors(p, out, "output", s->output, s->noutput, true);
     int nsymbol = write_symbols(p, out);
     write_kernels(p, out);
+    state_write_info(p, out);
     double flop = 0;
     for (int i = 0; i < s->nstep; i++)
         flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
@@ -113,5 +114,7 @@ void describe_write(struct program *p, struct text *out)
                 "sizeof(%s_inputs), sizeof(%s_outputs), %s_STACK_BYTES,\n",
                 p->upper, p->upper, s->weight_nbytes, p->weights == WEIGHTS_FILE && s->nweight > 0,
                 flop, p->name, p->name, p->upper);
+    text_printf(out, "        %d, %s, %zu,\n", s->nstate, s->nstate ? "state_info" : "NULL",
+                program_state_bytes(p->t, s));
     text_puts(out, "    };\n    return &info;\n}\n\n");
 }

@@ -83,6 +83,12 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
             text_dims(out, b->dim, b->ndim, "[", "]");
             text_puts(out, "\"];\n");
         }
+    for (int i = 0; i < 2 * s->nstate; i++) {
+        const struct buffer *b = i % 2 ? s->state[i / 2]->out : s->state[i / 2]->in;
+        text_printf(out, "  b%d [shape=ellipse, label=\"state ", b->id);
+        text_dot(out, b->name);
+        text_puts(out, "\"];\n");
+    }
     text_puts(out, "}\n");
 }
 
@@ -216,7 +222,16 @@ void schedule_write_json(struct text *out, struct tgc *t, const struct schedule 
     text_puts(out, ",\n");
     json_tensors(out, t, "inputs", s->input, s->ninput);
     json_tensors(out, t, "outputs", s->output, s->noutput);
-    text_puts(out, "  \"symbols\": [");
+    text_puts(out, "  \"states\": [");
+    for (int i = 0; i < s->nstate; i++) {
+        text_puts(out, i > 0 ? ", {\"output\": " : "{\"output\": ");
+        text_json(out, s->state[i]->from);
+        text_puts(out, ", \"input\": ");
+        text_json(out, s->state[i]->name);
+        text_printf(out, ", \"grows\": %s}",
+                    s->state[i]->length ? mem_printf(t, "%d", s->state[i]->axis) : "null");
+    }
+    text_puts(out, "],\n  \"symbols\": [");
     for (int i = 0; i < s->nvar; i++) {
         text_puts(out, i > 0 ? ", {\"name\": " : "{\"name\": ");
         text_json(out, s->var[i]->name);

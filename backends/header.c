@@ -77,6 +77,7 @@ static void write_macros(struct program *p, struct text *out)
                 "/* the most that a run takes of its caller's stack: gcc, clang, -O1 to -O3 and "
                 "-Os */\n#define %s_STACK_BYTES %zu\n",
                 p->upper, program_stack_bytes(p->t, p->s));
+    state_write_macro(p, out);
     if (p->threads > 1)
         text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",
                     p->upper, p->threads);
@@ -86,6 +87,8 @@ static void write_macros(struct program *p, struct text *out)
                         name_upper(p->t, p->var_name[s->var[i]->id]), (long long)s->var[i]->max);
             text_puts(out, program_is_field(p, s->var[i])
                                ? "      /* bound of a run-time dimension: \""
+                           : state_is_length(s->graph, s->var[i])
+                               ? "      /* bound to which states grow: \""
                                : "      /* bound of what the run finds: \"");
             text_comment(out, s->var[i]->name);
             text_puts(out, "\" */\n");
@@ -179,8 +182,14 @@ static const char info_text[] =
     "    const char *name, *title;       /* the C function; the model's nodes */\n"
     "    double flop, bytes;             /* of one launch, at the dimensions' upper bounds */\n"
     "};\n"
+    "struct model_state {\n"
+    "    const char *from;               /* the output; its next run's input: */\n"
+    "    struct model_tensor input;      /* sizes are bounds; offset: of its data in a block */\n"
+    "    int axis;                       /* along which it grows; -1: none */\n"
+    "    size_t length_offset;           /* of its length in a block; (size_t)-1: none */\n"
+    "};\n"
     "struct model_info {\n"
-    "    int version;                    /* of this layout: 2 */\n"
+    "    int version;                    /* of this layout: 3 */\n"
     "    const char *name, *producer, *target;\n"
     "    int input_count, output_count, symbol_count, kernel_count;\n"
     "    const struct model_tensor *inputs, *outputs;\n"
@@ -192,6 +201,9 @@ static const char info_text[] =
     "    double flop;                    /* of one run */\n"
     "    size_t inputs_bytes, outputs_bytes;\n"
     "    size_t stack_bytes;             /* MODEL_STACK_BYTES */\n"
+    "    int state_count;\n"
+    "    const struct model_state *states;\n"
+    "    size_t state_bytes;             /* MODEL_STATE_BYTES; 0: no state */\n"
     "};\n\n";
 
 static void write_example(struct program *p, struct text *out)
@@ -241,6 +253,7 @@ void header_write(struct program *p, struct text *out)
     program_write_text(p, out, options_text);
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
+    state_write_header(p, out);
     program_write_text(p, out, info_text);
     text_puts(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }

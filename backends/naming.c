@@ -15,7 +15,7 @@
 
 bool program_is_field(const struct program *p, const struct var *v)
 {
-    if (v->is_counter)
+    if (v->is_counter || state_is_length(p->s->graph, v))
         return false;
     for (int i = 0; i < p->s->nstep; i++)
         for (int j = 0; p->s->step[i].host && j < p->s->step[i].host->nresult; j++)
@@ -123,6 +123,10 @@ static void name_buffers(struct program *p)
     note_buffers(p, s->weight, s->nweight);
     note_buffers(p, s->input, s->ninput);
     note_buffers(p, s->output, s->noutput);
+    for (int i = 0; i < s->nstate; i++) {
+        note_buffers(p, &s->state[i]->in, 1);
+        note_buffers(p, &s->state[i]->out, 1);
+    }
     p->buffer_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_name);
     p->buffer_used = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_used);
     struct names *reserved = names_reserved(p->t), *field = names_new(p->t, reserved);
@@ -149,6 +153,11 @@ static void name_buffers(struct program *p)
         names_add(p->file, mem_printf(p->t, "%s_data", name));
         p->buffer_name[s->weight[i]->id] = name;
     }
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        p->buffer_name[st->in->id] = names_unique(p->run, st->name, "state");
+        p->buffer_name[st->out->id] = names_unique(p->run, st->from, "state");
+    }
     name_intermediates(p);
 }
 
@@ -161,7 +170,8 @@ void program_name_all(struct program *p)
     };
     static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
                                       "inputs", "outputs", "options", "info",     "tensor",
-                                      "dim",    "symbol",  "kernel",  "status",   "weights_data"};
+                                      "dim",    "symbol",  "kernel",  "status",   "weights_data",
+                                      "reset",  "save",    "restore", "state"};
     const struct schedule *s = p->s;
     p->file = names_new(p->t, names_reserved(p->t));
     names_add(p->file, p->name);

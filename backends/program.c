@@ -38,7 +38,8 @@ bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
     b = buffer_root(b);
     if (a == b)
         return true;
-    return in_arena(a) && in_arena(b) && a->offset < b->offset + b->nbytes &&
+    bool states = a->state && b->state;
+    return (states || (in_arena(a) && in_arena(b))) && a->offset < b->offset + b->nbytes &&
            b->offset < a->offset + a->nbytes;
 }
 
@@ -68,7 +69,7 @@ size_t program_head_bytes(const struct schedule *s)
 {
     enum { STRUCT = 128, TEAM = 384, WORKER = 64 };
     size_t workers = (size_t)program_threads(s) - 1;
-    return workers ? STRUCT + TEAM + workers * WORKER : STRUCT;
+    return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
 }
 
 /* (Strings that a run gives to its caller must outlive it.) */
@@ -83,6 +84,8 @@ bool program_is_on_stack(const struct schedule *s)
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
 {
     size_t head = program_head_bytes(s), n;
+    if (!size_add(s->state_nbytes, head, &head))
+        TGC_BUG(t, "the arena's size overflows");
     if (program_is_on_stack(s))
         return head;
     if (!size_align(s->arena_nbytes, 64, &n) || !size_add(n, head, &n))
@@ -196,6 +199,7 @@ static const char *write_up_to(const struct program *p, struct text *out, const 
 
 static void write_lifetime(struct program *p, struct text *out)
 {
+    state_write_functions(p, out);
     const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
@@ -207,6 +211,8 @@ static void write_lifetime(struct program *p, struct text *out)
         text_puts(out, "    self->kernels = pick_kernels();\n");
     if (p->threads > 1)
         program_write_text(p, out, team_open_text);
+    if (p->s->nstate > 0)
+        text_puts(out, "    begin_states(self);\n");
     program_write_text(p, out, rest);
     run_write(p, out);
     rest = write_up_to(p, out, close_text, "CLOSE_TEAM");
@@ -346,6 +352,7 @@ static void write_prelude(struct program *p, struct text *out)
         text_puts(out, "    const struct kernels *kernels;  /* for this processor */\n");
     if (p->threads > 1)
         program_write_text(p, out, team_fields_text);
+    state_write_fields(p, out);
     rest = write_up_to(p, out, rest, "HEAD_BYTES");
     text_printf(out, "%zu", p->head_bytes);
     program_write_text(p, out, rest);

@@ -155,7 +155,33 @@ void weights_write_declaration(struct program *p, struct text *out);
 void weights_write_data(struct program *p, struct text *out);
 /* tables and NAME_describe() */
 void describe_write(struct program *p, struct text *out);
+/* TABLE_dim_INDEX[], which a struct NAME_tensor points to */
+void describe_write_dims(struct program *p, struct text *out, const char *table,
+                         const struct buffer *b, int index);
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
+
+/* ------------------------------------------------------------------------------------- state.c
+ * What a run of the model keeps for the next one. All of it is empty where a model has no state. */
+
+/* Bytes of struct NAME for them. */
+size_t state_head_bytes(const struct schedule *s);
+/* NAME_STATE_BYTES: a block of NAME_save(). 0: the model has no state */
+size_t program_state_bytes(struct tgc *t, const struct schedule *s);
+/* The symbols whose values the context keeps: lengths, and sizes that must stay; NULL behind. */
+const struct var **state_vars(struct tgc *t, const struct schedule *s);
+/* Rows before the first run of the states whose length v is. */
+int64_t state_first_length(const struct schedule *s, const struct var *v);
+/* Fields of struct NAME; the table and the functions in front of NAME_init(); the statement in it. */
+void state_write_fields(struct program *p, struct text *out);
+void state_write_functions(struct program *p, struct text *out);
+/* NAME_run(): lengths, and checks of them; where states lie; what the next run finds. */
+void state_write_checks(struct program *p, struct text *out);
+void state_write_places(struct program *p, struct text *out);
+void state_write_end(struct program *p, struct text *out);
+/* NAME.h: what a block is, and the functions. describe(): the table. */
+void state_write_macro(struct program *p, struct text *out);
+void state_write_header(struct program *p, struct text *out);
+void state_write_info(struct program *p, struct text *out);
 
 /* an output with a dimension that is not constant */
 bool program_has_shape_field(const struct buffer *b);

@@ -24,7 +24,8 @@ const char *program_buffer(struct program *p, const struct buffer *b)
     if (!name)
         TGC_BUG(p->t, "buffer %d is not in the schedule", root->id);
     p->buffer_used[root->id] = true;
-    const char *s = root->kind == BUFFER_INPUT    ? mem_printf(p->t, "in->%s", name)
+    const char *s = root->state                   ? name
+                    : root->kind == BUFFER_INPUT  ? mem_printf(p->t, "in->%s", name)
                     : root->kind == BUFFER_OUTPUT ? mem_printf(p->t, "out->%s", name)
                     : root->kind == BUFFER_WEIGHT ? mem_printf(p->t, "w->%s", name)
                                                   : name;
@@ -102,6 +103,7 @@ static void write_checks(struct program *p, struct text *out)
                         p->var_name[v->id], (long long)v->min, p->var_name[v->id], p->upper,
                         name_upper(p->t, p->var_name[v->id]), p->upper);
     }
+    state_write_checks(p, out);
 }
 
 /* Where the intermediates lie: one line each, so that the memory plan can be read here. */
@@ -129,7 +131,7 @@ static void write_places(struct program *p, struct text *out)
         const char *type = dtype_ctype(b->dtype), *blank = b->dtype == DTYPE_STRING ? "" : " ";
         text_printf(out, "    %s%s*const %s = (%s%s*)(void *)(arena + %zu);", type, blank,
                     p->buffer_name[b->id], type, blank,
-                    b->offset + (stack ? 0 : p->head_bytes));
+                    b->offset + (stack ? 0 : p->head_bytes + s->state_nbytes));
         text_pad(out, start, 72);
         text_printf(out, " /* %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");
@@ -231,11 +233,14 @@ void run_write(struct program *p, struct text *out)
     text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name,
                 p->name, p->name, p->name);
     write_checks(p, out);
-    if (s->nweight > 0 && p->weights == WEIGHTS_FILE)
+    bool reads = false; /* what states begin with may be the only weights */
+    for (int i = 0; i < s->nweight; i++)
+        reads |= p->buffer_used[s->weight[i]->id];
+    if (reads && p->weights == WEIGHTS_FILE)
         text_puts(out, "\n    const struct weights table = place_weights((const unsigned char "
                        "*)self->options.weights);\n"
                        "    const struct weights *const w = &table;\n");
-    else if (s->nweight > 0)
+    else if (reads)
         text_puts(out, "\n    const struct weights *const w = get_weights();\n");
     bool host = false;
     for (int i = 0; i < s->nstep; i++) {
@@ -246,8 +251,10 @@ void run_write(struct program *p, struct text *out)
     if (host)
         text_puts(out, "    int status;\n");
     write_places(p, out);
+    state_write_places(p, out);
     text_putc(out, '\n');
     text_puts(out, body.s ? body.s : "");
+    state_write_end(p, out);
     text_puts(out, "    step(self, -1);\n    return ");
     text_printf(out, "%s_OK;\n}\n\n", p->upper);
 }

@@ -63,6 +63,28 @@ static int64_t operation_budget(const struct schedule *s)
                                                                          : most_element_operations;
 }
 
+/* What a state holds before the first run. */
+static struct tensor *first_tensor(struct program *p, const struct buffer *b, const int64_t *var,
+                                   int nvar)
+{
+    struct tensor *x = MEM_NEW(p->t, struct tensor);
+    size_t nelem = 1, size = dtype_nbytes(b->dtype);
+    x->dtype = b->dtype;
+    x->ndim = b->ndim;
+    for (int a = 0; a < b->ndim; a++)
+        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) || x->dim[a] < 0 ||
+            !size_mul(nelem, (size_t)x->dim[a], &nelem))
+            return NULL;
+    if (nelem > MOST_VECTOR_BYTES * 4 || (b->first && b->first->nbytes != nelem * size))
+        return NULL;
+    x->nelem = (int64_t)nelem;
+    x->data = mem_array(p->t, nelem + 1, 8);
+    union scalar *v = x->data;
+    for (size_t i = 0; i < nelem && b->first; i++)
+        v[i] = scalar_load(b->dtype, (const unsigned char *)b->first->data + i * size);
+    return x;
+}
+
 static const struct program_vectors *compute_vectors(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -73,18 +95,22 @@ static const struct program_vectors *compute_vectors(struct program *p)
     int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id),
             *by_position = mem_array(p->t, (size_t)s->nvar + 1, sizeof *by_position);
     for (int i = 0; i < s->nvar; i++)
-        by_id[s->var[i]->id] = by_position[i] = symbol_value(s->var[i]);
+        by_id[s->var[i]->id] = by_position[i] = state_is_length(g, s->var[i])
+                                                    ? state_first_length(s, s->var[i])
+                                                    : symbol_value(s->var[i]);
     const struct uop **leaf = mem_array(p->t, (size_t)g->ninput + 1, sizeof *leaf);
     struct tensor **value = mem_array(p->t, (size_t)g->ninput + 1, sizeof *value);
     for (int i = 0; i < g->ninput; i++) {
         leaf[i] = g->input[i];
-        if (!(value[i] = random_tensor(p, g->input[i]->arg.p, by_id, p->nvar_id, i)))
+        const struct buffer *b = g->input[i]->arg.p;
+        value[i] = b->state ? first_tensor(p, b, by_id, p->nvar_id)
+                            : random_tensor(p, b, by_id, p->nvar_id, i);
+        if (!value[i])
             return NULL;
     }
     struct uop **root = mem_array(p->t, (size_t)g->noutput, sizeof *root);
     struct tensor **result = mem_array(p->t, (size_t)g->noutput, sizeof *result);
-    for (int i = 0; i < g->noutput; i++)
-        root[i] = g->output[i].value;
+    state_whole_values(p->t, g, root);
     struct eval_env env = {.leaf = leaf,
                            .value = value,
                            .n = g->ninput,
@@ -93,15 +119,15 @@ static const struct program_vectors *compute_vectors(struct program *p)
                            .budget = operation_budget(s),
                            .host = g->host,
                            .nhost = g->nhost};
-    if (!eval_graph(p->t, root, g->noutput, &env, result))
+    if (!eval_graph(p->t, root, s->noutput, &env, result))
         return NULL;
-    v->output = mem_array(p->t, (size_t)g->noutput, sizeof *v->output);
-    v->output_nbytes = mem_array(p->t, (size_t)g->noutput, sizeof *v->output_nbytes);
+    v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
+    v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
     v->var = by_position;
     v->rtol = default_rtol;
     v->atol = default_atol;
     size_t total = 0;
-    for (int i = 0; i < g->noutput; i++) {
+    for (int i = 0; i < s->noutput; i++) {
         size_t size = dtype_nbytes(result[i]->dtype);
         unsigned char *bytes = mem_array(p->t, (size_t)result[i]->nelem + 1, size);
         if (result[i]->dtype == DTYPE_STRING)

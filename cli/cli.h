@@ -63,6 +63,8 @@ struct options {
     struct onnx_list_option *list; int nlist; size_t cap_list;
     /* of inputs that are read from files: shapes may depend on them */
     struct onnx_value_option *value; int nvalue; size_t cap_value;
+    const char **state; int nstate; size_t cap_state; /* OUT=IN */
+    int steps;                      /* of tgc run */
     struct onnx_load_options load;
     int nchwc_block;                /* 0: as the model shows */
     const char *output;             /* NULL: none; "-": standard output */
@@ -260,6 +262,11 @@ struct instance {
     int (*run)(void *model, const void *inputs, void *outputs);
     void (*close)(void *model);
     const char *(*strerror)(int status);
+    /* NULL: the model has no state */
+    int (*reset)(void *model);
+    int (*save)(const void *model, void *block);
+    int (*restore)(void *model, const void *block);
+    const struct array **first;     /* [state_count]: values of the first run that are given; or NULL */
     /* [input_count], [output_count]; data allocated at the bounds */
     struct array *input, *output;
     int64_t *symbol;                /* [symbol_count] */
@@ -278,10 +285,17 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
  * diagnostic names `source`. */
 bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
+/* The same for state `index`, before the first run. */
+bool instance_set_state(struct tgc *t, struct instance *p, int index, const struct array *v,
+                        const char *source);
+/* What state `index` holds now, in the shape that it has. false: a diagnostic. */
+bool instance_read_state(struct tgc *t, const struct instance *p, int index, struct array *v);
 /* After all inputs are set or shall be filled: allocates and fills the rest, calls init. */
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
 /* One run; afterwards output[] has the true shapes. */
 bool instance_run(struct tgc *t, struct instance *p);
+/* The same for who runs it often: where a state is full, all of them begin anew. */
+bool instance_run_again(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
 
 /* A run's kernels anew, with p->on_kernel as it is now; needs: instance_prepare(). */
@@ -297,6 +311,8 @@ struct kernel_times { double *now, *least, run; int n, open; double since; };
 /* Sets p's hook, before instance_prepare() or instance_restart(). */
 void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p);
 void times_on_kernel(void *user, int index, const char *kernel);
+/* The next run is the one at hand. */
+void times_begin(struct kernel_times *s);
 /* Runs several times: run and least[]. false: a diagnostic. */
 bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
 /* least[] from the one run that there was. */

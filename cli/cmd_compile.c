@@ -365,6 +365,11 @@ enum exit_status cmd_compile(struct tgc *t, const struct options *given)
     struct feed f;
     if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
         return EXIT_FAILED;
+    if (o->emit == EMIT_TG && o->nstate) {
+        diag_error(t, &(struct place){.file = o->output},
+                   "a text graph has no states; give --state where it is compiled");
+        return EXIT_FAILED;
+    }
     const char *name = name_of(t, o, &m);
     struct outputs *files = outputs_new(t);
     model_protect_files(o, &m, files);

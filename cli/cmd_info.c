@@ -9,7 +9,8 @@
 struct tally { const char *name; int n; };
 struct report {
     const char *name;
-    struct text inputs, outputs;    /* JSON lists, or lines */
+    struct text inputs, outputs, states; /* JSON lists, or lines */
+    size_t state_bytes;
     struct tally *tally; size_t ntally, cap_tally;
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
@@ -48,6 +49,23 @@ static void put_dim(struct text *shape, bool json, const char *symbol, int64_t s
         text_json(shape, symbol);
     else
         text_puts(shape, symbol);
+}
+
+/* An output that is the next run's input; axis: along which it grows, or -1. */
+static void put_state(struct text *x, bool json, bool first, const char *from, const char *name,
+                      const char *dtype, const struct text *shape, int axis)
+{
+    if (!json) {
+        text_printf(x, "    %s -> %s: %s[%s]%s\n", from, name, dtype, shape->s ? shape->s : "",
+                    axis < 0 ? "" : mem_printf(x->t, ", grows along axis %d", axis));
+        return;
+    }
+    text_puts(x, first ? "{\"output\":" : ",{\"output\":");
+    text_json(x, from);
+    text_puts(x, ",\"input\":");
+    text_json(x, name);
+    text_printf(x, ",\"dtype\":\"%s\",\"shape\":[%s],\"grows\":%s}", dtype,
+                shape->s ? shape->s : "", axis < 0 ? "null" : mem_printf(x->t, "%d", axis));
 }
 
 /* A tensor of the graph. */
@@ -233,10 +251,24 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     }
     if (!model_schedule(t, o, r->name, &m))
         return false;
-    for (int i = 0; i < m.graph->ninput; i++)
+    for (int i = 0; i < m.schedule->ninput; i++)
         put_value(&r->inputs, o->json, i == 0,
                   ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
-    for (int i = 0; i < m.graph->noutput; i++)
+    for (int i = 0; i < m.schedule->nstate; i++) {
+        const struct state *st = m.schedule->state[i];
+        struct text shape = {.t = t};
+        for (int a = 0; a < st->in->ndim; a++) {
+            struct text symbol = {.t = t};
+            int64_t size = 0;
+            if (!uop_const_int(st->in->dim[a], &size))
+                uop_print(&symbol, st->in->dim[a]);
+            put_dim(&shape, o->json, symbol.s, size);
+        }
+        put_state(&r->states, o->json, i == 0, st->from, st->name, dtype_name(st->in->dtype),
+                  &shape, st->length ? st->axis : -1);
+    }
+    r->state_bytes = program_state_bytes(t, m.schedule);
+    for (int i = 0; i < m.schedule->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
     r->arena_bytes = program_arena_bytes(t, m.schedule);
     r->stack_bytes = program_stack_bytes(t, m.schedule);
@@ -281,6 +313,15 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     r->is_artefact = true;
     put_described(&r->inputs, o->json, p.info->inputs, p.info->input_count);
     put_described(&r->outputs, o->json, p.info->outputs, p.info->output_count);
+    for (int i = 0; i < p.info->state_count; i++) {
+        const struct program_state *st = &p.info->states[i];
+        struct text shape = {.t = t};
+        for (int k = 0; k < st->input.rank; k++)
+            put_dim(&shape, o->json, st->input.dim[k].symbol, st->input.dim[k].size);
+        put_state(&r->states, o->json, i == 0, st->from, st->input.name, st->input.dtype, &shape,
+                  st->axis);
+    }
+    r->state_bytes = p.info->state_bytes;
     r->arena_bytes = p.info->arena_bytes;
     r->stack_bytes = p.info->stack_bytes;
     r->weight_bytes = p.info->weights_bytes;
@@ -302,6 +343,8 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
     else
         text_printf(&x, ",\"arena_bytes\":%zu,\"stack_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
                     r->arena_bytes, r->stack_bytes, r->kernels, r->flop);
+    if (r->states.n)
+        text_printf(&x, ",\"states\":[%s],\"state_bytes\":%zu", r->states.s, r->state_bytes);
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
     text_printf(&x, ",\"live_bytes\":%s", live.n ? live.s : "null");
@@ -348,6 +391,8 @@ static void print_text(struct tgc *t, const struct report *r)
     printf("%s\n", r->name);
     print_lines("inputs", &r->inputs);
     print_lines("outputs", &r->outputs);
+    if (r->states.n)
+        print_lines("states, from output to next input", &r->states);
     struct text x = {.t = t};
     for (size_t i = 0; i < r->ntally; i++)
         text_printf(&x, "%s%s %d", i ? ", " : "", r->tally[i].name, r->tally[i].n);
@@ -357,6 +402,8 @@ static void print_text(struct tgc *t, const struct report *r)
         putchar('\n');
     }
     printf("weights: %zu bytes\n", r->weight_bytes);
+    if (r->states.n)
+        printf("states: %zu bytes saved\n", r->state_bytes);
     if (r->narrowing.nweight) {
         struct text note = {.t = t};
         text_narrowing(&note, &r->narrowing);
@@ -385,7 +432,12 @@ static void print_text(struct tgc *t, const struct report *r)
 
 enum exit_status cmd_info(struct tgc *t, const struct options *o)
 {
-    struct report r = {.open = {.t = t}, .why = {.t = t}, .table = {.t = t}, .inputs = {.t = t}, .outputs = {.t = t}};
+    struct report r = {.open = {.t = t},
+                       .states = {.t = t},
+                       .why = {.t = t},
+                       .table = {.t = t},
+                       .inputs = {.t = t},
+                       .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
     if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {

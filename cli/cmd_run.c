@@ -50,8 +50,14 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, m.schedule->nkernel, &p);
-    if (!instance_prepare(t, &o, &p) || !instance_run(t, &p))
+    if (!instance_prepare(t, &o, &p))
         return EXIT_FAILED;
+    for (int i = 0; i < o.steps; i++) {
+        if (t->debug >= 2)
+            times_begin(&times); /* the last one's are printed */
+        if (!instance_run(t, &p))
+            return EXIT_FAILED;
+    }
     times_print_one_run(t, &m, &times);
     bool ok = true;
     if (o.out_dir)

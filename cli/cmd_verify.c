@@ -52,6 +52,18 @@ static bool settle_list(struct tgc *t, struct options *o, const struct model_val
     return true;
 }
 
+static bool is_state_input(const struct options *o, const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < o->nstate; i++) {
+        size_t length = strlen(o->state[i]);
+        if (length > n && o->state[i][length - n - 1] == '=' &&
+            strcmp(o->state[i] + length - n, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool read_inputs(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
     int n, at = 0;
@@ -64,7 +76,9 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
                               "the input '%.100s' is no tensor, sequence of tensors or optional of "
                               "one, which verify can read",
                               v[k].name);
-        if (!(path[k] = data_file(t, o, "input", k)))
+        if (!(path[k] = data_file(t, o, "input", k)) && is_state_input(o, v[k].name))
+            continue; /* as before the first run */
+        if (!path[k])
             return diag_error(t, &(struct place){.file = o->data},
                               "there is no input_%d.pb or input_%d.npy for the input '%.100s'", k,
                               k, v[k].name);
@@ -78,7 +92,8 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
     f->input = model_inputs(t, o, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
+        at += !path[k];
         for (int i = 0; i < r[k].n; i++, at++) {
             f->value[at] = r[k].item[i];
             f->source[at] = path[k];
@@ -89,6 +104,7 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
             if (!feed_settle_shape(t, o, &f->input[at], &f->value[at], path[k]))
                 return false;
         }
+    }
     return true;
 }
 
@@ -127,6 +143,15 @@ static int output_count(struct tgc *t, const struct instance *p, const struct mo
     return n;
 }
 
+/* The state that the output is kept as; -1: none. */
+static int find_state(const struct instance *p, const char *output)
+{
+    for (int i = 0; i < p->info->state_count; i++)
+        if (strcmp(p->info->states[i].from, output) == 0)
+            return i;
+    return -1;
+}
+
 /* *nbad counts the outputs that differ. */
 static bool compare_outputs(struct tgc *t, const struct options *o, const struct model *m,
                             const struct instance *p, int *nbad)
@@ -136,11 +161,20 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
     *nbad = 0;
     for (int k = 0; k < n; k++) {
         const char *path = data_file(t, o, "output", k);
-        int count = output_count(t, p, &v[k], at), first = at;
+        int count = output_count(t, p, &v[k], at), first = at, state = find_state(p, v[k].name);
         struct recorded want;
+        struct array kept;
         at += count;
         if (!path)
             continue;
+        if (state >= 0) {
+            if (!instance_read_state(t, p, state, &kept) ||
+                !read_file(t, path, &v[k], kept.dtype, &want))
+                return false;
+            *nbad += want.n != 1 || !compare_tensor(t, o, &kept, &want.item[0]);
+            ncompared++;
+            continue;
+        }
         if (!read_file(t, path, &v[k], count ? p->output[first].dtype : DTYPE_VOID, &want))
             return false;
         bool agrees = count == want.n || mismatch_count(&v[k], count, want.n);

@@ -127,6 +127,11 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
 
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)
 {
+    for (int i = 0; i < p->info->state_count; i++)
+        for (int k = 0; k < f->n; k++)
+            if (f->source[k] && strcmp(f->input[k].name, p->info->states[i].input.name) == 0 &&
+                !instance_set_state(t, p, i, &f->value[k], f->source[k]))
+                return false;
     for (int i = 0; i < p->info->input_count; i++) {
         for (int k = 0; k < f->n; k++) {
             bool is_it = f->source[k] && strcmp(f->input[k].name, p->info->inputs[i].name) == 0;

@@ -80,10 +80,11 @@ static bool decodes_images(struct tgc *t, const struct graph *g)
  * answer, and the macro that the emitted image.c asks for. */
 static const char **decoder_flags(struct tgc *t, const char *name, int *n)
 {
-    static const struct { const char *command, *macro; } decoders[] = {
-        {"pkg-config --cflags --libs libjpeg 2>/dev/null", "JPEG"},
-        {"pkg-config --cflags --libs libwebp 2>/dev/null", "WEBP"},
-        {"pkg-config --cflags --libs libopenjp2 2>/dev/null", "OPENJPEG"}};
+    static const struct {
+        const char *command, *macro;
+    } decoders[] = {{"pkg-config --cflags --libs libjpeg 2>/dev/null", "JPEG"},
+                    {"pkg-config --cflags --libs libwebp 2>/dev/null", "WEBP"},
+                    {"pkg-config --cflags --libs libopenjp2 2>/dev/null", "OPENJPEG"}};
     const char **word = NULL;
     size_t cap = 0;
     for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
@@ -163,6 +164,11 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
     if (!p->info || p->info->version != PROGRAM_INFO_VERSION)
         return diag_error(t, &(struct place){.file = path},
                           "was made by another version of tgc; compile it anew");
+    if (p->info->state_count && (!find_function(t, p->handle, path, name, "reset", &p->reset) ||
+                                 !find_function(t, p->handle, path, name, "save", &p->save) ||
+                                 !find_function(t, p->handle, path, name, "restore", &p->restore)))
+        return false;
+    p->first = mem_array(t, (size_t)p->info->state_count, sizeof *p->first);
     p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
     p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
     p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
@@ -283,6 +289,112 @@ bool instance_set_input(struct tgc *t, struct instance *p, int index, const stru
     return set_at_bound(t, p, index, &want, v);
 }
 
+/* --------------------------------------------------------------------------------------- states */
+
+bool instance_set_state(struct tgc *t, struct instance *p, int index, const struct array *v,
+                        const char *source)
+{
+    const struct program_state *st = &p->info->states[index];
+    struct array want;
+    if (!describe_array(t, &st->input, &want))
+        return false;
+    if (v->dtype != want.dtype || v->ndim != want.ndim)
+        return misfit(t, v, &want, source, "");
+    for (int i = 0; i < v->ndim; i++)
+        if (st->input.dim[i].symbol ? v->dim[i] > want.dim[i] : v->dim[i] != want.dim[i])
+            return misfit(t, v, &want, source, st->input.dim[i].symbol ? " at most" : "");
+    for (int i = 0; i < v->ndim; i++) {
+        int s = find_symbol(p->info, st->input.dim[i].symbol);
+        if (s < 0)
+            continue;
+        if (p->symbol[s] >= 0 && p->symbol[s] != v->dim[i])
+            return diag_error(t, &(struct place){.file = source},
+                              "dimension %d is %lld, but another input has %lld for '%.100s'", i,
+                              (long long)v->dim[i], (long long)p->symbol[s],
+                              st->input.dim[i].symbol);
+        p->symbol[s] = v->dim[i];
+    }
+    for (int k = 0; k < p->info->state_count; k++) {
+        bool same =
+            p->first[k] && st->axis >= 0 && p->info->states[k].length_offset == st->length_offset;
+        if (same && p->first[k]->dim[p->info->states[k].axis] != v->dim[st->axis])
+            return diag_error(t, &(struct place){.file = source},
+                              "has %lld rows, but the state '%.100s', which grows with it, %lld",
+                              (long long)v->dim[st->axis], p->info->states[k].input.name,
+                              (long long)p->first[k]->dim[p->info->states[k].axis]);
+    }
+    p->first[index] = v;
+    return true;
+}
+
+/* Between a block, where a state that grows has the strides of its bounds, and an array without
+ * gaps: runs along the last axis. */
+static void copy_state(const struct program_state *st, unsigned char *block, struct array *v,
+                       bool to_block)
+{
+    size_t size = dtype_nbytes(v->dtype), run = size, nrun = 1;
+    int last = v->ndim - 1;
+    for (int i = 0; i <= last; i++)
+        *(i == last ? &run : &nrun) *= (size_t)v->dim[i];
+    for (size_t k = 0; k < nrun; k++) {
+        size_t left = k, at = 0, stride = size;
+        for (int i = last; i >= 0; i--) {
+            size_t here = i == last ? 0 : left % (size_t)v->dim[i];
+            left = i == last ? left : left / (size_t)v->dim[i];
+            at += here * stride;
+            stride *= (size_t)(st->axis >= 0 ? st->input.dim[i].size : v->dim[i]);
+        }
+        unsigned char *there = block + st->input.offset + at, *data = v->data;
+        memcpy(to_block ? there : data + k * run, to_block ? data + k * run : there, run);
+    }
+}
+
+static bool state_failed(struct tgc *t, const struct instance *p, const char *what, int status)
+{
+    return status == PROGRAM_OK ||
+           diag_error(t, NULL, "the compiled model's %s reports: %s", what, p->strerror(status));
+}
+
+/* What is given for the first run, in a block: lengths and data. */
+static bool restore_first(struct tgc *t, struct instance *p)
+{
+    unsigned char *block = NULL;
+    for (int i = 0; i < p->info->state_count; i++) {
+        const struct program_state *st = &p->info->states[i];
+        if (!p->first[i])
+            continue;
+        if (!block && (!(block = pages_allocate(t, p->info->state_bytes, "the model's states")) ||
+                       !state_failed(t, p, "save", p->save(p->model, block))))
+            return false;
+        struct array v = *p->first[i];
+        copy_state(st, block, &v, true);
+        if (st->axis >= 0)
+            memcpy(block + st->length_offset, &v.dim[st->axis], sizeof(int64_t));
+    }
+    return !block || state_failed(t, p, "restore", p->restore(p->model, block));
+}
+
+bool instance_read_state(struct tgc *t, const struct instance *p, int index, struct array *v)
+{
+    const struct program_state *st = &p->info->states[index];
+    unsigned char *block = pages_allocate(t, p->info->state_bytes, "the model's states");
+    if (!block || !state_failed(t, p, "save", p->save(p->model, block)) ||
+        !describe_array(t, &st->input, v))
+        return false;
+    v->name = st->from;
+    for (int i = 0; i < v->ndim; i++) {
+        int s = find_symbol(p->info, st->input.dim[i].symbol);
+        if (i == st->axis)
+            memcpy(&v->dim[i], block + st->length_offset, sizeof(int64_t));
+        else if (s >= 0)
+            v->dim[i] = p->symbol[s];
+    }
+    if (!array_allocate(t, v))
+        return false;
+    copy_state(st, block, v, false);
+    return true;
+}
+
 static void set_pointer(void *s, size_t offset, void *p)
 {
     memcpy((char *)s + offset, &p, sizeof p);
@@ -311,8 +423,9 @@ static bool start(struct tgc *t, const struct options *o, struct instance *p)
         .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
         .on_kernel = p->on_kernel, .user = p->user};
     int status = p->init(&p->model, p->arena, p->info->arena_bytes, &options);
-    return status == PROGRAM_OK ||
-           diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+    if (status != PROGRAM_OK)
+        return diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+    return restore_first(t, p);
 }
 
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p)
@@ -391,9 +504,11 @@ static const char *suspects(struct tgc *t, const struct instance *p)
     return x.s;
 }
 
-bool instance_run(struct tgc *t, struct instance *p)
+static bool run_once(struct tgc *t, struct instance *p, bool again)
 {
     int status = p->run(p->model, p->inputs, p->outputs);
+    if (status == PROGRAM_STATE_FULL && again && p->reset(p->model) == PROGRAM_OK)
+        status = p->run(p->model, p->inputs, p->outputs);
     if (status == PROGRAM_BAD_VALUE)
         return diag_error(t, NULL, "the compiled model's run reports: %s%s", p->strerror(status),
                           suspects(t, p));
@@ -404,6 +519,10 @@ bool instance_run(struct tgc *t, struct instance *p)
             return false;
     return true;
 }
+
+bool instance_run(struct tgc *t, struct instance *p) { return run_once(t, p, false); }
+
+bool instance_run_again(struct tgc *t, struct instance *p) { return run_once(t, p, true); }
 
 void instance_close(struct instance *p)
 {

@@ -296,6 +296,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .nshape = o->nshape,
                                                .list = o->list,
                                                .nlist = o->nlist,
+                                               .state = o->state,
+                                               .nstate = o->nstate,
                                                .value = o->value,
                                                .nvalue = o->nvalue,
                                                .nchwc_block = o->nchwc_block};
@@ -335,6 +337,8 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     if (!read_tuning(t, o) || !model_lower(t, o, m))
         return false;
     double start = seconds_now();
+    if (!state_apply(t, m->graph, o->state, o->nstate, o->model))
+        return false;
     m->schedule = passes_run(t, m->graph, &compile_options);
     if (!m->schedule || t->nerror ||
         (t->tuning && !tune_check(t, t->tuning, compile_options.isa)))

@@ -529,6 +529,16 @@ static bool apply(struct parser *p, const struct given *g)
         return read_shape(p, g->value) || bad_value(p, g);
     case OPTION_DIM:
         return read_dim(p, g->value) || bad_value(p, g);
+    case OPTION_STATE:
+        VEC_PUSH(p->t, o->state, o->nstate, o->cap_state, g->value);
+        return (strchr(g->value, '=') && g->value[0] != '=' &&
+                g->value[strlen(g->value) - 1] != '=') ||
+               bad_value(p, g);
+    case OPTION_STEPS:
+        if (!read_int(g->value, &end, 1, INT32_MAX, &n) || *end)
+            return bad_value(p, g);
+        o->steps = (int)n;
+        return true;
     case OPTION_EXTERNAL_DIR:
         o->load.external_data_dir = g->value;
         return true;
@@ -816,6 +826,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
                           .level = 2,
                           .cache = CACHE_NBYTES,
                           .threads = 1,
+                          .steps = 1,
                           .isa = 0,
                           .error = ERROR_LIMIT,
                           .rtol = 1e-3,

@@ -28,6 +28,12 @@ void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct insta
     p->user = s;
 }
 
+void times_begin(struct kernel_times *s)
+{
+    memset(s->now, 0, (size_t)s->n * sizeof *s->now);
+    s->open = -1;
+}
+
 bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
 {
     double total = 0;
@@ -35,10 +41,9 @@ bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
     for (int i = -WARM_UP; i < MAX_RUNS && (i < MIN_RUNS || total < min_seconds) &&
                            (total < max_seconds || i < 1);
          i++) {
-        memset(s->now, 0, (size_t)s->n * sizeof *s->now);
-        s->open = -1;
+        times_begin(s);
         double start = seconds_now();
-        if (!instance_run(t, p))
+        if (!instance_run_again(t, p))
             return false;
         double run = seconds_now() - start;
         if (i < 0)

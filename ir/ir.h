@@ -236,6 +236,24 @@ struct buffer {
     struct buffer *base;
     struct uop *base_offset;
     bool kept; /* BUFFER_TEMP: lives through the whole run, see struct host_output */
+    /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller gives it */
+    struct state *state;
+    /* BUFFER_INPUT: a weight of the model, the value of the first run where it is a state; or NULL */
+    struct buffer *first;
+};
+
+/* An output that the context keeps as an input of its next run: passes/state.c. */
+struct state {
+    const char *name, *from;     /* the input's and the output's */
+    struct buffer *in, *out;     /* what a run reads, and what it writes */
+    /* It grows along `axis`: a run stores `rows` of them behind `length` others, in one place whose
+     * strides are those of the bounds, so `out` is read as a leaf. NULL: it is as large as ever. */
+    struct var *length;
+    int axis;
+    struct uop *rows;
+    /* set by the memory plan, in the states' part of the arena: where runs 0, 2, 4 ... read it and
+     * where 1, 3, 5 ... do, which is what the run before has written; one place if it may be */
+    size_t place[2], nbytes;
 };
 
 /* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried],
@@ -633,6 +651,10 @@ struct graph {
     /* BUFFER_INPUT uops, in the model's order */
     int ninput; struct uop **input;
     int noutput; struct graph_output *output;
+    /* The last `nstate` of both are not the caller's: state[k]->in, and what is stored into
+     * state[k]->out, which is the new rows alone where it grows. */
+    int nstate; struct state **state;
+    uint64_t state_hash;         /* of the model and its states: who may read a block of them */
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
     /* HOST uops that no operand leads to: those that give a symbol its value, which run before the
      * symbol is used, if it is; and those without results, which check something and always run. */

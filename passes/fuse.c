@@ -290,6 +290,9 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u)
     if (u->op == OP_CONST || u->op == OP_VAR || u->op == OP_IOTA ||
         (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
         return NULL;
+    const struct buffer *b = uop_buffer_of(u);
+    if (b && b->state && b->storage)
+        return NULL; /* rows as far apart as its bound says */
     struct node *n = plan_node(p, u);
     n->must = n->in_order = true;
     return n;

@@ -556,6 +556,21 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     return program;
 }
 
+/* Bytes that a kernel touches of a buffer, at the bounds. Of a state that grows it stores the new
+ * rows alone, and reads no more than fit. */
+static double touched_nbytes(const struct buffer *b, bool stored)
+{
+    const struct state *st = b->state && b->state->length ? b->state : NULL;
+    double n = (double)dtype_nbytes(b->dtype);
+    for (int a = 0; a < b->ndim; a++) {
+        const struct uop *dim = !st || a != st->axis ? b->dim[a]
+                                : stored             ? st->rows
+                                                     : st->in->dim[a];
+        n *= (double)dim->vmax;
+    }
+    return n;
+}
+
 bool pass_linearize(struct tgc *t, struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
@@ -564,12 +579,8 @@ bool pass_linearize(struct tgc *t, struct schedule *s)
         k->linear = linearize(t, k->ast, &k->nlinear, &k->flop);
         for (int j = 0; j < k->nvariant; j++)
             k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);
-        for (int j = 0; j < k->nbuffer; j++) {
-            double n = (double)dtype_nbytes(k->buffer[j]->dtype);
-            for (int a = 0; a < k->buffer[j]->ndim; a++)
-                n *= (double)k->buffer[j]->dim[a]->vmax;
-            k->nbytes += n;
-        }
+        for (int j = 0; j < k->nbuffer; j++)
+            k->nbytes += touched_nbytes(k->buffer[j], j < k->noutput);
     }
     return true;
 }

@@ -15,6 +15,9 @@
  * some count down, and theirs lie higher. All of them do, or none does: all ways are packed
  * (arena.c) and the smallest arena is taken.
  *
+ * States lie in front, in one place where the next value may replace the last one, else in two that
+ * change their roles after each run.
+ *
  * Not here: buffers of the caller (inputs, outputs), what a backend puts before the arena, and
  * small scratch on a kernel's stack. */
 #include "passes/memory.h"
@@ -603,6 +606,111 @@ static bool plan_arena(struct memory *m)
     return true;
 }
 
+/* --------------------------------------------------------------------------------------- states */
+
+/* First or last step of the outermost loop that holds the step, or the step itself: in another
+ * iteration what stands behind comes before. */
+static int around_loops(const struct memory *m, int step, bool end)
+{
+    int at = step;
+    for (int i = 0; i < m->nregion; i++) {
+        const struct region *r = &m->region[i];
+        if (r->loop && r->begin <= step && r->end >= step)
+            at = end ? (r->end > at ? r->end : at) : r->begin < at ? r->begin : at;
+    }
+    return at;
+}
+
+static bool step_touches(const struct step *step, const struct buffer *b, bool write)
+{
+    const struct kernel *k = step->kernel;
+    bool found = false;
+    for (int i = 0; k && i < k->nbuffer; i++)
+        found |= k->buffer[i] == b && (i < k->noutput) == write;
+    for (int i = 0; i < step->narg; i++)
+        found |= step->arg[i] == b && (i >= step->narg - step->host->nout) == write;
+    return found;
+}
+
+static bool expr_reads(struct tgc *t, struct uop *u, const struct buffer *b)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool found = false;
+    int n = 0;
+    struct uop **order = u ? uop_toposort(t, &u, 1, &n) : NULL;
+    for (int i = 0; i < n; i++)
+        found |= order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0]) == b;
+    scratch_release(t, mark);
+    return found;
+}
+
+/* A kernel that reads a state and stores its next value in the same place. */
+static bool may_replace(struct memory *m, const struct kernel *k, const struct state *st)
+{
+    int64_t ahead;
+    if (!k || k->noutput != 1 || k->stores_twice)
+        return false;
+    return is_elementwise(m->t, k, st->in) ||
+           (overlap_find(m->t, k, st->out, st->in, false, &ahead) && ahead >= 0);
+}
+
+/* Whether the next value may lie where the state is: nobody reads that any more when it is stored,
+ * and nothing can fail from then on, so that a run with a bad status leaves the state as it was. */
+static bool may_stay(struct memory *m, const struct state *st)
+{
+    int read = -1, write = m->s->nstep;
+    bool same = false;
+    for (int i = 0; i < m->s->nstep; i++) {
+        const struct step *step = &m->s->step[i];
+        bool reads = step_touches(step, st->in, false) || expr_reads(m->t, step->cond, st->in) ||
+                     expr_reads(m->t, step->trip, st->in),
+             writes = step_touches(step, st->out, true);
+        if (step->kind == STEP_HOST && write < m->s->nstep)
+            return false;
+        if (reads)
+            read = around_loops(m, i, true);
+        if (writes && write == m->s->nstep) {
+            write = around_loops(m, i, false);
+            same = reads && may_replace(m, step->kernel, st);
+        }
+    }
+    return read < write || (read == write && same);
+}
+
+/* Every state's place or places, from 0 on: the program puts them in front of what a run makes. */
+static bool plan_states(struct memory *m)
+{
+    struct schedule *s = m->s;
+    size_t total = 0, all;
+    for (int i = 0; i < s->nstate; i++) {
+        struct state *st = s->state[i];
+        bool one = st->length || may_stay(m, st);
+        if (!size_buffer(m->t, st->in) || !size_buffer(m->t, st->out))
+            return false;
+        st->nbytes = st->in->nbytes;
+        st->out->nbytes = st->nbytes; /* a run that needs more ends with a status */
+        for (int k = 0; k < 2; k++) {
+            st->place[k] = k == 1 && one ? st->place[0] : total;
+            if (k == 1 && one)
+                continue;
+            if (!size_add(total, st->nbytes, &total) || !size_align(total, ARENA_ALIGN, &total))
+                return diag_error(m->t, NULL,
+                                  "the states together need more memory than can be "
+                                  "addressed: give their dimensions smaller bounds");
+        }
+        st->in->offset = st->place[0];
+        st->out->offset = st->place[1];
+    }
+    if (!size_add(total, s->arena_nbytes, &all) || all > m->t->mem_limit)
+        return diag_error(
+            m->t, NULL,
+            "the states need %zu bytes of the arena and the intermediate tensors %zu, more "
+            "than the limit of %zu: raise --max-memory or give dimensions smaller bounds",
+            total, s->arena_nbytes, m->t->mem_limit);
+    s->state_nbytes = total;
+    return true;
+}
+
 /* -------------------------------------------------------------------------------------- weights */
 
 /* FNV-1a over words; equality is decided by the bytes. */
@@ -677,5 +785,6 @@ bool pass_plan_memory(struct tgc *t, struct schedule *s)
 {
     struct memory m = {.t = t, .s = s};
     return size_buffers(t, s->buffer, s->nbuffer) && size_buffers(t, s->input, s->ninput) &&
-           size_buffers(t, s->output, s->noutput) && plan_arena(&m) && plan_weights(t, s);
+           size_buffers(t, s->output, s->noutput) && plan_arena(&m) && plan_states(&m) &&
+           plan_weights(t, s);
 }

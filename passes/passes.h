@@ -117,8 +117,10 @@ struct schedule {
     struct buffer **buffer; int nbuffer;
     /* in order of first use; those equal in dtype and bytes have one offset */
     struct buffer **weight; int nweight;
-    struct buffer **input; int ninput;     /* as graph->input */
-    struct buffer **output; int noutput;   /* as graph->output; BUFFER_OUTPUT */
+    struct buffer **input; int ninput;     /* as graph->input, without states */
+    struct buffer **output; int noutput;   /* as graph->output, without states; BUFFER_OUTPUT */
+    struct state **state; int nstate;      /* as graph->state */
+    size_t state_nbytes;                   /* of all their places */
     struct var **var; int nvar;            /* run-time dimensions and host results */
     isa_set isa;                 /* for which kernels may have variants */
     int threads;                 /* that run a kernel at most; 0 as 1 */
@@ -160,6 +162,18 @@ void passes_init(struct tgc *t);
 /* All passes in the order of passes.def, verified after each one in debug builds. NULL: diagnostics
  * were recorded. */
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
+
+/* state.c: --state OUT=IN. Makes the graph's output OUT and its input IN a state each; one that is
+ * Concat(IN, rows) along a run-time dimension grows. needs: what a frontend has made; breaks:
+ * nothing. false: diagnostics name what does not exist, agree or end; file: for these. */
+bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int noption,
+                 const char *file);
+/* The graph as it was, where what grows is a CONCAT: of values that the oracle can compute. value[]
+ * has graph->noutput of them; those of states are what the next run reads. */
+void state_whole_values(struct tgc *t, const struct graph *g, struct uop **value);
+/* Whether the run's symbol v is the length of a state, or must stay as it is while states live. */
+bool state_is_length(const struct graph *g, const struct var *v);
+bool state_is_size(const struct graph *g, const struct var *v);
 
 /* One pass each; false: diagnostics were recorded. */
 /* excess.c: f16 is computed in f32, and rounded where it leaves */

@@ -30,13 +30,27 @@ static int loop_of_counter(const struct plan *p, const struct var *v)
     return -1;
 }
 
-/* What must run before u: its sources, and the host calls that give the symbols of its dimensions
- * their values. */
+/* The state that has grown to what the leaf u is; -1: none has. */
+static int grown_state(const struct graph *g, const struct uop *u)
+{
+    for (int i = 0; u->op == OP_BUFFER && i < g->nstate; i++)
+        if (g->state[i]->length && g->state[i]->out == u->arg.p)
+            return i;
+    return -1;
+}
+
+/* What must run before u: its sources, the rows that make a state larger, and the host calls that
+ * give the symbols of its dimensions their values. */
 static struct uop *plan_child(const struct plan *p, const struct uop *u, int k)
 {
+    const struct graph *g = p->graph;
     if (k < u->nsrc)
         return u->src[k];
     k -= u->nsrc;
+    if (u->op == OP_BUFFER) {
+        int grown = k == 0 ? grown_state(g, u) : -1;
+        return grown < 0 ? NULL : g->output[g->noutput - g->nstate + grown].value;
+    }
     if (u->op == OP_VAR)
         return k == 0 ? map_get(&p->finder, u) : NULL;
     if (u->op == OP_HOST)
@@ -299,9 +313,28 @@ static void demand_scalar(struct plan *p, struct uop *u)
     plan_node(p, u)->must = plan_node(p, u)->in_order = true;
 }
 
+/* What the next run reads. New rows are stored behind the others, in front of whoever reads them
+ * all. */
+static void plan_state(struct plan *p, int k)
+{
+    const struct graph *g = p->graph;
+    const struct state *st = g->state[k];
+    struct uop *value = g->output[g->noutput - g->nstate + k].value;
+    const struct node *reader = st->length ? plan_node(p, uop_buffer(p->t, st->out)) : NULL;
+    struct segment *s =
+        store_to(p, p->top, reader ? reader->pos : p->nnode + g->noutput, value, st->out);
+    if (!st->length)
+        return;
+    s->start = mem_array(p->t, (size_t)value->ndim, sizeof *s->start);
+    for (int a = 0; a < value->ndim; a++)
+        s->start[a] = a == st->axis ? uop_var(p->t, st->length) : uop_int(p->t, 0);
+}
+
 static void plan_fuse(struct plan *p, struct schedule *s)
 {
-    for (int i = 0; i < p->graph->noutput; i++) {
+    for (int k = 0; k < p->graph->nstate; k++)
+        plan_state(p, k);
+    for (int i = 0; i < s->noutput; i++) {
         const struct graph_output *o = &p->graph->output[i];
         struct buffer *b = buffer_new(p->t, BUFFER_OUTPUT, o->value->dtype, o->value->dim,
                                       o->value->ndim, o->name);
@@ -630,6 +663,9 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
                 VEC_PUSH(t, s->buffer, s->nbuffer, cap_buffer, b);
         }
     }
+    for (int i = 0; i < s->nstate; i++)
+        if (s->state[i]->in->first)
+            VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
 }
 
 struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
@@ -643,11 +679,16 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
                        .bit = {.t = t},
                        .mask = {.t = t}};
     struct schedule *s = MEM_NEW(t, struct schedule);
-    *s = (struct schedule){
-        .graph = g, .ninput = g->ninput, .noutput = g->noutput, .var = g->var, .nvar = g->nvar};
-    s->input = mem_array(t, (size_t)g->ninput, sizeof *s->input);
-    s->output = mem_array(t, (size_t)g->noutput, sizeof *s->output);
-    for (int i = 0; i < g->ninput; i++)
+    *s = (struct schedule){.graph = g,
+                           .ninput = g->ninput - g->nstate,
+                           .noutput = g->noutput - g->nstate,
+                           .state = g->state,
+                           .nstate = g->nstate,
+                           .var = g->var,
+                           .nvar = g->nvar};
+    s->input = mem_array(t, (size_t)s->ninput, sizeof *s->input);
+    s->output = mem_array(t, (size_t)s->noutput, sizeof *s->output);
+    for (int i = 0; i < s->ninput; i++)
         s->input[i] = (struct buffer *)(uintptr_t)g->input[i]->arg.p;
     if (!plan_nodes(p))
         return NULL;

@@ -273,6 +273,19 @@ static void check(int status, const char *what)
         fail(what, model_strerror(status));
 }
 
+/* A run; where a state is full, all of them begin anew. */
+static void run_again(struct session *s)
+{
+    int status = model_run(s->self, s->in, s->out);
+#ifdef MODEL_STATE_BYTES
+    if (status == MODEL_STATE_FULL) {
+        check(model_reset(s->self), "reset");
+        status = model_run(s->self, s->in, s->out);
+    }
+#endif
+    check(status, "run");
+}
+
 static void set_symbol(struct session *s, const char *name, int64_t value, const char *what)
 {
     const struct model_info *info = model_describe();
@@ -362,7 +375,7 @@ static void fill_session(struct session *s, const int64_t *symbol)
 /* ---- the commands */
 
 static int run_files(char **file, int nfile, const char *folder, const char *weights_path,
-                     const model_options *options)
+                     long steps, const model_options *options)
 {
     const struct model_info *info = model_describe();
     struct session s;
@@ -382,7 +395,8 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
             if (t->dim[a].symbol)
                 set_symbol(&s, t->dim[a].symbol, shape[a], file[i]);
     }
-    check(model_run(s.self, s.in, s.out), "run");
+    for (long i = 0; i < steps; i++)
+        check(model_run(s.self, s.in, s.out), "run");
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
         int64_t shape[16] = {0};
@@ -478,6 +492,14 @@ static int selftest(const char *weights_path, const model_options *options)
             set_pointer(s.in, t->offset, data);
     }
     check(model_run(s.self, s.in, s.out), "run");
+#ifdef MODEL_STATE_BYTES
+    /* the first run is the reference's; a second one may change the states, which then begin anew
+     */
+    int status = model_run(s.self, s.in, s.out);
+    check(status == MODEL_STATE_FULL ? MODEL_OK : status, "run");
+    check(model_reset(s.self), "reset");
+    check(model_run(s.self, s.in, s.out), "run");
+#endif
     int failed = 0;
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
@@ -528,10 +550,10 @@ static int bench(const char *weights_path, double seconds, const model_options *
     int runs = 0;
     open_session(&s, weights_path, options);
     fill_session(&s, NULL);
-    check(model_run(s.self, s.in, s.out), "run");
+    run_again(&s);
     while (total < seconds || runs < 3) {
         double start = now();
-        check(model_run(s.self, s.in, s.out), "run");
+        run_again(&s);
         double t = now() - start;
         best = t < best ? t : best;
         total += t;
@@ -554,7 +576,7 @@ static int bench(const char *weights_path, double seconds, const model_options *
         p.kernel = -1;
         for (int i = 0; i < count; i++)
             p.seconds[i] = 0;
-        check(model_run(s.self, s.in, s.out), "run");
+        run_again(&s);
         for (int i = 0; i < count; i++)
             p.least[i] = r == 0 || p.seconds[i] < p.least[i] ? p.seconds[i] : p.least[i];
     }
@@ -573,6 +595,9 @@ static int usage(FILE *out, int status)
     const struct model_info *info = model_describe();
     fprintf(out, "usage: %s IN.npy... -o DIR     run; writes DIR/NAME.npy for each output\n",
             info->name);
+    if (info->state_count)
+        fprintf(out, "       --steps N      run N times, on the same inputs; states go on from one "
+                     "to the next\n");
     fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n",
             info->name);
     fprintf(out, "       %s --bench [SECONDS]    measure runs, and the least time of each kernel\n",
@@ -601,6 +626,7 @@ int main(int argc, char **argv)
     atexit(free_memory);
     const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
     double seconds = 1;
+    long steps = 1;
     char **file = (char **)get_memory(sizeof(char *) * (size_t)(argc + 1));
     int nfile = 0;
     model_options options;
@@ -612,6 +638,8 @@ int main(int argc, char **argv)
             weights_path = argv[++i];
         else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
             options.threads = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
+            steps = atol(argv[++i]);
         else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
                  strcmp(argv[i], "--bench") == 0)
             command = argv[i];
@@ -628,7 +656,7 @@ int main(int argc, char **argv)
         return selftest(weights_path, &options);
     if (command)
         return bench(weights_path, seconds, &options);
-    if (!folder)
+    if (!folder || steps < 1)
         return usage(stderr, 2);
-    return run_files(file, nfile, folder, weights_path, &options);
+    return run_files(file, nfile, folder, weights_path, steps, &options);
 }

@@ -46,6 +46,7 @@ SUITES = [
     ("stack", "tests/exec/stack_test.py", 300, 900),
     ("vision", "tests/exec/vision_test.py", 300, 300),
     ("gather", "tests/exec/gather_test.py", 300, 300),
+    ("state", "tests/exec/state_test.py", 300, 600),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
     ("builds", "tests/builds/builds_test.py", 300, 1800),

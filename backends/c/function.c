@@ -123,7 +123,8 @@ static void write_comment(const struct function *f, struct text *out)
         text_printf(out, " %s", dtype_name(b->dtype));
         text_dims(out, b->dim, b->ndim, "[", "]");
         if (b->name && *b->name) {
-            text_puts(out, b->kind == BUFFER_WEIGHT  ? "  weight \""
+            text_puts(out, b->state                  ? "  state \""
+                           : b->kind == BUFFER_WEIGHT  ? "  weight \""
                            : b->kind == BUFFER_INPUT ? "  input \""
                                                      : "  \"");
             text_comment(out, b->name);

@@ -211,6 +211,58 @@ struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
                                                                   : NULL;
 }
 
+/* An input that --state makes of an output: that OUT=IN ends so is enough to look at it. */
+static bool is_state(const struct lower *l, const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; l->options && i < l->options->nstate; i++) {
+        const char *s = l->options->state[i];
+        size_t length = strlen(s);
+        if (length > n && s[length - n - 1] == '=' && strcmp(s + length - n, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const TensorProto *initializer_of(const GraphProto *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_initializer; i++)
+        if (strcmp(g->initializer[i]->name, name) == 0)
+            return g->initializer[i];
+    return NULL;
+}
+
+static bool is_input(const GraphProto *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_input; i++)
+        if (strcmp(g->input[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The value that the model has for a state's input: what the first run reads. */
+static bool set_first(struct lower *l, const GraphProto *g, struct buffer *b)
+{
+    const TensorProto *p = initializer_of(g, b->name);
+    struct onnx_tensor x;
+    struct place at = onnx_place_value(l->model, "initializer", b->name);
+    struct uop *dim[MAX_RANK];
+    if (!p)
+        return true;
+    if (!onnx_decode_tensor(l->model, &at, p, &x))
+        return false;
+    if (x.dtype != b->dtype)
+        return diag_error(l->t, &at, "is of %s, the input of this name of %s", dtype_name(x.dtype),
+                          dtype_name(b->dtype));
+    for (int a = 0; a < x.ndim; a++)
+        dim[a] = uop_int(l->t, x.dim[a]);
+    b->first = buffer_new(l->t, BUFFER_WEIGHT, x.dtype, dim, x.ndim,
+                          mem_printf(l->t, "%s_first", b->name));
+    b->first->data = x.data;
+    b->first->nbytes = x.nbytes;
+    return true;
+}
+
 bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
 {
     bool ok = true;
@@ -218,6 +270,8 @@ bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
         struct onnx_tensor x;
         const TensorProto *p = g->initializer[i];
         struct place at = onnx_place_value(l->model, "initializer", p->name);
+        if (is_state(l, p->name) && is_input(g, p->name))
+            continue;
         if (onnx_decode_tensor(l->model, &at, p, &x))
             scope_set(l->t, s, p->name, value_tensor(l->t, constant_from(l, &x)));
         else
@@ -407,6 +461,8 @@ bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct 
         }
         struct buffer *b =
             buffer_new(t, BUFFER_INPUT, dtype_from_onnx(type->elem_type), dim, ndim, in[i]->name);
+        if (is_state(l, in[i]->name) && !set_first(l, g, b))
+            return false;
         out->input[out->ninput++] = uop_buffer(t, b);
         tell_input(l, out->input[i]);
     }

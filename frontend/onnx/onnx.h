@@ -239,6 +239,9 @@ struct onnx_graph_options {
     const struct onnx_dim_option *dim; int ndim;
     const struct onnx_shape_option *shape; int nshape;
     const struct onnx_list_option *list; int nlist;
+    /* OUT=IN: what is kept from run to run. An initializer of such an input's name is no constant, but
+     * the buffer's `first`. */
+    const char *const *state; int nstate;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
     /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */

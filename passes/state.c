@@ -1,0 +1,483 @@
+/* state.c - outputs that a context keeps as inputs of its next run (--state OUT=IN).
+ *
+ *      h ──> LSTM ──> h'          in, out: two buffers; memory.c finds one place for both, or two
+ *
+ *      past ──┐                   past:    rows 0 .. n-1     of one place, as large as the bound
+ *             CONCAT ──> ...      new:     rows n .. n+k-1   stored there by a kernel
+ *      new ───┘                   ... :    rows 0 .. n+k-1   reads that place: a leaf
+ *
+ * The CONCAT is gone from the graph: its readers read a buffer, its new rows are what the graph
+ * stores. That nothing of `past` changes makes the order of its own readers free; those of the leaf
+ * come behind the store (schedule.c).
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+struct states {
+    struct tgc *t;
+    struct graph *g;
+    struct place at;
+    struct state **state;
+    struct uop **value; /* what is stored: of OUT, or its new rows */
+    struct uop **whole; /* of OUT */
+    int n;
+};
+
+/* ---------------------------------------------------------------------------------------- names */
+
+static int find_input(const struct graph *g, const char *name, size_t n)
+{
+    for (int i = 0; i < g->ninput; i++) {
+        const char *s = uop_buffer_of(g->input[i])->name;
+        if (strlen(s) == n && memcmp(s, name, n) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static int find_output(const struct graph *g, const char *name, size_t n)
+{
+    for (int i = 0; i < g->noutput; i++)
+        if (strlen(g->output[i].name) == n && memcmp(g->output[i].name, name, n) == 0)
+            return i;
+    return -1;
+}
+
+static const char *name_of(const struct graph *g, bool output, int i)
+{
+    return output ? g->output[i].name : uop_buffer_of(g->input[i])->name;
+}
+
+/* How many letters to insert, drop or change; names are cut to the table's size. */
+static int edits(const char *a, size_t na, const char *b)
+{
+    enum { LONGEST = 64 };
+    int row[LONGEST + 1];
+    size_t nb = strlen(b);
+    na = na < LONGEST ? na : LONGEST;
+    nb = nb < LONGEST ? nb : LONGEST;
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int corner = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int change = corner + (a[i - 1] != b[j - 1]);
+            corner = row[j];
+            int drop = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            row[j] = change < drop ? change : drop;
+        }
+    }
+    return row[nb];
+}
+
+/* Says which name is not there, and what is: the one that is nearest, and the first of all. */
+static bool no_such_name(const struct states *s, const char *option, bool output, const char *name,
+                         size_t n)
+{
+    enum { SHOWN = 8, NEAR = 3 };
+    const struct graph *g = s->g;
+    int count = output ? g->noutput : g->ninput, best = -1, least = NEAR;
+    struct text list = {.t = s->t};
+    for (int i = 0; i < count; i++) {
+        int d = edits(name, n, name_of(g, output, i));
+        if (d < least && (size_t)d < n) {
+            best = i;
+            least = d;
+        }
+        if (i < SHOWN)
+            text_printf(&list, "%s'%.100s'", i ? ", " : "", name_of(g, output, i));
+    }
+    if (count > SHOWN)
+        text_printf(&list, " and %d more", count - SHOWN);
+    const char *kind = output ? "output" : "input";
+    return diag_error(
+        s->t, &s->at, "--state %.200s: the model has no %s '%.*s'%s%.100s%s; it has %s", option,
+        kind, n < 100 ? (int)n : 100, name, best < 0 ? "" : " (did you mean '",
+        best < 0 ? "" : name_of(g, output, best), best < 0 ? "" : "'?)", count ? list.s : "none");
+}
+
+/* OUT=IN: any = may be the one between them, since names may have some. */
+static bool find_names(const struct states *s, const char *option, int *out, int *in)
+{
+    const char *last = strrchr(option, '=');
+    *in = *out = -1;
+    for (const char *at = strchr(option, '='); at; at = strchr(at + 1, '=')) {
+        *out = find_output(s->g, option, (size_t)(at - option));
+        *in = find_input(s->g, at + 1, strlen(at + 1));
+        if (*out >= 0 && *in >= 0)
+            return true;
+    }
+    *out = find_output(s->g, option, (size_t)(last - option));
+    return *out < 0 ? no_such_name(s, option, true, option, (size_t)(last - option))
+                    : no_such_name(s, option, false, last + 1, strlen(last + 1));
+}
+
+/* --------------------------------------------------------------------------------------- shapes */
+
+static const char *type_text(struct tgc *t, enum dtype d, struct uop *const *dim, int ndim)
+{
+    struct text x = {.t = t};
+    text_printf(&x, "%s[", dtype_name(d));
+    for (int a = 0; a < ndim; a++) {
+        text_puts(&x, a ? "," : "");
+        uop_print(&x, dim[a]);
+    }
+    text_putc(&x, ']');
+    return x.s;
+}
+
+static bool disagree(const struct states *s, const struct state *st, const struct uop *value,
+                     const char *advice)
+{
+    return diag_error(
+        s->t, &s->at,
+        "--state %.100s=%.100s: the output '%.100s' is %s, the input '%.100s' is %s; %s", st->from,
+        st->name, st->from, type_text(s->t, value->dtype, value->dim, value->ndim), st->name,
+        type_text(s->t, st->in->dtype, st->in->dim, st->in->ndim), advice);
+}
+
+static bool depends_on(struct tgc *t, struct uop *u, const struct var *v)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    bool found = false;
+    for (int i = 0; i < n; i++)
+        found |= order[i]->op == OP_VAR && order[i]->arg.p == v;
+    scratch_release(t, mark);
+    return found;
+}
+
+/* A symbol of which a run knows the value when it begins. */
+static bool is_given(const struct graph *g, struct tgc *t, struct uop *dim)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    struct uop **order = uop_toposort(t, &dim, 1, &n);
+    bool given = true;
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_VAR) {
+            bool found = false;
+            for (int k = 0; k < g->nvar; k++)
+                found |= g->var[k] == order[i]->arg.p;
+            given &= found;
+        }
+    scratch_release(t, mark);
+    return given;
+}
+
+/* Elements lie where they would if each dimension were as large as its bound. */
+static const struct view *bounded_view(struct tgc *t, const struct buffer *b)
+{
+    struct view *v = MEM_NEW(t, struct view);
+    struct uop *stride = uop_int(t, 1);
+    v->ndim = b->ndim;
+    v->offset = uop_int(t, 0);
+    for (int a = b->ndim - 1; a >= 0; a--) {
+        v->dim[a] = b->dim[a];
+        v->stride[a] = stride;
+        stride = uop_int(t, sat_mul(stride->arg.i, b->dim[a]->vmax));
+    }
+    return v;
+}
+
+/* OUT is Concat(IN, rows...) along an axis whose size in IN is a symbol. */
+static bool make_growing(struct states *s, struct state *st, struct uop *value, int axis)
+{
+    struct tgc *t = s->t;
+    struct uop *past = uop_buffer(t, st->in), *dim = st->in->dim[axis];
+    if (dim->op != OP_VAR)
+        return disagree(
+            s, st, value,
+            "a state keeps its shape, or grows along a run-time dimension of the input: "
+            "give that a name in the model, and --dim 'NAME<=BOUND'");
+    if (value->op != OP_CONCAT || value->arg.i != axis || value->src[0] != past)
+        return disagree(s, st, value,
+                        "a state that grows is Concat(input, new rows), which this output is not");
+    st->length = (struct var *)(uintptr_t)dim->arg.p;
+    st->axis = axis;
+    st->rows = sym_sub(t, value->dim[axis], dim);
+    if (depends_on(t, st->rows, st->length) || !is_given(s->g, t, st->rows))
+        return disagree(s, st, value, "how many rows a run adds must be known when it begins");
+    for (int a = 0; a < value->ndim; a++)
+        if (a != axis && depends_on(t, value->dim[a], st->length))
+            return disagree(s, st, value, "one axis alone can grow");
+    s->value[s->n] =
+        value->nsrc == 2 ? value->src[1] : uop_concat(t, value->src + 1, value->nsrc - 1, axis);
+    st->in->storage = bounded_view(t, st->in);
+    st->out->storage = st->in->storage;
+    return true;
+}
+
+static bool check_first(const struct states *s, const struct state *st)
+{
+    const struct buffer *first = st->in->first;
+    bool fits = !first || first->ndim == st->in->ndim;
+    for (int a = 0; first && fits && a < first->ndim; a++)
+        fits = st->length && a == st->axis ? first->dim[a]->arg.i <= st->in->dim[a]->vmax
+                                           : first->dim[a]->arg.i == st->in->dim[a]->vmax;
+    return fits ||
+           diag_error(s->t, &s->at,
+                      "--state %.100s=%.100s: the input is %s, but its value in the model is %s",
+                      st->from, st->name, type_text(s->t, st->in->dtype, st->in->dim, st->in->ndim),
+                      type_text(s->t, first->dtype, first->dim, first->ndim));
+}
+
+static bool add_state(struct states *s, const char *option)
+{
+    struct tgc *t = s->t;
+    int out, in, axis = -1, ndiffer = 0;
+    if (!find_names(s, option, &out, &in))
+        return false;
+    struct uop *value = s->g->output[out].value;
+    struct state *st = MEM_NEW(t, struct state);
+    st->name = name_of(s->g, false, in);
+    st->from = s->g->output[out].name;
+    st->in = (struct buffer *)(uintptr_t)uop_buffer_of(s->g->input[in]);
+    if (st->in->state)
+        return diag_error(t, &s->at,
+                          "--state %.200s: the input '%.100s' is kept from '%.100s' already",
+                          option, st->name, st->in->state->from);
+    if (value->dtype == DTYPE_STRING && st->in->dtype == DTYPE_STRING)
+        return diag_error(
+            t, &s->at,
+            "--state %.200s: the output '%.100s' holds strings, whose text is the run's: "
+            "keep it in the program that calls the model",
+            option, st->from);
+    if (value->dtype != st->in->dtype || value->ndim != st->in->ndim)
+        return disagree(s, st, value, "a state keeps dtype and rank");
+    for (int a = 0; a < value->ndim; a++)
+        if (!sym_equal(t, value->dim[a], st->in->dim[a])) {
+            axis = a;
+            ndiffer++;
+        }
+    if (ndiffer > 1)
+        return disagree(s, st, value, "a state keeps its shape, or grows along one axis");
+    st->out = buffer_new(t, BUFFER_OUTPUT, value->dtype, value->dim, value->ndim, st->from);
+    s->whole[s->n] = s->value[s->n] = value;
+    if (axis >= 0 && !make_growing(s, st, value, axis))
+        return false;
+    for (int a = 0; a < st->in->ndim; a++)
+        if (!is_given(s->g, t, st->in->dim[a]))
+            return disagree(s, st, value, "a state's size must be known when a run begins");
+    st->in->state = st->out->state = st;
+    s->state[s->n++] = st;
+    return check_first(s, st);
+}
+
+/* States of one length grow together; what does not grow has no such size. */
+static bool check_lengths(const struct states *s)
+{
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->n; k++) {
+            const struct state *a = s->state[i], *b = s->state[k];
+            if (!a->length)
+                continue;
+            int64_t none = 0, la = a->in->first ? a->in->first->dim[a->axis]->arg.i : none,
+                    lb = b->length && b->in->first ? b->in->first->dim[b->axis]->arg.i : none;
+            if (b->length == a->length && !sym_equal(s->t, a->rows, b->rows))
+                return diag_error(
+                    s->t, &s->at,
+                    "--state: '%.100s' and '%.100s' both have '%.100s' rows, but grow by "
+                    "different numbers of them",
+                    a->name, b->name, a->length->name);
+            if (b->length == a->length && la != lb)
+                return diag_error(
+                    s->t, &s->at,
+                    "--state: '%.100s' and '%.100s' both have '%.100s' rows, but begin "
+                    "with %lld and %lld of them",
+                    a->name, b->name, a->length->name, (long long)la, (long long)lb);
+            for (int x = 0; b->length != a->length && x < b->in->ndim; x++)
+                if (depends_on(s->t, b->in->dim[x], a->length))
+                    return disagree(s, b, s->whole[k],
+                                    mem_printf(s->t,
+                                               "'%.100s' is the length of '%.100s', which grows",
+                                               a->length->name, a->name));
+        }
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------- hash */
+
+/* FNV-1a over words. */
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes)
+{
+    const unsigned char *p = data;
+    uint64_t word;
+    for (; nbytes >= sizeof word; nbytes -= sizeof word, p += sizeof word) {
+        memcpy(&word, p, sizeof word);
+        h = (h ^ word) * 0x100000001b3u;
+        h ^= h >> 29;
+    }
+    for (; nbytes; nbytes--, p++)
+        h = (h ^ *p) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t hash_text(uint64_t h, const char *s) { return hash_bytes(h, s, strlen(s) + 1); }
+
+static uint64_t hash_number(uint64_t h, int64_t n) { return (h ^ (uint64_t)n) * 0x100000001b3u; }
+
+/* Names, dtypes and bounds of the states, and the model's weights: a block of a model that was
+ * trained further is another model's. */
+static uint64_t hash_model(const struct states *s)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    int n, nroot;
+    for (int i = 0; i < s->n; i++) {
+        const struct state *st = s->state[i];
+        h = hash_text(hash_text(h, st->name), st->from);
+        h = hash_number(hash_number(h, st->in->dtype), st->length ? st->axis : -1);
+        for (int a = 0; a < st->in->ndim; a++)
+            h = hash_number(h, st->in->dim[a]->vmax);
+    }
+    struct uop **root = graph_roots(s->t, s->g, &nroot);
+    struct mem_mark mark = scratch_mark(s->t);
+    struct uop **order = uop_toposort(s->t, root, nroot, &n);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
+        if (b && b->kind == BUFFER_WEIGHT && b->dtype != DTYPE_STRING && b->data)
+            h = hash_bytes(h, b->data, b->nbytes);
+    }
+    scratch_release(s->t, mark);
+    return h;
+}
+
+/* ---------------------------------------------------------------------------------------- graph */
+
+struct leaf {
+    struct uop *whole, *leaf;
+};
+
+static struct uop *read_in_place(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct leaf *l = ctx;
+    (void)t;
+    return u == l->whole ? l->leaf : NULL;
+}
+
+/* What grows becomes the leaf, in all that is computed; one after the other, since that makes other
+ * uops of those that are made of it, later layers' concats among them. */
+static void read_leaves(struct states *s)
+{
+    struct graph *g = s->g;
+    int nroot;
+    struct uop **graph_root = graph_roots(s->t, g, &nroot);
+    struct uop **root = mem_array(s->t, (size_t)(nroot + s->n), sizeof *root);
+    memcpy(root, graph_root, (size_t)nroot * sizeof *root);
+    memcpy(root + nroot, s->whole, (size_t)s->n * sizeof *root);
+    for (int k = 0; k < s->n; k++) {
+        struct leaf l = {root[nroot + k], uop_buffer(s->t, s->state[k]->out)};
+        if (s->state[k]->length)
+            uop_rewrite(s->t, root, nroot + s->n, read_in_place, &l);
+    }
+    for (int i = 0; i < g->noutput; i++)
+        g->output[i].value = root[i];
+    for (int i = 0; i < g->nhost; i++)
+        g->host[i] = root[g->noutput + i];
+}
+
+/* The caller's inputs and outputs first, in their order, then those of the states. */
+static void move_to_end(struct states *s)
+{
+    struct graph *g = s->g;
+    int nin = 0, nout = 0;
+    struct uop **input = mem_array(s->t, (size_t)g->ninput, sizeof *input);
+    struct graph_output *output = mem_array(s->t, (size_t)(g->noutput + s->n), sizeof *output);
+    for (int i = 0; i < g->ninput; i++)
+        if (!uop_buffer_of(g->input[i])->state)
+            input[nin++] = g->input[i];
+    for (int i = 0; i < g->noutput; i++) {
+        bool kept = false;
+        for (int k = 0; k < s->n; k++)
+            kept |= s->state[k]->from == g->output[i].name;
+        if (!kept)
+            output[nout++] = g->output[i];
+    }
+    for (int k = 0; k < s->n; k++) {
+        input[nin++] = uop_buffer(s->t, s->state[k]->in);
+        output[nout++] = (struct graph_output){s->state[k]->from, s->value[k]};
+    }
+    g->input = input;
+    g->output = output;
+    g->noutput = nout;
+    g->state = s->state;
+    g->nstate = s->n;
+}
+
+bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int noption,
+                 const char *file)
+{
+    struct states s = {.t = t, .g = g, .at = {.file = file}};
+    if (noption == 0)
+        return true;
+    s.state = mem_array(t, (size_t)noption, sizeof(struct state *));
+    s.value = mem_array(t, (size_t)noption, sizeof *s.value);
+    s.whole = mem_array(t, (size_t)noption, sizeof *s.whole);
+    for (int i = 0; i < noption; i++)
+        if (!add_state(&s, option[i]))
+            return false;
+    if (!check_lengths(&s))
+        return false;
+    g->state_hash = hash_model(&s);
+    move_to_end(&s);
+    read_leaves(&s);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------ questions */
+
+struct whole {
+    const struct graph *g;
+    struct uop **value;
+};
+
+static struct uop *join_again(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct whole *w = ctx;
+    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+    for (int k = 0; b && b->kind == BUFFER_OUTPUT && k < w->g->nstate; k++) {
+        const struct state *st = w->g->state[k];
+        struct uop *part[2] = {uop_buffer(t, st->in), w->value[w->g->noutput - w->g->nstate + k]};
+        if (st->out == b)
+            return uop_concat(t, part, 2, st->axis);
+    }
+    return NULL;
+}
+
+/* New rows may be made of what other states have grown to: as often as there are states. */
+void state_whole_values(struct tgc *t, const struct graph *g, struct uop **value)
+{
+    struct whole w = {g, value};
+    for (int i = 0; i < g->noutput; i++)
+        value[i] = g->output[i].value;
+    for (int k = 0; k < g->nstate; k++)
+        uop_rewrite(t, value, g->noutput, join_again, &w);
+    for (int k = 0; k < g->nstate; k++) {
+        struct uop **v = &value[g->noutput - g->nstate + k];
+        struct uop *part[2] = {uop_buffer(t, g->state[k]->in), *v};
+        if (g->state[k]->length)
+            *v = uop_concat(t, part, 2, g->state[k]->axis);
+    }
+}
+
+bool state_is_length(const struct graph *g, const struct var *v)
+{
+    for (int k = 0; g && k < g->nstate; k++)
+        if (g->state[k]->length == v)
+            return true;
+    return false;
+}
+
+bool state_is_size(const struct graph *g, const struct var *v)
+{
+    for (int k = 0; g && k < g->nstate && !state_is_length(g, v); k++)
+        for (int a = 0; a < g->state[k]->in->ndim; a++) {
+            const struct uop *dim = g->state[k]->in->dim[a];
+            if (dim->op == OP_VAR && dim->arg.p == v)
+                return true;
+        }
+    return false;
+}

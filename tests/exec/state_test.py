@@ -1,0 +1,542 @@
+"""What --state keeps from run to run, step by step against ONNX Runtime, which is given each state
+by hand; and what is promised beside the numbers (state.c), with sanitizers, as C and as C++.
+"""
+
+import ctypes as C
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto
+
+import graphs as G
+import tgc as T
+from library import Library
+from suite import Suite, expect
+
+suite = Suite("state")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "state")
+onnxruntime.set_default_logger_severity(3)       # it warns of what some of these are about
+F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
+
+
+# One instruction set, but for those cases that are about several, and --all.
+FEW = [] if OPTIONS.all else ["--cpu=generic"]
+
+
+def states_options(states):
+    return [word for out, name in states for word in ("--state", f"{out}={name}")]
+
+
+def make(name, model, states, *options, flags=("-O1",)):
+    """The folder with net.c, and the model in this process. The file's compiler sees all warnings."""
+    folder = T.scratch(SCRATCH / name)
+    onnx.save(model, folder / "net.onnx")
+    T.must(T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *states_options(states), *FEW, *options]))
+    T.must(T.run(["gcc", *T.WARNINGS, *flags, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm",
+                  "-lpthread"], cwd=folder))
+    return folder, Library(folder / "net.so")
+
+
+def follow(name, model, states, steps, *options, first=None, error=2e-5, sizes=(), flags=("-O1",)):
+    """Twice, with a reset between: each step's outputs are ONNX Runtime's. steps: feeds of each."""
+    folder, net = make(name, model, states, *options, flags=flags)
+    session = onnxruntime.InferenceSession(str(folder / "net.onnx"),
+                                           providers=["CPUExecutionProvider"])
+    names = [v.name for v in session.get_outputs()]
+    kept = {out for out, _ in states}
+    for turn in range(2):
+        now = dict(first)
+        for number, feeds in enumerate(steps):
+            want = dict(zip(names, session.run(names, {**feeds, **now})))
+            size = {n: feeds[v].shape[a] for n, v, a in sizes}
+            got = net.run(feeds, size)
+            expect(set(got) == set(names) - kept, f"the outputs are {sorted(got)}")
+            for key, array in got.items():
+                w = np.asarray(want[key])
+                expect(array.shape == w.shape, f"step {number}: {key} is {array.shape}, not {w.shape}")
+                scale = np.abs(w.astype(np.float64)).max(initial=0)
+                apart = np.abs(array.astype(np.float64) - w.astype(np.float64)).max(initial=0)
+                expect(apart <= error * scale, f"turn {turn}, step {number}: {key} is wrong by {apart:.3g}"
+                                               f", the largest is {scale:.3g}")
+            now = {key: want[out] for out, key in states}
+        net.reset()
+    return folder, net
+
+
+def zeros(*shape, dtype=np.float32):
+    return np.zeros(shape, dtype)
+
+
+def draw(seed, *shape, by=0.4):
+    return (np.random.default_rng(seed).standard_normal(shape) * by).astype(np.float32)
+
+
+def check_promises(folder, plus=False):
+    """state.c, as C with sanitizers and, if told to, as C++."""
+    driver = HERE / "state.c"
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-I.", driver, "net.c", "-o", "checked", "-lm",
+                  "-lpthread"], cwd=folder))
+    T.must(T.run([folder / "checked"]))
+    if not plus:
+        return
+    flags = [w.replace("c11", "c++17") for w in T.WARNINGS if w != "-Wvla"]
+    T.must(T.run(["g++", "-x", "c++", *flags, "-O0", "-I.", driver, "net.c", "-o", "plus", "-lm",
+                  "-lpthread"], cwd=folder))
+    T.must(T.run([folder / "plus"]))
+
+
+# ----------------------------------------------------------------------------------------- models
+
+def recurrent(kind, frames=2, width=12, bands=5):
+    gates = {"LSTM": 4, "GRU": 3}[kind]
+    cell = kind == "LSTM"
+    weights = [G.weight("W", draw(1, 1, gates * width, bands)), G.weight("R", draw(2, 1, gates * width, width)),
+               G.weight("B", draw(3, 1, 2 * gates * width))]
+    state = [G.value("h", [1, 1, width])] + [G.value("c", [1, 1, width])] * cell
+    after = [G.value("h_next", [1, 1, width])] + [G.value("c_next", [1, 1, width])] * cell
+    return G.model([G.node(kind, ["x", "W", "R", "B", "", "h", *["c"] * cell],
+                           ["y", "h_next", *["c_next"] * cell], hidden_size=width)],
+                   [G.value("x", [frames, 1, bands]), *state],
+                   [G.value("y", [frames, 1, 1, width]), *after], weights)
+
+
+def queue(channels=4, back=6, new=2):
+    """A causal convolution over what was and what comes; of both, the last frames are kept."""
+    return G.model(
+        [G.node("Concat", ["past", "x"], ["all"], axis=2), G.node("Conv", ["all", "w"], ["y"]),
+         G.node("Slice", ["all", "from", "to", "axis"], ["past_next"])],
+        [G.value("x", [1, channels, new]), G.value("past", [1, channels, back])],
+        [G.value("y", [1, 3, new]), G.value("past_next", [1, channels, back])],
+        [G.weight("w", draw(4, 3, channels, back + 1)), G.weight("from", np.array([new])),
+         G.weight("to", np.array([new + back])), G.weight("axis", np.array([2]))])
+
+
+def attention(heads=2, size=8, rows=1, dtype=F32, batch=1, outside=False):
+    """Rows of queries over a cache that grows by their keys and values."""
+    kind = {F32: np.float32, F16: np.float16}[dtype]
+    nodes = [G.node("Concat", ["past_k", "k"], ["present_k"], axis=2),
+             G.node("Concat", ["past_v", "v"], ["present_v"], axis=2),
+             G.node("Transpose", ["present_k"], ["t"], perm=[0, 1, 3, 2]),
+             G.node("MatMul", ["q", "t"], ["s"]), G.node("Mul", ["s", "scale"], ["r"]),
+             G.node("Softmax", ["r"], ["p"], axis=-1), G.node("MatMul", ["p", "present_v"], ["y"])]
+    outputs = [G.value("y", [batch, heads, rows, size], dtype),
+               G.value("present_k", [batch, heads, "total", size], dtype),
+               G.value("present_v", [batch, heads, "total", size], dtype)]
+    if outside:
+        nodes.append(G.node("Identity", ["present_v"], ["seen"]))
+        outputs.append(G.value("seen", [batch, heads, "total", size], dtype))
+    return G.model(
+        nodes, [*[G.value(n, [batch, heads, rows, size], dtype) for n in "qkv"],
+                *[G.value(f"past_{n}", [batch, heads, "past", size], dtype) for n in "kv"]],
+        outputs, [G.weight("scale", kind(0.35))])
+
+
+CACHES = [("present_k", "past_k"), ("present_v", "past_v")]
+
+
+def queries(n, heads=2, size=8, rows=1, dtype=np.float32, batch=1):
+    count = rows if callable(rows) else lambda step: rows
+    return [{name: draw(100 * step + k, batch, heads, count(step), size).astype(dtype)
+             for k, name in enumerate("qkv")} for step in range(n)]
+
+
+def empty(heads=2, size=8, dtype=np.float32, batch=1):
+    return {f"past_{n}": zeros(batch, heads, 0, size, dtype=dtype) for n in "kv"}
+
+
+# ------------------------------------------------------------------------------ states of one size
+
+LSTM_STATES = [("h_next", "h"), ("c_next", "c")]
+
+
+@suite.case("an LSTM: steps, promises, the program, tgc run, info")
+def lstm():
+    steps = [{"x": draw(step, 2, 1, 5)} for step in range(4)]
+    first = {"h": zeros(1, 1, 12), "c": zeros(1, 1, 12)}
+    folder, net = follow("lstm", recurrent("LSTM"), LSTM_STATES, steps, first=first)
+    expect(net.info.state_count == 2 and net.info.states[0].input.name == b"h", "describe")
+    check_promises(folder, plus=True)
+    T.build(folder / "net.c", folder / "net", flags=T.SANITIZE)
+    T.must(T.run([folder / "net", "--selftest"]))
+    np.save(folder / "x.npy", steps[0]["x"])
+    session = onnxruntime.InferenceSession(str(folder / "net.onnx"))
+    for _ in range(3):
+        y, *now = session.run(None, {"x": steps[0]["x"], **first})
+        first = dict(zip(["h", "c"], now))
+    (folder / "out").mkdir()
+    T.must(T.run([folder / "net", folder / "x.npy", "-o", folder / "out", "--steps", "3"]))
+    T.compare("y", np.load(folder / "out" / "y.npy"), y, 1e-4, 1e-6)
+    T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(LSTM_STATES), "--steps", "3", "-i",
+                  f"x={folder / 'x.npy'}", "--out-dir", folder / "out2"]))
+    T.compare("y", np.load(folder / "out2" / "y.npy"), y, 1e-4, 1e-6)
+    info = T.info(TGC, folder / "net.onnx", *states_options(LSTM_STATES))
+    expect([i["name"] for i in info["inputs"]] == ["x"] and [o["name"] for o in info["outputs"]] == ["y"] and
+           info["states"][1] == {"output": "c_next", "input": "c", "dtype": "f32", "shape": [1, 1, 12],
+                                 "grows": None} and info["state_bytes"] == net.info.state_bytes,
+           f"info: {info}")
+    expect(T.info(TGC, folder / "net.so")["states"] == info["states"], "info of the shared object")
+
+
+@suite.case("a GRU by two threads and with vectors")
+def gru():
+    steps = [{"x": draw(step, 2, 1, 5)} for step in range(4)]
+    follow("gru", recurrent("GRU", width=64), [("h_next", "h")], steps, "--threads=2", "--cpu=avx2",
+           first={"h": zeros(1, 1, 64)})
+
+
+@suite.case("a convolution's queue")
+def frames():
+    steps = [{"x": draw(step, 1, 4, 2)} for step in range(6)]
+    folder, _ = follow("queue", queue(), [("past_next", "past")], steps, first={"past": zeros(1, 4, 6)})
+    check_promises(folder)
+
+
+def formula(nodes, weights=(), kind=F32, shape=(3, 5), outputs=("y",), states=("s",)):
+    return G.model(nodes, [G.value("x", list(shape), kind), *[G.value(s, list(shape), kind) for s in states]],
+                   [*[G.value(o, list(shape), kind) for o in outputs],
+                    *[G.value(f"{s}_next", list(shape), kind) for s in states]], weights)
+
+
+def places(net):
+    """How many bytes of the arena are the states', by their pointers' table in the C."""
+    text = (net / "net.c").read_text()
+    table = text.split("state_places[] = {\n")[1].split("};")[0]
+    return [line.split("{{")[1].split("}")[0].split(", ") for line in table.strip().splitlines()]
+
+
+@suite.case("one place where the next value replaces the last, two where that is still read")
+def in_place():
+    decay = [G.weight("a", np.float32(0.5))]
+    once = formula([G.node("Mul", ["s", "a"], ["t"]), G.node("Add", ["t", "x"], ["s_next"]),
+                    G.node("Neg", ["s_next"], ["y"])], decay)
+    late = formula([G.node("Mul", ["s", "a"], ["t"]), G.node("Add", ["t", "x"], ["s_next"]),
+                    G.node("ReduceSum", ["s_next"], ["all"]), G.node("Div", ["s", "all"], ["y"])], decay)
+    turned = G.model([G.node("Transpose", ["s"], ["t"]), G.node("Add", ["t", "x"], ["s_next"]),
+                      G.node("Neg", ["s_next"], ["y"])],
+                     [G.value("x", [5, 5]), G.value("s", [5, 5])], [G.value("y", [5, 5]), G.value("s_next", [5, 5])])
+    for name, model, shape, one in (("once", once, (3, 5), True), ("late", late, (3, 5), False),
+                                    ("turned", turned, (5, 5), False)):
+        steps = [{"x": 1 + draw(step, *shape)} for step in range(5)]
+        folder, _ = follow(name, model, [("s_next", "s")], steps, first={"s": zeros(*shape)})
+        (a, b), = places(folder)
+        expect((a == b) == one, f"{name}: places {a}, {b}")
+        if not one:
+            check_promises(folder)
+    steps = [{"x": draw(step, 64, 999)} for step in range(3)]
+    folder, _ = follow("large", formula([G.node("Mul", ["s", "a"], ["t"]), G.node("Add", ["t", "x"], ["s_next"]),
+                                         G.node("Tanh", ["s_next"], ["y"])], decay, shape=(64, 999)),
+                       [("s_next", "s")], steps, "--threads=3", first={"s": zeros(64, 999)})
+    expect("share(self" in (folder / "net.c").read_text() and len({*places(folder)[0]}) == 1, "threads, in place")
+
+
+@suite.case("states that change places with each other, and one output that is two of them")
+def crossed():
+    both = formula([G.node("Add", ["x", "b"], ["a_next"]), G.node("Mul", ["a", "half"], ["b_next"]),
+                    G.node("Sub", ["a", "b"], ["y"])], [G.weight("half", np.float32(0.5))], states=("a", "b"))
+    steps = [{"x": draw(step, 3, 5)} for step in range(5)]
+    first = {"a": zeros(3, 5), "b": zeros(3, 5)}
+    follow("crossed", both, [("a_next", "a"), ("b_next", "b")], steps, first=first)
+    follow("exchanged", both, [("a_next", "b"), ("b_next", "a")], steps, first=first)
+    twice = G.model([G.node("Add", ["x", "a"], ["t"]), G.node("Mul", ["t", "b"], ["u"]),
+                     G.node("Tanh", ["u"], ["n"]), G.node("Sub", ["n", "a"], ["y"])],
+                    [G.value(v, [3, 5]) for v in "xab"], [G.value("n", [3, 5]), G.value("y", [3, 5])])
+    follow("twice", twice, [("n", "a"), ("n", "b")], [{"x": 1 + s["x"]} for s in steps], first=first)
+
+
+@suite.case("integers, booleans, halves, a scalar, a value that the model has for the first run")
+def kinds():
+    count = G.model([G.node("Add", ["n", "x"], ["n_next"]), G.node("Cast", ["n_next"], ["y"], to=F32)],
+                    [G.value("x", [], I64), G.value("n", [], I64)],
+                    [G.value("y", []), G.value("n_next", [], I64)], [G.weight("n", np.array(40))])
+    follow("count", count, [("n_next", "n")], [{"x": np.array(2)}] * 3, first={"n": np.array(40)})
+    table = formula([G.node("Add", ["s", "x"], ["s_next"]), G.node("Neg", ["s_next"], ["y"])],
+                    [G.weight("s", draw(9, 3, 5))])
+    for more in ([], ["--weights=incbin"], ["--weights=array"]):
+        folder, _ = follow("given", table, [("s_next", "s")], [{"x": draw(k, 3, 5)} for k in range(3)], *more,
+                           first={"s": draw(9, 3, 5)})
+    expect("begins as in the model" in (folder / "net.h").read_text(), "the header")
+    folder, _ = T.scratch(SCRATCH / "file"), onnx.save(table, SCRATCH / "file" / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--state", "s_next=s", "--weights=file", "--cpu=generic")
+    T.build(folder / "net.c", folder / "net", flags=["-O1"])
+    T.must(T.run([folder / "net", "--selftest"], cwd=folder))
+    flags = G.model([G.node("Or", ["s", "x"], ["s_next"]), G.node("Not", ["s_next"], ["y"])],
+                    [G.value("x", [7], BOOL), G.value("s", [7], BOOL)],
+                    [G.value("y", [7], BOOL), G.value("s_next", [7], BOOL)])
+    bits = [{"x": np.arange(7) == step} for step in range(4)]
+    follow("flags", flags, [("s_next", "s")], bits, first={"s": zeros(7, dtype=bool)})
+    halves = formula([G.node("Add", ["s", "x"], ["s_next"]), G.node("Neg", ["s_next"], ["y"])], kind=F16)
+    follow("halves", halves, [("s_next", "s")], [{"x": draw(k, 3, 5).astype(np.float16)} for k in range(4)],
+           first={"s": zeros(3, 5, dtype=np.float16)}, error=1e-3)
+
+
+@suite.case("a batch of run-time size stays as it is until a reset")
+def batch():
+    model = G.model([G.node("Add", ["s", "x"], ["s_next"]), G.node("Neg", ["s_next"], ["y"])],
+                    [G.value("x", ["batch", 3]), G.value("s", ["batch", 3])],
+                    [G.value("y", ["batch", 3]), G.value("s_next", ["batch", 3])])
+    _, net = follow("batch", model, [("s_next", "s")], [{"x": draw(k, 2, 3)} for k in range(3)],
+                    "--dim", "batch<=4", first={"s": zeros(2, 3)}, sizes=[("batch", "x", 0)])
+    net.run({"x": zeros(2, 3)}, {"batch": 2})
+    net.run({"x": zeros(3, 3)}, {"batch": 3}, status=17)
+    net.run({"x": zeros(2, 3)}, {"batch": 2})
+    net.reset()
+    net.run({"x": zeros(3, 3)}, {"batch": 3})
+
+
+@suite.case("states of loops and conditions")
+def control():
+    body = onnx.helper.make_graph(
+        [G.node("Identity", ["go"], ["go_on"]), G.node("Mul", ["v", "half"], ["u"]), G.node("Add", ["u", "s"], ["w"])],
+        "body", [G.value("i", [], I64), G.value("go", [], BOOL), G.value("v", [3, 5])],
+        [G.value("go_on", [], BOOL), G.value("w", [3, 5])])
+    loop = formula([G.node("Loop", ["trips", "", "x"], ["r"], body=body), G.node("Identity", ["r"], ["s_next"]),
+                    G.node("Sub", ["r", "s"], ["y"])],
+                   [G.weight("trips", np.array(3)), G.weight("half", np.float32(0.5))])
+    steps = [{"x": draw(step, 3, 5)} for step in range(4)]
+    follow("loop", loop, [("s_next", "s")], steps, first={"s": zeros(3, 5)})
+    sides = [onnx.helper.make_graph([node], side, [], [G.value(side, [3, 5])])
+             for node, side in ((G.node("Add", ["s", "x"], ["more"]), "more"),
+                                (G.node("Mul", ["s", "x"], ["less"]), "less"))]
+    choice = formula([G.node("ReduceSum", ["s"], ["sum"], keepdims=0), G.node("LessOrEqual", ["sum", "zero"], ["low"]),
+                      G.node("If", ["low"], ["s_next"], then_branch=sides[0], else_branch=sides[1]),
+                      G.node("Neg", ["s_next"], ["y"])], [G.weight("zero", np.float32(0))])
+    follow("choice", choice, [("s_next", "s")], steps, first={"s": zeros(3, 5)})
+
+
+@suite.case("a run that fails leaves a state as it was, though all of it could be in one place")
+def failing():
+    model = G.model(
+        [G.node("Add", ["s", "x"], ["s_next"]), G.node("Cast", ["words"], ["n"], to=F32), G.node("Add", ["n", "s"], ["y"])],
+        [G.value("x", [3]), G.value("s", [3]), G.value("words", [3], TensorProto.STRING)],
+        [G.value("s_next", [3]), G.value("y", [3])])
+    folder, net = make("failing", model, [("s_next", "s")])
+    good, bad = ((C.c_char_p * 3)(*words) for words in ((b"1", b"2", b"3"), (b"1", b"two", b"3")))
+    text = {True: np.frombuffer(good, np.uint64), False: np.frombuffer(bad, np.uint64)}
+    ones = np.ones(3, np.float32)
+    for step, fine in enumerate((True, False, True, False, True)):
+        got = net.run({"x": ones, "words": text[fine]}, status=0 if fine else 10)
+        if fine:
+            expect((got["y"] == [1 + step / 2, 2 + step / 2, 3 + step / 2]).all(), f"step {step}: {got['y']}")
+
+
+# -------------------------------------------------------------------------------- states that grow
+
+BOUND = ["--dim", "past<=9"]
+
+
+def in_place_alone(folder, n):
+    """Of what a run names, that many are of a cache's size, and all of them states."""
+    body = (folder / "net.c").read_text().split("int net_run(")[1].split("\n}\n")[0]
+    places = [line for line in body.splitlines() if "past + 1,8]" in line]
+    expect(len(places) == n and all("(states +" in line for line in places), "\n".join(places))
+
+
+@suite.case("a cache of keys and values grows in place, to its bound and no further")
+def cache():
+    folder, net = follow("cache", attention(), CACHES, queries(9), *BOUND, first=empty())
+    check_promises(folder, plus=True)
+    T.build(folder / "net.c", folder / "net", flags=T.SANITIZE)
+    T.must(T.run([folder / "net", "--selftest"]))
+    header = (folder / "net.h").read_text()
+    expect("dim_past" not in header and "past grows from 0 to 9" in header, "the header")
+    for step in queries(9):
+        net.run(step)
+    before = net.run(queries(1)[0], status=16)["y"]
+    expect(not before.any(), "a run beyond the bound stores something")
+    in_place_alone(folder, 2)
+
+
+@suite.case("a cache in each instruction set, by threads and at -O0")
+def cache_variants():
+    long = queries(20, heads=3, size=20)
+    for name, more in (("generic", ["--cpu=generic"]), ("avx2", ["--cpu=avx2"]), ("avx512", ["--cpu=avx512"]),
+                       ("threads", ["--threads=3"]), ("plain", ["-O0", "--cpu=generic"])):
+        if name.startswith("avx") and name not in Path("/proc/cpuinfo").read_text():
+            continue
+        follow(f"cache_{name}", attention(heads=3, size=20), CACHES, long, "--dim", "past<=33", *more,
+               first=empty(heads=3, size=20))
+
+
+@suite.case("several rows at once, of run-time number; halves; a batch; the cache as an output, too")
+def cache_kinds():
+    chunks = queries(5, rows=lambda step: [3, 1, 0, 2, 3][step])
+    _, net = follow("chunks", attention(rows="new"), CACHES, chunks, "--dim", "past<=9", "--dim", "new<=3",
+                    first=empty(), sizes=[("new", "q", 2)])
+    for step in chunks:
+        net.run(step, {"new": step["q"].shape[2]})
+    net.run(queries(1)[0], {"new": 1}, status=16)
+    follow("halves_cache", attention(dtype=F16), CACHES, queries(6, dtype=np.float16), *BOUND,
+           first=empty(dtype=np.float16), error=4e-3)
+    follow("batch_cache", attention(batch=2), CACHES, queries(6, batch=2), *BOUND, first=empty(batch=2))
+    follow("open", attention(batch="batch"), CACHES, queries(6, batch=2), *BOUND, "--dim", "batch<=3", first=empty(batch=2),
+           sizes=[("batch", "q", 0)])
+    follow("outside", attention(outside=True), CACHES, queries(6), *BOUND, first=empty())
+
+
+@suite.case("a cache read at places that are data, by a host function, in part, and its past alone")
+def cache_readers():
+    nodes = [G.node("Concat", ["past", "x"], ["now"], axis=1), G.node("TopK", ["now", "one"], ["top", "place"], axis=1),
+             G.node("Gather", ["now", "which"], ["picked"], axis=1), G.node("ReduceSum", ["past", "rows"], ["sum"], keepdims=0),
+             G.node("Slice", ["now", "zero", "one", "rows"], ["oldest"]), G.node("Flatten", ["now"], ["flat"])]
+    model = G.model(nodes, [G.value("x", [2, 1, 3]), G.value("past", [2, "past", 3]), G.value("which", [1], I64)],
+                    [G.value("top", [2, 1, 3]), G.value("place", [2, 1, 3], I64), G.value("picked", [2, 1, 3]), G.value("sum", [2, 3]),
+                     G.value("oldest", [2, 1, 3]), G.value("flat", [2, "wide"]), G.value("now", [2, "total", 3])],
+                    [G.weight("zero", np.array([0])), G.weight("one", np.array([1])), G.weight("rows", np.array([1]))])
+    steps = [{"x": draw(step, 2, 1, 3), "which": np.array([step // 2])} for step in range(5)]
+    folder, _ = follow("readers", model, [("now", "past")], steps, "--dim", "past<=7", first={"past": zeros(2, 0, 3)})
+    check_promises(folder)
+
+
+def layers(n=3, heads=2, size=8):
+    """Each layer's new rows are made of the one before, which has read its grown cache."""
+    width, nodes, weights = heads * size, [], [G.weight("flat", np.array([1, 1, -1])),
+                                               G.weight("split", np.array([1, 1, heads, size]))]
+    inputs, outputs, x = [G.value("x", [1, 1, width])], [], "x"
+    for k in range(n):
+        for part in "qkv":
+            weights.append(G.weight(f"{part}w{k}", draw(31 * k + ord(part), width, width)))
+            nodes += [G.node("MatMul", [x, f"{part}w{k}"], [f"{part}a{k}"]),
+                      G.node("Reshape", [f"{part}a{k}", "split"], [f"{part}b{k}"]),
+                      G.node("Transpose", [f"{part}b{k}"], [f"{part}{k}"], perm=[0, 2, 1, 3])]
+        for part in "kv":
+            inputs.append(G.value(f"past_{part}{k}", [1, heads, "past", size]))
+            outputs.append(G.value(f"now_{part}{k}", [1, heads, "total", size]))
+            nodes.append(G.node("Concat", [f"past_{part}{k}", f"{part}{k}"], [f"now_{part}{k}"], axis=2))
+        nodes += [G.node("Transpose", [f"now_k{k}"], [f"t{k}"], perm=[0, 1, 3, 2]),
+                  G.node("MatMul", [f"q{k}", f"t{k}"], [f"s{k}"]), G.node("Softmax", [f"s{k}"], [f"p{k}"], axis=-1),
+                  G.node("MatMul", [f"p{k}", f"now_v{k}"], [f"m{k}"]),
+                  G.node("Transpose", [f"m{k}"], [f"u{k}"], perm=[0, 2, 1, 3]),
+                  G.node("Reshape", [f"u{k}", "flat"], [f"f{k}"]), G.node("Add", [x, f"f{k}"], [f"x{k}"])]
+        x = f"x{k}"
+    nodes.append(G.node("Tanh", [x], ["y"]))
+    return (G.model(nodes, inputs, [G.value("y", [1, 1, width]), *outputs], weights),
+            [(f"now_{p}{k}", f"past_{p}{k}") for k in range(n) for p in "kv"])
+
+
+@suite.case("caches of several layers, a cache that begins with rows of the model")
+def cache_layers():
+    model, states = layers()
+    steps = [{"x": draw(step, 1, 1, 16)} for step in range(7)]
+    folder, _ = follow("layers", model, states, steps, "--dim", "past<=8",
+                       first={name: zeros(1, 2, 0, 8) for _, name in states})
+    in_place_alone(folder, 6)
+    T.build(folder / "net.c", folder / "net")
+    T.must(T.run([folder / "net", "--selftest"]))
+    begun = attention()
+    rows = {f"past_{n}": draw(70 + k, 1, 2, 3, 8) for k, n in enumerate("kv")}
+    begun.graph.initializer.extend(G.weight(name, array) for name, array in rows.items())
+    folder, _ = follow("begun", begun, CACHES, queries(6), *BOUND, first=rows)
+    check_promises(folder)
+
+
+# ---------------------------------------------------------------------------- commands, bad inputs
+
+@suite.case("verify sets states from recorded inputs and compares what is kept")
+def verify():
+    folder = T.scratch(SCRATCH / "verify")
+    data = T.scratch(folder / "data")
+    onnx.save(attention(batch="batch"), folder / "net.onnx")
+    feeds = {**queries(1)[0], "past_k": draw(1, 1, 2, 4, 8), "past_v": draw(2, 1, 2, 4, 8)}
+    session = onnxruntime.InferenceSession(str(folder / "net.onnx"))
+    for k, v in enumerate(session.get_inputs()):
+        np.save(data / f"input_{k}.npy", feeds[v.name])
+    want = session.run(None, feeds)
+    for k, array in enumerate(want):
+        np.save(data / f"output_{k}.npy", array)
+    command = [TGC, "verify", folder / "net.onnx", "--data", data, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3"]
+    text = T.must(T.run(command)).out.decode()
+    expect(text.count("ok ") == 3 and "present_v: f32[1,2,5,8]" in text, text)
+    np.save(data / "output_2.npy", want[2] + np.float32(1))
+    T.must(T.run(command), status=3)
+    np.save(folder / "past.npy", feeds["past_k"])
+    np.save(folder / "more.npy", draw(2, 1, 2, 5, 8))
+    T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3", "--steps=5",
+                  "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'past.npy'}"]))
+    done = T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3", "--steps=6",
+                         "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'past.npy'}"]), status=1)
+    expect("grow beyond the bound" in done.err, done.err)
+    done = T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3",
+                         "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'more.npy'}"]), status=1)
+    expect("has 5 rows" in done.err and "'past_k'" in done.err, done.err)
+    np.save(folder / "two.npy", draw(2, 2, 2, 4, 8))
+    done = T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3",
+                         "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'two.npy'}"]), status=1)
+    expect("another input has 1 for 'batch'" in done.err, done.err)
+
+
+@suite.case("tgc bench and tune run a state that is full again and again", slow=True)
+def bench():
+    folder = T.scratch(SCRATCH / "bench")
+    onnx.save(attention(), folder / "net.onnx")
+    T.must(T.run([TGC, "bench", folder / "net.onnx", *states_options(CACHES), *BOUND]))
+    T.must(T.run([TGC, "tune", folder / "net.onnx", "-o", folder / "net.tune", *states_options(CACHES), *BOUND]))
+
+
+@suite.case("a text graph with states")
+def text_graph():
+    folder = T.scratch(SCRATCH / "text")
+    onnx.save(formula([G.node("Add", ["s", "x"], ["s_next"]), G.node("Neg", ["s_next"], ["y"])]),
+              folder / "net.onnx")
+    T.must(T.run([TGC, folder / "net.onnx", "-o", folder / "net.tg"]))
+    done = T.must(T.run([TGC, folder / "net.onnx", "-o", folder / "no.tg", "--state", "s_next=s"]), status=1)
+    expect("has no states" in done.err and not (folder / "no.tg").exists(), done.err)
+    np.save(folder / "x.npy", np.ones((3, 5), np.float32))
+    T.must(T.run([TGC, "run", folder / "net.tg", "--state", "s_next=s", "--steps", "4", "-i",
+                  f"x={folder / 'x.npy'}", "--out-dir", folder / "out"]))
+    expect((np.load(folder / "out" / "y.npy") == -4).all(), "four steps of ones")
+    report = json.loads(T.must(T.run([TGC, folder / "net.tg", "-o", "-", "--emit=json", "--state", "s_next=s"])).out)
+    expect(report["states"] == [{"output": "s_next", "input": "s", "grows": None}] and
+           len(report["inputs"]) == 1, f"{report}")
+
+
+@suite.case("what cannot be a state is said with names, shapes and a cure")
+def refused():
+    folder = T.scratch(SCRATCH / "refused")
+    onnx.save(recurrent("LSTM"), folder / "lstm.onnx")
+    onnx.save(attention(), folder / "cache.onnx")
+    onnx.save(G.model([G.node("Concat", ["x", "past"], ["all"], axis=1), G.node("Cast", ["n"], ["m"], to=F32),
+                       G.node("StringNormalizer", ["words"], ["more"], is_case_sensitive=0,
+                              case_change_action="LOWER")],
+                      [G.value("x", [1, 2]), G.value("past", [1, "past"]), G.value("n", [2], I64),
+                       G.value("words", [4], TensorProto.STRING)],
+                      [G.value("all", [1, "total"]), G.value("m", [2]), G.value("more", [4], TensorProto.STRING)]),
+              folder / "odd.onnx")
+    begun = attention()
+    begun.graph.initializer.append(G.weight("past_k", draw(1, 1, 2, 3, 8)))
+    onnx.save(begun, folder / "begun.onnx")
+    wide = attention()
+    wide.graph.initializer.append(G.weight("past_k", draw(1, 1, 2, 3, 7)))
+    onnx.save(wide, folder / "wide.onnx")
+    past = ["--dim", "past<=9"]
+    for model, options, words in (
+            ("lstm", ["--state", "h_nxt=h"], ["no output 'h_nxt' (did you mean 'h_next'?)", "'y', 'h_next', 'c_next'"]),
+            ("lstm", ["--state", "h_next=z"], ["no input 'z'", "'x', 'h', 'c'"]),
+            ("lstm", ["--state", "h_next=h", "--state", "c_next=h"], ["'h' is kept from 'h_next' already"]),
+            ("lstm", ["--state", "y=h"], ["'y' is f32[2,1,1,12]", "'h' is f32[1,1,12]", "dtype and rank"]),
+            ("lstm", ["--state", "h_next"], ["OUT=IN is expected"]),
+            ("lstm", ["--state", "=h"], ["OUT=IN is expected"]),
+            ("cache", ["--state", "present_k=past_k", "--shape", "past_k=?x?x4x?"],
+             ["'present_k' is f32[1,2,5,8]", "'past_k' is f32[1,2,4,8]", "--dim"]),
+            ("cache", ["--state", "present_k=past_v", *past], ["is Concat(input, new rows)"]),
+            ("odd", ["--state", "all=past", *past], ["'all' is", "is Concat(input, new rows)"]),
+            ("odd", ["--state", "m=n", *past], ["'m' is f32[2]", "'n' is i64[2]"]),
+            ("odd", ["--state", "more=words", *past], ["holds strings"]),
+            ("begun", [*states_options(CACHES), *past], ["begin with 3 and 0"]),
+            ("wide", [*states_options(CACHES), *past], ["its value in the model is f32[1,2,3,7]"])):
+        done = T.run([TGC, folder / f"{model}.onnx", "-o", folder / "no.c", *options])
+        expect(done.status in (1, 2) and not (folder / "no.c").exists() and all(w in done.err for w in words),
+               f"{options}: status {done.status}: {done.err}")
+    for steps in ("0", "-1", "x"):
+        T.must(T.run([TGC, "run", folder / "lstm.onnx", "--steps", steps]), status=2)
+
+
+suite.main()

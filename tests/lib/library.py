@@ -1,0 +1,136 @@
+"""An emitted model, as a shared object in this process: what NAME_describe() says, by ctypes."""
+
+import ctypes as C
+
+import numpy as np
+
+from suite import expect
+
+NOWHERE = C.c_size_t(-1).value
+DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "bool": np.bool_, "i8": np.int8,
+          "u8": np.uint8, "i32": np.int32, "i64": np.int64}
+
+
+class Dim(C.Structure):
+    _fields_ = [("size", C.c_int64), ("symbol", C.c_char_p)]
+
+
+class Tensor(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("dtype", C.c_char_p), ("element_bytes", C.c_size_t),
+                ("rank", C.c_int), ("dim", C.POINTER(Dim)), ("offset", C.c_size_t),
+                ("shape_offset", C.c_size_t)]
+
+    def bounds(self):
+        return [self.dim[a].size for a in range(self.rank)]
+
+
+class Symbol(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("min", C.c_int64), ("max", C.c_int64), ("offset", C.c_size_t)]
+
+
+class Kernel(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("title", C.c_char_p), ("flop", C.c_double), ("bytes", C.c_double)]
+
+
+class State(C.Structure):
+    _fields_ = [("output", C.c_char_p), ("input", Tensor), ("axis", C.c_int), ("length_offset", C.c_size_t)]
+
+
+class Info(C.Structure):
+    """struct NAME_info, as every emitted header declares it."""
+    _fields_ = [("version", C.c_int), ("name", C.c_char_p), ("producer", C.c_char_p),
+                ("target", C.c_char_p), ("input_count", C.c_int), ("output_count", C.c_int),
+                ("symbol_count", C.c_int), ("kernel_count", C.c_int),
+                ("inputs", C.POINTER(Tensor)), ("outputs", C.POINTER(Tensor)),
+                ("symbols", C.POINTER(Symbol)), ("kernels", C.POINTER(Kernel)),
+                ("arena_bytes", C.c_size_t), ("arena_align", C.c_size_t),
+                ("weights_bytes", C.c_size_t), ("weights_external", C.c_int), ("flop", C.c_double),
+                ("inputs_bytes", C.c_size_t), ("outputs_bytes", C.c_size_t),
+                ("stack_bytes", C.c_size_t), ("state_count", C.c_int),
+                ("states", C.POINTER(State)), ("state_bytes", C.c_size_t)]
+
+
+def aligned(nbytes):
+    memory = np.zeros(nbytes + 64, np.uint8)
+    return memory[-memory.ctypes.data % 64:][:max(nbytes, 1)]
+
+
+def pointer(array):
+    return array.ctypes.data_as(C.c_void_p)
+
+
+def put(structure, offset, value):
+    structure[offset:offset + 8] = np.frombuffer(np.int64(value).tobytes(), np.uint8)
+
+
+class Library:
+    """The model `name` of a shared object, in an arena of its own."""
+
+    def __init__(self, path, name="net"):
+        self.library, self.name = C.CDLL(str(path)), name
+        describe = self.function("describe")
+        describe.restype = C.POINTER(Info)
+        self.info = describe().contents
+        expect(self.info.version == 3, f"{path}: unknown version {self.info.version}")
+        self.arena, self.model = aligned(self.info.arena_bytes), C.c_void_p()
+        status = self.function("init")(C.byref(self.model), pointer(self.arena),
+                                       C.c_size_t(self.info.arena_bytes), None)
+        expect(status == 0, f"init: status {status}")
+
+    def function(self, name):
+        return getattr(self.library, f"{self.name}_{name}")
+
+    def give(self, feeds, sizes=None):
+        """The inputs of the next runs, by name, and the values of their symbols; the outputs' memory."""
+        info = self.info
+        given, taken = np.zeros(info.inputs_bytes, np.uint8), np.zeros(info.outputs_bytes, np.uint8)
+        for k in range(info.symbol_count):
+            if info.symbols[k].offset != NOWHERE:
+                put(given, info.symbols[k].offset, (sizes or {})[info.symbols[k].name.decode()])
+        names = [info.inputs[k].name.decode() for k in range(info.input_count)]
+        expect(sorted(names) == sorted(feeds), f"the inputs are {names}")
+        held = [np.ascontiguousarray(feeds[name]) for name in names]
+        for k, array in enumerate(held):
+            put(given, info.inputs[k].offset, array.ctypes.data)
+        outputs = [np.zeros(t.bounds(), DTYPES[t.dtype.decode()])
+                   for t in (info.outputs[k] for k in range(info.output_count))]
+        for k, array in enumerate(outputs):
+            put(taken, info.outputs[k].offset, array.ctypes.data)
+        self.held, self.given, self.taken, self.outputs = held, given, taken, outputs
+        self.call = (self.function("run"), self.model, pointer(given), pointer(taken))
+
+    def step(self):
+        """One run on what was given; its status."""
+        run, *arguments = self.call
+        return run(*arguments)
+
+    def results(self):
+        result = {}
+        for k, array in enumerate(self.outputs):
+            t = self.info.outputs[k]
+            if t.shape_offset != NOWHERE:
+                shape = self.taken[t.shape_offset:t.shape_offset + 8 * t.rank].view(np.int64)
+                array = array.reshape(-1)[:np.prod(shape)].reshape(shape)
+            result[t.name.decode()] = array
+        return result
+
+    def run(self, feeds, sizes=None, status=0):
+        self.give(feeds, sizes)
+        got = self.step()
+        expect(got == status, f"run: status {got}, not {status}")
+        return self.results()
+
+    def reset(self):
+        expect(self.function("reset")(self.model) == 0, "reset fails")
+
+    def save(self):
+        block = np.zeros(self.info.state_bytes, np.uint8)
+        expect(self.function("save")(self.model, pointer(block)) == 0, "save fails")
+        return block
+
+    def restore(self, block):
+        status = self.function("restore")(self.model, pointer(block))
+        expect(status == 0, f"restore: status {status}")
+
+    def states(self):
+        return [self.info.states[k] for k in range(self.info.state_count)]
