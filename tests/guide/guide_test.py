@@ -151,7 +151,7 @@ def bless(folder):
 
 commands = 0
 for page in PAGES:
-    suite.add(page.name, follow_page, page)
+    suite.add(page.name, follow_page, page, slow="\n<!-- slow: " in page.read_text())
     steps = pages.read(page)
     commands += sum(not step.file for step in steps)
     missing = sorted({program for step in steps for program in step.missing()})

@@ -10,7 +10,7 @@ A page is Markdown whose fenced blocks are one of
 In what a command prints `...` stands for anything within a line, and a line `...` for any lines.
 Commands of a page share one bash, so that `cd` and `export` last. One that fails is an error, unless
 the next one is `echo $?`. After `<!-- needs: PROGRAM ... -->` the rest of the section is left
-out where a program is missing.
+out where a program is missing. A page with `<!-- slow: WHY -->` is run with --all.
 """
 
 import functools
