@@ -5,9 +5,10 @@ One case a page, in a folder of its own with the models of models/ in it and the
 tests/guide/pages.py. What runs the pages is tested on small pages here.
 """
 
+import importlib.util
 import os
 import re
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 
@@ -169,6 +170,37 @@ def links():
             if not re.match(r"\w+:", target) and not (page.parent / target).exists():
                 wrong.append(f"{page.relative_to(ROOT)}: {target}")
     expect(not wrong, "no such file:\n" + "\n".join(wrong))
+
+
+# ------------------------------------------------------------------------------------- the site
+
+
+def build_site(root, site):
+    if not importlib.util.find_spec("mkdocs"):
+        raise Skip("no mkdocs here; scripts/setup.sh site installs it")
+    return T.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site, "--config-file", root / "mkdocs.yml"])
+
+
+@case("the site builds, and reading it needs no network", slow=True)
+def site(folder):
+    T.must(build_site(ROOT, folder / "site"))
+    written = list((folder / "site").rglob("*.html"))
+    expect(len(written) > len(PAGES), f"few pages: {written}")
+    for path in [*written, *(folder / "site").rglob("*.css")]:
+        fetched = re.findall(r"""(?:src=|<link[^>]*href=|url\()["']?(?:https?:)?//[^\s"')]+""", path.read_text())
+        expect(not fetched, f"{path.name} fetches {fetched}")
+
+
+@case("the site does not build with a broken link, or one to a heading that is not there", slow=True)
+def broken_link(folder):
+    for link in ("no-page.md", "embedding.md#no-heading"):
+        root = T.scratch(folder / "root")
+        shutil.copy(ROOT / "mkdocs.yml", root)
+        shutil.copytree(ROOT / "docs", root / "docs")
+        with open(root / "docs" / "guide" / "tuning.md", "a") as page:
+            page.write(f"\n[link]({link})\n")
+        done = build_site(root, folder / "site")
+        expect(done.status != 0 and link.partition("#")[2] in done.err, f"{link} is taken: {done.describe()}")
 
 
 if not OPTIONS.list:
