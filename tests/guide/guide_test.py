@@ -1,4 +1,4 @@
-"""The guide does what it says: every command of docs/guide/ is run, every output shown is compared.
+"""The guide does what it says: every command of docs/guide/ and README.md is run, every output shown is compared.
 
 One case a page, in a folder of its own with the models of models/ in it and the built tgc on PATH.
 `--bless` writes what was printed into the pages; read the difference. How a page is written:
@@ -20,7 +20,7 @@ import pages
 import tgc as T
 from suite import Failure, Skip, Suite, expect
 
-PAGES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 
 suite = Suite("guide")
 OPTIONS = suite.parse(lambda parser: parser.add_argument("--bless", action="store_true",
@@ -37,7 +37,10 @@ def search_path(folder):
 
 
 def follow_page(page):
-    outer = T.scratch(SCRATCH / page.stem)
+    if pages.tested_by(page):
+        expect(page.name in (ROOT / pages.tested_by(page)).read_text(), f"{pages.tested_by(page)} does not read {page.name}")
+        return
+    outer = T.scratch(SCRATCH / page.relative_to(ROOT).with_suffix("").as_posix().replace("/", "-"))
     folder = outer / "work"
     (folder / "models").mkdir(parents=True)
     for model in (ROOT / "models").glob("*.tg"):
@@ -152,12 +155,12 @@ def bless(folder):
 
 commands = 0
 for page in PAGES:
-    suite.add(page.name, follow_page, page, slow="\n<!-- slow: " in page.read_text())
+    suite.add(str(page.relative_to(ROOT)), follow_page, page, slow="\n<!-- slow: " in page.read_text())
     steps = pages.read(page)
     commands += sum(not step.file for step in steps)
     missing = sorted({program for step in steps for program in step.missing()})
     if missing:
-        suite.add(f"{page.name}: what needs {', '.join(missing)}", left_out,
+        suite.add(f"{page.relative_to(ROOT)}: what needs {', '.join(missing)}", left_out,
                   sum(not step.file and bool(step.missing()) for step in steps), missing)
 
 

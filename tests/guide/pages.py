@@ -1,4 +1,4 @@
-"""Reads a page of docs/guide/ and does in a folder what it says: the guide is its own test.
+"""Reads a page of the guide and does in a folder what it says: the guide is its own test.
 
 A page is Markdown whose fenced blocks are one of
 
@@ -10,7 +10,8 @@ A page is Markdown whose fenced blocks are one of
 In what a command prints `...` stands for anything within a line, and a line `...` for any lines.
 Commands of a page share one bash, so that `cd` and `export` last. One that fails is an error, unless
 the next one is `echo $?`. After `<!-- needs: PROGRAM ... -->` the rest of the section is left
-out where a program is missing. A page with `<!-- slow: WHY -->` is run with --all.
+out where a program is missing. A page with `<!-- slow: WHY -->` is run with --all. One with
+`<!-- tested by: FILE -->` has blocks of its own kinds, which that test reads.
 """
 
 import functools
@@ -42,9 +43,17 @@ class Step:
         return [program for program in self.needs if not shutil.which(program)]
 
 
+def tested_by(path):
+    """The test that reads the page instead, relative to the project; None: this one does."""
+    found = re.search(r"^<!-- tested by: (\S+) -->$", path.read_text(), re.M)
+    return found and found.group(1)
+
+
 def read(path):
     """The steps of a page, in order."""
     steps, needs, lines = [], (), path.read_text().splitlines()
+    if tested_by(path):
+        return []
     at = 0
     while at < len(lines):
         line = lines[at]
