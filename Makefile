@@ -7,6 +7,7 @@
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
 #   make wheel      Python wheels for x86-64 and aarch64, in dist/
+#   make site       the documents as a site, build/site/index.html
 #   make install    install tgc (PREFIX, /usr/local otherwise; DESTDIR honoured)
 #   make uninstall  remove what make install has put there
 
@@ -53,6 +54,10 @@ wheel:
 	scripts/setup.sh wheel
 	.venv/bin/python scripts/wheel.py --jobs $(JOBS)
 
+site:
+	scripts/setup.sh site
+	.venv/bin/mkdocs build --quiet --strict --site-dir '$(abspath $(BUILD))/site'
+
 # A prefix that is given counts, whatever the build was set up with.
 install: build
 	$(if $(PREFIX),meson configure $(BUILD) --prefix '$(PREFIX)' && ninja -C $(BUILD))
@@ -66,4 +71,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests check check-all bench wheel install uninstall clean
+.PHONY: all build demo with-tests check check-all bench wheel site install uninstall clean

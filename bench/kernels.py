@@ -76,7 +76,7 @@ def measure_network(tgc, model, folder, options):
     T.build(folder / "net.c", folder / "net", options.compiler, timeout=900)
     done = T.must(T.run([folder / "net", "--bench", str(options.seconds)], timeout=600))
     rows = re.findall(r"^ +([\d.]+) +([\d.]+)  (\S+)$", done.out.decode(), re.M)
-    return {name: (float(ms), float(rate)) for ms, rate, name in rows}
+    return {name: (float(us) / 1e3, float(rate)) for us, rate, name in rows}
 
 
 def convolutions(path):

@@ -399,7 +399,7 @@ static void print_summary(const struct search *s)
         fputc('\n', stderr);
     printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, changed);
     if (s->after_us > 0)
-        printf("; %.3f ms a run, before %.3f ms", 1e-3 * s->after_us, 1e-3 * s->before_us);
+        printf("; %.2f µs a run, before %.2f µs", s->after_us, s->before_us);
     printf("; %d rounds in %.0f s\n", s->done, seconds_now() - s->started);
 }
 

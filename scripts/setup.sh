@@ -6,6 +6,7 @@
 #   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
 #   scripts/setup.sh check-all    the same, older compilers, and what builds and checks packages
 #   scripts/setup.sh wheel    the same as build, and what cross-compiles and tries wheels
+#   scripts/setup.sh site     a Python with the generator of the documents' site
 #   scripts/setup.sh bench    the same, and the runtimes that the benchmark compares with
 #
 # It prints the names of what it is about to install before it does so. Packages marked
@@ -20,6 +21,7 @@ optional='zsh fish libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm6
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap'
 wheel='binutils dpkg-dev qemu-user'
+long="$long gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }
@@ -146,6 +148,12 @@ check | check-all)
     require_packages $build $python
     python_environment
     python_packages tests/requirements.txt
+    [ "$1" = check ] || python_packages docs/requirements.txt
+    ;;
+site)
+    install_packages $python
+    python_environment
+    python_packages docs/requirements.txt
     ;;
 wheel)
     install_packages $build $python $wheel
@@ -161,6 +169,6 @@ bench)
     python_packages bench/converter.txt --no-deps
     ;;
 *)
-    die 'usage: scripts/setup.sh build|demo|check|check-all|wheel|bench'
+    die 'usage: scripts/setup.sh build|demo|check|check-all|wheel|site|bench'
     ;;
 esac

@@ -247,11 +247,26 @@ int main(void) { return one_describe()->input_count + two_describe()->output_cou
 @suite.case("the program tests itself and measures itself")
 def selftest():
     for model in MODELS:
-        for option in ("--selftest", "--bench"):
-            compile_with(model, "gcc", *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o", "program",
-                         "-lm", "-lpthread")
-            done = T.must(T.run([model / "program", option], timeout=60))
-            expect(done.out.strip(), f"{option} says nothing")
+        compile_with(model, "gcc", *WARNINGS, "-O2", "-DNET_MAIN", "net.c", "-o", "program", "-lm", "-lpthread")
+        for words in (["--selftest"], ["--bench", "0.1"]):
+            done = T.must(T.run([model / "program", *words], timeout=60))
+            expect(done.out.strip(), f"{words} says nothing")
+
+
+@suite.case("the program knows libraries older than C11, as newlib is, and times what takes nanoseconds")
+def old_library():
+    folder = T.scratch(SCRATCH / "old")
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c")
+    (folder / "old.h").write_text("#include <time.h>\n#undef TIME_UTC\n")
+    expect("%zu" not in (folder / "net.c").read_text(), "newlib's printf has no %zu")
+    for flags in ([], ["-include", "old.h"]):
+        compile_with(folder, "gcc", *WARNINGS, "-O2", *flags, "-DNET_MAIN", "net.c", "-o", "program", "-lm")
+        T.must(T.run([folder / "program", "--selftest"]))
+        out = T.must(T.run([folder / "program", "--bench", "0.01"])).out.decode()
+        best, mean, runs = re.match(r"net: best (\S+) us, mean (\S+) us of (\d+) runs", out).groups()
+        expect(0 < float(best) <= float(mean) < 1e3 and int(runs) > 3, out)
+        expect(flags or all(float(us) > 0 for us in re.findall(r"^ +(\d\S*) ", out, re.M)), out)
 
 
 @suite.case("the benchmark reads what a library says of itself, and runs it")
