@@ -9,6 +9,21 @@ static const char *buffer_label(struct tgc *t, const struct buffer *b)
     return mem_printf(t, "%s b%d", kind[b->kind], b->id);
 }
 
+/* Inputs, outputs, weights and what lies in the arena. */
+static const struct buffer *const *all_buffers(struct tgc *t, const struct schedule *s, int *n)
+{
+    struct {
+        struct buffer *const *b;
+        int n;
+    } group[] = {{s->input, s->ninput}, {s->output, s->noutput}, {s->weight, s->nweight}, {s->buffer, s->nbuffer}};
+    *n = s->ninput + s->noutput + s->nweight + s->nbuffer;
+    const struct buffer **all = scratch_array(t, (size_t)*n + 1, sizeof *all), **at = all;
+    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
+        for (int i = 0; i < group[g].n; i++)
+            *at++ = group[g].b[i];
+    return all;
+}
+
 static void write_step(struct text *out, const struct step *step)
 {
     switch (step->kind) {
@@ -67,22 +82,16 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
                         written ? b->id : i);
         }
     }
-    struct {
-        struct buffer *const *b;
-        int n;
-    } group[] = {{s->input, s->ninput},
-                 {s->output, s->noutput},
-                 {s->weight, s->nweight},
-                 {s->buffer, s->nbuffer}};
-    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
-        for (int i = 0; i < group[g].n; i++) {
-            const struct buffer *b = group[g].b[i];
-            text_printf(out, "  b%d [shape=ellipse, label=\"", b->id);
-            text_dot(out, buffer_label(t, b));
-            text_printf(out, "\\n%s", dtype_name(b->dtype));
-            text_dims(out, b->dim, b->ndim, "[", "]");
-            text_puts(out, "\"];\n");
-        }
+    int n;
+    const struct buffer *const *all = all_buffers(t, s, &n);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = all[i];
+        text_printf(out, "  b%d [shape=ellipse, label=\"", b->id);
+        text_dot(out, buffer_label(t, b));
+        text_printf(out, "\\n%s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        text_puts(out, "\"];\n");
+    }
     for (int i = 0; i < 2 * s->nstate; i++) {
         const struct buffer *b = i % 2 ? s->state[i / 2]->out : s->state[i / 2]->in;
         text_printf(out, "  b%d [shape=ellipse, label=\"state ", b->id);
@@ -165,40 +174,33 @@ static bool step_touches(const struct step *step, const struct buffer *b)
 static void json_buffers(struct text *out, struct tgc *t, const struct schedule *s)
 {
     static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
-    struct {
-        struct buffer *const *b;
-        int n;
-    } group[] = {{s->input, s->ninput},
-                 {s->output, s->noutput},
-                 {s->weight, s->nweight},
-                 {s->buffer, s->nbuffer}};
-    int count = 0;
+    int n;
+    const struct buffer *const *all = all_buffers(t, s, &n);
     text_puts(out, "  \"buffers\": [");
-    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
-        for (int i = 0; i < group[g].n; i++) {
-            const struct buffer *b = group[g].b[i];
-            int first = -1, last = -1;
-            text_printf(out, "%s\n    {\"id\": %d, \"kind\": \"%s\", ", count++ ? "," : "", b->id,
-                        kind[b->kind]);
-            if (b->name && *b->name) {
-                text_puts(out, "\"name\": ");
-                text_json(out, b->name);
-                text_puts(out, ", ");
-            }
-            json_shape(out, t, b);
-            text_printf(out, ", \"bytes\": %zu", b->nbytes);
-            if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT)
-                text_printf(out, ", \"offset\": %zu", b->offset);
-            for (int k = 0; k < s->nstep; k++)
-                if (step_touches(&s->step[k], b)) {
-                    first = first < 0 ? k : first;
-                    last = k;
-                }
-            if (first >= 0)
-                text_printf(out, ", \"first_step\": %d, \"last_step\": %d", first, last);
-            text_putc(out, '}');
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = all[i];
+        int first = -1, last = -1;
+        text_printf(out, "%s\n    {\"id\": %d, \"kind\": \"%s\", ", i ? "," : "", b->id,
+                    kind[b->kind]);
+        if (b->name && *b->name) {
+            text_puts(out, "\"name\": ");
+            text_json(out, b->name);
+            text_puts(out, ", ");
         }
-    text_puts(out, count ? "\n  ],\n" : "],\n");
+        json_shape(out, t, b);
+        text_printf(out, ", \"bytes\": %zu", b->nbytes);
+        if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT)
+            text_printf(out, ", \"offset\": %zu", b->offset);
+        for (int k = 0; k < s->nstep; k++)
+            if (step_touches(&s->step[k], b)) {
+                first = first < 0 ? k : first;
+                last = k;
+            }
+        if (first >= 0)
+            text_printf(out, ", \"first_step\": %d, \"last_step\": %d", first, last);
+        text_putc(out, '}');
+    }
+    text_puts(out, n ? "\n  ],\n" : "],\n");
 }
 
 static void json_steps(struct text *out, struct tgc *t, const struct schedule *s)

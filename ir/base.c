@@ -299,6 +299,20 @@ void text_printf(struct text *x, const char *format, ...)
     va_end(ap);
 }
 
+uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes)
+{
+    const unsigned char *p = data;
+    uint64_t word;
+    for (; nbytes >= sizeof word; nbytes -= sizeof word, p += sizeof word) {
+        memcpy(&word, p, sizeof word);
+        h = (h ^ word) * 0x100000001b3u;
+        h ^= h >> 29;
+    }
+    for (; nbytes; nbytes--, p++)
+        h = (h ^ *p) * 0x100000001b3u;
+    return h;
+}
+
 static char lower_case(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
 /* The optimal string alignment of the words' first letters, whatever their case: row[0] is the last

@@ -68,6 +68,9 @@ struct nearest { const char *word, *best; int distance; };
 struct nearest nearest_to(const char *word);
 void nearest_offer(struct nearest *n, const char *word);
 
+/* FNV-1a over words of 8 bytes, from h on; not for hostile keys. */
+uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes);
+
 /* --------------------------------------------------------------------------------------- dict.c */
 
 /* Strings to pointers; all zeros: an empty one. */

@@ -713,21 +713,6 @@ static bool plan_states(struct memory *m)
 
 /* -------------------------------------------------------------------------------------- weights */
 
-/* FNV-1a over words; equality is decided by the bytes. */
-static uint64_t hash_bytes(const void *data, size_t nbytes)
-{
-    uint64_t h = 0xcbf29ce484222325u ^ nbytes, word;
-    const unsigned char *p = data;
-    for (; nbytes >= sizeof word; nbytes -= sizeof word, p += sizeof word) {
-        memcpy(&word, p, sizeof word);
-        h = (h ^ word) * 0x100000001b3u;
-        h ^= h >> 29;
-    }
-    for (; nbytes; nbytes--, p++)
-        h = (h ^ *p) * 0x100000001b3u;
-    return h;
-}
-
 struct weight_entry {
     const struct buffer *weight;
     uint64_t hash;
@@ -765,7 +750,7 @@ static bool plan_weights(struct tgc *t, struct schedule *s)
         w->offset = total;
         if (!w->nbytes || w->dtype == DTYPE_STRING)
             continue; /* strings are pointers: the backend writes them apart */
-        uint64_t hash = hash_bytes(w->data, w->nbytes);
+        uint64_t hash = hash_bytes(0xcbf29ce484222325u ^ w->nbytes, w->data, w->nbytes);
         struct weight_entry *found = find_weight(table, size, w, hash);
         if (found->weight) {
             w->offset = found->weight->offset;

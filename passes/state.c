@@ -49,53 +49,26 @@ static const char *name_of(const struct graph *g, bool output, int i)
     return output ? g->output[i].name : uop_buffer_of(g->input[i])->name;
 }
 
-/* How many letters to insert, drop or change; names are cut to the table's size. */
-static int edits(const char *a, size_t na, const char *b)
-{
-    enum { LONGEST = 64 };
-    int row[LONGEST + 1];
-    size_t nb = strlen(b);
-    na = na < LONGEST ? na : LONGEST;
-    nb = nb < LONGEST ? nb : LONGEST;
-    for (size_t j = 0; j <= nb; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; i <= na; i++) {
-        int corner = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= nb; j++) {
-            int change = corner + (a[i - 1] != b[j - 1]);
-            corner = row[j];
-            int drop = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            row[j] = change < drop ? change : drop;
-        }
-    }
-    return row[nb];
-}
-
 /* Says which name is not there, and what is: the one that is nearest, and the first of all. */
 static bool no_such_name(const struct states *s, const char *option, bool output, const char *name,
                          size_t n)
 {
-    enum { SHOWN = 8, NEAR = 3 };
+    enum { SHOWN = 8 };
     const struct graph *g = s->g;
-    int count = output ? g->noutput : g->ninput, best = -1, least = NEAR;
+    int count = output ? g->noutput : g->ninput;
+    struct nearest near = nearest_to(mem_printf(s->t, "%.*s", n < 100 ? (int)n : 100, name));
     struct text list = {.t = s->t};
     for (int i = 0; i < count; i++) {
-        int d = edits(name, n, name_of(g, output, i));
-        if (d < least && (size_t)d < n) {
-            best = i;
-            least = d;
-        }
+        nearest_offer(&near, name_of(g, output, i));
         if (i < SHOWN)
             text_printf(&list, "%s'%.100s'", i ? ", " : "", name_of(g, output, i));
     }
     if (count > SHOWN)
         text_printf(&list, " and %d more", count - SHOWN);
-    const char *kind = output ? "output" : "input";
-    return diag_error(
-        s->t, &s->at, "--state %.200s: the model has no %s '%.*s'%s%.100s%s; it has %s", option,
-        kind, n < 100 ? (int)n : 100, name, best < 0 ? "" : " (did you mean '",
-        best < 0 ? "" : name_of(g, output, best), best < 0 ? "" : "'?)", count ? list.s : "none");
+    return diag_error(s->t, &s->at,
+                      "--state %.200s: the model has no %s '%s'%s%.100s%s; it has %s", option,
+                      output ? "output" : "input", near.word, near.best ? " (did you mean '" : "",
+                      near.best ? near.best : "", near.best ? "'?)" : "", count ? list.s : "none");
 }
 
 /* OUT=IN: any = may be the one between them, since names may have some. */
@@ -300,21 +273,6 @@ static bool check_lengths(const struct states *s)
 }
 
 /* ----------------------------------------------------------------------------------------- hash */
-
-/* FNV-1a over words. */
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes)
-{
-    const unsigned char *p = data;
-    uint64_t word;
-    for (; nbytes >= sizeof word; nbytes -= sizeof word, p += sizeof word) {
-        memcpy(&word, p, sizeof word);
-        h = (h ^ word) * 0x100000001b3u;
-        h ^= h >> 29;
-    }
-    for (; nbytes; nbytes--, p++)
-        h = (h ^ *p) * 0x100000001b3u;
-    return h;
-}
 
 static uint64_t hash_text(uint64_t h, const char *s) { return hash_bytes(h, s, strlen(s) + 1); }
 
