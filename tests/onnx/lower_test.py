@@ -277,7 +277,7 @@ def _(folder):
     m = G.model([G.node("Add", ["a", "b"], ["y"], name="culprit")],
                 [G.value("a", ["n", 3]), G.value("b", [4, 3])], [G.value("y", None)])
     for bound in ("n<=3", "n<=9"):
-        says(refusal(folder, m, "--dim", bound), "culprit", "do not broadcast", "--dim 'n=N'")
+        says(refusal(folder, m, "--dim", bound), "culprit", "do not broadcast", "--dim n=N")
 
 
 @case("a dimension that does not exist is an error that lists those that do")
