@@ -196,16 +196,49 @@ static int64_t register_nbytes(const struct isa_info *isa)
     return (int64_t)isa->registers * isa->lanes * (int64_t)sizeof(float);
 }
 
+/* Whether a loop reads what one beside it has written: unrolled, both of them keep it in registers,
+ * beside the constants of what stands between. */
+static bool passes_on(const struct stack *s, int loop, int64_t registers)
+{
+    int outer = around(s, loop);
+    int64_t trips, total = 0;
+    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) ||
+        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        for (int k = outer + 1; u->op == OP_LOAD && u->lanes > 1 && k < loop; k++)
+            if (s->u[k]->op == OP_STORE && s->u[k]->src[0] == u->src[0] && around(s, k) > outer) {
+                total = sat_add(total, sat_mul(value_nbytes(u), places_within(s, i, loop)));
+                break;
+            }
+    }
+    return total >= registers / 2;
+}
+
+/* A loop of vectors from an address of its own in each iteration, which would be computed, and kept,
+ * beforehand. */
+static bool loop_gathers(const struct stack *s, int loop)
+{
+    int64_t trips;
+    if (!uop_const_int(s->u[loop]->src[0], &trips))
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if (s->u[i]->op == OP_GATHER && around(s, i) == loop)
+            return true;
+    return false;
+}
+
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
 {
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
     struct mem_mark mark = scratch_mark(t);
     struct stack s = {.t = t, .u = u, .n = n};
-    int64_t widest = widest_vector(u, n);
+    int64_t widest = widest_vector(u, n), registers = register_nbytes(&isa_table[isa]);
     find_loops(&s);
     for (int i = 0; i < n && widest; i++)
-        kept[i] = u[i]->op == OP_RANGE &&
-                  invariant_nbytes(&s, i, widest) > register_nbytes(&isa_table[isa]);
+        kept[i] = u[i]->op == OP_RANGE && (invariant_nbytes(&s, i, widest) > registers ||
+                                           passes_on(&s, i, registers) || loop_gathers(&s, i));
     scratch_release(t, mark);
     return kept;
 }
