@@ -16,7 +16,9 @@ enum { RUN = 96, PART = 192, TEAM = 256, WORD = 8 };
 static size_t host_bytes(const char *function)
 {
     const struct host_function *f = host_function_find(function);
-    return f ? f->stack_nbytes : 0;                   /* run.c refuses what is not there */
+    if (!f)
+        return 0;                                     /* run.c refuses what is not there */
+    return f->stack_nbytes + WORD * (size_t)(f->nin + f->nout + f->nparam + f->nresult);
 }
 
 static size_t argument_bytes(const struct kernel *k)

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 import graphs as G
+import hosts
 import stack
 import tgc as T
 from suite import Skip, Suite, expect
@@ -25,6 +26,7 @@ MODELS = HERE.parents[1] / "models"
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "stack")
 TIMES = 2               # how far the bound may be above the largest frame
 ROOM = 512              # ... of programs that hardly need any
+HOST_ROOM = 64          # ... of functions that do not
 
 
 def bound(folder, *options):
@@ -72,6 +74,27 @@ def scores():
         onnx.save(model, folder / "model.onnx")
         most = check(f"attention_{tokens[3:]}", folder / "model.onnx", "--dim", tokens)
         expect(most < 2500, f"{most} bytes of stack for {tokens}")      # of registers and constants; scores were 8 KB
+
+
+@suite.case("host functions: what ir/host.def says of each")
+def host_functions():
+    folder, every = T.scratch(SCRATCH / "hosts"), [h for h in hosts.functions() if h.nout]
+    (folder / "net.tg").write_text(hosts.program(every))
+    T.emit(TGC, folder / "net.tg", folder / "net.c", "--name=net")
+    (folder / "all.c").write_text((folder / "net.c").read_text() + "".join(h.wrapper() for h in every))
+    graph, most = stack.calls((folder / "net.c").read_text()), {h.name: (0, "") for h in every}
+    for target in (t for t in stack.TARGETS if not stack.missing(t)):
+        for level in stack.LEVELS if OPTIONS.all else ("-O1",) if "gcc" in target[0] else ():     # mostly they take most
+            frame = stack.frames(folder / "all.c", folder / "built", target[1], (*target[2], level))
+            for h in every:
+                took = stack.deepest(graph, frame, h.name)[0] or frame.get(f"call_{h.name}", 0)
+                most[h.name] = max(most[h.name], (took, f"{target[0]} {level}"))
+    if not any(took for took, _ in most.values()):
+        raise Skip("no compiler that knows -fstack-usage")
+    for h in every:
+        took, where = most[h.name]
+        expect(took <= h.stack, f"{h.name}: {took} bytes by {where}, more than {h.stack}")
+        expect(h.stack <= max(TIMES * took, HOST_ROOM) or not OPTIONS.all, f"{h.name}: {h.stack} bytes are said, {took} taken")
 
 
 @suite.case("threads: what the caller's stack takes")
