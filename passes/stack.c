@@ -2,12 +2,14 @@
  * linear program.
  *
  * What is certain: the arrays that it declares (small scratch, accumulators of the portable tile)
- * and its counters and addresses. What compilers decide is how many values they keep apart. The
- * terms below are for the ways in which they need more than registers, each seen in gcc and clang:
- *   - straight-line code with more values alive at once than there are registers (Winograd's
- *     transforms) spills them, and what it has loaded early;
- *   - functions such as tanh have a dozen constants each, which are vectors, too, and are kept
- *     across the loop around them;
+ * and its counters and addresses. What compilers decide is how many values they keep apart. Of
+ * vectors, these are alive at once, and what is more than the registers is spilled, about twice:
+ *   - the linear program's values where most of them are alive, such as a tile's sums, or what
+ *     straight-line code (Winograd's transforms) has loaded early;
+ *   - constants, which are moved out of all loops: those of the program, and those of functions such
+ *     as tanh, a dozen or two each;
+ *   - small scratch, once the loops over it are unrolled.
+ * The terms are for the ways in which they need more than that, each seen in gcc and clang:
  *   - clang unrolls loops of few iterations, and moves what they load out of the loop around them:
  *     where that is more than there are registers, it is asked to leave the loop alone, since each
  *     of those loads would become one from the stack.
@@ -21,11 +23,9 @@ enum {
     WORDS_MANY = 24,             /* counters and scalars beyond these are kept twice */
     SCALAR_MORE = 20,
     MATH_SCALAR = 96,            /* of a portable exp or tanh that is inlined */
-    FEW_CONSTANTS = 6,           /* of a vector's exp */
-    MANY_CONSTANTS = 18,         /* of a vector's tanh or erf */
-    MANY_CONSTANTS_NARROW = 28,
-    BUSY = 6,                    /* times the registers, of values in all: much is done with each */
-    NARROW_NBYTES = 16,
+    FEW_CONSTANTS = 14,          /* of a vector's exp */
+    MANY_CONSTANTS = 21,         /* of a vector's tanh or erf */
+    SPILLED = 2,                 /* slots of a value that has no register */
     UNROLLED_MAX = 1024          /* operations of a loop that is unrolled altogether */
 };
 
@@ -255,49 +255,59 @@ static int64_t constants_nbytes(const struct stack *s, int64_t widest)
     }
     if (widest == 0)
         return few || many ? MATH_SCALAR : 0;
-    return many ? widest * (widest <= NARROW_NBYTES ? MANY_CONSTANTS_NARROW : MANY_CONSTANTS)
-           : few ? widest * FEW_CONSTANTS
-                 : 0;
+    return widest * (many ? MANY_CONSTANTS : few ? FEW_CONSTANTS : 0);
 }
 
-static int64_t vector_nbytes(struct uop *const *u, int n)
+/* Vectors of one constant each, every constant once. */
+static int64_t splats_nbytes(struct stack *s)
 {
     int64_t total = 0;
-    for (int i = 0; i < n; i++)
-        total += u[i]->lanes > 1 ? value_nbytes(u[i]) : 0;
+    struct uop_map seen = {.t = s->t, .scratch = true};
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op != OP_SPLAT || u->src[0]->op != OP_CONST || map_get(&seen, u->src[0]))
+            continue;
+        map_set(&seen, u->src[0], (void *)(uintptr_t)1);
+        total += value_nbytes(u);
+    }
     return total;
 }
 
-static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct uop *const *u, int n)
+/* `locals`: bytes of small scratch. */
+static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct uop *const *u, int n,
+                              int64_t locals)
 {
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
-    int64_t vectors, scalars, widest = widest_vector(u, n), registers = register_nbytes(isa);
+    int64_t vectors, scalars, widest = widest_vector(u, n);
     find_loops(&s);
     find_pressure(&s, &vectors, &scalars);
-    int64_t constants = constants_nbytes(&s, widest);
-    bool busy = constants || vector_nbytes(u, n) > BUSY * registers;
-    int64_t spilled = vectors > registers || (busy && vectors > registers / 2) ? vectors + vectors / 2
-                      : constants > FEW_CONSTANTS * widest                     ? vectors
-                                                                               : 0;
+    int64_t constants = constants_nbytes(&s, widest), arrays = accumulators_nbytes(&s);
     int64_t more = scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0;
-    int64_t arrays = accumulators_nbytes(&s);
-    /* a quarter for what compilers keep beside: attention by blocks of keys spills that by clang -O3 */
-    int64_t all = FRAME + scalars * WORD + more + arrays + arrays / 2 + constants + spilled;
-    return all + all / 4;
+    int64_t own = FRAME + scalars * WORD + more;
+    if (widest == 0) {
+        /* what compilers make vectors of is an array's elements */
+        int64_t all = own + arrays + arrays / 2 + constants;
+        return all + all / 4 + locals;
+    }
+    int64_t alive = vectors + constants + splats_nbytes(&s) - register_nbytes(isa);
+    int64_t apart = locals + (alive > 0 ? SPILLED * alive : 0),
+            promoted = alive + locals > 0 ? SPILLED * (alive + locals) : 0;
+    return own + arrays + (apart > promoted ? apart : promoted);
 }
 
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    int64_t most = program_nbytes(t, &isa_table[ISA_GENERIC], k->linear, k->nlinear), locals = 0;
-    for (int i = 0; i < k->nvariant; i++) {
-        const struct variant *v = &k->variant[i];
-        int64_t n = program_nbytes(t, &isa_table[v->isa], v->linear, v->nlinear);
-        most = n > most ? n : most;
-    }
+    int64_t locals = 0;
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]))
             locals += (int64_t)k->scratch[i]->nbytes;
+    int64_t most = program_nbytes(t, &isa_table[ISA_GENERIC], k->linear, k->nlinear, locals);
+    for (int i = 0; i < k->nvariant; i++) {
+        const struct variant *v = &k->variant[i];
+        int64_t n = program_nbytes(t, &isa_table[v->isa], v->linear, v->nlinear, locals);
+        most = n > most ? n : most;
+    }
     scratch_release(t, mark);
-    return (size_t)(most + locals);
+    return (size_t)most;
 }
