@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { RUN = 96, PART = 192, TEAM = 256, WORD = 8 };
+enum { RUN = 64, PART = 192, TEAM = 256, WORD = 8 };
 
 static size_t host_bytes(const char *function)
 {

@@ -18,13 +18,15 @@
 #include "passes/passes.h"
 
 enum {
-    FRAME = 80,                  /* saved registers, the return address, alignment */
+    FRAME = 64,                  /* saved registers, the return address, alignment */
     WORD = 8,
     WORDS_MANY = 24,             /* counters and scalars beyond these are kept twice */
     SCALAR_MORE = 20,
-    MATH_SCALAR = 96,            /* of a portable exp or tanh that is inlined */
+    FEW_SCALARS = 16,            /* bytes, of a portable exp that is inlined */
+    MANY_SCALARS = 48,           /* ... tanh */
     FEW_CONSTANTS = 14,          /* of a vector's exp */
-    MANY_CONSTANTS = 21,         /* of a vector's tanh or erf */
+    MANY_CONSTANTS = 20,         /* of a vector's tanh or erf */
+    CALL_VECTORS = 3,            /* of a function beside others in one block: they are interleaved */
     SPILLED = 2,                 /* slots of a value that has no register */
     UNROLLED_MAX = 1024          /* operations of a loop that is unrolled altogether */
 };
@@ -254,8 +256,24 @@ static int64_t constants_nbytes(const struct stack *s, int64_t widest)
         many |= wide && (op == OP_TANH || op == OP_ERF);
     }
     if (widest == 0)
-        return few || many ? MATH_SCALAR : 0;
+        return many ? MANY_SCALARS : few ? FEW_SCALARS : 0;
     return widest * (many ? MANY_CONSTANTS : few ? FEW_CONSTANTS : 0);
+}
+
+static bool is_function(const struct uop *u)
+{
+    return u->lanes > 1 && (u->op == OP_EXP || u->op == OP_LOG || u->op == OP_TANH || u->op == OP_ERF);
+}
+
+/* What functions keep that stand in one block, such as those of a tile's sums, beyond one of them. */
+static int64_t calls_nbytes(const struct stack *s, int64_t widest)
+{
+    int64_t most = 1, n = 0;
+    for (int i = 0; i < s->n; i++) {
+        n = is_opener(s->u[i]) || is_closer(s->u[i]) ? 0 : n + is_function(s->u[i]);
+        most = n > most ? n : most;
+    }
+    return (most - 1) * CALL_VECTORS * widest;
 }
 
 /* Vectors of one constant each, every constant once. */
@@ -286,10 +304,11 @@ static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct 
     int64_t own = FRAME + scalars * WORD + more;
     if (widest == 0) {
         /* what compilers make vectors of is an array's elements */
-        int64_t all = own + arrays + arrays / 2 + constants;
+        int64_t all = own + arrays / 4 * 7 + constants;
         return all + all / 4 + locals;
     }
-    int64_t alive = vectors + constants + splats_nbytes(&s) - register_nbytes(isa);
+    int64_t alive = vectors + constants + splats_nbytes(&s) + calls_nbytes(&s, widest) -
+                    register_nbytes(isa);
     int64_t apart = locals + (alive > 0 ? SPILLED * alive : 0),
             promoted = alive + locals > 0 ? SPILLED * (alive + locals) : 0;
     return own + arrays + (apart > promoted ? apart : promoted);
