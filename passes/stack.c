@@ -23,10 +23,10 @@ enum {
     WORDS_MANY = 24,             /* counters and scalars beyond these are kept twice */
     SCALAR_MORE = 20,
     FEW_SCALARS = 16,            /* bytes, of a portable exp that is inlined */
-    MANY_SCALARS = 48,           /* ... tanh */
+    MANY_SCALARS = 96,           /* ... tanh */
     FEW_CONSTANTS = 14,          /* of a vector's exp */
-    MANY_CONSTANTS = 20,         /* of a vector's tanh or erf */
-    CALL_VECTORS = 3,            /* of a function beside others in one block: they are interleaved */
+    MANY_CONSTANTS = 20,         /* of a vector's log, tanh or erf */
+    CALL_VECTORS = 2,            /* of a function beside others in one block: they are interleaved */
     SPILLED = 2,                 /* slots of a value that has no register */
     UNROLLED_MAX = 1024          /* operations of a loop that is unrolled altogether */
 };
@@ -252,8 +252,8 @@ static int64_t constants_nbytes(const struct stack *s, int64_t widest)
     for (int i = 0; i < s->n; i++) {
         enum op op = s->u[i]->op;
         bool wide = s->u[i]->lanes > 1 || widest == 0;
-        few |= wide && (op == OP_EXP || op == OP_LOG);
-        many |= wide && (op == OP_TANH || op == OP_ERF);
+        few |= wide && op == OP_EXP;
+        many |= wide && (op == OP_LOG || (op == OP_SIN && widest == 0) || op == OP_TANH || op == OP_ERF);
     }
     if (widest == 0)
         return many ? MANY_SCALARS : few ? FEW_SCALARS : 0;
@@ -309,7 +309,12 @@ static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct 
     }
     int64_t alive = vectors + constants + splats_nbytes(&s) + calls_nbytes(&s, widest) -
                     register_nbytes(isa);
-    int64_t apart = locals + (alive > 0 ? SPILLED * alive : 0),
+    /* loads of a tile are moved up, more the fewer registers are left */
+    int64_t excess = vectors - register_nbytes(isa), early = excess > 0 ? excess + excess / 4 : 0;
+    for (int i = 0; i < n && excess > -register_nbytes(isa) / 2; i++)
+        if (u[i]->op == OP_DOT)
+            early = vectors / 4 * 3;     /* products of bytes: sums, and what is made of them */
+    int64_t apart = locals + early + (alive > 0 ? SPILLED * alive : 0),
             promoted = alive + locals > 0 ? SPILLED * (alive + locals) : 0;
     return own + arrays + (apart > promoted ? apart : promoted);
 }
