@@ -26,7 +26,7 @@ enum {
     MANY_SCALARS = 96,           /* ... tanh */
     FEW_CONSTANTS = 14,          /* of a vector's exp */
     MANY_CONSTANTS = 20,         /* of a vector's log, tanh or erf */
-    CALL_VECTORS = 2,            /* of a function beside others in one block: they are interleaved */
+    CALL_VECTORS = 3,            /* of a function beside others in one block: they are interleaved */
     SPILLED = 2,                 /* slots of a value that has no register */
     UNROLLED_MAX = 1024          /* operations of a loop that is unrolled altogether */
 };
