@@ -238,7 +238,7 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
     struct stack s = {.t = t, .u = u, .n = n};
     int64_t widest = widest_vector(u, n), registers = register_nbytes(&isa_table[isa]);
     find_loops(&s);
-    for (int i = 0; i < n && widest; i++)
+    for (int i = 0; i < n; i++)
         kept[i] = u[i]->op == OP_RANGE && (invariant_nbytes(&s, i, widest) > registers ||
                                            passes_on(&s, i, registers) || loop_gathers(&s, i));
     scratch_release(t, mark);
