@@ -25,7 +25,8 @@ TGC = T.find_tgc(OPTIONS.build).resolve()
 MODELS = HERE.parents[1] / "models"
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "stack")
 TIMES = 2               # how far the bound may be above the largest frame
-ROOM = 320              # ... of programs that hardly need any: run()'s own frame, a call's arguments, saved registers
+# ... of programs that hardly need any: run() and a kernel may each save all registers that are a callee's, 160 bytes on aarch64
+ROOM = 320
 HOST_ROOM = 64          # ... of functions that do not
 
 
@@ -41,13 +42,13 @@ def check(name, model, *options, pthread=False):
     for target in stack.TARGETS:
         if stack.missing(target) or (pthread and "thumb" in target[0]):      # newlib has no threads
             continue
-        levels = stack.LEVELS if OPTIONS.all else ("-O2", "-O3") if target[0].startswith("x86") else ("-O2",)
+        levels = stack.LEVELS if OPTIONS.all else ("-O1", "-O3") if target[0] == "x86-64 gcc" else ("-O3",)   # mostly they take most
         took, level, way = stack.measure(folder / "net.c", folder / target[0].replace(" ", "_"), target, levels)
         expect(took <= nbytes, f"{target[0]} {level}: {took} bytes, more than {nbytes}: {' '.join(way)}")
         most, seen = max(most, took), seen + 1
     if not seen:
         raise Skip("no compiler that knows -fstack-usage")
-    expect(nbytes <= max(TIMES * most, ROOM) or not OPTIONS.all, f"a bound of {nbytes} bytes for {most}")
+    expect(nbytes <= max(TIMES * most, ROOM), f"a bound of {nbytes} bytes for {most}")
     return most
 
 
