@@ -2,8 +2,8 @@
  *
  *      NAME_run -> kernel                        frames of run and kernel, the call's arguments
  *      NAME_run -> share -> team_run -> part -> kernel        where threads share it: the caller
- *                                                runs a part, other threads have stacks of their own
- *      NAME_run -> host function                 ir/host.def
+ *                                                runs a part, other threads have stacks of their
+ * own NAME_run -> host function                 ir/host.def
  *
  * What a kernel takes is passes/stack.c's estimate from above.
  */
@@ -11,12 +11,14 @@
 
 #include <string.h>
 
-enum { RUN = 96, PART = 192, TEAM = 256, WORD = 8 };
+enum { RUN = 64, ALIGN = 56 /* to 64, of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
 
 static size_t host_bytes(const char *function)
 {
     const struct host_function *f = host_function_find(function);
-    return f ? f->stack_nbytes : 0;                   /* run.c refuses what is not there */
+    if (!f)
+        return 0; /* run.c refuses what is not there */
+    return f->stack_nbytes + WORD * (size_t)(f->nin + f->nout + f->nparam + f->nresult);
 }
 
 static size_t argument_bytes(const struct kernel *k)
@@ -34,7 +36,7 @@ static size_t call_bytes(struct tgc *t, const struct kernel *k)
 /* NAME_run() itself. */
 static size_t run_bytes(const struct schedule *s)
 {
-    size_t own = program_is_on_stack(s) && s->arena_nbytes > 0 ? s->arena_nbytes + 64 : 0;
+    size_t own = program_is_on_stack(s) && s->arena_nbytes > 0 ? s->arena_nbytes + ALIGN : 0;
     return RUN + 2 * WORD * (size_t)s->nvar + own;
 }
 
@@ -80,8 +82,8 @@ bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit)
     if (n > NAMED)
         text_printf(&who, " and %d more", n - NAMED);
     return diag_error(t, NULL,
-                      "a run takes up to %zu bytes of stack, more than --stack=%zu: %s; %s%s", total,
-                      limit, n ? who.s : "its own frame",
+                      "a run takes up to %zu bytes of stack, more than --stack=%zu: %s; %s%s",
+                      total, limit, n ? who.s : "its own frame",
                       vectors ? "--cpu=generic needs less, since compilers keep vectors on the "
                                 "stack that have no register; or "
                               : "",

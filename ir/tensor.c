@@ -211,6 +211,8 @@ enum dtype host_function_dtype(const struct host_function *f)
     enum dtype dtype;
     if (!end)
         return DTYPE_VOID;
+    if (strncmp(f->name, "from_string_", 12) == 0)
+        return DTYPE_STRING; /* named by what it gives */
     return strcmp(end, "_str") == 0 ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
 }
 

@@ -2,39 +2,63 @@
  * linear program.
  *
  * What is certain: the arrays that it declares (small scratch, accumulators of the portable tile)
- * and its counters and addresses. What compilers decide is how many values they keep apart. The
- * terms below are for the ways in which they need more than registers, each seen in gcc and clang:
- *   - straight-line code with more values alive at once than there are registers (Winograd's
- *     transforms) spills them, and what it has loaded early;
- *   - functions such as tanh have a dozen constants each, which are vectors, too, and are kept
- *     across the loop around them;
- *   - clang unrolls loops of few iterations, and moves what they load out of the loop around them:
- *     where that is more than there are registers, it is asked to leave the loop alone, since each
- *     of those loads would become one from the stack.
+ * and the registers that it saves: 160 bytes on aarch64, so no kernel has a smaller bound. What
+ * compilers decide is how many values they keep apart. Of vectors, these are alive at once, and
+ * each that has no register takes two slots:
+ *   - the linear program's values, most of them sums of a tile, or what straight-line code
+ *     (Winograd's transforms) has loaded; beyond the registers, what is loaded early is added;
+ *   - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
+ *     the program's own, since instructions take most of them from memory;
+ *   - what functions in one block keep, which are interleaved as far as there are registers;
+ *   - small scratch, once the loops over it are unrolled.
+ * Portable kernels: an array's elements that registers do not hold, twice to three times; scalars
+ * beyond the registers; a fixed number for the largest function that is inlined. Lanes that are
+ * fetched one by one have an address each.
+ * The numbers were fitted to what gcc 12, clang 14 and 19 take for 39 small models, and
+ * held against 23 others: it is an estimate from above, no proof.
+ *
+ * stack_find_kept() says which loops the compiler is asked to leave alone, since unrolled they take
+ * more than registers, at every -O: what they load is moved out of the loop around them, they pass
+ * on what they store, they gather, or they are made of functions, which would be interleaved.
  * tests/exec/stack_test.py holds the bound against -fstack-usage.
  */
 #include "passes/passes.h"
 
 enum {
-    FRAME = 80,                  /* saved registers, the return address, alignment */
+    SAVED = 160,      /* registers that a kernel saves: x19 to x30 and d8 to d15 on aarch64 */
+    SAVED_NEON = 176, /* ... and what stands between */
+    SAVED_X86 = 120,  /* ... seven of 8 bytes, and alignment to 64 */
     WORD = 8,
-    WORDS_MANY = 24,             /* counters and scalars beyond these are kept twice */
+    WORDS_FEW = 11,  /* counters and scalars in registers */
+    WORDS_MANY = 24, /* those beyond are kept twice */
     SCALAR_MORE = 20,
-    MATH_SCALAR = 96,            /* of a portable exp or tanh that is inlined */
-    FEW_CONSTANTS = 6,           /* of a vector's exp */
-    MANY_CONSTANTS = 18,         /* of a vector's tanh or erf */
-    MANY_CONSTANTS_NARROW = 28,
-    BUSY = 6,                    /* times the registers, of values in all: much is done with each */
-    NARROW_NBYTES = 16,
-    UNROLLED_MAX = 1024          /* operations of a loop that is unrolled altogether */
+    LOOPS_FEW = 4,
+    LOOP_MORE = 28, /* bytes, of each further loop of what only copies: addresses, unrolled */
+    FUNCTION = 64,  /* bytes, of a function of a float that is inlined */
+    FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
+    BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes of eight vectors of doubles */
+    LANE_APART = 12,        /* each lane's address, and its number in an array */
+    FEW_CONSTANTS = 11,     /* of a vector's exp */
+    FEW1_CONSTANTS = 12,    /* ... of 1 + exp(-x) */
+    MANY_CONSTANTS = 20,    /* ... tanh or erf */
+    LOG_CONSTANTS = 16,
+    HALF_CONSTANTS = 22, /* of a conversion from or to f16 by AVX2, which has no instruction */
+    CALL_SIZE = 32,      /* operations of a function */
+    ARRAY_HELD = 64,     /* bytes of an array that registers hold */
+    ARRAY_MORE = 192,    /* ... that are spilled beside it, at most */
+    CALL_VECTORS = 3,    /* of a function beside others in one block: they are interleaved */
+    KINDS_MORE = 3,      /* vectors, where there are functions of several kinds */
+    SPILLED = 2,         /* slots of a value that has no register */
+    UNROLLED_MAX = 1024  /* operations of a loop that is unrolled altogether */
 };
 
 /* Positions in the program; loops and guards by that of their opener. */
 struct stack {
     struct tgc *t;
-    struct uop *const *u; int n;
+    struct uop *const *u;
+    int n;
     int *parent, *close;
-    struct uop_map at;           /* uop -> position + 1 */
+    struct uop_map at; /* uop -> position + 1 */
 };
 
 static int64_t value_nbytes(const struct uop *u)
@@ -172,8 +196,8 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
     bool small = sat_mul(trips, s->close[loop] - loop) <= UNROLLED_MAX;
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
-        if (u->op != OP_LOAD || (depends_on(s, u->src[1], s->u[outer]) &&
-                                 !(small && is_read_again(s, i, loop, outer))))
+        if (u->op != OP_LOAD ||
+            (depends_on(s, u->src[1], s->u[outer]) && !(small && is_read_again(s, i, loop, outer))))
             continue;
         /* a scalar is one for a vector's lanes */
         int64_t size = u->lanes == 1 && widest ? widest : value_nbytes(u);
@@ -196,75 +220,261 @@ static int64_t register_nbytes(const struct isa_info *isa)
     return (int64_t)isa->registers * isa->lanes * (int64_t)sizeof(float);
 }
 
+/* Whether a loop reads what one beside it has written: unrolled, both of them keep it in registers,
+ * beside the constants of what stands between. */
+static bool passes_on(const struct stack *s, int loop, int64_t registers)
+{
+    int outer = around(s, loop);
+    int64_t trips, total = 0;
+    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) ||
+        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        for (int k = outer + 1; u->op == OP_LOAD && u->lanes > 1 && k < loop; k++)
+            if (s->u[k]->op == OP_STORE && s->u[k]->src[0] == u->src[0] && around(s, k) > outer) {
+                total = sat_add(total, sat_mul(value_nbytes(u), places_within(s, i, loop)));
+                break;
+            }
+    }
+    return total >= registers / 2;
+}
+
+/* A loop of vectors from an address of its own in each iteration, which would be computed, and
+ * kept, beforehand. */
+static bool loop_gathers(const struct stack *s, int loop)
+{
+    int64_t trips;
+    if (!uop_const_int(s->u[loop]->src[0], &trips))
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if (s->u[i]->op == OP_GATHER && around(s, i) == loop)
+            return true;
+    return false;
+}
+
+static bool is_byte(enum dtype d) { return dtype_nbytes(d) == 1; }
+
+/* What a portable program needs for what stands in one line of it. */
+static int64_t inlined_nbytes(const struct stack *s)
+{
+    int64_t most = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *u = s->u[i];
+        bool function = (u->op >= OP_EXP && u->op <= OP_EXP1) || u->op == OP_POW ||
+                        (u->op == OP_MOD && dtype_is_float(u->dtype));
+        int64_t n = function ? u->dtype == DTYPE_F64 ? FUNCTION_DOUBLE : FUNCTION
+                    : u->op == OP_CAST && is_byte(u->dtype) && u->src[0]->dtype == DTYPE_F64
+                        ? BYTES_OF_DOUBLES
+                        : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Vectors whose lanes are fetched one by one: they lie in arrays, and gcc keeps the addresses of
+ * what it narrows. */
+static int64_t apart_nbytes(const struct stack *s, const struct isa_info *isa, int64_t widest)
+{
+    int64_t total = 0, masked = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op == OP_NARROW && u->src[0]->dtype == DTYPE_I64 &&
+            VECTOR_STRIDE(u->src[0]->arg.i) != 1)
+            total += u->lanes * LANE_APART;
+        bool part = u->op == OP_LOAD && u->lanes == 8 && VECTOR_PART(u->arg.i) && isa->lanes == 8;
+        if (part && around(s, i) >= 0)
+            masked = 3 * widest;
+        if (u->op == OP_GATHER && isa->lanes < 8)
+            total += value_nbytes(u);
+    }
+    return total + masked + (total ? widest : 0); /* aligned */
+}
+
+static bool is_half(const struct isa_info *isa, const struct uop *u)
+{
+    return isa == &isa_table[ISA_AVX2] && u->op == OP_CAST && u->lanes > 1 &&
+           (u->dtype == DTYPE_F16 || u->src[0]->dtype == DTYPE_F16);
+}
+
+/* Constants of the functions that the program calls, in vectors. */
+static int64_t constants_nbytes(const struct stack *s, const struct isa_info *isa, int64_t widest)
+{
+    int64_t exp = 0, exp1 = 0, log = 0, many = 0, half = 0;
+    for (int i = 0; i < s->n; i++) {
+        enum op op = s->u[i]->op;
+        bool wide = s->u[i]->lanes > 1;
+        exp = wide && op == OP_EXP ? FEW_CONSTANTS : exp;
+        exp1 = wide && op == OP_EXP1 ? FEW1_CONSTANTS : exp1;
+        many = wide && (op == OP_TANH || op == OP_ERF) ? MANY_CONSTANTS : many;
+        log = wide && op == OP_LOG ? LOG_CONSTANTS : log;
+        half = is_half(isa, s->u[i]) ? HALF_CONSTANTS : half;
+    }
+    int kinds = (exp > 0) + (exp1 > 0) + (log > 0) + (many > 0) + (half > 0);
+    return widest * (exp + exp1 + log + many + half + (kinds > 1 ? KINDS_MORE : 0));
+}
+
+static bool is_function(const struct isa_info *isa, const struct uop *u)
+{
+    return (u->lanes > 1 && (u->op == OP_EXP || u->op == OP_EXP1 || u->op == OP_LOG ||
+                             u->op == OP_TANH || u->op == OP_ERF)) ||
+           is_half(isa, u);
+}
+
+/* A loop of functions whose iterations, unrolled, would be interleaved: each has vectors of its own
+ * beside the constants. */
+static bool loop_calls(const struct stack *s, const struct isa_info *isa, int loop, int64_t widest)
+{
+    int64_t trips, n = 0;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        n += around(s, i) == loop && is_function(isa, s->u[i]);
+    return n > 0 && uop_const_int(s->u[loop]->src[0], &trips) &&
+           sat_mul(trips, s->close[loop] - loop + n * CALL_SIZE) <= UNROLLED_MAX &&
+           constants_nbytes(s, isa, widest) + trips * n * CALL_VECTORS * widest >
+               register_nbytes(isa);
+}
+
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
 {
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
     struct mem_mark mark = scratch_mark(t);
     struct stack s = {.t = t, .u = u, .n = n};
-    int64_t widest = widest_vector(u, n);
+    int64_t widest = widest_vector(u, n), registers = register_nbytes(&isa_table[isa]);
     find_loops(&s);
-    for (int i = 0; i < n && widest; i++)
+    for (int i = 0; i < n; i++)
         kept[i] = u[i]->op == OP_RANGE &&
-                  invariant_nbytes(&s, i, widest) > register_nbytes(&isa_table[isa]);
+                  (invariant_nbytes(&s, i, widest) > registers || passes_on(&s, i, registers) ||
+                   loop_gathers(&s, i) || loop_calls(&s, &isa_table[isa], i, widest));
     scratch_release(t, mark);
     return kept;
 }
 
-/* Constants of the functions that the program calls, in vectors or at all. */
-static int64_t constants_nbytes(const struct stack *s, int64_t widest)
+/* What functions keep that stand in one block, such as those of a tile's sums, beyond one of them.
+ */
+static int64_t calls_nbytes(const struct stack *s, const struct isa_info *isa, int64_t widest)
 {
-    bool few = false, many = false;
+    int64_t most = 1, n = 0;
     for (int i = 0; i < s->n; i++) {
-        enum op op = s->u[i]->op;
-        bool wide = s->u[i]->lanes > 1 || widest == 0;
-        few |= wide && (op == OP_EXP || op == OP_LOG);
-        many |= wide && (op == OP_TANH || op == OP_ERF);
+        n = is_opener(s->u[i]) || is_closer(s->u[i]) ? 0 : n + is_function(isa, s->u[i]);
+        most = n > most ? n : most;
     }
-    if (widest == 0)
-        return few || many ? MATH_SCALAR : 0;
-    return many ? widest * (widest <= NARROW_NBYTES ? MANY_CONSTANTS_NARROW : MANY_CONSTANTS)
-           : few ? widest * FEW_CONSTANTS
-                 : 0;
+    return (most - 1) * CALL_VECTORS * widest;
 }
 
-static int64_t vector_nbytes(struct uop *const *u, int n)
+/* Vectors of one constant each, every constant once. */
+static int64_t splats_nbytes(struct stack *s)
 {
     int64_t total = 0;
-    for (int i = 0; i < n; i++)
-        total += u[i]->lanes > 1 ? value_nbytes(u[i]) : 0;
+    struct uop_map seen = {.t = s->t, .scratch = true};
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op != OP_SPLAT || u->src[0]->op != OP_CONST || map_get(&seen, u->src[0]))
+            continue;
+        map_set(&seen, u->src[0], (void *)(uintptr_t)1);
+        total += value_nbytes(u);
+    }
     return total;
 }
 
-static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct uop *const *u, int n)
+/* A program without values that nothing reads: other operations took their place. */
+static struct uop **without_unread(struct tgc *t, struct uop *const *u, int *n)
 {
+    struct uop **kept = scratch_array(t, (size_t)*n + 1, sizeof(struct uop *));
+    struct uop_map read = {.t = t, .scratch = true};
+    int first = *n;
+    for (int i = *n - 1; i >= 0; i--) {
+        bool acts = is_opener(u[i]) || is_closer(u[i]) || u[i]->op == OP_STORE ||
+                    u[i]->op == OP_ASSIGN || u[i]->op == OP_PREFETCH;
+        if (!acts && !map_get(&read, u[i]))
+            continue;
+        for (int k = 0; k < u[i]->nsrc; k++)
+            map_set(&read, u[i]->src[k], (void *)(uintptr_t)1);
+        kept[--first] = u[i];
+    }
+    *n -= first;
+    return kept + first;
+}
+
+static bool has_double(struct uop *const *u, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (u[i]->dtype == DTYPE_F64)
+            return true;
+    return false;
+}
+
+static bool has_many(struct uop *const *u, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (u[i]->lanes > 1 && (u[i]->op == OP_TANH || u[i]->op == OP_ERF))
+            return true;
+    return false;
+}
+
+/* `locals`: bytes of small scratch. */
+static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct uop *const *all,
+                              int n, int64_t locals)
+{
+    struct uop **u = without_unread(t, all, &n);
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
-    int64_t vectors, scalars, widest = widest_vector(u, n), registers = register_nbytes(isa);
+    int64_t vectors, scalars, widest = widest_vector(u, n);
     find_loops(&s);
     find_pressure(&s, &vectors, &scalars);
-    int64_t constants = constants_nbytes(&s, widest);
-    bool busy = constants || vector_nbytes(u, n) > BUSY * registers;
-    int64_t spilled = vectors > registers || (busy && vectors > registers / 2) ? vectors + vectors / 2
-                      : constants > FEW_CONSTANTS * widest                     ? vectors
-                                                                               : 0;
-    int64_t more = scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0;
-    int64_t arrays = accumulators_nbytes(&s);
-    /* a quarter for what compilers keep beside: attention by blocks of keys spills that by clang -O3 */
-    int64_t all = FRAME + scalars * WORD + more + arrays + arrays / 2 + constants + spilled;
-    return all + all / 4;
+    int64_t constants = constants_nbytes(&s, isa, widest), arrays = accumulators_nbytes(&s);
+    int64_t more = scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0, loops = 0;
+    bool copies = true;
+    for (int i = 0; i < n; i++) {
+        loops += u[i]->op == OP_RANGE;
+        copies &= u[i]->op != OP_ACC;
+    }
+    more += copies && loops > LOOPS_FEW ? (loops - LOOPS_FEW) * LOOP_MORE : 0;
+    int64_t words = scalars > WORDS_FEW ? scalars - WORDS_FEW : 0;
+    if (widest == 0) {
+        int64_t most = arrays + ARRAY_MORE * (has_double(u, n) ? 2 : 1),
+                some = arrays > ARRAY_HELD ? (arrays - ARRAY_HELD) * 3 : 0;
+        int64_t apart = words * WORD + more + (some < most ? some : most) + inlined_nbytes(&s);
+        return SAVED + apart + apart / 4 + locals;
+    }
+    int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
+    /* functions of a tile's sums are interleaved less the more registers the sums take */
+    int64_t file = register_nbytes(isa), room = vectors < file ? file - vectors : 0;
+    room += has_many(u, n) ? file / 3 : 0;
+    int64_t alive =
+        vectors + constants + splats / 4 + (calls < room ? calls : room) - register_nbytes(isa);
+    if (alive > -2 * widest && alive < widest)
+        alive = widest;
+    /* loads of a tile are moved up, more the fewer registers are left */
+    int64_t excess = vectors - file, early = excess > 0 ? excess + excess / 4 + widest : 0;
+    early += excess > file / 3 ? (excess - file / 3) / 4 * 5 : 0;
+    early = early < file / 16 * 11 ? early : file / 16 * 11;
+    for (int i = 0; i < n && excess > -file / 2; i++)
+        if (u[i]->op == OP_DOT)
+            early = vectors / 4 * 3; /* products of bytes: sums, and what is made of them */
+    int64_t saved = isa->lanes > 4 ? SAVED_X86 : SAVED_NEON;
+    int64_t spilled = alive > 0 ? SPILLED * alive : 0;
+    if (constants && vectors <= file / 4 * 3 && !locals && spilled > 2 * file)
+        spilled = 2 * file; /* what is more is read from memory, where constants are */
+    int64_t apart = locals + early + spilled,
+            promoted = locals && alive + locals > 0
+                           ? SPILLED * (alive + locals) + (splats + locals) / 2
+                           : 0;
+    return saved + words * WORD + more + arrays + apart_nbytes(&s, isa, widest) +
+           (apart > promoted ? apart : promoted);
 }
 
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    int64_t most = program_nbytes(t, &isa_table[ISA_GENERIC], k->linear, k->nlinear), locals = 0;
-    for (int i = 0; i < k->nvariant; i++) {
-        const struct variant *v = &k->variant[i];
-        int64_t n = program_nbytes(t, &isa_table[v->isa], v->linear, v->nlinear);
-        most = n > most ? n : most;
-    }
+    int64_t locals = 0;
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]))
             locals += (int64_t)k->scratch[i]->nbytes;
+    int64_t most = program_nbytes(t, &isa_table[ISA_GENERIC], k->linear, k->nlinear, locals);
+    for (int i = 0; i < k->nvariant; i++) {
+        const struct variant *v = &k->variant[i];
+        int64_t n = program_nbytes(t, &isa_table[v->isa], v->linear, v->nlinear, locals);
+        most = n > most ? n : most;
+    }
     scratch_release(t, mark);
-    return (size_t)(most + locals);
+    return (size_t)most;
 }

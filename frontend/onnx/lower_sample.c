@@ -529,6 +529,7 @@ bool lower_col2im(struct node *n)
 bool lower_image_decoder(struct node *n)
 {
     static const char *const formats[] = {"RGB", "BGR", "Grayscale"};
+    enum { IMAGE_TABLES = 2144 };        /* sizeof (struct image_tables) of runtime/host/image.c */
     struct tgc *t = n->t;
     const char *format = node_string(n, "pixel_format", "RGB");
     int64_t order = 0, most[2];
@@ -552,9 +553,9 @@ bool lower_image_decoder(struct node *n)
         dim[a] = size[a]->min == size[a]->max ? uop_int(t, size[a]->min) : uop_var(t, size[a]);
     }
     dim[2] = uop_int(t, order == 2 ? 1 : 3);
-    /* the bytes of a PNG of 4 samples of 16 bits, its rows' filters, those of its passes
-     * included */
-    room = uop_int(t, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16)));
+    /* the codes of a PNG, and its bytes of 4 samples of 16 bits, its rows' filters, those of its
+     * passes included */
+    room = uop_int(t, sat_add(IMAGE_TABLES, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16))));
     param[0] = x->dim[0];
     param[1] = uop_int(t, order);
     for (int a = 0; a < 2; a++) {

@@ -269,6 +269,9 @@ static uint32_t image_take(struct image_bits *b, int n)
 
 /* A canonical Huffman code: how many codes of each length, and the symbols in order. */
 struct image_code { uint16_t count[16], symbol[288]; };
+/* What a block's codes take, at the start of a picture's room. */
+struct image_tables { struct image_code literals, distances, lengths; uint8_t length[320]; };
+_Static_assert(sizeof(struct image_tables) == 2144, "the room that ImageDecoder asks for");
 
 static void image_make_code(struct image_code *c, const uint8_t *length, int n)
 {
@@ -300,20 +303,20 @@ static int image_symbol(struct image_bits *b, const struct image_code *c)
 }
 
 /* The lengths of a block's two codes. */
-static bool image_lengths(struct image_bits *b, uint8_t length[320], int *nliteral, int *ndistance)
+static bool image_lengths(struct image_bits *b, struct image_tables *t, int *nliteral,
+                          int *ndistance)
 {
     static const uint8_t order[19] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                       11, 4,  12, 3, 13, 2, 14, 1, 15};
-    struct image_code c;
-    uint8_t own[19] = {0};
+    uint8_t own[19] = {0}, *length = t->length;
     *nliteral = (int)image_take(b, 5) + 257;
     *ndistance = (int)image_take(b, 5) + 1;
     int n = (int)image_take(b, 4) + 4;
     for (int i = 0; i < n; i++)
         own[order[i]] = (uint8_t)image_take(b, 3);
-    image_make_code(&c, own, 19);
+    image_make_code(&t->lengths, own, 19);
     for (int i = 0; i < *nliteral + *ndistance;) {
-        int symbol = image_symbol(b, &c);
+        int symbol = image_symbol(b, &t->lengths);
         int times = symbol < 16    ? 1
                     : symbol == 16 ? 3 + (int)image_take(b, 2)
                     : symbol == 17 ? 3 + (int)image_take(b, 3)
@@ -364,11 +367,10 @@ static bool image_block(struct image_bits *b, const struct image_code *literals,
 
 /* The zlib stream of the chunk [at, end) and those behind it; exactly `size` bytes of it. A block
  * that begins behind the data's end is none: the zeros there would be empty ones without end. */
-static bool image_inflate(const struct image *m, int64_t at, int64_t end, uint8_t *to, int64_t size)
+static bool image_inflate(const struct image *m, int64_t at, int64_t end, struct image_tables *t,
+                          uint8_t *to, int64_t size)
 {
     struct image_bits b = {m, at, end, 0, 0, false};
-    struct image_code literals, distances;
-    uint8_t length[320];
     int64_t used = 0;
     int nliteral = 288, ndistance = 30;
     if ((image_take(&b, 8) & 15) != 8 || image_take(&b, 8) & 32)
@@ -391,13 +393,13 @@ static bool image_inflate(const struct image *m, int64_t at, int64_t end, uint8_
         if (kind == 3)
             return false;
         for (int i = 0; kind == 1 && i < 320; i++)
-            length[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : i < 288 ? 8 : 5;
-        if (kind == 2 && !image_lengths(&b, length, &nliteral, &ndistance))
+            t->length[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : i < 288 ? 8 : 5;
+        if (kind == 2 && !image_lengths(&b, t, &nliteral, &ndistance))
             return false;
-        image_make_code(&literals, length, kind == 1 ? 288 : nliteral);
-        image_make_code(&distances, length + (kind == 1 ? 288 : nliteral),
+        image_make_code(&t->literals, t->length, kind == 1 ? 288 : nliteral);
+        image_make_code(&t->distances, t->length + (kind == 1 ? 288 : nliteral),
                         kind == 1 ? 30 : ndistance);
-        if (!image_block(&b, &literals, &distances, to, size, &used))
+        if (!image_block(&b, &t->literals, &t->distances, to, size, &used))
             return false;
     }
     uint32_t low = 1, high = 0, sum = 0; /* Adler's checksum */
@@ -461,11 +463,12 @@ static int image_png(struct image *m)
                 w = (width - column0[pass] + columns[pass] - 1) / columns[pass];
         total += w > 0 && h > 0 ? h * (1 + (w * bits * samples + 7) / 8) : 0;
     }
+    struct image_tables *tables = (struct image_tables *)(void *)m->room;
+    uint8_t *row = m->room + sizeof *tables;
     if (at + 12 > m->size || image_uint(m, at, 4, true) > m->size - at - 12 ||
-        total > m->room_size ||
-        !image_inflate(m, at + 8, at + 8 + image_uint(m, at, 4, true), m->room, total))
+        total > m->room_size - (int64_t)sizeof *tables ||
+        !image_inflate(m, at + 8, at + 8 + image_uint(m, at, 4, true), tables, row, total))
         return IMAGE_BROKEN;
-    uint8_t *row = m->room;
     for (int pass = first; pass < last; pass++) {
         int64_t h = (height - row0[pass] + rows[pass] - 1) / rows[pass],
                 w = (width - column0[pass] + columns[pass] - 1) / columns[pass],
@@ -659,7 +662,8 @@ static int image_jpeg2000(struct image *m) { return m->size < 0 ? IMAGE_BROKEN :
 #endif
 
 //@ image_decode image_bmp image_pnm image_tiff image_png image_jpeg image_webp image_jpeg2000
-/* data[size] -> pixels [*height][*width][3, or 1 for gray]; room: for a row, or a PNG's bytes. */
+/* data[size] -> pixels [*height][*width][3, or 1 for gray]; room: for a row, or a PNG's tables and bytes,
+ * aligned for uint16_t. */
 static int image_decode(const uint8_t *data, uint8_t *pixels, uint8_t *room, int64_t size,
                         int64_t order, int64_t least_height, int64_t most_height,
                         int64_t least_width, int64_t most_width, int64_t room_size, int64_t *height,

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 import graphs as G
+import hosts
 import stack
 import tgc as T
 from suite import Skip, Suite, expect
@@ -24,7 +25,9 @@ TGC = T.find_tgc(OPTIONS.build).resolve()
 MODELS = HERE.parents[1] / "models"
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "stack")
 TIMES = 2               # how far the bound may be above the largest frame
-ROOM = 512              # ... of programs that hardly need any
+# ... of programs that hardly need any: run() and a kernel may each save all registers that are a callee's, 160 bytes on aarch64
+ROOM = 320
+HOST_ROOM = 64          # ... of functions that do not
 
 
 def bound(folder, *options):
@@ -39,13 +42,13 @@ def check(name, model, *options, pthread=False):
     for target in stack.TARGETS:
         if stack.missing(target) or (pthread and "thumb" in target[0]):      # newlib has no threads
             continue
-        levels = stack.LEVELS if OPTIONS.all else ("-O2", "-O3") if target[0].startswith("x86") else ("-O2",)
+        levels = stack.LEVELS if OPTIONS.all else ("-O1", "-O3") if target[0] == "x86-64 gcc" else ("-O3",)   # mostly they take most
         took, level, way = stack.measure(folder / "net.c", folder / target[0].replace(" ", "_"), target, levels)
         expect(took <= nbytes, f"{target[0]} {level}: {took} bytes, more than {nbytes}: {' '.join(way)}")
         most, seen = max(most, took), seen + 1
     if not seen:
         raise Skip("no compiler that knows -fstack-usage")
-    expect(nbytes <= max(TIMES * most, ROOM) or not OPTIONS.all, f"a bound of {nbytes} bytes for {most}")
+    expect(nbytes <= max(TIMES * most, ROOM), f"a bound of {nbytes} bytes for {most}")
     return most
 
 
@@ -60,7 +63,7 @@ def attention(tokens):
 
 
 for name in ("mlp", "layer_norm", "causal_attention") + \
-        (("transformer_block", "mnist_cnn", "sliding_window_attention", "dot_product") if OPTIONS.all else ()):
+        (("transformer_block", "mnist_cnn", "sliding_window_attention", "dot_product", "gelu", "digits") if OPTIONS.all else ()):
     suite.add(f"the bound of {name}", lambda name=name: check(name, MODELS / f"{name}.tg"))
 
 
@@ -71,7 +74,28 @@ def scores():
         model = attention("T")
         onnx.save(model, folder / "model.onnx")
         most = check(f"attention_{tokens[3:]}", folder / "model.onnx", "--dim", tokens)
-        expect(most < 4500, f"{most} bytes of stack for {tokens}")      # registers that clang -O3 spills; scores were 8 KB
+        expect(most < 2500, f"{most} bytes of stack for {tokens}")      # of registers and constants; scores were 8 KB
+
+
+@suite.case("host functions: what ir/host.def says of each")
+def host_functions():
+    folder, every = T.scratch(SCRATCH / "hosts"), [h for h in hosts.functions() if h.nout]
+    (folder / "net.tg").write_text(hosts.program(every))
+    T.emit(TGC, folder / "net.tg", folder / "net.c", "--name=net")
+    (folder / "all.c").write_text((folder / "net.c").read_text() + "".join(h.wrapper() for h in every))
+    graph, most = stack.calls((folder / "net.c").read_text()), {h.name: (0, "") for h in every}
+    for target in (t for t in stack.TARGETS if not stack.missing(t)):
+        for level in stack.LEVELS if OPTIONS.all else ("-O1",) if "gcc" in target[0] else ():     # mostly they take most
+            frame = stack.frames(folder / "all.c", folder / "built", target[1], (*target[2], level))
+            for h in every:
+                took = stack.deepest(graph, frame, h.name)[0] or frame.get(f"call_{h.name}", 0)
+                most[h.name] = max(most[h.name], (took, f"{target[0]} {level}"))
+    if not any(took for took, _ in most.values()):
+        raise Skip("no compiler that knows -fstack-usage")
+    for h in every:
+        took, where = most[h.name]
+        expect(took <= h.stack, f"{h.name}: {took} bytes by {where}, more than {h.stack}")
+        expect(h.stack <= max(TIMES * took, HOST_ROOM) or not OPTIONS.all, f"{h.name}: {h.stack} bytes are said, {took} taken")
 
 
 @suite.case("threads: what the caller's stack takes")
