@@ -263,7 +263,7 @@ struct host_function {
     const char *name;
     int nin, nout, nparam, nresult;
     size_t stack_nbytes;
-    const char *needs; /* see ir/host.def */
+    const char *needs, *found; /* see ir/host.def */
 };
 /* NULL: there is none of that name. */
 const struct host_function *host_function_find(const char *name);

@@ -188,8 +188,8 @@ struct uop *uop_param(struct tgc *t, struct loop_param *p)
 const struct host_function *host_function_find(const char *name)
 {
     static const struct host_function table[] = {
-#define HOST(function, inputs, outputs, params, results, stack, needs)                             \
-    {#function, inputs, outputs, params, results, stack, needs},
+#define HOST(function, inputs, outputs, params, results, stack, needs, found)                      \
+    {#function, inputs, outputs, params, results, stack, needs, found},
 #include "ir/host.def"
 #undef HOST
     };
@@ -201,11 +201,12 @@ const struct host_function *host_function_find(const char *name)
 
 enum dtype host_function_dtype(const struct host_function *f)
 {
-    const char *end = strrchr(f->name, '_');
+    const char *end = strrchr(f->name, '_'), from[] = "from_string_";
     enum dtype dtype;
     if (!end)
         return DTYPE_VOID;
-    return strcmp(end, "_str") == 0 ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
+    bool text = strcmp(end, "_str") == 0 || strncmp(f->name, from, sizeof from - 1) == 0;
+    return text ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
 }
 
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n)
