@@ -219,9 +219,9 @@ static void div_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 
 static void mod_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
-    if (b->vmin <= 0)
+    if (b->vmin < 0 || (b->vmin == 0 && u->op != OP_FLOORMOD))
         return;
-    int64_t top = b->vmax - 1;
+    int64_t top = b->vmax > 0 ? b->vmax - 1 : 0;          /* a % 0 = 0 */
     if (a->vmin >= 0 && a->vmax < b->vmin)
         set_bounds(u, a->vmin, a->vmax);
     else if (u->op == OP_FLOORMOD || a->vmin >= 0)

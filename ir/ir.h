@@ -293,7 +293,7 @@ struct host_function {
     const char *name;
     int nin, nout, nparam, nresult;
     size_t stack_nbytes;
-    const char *needs; /* see ir/host.def */
+    const char *needs, *found; /* see ir/host.def */
     const char *signature;              /* "x, keys -> places; params": for people */
 };
 const struct host_function *host_function_at(int i);              /* NULL: no more */

@@ -188,8 +188,8 @@ struct uop *uop_param(struct tgc *t, struct loop_param *p)
 const struct host_function *host_function_at(int i)
 {
     static const struct host_function table[] = {
-#define HOST(function, inputs, outputs, params, results, stack, needs, signature)                  \
-    {#function, inputs, outputs, params, results, stack, needs, signature},
+#define HOST(function, inputs, outputs, params, results, stack, needs, found, signature)           \
+    {#function, inputs, outputs, params, results, stack, needs, found, signature},
 #include "ir/host.def"
 #undef HOST
     };
@@ -207,13 +207,12 @@ const struct host_function *host_function_find(const char *name)
 
 enum dtype host_function_dtype(const struct host_function *f)
 {
-    const char *end = strrchr(f->name, '_');
+    const char *end = strrchr(f->name, '_'), from[] = "from_string_";
     enum dtype dtype;
     if (!end)
         return DTYPE_VOID;
-    if (strncmp(f->name, "from_string_", 12) == 0)
-        return DTYPE_STRING; /* named by what it gives */
-    return strcmp(end, "_str") == 0 ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
+    bool text = strcmp(end, "_str") == 0 || strncmp(f->name, from, sizeof from - 1) == 0;
+    return text ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
 }
 
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n)

@@ -7,24 +7,15 @@
  * + x % y comes together again. All of it is about integers, not words: a sum whose value may leave
  * int64 is one opaque atom here. Everything is compared with brute force in
  * tests/unit/test_rules.c.
+ *
+ * y has to be above 0. A symbol may be 0; but where x counts a loop over y, or over a product with
+ * y, there is an x only if y is not (sum_above_0).
  */
 #include "passes/fold_index.h"
 
 enum { MAX_DIVIDE = 8 };
 
 static struct uop *changed(const struct uop *u, struct uop *r) { return r == u ? NULL : r; }
-
-/* The sum of x; one opaque atom if its integer value may not be what the machine computes. */
-static void collect_exact(struct sum *s, struct uop *x)
-{
-    int64_t lo, hi;
-    *s = (struct sum){0};
-    sum_add(s, x, 1);
-    if (!sum_bounds(s, &lo, &hi)) {
-        *s = (struct sum){0};
-        sum_term(s, x, 1);
-    }
-}
 
 /* ---- sums and products */
 
@@ -34,8 +25,9 @@ static bool join_remainder(struct tgc *t, struct sum *s, int i)
     struct uop *m = s->term[i].base, *factor = NULL;
     int64_t coef = s->term[i].coef, c;
     struct uop *q = uop_binary(t, OP_FLOORDIV, m->src[0], m->src[1]), *base;
-    struct sum quotient = {0}, found = {0}, joined = {0};
-    if (m->src[1]->vmin <= 0 || q->op == OP_CONST)
+    struct sum quotient = {0}, found = {0}, joined = {0}, whole;
+    sum_collect(&whole, m->src[0]);
+    if (!sum_above_0(t, m->src[1], &whole) || q->op == OP_CONST)
         return false;
     if (!uop_const_int(m->src[1], &c)) {
         c = 1;
@@ -226,7 +218,7 @@ static struct uop *divide_nested(struct division *d, const struct sum *s, int64_
         return NULL;
     struct sum z;
     int64_t lo, hi;
-    collect_exact(&z, inner->src[0]);
+    sum_collect(&z, inner->src[0]);
     if (__builtin_add_overflow(z.c, shift, &z.c) || !sum_bounds(&z, &lo, &hi))
         return NULL;
     return sym_div(t, sum_build(t, &z), uop_int(t, ac));
@@ -244,7 +236,7 @@ static struct uop *remainder_of_remainder(struct division *d, const struct sum *
                     !__builtin_mul_overflow(a, s->term[i].coef, &ka) && ka % c == 0;
         struct sum inner = {0};
         if (drop) {
-            collect_exact(&inner, b->src[0]);
+            sum_collect(&inner, b->src[0]);
             sum_add_sum(&out, &inner, s->term[i].coef);
         } else {
             sum_term(&out, b, s->term[i].coef);
@@ -266,7 +258,7 @@ static struct uop *divide_by_constant(struct division *d, int64_t c)
         return d->x;
     if (c < 0)
         return c == -1 ? sym_mul(t, d->x, uop_int(t, -1)) : NULL;
-    collect_exact(&s, d->x);
+    sum_collect(&s, d->x);
     for (int which = 2; which >= 0; which--) { /* ends with the split that the rest goes on with */
         split_by_constant(&s, c, which, &quotient, &rest);
         if (safe(&quotient, &rest) && settle(&quotient, &rest, c))
@@ -332,7 +324,7 @@ static struct uop *common_atom(struct tgc *t, const struct sum *s, const struct 
         return NULL;
     for (struct uop *f = y->term[0].base; f; f = f->op == OP_MUL ? f->src[0] : NULL) {
         struct uop *atom = f->op == OP_MUL ? f->src[1] : f;
-        bool all = atom->vmin > 0;
+        bool all = sum_above_0(t, atom, s);
         for (int i = 0; all && i < s->n; i++)
             all = base_div(t, s->term[i].base, atom, &rest);
         for (int i = 0; all && i < y->n; i++)
@@ -375,8 +367,6 @@ static struct uop *cancel_common(struct division *d, struct sum *s, struct sum *
     take_out(t, s, atom, g);
     take_out(t, y, atom, g);
     struct uop *a = sum_build(t, s), *b = sum_build(t, y);
-    if (b->vmin <= 0)
-        return NULL;
     if (!d->mod)
         return sym_div(t, a, b);
     struct uop *r = sym_mul(t, sym_mod(t, a, b), uop_int(t, g));
@@ -388,11 +378,10 @@ static struct uop *divide_by_symbol(struct division *d)
     struct tgc *t = d->t;
     struct sum s, y, quotient, rest;
     int64_t lo, hi;
-    if (d->y->vmin <= 0)
-        return NULL;
-    collect_exact(&s, d->x);
-    collect_exact(&y, d->y);
-    if (!sum_bounds(&s, &lo, &hi) || !sum_bounds(&y, &lo, &hi) || y.n == 0)
+    sum_collect(&s, d->x);
+    sum_collect(&y, d->y);
+    if (!sum_bounds(&s, &lo, &hi) || !sum_bounds(&y, &lo, &hi) || y.n == 0 ||
+        !sum_above_0(t, d->y, &s))
         return NULL;
     if (divide_sums(t, &s, &y, &quotient, &rest) && safe(&quotient, &rest)) {
         if (within(t, &rest, &y))
@@ -436,8 +425,8 @@ static bool collect_difference(struct sum *s, struct uop *x, struct uop *y)
 {
     struct sum a, b;
     int64_t lo, hi;
-    collect_exact(&a, x);
-    collect_exact(&b, y);
+    sum_collect(&a, x);
+    sum_collect(&b, y);
     *s = a;
     sum_add_sum(s, &b, -1);
     return sum_bounds(s, &lo, &hi) && lo > INT64_MIN / 2 && hi < INT64_MAX / 2;
@@ -505,7 +494,7 @@ static bool compare_quotient(struct sum *s)
     struct sum x;
     if (!q || q->op != OP_FLOORDIV || !uop_const_int(q->src[1], &a) || a <= 0)
         return false;
-    collect_exact(&x, q->src[0]);
+    sum_collect(&x, q->src[0]);
     if (__builtin_mul_overflow(s->c, a, &a) || __builtin_add_overflow(x.c, a, &x.c) ||
         !sum_bounds(&x, &lo, &hi) || lo <= INT64_MIN / 2 || hi >= INT64_MAX / 2)
         return false;

@@ -34,6 +34,11 @@ bool sum_scale(struct tgc *t, const struct sum *s, struct uop *base, int64_t coe
 void sum_sort(struct sum *s); /* into the order of the normal form */
 /* The uop in normal form. needs: !overfull */
 struct uop *sum_build(struct tgc *t, struct sum *s);
+/* The sum of x; one opaque atom if its integer value may not be what the machine computes. */
+void sum_collect(struct sum *s, struct uop *x);
+/* y > 0 wherever s has a value: by y's bounds, or since a RANGE of s counts a loop whose size says
+ * so. */
+bool sum_above_0(struct tgc *t, struct uop *y, const struct sum *s);
 /* Least and greatest value; false if the sum, or a part of it, may leave int64. */
 bool sum_bounds(const struct sum *s, int64_t *lo, int64_t *hi);
 /* s >= 0 for every value of its ranges and symbols: by bounds, or by replacing RANGE(n) by 0 or n

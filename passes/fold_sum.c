@@ -260,14 +260,73 @@ bool sum_bounds(const struct sum *s, int64_t *lo, int64_t *hi)
     return true;
 }
 
+void sum_collect(struct sum *s, struct uop *x)
+{
+    int64_t lo, hi;
+    *s = (struct sum){0};
+    sum_add(s, x, 1);
+    if (!sum_bounds(s, &lo, &hi)) {
+        *s = (struct sum){0};
+        sum_term(s, x, 1);
+    }
+}
+
+/* ---- what a loop's counter tells of its size */
+
+/* Whether f is a factor of the size of a RANGE among the factors of s: the loop runs only if its size
+ * is above 0, and so is then each of its factors, as none is below 0. */
+static bool divides_size(struct tgc *t, struct uop *f, const struct sum *s)
+{
+    struct uop *rest;
+    int64_t lo, hi;
+    for (int i = 0; i < s->n; i++)
+        for (struct uop *u = s->term[i].base; u; u = u->op == OP_MUL ? u->src[0] : NULL) {
+            const struct uop *r = u->op == OP_MUL ? u->src[1] : u;
+            struct sum size;
+            if (r->op != OP_RANGE)
+                continue;
+            if (r->src[0] == f)
+                return true;
+            sum_collect(&size, r->src[0]);
+            bool signs = size.n == 1 && size.c == 0 && size.term[0].coef > 0 &&
+                         sum_bounds(&size, &lo, &hi);
+            for (struct uop *v = signs ? size.term[0].base : NULL; v;
+                 v = v->op == OP_MUL ? v->src[0] : NULL)
+                signs &= (v->op == OP_MUL ? v->src[1] : v)->vmin >= 0;
+            if (signs && base_div(t, size.term[0].base, f, &rest))
+                return true;
+        }
+    return false;
+}
+
+bool sum_above_0(struct tgc *t, struct uop *y, const struct sum *s)
+{
+    struct sum each;
+    int64_t lo, hi;
+    if (y->vmin > 0 || divides_size(t, y, s))
+        return true;
+    sum_collect(&each, y);
+    bool all = each.n == 1 && each.c == 0 && each.term[0].coef > 0 && sum_bounds(&each, &lo, &hi);
+    for (struct uop *u = all ? each.term[0].base : NULL; u && all;
+         u = u->op == OP_MUL ? u->src[0] : NULL) {
+        struct uop *f = u->op == OP_MUL ? u->src[1] : u;
+        all = f->vmin > 0 || divides_size(t, f, s);
+    }
+    return all;
+}
+
 /* The symbolic upper bound of an atom whose lower bound is 0: RANGE(n) and x % n stop before n. (n
  * may be 0 where there is no such place: the loop does not run.) */
-static struct uop *atom_size(const struct uop *u)
+static struct uop *atom_size(struct tgc *t, const struct uop *u)
 {
-    struct uop *n = u->op == OP_RANGE                              ? u->src[0]
-                    : u->op == OP_FLOORMOD && u->src[1]->vmin >= 0 ? u->src[1]
-                                                                   : NULL;
-    return n && n->vmin != n->vmax && n->vmin >= 0 ? n : NULL;
+    struct sum x;
+    bool modulo = u->op == OP_FLOORMOD && u->src[1]->vmin >= 0;
+    if (modulo)
+        sum_collect(&x, u->src[0]);
+    struct uop *n = u->op == OP_RANGE                         ? u->src[0]
+                    : modulo && sum_above_0(t, u->src[1], &x) ? u->src[1]
+                                                              : NULL;
+    return n && n->vmin != n->vmax ? n : NULL;
 }
 
 /* s = a * atom + b */
@@ -291,13 +350,13 @@ static bool sum_split(struct tgc *t, const struct sum *s, struct uop *atom, stru
     return true;
 }
 
-static struct uop *find_sized_atom(const struct sum *s, struct uop *const *done, int ndone)
+static struct uop *find_sized_atom(struct tgc *t, const struct sum *s, struct uop *const *done, int ndone)
 {
     struct uop *factor[MAX_FACTOR];
     for (int i = 0; i < s->n; i++) {
         int n = base_factors(s->term[i].base, factor);
         for (int k = 0; k < n; k++) {
-            bool seen = !atom_size(factor[k]);
+            bool seen = !atom_size(t, factor[k]);
             for (int d = 0; d < ndone; d++)
                 seen |= done[d] == factor[k];
             if (!seen)
@@ -317,14 +376,14 @@ bool sum_nonnegative(struct tgc *t, const struct sum *given)
             return false;
         if (lo >= 0 || hi < 0)
             return lo >= 0;
-        if (!(atom = find_sized_atom(&s, done, ndone)))
+        if (!(atom = find_sized_atom(t, &s, done, ndone)))
             return false;
         done[ndone] = atom;
         if (!sum_split(t, &s, atom, &a, &b) || !sum_bounds(&a, &lo, &hi))
             continue;
         if (hi <= 0) { /* least at atom = size - 1 */
             struct sum top = {.c = -1}, at;
-            sum_add(&top, atom_size(atom), 1);
+            sum_add(&top, atom_size(t, atom), 1);
             for (int i = 0; i <= a.n; i++) {
                 if (!sum_scale(t, &top, i < a.n ? a.term[i].base : NULL,
                                i < a.n ? a.term[i].coef : a.c, &at))

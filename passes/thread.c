@@ -17,7 +17,8 @@
  * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
  * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
  * what another one stores), each becomes a kernel of its own, before it is tiled. Nests of one band
- * (band.c) meet in scratch, which each thread has for itself: their common loop is shared. (The
+ * (band.c) meet in scratch, which each thread has for itself: their common loop is shared, unless
+ * they meet elsewhere, too, since apart they would not find what is in scratch. (The
  * borders and the inside of a padded tensor are nests that do not meet, nor do those that a tile
  * leaves over.)
  */
@@ -379,6 +380,15 @@ static bool nests_meet(struct tgc *t, const struct kernel *k)
     return k->ast->nsrc > 1 && reads_results(t, k);
 }
 
+/* Whether a nest stores to scratch, for the others: a band's nests are nothing apart. */
+static bool is_band(const struct kernel *k)
+{
+    for (int i = 0; i < k->ast->nsrc; i++)
+        if (uop_buffer_of(k->ast->src[i]->src[0])->kind == BUFFER_SCRATCH)
+            return true;
+    return false;
+}
+
 /* Which of the kernel's symbols and stages are left. */
 static void collect_leaves(struct tgc *t, struct kernel *k)
 {
@@ -432,7 +442,7 @@ bool pass_part(struct tgc *t, struct schedule *s)
         struct step st = s->step[i];
         struct kernel *k = st.kernel;
         bool meet = k && nests_meet(t, k);
-        bool apart = meet && !k->is_serial && is_worth_parting(t, k, s);
+        bool apart = meet && !k->is_serial && !is_band(k) && is_worth_parting(t, k, s);
         if (!k)
             VEC_PUSH(t, step, nstep, cap_step, st);
         else

@@ -208,16 +208,21 @@ static bool check_host_sizes(struct reader *r, const struct token *at,
             all[n++] = dim[a];
     }
     struct bounds b = bounds_of(r, all, n, upper, found, f->nresult);
+    bool runs = true;                     /* no size is negative: a run with these symbols ends before */
+    for (int i = f->nparam; i < n; i++) {
+        int64_t v;
+        runs &= !sym_eval(all[i], b.value, b.n, &v) || v >= 0;
+    }
     for (int i = 0; i < f->nparam; i++) {
         int64_t v;
         char letter = (char)('a' + i), one_less = (char)('A' + i);
         bool sizes = strchr(f->needs, letter) || strchr(f->needs, one_less);
-        if (sizes && sym_eval(param[i], b.value, b.n, &v) && v < 0)
+        if (sizes && sym_eval(param[i], b.value, b.n, &v) && v < 0 && (runs || param[i]->vmax < 0))
             return read_error(r, at, "param %d of '%s' is a size or a position; here it may be %lld",
                               i + 1, f->name, (long long)v);
     }
     const char *word = f->needs;
-    for (int i = 0, at_dim = f->nparam; i < f->nin + f->nout; i++) {
+    for (int i = runs ? 0 : f->nin + f->nout, at_dim = f->nparam; i < f->nin + f->nout; i++) {
         bool input = i < f->nin;
         int ndim = input ? in[i]->ndim : out[i - f->nin].ndim;
         int64_t needed, have = 1, v;
@@ -236,12 +241,32 @@ static bool check_host_sizes(struct reader *r, const struct token *at,
     return true;
 }
 
+/* What a function lets through as found lies in the bounds of what `vars` name: that is what the
+ * results have memory for, and what the rest of the graph takes for granted. */
+static bool check_host_found(struct reader *r, const struct token *at,
+                             const struct host_function *f, struct uop *const *param,
+                             struct var *const *found)
+{
+    for (int i = 0; i < f->nresult; i++) {
+        char lo = f->found[2 * i], hi = f->found[2 * i + 1];
+        int64_t least = lo < 'a' ? lo - '0' : param[lo - 'a']->vmin, most = param[hi - 'a']->vmax;
+        most = most > least ? most : least;
+        if (least < found[i]->min || most > found[i]->max)
+            return read_error(r, at,
+                              "with these params '%s' may find %lld to %lld for entry %d of vars, "
+                              "which is %lld to %lld (ir/host.def)",
+                              f->name, (long long)least, (long long)most, i + 1,
+                              (long long)found[i]->min, (long long)found[i]->max);
+    }
+    return true;
+}
+
 static bool read_host(struct reader *r, const struct result *v, int n)
 {
     struct call c = {.r = r, .l = &r->lib, .name = "host", .at = r->token};
     struct token at = r->token;
     struct uop *param[64], *var[64], *value[MAX_RESULTS], **in = mem_array(r->t, 1, sizeof *in);
-    struct host_output *out = mem_array(r->t, (size_t)n, sizeof *out);
+    struct host_output *out = mem_array(r->t, (size_t)n + 1, sizeof *out);
     struct var *result[64];
     struct tail tail;
     const char *function;
@@ -258,11 +283,12 @@ static bool read_host(struct reader *r, const struct result *v, int n)
     if (c.failed)
         return false;
     for (int i = 0; i < nresult; i++) {
-        if (var[i]->op != OP_VAR)
-            return read_error(
-                r, &c.at,
-                "a host call's vars must be dimensions, declared in the types of its results");
-        result[i] = (struct var *)var[i]->arg.p;
+        int64_t size;
+        bool known = uop_const_int(var[i], &size);
+        if (!known && var[i]->op != OP_VAR)
+            return read_error(r, &c.at, "a host call's vars must be dimensions or numbers");
+        result[i] = known ? var_new(r->t, mem_printf(r->t, "found%d_%d", r->nhost, i), size, size)
+                          : (struct var *)var[i]->arg.p;
     }
     for (int i = 0; i < n; i++) {
         if (!v[i].typed)
@@ -275,15 +301,29 @@ static bool read_host(struct reader *r, const struct result *v, int n)
     if (!check_host(r, &c, &at, function, n, nparam, nresult))
         return false;
     const struct host_function *f = host_function_find(function);
-    if (!check_host_sizes(r, &at, f, in, out, param, result, true) ||
+    if (!check_host_found(r, &at, f, param, result) ||
+        !check_host_sizes(r, &at, f, in, out, param, result, true) ||
         !check_host_sizes(r, &at, f, in, out, param, result, false))
         return false;
+    if (n == 0 && r->region)
+        return read_error(r, &at, "'%s' has no result and would run once, whatever the loop or the "
+                                  "branch does: write it outside of them", f->name);
     enter_origin(r, &tail, NULL, "");
     struct uop *call = lib_host(&r->lib, function, in, c.narg, out, n, param,
                                 nparam, result, nresult);
     for (int i = 0; i < n && call; i++)
         value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, call, i) : NULL;
+    if (call && !r->region && (n == 0 || nresult > 0))
+        VEC_PUSH(r->t, r->host, r->nhost, r->cap_host, call);
     return call && define_results(r, v, n, value, &tail);
+}
+
+bool read_host_statement(struct reader *r)
+{
+    r->t->current_origin = 0;
+    bool ok = read_host(r, NULL, 0);
+    r->t->current_origin = 0;
+    return ok;
 }
 
 static bool read_branch(struct reader *r, struct uop ***v, int *n)

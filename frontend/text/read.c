@@ -7,6 +7,7 @@
  *                | "weight" %w ":" type [ "as" string ] "=" init   see weight.c
  *                | "output" operand [ "as" string ]
  *                | result { "," result } "=" value                 see define.c
+ *                | "host" string arguments tail                    of no result: a check, a size that is found
  *      result    = ( %x | "_" ) [ ":" type ]                       a host call needs the type
  *      value     = name arguments tail                             an op of ir/ops.def, a function
  *                | "host" string arguments tail                    with params=[..], vars=[..]
@@ -108,19 +109,21 @@ static bool read_statement(struct reader *r)
         return read_output(r);
     if (accept_word(r, "dim"))
         return read_dimension_decl(r);
+    if (accept_word(r, "host"))
+        return read_host_statement(r);
     if (accept_word(r, "graph"))
         return read_text(r, &r->graph_name, "the graph's name") &&
                (!accept_word(r, "producer") || read_text(r, &r->producer, "the producer"));
     return at.kind == TOKEN_BAD ? false
                                 : read_error(r, &at,
                                              "found %s, expected input, weight, output, dim, "
-                                             "graph, or a result: %%name = ...",
+                                             "host, graph, or a result: %%name = ...",
                                              token_describe(r, &at));
 }
 
 static bool begins_statement(const struct reader *r)
 {
-    static const char *const words[] = {"input", "weight", "output", "dim",
+    static const char *const words[] = {"input", "weight", "output", "dim",  "host",
                                         "graph", "_",      "next",   "yield"};
     int n = (int)(sizeof words / sizeof *words) - (r->region ? 0 : 2);
     for (int i = 0; r->token.kind == TOKEN_NAME && i < n; i++)
@@ -185,7 +188,9 @@ static struct graph *finish(struct reader *r)
                         .ninput = r->ninput,
                         .input = r->input,
                         .noutput = r->noutput,
-                        .output = r->output};
+                        .output = r->output,
+                        .nhost = r->nhost,
+                        .host = r->host};
     g->var = mem_array(r->t, (size_t)r->nsymbol + 1, sizeof *g->var);
     for (int i = 0; i < r->nsymbol; i++)
         if (r->symbol[i].value->op == OP_VAR)

@@ -60,6 +60,9 @@ struct reader {
     struct graph_output *output;
     int noutput;
     size_t cap_output;
+    struct uop **host;                   /* calls that check, and those that find sizes */
+    int nhost;
+    size_t cap_host;
     const char *graph_name, *producer;
     struct side_file *side;
 };
@@ -125,6 +128,7 @@ bool read_text(struct reader *r, const char **s, const char *what);
 
 /* results "=" value tail */
 bool read_definition(struct reader *r);
+bool read_host_statement(struct reader *r); /* after "host", which stands first */
 
 /* --------------------------------------------------------------------------------------- read.c */
 

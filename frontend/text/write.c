@@ -443,7 +443,7 @@ static void put_results(struct writer *w, const struct uop *node, int n)
             put_checked_type(w, get[k]);
         }
     }
-    text_puts(w->out, " = ");
+    text_puts(w->out, n ? " = " : "");
 }
 
 static void put_host(struct writer *w, const struct uop *u)
@@ -458,8 +458,12 @@ static void put_host(struct writer *w, const struct uop *u)
     put_list(w, "params", h->param, h->nparam, 1);
     text_puts(w->out, ", vars=[");
     for (int i = 0; i < h->nresult; i++) {
+        const struct var *v = h->result[i];
         text_puts(w->out, i ? ", " : "");
-        put_symbol(w, uop_var(w->t, h->result[i]));
+        if (v->min == v->max)
+            text_printf(w->out, "%lld", (long long)v->min);
+        else
+            put_symbol(w, uop_var(w->t, h->result[i]));
     }
     text_puts(w->out, "]}");
     put_tail(w, u);
@@ -607,10 +611,9 @@ static void put_region(struct writer *w, int loop, int depth)
 
 static void collect(struct writer *w)
 {
-    struct uop **root = mem_array(w->t, (size_t)w->g->noutput + 1, sizeof *root);
-    for (int i = 0; i < w->g->noutput; i++)
-        root[i] = w->g->output[i].value;
-    w->order = uop_toposort(w->t, root, w->g->noutput, &w->norder);
+    int nroot;
+    struct uop **root = graph_roots(w->t, w->g, &nroot);
+    w->order = uop_toposort(w->t, root, nroot, &w->norder);
     w->at = mem_array(w->t, w->t->nuop + 1, sizeof *w->at);
     w->home = mem_array(w->t, (size_t)w->norder + 1, sizeof *w->home);
     w->free = mem_array(w->t, (size_t)w->norder + 1, sizeof *w->free);
@@ -639,40 +642,77 @@ static void put_input(struct writer *w, const struct uop *u)
     text_putc(w->out, '\n');
 }
 
-static bool is_host_result(const struct writer *w, const struct var *v)
+/* How reading a type first meets v: not at all, alone, which can declare it, or in an expression. */
+enum meeting { MEETS_NOT, MEETS_ALONE, MEETS_INSIDE };
+
+static enum meeting meets(const struct writer *w, struct uop *const *dim, int ndim,
+                          const struct uop *v)
+{
+    for (int a = 0; a < ndim; a++) {
+        int n;
+        if (dim[a] == v)
+            return MEETS_ALONE;
+        struct uop **part = uop_toposort(w->t, &dim[a], 1, &n);
+        for (int i = 0; i < n; i++)
+            if (part[i] == v)
+                return MEETS_INSIDE;
+    }
+    return MEETS_NOT;
+}
+
+/* Whether the type of a host call's result is what meets v first, alone. */
+static bool is_declared_by_result(const struct writer *w, const struct uop *v)
+{
+    for (int i = 0; i < w->norder; i++) {
+        const struct uop *u = w->order[i];
+        if (u->op != OP_HOST) {
+            if (u == v || meets(w, u->dim, u->ndim, v) != MEETS_NOT)
+                return false;
+            continue;
+        }
+        const struct host_call *h = u->arg.p;
+        for (int k = 0; k < h->nout; k++) {
+            enum meeting how = meets(w, h->out[k].dim, h->out[k].ndim, v);
+            if (how != MEETS_NOT)
+                return how == MEETS_ALONE && w->home[i] < 0;
+        }
+        if (meets(w, h->param, h->nparam, v) != MEETS_NOT)
+            return false;
+        for (int k = 0; k < h->nresult; k++)
+            if (h->result[k] == v->arg.p)
+                return false;
+    }
+    return false;
+}
+
+static bool is_host_result(const struct writer *w, const struct uop *v)
 {
     for (int i = 0; i < w->norder; i++)
         if (w->order[i]->op == OP_HOST) {
             const struct host_call *h = w->order[i]->arg.p;
             for (int k = 0; k < h->nresult; k++)
-                if (h->result[k] == v)
+                if (h->result[k] == v->arg.p)
                     return true;
         }
     return false;
 }
 
-/* Whether reading the inputs' types from the first on meets v alone before it meets it in an
- * expression. */
-static bool is_declared_by_input(const struct writer *w, struct uop *v)
+/* Whether an input's type is what meets v first, alone. */
+static bool is_declared_by_input(const struct writer *w, const struct uop *v)
 {
-    for (int k = 0; k < w->g->ninput; k++)
-        for (int a = 0; a < w->g->input[k]->ndim; a++) {
-            int n;
-            if (w->g->input[k]->dim[a] == v)
-                return true;
-            struct uop **part = uop_toposort(w->t, &w->g->input[k]->dim[a], 1, &n);
-            for (int i = 0; i < n; i++)
-                if (part[i] == v)
-                    return false;
-        }
+    for (int k = 0; k < w->g->ninput; k++) {
+        enum meeting how = meets(w, w->g->input[k]->dim, w->g->input[k]->ndim, v);
+        if (how != MEETS_NOT)
+            return how == MEETS_ALONE;
+    }
     return false;
 }
 
 static void put_symbol_line(struct writer *w, struct uop *v)
 {
     const struct var *var = v->arg.p;
-    if (var->is_counter || map_get(&w->declared, v) || is_host_result(w, var) ||
-        is_declared_by_input(w, v))
+    if (var->is_counter || map_get(&w->declared, v) || is_declared_by_input(w, v) ||
+        (is_host_result(w, v) && is_declared_by_result(w, v)))
         return;
     map_set(&w->declared, v, v);
     text_puts(w->out, "dim ");
@@ -692,9 +732,18 @@ static void put_symbols(struct writer *w)
             if (part[i]->op == OP_VAR)
                 put_symbol_line(w, part[i]);
     }
-    for (int i = 0; i < w->norder; i++)
-        if (w->order[i]->op == OP_VAR)
-            put_symbol_line(w, w->order[i]);
+    for (int i = 0; i < w->norder; i++) {
+        struct uop *u = w->order[i];
+        if (u->op == OP_VAR)
+            put_symbol_line(w, u);
+        if (u->op != OP_HOST)
+            continue;
+        const struct host_call *h = u->arg.p;
+        struct uop **part = uop_toposort(w->t, h->param, h->nparam, &n);
+        for (int k = 0; k < n; k++)
+            if (part[k]->op == OP_VAR)
+                put_symbol_line(w, part[k]);
+    }
 }
 
 /* What the format does not hold: constants and weights of strings; buffers that are no input and no

@@ -13,6 +13,7 @@ sys.path[:0] = [str(HERE.parent / "lib")]
 
 import numpy as np
 import onnx
+import onnxruntime
 
 import graphs as G
 import tgc as T
@@ -107,6 +108,43 @@ def equal(name, compiler):
     hashes = [run_driver(emit(name, n, compiler), compiler, "-O2") for n in counts]
     expect(len(set(hashes)) == 1, f"compiled for {counts} threads: {hashes}")
 
+
+def attention():
+    """Heads that threads share, of rows that a tile leaves over: those have a loop of their own over the scratch
+    that the tiles stored their keys in."""
+    return G.model(
+        [G.node("MatMul", ["q", "k"], ["s"]), G.node("Mul", ["s", "c"], ["t"]),
+         G.node("Softmax", ["t"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])],
+        [G.value("q", [1, 3, 29, 16]), G.value("k", [1, 3, 16, 29]), G.value("v", [1, 3, 29, 16])],
+        [G.value("y", [1, 3, 29, 16])], [G.weight("c", np.array(0.25, np.float32))])
+
+
+def joined_band():
+    """Nests that meet in what a band keeps, and in what they store parts of: the last kernel was taken apart."""
+    return G.model(
+        [G.node("Exp", ["x"], ["e"]),
+         G.node("Conv", ["e", "w", "b"], ["c"], kernel_shape=[3], pads=[1, 1], strides=[2]),
+         G.node("Concat", ["c", "k", "e"], ["j"], axis=-1), G.node("Softmax", ["j"], ["y"], axis=0)],
+        [G.value("x", [64, 3, 8]), G.value("k", [64, 3, 3])], [G.value("y", [64, 3, 15])],
+        [G.weight("w", draw(3, 3, 3)), G.weight("b", draw(3))])
+
+
+def shared_scratch(name, graph, *options):
+    """What threads share of kernels whose nests meet in scratch, against ONNX Runtime."""
+    folder = T.scratch(SCRATCH / f"{name}-{len(options)}")
+    onnx.save(graph, folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O1",))
+    inputs = {v.name: draw(*(d.dim_value for d in v.type.tensor_type.shape.dim), seed=i)
+              for i, v in enumerate(graph.graph.input)}
+    got = T.Program(folder / "net", ["y"]).run(list(inputs.values()))["y"]
+    want = onnxruntime.InferenceSession(graph.SerializeToString()).run(None, inputs)[0]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)     # sums in another order
+
+
+for name, made in (("attention", attention), ("joined band", joined_band)):
+    for options in (("--threads=2",), ("--threads=2", "--cache=0"), ("--cache=0", "--threads=3", "--cpu=generic")):
+        suite.add(f"{name}: {' '.join(options)} agrees with ONNX Runtime", shared_scratch, name.replace(" ", "_"), made(), *options)
 
 for name in (*MODELS, *TEXTS):
     for compiler in ("gcc", "clang"):

@@ -4,6 +4,7 @@
     random_graphs.py --seed 1000 --count 500
     random_graphs.py --seed 1234 --keep           leaves the model and its C in the scratch folder
     random_graphs.py --seed 1000 --count 500 --fast
+    random_graphs.py --seed 1000 --count 500 --level "--threads=2 --cache=0" --only-compile
 
 Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
 same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
@@ -12,7 +13,8 @@ question; a crash, a bug report, a wrong value or a C warning is a failure, whic
 fewer outputs, and every value that can be an input becomes one.
 
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
-is there), and one graph of 32 goes all three ways.
+is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
+ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure.
 """
 
 import collections
@@ -103,6 +105,8 @@ class Tester:
         self.tgc, self.folder = tgc, folder
 
     def levels(self, seed):
+        if OPTIONS.level:
+            return tuple(tuple(level.split()) for level in OPTIONS.level)
         if not OPTIONS.fast or seed % FULL == 0:
             return (*LEVELS, OTHERS[seed // FULL % len(OTHERS) if OPTIONS.fast else seed % len(OTHERS)])
         return ((), ("-O0",), ("--cpu=generic",))
@@ -138,6 +142,8 @@ class Tester:
                 raise Refused(done.err.strip())
             if done.status != 0 or done.timed_out:
                 return f"tgc {' '.join(level)}: {done.describe()}"
+            if OPTIONS.only_compile:
+                continue
             try:
                 self.build(level, graph.seed)
             except Failure as why:
@@ -309,6 +315,8 @@ def options(parser):
     parser.add_argument("--seed", type=int)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--fast", action="store_true", help="for thousands of graphs")
+    parser.add_argument("--level", action="append", help="tgc's options, instead of the usual ones; more than once: each in turn")
+    parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 

@@ -6,6 +6,7 @@ difference is to be reviewed like code.
 
 import json
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -206,19 +207,103 @@ CALLS = [
 ]
 
 
+# Those that CALLS does not hold. K: found, at most 8; T: a run-time size, 2 to 9.
+OTHER_CALLS = [
+    ("require", ["bool[]"], [], [], ""),
+    ("match_dims", [], [], ["T", "N + 2"], ""),
+    ("read_dim", ["i64[T]"], [], ["T - 1", 0, 8], "K"),
+    ("string_concat", ["string[T]", "string[T]"], ["string[T]", "u8[90]"], ["T", 90], ""),
+    ("string_split", ["string[T]", "string[1]"], ["string[T, K]", "i64[T]", "u8[90]"], ["T", -1, 8, 90], "K"),
+    ("string_normalize", ["string[8]", "string[3]"], ["string[K]", "u8[90]"], [8, 3, -1, 0, 90], "K"),
+    ("regex_full_match", ["string[T]", "i32[12]", "i32[4]"], ["bool[T]", "i64[16]"], ["T", 4], ""),
+    ("image_decode", ["u8[T]"], ["u8[K, 8, 3]", "u8[900]"], ["T", 0, 0, 8, 8, 8, 900], "K, 8"),
+    ("nonzero", ["bool[T - 2]"], ["i64[K]"], ["T - 2", 0, 7], "K"),
+    ("topk_u64", ["u64[N, T - 3]"], ["u64[N, 2]", "i64[N, 2]"], ["N", "T - 3", 1, 2, 0, 1], ""),
+]
+# The same functions for other elements: of which function above, and how the dtypes change.
+ALIKE = [("unique_f32", "i64", "f32"), ("unique_f64", "i64", "f64"), ("unique_u64", "i64", "u64"), ("unique_str", "i64", "string"),
+         ("topk_f64", "f32", "f64"), ("topk_i64", "f32", "i64"), ("find_f32", "f64", "f32"), ("find_i64", "f64", "i64"), ("find_str", "f64", "string"),
+         ("tfidf_str", "i64", "string"), ("tree_walk_f64", "f32", "f64"), ("roi_align_f64", "f32", "f64"), ("roi_max_f32", "f64", "f32"),
+         ("to_string_f64", "f32", "f64"), ("to_string_i64", "f32", "i64"), ("to_string_u64", "f32", "u64")]
+OTHER_CALLS += [(f"from_string_{d}", ["string[T]"], [f"{d}[T]"], ["T"], "") for d in ("f32", "f64", "i64", "u64")]
+OTHER_CALLS += [(f"tree_ensemble_{d}", [f"{d}[T, 6]", "i32[3]", "i32[54]", f"{d}[9]", f"{d}[1]", "i32[5]", f"{d}[5]"], [f"{d}[T, 2]"],
+                 ["T", 6, 3, 2, 0], "") for d in ("f32", "f64")]
+
+
+def host_text(function, inputs, results, params, found, least=0):
+    """A graph of one call, whose outputs need nothing of it but the sizes that it finds."""
+    lines = ["tg 1", 'graph "g"', f"dim {least}<=K<=8" if least else "dim K<=8"] if "K" in found else ["tg 1", 'graph "g"']
+    lines += ["input %n : f32[N<=2]", "input %t : f32[2<=T<=9]"]
+    lines += [f"input %x{i} : {t}" for i, t in enumerate(inputs)]
+    names = ", ".join(f"%r{i} : {t}" for i, t in enumerate(results))
+    tail = f", vars=[{found}]" if found else ""
+    lines.append(f"{names}{' = ' if results else ''}host \"{function}\"({', '.join(f'%x{i}' for i in range(len(inputs)))}) "
+                 f"{{params=[{', '.join(map(str, params))}]{tail}}}")
+    lines += ["%y = zeros() {shape=[K, 2]}", "output %y"] if "K" in found else []
+    return "\n".join([*lines, *(f"output %r{i}" for i, t in enumerate(results) if not t.startswith("u8")), "output %n", ""])
+
+
+def every_host():
+    """Each function of ir/host.def is read, written with all that it finds and checks, and read again; and it becomes C."""
+    calls = {call[0]: call[:5] for call in [*CALLS, *OTHER_CALLS]}
+    for name, old, new in ALIKE:
+        like = next(c for c in calls.values() if c[0].rsplit("_", 1)[0] == name.rsplit("_", 1)[0])
+        change = [t.replace(old, new, 1) if i == 0 or not name.startswith(("tfidf", "unique")) else t for i, t in enumerate(like[1])]
+        results = [t.replace(old, new, 1) if not name.startswith(("unique", "to_string", "find", "tfidf")) and
+                   (i == 0 or not name.startswith("topk")) else t for i, t in enumerate(like[2])]
+        if name.startswith("roi_align"):
+            change[2] = "i64[5]"
+        calls[name] = (name, change, results, *like[3:])
+    listed = re.findall(r"^HOST\((\w+),", (ROOT / "ir/host.def").read_text(), re.M)
+    missing = set(listed) - set(calls)
+    expect(not missing, f"no call of {missing}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "call.tg"
+        for call in calls.values():
+            path.write_text(host_text(*call))
+            done = tgtool("print", path)
+            text = done.stdout.decode()
+            expect(done.returncode == 0, f"{call[0]}: {done.stderr.decode()}")
+            expect(f'host "{call[0]}"' in text, f"{call[0]} is lost:\n{text}")
+            compiled(path, call[0])
+
+
+def compiled(path, function):
+    """tgc's C calls the function."""
+    source = path.with_suffix(".c")
+    done = subprocess.run([Path(suite.options.build) / "cli/tgc", path, "-o", source], capture_output=True, timeout=60)
+    expect(done.returncode == 0, f"{function}: {done.stderr.decode()}")
+    expect(re.search(rf"status = {function}\(|= {function}\(", source.read_text()), f"the C does not call {function}")
+
+
+def host_found():
+    """What a call may find has room in what it names, numbers included; a check stands outside of regions."""
+    nonzero = ("nonzero", ["bool[8]"], ["i64[{}]"])
+
+    def read(params, found, size, least=0, change=str):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "call.tg"
+            path.write_text(change(host_text(nonzero[0], nonzero[1], [nonzero[2][0].format(size)], params, found, least)))
+            return tgtool("print", path)
+
+    for params, found, size, least, right in (([8, 0, 8], "K", "K", 0, True), ([8, 3, 8], "K", "K", 3, True), ([8, 3, 3], "3", "3", 0, True),
+                                              ([8, 0, 9], "K", "K", 0, False), ([8, 0, 8], "K", "K", 1, False), ([8, 0, 3], "3", "3", 0, False),
+                                              ([8, 3, 8], "3", "8", 0, False)):
+        done = read(params, found, size, least)
+        expect(done.returncode == (0 if right else 1), f"{params}, {found}: status {done.returncode}, {done.stderr!r}")
+        expect(right or b"may find" in done.stderr, f"{params}, {found}: {done.stderr!r}")
+    check = 'input %go : bool[]\n%z = if(%go) then {\n    host "require"(%go)\n    yield(%n)\n} else (%n)\noutput %n'
+    done = read([8, 0, 8], "K", "K", change=lambda text: text.replace("output %n", check))
+    expect(done.returncode == 1 and b"outside" in done.stderr, f"in a branch: {done.stderr!r}")
+
+
 def host_sizes(function, inputs, results, params, found, sizes):
     """As given a call is read; with one size larger, or negative, it is refused; by a symbol, too."""
     folder = tempfile.TemporaryDirectory()
     path = Path(folder.name) / "call.tg"
 
     def read(params):
-        lines = ["tg 1", 'graph "g"', "input %n : f32[N<=2]"]
-        lines += [f"input %x{i} : {t}" for i, t in enumerate(inputs)]
-        names = ", ".join(f"%r{i} : {t.replace('K', 'K<=8', 1) if i == 0 else t}" for i, t in enumerate(results))
-        tail = f", vars=[{found}]" if found else ""
-        lines.append(f"{names} = host \"{function}\"({', '.join(f'%x{i}' for i in range(len(inputs)))}) "
-                     f"{{params=[{', '.join(map(str, params))}]{tail}}}")
-        path.write_text("\n".join([*lines, "output %r0 as \"y\"", ""]))
+        path.write_text(host_text(function, inputs, results, params, found))
         return tgtool("print", path)
 
     done = read(params)
@@ -277,6 +362,8 @@ for name, content, message in FILES:
     suite.add(f"safetensors {name}", refused('file("x.safetensors", "w")', message, [("x.safetensors", content)]))
 for call in CALLS:
     suite.add(f"sizes of {call[0]}", host_sizes, *call)
+suite.add("every host function", every_host)
+suite.add("what host calls find", host_found)
 suite.add("hostile bytes", hostile)
 
 suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite the golden files"))

@@ -63,6 +63,19 @@ static int64_t value(const struct trees *w, const struct uop *u)
     return r.i;
 }
 
+/* Whether the loops that u counts have an iteration at all. */
+static bool runs(const struct trees *w, struct uop *u)
+{
+    int n;
+    struct mem_mark mark = scratch_mark(w->t);
+    struct uop **order = uop_toposort(w->t, &u, 1, &n);
+    bool all = true;
+    for (int i = 0; i < n; i++)
+        all &= order[i]->op != OP_RANGE || w->range[order[i]->arg.i] >= 0;
+    scratch_release(w->t, mark);
+    return all;
+}
+
 static struct pair make(struct trees *w, enum op op, enum dtype d, const struct pair *x, int n)
 {
     struct uop *raw[3], *folded[3];
@@ -126,13 +139,13 @@ static void start_symbols(struct trees *w)
 {
     struct tgc *t = w->t;
     for (int i = 0; i < NVAR; i++) {
-        int64_t lo = i < 2 ? 1 : between(&w->r, -4, 4);
+        int64_t lo = i < 2 ? pick(&w->r, 2) : between(&w->r, -4, 4);
         w->var[i] = var_new(t, "n", lo, lo + pick(&w->r, 9));
         w->leaf[i].raw = w->leaf[i].folded = uop_var(t, w->var[i]);
     }
     for (int i = 0; i < NRANGE; i++) {
         struct uop *size = i < 2    ? w->leaf[i].raw
-                           : i == 2 ? sym_muli(t, w->leaf[0].raw, 2)
+                           : i == 2 ? sym_mul(t, w->leaf[0].raw, pick(&w->r, 2) ? uop_int(t, 2) : w->leaf[1].raw)
                                     : uop_int(t, between(&w->r, 1, 9));
         w->leaf[NVAR + i].raw = w->leaf[NVAR + i].folded = uop_range(t, size, i);
     }
@@ -155,7 +168,7 @@ static void assign(struct trees *w, int k)
                                : between(&w->r, w->var[i]->min, w->var[i]->max);
     for (int i = 0; i < NRANGE; i++) {
         int64_t n = value(w, w->leaf[NVAR + i].raw->src[0]);
-        w->range[i] = k % 5 == 3 ? n - 1 : k % 5 == 4 ? 0 : between(&w->r, 0, n - 1);
+        w->range[i] = n == 0 || k % 5 == 3 ? n - 1 : k % 5 == 4 ? 0 : between(&w->r, 0, n - 1);
     }
 }
 
@@ -164,6 +177,8 @@ static void check_tree(struct trees *w)
     struct pair p = pick(&w->r, 4) ? tree(w, 3 + (int)pick(&w->r, 2)) : condition(w, 3);
     for (int k = 0; k < ASSIGNMENTS; k++) {
         assign(w, k);
+        if (!runs(w, p.raw))
+            continue;
         int64_t x = value(w, p.raw), y = value(w, p.folded);
         if (x == y && y >= p.folded->vmin && y <= p.folded->vmax)
             continue;
@@ -206,12 +221,12 @@ struct forms {
     struct uop *row; /* ((r0*4 + r1)*5 + r2)*6 + r3 */
 };
 
-static void forms_start(struct forms *f)
+static void forms_start(struct forms *f, int64_t least)
 {
     struct tgc *t = f->t;
     static const int64_t size[] = {3, 4, 5, 6};
-    f->N = uop_var(t, var_new(t, "N", 1, 64));
-    f->L = uop_var(t, var_new(t, "L", 1, 512));
+    f->N = uop_var(t, var_new(t, "N", least, 64));
+    f->L = uop_var(t, var_new(t, "L", least, 512));
     f->H = uop_var(t, var_new(t, "H", 3, 1000));
     f->n = uop_range(t, f->N, 10);
     f->l = uop_range(t, f->L, 11);
@@ -267,6 +282,28 @@ static void views_of_symbolic_size(struct forms *f)
     assert_ptr_equal(sym_lt(t, back, uop_int(t, 0)), uop_bool(t, false));
 }
 
+/* Where sizes may be 0, too: their loops' counters have a value only where they are not. */
+static void views_of_what_may_be_empty(struct forms *f)
+{
+    struct tgc *t = f->t;
+    struct uop *size = sym_mul(t, f->N, f->L), *both = uop_range(t, sym_muli(t, size, 2), 12);
+    struct uop *less = sym_addi(t, f->L, -1), *few = uop_range(t, less, 13);
+    views_of_symbolic_size(f);
+    assert_ptr_equal(sym_div(t, sym_add(t, sym_mul(t, both, f->L), f->l), f->L), both);
+    assert_ptr_equal(sym_add(t, sym_mul(t, sym_div(t, both, f->L), f->L), sym_mod(t, both, f->L)), both);
+    assert_ptr_equal(sym_div(t, sym_add(t, sym_mul(t, f->n, less), few), less), f->n);
+    /* no counter says that it is not */
+    assert_ptr_not_equal(sym_div(t, size, f->L), f->N);
+    assert_ptr_not_equal(sym_div(t, f->L, f->L), uop_int(t, 1));
+    assert_ptr_not_equal(sym_div(t, sym_mul(t, f->n, f->L), f->L), f->n);
+    assert_ptr_not_equal(sym_add(t, sym_mul(t, sym_div(t, f->N, f->L), f->L), sym_mod(t, f->N, f->L)), f->N);
+    /* L + 1 iterations, or L and -N: the size says nothing of its parts */
+    struct uop *more = uop_range(t, sym_addi(t, f->L, 1), 14), *z = uop_var(t, var_new(t, "z", -3, 3));
+    struct uop *product = uop_range(t, sym_mul(t, f->L, z), 15);
+    assert_ptr_not_equal(sym_div(t, sym_add(t, sym_mul(t, more, f->L), f->L), f->L), sym_addi(t, more, 1));
+    assert_ptr_not_equal(sym_div(t, sym_add(t, sym_mul(t, product, z), z), z), sym_addi(t, product, 1));
+}
+
 static void shapes(struct forms *f)
 {
     struct tgc *t = f->t;
@@ -312,7 +349,7 @@ static void conditions(struct forms *f)
                      uop_where(t, valid, padded, uop_int(t, 0)));
 }
 
-static void check_forms(void (*check)(struct forms *))
+static void check_forms(void (*check)(struct forms *), int64_t least)
 {
     struct forms f = {.t = tgc_new(0)};
     assert_non_null(f.t);
@@ -320,7 +357,7 @@ static void check_forms(void (*check)(struct forms *))
         fail_msg("%s", f.t->ndiag ? f.t->diag[f.t->ndiag - 1].message : "stopped");
     passes_init(f.t);
     f.t->noopt = true; /* index rules are there at every level */
-    forms_start(&f);
+    forms_start(&f, least);
     check(&f);
     tgc_free(f.t);
 }
@@ -328,10 +365,11 @@ static void check_forms(void (*check)(struct forms *))
 static void normal_forms(void **state)
 {
     (void)state;
-    check_forms(views_of_constant_size);
-    check_forms(views_of_symbolic_size);
-    check_forms(shapes);
-    check_forms(conditions);
+    check_forms(views_of_constant_size, 1);
+    check_forms(views_of_symbolic_size, 1);
+    check_forms(views_of_what_may_be_empty, 0);
+    check_forms(shapes, 1);
+    check_forms(conditions, 1);
 }
 
 /* ---- constants against the interpreter */

@@ -148,7 +148,7 @@ static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar 
     switch (u->op) {
     case OP_CONST: r->i = u->arg.i; return true;
     case OP_VAR: r->i = e->var[((const struct var *)u->arg.p)->id]; return true;
-    case OP_RANGE: r->i = e->range[u->arg.i]; return true;
+    case OP_RANGE: r->i = e->range[u->arg.i]; return r->i >= 0;
     case OP_LOAD: return value_load(e, u, r);
     case OP_CONTIGUOUS: return value(e, u->src[0], at, r);
     case OP_GET: {
@@ -191,7 +191,7 @@ static void builder_symbols(struct builder *b)
 {
     struct tgc *t = b->t;
     for (int i = 0; i < 3; i++) {
-        int64_t lo = i < 2 ? 1 : between(&b->r, -4, 2);
+        int64_t lo = i < 2 ? pick(&b->r, 2) : between(&b->r, -4, 2);
         b->var[i] = uop_var(t, var_new(t, "n", lo, lo + between(&b->r, 1, 8)));
     }
     for (int i = 0; i < 4; i++) {
@@ -523,7 +523,7 @@ static void sample(struct env *e, struct builder *b)
     for (int i = 0; i < 4; i++) {
         int64_t n = 0;
         assert_true(value_int(e, b->range[i]->src[0], &n));
-        e->range[i] = between(&b->r, 0, n - 1);
+        e->range[i] = n ? between(&b->r, 0, n - 1) : -1; /* -1: no iteration */
     }
 }
 
