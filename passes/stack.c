@@ -14,7 +14,7 @@
  * Portable kernels: an array's elements that registers do not hold, twice to three times; scalars
  * beyond the registers; a fixed number for the largest function that is inlined. Lanes that are
  * fetched one by one have an address each.
- * The numbers were fitted to what gcc 12, clang 14 and 19 take for 39 small models, and then once
+ * The numbers were fitted to what gcc 12, clang 14 and 19 take for 42 small models, and then once
  * more where it was too little for 23 others: it is an estimate from above, no proof.
  *
  * stack_find_kept() says which loops the compiler is asked to leave alone, since unrolled they take
