@@ -6,8 +6,10 @@
  *      1 1 1 0                                      0 0 0 1 1 1
  *
  * So a loop can begin and end where a row does (online.c), and the table takes no memory. Begins and
- * ends that are no line become tables of one number a row. Two values of any type are a mask.
- * Tables that are read at places which are data stay as they are.
+ * ends that are no line (documents) become tables of one number a row, if the mask is of bools:
+ * choosing by a comparison then takes no longer than choosing by what is read. A mask that is added
+ * stays a table, since adding what is read is cheaper than comparing and choosing what to add. Two
+ * values of any type are a mask. Tables that are read at places which are data stay as they are.
  */
 #include "passes/fuse.h"
 #include "passes/places.h"
@@ -174,6 +176,8 @@ static struct uop *as_comparisons(struct tgc *t, const struct table *x)
 {
     struct line begin, end;
     bool lines = find_lines(x, &begin, &end), any = false;
+    if (!lines && x->b->dtype != DTYPE_BOOL)
+        return NULL;
     struct uop *key = tensor_iota(t, x->b->dim, x->b->ndim, x->b->ndim - 1), *in = NULL;
     for (int64_t i = 0; i < x->nrow; i++)
         any |= x->begin[i] > 0;

@@ -194,6 +194,8 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
     if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips < 2)
         return 0;
     bool small = sat_mul(trips, s->close[loop] - loop) <= UNROLLED_MAX;
+    if (!small && !widest)
+        return 0;                                    /* a long loop of scalars stays one */
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
         if (u->op != OP_LOAD ||

@@ -297,6 +297,22 @@ def table_of_documents():
         run("documents", net, reference(*inputs, documents()), inputs, f"--threads={threads}")
 
 
+@suite.case("documents as numbers to add: the table stays, and costs what it costs as data")
+def added_documents():
+    table = np.where(documents(), 0, -INF).astype(np.float32)
+    work = []
+    for name in ("table", "data"):
+        net = Net((1, 8, 300, 32))
+        if name == "data":
+            net.more.append(G.value("m", [300, 300]))
+        net.attend(net.put("Add", [net.scores(), "m" if name == "data" else net.weight(table)]))
+        inputs = draw(net)
+        folder = run(f"added {name}", net, reference(*inputs, documents()), inputs + [table] * (name == "data"))
+        done = T.must(T.run([folder / "net", "--bench", "0"]))
+        work.append(re.search(r"([\d.]+) GFLOP,", done.out.decode() + done.err)[1])
+    expect(work[0] == work[1], f"GFLOP as a table and as data: {work}")
+
+
 @suite.case("a mask that is data is computed, whatever it says")
 def data():
     net = Net((1, 2, 300, 16))

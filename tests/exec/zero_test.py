@@ -57,6 +57,9 @@ MODELS = {
     "norms": model([("LayerNormalization", ["x", "g", "b"], ["y"])], [("x", ["B", "T", 24])], [("y", ["B", "T", 24])], g=draw(24), b=draw(24)),
     "reshapes": model([("Reshape", ["x", "s"], ["f"]), ("Transpose", ["x"], ["y"], {"perm": [1, 0, 2]})], [("x", ["B", "T", 24])],
                       [("f", ["BT", 24]), ("y", ["T", "B", 24])], s=np.array([-1, 24])),
+    "rows flattened and back": model([("Shape", ["x"], ["s"]), ("Reshape", ["x", "flat"], ["a"]), ("MatMul", ["a", "w"], ["b"]), ("Softmax", ["b"], ["c"]),
+                                      ("Reshape", ["c", "s"], ["d"], {"allowzero": 1}), ("Transpose", ["d"], ["e"], {"perm": [0, 2, 1]}), ("Exp", ["e"], ["y"])],
+                                     [("x", ["B", "T", 8])], [("y", ["B", 8, "T"])], flat=np.array([-1, 8]), w=draw(8, 8)),
     "the largest": model([("TopK", ["x", "k"], ["y", "i"]), ("ArgMax", ["x"], ["a"], {"axis": 1}), ("NonZero", ["x"], ["n"])], [("x", ["N", 9])],
                          [("y", ["N", 3]), ("i", ["N", 3], INT), ("a", ["N", 1], INT), ("n", [2, "K"], INT)], k=np.array([3])),
     "parts": model([("Split", ["x"], ["a", "b"], {"axis": 1}), ("Slice", ["x", "s", "e"], ["c"]), ("CumSum", ["x", "z"], ["d"])], [("x", ["N", 6])],
@@ -104,6 +107,15 @@ def check(name, threads):
 for name in MODELS:
     suite.add(f"{name}: dimensions of 0", check, name, 1)
 suite.add("product of rows: dimensions of 0, by threads", check, "product of rows", 2)
+
+
+@suite.case("rows flattened and back: the index divides by nothing, though sizes may be 0")
+def undivided():
+    folder = T.scratch(SCRATCH / "undivided")
+    onnx.save(MODELS["rows flattened and back"], folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--dim=B<=9", "--dim=T<=9")
+    text = (folder / "net.c").read_text()
+    expect("floordiv_i64" not in text and "floormod_i64" not in text, "it divides")
 
 
 @suite.case("an LSTM of no steps and of no samples")
