@@ -389,6 +389,8 @@ static struct uop *make_load(struct gather *g, struct uop *u)
         struct uop *v = in_lanes(g, lane[k]);
         src[2] = src[2] ? intern(g, OP_ADD, src[2], v) : v;
     }
+    if (!src[2])                                      /* one place for all, which some do not read */
+        src[2] = splat_i32(g, uop_int(t, 0));
     for (int k = 2; k < u->nsrc; k++)
         src[k + 1] = expand_splat(g->e, expand_value_of(g->e, u->src[k]), g->e->lanes);
     return uop_intern(t, OP_GATHER, u->dtype, src, u->nsrc + 1, (union arg){0});

@@ -293,6 +293,21 @@ def masked_sums():
           [G.weight("axis", np.array(0))], opset=13)
 
 
+@suite.case("a load of one place by lanes of which some do not read it")
+def one_place():
+    y = np.array(2.5, np.float32)
+    x, i = np.random.default_rng(12).standard_normal((7, 9)).astype(np.float32), np.random.default_rng(13).integers(-9, 9, (6, 6))
+    mean = (np.concatenate([np.zeros(3, np.float32), np.full(3, y)]) + np.take_along_axis(x[:6], i % 9, 1)) / 2
+    check("one_place", [helper.make_node("Expand", ["v", "three"], ["e"]),
+                        helper.make_node("Pad", ["e", "front"], ["p"]),
+                        helper.make_node("GatherElements", ["x", "i"], ["g"], axis=1),
+                        helper.make_node("Mean", ["p", "g"], ["m"]),
+                        helper.make_node("Pad", ["m", "crop"], ["c"]),
+                        helper.make_node("Mul", ["c", "c"], ["y"])],
+          {"v": y, "x": x, "i": i}, {"y": (mean[1:5, 1:5] ** 2).astype(np.float32)},
+          [ints("three", 3), ints("front", 3, 0), ints("crop", -1, -1, -1, -1)], opset=13, options=("--threads=2",))
+
+
 @suite.case("what is known of unsigned numbers: equal to themselves, or once a bool")
 def known_unsigned():
     x, b = np.array([0, 5, 2 ** 64 - 1], np.uint64), np.array([True, False, True])
