@@ -65,12 +65,14 @@ static int band_of(const struct band *part, int nband, int axis)
     return -1;
 }
 
-/* How the border along an axis that bands have is run through: as much as the band reads of it. */
+/* How the border along an axis that bands have is run through: as much as the band reads of it,
+ * which is no more than all that it reads, where the border is longer. */
 static void fill_part(struct tgc *t, const struct node *pad, const struct kept *kept, bool behind,
                       struct band *b)
 {
     int64_t size = pad->u->dim[b->axis]->arg.i, lo = border(pad, b->axis, false),
             hi = border(pad, b->axis, true), most = behind ? hi : lo;
+    most = most < kept->extent ? most : kept->extent;
     struct uop *end = uop_int(t, size - hi);
     struct uop *n = behind ? sym_sub(t, sym_addi(t, kept->begin, kept->extent), end)
                            : sym_sub(t, uop_int(t, lo), kept->begin);

@@ -214,6 +214,22 @@ def empty_bands():
           [ints("times", 0, 1, 3, 2)], options=["--cache=0"])
 
 
+@suite.case("a border that is longer than what a band reads of it")
+def long_border():
+    rng = np.random.default_rng(9)
+    x, w, v = (rng.standard_normal(s).astype(np.float32) for s in ((64, 1, 2), (1, 4, 3), (3, 2, 3)))
+    pads, wide = ((1, 6), (0, 3), (1, 2)), np.zeros((71, 4, 7), np.float32)
+    wide[:, :, 1:6] = np.pad(x, pads)
+    one = np.stack([(wide[:, :, k:k + 3] * w[0]).sum((1, 2)) for k in range(5)], 1)[:, None]
+    two = np.repeat(one, 2, 1)
+    want = np.stack([np.einsum("bck,ock->bo", two[:, :, k:k + 3], v) for k in range(3)], 2)
+    check("long_border", [helper.make_node("Pad", ["x", "pads"], ["wide"]),
+                          helper.make_node("Conv", ["wide", "w"], ["one"], kernel_shape=[3], pads=[1, 1]),
+                          helper.make_node("Expand", ["one", "shape"], ["two"]),
+                          helper.make_node("Conv", ["two", "v"], ["y"], kernel_shape=[3])],
+          {"x": x, "w": w, "v": v}, {"y": want}, [ints("pads", 1, 0, 1, 6, 3, 2), ints("shape", 1, 2, 5)], options=["--cache=0"], rtol=1e-4, atol=1e-5)
+
+
 @suite.case("keepdims of SplitToSequence counts without a split, or with one of 1")
 def unbind():
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
