@@ -89,6 +89,7 @@ struct options {
     const char *out_dir, *data, *keep;
     double rtol, atol;
     size_t max_memory;              /* 0: by the model's size */
+    bool progress;                  /* long work shows on the terminal how far it is */
     bool diagnostics_json, color;
     int debug;                      /* DEBUG=n */
     /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
@@ -205,6 +206,10 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 /* Protects every file that the compile reads: model, external data, tune file, inputs. */
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
 void model_close(struct model *m);
+/* progress.c. A line on the terminal, in place of the one before; nothing if options.progress is false. */
+bool progress_is_wanted(const struct options *o);
+void progress(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void progress_end(const struct options *o);
 double seconds_now(void);
 /* The options that the emitted program is written with. */
 struct program_options model_program_options(const struct options *o, const struct model *m,

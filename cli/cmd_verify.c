@@ -310,7 +310,10 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, m.schedule->nkernel, &p);
-    if (!instance_prepare(t, &o, &p) || !instance_run(t, &p))
+    progress(&o, "%s: running", m.stem);
+    bool ran = instance_prepare(t, &o, &p) && instance_run(t, &p);
+    progress_end(&o);
+    if (!ran)
         return EXIT_FAILED;
     times_print_one_run(t, &m, &times);
     if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad) : compare_models(t, given, &p, &nbad)))

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -201,9 +202,14 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     const char *dir = directory_make(t);
     if (!dir)
         return false;
-    bool ok = emit_files(t, o, m, name, dir) && compile_shared(t, o, m, dir, name) &&
-              instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
-              load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
+    const char *compiler = getenv("CC");
+    progress(o, "%s: writing C", name);
+    bool ok = emit_files(t, o, m, name, dir);
+    progress(o, "%s: compiling by %s", name, compiler && *compiler ? compiler : "cc");
+    ok = ok && compile_shared(t, o, m, dir, name);
+    progress_end(o);
+    ok = ok && instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
+         load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
     if (!ok && o->keep) {
         struct outputs *inputs = outputs_new(t);
         model_protect_files(o, m, inputs);

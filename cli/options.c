@@ -857,6 +857,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     if (o->print != OPTION_COUNT)
         return ok;
     ok = apply_environment(&p, has_target, has_level) && ok;
+    o->progress = progress_is_wanted(o);
     ok = find_emit(&p) && ok;
     return ok && check_operands(&p);
 }

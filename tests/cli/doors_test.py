@@ -388,4 +388,36 @@ def _(folder):
         expect(answer.split("|")[-1].rstrip("=").endswith(wanted.rstrip("=")), f"{line!r}: {answer!r}")
 
 
+def on_terminal(folder, *arguments, env):
+    """What tgc writes to stderr, which is a terminal."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([TGC, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **env, "TERM": "xterm"})
+    os.close(theirs)
+    said = b""
+    try:
+        while piece := os.read(ours, 4096):
+            said += piece
+    except OSError:             # the other end is closed
+        pass
+    os.close(ours)
+    expect(child.wait() == 0, said.decode())
+    return said.decode()
+
+
+@case("what takes long shows on a terminal how far it is, and leaves nothing there")
+def _(folder):
+    perceptron(folder)
+    for command, words in (("bench", ["writing C", "compiling by", "measuring"]), ("run", ["compiling by"]),
+                           ("tune", ["[#", "s left"])):
+        more, env = (["-o", "m.tune"], {"BEAM": "1"}) if command == "tune" else ([], {})
+        said = on_terminal(folder, command, "model.onnx", *more, env=env)
+        for word in words:
+            expect(word in said, f"{command} does not say '{word}': {said!r}")
+        lines = said.split("\r\x1b[K")
+        expect("\n" not in "".join(lines[:-1]) and not lines[-1].strip("\r\n"), f"{command} leaves something: {said!r}")
+        quiet = tgc(folder, command, "model.onnx", *more, env=env)
+        expect(quiet.err == "", f"{command} is not silent without a terminal: {quiet.err}")
+        expect("compiling" not in on_terminal(folder, command, "model.onnx", *more, "-v", env=env), f"{command} -v says it twice")
+
+
 suite.main()
