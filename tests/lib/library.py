@@ -77,6 +77,10 @@ class Library:
                                        C.c_size_t(self.info.arena_bytes), None)
         expect(status == 0, f"init: status {status}")
 
+    def __del__(self):
+        if getattr(self, "model", None):        # its threads wait in the arena, which goes, too
+            self.function("close")(self.model)
+
     def function(self, name):
         return getattr(self.library, f"{self.name}_{name}")
 
