@@ -91,7 +91,7 @@ struct program_run_options {
  * table too. */
 enum program_status {
 #define STATUS(name, value, text) PROGRAM_##name = value,
-#include "backends/statuses.def"
+#include "backends/program/statuses.def"
 #undef STATUS
     PROGRAM_STATUS_END
 };

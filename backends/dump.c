@@ -1,5 +1,5 @@
 /* dump.c - a schedule as text for people (.uops), as a graph (.dot) and as data (.json). */
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 static const char *buffer_label(struct tgc *t, const struct buffer *b)
 {

@@ -6,7 +6,7 @@
  * their own, since the clock is read before each.
  */
 #include "cli/cli.h"
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* cmd_info.c - tgc info: what a model, or a compiled one, needs and gives. */
 #include "cli/cli.h"
-#include "backends/program.h"
-#include "passes/error.h"
+#include "backends/program/program.h"
+#include "passes/analysis/error.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* cmd_ops.c - tgc ops: the table of operators, as the frontend has it, or, with --tg, the functions
  * of the text format and those of runtime/host/ that its `host` takes. */
 #include "cli/cli.h"
-#include "backends/program.h"
+#include "backends/program/program.h"
 #include "frontend/onnx/lower.h"
 
 #include <string.h>

@@ -11,7 +11,7 @@
  */
 #include "cli/tuner.h"
 
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <errno.h>
 #include <math.h>

@@ -8,7 +8,7 @@
  * characters that turn the direction of writing are shown as \xNN.
  */
 #include "cli/cli.h"
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  */
 #include "cli/tuner.h"
 
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* times.c - how long each kernel of a model takes, by the hook that it calls before each of them. */
 #include "cli/cli.h"
 
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* why.c - tgc info --why: the choices of a compile, what else there was, and what decided. */
 #include "cli/cli.h"
 
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <string.h>
 

@@ -245,7 +245,7 @@ struct buffer {
     struct buffer *first;
 };
 
-/* An output that the context keeps as an input of its next run: passes/state.c. */
+/* An output that the context keeps as an input of its next run: passes/graph/state.c. */
 struct state {
     const char *name, *from;     /* the input's and the output's */
     struct buffer *in, *out;     /* what a run reads, and what it writes */
@@ -380,7 +380,7 @@ struct tgc {
     size_t table_size, nuop;
     uint32_t mark;
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
-    /* simplifies a new uop; NULL: no folding. Set by passes/rewrite.c */
+    /* simplifies a new uop; NULL: no folding. Set by passes/rules/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);
     /* whether two sizes that are not proved equal may be taken for equal, or for equal where those
      * of `stretch` (1: a, 2: b) are not 1; who says yes sees to it that the run checks it. NULL:
@@ -392,16 +392,16 @@ struct tgc {
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
-    bool strassen;               /* products with weights by seven parts, see passes/strassen.c */
+    bool strassen;               /* products with weights by seven parts, see passes/graph/matmul/strassen.c */
     /* what rewrites may add to the outputs' error, and the variance of what they have, see
-     * passes/error.h */
+     * passes/analysis/error.h */
     double error_limit, error_variance;
     size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
     int threads;                 /* of a run, at most; 0 as 1 */
     bool scalar;                 /* what is written has no variants with vectors */
     /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
     enum dtype weight_dtype;
-    /* what has been measured, see passes/tune.h; NULL: the cost models choose */
+    /* what has been measured, see passes/kernel/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
@@ -640,9 +640,9 @@ struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move);
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };
-/* What passes/narrow.c did to the weights; nweight 0: nothing. Errors are of the weights narrowed:
- * the root of the mean square relative to that of their values; and the largest of one value,
- * relative to its own (BF16) or to the largest of its channel (I8). */
+/* What passes/graph/narrow_weights.c did to the weights; nweight 0: nothing. Errors are of the
+ * weights narrowed: the root of the mean square relative to that of their values; and the
+ * largest of one value, relative to its own (BF16) or to the largest of its channel (I8). */
 struct narrowing {
     enum dtype dtype;
     int nweight;
@@ -664,7 +664,7 @@ struct graph {
     int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
     struct narrowing narrowing;
-    double layers_nbytes;        /* see passes/room.c; 0: not known */
+    double layers_nbytes;        /* see passes/analysis/layer_memory.c; 0: not known */
 };
 
 /* uop.c: the values of all outputs, then all of host[]; on the arena. */

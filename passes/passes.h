@@ -15,7 +15,7 @@ enum isa {
 #define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
             attribute, dot, centered)                                                              \
     ISA_##name,
-#include "passes/isa.def"
+#include "passes/target/isa.def"
 #undef ISA
     ISA_COUNT
 };
@@ -176,14 +176,15 @@ bool state_is_length(const struct graph *g, const struct var *v);
 bool state_is_size(const struct graph *g, const struct var *v);
 
 /* One pass each; false: diagnostics were recorded. */
-/* excess.c: f16 is computed in f32, and rounded where it leaves */
+/* half_precision.c: f16 is computed in f32, and rounded where it leaves */
 bool pass_excess(struct tgc *t, struct graph *g);
-/* early.c: elementwise steps stand before padding, and behind what picks rows of weights */
+/* hoist_elementwise.c: elementwise steps stand before padding, and behind what picks rows of
+ * weights */
 bool pass_early(struct tgc *t, struct graph *g);
-/* fold.c: what depends on weights alone becomes a weight, capped */
+/* fold_constants.c: what depends on weights alone becomes a weight, capped */
 bool pass_fold_constants(struct tgc *t, struct graph *g);
-/* fold_axes.c: a bit for each axis along which u, made of weights and constants, may vary; of[k]:
- * its source k. needs: all dimensions are known. */
+/* constant_axes.c: a bit for each axis along which u, made of weights and constants, may vary;
+ * of[k]: its source k. needs: all dimensions are known. */
 uint32_t varying_axes(const struct uop *u, const uint32_t *of);
 /* A bit for each axis of more than one element along which all elements of `size` bytes are
  * equal. */
@@ -197,29 +198,30 @@ int index_cost(const struct uop *u, const int *of);
  * tables of what u joins; cost: its index_cost(). */
 bool is_no_table(const struct uop *u, int64_t nbytes, int cost, uint32_t varying,
                  const uint32_t *of);
-/* places.c: a constant mask whose rows are intervals is comparisons of places */
+/* mask_tables.c: a constant mask whose rows are intervals is comparisons of places */
 bool pass_places(struct tgc *t, struct graph *g);
 /* onehot.c: a one-hot row times a matrix is a row of the matrix */
 bool pass_onehot(struct tgc *t, struct graph *g);
 bool pass_affine(struct tgc *t, struct graph *g);
-/* narrow.c: large weights in t->weight_dtype, where the user wants that */
+/* narrow_weights.c: large weights in t->weight_dtype, where the user wants that */
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
-/* integer.c: sums of products of quantized values become sums of products of bytes */
+/* byte_sums.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
-/* table.c: whether u is read from a table of bytes, by bytes */
+/* byte_table.c: whether u is read from a table of bytes, by bytes */
 bool reads_byte_table(const struct uop *u);
 /* winograd.c: convolutions of stride 1 by tiles, where that takes less time */
 bool pass_winograd(struct tgc *t, struct graph *g);
 /* strassen.c. needs: constants are folded */
 bool pass_strassen(struct tgc *t, struct graph *g);
-/* factor.c: what a sum of products is divided by in every term is divided by behind it */
+/* defer_division.c: what a sum of products is divided by in every term is divided by behind it */
 bool pass_factor(struct tgc *t, struct graph *g);
-/* across.c: keys that are a part of a tensor and too many for a kernel's scratch are stored */
+/* transpose_keys.c: keys that are a part of a tensor and too many for a kernel's scratch are
+ * stored */
 bool pass_across(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
-/* room.c: the most bytes that are alive at once where the layers of the graph are computed one by
- * one. */
+/* layer_memory.c: the most bytes that are alive at once where the layers of the graph are
+ * computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
 bool winograd_apply(struct tgc *t, struct graph *g, int side);
 /* schedule.c: fusion, lowering, control */

@@ -1,5 +1,5 @@
-/* embed.c - turns runtime/ into tables of C strings for backends/snippets.c. Runs at build time:
- * embed OUT FILE...
+/* embed.c - turns runtime/ into tables of C strings for backends/program/snippets.c. Runs at
+ * build time: embed OUT FILE...
  *
  * A file of runtime/ is C that compiles by itself (but main.c). A line "//@ name need need" opens a
  * piece, which ends at the next such line; what stands before the first one (includes and typedefs,

@@ -2,7 +2,7 @@
 #ifndef TGC_C_H
 #define TGC_C_H
 
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 /* -------------------------------------------------------------------------------------- exprs.c */
 /* C expressions made from uops: text, how tightly it binds, and the C type it has. */

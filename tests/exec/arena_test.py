@@ -1,4 +1,4 @@
-"""Results that lie over an input that nobody needs any more (passes/overlap.c), and how large arenas
+"""Results that lie over an input that nobody needs any more (passes/place/overlap.c), and how large arenas
 are by that.
 
 The reference is onnx's. Each model makes a large tensor, then one from it whose stores trail the loads:

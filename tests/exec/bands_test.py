@@ -1,4 +1,4 @@
-"""Layers in bands (passes/band.c): whatever the cache, the answer is the same. Windows of attention have
+"""Layers in bands (passes/plan/band.c): whatever the cache, the answer is the same. Windows of attention have
 what is hard about them: a value is read along two of its axes at once, and by rows that are divided.
 """
 

@@ -1,4 +1,4 @@
-"""What is read at places that are data (passes/gather.c): GridSample in all its modes, RoiAlign,
+"""What is read at places that are data (passes/vector/gather.c): GridSample in all its modes, RoiAlign,
 Gather, GatherElements and GatherND by indices that are inputs or computed. The answers for each
 instruction set against ONNX Runtime's; whatever the grid holds, nothing outside of the tensor is
 read; and that vectors do it.

@@ -1,4 +1,4 @@
-"""Attention under masks by place (passes/online.c, visible.c, places.c): however a model spells its mask, the
+"""Attention under masks by place (passes/kernel/online_softmax.c, mask_bounds.c, mask_tables.c): however a model spells its mask, the
 answer is NumPy's; what a mask hides is not computed, and what is data is.
 """
 

@@ -1,5 +1,5 @@
-"""Matrix products by seven parts (passes/strassen.c, --strassen): how much they err, and which are taken. What
-attention (passes/factor.c, keys.c, rows.c) and two large products of a vector become.
+"""Matrix products by seven parts (passes/graph/matmul/strassen.c, --strassen): how much they err, and which are taken. What
+attention (passes/graph/defer_division.c, pack_keys.c, share_stages.c) and two large products of a vector become.
 
 docs/winograd.md states the bounds. The reference is NumPy's, in double precision; which products were
 taken is read from DEBUG=2.

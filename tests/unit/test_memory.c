@@ -6,7 +6,7 @@
  * Branches and trip counts are drawn anew for each run, so a lifetime that is too short, a branch
  * that shares what it must not, or an in-place kernel that is not elementwise reads somebody else's
  * tag. */
-#include "passes/memory.h"
+#include "passes/place/memory.h"
 #include "passes/passes.h"
 
 #include <setjmp.h>

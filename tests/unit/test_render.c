@@ -1,7 +1,7 @@
 /* test_render.c - schedules built by hand become C that compiles without a warning, runs, and says
  * what it should. */
 #include "backends/backend.h"
-#include "backends/program.h"
+#include "backends/program/program.h"
 
 #include <math.h>
 #include <setjmp.h>

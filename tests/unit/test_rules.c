@@ -7,7 +7,7 @@
  * sides are evaluated at random values: bit for bit, except under fast_math, which gets tame floats
  * and a tolerance. */
 #include "passes/passes.h"
-#include "passes/rules.h"
+#include "passes/rules/rules.h"
 
 #include <math.h>
 #include <setjmp.h>

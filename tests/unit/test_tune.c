@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "passes/tune.h"
+#include "passes/kernel/tune.h"
 
 static void test_round_trip(void **state)
 {

@@ -1,0 +1,120 @@
+/* describe.c - the tables behind NAME_describe(), and the -DNAME_MAIN program with its reference
+ * vectors. */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+void describe_write_dims(struct program *p, struct text *out, const char *table,
+                         const struct buffer *b, int index)
+{
+    if (b->ndim == 0)
+        return;
+    text_printf(out, "static const struct %s_dim %s_dim_%d[] = {", p->name, table, index);
+    for (int a = 0; a < b->ndim; a++) {
+        struct text symbol = {.t = p->t};
+        if (b->dim[a]->op == OP_VAR)
+            text_puts(&symbol, ((const struct var *)b->dim[a]->arg.p)->name);
+        else if (b->dim[a]->op != OP_CONST)
+            uop_print(&symbol, b->dim[a]);
+        text_printf(out, "%s{%lld, ", a > 0 ? ", " : "", (long long)dim_bound(b->dim[a]));
+        if (symbol.s)
+            text_string(out, symbol.s);
+        else
+            text_puts(out, "NULL");
+        text_putc(out, '}');
+    }
+    text_puts(out, "};\n");
+}
+
+static void write_tensors(struct program *p, struct text *out, const char *table,
+                          struct buffer *const *b, int n, bool is_output)
+{
+    for (int i = 0; i < n; i++)
+        describe_write_dims(p, out, table, b[i], i);
+    if (n == 0)
+        return;
+    text_printf(out, "static const struct %s_tensor %s_info[] = {\n", p->name, table);
+    for (int i = 0; i < n; i++) {
+        const char *field = p->buffer_name[b[i]->id];
+        text_puts(out, "    {");
+        text_string(out, b[i]->name ? b[i]->name : "");
+        text_printf(out, ", \"%s\", %zu, %d, ", dtype_name(b[i]->dtype), dtype_nbytes(b[i]->dtype),
+                    b[i]->ndim);
+        text_puts(out, b[i]->ndim ? mem_printf(p->t, "%s_dim_%d", table, i) : "NULL");
+        text_printf(out, ", offsetof(%s_%ss, %s), ", p->name, table, field);
+        if (is_output && program_has_shape_field(b[i]))
+            text_printf(out, "offsetof(%s_outputs, %s_shape)", p->name, field);
+        else
+            text_puts(out, "(size_t)-1");
+        text_puts(out, "},\n");
+    }
+    text_puts(out, "};\n");
+}
+
+static int write_symbols(struct program *p, struct text *out)
+{
+    int n = 0;
+    for (int i = 0; i < p->s->nvar; i++) {
+        const struct var *v = p->s->var[i];
+        if (v->is_counter)
+            continue;
+        if (n++ == 0)
+            text_printf(out, "static const struct %s_symbol symbol_info[] = {\n", p->name);
+        text_puts(out, "    {");
+        text_string(out, v->name);
+        text_printf(out, ", %lld, %lld, ", (long long)v->min, (long long)v->max);
+        if (program_is_field(p, v))
+            text_printf(out, "offsetof(%s_inputs, dim_%s)", p->name, p->var_name[v->id]);
+        else
+            text_puts(out, "(size_t)-1");
+        text_puts(out, "},\n");
+    }
+    if (n > 0)
+        text_puts(out, "};\n");
+    return n;
+}
+
+static void write_kernels(struct program *p, struct text *out)
+{
+    text_printf(out, "static const struct %s_kernel kernel_info[] = {\n", p->name);
+    for (int i = 0; i < p->s->nkernel; i++) {
+        const struct kernel *k = p->s->kernel[i];
+        text_printf(out, "    {\"%s\", ", p->kernel_name[i]);
+        text_string(out, k->title ? k->title : "");
+        text_printf(out, ", %.0f, %.0f},\n", k->flop, k->nbytes);
+    }
+    if (p->s->nkernel == 0)
+        text_puts(out, "    {NULL, NULL, 0, 0}\n");
+    text_puts(out, "};\n");
+}
+
+void describe_write(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    write_tensors(p, out, "input", s->input, s->ninput, false);
+    write_tensors(p, out, "output", s->output, s->noutput, true);
+    int nsymbol = write_symbols(p, out);
+    write_kernels(p, out);
+    state_write_info(p, out);
+    double flop = 0;
+    for (int i = 0; i < s->nstep; i++)
+        flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
+    text_printf(
+        out,
+        "\nconst struct %s_info *%s_describe(void)\n{\n    static const struct %s_info info = {\n",
+        p->name, p->name, p->name);
+    text_printf(out, "        %d, \"%s\", ", PROGRAM_INFO_VERSION, p->name);
+    text_string(out, p->o->producer);
+    text_printf(out, ", \"%s\",\n        %d, %d, %d, %d, %s, %s, %s, kernel_info,\n",
+                p->backend->name, s->ninput, s->noutput, nsymbol, s->nkernel,
+                s->ninput ? "input_info" : "NULL", s->noutput ? "output_info" : "NULL",
+                nsymbol ? "symbol_info" : "NULL");
+    text_printf(out,
+                "        %s_ARENA_BYTES, %s_ARENA_ALIGN, %zu, %d, %.0f,\n        "
+                "sizeof(%s_inputs), sizeof(%s_outputs), %s_STACK_BYTES,\n",
+                p->upper, p->upper, s->weight_nbytes, p->weights == WEIGHTS_FILE && s->nweight > 0,
+                flop, p->name, p->name, p->upper);
+    text_printf(out, "        %d, %s, %zu,\n", s->nstate, s->nstate ? "state_info" : "NULL",
+                program_state_bytes(p->t, s));
+    text_puts(out, "    };\n    return &info;\n}\n\n");
+}

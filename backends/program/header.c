@@ -1,0 +1,259 @@
+/* header.c - NAME.h: the macros, structs and functions that callers see, in C99 and C++. */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+static void write_tensor_comment(struct text *out, const struct buffer *b, const char *field)
+{
+    text_printf(out, " /* %s", dtype_name(b->dtype));
+    text_dims(out, b->dim, b->ndim, "[", "]");
+    if (b->name && strcmp(b->name, field) != 0) {
+        text_puts(out, "  \"");
+        text_comment(out, b->name);
+        text_putc(out, '"');
+    }
+    text_puts(out, " */\n");
+}
+
+static void write_inputs(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    int nfield = s->ninput;
+    text_puts(out, "/* In the order of the model. Run-time dimensions stand behind the tensors. "
+                   "*/\ntypedef struct {\n");
+    for (int i = 0; i < s->ninput; i++) {
+        const struct buffer *b = s->input[i];
+        size_t start = out->n;
+        text_printf(out, "    %s%s;", const_pointer(b->dtype), p->buffer_name[b->id]);
+        text_pad(out, start, 32);
+        write_tensor_comment(out, b, p->buffer_name[b->id]);
+    }
+    for (int i = 0; i < s->nvar; i++) {
+        const struct var *v = s->var[i];
+        if (!program_is_field(p, v))
+            continue;
+        size_t start = out->n;
+        text_printf(out, "    int64_t dim_%s;", p->var_name[v->id]);
+        text_pad(out, start, 32);
+        text_printf(out, " /* %lld to %lld */\n", (long long)v->min, (long long)v->max);
+        nfield++;
+    }
+    if (nfield == 0)
+        text_puts(out, "    const void *unused;             /* this model has no inputs */\n");
+    text_printf(out, "} %s_inputs;\n\n", p->name);
+}
+
+static void write_outputs(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the "
+                   "memory must hold the\n"
+                   " * bound, and the run writes the shape beside the pointer. Inputs and outputs "
+                   "must not overlap. */\n"
+                   "typedef struct {\n");
+    for (int i = 0; i < s->noutput; i++) {
+        const struct buffer *b = s->output[i];
+        const char *field = p->buffer_name[b->id], *type = dtype_ctype(b->dtype);
+        size_t start = out->n;
+        text_printf(out, "    %s%s*%s;", type, b->dtype == DTYPE_STRING ? "" : " ", field);
+        text_pad(out, start, 32);
+        write_tensor_comment(out, b, field);
+        if (program_has_shape_field(b))
+            text_printf(out, "    int64_t %s_shape[%d];\n", field, b->ndim);
+    }
+    if (s->noutput == 0)
+        text_puts(out, "    void *unused;                   /* this model has no outputs */\n");
+    text_printf(out, "} %s_outputs;\n\n", p->name);
+}
+
+static void write_macros(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_printf(
+        out, "#define %s_ARENA_BYTES %zu      /* scratch and state, which the caller provides */\n",
+        p->upper, program_arena_bytes(p->t, p->s));
+    text_printf(out, "#define %s_ARENA_ALIGN 64\n", p->upper);
+    text_printf(out,
+                "/* the most that a run takes of its caller's stack: gcc, clang, -O1 to -O3 and "
+                "-Os */\n#define %s_STACK_BYTES %zu\n",
+                p->upper, program_stack_bytes(p->t, p->s));
+    state_write_macro(p, out);
+    if (p->threads > 1)
+        text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",
+                    p->upper, p->threads);
+    for (int i = 0; i < s->nvar; i++)
+        if (!s->var[i]->is_counter) {
+            text_printf(out, "#define %s_MAX_%s %lld", p->upper,
+                        name_upper(p->t, p->var_name[s->var[i]->id]), (long long)s->var[i]->max);
+            text_puts(out, program_is_field(p, s->var[i])
+                               ? "      /* bound of a run-time dimension: \""
+                           : state_is_length(s->graph, s->var[i])
+                               ? "      /* bound to which states grow: \""
+                               : "      /* bound of what the run finds: \"");
+            text_comment(out, s->var[i]->name);
+            text_puts(out, "\" */\n");
+        }
+    if (p->weights == WEIGHTS_FILE && s->nweight > 0)
+        text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
+                    s->weight_nbytes, p->name);
+    if (p->weights != WEIGHTS_FILE && s->nweight > 0)
+        text_printf(out,
+                    "/* %s_WEIGHTS_SECTION, defined for %s.c as a string (\".flash\"), is the section "
+                    "that\n * the weights lie in. */\n",
+                    p->upper, p->name);
+    text_putc(out, '\n');
+}
+
+static void write_statuses(struct program *p, struct text *out)
+{
+    static const struct { const char *name, *text; int value; } table[] = {
+#define STATUS(name, value, text) {#name, text, value},
+#include "backends/program/statuses.def"
+#undef STATUS
+    };
+    int n = (int)(sizeof table / sizeof *table);
+    text_printf(out, "/* What %s_init and %s_run return. */\nenum %s_status {\n", p->name, p->name,
+                p->name);
+    for (int i = 0; i < n; i++) {
+        size_t start = out->n;
+        text_printf(out, "    %s_%s = %d%s", p->upper, table[i].name, table[i].value,
+                    i + 1 < n ? "," : "");
+        text_pad(out, start, 32 + strlen(p->upper));
+        text_printf(out, " /* %s */\n", table[i].text);
+    }
+    text_puts(out, "};\n\n");
+}
+
+static const char options_text[] =
+    "typedef struct {\n"
+    "    int threads;                    /* of a run, at most as compiled; 0: as compiled */\n"
+    "    const void *weights;            /* --weights=file: what model_.weights holds, 64-byte "
+    "aligned */\n"
+    "    size_t weights_bytes;\n"
+    "    /* Your thread pool, instead of threads of the model's own: calls body(context, 0) ...\n"
+    "     * body(context, count - 1), at once or in any order, and returns when all are done; "
+    "count "
+    "is\n"
+    "     * `threads`. A model compiled for one thread does not call it. */\n"
+    "    void (*parallel_for)(void *user, int count, void (*body)(void *context, int index),\n"
+    "                         void *context);\n"
+    "    /* Called before each kernel, and once with index == kernel_count and NULL when a run "
+    "ends. */\n"
+    "    void (*on_kernel)(void *user, int index, const char *kernel);\n"
+    "    void *user;                     /* handed to the two functions above */\n"
+    "} model_options;\n\n";
+
+static const char functions_text[] =
+    "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of\n"
+    " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may "
+    "run at\n"
+    " * once, each in its own arena. */\n"
+    "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options "
+    "*options);\n"
+    "int model_run(model_self *self, const model_inputs *in, model_outputs *out);\n"
+    "void model_close(model_self *self);\n"
+    "const char *model_strerror(int status);\n"
+    "const struct model_info *model_describe(void);\n\n";
+
+static const char info_text[] =
+    "/* What model_describe() returns, for tools. The layout is the same for every model. */\n"
+    "struct model_dim {\n"
+    "    int64_t size;                   /* the size, or the upper bound of a run-time dimension "
+    "*/\n"
+    "    const char *symbol;             /* NULL: fixed; else a symbol or an expression of symbols "
+    "*/\n"
+    "};\n"
+    "struct model_tensor {\n"
+    "    const char *name, *dtype;       /* as in the model; \"f32\" */\n"
+    "    size_t element_bytes;\n"
+    "    int rank;\n"
+    "    const struct model_dim *dim;    /* [rank] */\n"
+    "    size_t offset;                  /* of the pointer in model_inputs or model_outputs */\n"
+    "    size_t shape_offset;            /* of int64_t NAME_shape[rank] in model_outputs; "
+    "(size_t)-1: none */\n"
+    "};\n"
+    "struct model_symbol {\n"
+    "    const char *name;\n"
+    "    int64_t min, max;\n"
+    "    size_t offset;                  /* of int64_t dim_NAME in model_inputs; (size_t)-1: the "
+    "run finds it */\n"
+    "};\n"
+    "struct model_kernel {\n"
+    "    const char *name, *title;       /* the C function; the model's nodes */\n"
+    "    double flop, bytes;             /* of one launch, at the dimensions' upper bounds */\n"
+    "};\n"
+    "struct model_state {\n"
+    "    const char *from;               /* the output; its next run's input: */\n"
+    "    struct model_tensor input;      /* sizes are bounds; offset: of its data in a block */\n"
+    "    int axis;                       /* along which it grows; -1: none */\n"
+    "    size_t length_offset;           /* of its length in a block; (size_t)-1: none */\n"
+    "};\n"
+    "struct model_info {\n"
+    "    int version;                    /* of this layout: 3 */\n"
+    "    const char *name, *producer, *target;\n"
+    "    int input_count, output_count, symbol_count, kernel_count;\n"
+    "    const struct model_tensor *inputs, *outputs;\n"
+    "    const struct model_symbol *symbols;\n"
+    "    const struct model_kernel *kernels;\n"
+    "    size_t arena_bytes, arena_align;\n"
+    "    size_t weights_bytes;\n"
+    "    int weights_external;           /* 1: model_options.weights is needed */\n"
+    "    double flop;                    /* of one run */\n"
+    "    size_t inputs_bytes, outputs_bytes;\n"
+    "    size_t stack_bytes;             /* MODEL_STACK_BYTES */\n"
+    "    int state_count;\n"
+    "    const struct model_state *states;\n"
+    "    size_t state_bytes;             /* MODEL_STATE_BYTES; 0: no state */\n"
+    "};\n\n";
+
+static void write_example(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_printf(out, " *     %s *model;\n *     %s_init(&model, arena, sizeof arena, NULL);\n",
+                p->name, p->name);
+    text_printf(out, " *     %s_inputs in = {", p->name);
+    for (int i = 0; i < s->ninput && i < 3; i++)
+        text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->input[i]->id]);
+    text_printf(out, "%s};\n *     %s_outputs out = {", s->ninput > 3 ? ", ..." : "", p->name);
+    for (int i = 0; i < s->noutput && i < 3; i++)
+        text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->output[i]->id]);
+    text_printf(out,
+                "%s};\n *     int status = %s_run(model, &in, &out);     0 is success; "
+                "%s_strerror(status)\n *     %s_close(model);\n",
+                s->noutput > 3 ? ", ..." : "", p->name, p->name, p->name);
+}
+
+void header_write(struct program *p, struct text *out)
+{
+    const char *n = p->name;
+    text_printf(out, "/* %s.h - ", n);
+    text_comment(out, p->o->model ? p->o->model : n);
+    text_puts(out, " as a C library, by ");
+    text_comment(out, p->o->producer);
+    text_printf(out, ".\n *\n *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n",
+                p->upper, p->upper);
+    write_example(p, out);
+    if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
+        text_printf(out,
+                    " *\n * No heap, no files, no global state: the arena holds the model, a run's "
+                    "stack %zu bytes of\n * intermediates.\n",
+                    p->s->arena_nbytes);
+    else
+        text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that "
+                       "changes.\n");
+    text_puts(out, " *\n * This header is its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
+    text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
+                p->upper, p->upper);
+    text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    write_macros(p, out);
+    text_printf(out, "typedef struct %s %s;           /* lives at the start of the arena */\n\n", n,
+                n);
+    write_inputs(p, out);
+    write_outputs(p, out);
+    program_write_text(p, out, options_text);
+    write_statuses(p, out);
+    program_write_text(p, out, functions_text);
+    state_write_header(p, out);
+    program_write_text(p, out, info_text);
+    text_puts(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+}

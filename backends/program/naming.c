@@ -1,0 +1,202 @@
+/* naming.c - what everything in a program is called: kernels, symbols, inputs, outputs, weights,
+ * and the locals of NAME_run().
+ *
+ *      reserved words ── p->visible: what a kernel may name at file scope ── a kernel's locals
+ *                     └─ p->file: all of file scope ── p->run: the locals of NAME_run()
+ *
+ * A name is decided once, before anything is written. How a name from the model becomes an
+ * identifier stands in names.c.
+ */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------- names given */
+
+bool program_is_field(const struct program *p, const struct var *v)
+{
+    if (v->is_counter || state_is_length(p->s->graph, v))
+        return false;
+    for (int i = 0; i < p->s->nstep; i++)
+        for (int j = 0; p->s->step[i].host && j < p->s->step[i].host->nresult; j++)
+            if (p->s->step[i].host->result[j] == v)
+                return false;
+    return true;
+}
+
+const char *program_kernel_name(const struct program *p, const struct kernel *k)
+{
+    if (k->index >= p->s->nkernel || p->s->kernel[k->index] != k)
+        TGC_BUG(p->t, "kernel %s is not in the schedule", k->name);
+    return p->kernel_name[p->twin[k->index]->index];
+}
+
+bool program_is_twin(const struct program *p, const struct kernel *k)
+{
+    return p->twin[k->index] != k;
+}
+
+const char *program_var(const struct program *p, const struct var *v)
+{
+    if (v->id < 0 || v->id >= p->nvar_id || !p->var_name[v->id])
+        TGC_BUG(p->t, "symbol %s is not in the schedule", v->name);
+    return p->var_name[v->id];
+}
+
+const char *program_var_in_run(const struct program *p, const struct var *v)
+{
+    const char *name = program_var(p, v);
+    return program_is_field(p, v) ? mem_printf(p->t, "in->dim_%s", name) : name;
+}
+
+/* ---------------------------------------------------------------------------------- giving them */
+
+static void name_vars(struct program *p)
+{
+    const struct schedule *s = p->s;
+    struct names *names = names_new(p->t, p->file);              /* of NAME_run and of kernels */
+    for (int i = 0; i < s->nvar; i++)
+        p->nvar_id = s->var[i]->id >= p->nvar_id ? s->var[i]->id + 1 : p->nvar_id;
+    for (int i = 0; i < s->nstep; i++)
+        if (s->step[i].counter && s->step[i].counter->id >= p->nvar_id)
+            p->nvar_id = s->step[i].counter->id + 1;
+    p->var_name = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *p->var_name);
+    for (int i = 0; i < s->nvar; i++)
+        if (!p->var_name[s->var[i]->id]) {
+            p->var_name[s->var[i]->id] = names_unique(names, s->var[i]->name, "n");
+            names_add(p->run, p->var_name[s->var[i]->id]);
+        }
+    for (int i = 0; i < s->nstep; i++) {
+        const struct var *v = s->step[i].counter;
+        if (v && !p->var_name[v->id]) {
+            p->var_name[v->id] = names_unique(names, v->name ? v->name : "step_number",
+                                              "step_number");
+            names_add(p->run, p->var_name[v->id]);
+        }
+    }
+}
+
+static void note_buffers(struct program *p, struct buffer *const *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (const struct buffer *c = b[i]; c; c = c->base)
+            p->nbuffer_id = c->id >= p->nbuffer_id ? c->id + 1 : p->nbuffer_id;
+}
+
+/* The locals of NAME_run that point to intermediates are called after what makes them first: stem[]
+ * by buffer id. */
+static void note_stem(const char **stem, const struct buffer *b, const char *s)
+{
+    b = buffer_root(b);
+    if (!stem[b->id])
+        stem[b->id] = s;
+}
+
+static void name_intermediates(struct program *p)
+{
+    const struct schedule *s = p->s;
+    const char **stem = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *stem);
+    for (int i = 0; i < s->nkernel; i++) {
+        for (int j = 0; j < s->kernel[i]->noutput; j++)
+            note_stem(stem, s->kernel[i]->buffer[j], mem_printf(p->t, "%s_out", p->kernel_name[i]));
+        for (int j = 0; j < s->kernel[i]->nscratch; j++)
+            note_stem(stem, s->kernel[i]->scratch[j],
+                      mem_printf(p->t, "%s_scratch", p->kernel_name[i]));
+    }
+    for (int i = 0; i < s->nstep; i++)
+        for (int j = 0; s->step[i].kind == STEP_HOST && j < s->step[i].narg; j++)
+            if (j >= s->step[i].narg - s->step[i].host->nout)
+                note_stem(stem, s->step[i].arg[j],
+                          mem_printf(p->t, "%s_out", s->step[i].host->function));
+    for (int i = 0; i < s->nbuffer; i++) {
+        const struct buffer *b = s->buffer[i];
+        const char *name = b->name ? b->name : stem[b->id];
+        if (!b->base && !p->buffer_name[b->id])
+            p->buffer_name[b->id] = names_unique(p->run, name ? name : "buffer", "buffer");
+    }
+}
+
+static void name_buffers(struct program *p)
+{
+    const struct schedule *s = p->s;
+    note_buffers(p, s->buffer, s->nbuffer);
+    note_buffers(p, s->weight, s->nweight);
+    note_buffers(p, s->input, s->ninput);
+    note_buffers(p, s->output, s->noutput);
+    for (int i = 0; i < s->nstate; i++) {
+        note_buffers(p, &s->state[i]->in, 1);
+        note_buffers(p, &s->state[i]->out, 1);
+    }
+    p->buffer_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_name);
+    p->buffer_used = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_used);
+    struct names *reserved = names_reserved(p->t), *field = names_new(p->t, reserved);
+    for (int i = 0; i < s->nvar; i++)
+        if (program_is_field(p, s->var[i]))
+            names_add(field, mem_printf(p->t, "dim_%s", p->var_name[s->var[i]->id]));
+    for (int i = 0; i < s->ninput; i++)
+        p->buffer_name[s->input[i]->id] = names_unique(field, s->input[i]->name, "input");
+    field = names_new(p->t, reserved);
+    for (int i = 0; i < s->noutput; i++) {
+        /* two names at a time: the pointer's and its shape's */
+        const char *name = names_unique(field, s->output[i]->name, "output");
+        while (names_has(field, mem_printf(p->t, "%s_shape", name)))
+            name = names_unique(field, s->output[i]->name, "output");
+        names_add(field, mem_printf(p->t, "%s_shape", name));
+        p->buffer_name[s->output[i]->id] = name;
+    }
+    /* fields of one struct and, with _data, file-scope objects */
+    field = names_new(p->t, p->file);
+    for (int i = 0; i < s->nweight; i++) {
+        const char *name = names_unique(field, s->weight[i]->name, "weight");
+        while (names_has(p->file, mem_printf(p->t, "%s_data", name)))
+            name = names_unique(field, s->weight[i]->name, "weight");
+        names_add(p->file, mem_printf(p->t, "%s_data", name));
+        p->buffer_name[s->weight[i]->id] = name;
+    }
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        p->buffer_name[st->in->id] = names_unique(p->run, st->name, "state");
+        p->buffer_name[st->out->id] = names_unique(p->run, st->from, "state");
+    }
+    name_intermediates(p);
+}
+
+void program_name_all(struct program *p)
+{
+    static const char *const file_words[] = {
+#define WORD(name) #name,
+#include "backends/program/words.def"
+#undef WORD
+    };
+    static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
+                                      "inputs", "outputs", "options", "info",     "tensor",
+                                      "dim",    "symbol",  "kernel",  "status",   "weights_data",
+                                      "reset",  "save",    "restore", "state"};
+    const struct schedule *s = p->s;
+    p->file = names_new(p->t, names_reserved(p->t));
+    names_add(p->file, p->name);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        names_add(p->file, mem_printf(p->t, "%s_%s", p->name, own[i]));
+    for (size_t i = 0; i < sizeof file_words / sizeof *file_words; i++)
+        names_add(p->file, file_words[i]);
+    snippets_reserve(p->file);
+    p->visible = names_new(p->t, names_reserved(p->t));
+    names_add(p->visible, p->name);
+    snippets_reserve(p->visible);
+    p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
+    for (int i = 0; i < s->nkernel; i++)
+        names_add(p->visible,
+                  p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
+    p->twin = twins_find(p->t, s);
+    p->task_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->task_name);
+    p->part_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->part_name);
+    for (int i = 0; i < s->nkernel; i++)
+        if (s->kernel[i]->is_shared) {
+            const char *name = p->kernel_name[i];
+            p->task_name[i] = names_unique(p->file, mem_printf(p->t, "%s_task", name), "task");
+            p->part_name[i] = names_unique(p->file, mem_printf(p->t, "%s_part", name), "part");
+        }
+    p->run = names_new(p->t, p->file);
+    name_vars(p);
+    name_buffers(p);
+}

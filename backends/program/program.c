@@ -1,0 +1,460 @@
+/* program.c - the whole of NAME.c: what stands in it, in which order; NAME_init() and NAME_close().
+ *
+ *      comment · includes · struct NAME · pieces of runtime/ · kernels · tables · init, run, close
+ *      · weights · main
+ *
+ * Kernels are rendered first, into a text of their own, since they decide which pieces of runtime/
+ * the program carries.
+ */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ questions */
+
+bool program_has_shape_field(const struct buffer *b)
+{
+    for (int a = 0; a < b->ndim; a++)
+        if (b->dim[a]->op != OP_CONST)
+            return true;
+    return false;
+}
+
+static bool in_arena(const struct buffer *b)
+{
+    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH;
+}
+
+const struct buffer *buffer_root(const struct buffer *b)
+{
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
+{
+    a = buffer_root(a);
+    b = buffer_root(b);
+    if (a == b)
+        return true;
+    bool states = a->state && b->state;
+    return (states || (in_arena(a) && in_arena(b))) && a->offset < b->offset + b->nbytes &&
+           b->offset < a->offset + a->nbytes;
+}
+
+int64_t dim_bound(const struct uop *dim) { return dim->vmax > 0 ? dim->vmax : 0; }
+
+const char *const_pointer(enum dtype d)
+{
+    static const char *const pointer[] = {
+#define DTYPE(name, text, ctype, bits, kind, onnx) "const " ctype " *",
+#include "ir/dtypes.def"
+#undef DTYPE
+    };
+    return d == DTYPE_STRING ? "const char *const *" : pointer[d];
+}
+
+int program_threads(const struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        if (s->kernel[i]->is_shared)
+            return s->threads;
+    return 1;
+}
+
+/* A static_assert in the program sees to it that these are enough: what POSIX systems need for a
+ * mutex, a condition and a thread differs. */
+size_t program_head_bytes(const struct schedule *s)
+{
+    enum { STRUCT = 128, TEAM = 384, WORKER = 64 };
+    size_t workers = (size_t)program_threads(s) - 1;
+    return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
+}
+
+/* (Strings that a run gives to its caller must outlive it.) */
+bool program_is_on_stack(const struct schedule *s)
+{
+    for (int i = 0; i < s->nbuffer; i++)
+        if (s->buffer[i]->kept)
+            return false;
+    return s->arena_nbytes <= STACK_RUN_NBYTES;
+}
+
+size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
+{
+    size_t head = program_head_bytes(s), n;
+    if (!size_add(s->state_nbytes, head, &head))
+        TGC_BUG(t, "the arena's size overflows");
+    if (program_is_on_stack(s))
+        return head;
+    if (!size_align(s->arena_nbytes, 64, &n) || !size_add(n, head, &n))
+        TGC_BUG(t, "the arena's size overflows");
+    return n;
+}
+
+/* ------------------------------------------------------------------------ init, close, strerror */
+
+static const char struct_text[] =
+    "struct model_self {\n"
+    "    const model_self *opened;       /* itself, from model_init to model_close */\n"
+    "    model_options options;\n"
+    "FIELDS"
+    "};\n"
+    "static_assert(sizeof(struct model_self) <= HEAD_BYTES, \"the intermediates begin behind the "
+    "struct\");\n\n";
+
+static const char team_fields_text[] =
+    "    int parts;                      /* of the work of a kernel that threads share */\n"
+    "    struct team team;\n";
+
+static const char share_text[] =
+    "/* Runs body(context, 0) ... body(context, parts - 1), each in a thread, which saves so many\n"
+    " * nanoseconds, more or less. */\n"
+    "static void share(model_self *self, void (*body)(void *context, int part), void *context,\n"
+    "                  long saves)\n"
+    "{\n"
+    "    if (self->parts == 1)\n"
+    "        body(context, 0);\n"
+    "    else if (self->options.parallel_for)\n"
+    "        self->options.parallel_for(self->options.user, self->parts, body, context);\n"
+    "    else\n"
+    "        team_run(&self->team, body, context, saves);\n"
+    "}\n\n";
+
+static const char team_open_text[] =
+    "    self->parts = MODEL_THREADS;\n"
+    "    if (self->options.threads > 0 && self->options.threads < MODEL_THREADS)\n"
+    "        self->parts = self->options.threads;\n"
+    "    if (self->parts > 1 && !self->options.parallel_for &&\n"
+    "        team_open(&self->team, self->parts - 1) != 0)\n"
+    "        return MODEL_NO_THREADS;\n";
+
+static const char team_close_text[] =
+    "    if (self && self->opened == self && self->parts > 1 && !self->options.parallel_for)\n"
+    "        team_close(&self->team);\n";
+
+static const char step_text[] =
+    "/* Tells the caller's hook which kernel comes now; -1: the run ends. */\n"
+    "static void step(const model_self *self, int index)\n"
+    "{\n"
+    "    if (self->options.on_kernel)\n"
+    "        self->options.on_kernel(self->options.user, index < 0 ? KERNEL_COUNT : index,\n"
+    "                                index < 0 ? NULL : kernel_info[index].name);\n"
+    "}\n\n";
+
+static const char init_text[] =
+    "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options "
+    "*options)\n"
+    "{\n"
+    "    if (made)\n"
+    "        *made = NULL;\n"
+    "    if (!made || !arena)\n"
+    "        return MODEL_NULL_ARGUMENT;\n"
+    "    if ((uintptr_t)arena % MODEL_ARENA_ALIGN != 0)\n"
+    "        return MODEL_ARENA_MISALIGNED;\n"
+    "    if (arena_bytes < MODEL_ARENA_BYTES)\n"
+    "        return MODEL_ARENA_TOO_SMALL;\n"
+    "    if (options && options->threads < 0)\n"
+    "        return MODEL_BAD_OPTIONS;\n"
+    "CHECK_WEIGHTS"
+    "    model_self *self = (model_self *)arena;\n"
+    "    memset(CASTself, 0, sizeof *self);\n"
+    "    if (options)\n"
+    "        self->options = *options;\n"
+    "PICK"
+    "    self->opened = self;\n"
+    "    *made = self;\n"
+    "    return MODEL_OK;\n"
+    "}\n\n";
+
+static const char weights_check_text[] =
+    "    if (!options || !options->weights || options->weights_bytes < MODEL_WEIGHTS_BYTES ||\n"
+    "        (uintptr_t)options->weights % 64 != 0)\n"
+    "        return MODEL_MISSING_WEIGHTS;\n";
+
+static const char close_text[] =
+    "void model_close(model_self *self)\n"
+    "{\n"
+    "CLOSE_TEAM"
+    "    if (self)\n"
+    "        self->opened = NULL;\n"
+    "}\n\n"
+    "const char *model_strerror(int status)\n"
+    "{\n"
+    "    switch (status) {\n"
+    "STATUS_CASES"
+    "    default: return \"unknown status\";\n"
+    "    }\n"
+    "}\n\n";
+
+/* Writes text up to a marker, leaves the rest to the caller. */
+static const char *write_up_to(const struct program *p, struct text *out, const char *text,
+                               const char *marker)
+{
+    const char *at = strstr(text, marker);
+    program_write_text(p, out, mem_printf(p->t, "%.*s", (int)(at - text), text));
+    return at + strlen(marker);
+}
+
+static void write_lifetime(struct program *p, struct text *out)
+{
+    state_write_functions(p, out);
+    const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
+    if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
+        program_write_text(p, out, weights_check_text);
+    rest = write_up_to(p, out, rest, "CAST");
+    /* in C++ an atomic counter is no plain memory */
+    text_puts(out, p->threads > 1 ? "(void *)" : "");
+    rest = write_up_to(p, out, rest, "PICK");
+    if (program_has_variants(p))
+        text_puts(out, "    self->kernels = pick_kernels();\n");
+    if (p->threads > 1)
+        program_write_text(p, out, team_open_text);
+    if (p->s->nstate > 0)
+        text_puts(out, "    begin_states(self);\n");
+    program_write_text(p, out, rest);
+    run_write(p, out);
+    rest = write_up_to(p, out, close_text, "CLOSE_TEAM");
+    if (p->threads > 1)
+        program_write_text(p, out, team_close_text);
+    rest = write_up_to(p, out, rest, "STATUS_CASES");
+#define STATUS(name, value, text)                                                                  \
+    text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
+#include "backends/program/statuses.def"
+#undef STATUS
+    program_write_text(p, out, rest);
+}
+
+/* ------------------------------------------------------------------------------------- the file */
+
+static double run_flop(const struct schedule *s)
+{
+    double flop = 0;
+    for (int i = 0; i < s->nstep; i++)
+        flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
+    return flop;
+}
+
+static void write_title(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_printf(out, "/* %s.c - ", p->name);
+    text_comment(out, p->o->model ? p->o->model : p->name);
+    text_puts(out, " in C, by ");
+    text_comment(out, p->o->producer);
+    text_puts(out, ".");
+    if (s->graph && s->graph->producer && *s->graph->producer) {
+        text_puts(out, " The model was made by ");
+        text_comment(out, s->graph->producer);
+        text_putc(out, '.');
+    }
+    text_puts(out, "\n *");
+    struct {
+        struct buffer *const *b;
+        int n;
+        const char *title;
+    } side[2] = {{s->input, s->ninput, "input "}, {s->output, s->noutput, "output"}};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < side[k].n; i++) {
+            const struct buffer *b = side[k].b[i];
+            text_printf(out, "\n *   %s %s", side[k].title, p->buffer_name[b->id]);
+            text_printf(out, " %s", dtype_name(b->dtype));
+            text_dims(out, b->dim, b->ndim, "[", "]");
+        }
+    text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel,
+                s->nkernel == 1 ? "" : "s", text_si(p->t, run_flop(s), "FLOP"));
+    text_bytes(out, (double)program_arena_bytes(p->t, p->s));
+    text_puts(out, ", weights ");
+    text_bytes(out, (double)s->weight_nbytes);
+    if (s->graph && s->graph->narrowing.nweight > 0) {
+        text_puts(out, ":\n * ");
+        text_narrowing(out, &s->graph->narrowing);
+    }
+    const char *pthread = p->threads > 1 ? " -pthread" : "";
+    text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
+                pthread, p->name, p->name);
+    if (!p->o->no_main)
+        text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
+                    pthread, p->upper, p->name, p->name, p->name);
+    /* no SPDX line: it would speak for the weights, too */
+    text_puts(out, " *\n * What tgc has written here, the parts of its runtime included, is its user's "
+                   "without obligation\n * (0BSD). The model and its weights keep their own terms. */\n");
+}
+
+static const char long_strings[] =
+    "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n";
+
+/* Does describe() hold a name longer than the string that every C compiler has to take? */
+static bool has_long_names(const struct schedule *s)
+{
+    enum { C99_STRING_MAX = 4095 };
+    bool is_long = false;
+    for (int i = 0; i < s->ninput; i++)
+        is_long |= s->input[i]->name && strlen(s->input[i]->name) > C99_STRING_MAX;
+    for (int i = 0; i < s->noutput; i++)
+        is_long |= s->output[i]->name && strlen(s->output[i]->name) > C99_STRING_MAX;
+    for (int i = 0; i < s->nvar; i++)
+        is_long |= s->var[i]->name && strlen(s->var[i]->name) > C99_STRING_MAX;
+    for (int i = 0; i < s->nkernel; i++)
+        is_long |= s->kernel[i]->title && strlen(s->kernel[i]->title) > C99_STRING_MAX;
+    return is_long;
+}
+
+static void put_section(struct text *out, const char *title)
+{
+    text_puts(out, "/* ");
+    for (size_t i = strlen(title); i < 90; i++)
+        text_putc(out, '-');
+    text_printf(out, " %s */\n\n", title);
+}
+
+/* Tests for NaN, masks of -INFINITY, sums of a number's high and low part, and rounding by a large
+ * number that is added and subtracted hold by IEEE 754's rules only. -ffinite-math-only cannot be
+ * taken back in a file: clang from version 17 on marks parameters as never NaN, and x86's gcc chooses
+ * its comparisons by the command line. What reassociates can be (gcc for 32-bit ARM then leaves NEON
+ * alone, which it uses for unsafe math only). Numbers of more digits than a float's (the x87's) are refused, since equal ones that are computed
+ * twice are not equal if one of them was stored. */
+static const char arithmetic_text[] =
+    "/* These flags change what the numbers below are. */\n"
+    "#if defined __FINITE_MATH_ONLY__ && __FINITE_MATH_ONLY__\n"
+    "#error \"NaN and infinity are lost by -ffast-math, -Ofast, -ffinite-math-only: "
+    "add -fno-finite-math-only\"\n"
+    "#elif defined __i386__ && !defined __SSE2_MATH__\n"
+    "#error \"the x87's numbers have more digits than float: compile with -msse2 -mfpmath=sse\"\n"
+    "#elif defined __FLT_EVAL_METHOD__ && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)\n"
+    "#error \"float is computed in more digits than it has (FLT_EVAL_METHOD is not 0)\"\n"
+    "#elif defined __clang__\n"
+    "#pragma clang fp reassociate(off)\n"
+    "#elif defined __FAST_MATH__ || defined __ASSOCIATIVE_MATH__ || defined __RECIPROCAL_MATH__\n"
+    "#pragma GCC optimize(\"no-fast-math\", \"no-unsafe-math-optimizations\", "
+    "\"no-associative-math\", \\\n"
+    "                     \"no-reciprocal-math\", \"signed-zeros\")\n"
+    "#endif\n\n";
+
+static void write_prelude(struct program *p, struct text *out)
+{
+    write_title(p, out);
+    text_puts(out, arithmetic_text);
+    text_printf(out, "#include \"%s\"",
+                p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
+    text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
+                   "<stdbool.h>\n#include <string.h>\n\n");
+    text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
+    if (has_long_names(p->s))
+        text_puts(out, long_strings);
+    if (p->threads > 1)
+        program_write_text(p, out, snippet_find("team")->text);
+    if (p->threads > 1)
+        text_putc(out, '\n');
+    const char *rest = write_up_to(p, out, struct_text, "FIELDS");
+    if (program_has_variants(p))
+        text_puts(out, "    const struct kernels *kernels;  /* for this processor */\n");
+    if (p->threads > 1)
+        program_write_text(p, out, team_fields_text);
+    state_write_fields(p, out);
+    rest = write_up_to(p, out, rest, "HEAD_BYTES");
+    text_printf(out, "%zu", p->head_bytes);
+    program_write_text(p, out, rest);
+    weights_write_declaration(p, out);
+}
+
+static void write_step_hook(struct program *p, struct text *out)
+{
+    const char *rest = step_text, *at = strstr(rest, "KERNEL_COUNT");
+    program_write_text(p, out,
+                       mem_printf(p->t, "%.*s%d%s", (int)(at - rest), rest, p->s->nkernel,
+                                  at + strlen("KERNEL_COUNT")));
+}
+
+static void write_pieces(struct program *p, struct text *out)
+{
+    if (snippets_any(&p->snippets, "number") || snippets_any(&p->snippets, "math")) {
+        put_section(out, "arithmetic");
+        snippets_write(p, out, "number", NULL);
+        snippets_write(p, out, "math", NULL);
+    }
+    if (snippets_any(&p->snippets, "host")) {
+        put_section(out, "what is not tensor algebra");
+        snippets_write(p, out, "host", NULL);
+    }
+}
+
+/* Inlined, the frames of all kernels were one, on the stack even while another kernel runs. */
+static const char own_frame[] =
+    "/* A kernel's variables are on the stack while it runs, and no longer. */\n"
+    "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define OWN_FRAME\n#endif\n"
+    "/* A loop that is not to be unrolled: what it loads would be kept, and there are fewer registers. "
+    "*/\n"
+    "#ifdef __clang__\n#define KEEP_LOOP _Pragma(\"clang loop unroll(disable)\")\n"
+    "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
+    "#else\n#define KEEP_LOOP\n#endif\n\n";
+
+/* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
+ * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4p27. */
+static const char no_invented_stores[] =
+    "/* Elements that another thread writes must not even be stored back unchanged, as gcc's\n"
+    " * predictive commoning does. */\n"
+    "#if defined __GNUC__ && !defined __clang__\n"
+    "#pragma GCC optimize(\"no-predictive-commoning\")\n"
+    "#endif\n\n";
+
+bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                     struct text *c, struct text *h, bool *weights_beside)
+{
+    struct program *p = MEM_NEW(t, struct program);
+    p->t = t;
+    p->s = s;
+    p->o = o;
+    p->backend = &backend_c;
+    p->name = o->name;
+    p->upper = name_upper(t, o->name);
+    p->weights = program_weights_mode(s, o->weights);
+    p->snippets.t = t;
+    p->threads = program_threads(s);
+    p->head_bytes = program_head_bytes(s);
+    p->tasks.t = t;
+    *weights_beside = s->nweight > 0 &&
+                      (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
+    program_name_all(p);
+
+    struct text kernels = {.t = t}, lifetime = {.t = t};
+    p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
+    for (int i = 0; i < s->nkernel; i++)
+        if (!program_is_twin(p, s->kernel[i]))
+            p->backend->kernel(p, s->kernel[i], NULL, &kernels);
+    variants_write(p, &kernels);
+    if (p->tasks.n > 0)
+        text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);
+    write_lifetime(p, &lifetime);
+
+    header_write(p, h);
+    write_prelude(p, c);
+    /* the model's type is called like a local below, which C allows */
+    if (snippets_mention(p->name))
+        text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
+    write_pieces(p, c);
+    put_section(c, "kernels");
+    text_puts(c, own_frame);
+    if (p->threads > 1)
+        text_puts(c, no_invented_stores);
+    text_puts(c, kernels.s ? kernels.s : "");
+    if (o->kernels)
+        text_puts(o->kernels, kernels.s ? kernels.s : "");
+    put_section(c, "the model");
+    /* names, weights and reference vectors are string literals, and any of them can be long */
+    text_puts(
+        c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
+    describe_write(p, c);
+    write_step_hook(p, c);
+    if (p->threads > 1) {
+        program_write_text(p, c, snippet_find("team_run")->text);
+        text_putc(c, '\n');
+        program_write_text(p, c, share_text);
+    }
+    text_puts(c, lifetime.s);
+    weights_write_data(p, c);
+    if (!o->no_main)
+        selftest_write(p, o->vectors, c);
+    return true;
+}

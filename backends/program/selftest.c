@@ -1,0 +1,205 @@
+/* selftest.c - the -DNAME_MAIN program and its reference vectors.
+ *
+ * The reference is the interpreter, on the model's graph and on the pseudo-random inputs that the
+ * program makes again by itself (runtime/fill.c, which is compiled here too). Where the interpreter
+ * would take long, or the results are large, there is none.
+ */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+#include "runtime/fill.c"
+
+enum { MOST_VECTOR_BYTES = 1 << 18 };
+/* About a second. A model that reads each weight a few times in a run (any matrix-vector product)
+ * may take so much for each: a small part of what reading and packing the weight takes. */
+static const int64_t most_element_operations = 40000000;
+enum { OPERATIONS_A_WEIGHT = 6 };
+static const double default_rtol = 1e-3, default_atol = 1e-4;
+
+/* ------------------------------------------------------------------------------ the interpreter */
+
+/* A run-time dimension's value in the selftest: small, but not 1 where that is allowed. */
+static int64_t symbol_value(const struct var *v)
+{
+    return v->min > 3 ? v->min : v->max < 3 ? v->max : 3;
+}
+
+static struct tensor *random_tensor(struct program *p, const struct buffer *b, const int64_t *var,
+                                    int nvar, int index)
+{
+    struct tensor *x = MEM_NEW(p->t, struct tensor);
+    x->dtype = b->dtype;
+    x->ndim = b->ndim;
+    size_t nelem = 1; /* the program fills its buffer to the bounds: these are the first of them */
+    for (int a = 0; a < b->ndim; a++)
+        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) || x->dim[a] < 0 ||
+            !size_mul(nelem, (size_t)x->dim[a], &nelem))
+            return NULL;
+    size_t size = dtype_nbytes(b->dtype);
+    if (nelem > MOST_VECTOR_BYTES * 4 || b->dtype == DTYPE_STRING)
+        return NULL;
+    x->nelem = (int64_t)nelem;
+    unsigned char *bytes = mem_array(p->t, nelem + 1, size);
+    fill_random(dtype_name(b->dtype), bytes, size, nelem, (uint32_t)index + 1);
+    x->data = mem_array(p->t, (size_t)x->nelem + 1, 8);
+    union scalar *v = x->data;
+    for (int64_t i = 0; i < x->nelem; i++)
+        v[i] = scalar_load(b->dtype, bytes + (size_t)i * size);
+    return x;
+}
+
+/* Models that are sure to run out of it get the small one, so that no time is spent in vain. */
+static int64_t operation_budget(const struct schedule *s)
+{
+    int64_t nelem = 0;
+    double flop = 0;
+    for (int i = 0; i < s->nweight; i++)
+        nelem += (int64_t)(s->weight[i]->nbytes / dtype_nbytes(s->weight[i]->dtype));
+    for (int i = 0; i < s->nkernel; i++)
+        flop += s->kernel[i]->flop;
+    int64_t budget = sat_mul(nelem, OPERATIONS_A_WEIGHT);
+    return budget > most_element_operations && flop / 2 < (double)budget ? budget
+                                                                         : most_element_operations;
+}
+
+/* What a state holds before the first run. */
+static struct tensor *first_tensor(struct program *p, const struct buffer *b, const int64_t *var,
+                                   int nvar)
+{
+    struct tensor *x = MEM_NEW(p->t, struct tensor);
+    size_t nelem = 1, size = dtype_nbytes(b->dtype);
+    x->dtype = b->dtype;
+    x->ndim = b->ndim;
+    for (int a = 0; a < b->ndim; a++)
+        if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) || x->dim[a] < 0 ||
+            !size_mul(nelem, (size_t)x->dim[a], &nelem))
+            return NULL;
+    if (nelem > MOST_VECTOR_BYTES * 4 || (b->first && b->first->nbytes != nelem * size))
+        return NULL;
+    x->nelem = (int64_t)nelem;
+    x->data = mem_array(p->t, nelem + 1, 8);
+    union scalar *v = x->data;
+    for (size_t i = 0; i < nelem && b->first; i++)
+        v[i] = scalar_load(b->dtype, (const unsigned char *)b->first->data + i * size);
+    return x;
+}
+
+static const struct program_vectors *compute_vectors(struct program *p)
+{
+    const struct schedule *s = p->s;
+    const struct graph *g = s->graph;
+    if (!g || s->noutput == 0)
+        return NULL;
+    struct program_vectors *v = MEM_NEW(p->t, struct program_vectors);
+    int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id),
+            *by_position = mem_array(p->t, (size_t)s->nvar + 1, sizeof *by_position);
+    for (int i = 0; i < s->nvar; i++)
+        by_id[s->var[i]->id] = by_position[i] = state_is_length(g, s->var[i])
+                                                    ? state_first_length(s, s->var[i])
+                                                    : symbol_value(s->var[i]);
+    const struct uop **leaf = mem_array(p->t, (size_t)g->ninput + 1, sizeof *leaf);
+    struct tensor **value = mem_array(p->t, (size_t)g->ninput + 1, sizeof *value);
+    for (int i = 0; i < g->ninput; i++) {
+        leaf[i] = g->input[i];
+        const struct buffer *b = g->input[i]->arg.p;
+        value[i] = b->state ? first_tensor(p, b, by_id, p->nvar_id)
+                            : random_tensor(p, b, by_id, p->nvar_id, i);
+        if (!value[i])
+            return NULL;
+    }
+    struct uop **root = mem_array(p->t, (size_t)g->noutput, sizeof *root);
+    struct tensor **result = mem_array(p->t, (size_t)g->noutput, sizeof *result);
+    state_whole_values(p->t, g, root);
+    struct eval_env env = {.leaf = leaf,
+                           .value = value,
+                           .n = g->ninput,
+                           .var = by_id,
+                           .nvar = p->nvar_id,
+                           .budget = operation_budget(s),
+                           .host = g->host,
+                           .nhost = g->nhost};
+    if (!eval_graph(p->t, root, s->noutput, &env, result))
+        return NULL;
+    v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
+    v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
+    v->var = by_position;
+    v->rtol = default_rtol;
+    v->atol = default_atol;
+    size_t total = 0;
+    for (int i = 0; i < s->noutput; i++) {
+        size_t size = dtype_nbytes(result[i]->dtype);
+        unsigned char *bytes = mem_array(p->t, (size_t)result[i]->nelem + 1, size);
+        if (result[i]->dtype == DTYPE_STRING)
+            return NULL;
+        for (int64_t k = 0; k < result[i]->nelem; k++)
+            scalar_store(result[i]->dtype, bytes + (size_t)k * size,
+                         ((const union scalar *)result[i]->data)[k]);
+        v->output[i] = bytes;
+        v->output_nbytes[i] = (size_t)result[i]->nelem * size;
+        total += v->output_nbytes[i];
+    }
+    return total <= MOST_VECTOR_BYTES ? v : NULL;
+}
+
+/* ---------------------------------------------------------------------------------- the program */
+
+static void write_vector(struct text *out, const char *table, int i, const void *data,
+                         size_t nbytes)
+{
+    text_printf(out, "alignas(64) static const unsigned char %s_%d[%zu] =", table, i, nbytes + 1);
+    text_literal(out, data, nbytes);
+    text_puts(out, ";\n");
+}
+
+static void write_table(struct text *out, const char *table, const void *const *data,
+                        const size_t *nbytes, int n)
+{
+    for (int i = 0; i < n && data; i++)
+        if (data[i])
+            write_vector(out, table, i, data[i], nbytes[i]);
+    text_printf(out, "static const struct vector %s[] = {", table);
+    for (int i = 0; i < n; i++) {
+        if (data && data[i])
+            text_printf(out, "{%s_%d, %zu}, ", table, i, nbytes[i]);
+        else
+            text_puts(out, "{NULL, 0}, ");
+    }
+    text_puts(out, "{NULL, 0}};\n");
+}
+
+void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    const struct schedule *s = p->s;
+    if (!v)
+        v = compute_vectors(p);
+    text_printf(out,
+                "/* -------------------------------------------------------------------- the "
+                "program: -D%s_MAIN */\n\n",
+                p->upper);
+    text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
+    text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "
+                   "*/\nstruct vector { const void *data; size_t nbytes; };\n");
+    text_printf(out, "enum { selftest_count = %d };\n", v != NULL);
+    text_puts(out, "static const double SELFTEST_RTOL = ");
+    text_double(out, v ? v->rtol : default_rtol);
+    text_puts(out, ", SELFTEST_ATOL = ");
+    text_double(out, v ? v->atol : default_atol);
+    text_puts(out, ";\nstatic const int64_t selftest_symbol[] = {");
+    for (int i = 0; i < s->nvar; i++)
+        if (!s->var[i]->is_counter)
+            text_printf(out, "%lld, ",
+                        (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
+    text_puts(out, "0};\n");
+    write_table(out, "selftest_input", v ? v->input : NULL, v ? v->input_nbytes : NULL, s->ninput);
+    write_table(out, "selftest_output", v ? v->output : NULL, v ? v->output_nbytes : NULL,
+                s->noutput);
+    text_putc(out, '\n');
+    program_write_text(p, out, snippet_find("fill_random")->text);
+    text_putc(out, '\n');
+    const char *text = snippet_find("main")->text, *at = strstr(text, "MODEL_FILE");
+    program_write_text(
+        p, out,
+        mem_printf(p->t, "%.*s%s%s", (int)(at - text), text, p->name, at + strlen("MODEL_FILE")));
+    text_puts(out, "\n#endif\n");
+}

@@ -1,0 +1,91 @@
+/* stack.c - NAME_STACK_BYTES: the most that NAME_run() takes of its caller's stack, and --stack.
+ *
+ *      NAME_run -> kernel                        frames of run and kernel, the call's arguments
+ *      NAME_run -> share -> team_run -> part -> kernel        where threads share it: the caller
+ *                                                runs a part, other threads have stacks of their
+ * own NAME_run -> host function                 ir/host.def
+ *
+ * What a kernel takes is passes/place/stack.c's estimate from above.
+ */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+enum { RUN = 64, ALIGN = 56 /* to 64, of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
+
+static size_t host_bytes(const char *function)
+{
+    const struct host_function *f = host_function_find(function);
+    if (!f)
+        return 0; /* run.c refuses what is not there */
+    return f->stack_nbytes + WORD * (size_t)(f->nin + f->nout + f->nparam + f->nresult);
+}
+
+static size_t argument_bytes(const struct kernel *k)
+{
+    return WORD * (size_t)(k->nbuffer + k->nscratch + k->nvar);
+}
+
+/* A kernel's call, with all that stands between it and NAME_run(). */
+static size_t call_bytes(struct tgc *t, const struct kernel *k)
+{
+    size_t shared = k->is_shared ? argument_bytes(k) + PART + TEAM : 0;
+    return kernel_stack_nbytes(t, k) + argument_bytes(k) + shared;
+}
+
+/* NAME_run() itself. */
+static size_t run_bytes(const struct schedule *s)
+{
+    size_t own = program_is_on_stack(s) && s->arena_nbytes > 0 ? s->arena_nbytes + ALIGN : 0;
+    return RUN + 2 * WORD * (size_t)s->nvar + own;
+}
+
+/* What a run takes in this step. */
+static size_t step_bytes(struct tgc *t, const struct schedule *s, const struct step *step)
+{
+    size_t n = step->kind == STEP_KERNEL ? call_bytes(t, step->kernel)
+               : step->kind == STEP_HOST ? host_bytes(step->host->function)
+                                         : 0;
+    return (run_bytes(s) + n + 15) / 16 * 16;
+}
+
+size_t program_stack_bytes(struct tgc *t, const struct schedule *s)
+{
+    size_t most = run_bytes(s);
+    for (int i = 0; i < s->nstep; i++) {
+        size_t n = step_bytes(t, s, &s->step[i]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit)
+{
+    enum { NAMED = 8 };
+    size_t total = program_stack_bytes(t, s);
+    struct text who = {.t = t};
+    int n = 0;
+    bool vectors = false;
+    if (total <= limit)
+        return true;
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *step = &s->step[i];
+        bool kernel = step->kind == STEP_KERNEL;
+        size_t need = step_bytes(t, s, step);
+        if (need <= limit || (!kernel && step->kind != STEP_HOST))
+            continue;
+        vectors |= kernel && step->kernel->nvariant > 0;
+        if (n++ < NAMED)
+            text_printf(&who, "%s%s (%zu)", n > 1 ? ", " : "",
+                        kernel ? step->kernel->name : step->host->function, need);
+    }
+    if (n > NAMED)
+        text_printf(&who, " and %d more", n - NAMED);
+    return diag_error(t, NULL,
+                      "a run takes up to %zu bytes of stack, more than --stack=%zu: %s; %s%s",
+                      total, limit, n ? who.s : "its own frame",
+                      vectors ? "--cpu=generic needs less, since compilers keep vectors on the "
+                                "stack that have no register; or "
+                              : "",
+                      "allow more by --stack");
+}

@@ -1,0 +1,503 @@
+/* state.c - what a context keeps from run to run: fields of struct NAME, NAME_reset(), NAME_save(),
+ * NAME_restore(), and what NAME_run() does about it. Which output is which input:
+ * passes/graph/state.c; where they lie: passes/place/memory.c.
+ *
+ *      arena   struct NAME | states | intermediates
+ *      block   "tgcstate" version hash bytes | kept[] | states, each at a multiple of 64 bytes
+ *
+ * kept[] holds the lengths of states that grow, and the sizes that must stay as they are (-1 before
+ * the first run). A block is the same whatever the instruction set, the threads and the places are.
+ */
+#include "backends/program/program.h"
+
+enum { BLOCK_HEAD = 32, BLOCK_ALIGN = 64 };
+
+static size_t align_up(size_t n) { return (n + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN; }
+
+const struct var **state_vars(struct tgc *t, const struct schedule *s)
+{
+    const struct var **v = mem_array(t, (size_t)s->nvar + 1, sizeof *v);
+    int n = 0;
+    for (int sizes = 0; sizes < 2; sizes++)
+        for (int i = 0; i < s->nvar; i++)
+            if (sizes ? state_is_size(s->graph, s->var[i]) : state_is_length(s->graph, s->var[i]))
+                v[n++] = s->var[i];
+    return v;
+}
+
+static int count_vars(const struct schedule *s)
+{
+    int n = 0;
+    for (int i = 0; s->nstate && i < s->nvar; i++)
+        n += state_is_size(s->graph, s->var[i]) || state_is_length(s->graph, s->var[i]);
+    return n;
+}
+
+size_t state_head_bytes(const struct schedule *s)
+{
+    return s->nstate ? align_up(((size_t)count_vars(s) + 1) * sizeof(int64_t)) : 0;
+}
+
+/* Where the data of state k begins in a block; of the one behind the last: the block's size. */
+static size_t block_offset(struct tgc *t, const struct schedule *s, int k)
+{
+    size_t at = align_up(BLOCK_HEAD + (size_t)count_vars(s) * sizeof(int64_t));
+    for (int i = 0; i < k; i++)
+        if (!size_add(at, s->state[i]->nbytes, &at) || !size_align(at, BLOCK_ALIGN, &at))
+            TGC_BUG(t, "the states' size overflows");
+    return at;
+}
+
+size_t program_state_bytes(struct tgc *t, const struct schedule *s)
+{
+    return s->nstate ? block_offset(t, s, s->nstate) : 0;
+}
+
+static bool has_two_places(const struct state *st) { return st->place[0] != st->place[1]; }
+
+static bool any_has_two(const struct schedule *s)
+{
+    for (int i = 0; i < s->nstate; i++)
+        if (has_two_places(s->state[i]))
+            return true;
+    return false;
+}
+
+static int position_of(const struct var *const *list, const struct var *v)
+{
+    for (int i = 0; v && list[i]; i++)
+        if (list[i] == v)
+            return i;
+    return -1;
+}
+
+/* A state that grows is `parts` pieces, `stride` bytes apart, of rows of `row` bytes. */
+struct pieces {
+    size_t parts, stride, row;
+};
+
+static struct pieces pieces_of(const struct state *st)
+{
+    struct pieces p = {1, st->nbytes, st->nbytes};
+    if (!st->length || st->nbytes == 0)
+        return p;
+    for (int a = 0; a < st->axis; a++)
+        p.parts *= (size_t)dim_bound(st->in->dim[a]);
+    p.stride = st->nbytes / p.parts;
+    p.row = p.stride / (size_t)dim_bound(st->in->dim[st->axis]);
+    return p;
+}
+
+int64_t state_first_length(const struct schedule *s, const struct var *v)
+{
+    for (int i = 0; i < s->nstate; i++)
+        if (s->state[i]->length == v)
+            return s->state[i]->in->first ? s->state[i]->in->first->dim[s->state[i]->axis]->arg.i
+                                          : 0;
+    return -1;
+}
+
+/* ----------------------------------------------------------------------------------- the context
+ */
+
+void state_write_fields(struct program *p, struct text *out)
+{
+    const struct var **v = p->s->nstate ? state_vars(p->t, p->s) : NULL;
+    int n = count_vars(p->s);
+    if (n > 0) {
+        size_t start = out->n;
+        text_printf(out, "    int64_t kept[%d];", n);
+        text_pad(out, start, 36);
+        text_puts(out, "/* ");
+        for (int i = 0; i < n; i++) {
+            text_puts(out, i ? ", " : "");
+            text_comment(out, v[i]->name);
+            text_puts(out, state_is_length(p->s->graph, v[i]) ? ": rows of states" : ": of states");
+        }
+        text_puts(out, " */\n");
+    }
+    if (any_has_two(p->s))
+        text_puts(out,
+                  "    int odd;                        /* the number of runs: who lies where */\n");
+}
+
+static void write_table(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct var **v = state_vars(p->t, s);
+    int n = count_vars(s);
+    text_puts(
+        out,
+        "/* Where a state lies among them in runs of even and of odd number, and in a block: "
+        "`parts`\n"
+        " * pieces of `row` bytes, times kept[length] where that is not -1, `stride` apart. */\n"
+        "struct state_place {\n    size_t place[2], block, parts, stride, row;\n    int "
+        "length;\n};\n"
+        "static const struct state_place state_places[] = {\n");
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        struct pieces q = pieces_of(st);
+        size_t start = out->n;
+        text_printf(out, "    {{%zu, %zu}, %zu, %zu, %zu, %zu, %d},", st->place[0], st->place[1],
+                    block_offset(p->t, s, i), q.parts, q.stride, q.row, position_of(v, st->length));
+        text_pad(out, start, 52);
+        text_puts(out, " /* ");
+        text_comment(out, st->name);
+        text_puts(out, " */\n");
+    }
+    text_puts(out, "};\n");
+    if (n > 0) {
+        text_puts(out, "/* The bounds of kept[]; -1: no run has said yet. */\n"
+                       "static const int64_t kept_bounds[][2] = {");
+        for (int i = 0; i < n; i++)
+            text_printf(out, "%s{%d, %lld}", i ? ", " : "",
+                        state_is_length(s->graph, v[i]) ? 0 : -1, (long long)v[i]->max);
+        text_puts(out, "};\n");
+    }
+    text_putc(out, '\n');
+}
+
+static void write_begin(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct var **v = state_vars(p->t, s);
+    bool copies = false;
+    program_write_text(
+        p, out, "/* As before the first run. */\nstatic void begin_states(model_self *self)\n{\n");
+    for (int i = 0; i < s->nstate; i++)
+        copies |= s->state[i]->in->first != NULL;
+    if (copies && p->weights == WEIGHTS_FILE)
+        text_puts(out, "    const struct weights table = place_weights((const unsigned char "
+                       "*)self->options.weights);\n"
+                       "    const struct weights *const w = &table;\n");
+    else if (copies)
+        text_puts(out, "    const struct weights *const w = get_weights();\n");
+    text_printf(out, "    unsigned char *const states = (unsigned char *)(void *)self + %zu;\n",
+                p->head_bytes);
+    text_puts(out, "    (void)states;\n");
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        const struct buffer *first = st->in->first;
+        struct pieces q = pieces_of(st);
+        if (st->nbytes == 0 || (first && first->nbytes == 0))
+            continue;
+        if (first && q.parts > 1)
+            text_printf(
+                out,
+                "    for (size_t i = 0; i < %zu; i++)\n        memcpy(states + %zu + i * %zu, "
+                "(const char *)(const void *)w->%s + i * %zu, %zu);\n",
+                q.parts, st->place[0], q.stride, p->buffer_name[first->id], first->nbytes / q.parts,
+                first->nbytes / q.parts);
+        else if (first)
+            text_printf(out, "    memcpy(states + %zu, w->%s, %zu);\n", st->place[0],
+                        p->buffer_name[first->id], first->nbytes);
+        else if (!st->length)
+            text_printf(out, "    memset(states + %zu, 0, %zu);\n", st->place[0], st->nbytes);
+    }
+    for (int i = 0; v[i]; i++)
+        text_printf(out, "    self->kept[%d] = %lld;\n", i, (long long)state_first_length(s, v[i]));
+    text_puts(out, any_has_two(s) ? "    self->odd = 0;\n}\n\n" : "}\n\n");
+}
+
+static const char reset_text[] = "int model_reset(model_self *self)\n"
+                                 "{\n"
+                                 "    if (!self)\n"
+                                 "        return MODEL_NULL_ARGUMENT;\n"
+                                 "    if (self->opened != self)\n"
+                                 "        return MODEL_NOT_INITIALIZED;\n"
+                                 "    begin_states(self);\n"
+                                 "    return MODEL_OK;\n"
+                                 "}\n\n";
+
+static const char save_text[] =
+    "int model_save(const model_self *self, void *block)\n"
+    "{\n"
+    "    const uint32_t version = 1;\n"
+    "    const uint64_t head[2] = {STATE_HASH, MODEL_STATE_BYTES};\n"
+    "    if (!self || !block)\n"
+    "        return MODEL_NULL_ARGUMENT;\n"
+    "    if (self->opened != self)\n"
+    "        return MODEL_NOT_INITIALIZED;\n"
+    "    const unsigned char *const states = (const unsigned char *)(const void *)self + "
+    "HEAD_BYTES;\n"
+    "    unsigned char *const to = (unsigned char *)block;\n"
+    "    memset(to, 0, MODEL_STATE_BYTES);\n"
+    "    memcpy(to, \"tgcstate\", 8);\n"
+    "    memcpy(to + 8, &version, sizeof version);\n"
+    "    memcpy(to + 16, head, sizeof head);\n"
+    "SAVE_KEPT"
+    "    for (size_t i = 0; i < sizeof state_places / sizeof *state_places; i++) {\n"
+    "        const struct state_place *s = &state_places[i];\n"
+    "        const size_t n = SAVED_BYTES;\n"
+    "        for (size_t k = 0; k < s->parts; k++)\n"
+    "            memcpy(to + s->block + k * s->stride, states + s->place[WHICH] + k * s->stride, "
+    "n);\n"
+    "    }\n"
+    "    return MODEL_OK;\n"
+    "}\n\n";
+
+static const char restore_text[] =
+    "int model_restore(model_self *self, const void *block)\n"
+    "{\n"
+    "    uint32_t version;\n"
+    "    uint64_t head[2];\n"
+    "DECLARE_KEPT"
+    "    if (!self || !block)\n"
+    "        return MODEL_NULL_ARGUMENT;\n"
+    "    if (self->opened != self)\n"
+    "        return MODEL_NOT_INITIALIZED;\n"
+    "    unsigned char *const states = (unsigned char *)(void *)self + HEAD_BYTES;\n"
+    "    const unsigned char *const from = (const unsigned char *)block;\n"
+    "    memcpy(&version, from + 8, sizeof version);\n"
+    "    memcpy(head, from + 16, sizeof head);\n"
+    "    if (memcmp(from, \"tgcstate\", 8) != 0 || version != 1 || head[0] != STATE_HASH ||\n"
+    "        head[1] != MODEL_STATE_BYTES)\n"
+    "        return MODEL_BAD_STATE;\n"
+    "CHECK_KEPT"
+    "    for (size_t i = 0; i < sizeof state_places / sizeof *state_places; i++) {\n"
+    "        const struct state_place *s = &state_places[i];\n"
+    "        const size_t n = RESTORED_BYTES;\n"
+    "        for (size_t k = 0; k < s->parts; k++)\n"
+    "            memcpy(states + s->place[0] + k * s->stride, from + s->block + k * s->stride, "
+    "n);\n"
+    "    }\n"
+    "RESTORE_KEPT"
+    "    return MODEL_OK;\n"
+    "}\n\n";
+
+static const char check_kept_text[] =
+    "    memcpy(kept, from + 32, sizeof kept);\n"
+    "    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)\n"
+    "        if (kept[i] < kept_bounds[i][0] || kept[i] > kept_bounds[i][1])\n"
+    "            return MODEL_BAD_STATE;\n";
+
+/* Text in which words stand for what this model's states are. */
+struct word {
+    const char *name, *text;
+};
+
+static void write_words(struct program *p, struct text *out, const char *s, const struct word *word)
+{
+    struct text x = {.t = p->t};
+    while (*s) {
+        const struct word *w = word;
+        size_t n = 0;
+        for (; w->name; w++) {
+            for (n = 0; w->name[n] && s[n] == w->name[n]; n++)
+                continue;
+            if (!w->name[n])
+                break;
+        }
+        if (w->name)
+            text_puts(&x, w->text);
+        else
+            text_putc(&x, *s);
+        s += w->name ? n : 1;
+    }
+    program_write_text(p, out, x.s);
+}
+
+void state_write_functions(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    if (s->nstate == 0)
+        return;
+    int n = count_vars(s);
+    bool two = any_has_two(s);
+    const char *size = "s->row";
+    const struct word word[] = {
+        {"STATE_HASH",
+         mem_printf(p->t, "UINT64_C(0x%016llx)", (unsigned long long)s->graph->state_hash)},
+        {"HEAD_BYTES", mem_printf(p->t, "%zu", p->head_bytes)},
+        {"SAVE_KEPT", n ? "    memcpy(to + 32, self->kept, sizeof self->kept);\n" : ""},
+        {"SAVED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)self->kept[s->length])" : size},
+        {"RESTORED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)kept[s->length])" : size},
+        {"WHICH", two ? "self->odd" : "0"},
+        {"DECLARE_KEPT", n ? mem_printf(p->t, "    int64_t kept[%d];\n", n) : ""},
+        {"CHECK_KEPT", n ? check_kept_text : ""},
+        {"RESTORE_KEPT",
+         mem_printf(p->t, "%s%s", n ? "    memcpy(self->kept, kept, sizeof kept);\n" : "",
+                    two ? "    self->odd = 0;\n" : "")},
+        {NULL, NULL}};
+    write_table(p, out);
+    write_begin(p, out);
+    program_write_text(p, out, reset_text);
+    write_words(p, out, save_text, word);
+    write_words(p, out, restore_text, word);
+}
+
+/* --------------------------------------------------------------------------------------- the run
+ */
+
+static const struct state *state_of_length(const struct schedule *s, const struct var *v)
+{
+    for (int i = 0; i < s->nstate; i++)
+        if (s->state[i]->length == v)
+            return s->state[i];
+    return NULL;
+}
+
+void state_write_checks(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct var **v = s->nstate ? state_vars(p->t, s) : NULL;
+    for (int i = 0; v && v[i]; i++) {
+        const struct state *st = state_of_length(s, v[i]);
+        const char *name = program_var(p, v[i]);
+        if (st)
+            text_printf(out,
+                        "    const int64_t %s = self->kept[%d];\n"
+                        "    if (%s > %s_MAX_%s - %s)\n        return %s_STATE_FULL;\n",
+                        name, i, program_scalar(p, st->rows), p->upper, name_upper(p->t, name),
+                        name, p->upper);
+        else
+            text_printf(out,
+                        "    if (self->kept[%d] >= 0 && in->dim_%s != self->kept[%d])\n"
+                        "        return %s_STATE_SIZE;\n",
+                        i, name, i, p->upper);
+    }
+}
+
+static void write_place(struct program *p, struct text *out, const struct state *st, bool next)
+{
+    const struct buffer *b = next ? st->out : st->in;
+    size_t start = out->n;
+    if (!p->buffer_used[b->id])
+        return;
+    text_printf(out, "    %s *const %s = (%s *)(void *)(states + ", dtype_ctype(b->dtype),
+                p->buffer_name[b->id], dtype_ctype(b->dtype));
+    if (has_two_places(st))
+        text_printf(out, "(self->odd ? %zu : %zu));", st->place[!next], st->place[next]);
+    else
+        text_printf(out, "%zu);", st->place[0]);
+    text_pad(out, start, 72);
+    text_printf(out, " /* %s", dtype_name(b->dtype));
+    text_dims(out, b->dim, b->ndim, "[", "]");
+    text_puts(out, " */\n");
+}
+
+void state_write_places(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    bool any = false;
+    for (int i = 0; i < s->nstate; i++)
+        any |= p->buffer_used[s->state[i]->in->id] || p->buffer_used[s->state[i]->out->id];
+    if (any)
+        text_printf(out,
+                    "\n    /* what runs keep for the next one */\n"
+                    "    unsigned char *const states = (unsigned char *)(void *)self + %zu;\n",
+                    p->head_bytes);
+    for (int i = 0; i < s->nstate; i++) {
+        write_place(p, out, s->state[i], false);
+        write_place(p, out, s->state[i], true);
+    }
+}
+
+void state_write_end(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct var **v = s->nstate ? state_vars(p->t, s) : NULL;
+    for (int i = 0; v && v[i]; i++) {
+        const struct state *st = state_of_length(s, v[i]);
+        if (st)
+            text_printf(out, "    self->kept[%d] = %s + %s;\n", i, program_var(p, v[i]),
+                        program_scalar(p, st->rows));
+        else
+            text_printf(out, "    self->kept[%d] = in->dim_%s;\n", i, program_var(p, v[i]));
+    }
+    if (any_has_two(s))
+        text_puts(out, "    self->odd = !self->odd;\n");
+}
+
+/* ----------------------------------------------------------------------------- NAME.h, describe()
+ */
+
+void state_write_macro(struct program *p, struct text *out)
+{
+    if (p->s->nstate > 0)
+        text_printf(out, "#define %s_STATE_BYTES %zu      /* of a block of %s_save */\n", p->upper,
+                    program_state_bytes(p->t, p->s), p->name);
+}
+
+static const char header_text[] =
+    "/* A model keeps its states from run to run; a run that returns anything but MODEL_OK leaves "
+    "them as\n"
+    " * they were. model_reset: as before the first run. model_save writes MODEL_STATE_BYTES, "
+    "which\n"
+    " * model_restore of this model, in any arena, takes back; MODEL_BAD_STATE if it is "
+    "another's.\n"
+    " *\n"
+    " * A block, in the machine's byte order: 8 bytes \"tgcstate\", uint32_t version of this "
+    "layout (1),\n"
+    " * uint32_t 0, uint64_t hash of the model's weights and states, uint64_t MODEL_STATE_BYTES,\n"
+    "BLOCK_KEPT"
+    " * then each state in the order of the table, at a multiple of 64 bytes, as large as its "
+    "bounds. */\n"
+    "int model_reset(model_self *self);\n"
+    "int model_save(const model_self *self, void *block);\n"
+    "int model_restore(model_self *self, const void *block);\n\n";
+
+void state_write_header(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct var **v = s->nstate ? state_vars(p->t, s) : NULL;
+    if (!v)
+        return;
+    text_puts(out, "/* States, from output to next input:\n");
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        text_puts(out, " *   ");
+        text_comment(out, st->from);
+        text_puts(out, " -> ");
+        text_comment(out, st->name);
+        text_printf(out, "  %s", dtype_name(st->in->dtype));
+        text_dims(out, st->in->dim, st->in->ndim, "[", "]");
+        if (st->length) {
+            text_puts(out, "  ");
+            text_comment(out, st->length->name);
+            text_printf(out, " grows from %lld to %lld",
+                        (long long)state_first_length(s, st->length), (long long)st->length->max);
+        } else if (st->in->first) {
+            text_puts(out, "  begins as in the model");
+        }
+        text_putc(out, '\n');
+    }
+    text_puts(out, " */\n");
+    struct text kept = {.t = p->t};
+    for (int i = 0; v[i]; i++) {
+        text_puts(&kept, i ? ", " : " * int64_t ");
+        text_comment(&kept, v[i]->name);
+    }
+    const struct word word[] = {
+        {"BLOCK_KEPT", kept.n ? mem_printf(p->t, "%s (-1: any);\n", kept.s) : ""}, {NULL, NULL}};
+    write_words(p, out, header_text, word);
+}
+
+void state_write_info(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct var **v = s->nstate ? state_vars(p->t, s) : NULL;
+    for (int i = 0; i < s->nstate; i++)
+        describe_write_dims(p, out, "state", s->state[i]->in, i);
+    if (s->nstate)
+        text_printf(out, "static const struct %s_state state_info[] = {\n", p->name);
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        int length = position_of(v, st->length);
+        text_puts(out, "    {");
+        text_string(out, st->from);
+        text_puts(out, ", {");
+        text_string(out, st->name);
+        text_printf(out, ", \"%s\", %zu, %d, ", dtype_name(st->in->dtype),
+                    dtype_nbytes(st->in->dtype), st->in->ndim);
+        text_puts(out, st->in->ndim ? mem_printf(p->t, "state_dim_%d", i) : "NULL");
+        text_printf(out, ", %zu, (size_t)-1}, %d, ", block_offset(p->t, s, i),
+                    st->length ? st->axis : -1);
+        if (length >= 0)
+            text_printf(out, "%zu},\n", (size_t)BLOCK_HEAD + (size_t)length * sizeof(int64_t));
+        else
+            text_puts(out, "(size_t)-1},\n");
+    }
+    if (s->nstate)
+        text_puts(out, "};\n");
+}

@@ -1,0 +1,281 @@
+/* weights.c - the model's numbers, out of the reader's way: declared as one struct of pointers,
+ * defined at the end of the file.
+ *
+ * string  each weight a union of 16-bit units and its type, initialized by a u"" literal: the
+ *         shortest text, and the fastest for a compiler to take
+ * array   typed arrays of numbers, for who wants to read them
+ * incbin  NAME.weights, taken in whole by #embed where the compiler has it, else by the assembler
+ * file    NAME.weights, mapped or read by the caller and given to NAME_init: the only form that no
+ *         linker limits
+ */
+#include "backends/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES = 100, PIECE_BYTES = 1 << 20 };
+
+enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted)
+{
+    if (wanted != WEIGHTS_AUTO)
+        return wanted;
+    return s->weight_nbytes >= WEIGHTS_FILE_FROM     ? WEIGHTS_FILE
+           : s->weight_nbytes >= WEIGHTS_INCBIN_FROM ? WEIGHTS_INCBIN
+                                                     : WEIGHTS_STRING;
+}
+
+static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING; }
+
+static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
+
+/* Equal weights lie at one place: the first of them holds the numbers. */
+static const struct buffer *weight_holder(const struct buffer *b) { return b->same ? b->same : b; }
+
+static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **packed)
+{
+    const void *bytes = view_stored_bytes(b, packed);
+    if (!bytes) {
+        diag_error(t, NULL, "out of memory while packing a weight of %zu bytes", b->nbytes);
+        tgc_stop(t);
+    }
+    return bytes;
+}
+
+/* What is packed goes out in pieces, so that no large weight is held twice. */
+static bool write_stored(const struct buffer *b, const struct byte_sink *sink, unsigned char *piece)
+{
+    if (!b->storage || b->nbytes == 0)
+        return b->nbytes == 0 || sink->write(sink->context, b->data, b->nbytes);
+    for (size_t at = 0, n; at < b->nbytes; at += n) {
+        n = b->nbytes - at < PIECE_BYTES ? b->nbytes - at : PIECE_BYTES;
+        view_copy_stored(b, at, n, piece);
+        if (!sink->write(sink->context, piece, n))
+            return false;
+    }
+    return true;
+}
+
+bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink)
+{
+    static const unsigned char zeros[4096] = {0};
+    struct mem_mark mark = scratch_mark(t);
+    unsigned char *piece = scratch_array(t, PIECE_BYTES, 1);
+    size_t at = 0;
+    for (int i = 0; i < s->nweight; i++) {
+        const struct buffer *b = s->weight[i];
+        if (is_string(b) || weight_holder(b) != b)
+            continue;
+        if (b->offset < at)
+            TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i, b->offset);
+        while (at < b->offset) {
+            size_t n = b->offset - at < sizeof zeros ? b->offset - at : sizeof zeros;
+            if (!sink->write(sink->context, zeros, n))
+                return false;
+            at += n;
+        }
+        if (!write_stored(b, sink, piece))
+            return false;
+        at += b->nbytes;
+    }
+    scratch_release(t, mark);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------- the struct */
+
+void weights_write_declaration(struct program *p, struct text *out)
+{
+    if (p->s->nweight == 0)
+        return;
+    if (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE)
+        text_printf(out, "/* The model's weights, which %s.weights holds. */\n", p->name);
+    else
+        text_puts(out, "/* The model's weights; their numbers stand at the end of this file. */\n");
+    text_puts(out, "struct weights {\n");
+    for (int i = 0; i < p->s->nweight; i++) {
+        const struct buffer *b = p->s->weight[i];
+        size_t start = out->n;
+        text_printf(out, "    %s%s;", const_pointer(b->dtype), p->buffer_name[b->id]);
+        text_pad(out, start, 40);
+        text_printf(out, " /* %s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        if (b->name && strcmp(b->name, p->buffer_name[b->id]) != 0) {
+            text_puts(out, " \"");
+            text_comment(out, b->name);
+            text_putc(out, '"');
+        }
+        text_puts(out, " */\n");
+    }
+    text_puts(out, "};\n");
+    if (p->weights == WEIGHTS_FILE)
+        text_puts(out, "static struct weights place_weights(const unsigned char *base);\n\n");
+    else
+        text_puts(out, "static const struct weights *get_weights(void);\n\n");
+}
+
+/* ------------------------------------------------------------------------------------- the data */
+
+static void write_as_string(struct program *p, struct text *out, const struct buffer *b)
+{
+    size_t n = weight_nelem(b) > 0 ? weight_nelem(b) : 1;
+    text_printf(
+        out,
+        "alignas(64) static const union { weight_unit unit[%zu]; %s value[%zu]; } %s_data WEIGHTS_PLACE = {",
+        b->nbytes / 2 + b->nbytes % 2 + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
+    void *packed;
+    text_units(out, stored_bytes(p->t, b, &packed), b->nbytes);
+    free(packed);
+    text_puts(out, "};\n");
+}
+
+static void write_number(struct text *out, const struct buffer *b, const unsigned char *bytes,
+                         size_t i)
+{
+    const unsigned char *at = bytes + i * dtype_nbytes(b->dtype);
+    uint16_t half;
+    if (b->dtype == DTYPE_F32) {
+        text_float(out, (float)scalar_load(b->dtype, at).f);
+    } else if (b->dtype == DTYPE_F64) {
+        text_double(out, scalar_load(b->dtype, at).f);
+    } else if (dtype_is_float(b->dtype)) {
+        half = at[0];
+        if (dtype_nbytes(b->dtype) == 2)
+            memcpy(&half, at, 2);
+        text_printf(out, "0x%x", half);
+    } else if (b->dtype == DTYPE_U64) {
+        text_printf(out, "UINT64_C(%llu)", (unsigned long long)scalar_load(b->dtype, at).i);
+    } else {
+        int64_t v = scalar_load(b->dtype, at).i;
+        bool narrow = v > INT32_MIN && v <= INT32_MAX;
+        text_printf(out,
+                    v == INT64_MIN ? "INT64_MIN"
+                    : narrow       ? "%lld"
+                                   : "INT64_C(%lld)",
+                    (long long)v);
+    }
+}
+
+static void write_as_array(struct program *p, struct text *out, const struct buffer *b)
+{
+    size_t n = weight_nelem(b);
+    void *packed;
+    const unsigned char *bytes = stored_bytes(p->t, b, &packed);
+    text_printf(out, "alignas(64) static const %s %s_data[%zu] WEIGHTS_PLACE = {", dtype_ctype(b->dtype),
+                p->buffer_name[b->id], n > 0 ? n : 1);
+    size_t start = out->n;
+    for (size_t i = 0; i < n || i == 0; i++) {
+        if (i == 0 || out->n - start > LINE_BYTES - 16) {
+            text_puts(out, "\n    ");
+            start = out->n;
+        }
+        if (n == 0)
+            text_puts(out, "0");
+        else
+            write_number(out, b, bytes, i);
+        if (i + 1 < n)
+            text_puts(out, ", ");
+    }
+    text_puts(out, "};\n");
+    free(packed);
+}
+
+static void write_strings(struct program *p, struct text *out, const struct buffer *b)
+{
+    const char *const *s = b->data;
+    size_t n = weight_nelem(b);
+    text_printf(out, "static const char *const %s_data[%zu] = {", p->buffer_name[b->id],
+                n > 0 ? n : 1);
+    for (size_t i = 0; i < n; i++) {
+        text_puts(out, "\n    ");
+        text_string(out, s[i]);
+        text_putc(out, ',');
+    }
+    text_puts(out, n > 0 ? "\n};\n" : "\"\"};\n");
+}
+
+static const char *weight_address(struct program *p, const struct buffer *b, const char *base)
+{
+    const char *data = p->buffer_name[weight_holder(b)->id];
+    if (is_string(b) || p->weights == WEIGHTS_ARRAY)
+        return mem_printf(p->t, "%s_data", data);
+    if (p->weights == WEIGHTS_STRING)
+        return mem_printf(p->t, "%s_data.value", data);
+    return mem_printf(p->t, "(const %s *)(const void *)(%s + %zu)", dtype_ctype(b->dtype), base,
+                      b->offset);
+}
+
+static void write_pointers(struct program *p, struct text *out, const char *base)
+{
+    for (int i = 0; i < p->s->nweight; i++)
+        text_printf(out, "        %s,\n", weight_address(p, p->s->weight[i], base));
+}
+
+/* Numbers in a C file are of the target's byte order; units and bytes are of one. */
+static const char order_text[] =
+    "#if defined __BYTE_ORDER__ && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n"
+    "#error \"these weights are bytes, the least significant first: let tgc write numbers by "
+    "--weights=array\"\n#endif\n\n";
+
+static const char unit_text[] =
+    "/* The numbers' bytes, two in each unit. */\n"
+    "#if u'\303\251' != 0xe9\n"
+    "#error \"this file is UTF-8, and is read as something else (-finput-charset)\"\n#endif\n"
+    "#ifdef __cplusplus\ntypedef char16_t weight_unit;\n#else\ntypedef uint_least16_t weight_unit;\n"
+    "#endif\n\n";
+
+static const char place_text[] =
+    "/* -DMODEL_WEIGHTS_SECTION='\".flash\"' puts them into a section of the linker's. */\n"
+    "#ifdef MODEL_WEIGHTS_SECTION\n"
+    "#define WEIGHTS_PLACE __attribute__((section(MODEL_WEIGHTS_SECTION)))\n"
+    "#else\n#define WEIGHTS_PLACE\n#endif\n\n";
+
+/* What the data below needs. */
+static void write_data_prelude(struct program *p, struct text *out)
+{
+    bool has_numbers = false;
+    for (int i = 0; i < p->s->nweight; i++)
+        has_numbers |= !is_string(p->s->weight[i]);
+    if (!has_numbers)
+        return;
+    if (p->weights != WEIGHTS_ARRAY)
+        text_puts(out, order_text);
+    if (p->weights != WEIGHTS_FILE)
+        program_write_text(p, out, place_text);
+    if (p->weights == WEIGHTS_STRING)
+        text_puts(out, unit_text);
+    if (p->weights == WEIGHTS_INCBIN)
+        program_write_text(p, out, snippet_find("incbin")->text);
+}
+
+void weights_write_data(struct program *p, struct text *out)
+{
+    if (p->s->nweight == 0)
+        return;
+    text_puts(
+        out,
+        "/* -------------------------------------------------------------------------------------- "
+        "weights */\n\n");
+    write_data_prelude(p, out);
+    for (int i = 0; i < p->s->nweight; i++) {
+        const struct buffer *b = p->s->weight[i];
+        if (weight_holder(b) != b)
+            continue;
+        if (is_string(b))
+            write_strings(p, out, b);
+        else if (p->weights == WEIGHTS_STRING)
+            write_as_string(p, out, b);
+        else if (p->weights == WEIGHTS_ARRAY)
+            write_as_array(p, out, b);
+    }
+    if (p->weights == WEIGHTS_FILE) {
+        text_puts(out, "\nstatic struct weights place_weights(const unsigned char *base)\n{\n    "
+                       "const struct weights table = {\n");
+        write_pointers(p, out, "base");
+        text_puts(out, "    };\n    return table;\n}\n\n");
+        return;
+    }
+    text_puts(out, "\nstatic const struct weights *get_weights(void)\n{\n    static const struct "
+                   "weights table = {\n");
+    write_pointers(p, out, mem_printf(p->t, "%s_weights_data", p->name));
+    text_puts(out, "    };\n    return &table;\n}\n\n");
+}

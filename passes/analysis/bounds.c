@@ -1,0 +1,130 @@
+/* bounds.c - what a float can be, from integers that are cast, weights, and arithmetic on them.
+ *
+ * Interval arithmetic. Rounding is monotonic, so an interval's ends are rounded; that of a product,
+ * which may be fused with a sum, is widened by more than a rounding.
+ */
+#include "passes/analysis/bounds.h"
+
+#include <math.h>
+
+/* deeper ones are not looked at; of weights with more elements nothing is known */
+enum { DEPTH_MAX = 64, ELEMENTS_MAX = 1 << 14 };
+static const double largest = 0x1p100;
+
+static const struct bounds unknown = {0, 0, false};
+
+static struct bounds between(double lo, double hi)
+{
+    if (!(lo >= -largest && hi <= largest))
+        return unknown;
+    return (struct bounds){(float)lo, (float)hi, true};
+}
+
+static struct bounds of_weight(const struct buffer *b)
+{
+    struct element_bounds e;
+    return buffer_bounds(b, ELEMENTS_MAX, &e) ? between(e.lo.f, e.hi.f) : unknown;
+}
+
+static struct bounds of_product(const struct bounds *a)
+{
+    const double slack = 1e-6;
+    double p[4] = {a[0].lo * a[1].lo, a[0].lo * a[1].hi, a[0].hi * a[1].lo, a[0].hi * a[1].hi};
+    double lo = fmin(fmin(p[0], p[1]), fmin(p[2], p[3])),
+           hi = fmax(fmax(p[0], p[1]), fmax(p[2], p[3]));
+    return between(lo - slack * fabs(lo), hi + slack * fabs(hi));
+}
+
+/* a: the operands' */
+static struct bounds of_operation(const struct uop *u, const struct bounds *a)
+{
+    struct bounds p;
+    switch (u->op) {
+    case OP_ADD: return between(a[0].lo + a[1].lo, a[0].hi + a[1].hi);
+    case OP_SUB: return between(a[0].lo - a[1].hi, a[0].hi - a[1].lo);
+    case OP_MUL: return of_product(a);
+    case OP_MULACC:
+        p = of_product(a);
+        return p.known ? between(p.lo + a[2].lo, p.hi + a[2].hi) : unknown;
+    case OP_NEG: return (struct bounds){-a[0].hi, -a[0].lo, true};
+    case OP_MAX: return (struct bounds){fmax(a[0].lo, a[1].lo), fmax(a[0].hi, a[1].hi), true};
+    case OP_MIN: return (struct bounds){fmin(a[0].lo, a[1].lo), fmin(a[0].hi, a[1].hi), true};
+    case OP_ROUND: return (struct bounds){rint(a[0].lo), rint(a[0].hi), true};
+    case OP_SPLAT: return a[0];
+    default: return unknown;
+    }
+}
+
+static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth);
+
+/* The largest, or the least, of some elements: one of them. */
+static bool is_most(const struct uop *u)
+{
+    bool most =
+        u->op == OP_REDUCE && (REDUCE_OP(u->arg.i) == OP_MAX || REDUCE_OP(u->arg.i) == OP_MIN);
+    for (int k = 1; k < u->nsrc && most; k++)
+        most = u->src[k]->op == OP_RANGE && u->src[k]->src[0]->vmin > 0;
+    return most;
+}
+
+static struct bounds compute(struct bounds_memo *m, const struct uop *u, int depth)
+{
+    struct bounds a[3];
+    if (u->op == OP_CAST && dtype_is_int(u->src[0]->dtype) && u->src[0]->dtype != DTYPE_U64)
+        return between((double)u->src[0]->vmin, (double)u->src[0]->vmax);
+    if (u->dtype != DTYPE_F32 || depth == DEPTH_MAX)
+        return unknown;
+    if (u->op == OP_CONST)
+        return fabs(u->arg.f) <= largest ? (struct bounds){u->arg.f, u->arg.f, true} : unknown;
+    if (u->op == OP_LOAD)
+        return u->nsrc == 2 ? of_weight(uop_buffer_of(u->src[0])) : unknown;
+    if (m->most && is_most(u))
+        return find(m, u->src[0], depth + 1);
+    if (u->op != OP_SPLAT && !op_is_elementwise(u->op))
+        return unknown;
+    for (int k = 0; k < u->nsrc; k++) {
+        a[k] = find(m, u->src[k], depth + 1);
+        if (!a[k].known)
+            return unknown;
+    }
+    return of_operation(u, a);
+}
+
+static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth)
+{
+    struct bounds *known = map_get(&m->of, u);
+    m->of.t = m->t;
+    m->of.scratch = true;
+    if (!known) {
+        known = scratch_array(m->t, 1, sizeof *known);
+        *known = compute(m, u, depth);
+        map_set(&m->of, u, known);
+    }
+    return *known;
+}
+
+struct bounds bounds_of(struct bounds_memo *m, const struct uop *u) { return find(m, u, 0); }
+
+/* depth: a chain of sums and clamps */
+bool bounds_is_whole(const struct uop *u)
+{
+    enum { STEPS_MAX = 16 };
+    const double exact = 0x1p24;
+    for (int i = 0; i < STEPS_MAX; i++) {
+        const struct uop *c = u->nsrc == 2 ? u->src[1] : NULL;
+        c = c && c->op == OP_SPLAT ? c->src[0] : c;
+        if (u->op == OP_ROUND || u->op == OP_FLOOR || u->op == OP_CEIL || u->op == OP_TRUNC)
+            return true;
+        if (u->op == OP_CAST)
+            return dtype_is_byte(u->src[0]->dtype);
+        if (is_most(u)) {
+            u = u->src[0];
+            continue;
+        }
+        if ((u->op != OP_ADD && u->op != OP_MIN && u->op != OP_MAX) || !c || c->op != OP_CONST ||
+            fabs(c->arg.f) > exact || c->arg.f != rint(c->arg.f))
+            return false;
+        u = u->src[0];
+    }
+    return false;
+}

@@ -1,0 +1,276 @@
+/* kind.c - what a value is, as far as fusion cares: what it costs, whether it is a layer, an
+ * epilogue of one, made of weights alone. Each is found by a look at a few ops below it.
+ */
+#include "passes/plan/fuse.h"
+#include "passes/kernel/tile.h"
+
+#include <string.h>
+
+bool value_is_leaf(const struct uop *v)
+{
+    return v->op == OP_BUFFER || v->op == OP_PARAM || v->op == OP_GET || v->op == OP_CONST ||
+           v->op == OP_VAR;
+}
+
+double value_cost(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
+    case OP_ATAN: case OP_SINH: case OP_COSH:
+    case OP_TANH: case OP_ASINH: case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW:
+    case OP_ATAN2:
+        return 20;
+    case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
+        return 4;
+    case OP_INDEX:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+const struct uop *value_operand(const struct uop *v)
+{
+    while ((op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT) ||
+           v->op == OP_CAST)
+        v = v->src[0];
+    return v;
+}
+
+bool value_is_contraction(const struct uop *v)
+{
+    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
+        return false;
+    const struct uop *m = value_operand(v->src[0]);
+    if (m->op != OP_MUL)
+        return false;
+    const struct uop *a = value_operand(m->src[0]), *b = value_operand(m->src[1]);
+    return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) &&
+           plan_nelem(m) > 1.5 * plan_nelem(b);
+}
+
+/* Whether v is made, in at most `depth` steps, of nothing but what `operands` takes: the number of
+ * sources to look at, 0 where it ends, -1 for what it does not take. */
+static bool is_made_of(const struct uop *v, int (*operands)(const struct uop *), int depth)
+{
+    int n = operands(v);
+    if (n <= 0 || depth == 0)
+        return n == 0;
+    for (int k = 0; k < n; k++)
+        if (!is_made_of(v->src[k], operands, depth - 1))
+            return false;
+    return true;
+}
+
+static int operands_of_weights(const struct uop *v)
+{
+    if (v->op == OP_BUFFER)
+        return ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT ? 0 : -1;
+    if (op_class(v->op) == CLASS_MOVE)
+        return v->op != OP_IOTA && v->op != OP_CONCAT ? 1 : -1;
+    bool linear = v->op == OP_CAST || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_NEG;
+    return v->op == OP_CONST ? 0 : linear ? v->nsrc : -1;
+}
+
+bool value_is_of_weights(const struct uop *v)
+{
+    enum { DEPTH = 12 };
+    return is_made_of(v, operands_of_weights, DEPTH);
+}
+
+bool value_contracts_weight(const struct uop *v)
+{
+    const struct uop *m = value_operand(v->src[0]);
+    for (int k = 0; k < 2; k++)
+        if (value_is_of_weights(m->src[k]) && value_operand(m->src[k])->op != OP_CONST)
+            return true;
+    return false;
+}
+
+static int operands_like_index(const struct uop *v)
+{
+    bool moves = op_class(v->op) == CLASS_MOVE;
+    if (v->op == OP_CONST || v->op == OP_VAR || v->op == OP_IOTA)
+        return 0;
+    if ((!moves && !op_is_elementwise(v->op)) || value_cost(v) > 4)
+        return -1;
+    return !moves || v->op == OP_CONCAT ? v->nsrc : v->op == OP_PAD ? 2 : 1;
+}
+
+bool value_is_index_like(const struct uop *v)
+{
+    enum { DEPTH = 8 };
+    return is_made_of(v, operands_like_index, DEPTH);
+}
+
+static int operands_of_places(const struct uop *v)
+{
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    bool table = b && b->kind == BUFFER_WEIGHT && b->dtype == DTYPE_INDEX;
+    return table ? 0 : operands_like_index(v);
+}
+
+bool value_is_mask_of_places(const struct uop *v)
+{
+    enum { DEPTH = 14 };
+    return v->dtype == DTYPE_BOOL && is_made_of(v, operands_of_places, DEPTH);
+}
+
+bool value_is_widened_weight(const struct uop *v)
+{
+    if (v->op != OP_CAST || dtype_nbytes(v->src[0]->dtype) >= dtype_nbytes(v->dtype))
+        return false;
+    const struct uop *base = value_operand(v->src[0]);
+    return base->op == OP_BUFFER && ((const struct buffer *)base->arg.p)->kind == BUFFER_WEIGHT;
+}
+
+bool value_has_row_stat(struct plan *p, struct uop *v)
+{
+    struct uop *stack[64];
+    int n = 0, steps = 0;
+    bool expanded[64];
+    stack[n] = v;
+    expanded[n++] = false;
+    while (n && steps++ < 64) {
+        struct uop *u = stack[--n];
+        bool e = expanded[n];
+        if (u->op == OP_REDUCE && e)
+            return true;
+        if (u->op == OP_REDUCE || value_is_leaf(u) || plan_node(p, u)->buffer)
+            continue;
+        int nsrc = op_class(u->op) == CLASS_MOVE ? u->op != OP_IOTA
+                   : op_is_elementwise(u->op)    ? u->nsrc
+                                                 : 0;
+        for (int k = 0; k < nsrc && n < 63; k++) {
+            stack[n] = u->src[k];
+            expanded[n++] = e || u->op == OP_EXPAND;
+        }
+    }
+    return false;
+}
+
+/* A value that passes the test and that v is an epilogue of: reached through elementwise ops and
+ * moves, a broadcast only if asked for, not through what others need, too. NULL: there is none. */
+static const struct uop *find_below(struct plan *p, const struct uop *v, bool through_expand,
+                                    bool (*test)(const struct uop *v))
+{
+    const struct uop *stack[32];
+    int n = 0;
+    stack[n++] = v;
+    for (int steps = 0; n && steps < 64; steps++) {
+        const struct uop *u = stack[--n];
+        if (test(u))
+            return u;
+        if ((u->op == OP_EXPAND && !through_expand) || value_is_leaf(u) || u->op == OP_IOTA ||
+            plan_node(p, u)->must || (u != v && plan_node(p, u)->nconsumer > 1))
+            continue;
+        int nsrc = op_is_elementwise(u->op) ? u->nsrc
+                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        for (int k = 0; k < nsrc && n < 32; k++)
+            stack[n++] = u->src[k];
+    }
+    return NULL;
+}
+
+const struct uop *value_contraction(struct plan *p, const struct uop *v)
+{
+    return find_below(p, v, false, value_is_contraction);
+}
+
+/* A value below another one, and its coordinates over the axes of that one. */
+struct below { const struct uop *u; struct uop *at[MAX_RANK]; };
+
+static void step_down(struct tgc *t, struct below *b)
+{
+    struct uop *at[MAX_RANK], *valid;
+    if (op_class(b->u->op) == CLASS_MOVE) {
+        move_index(t, b->u, 0, b->at, at, &valid);
+        memcpy(b->at, at, sizeof at);
+    }
+    b->u = b->u->src[0];
+}
+
+/* From v, whose coordinates are b's, to c, along the way that find_below() took. */
+static bool go_to(struct plan *p, struct below *b, const struct uop *c)
+{
+    struct below stack[32];
+    int n = 0;
+    stack[n++] = *b;
+    for (int steps = 0; n && steps < 64; steps++) {
+        *b = stack[--n];
+        if (b->u == c)
+            return true;
+        if (value_is_leaf(b->u) || b->u->op == OP_IOTA || b->u->op == OP_CONCAT)
+            continue;
+        if (op_class(b->u->op) == CLASS_MOVE) {
+            stack[n] = *b;
+            step_down(p->t, &stack[n++]);
+        }
+        for (int k = 0; op_is_elementwise(b->u->op) && k < b->u->nsrc && n < 32; k++) {
+            stack[n] = *b;
+            stack[n++].u = b->u->src[k];
+        }
+    }
+    return false;
+}
+
+bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, const bool *kept)
+{
+    struct tgc *t = p->t;
+    struct uop *range[MAX_RANK] = {0};
+    struct below sum = {.u = v};
+    if (!value_contracts_weight(c))
+        return false;
+    for (int a = 0; a < v->ndim; a++)
+        sum.at[a] = range[a] = uop_range(t, v->dim[a], t->next_range++);
+    if (!go_to(p, &sum, c))
+        return true;
+    for (int a = 0; a < c->ndim; a++)
+        if (REDUCE_AXES(c->arg.i) >> a & 1)
+            sum.at[a] = uop_int(t, 0);
+    for (step_down(t, &sum); sum.u->op != OP_MUL;)
+        step_down(t, &sum);
+    for (int k = 0; k < 2; k++) {
+        struct below w = sum;
+        w.u = sum.u->src[k];
+        if (!value_is_of_weights(value_operand(w.u)))
+            continue;
+        for (const struct uop *base = value_operand(w.u); w.u != base;)
+            step_down(t, &w);
+        for (int a = 0; a < v->ndim; a++)
+            for (int i = 0; kept[a] && i < w.u->ndim; i++)
+                if (nest_depends(t, w.at[i], range[a]))
+                    return true;
+    }
+    return false;
+}
+
+static bool takes_long(const struct uop *v)
+{
+    return v->op == OP_REDUCE || value_cost(v) >= VALUE_EXPENSIVE;
+}
+
+bool value_takes_long(struct plan *p, const struct uop *v)
+{
+    return find_below(p, v, true, takes_long) != NULL;
+}
+
+static bool is_join(const struct uop *v)
+{
+    return v->op == OP_WHERE && v->src[0]->op == OP_LT && v->src[0]->src[1]->op == OP_CONST &&
+           value_is_index_like(v->src[0]->src[0]) && !value_is_index_like(v->src[1]) &&
+           !value_is_index_like(v->src[2]);
+}
+
+bool value_joins_parts(struct plan *p, const struct uop *v)
+{
+    return find_below(p, v, false, is_join) != NULL;
+}
+
+bool value_streams_weight(const struct uop *v)
+{
+    enum { WEIGHT_NELEM = 1 << 16 };
+    return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
+           value_operand(v->src[0])->op == OP_MUL && value_contracts_weight(v) &&
+           plan_nelem(v->src[0]) >= WEIGHT_NELEM;
+}

@@ -1,0 +1,66 @@
+/* softmax.c - the powers of a softmax: e^(x - the largest x), as frontends and rules write them. */
+#include "passes/analysis/softmax.h"
+#include "passes/passes.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+struct uop *softmax_without_spread(struct uop *u)
+{
+    while (move_spreads(u))
+        u = u->src[0];
+    return u;
+}
+
+/* m, where u is m == -inf ? 0 : m, so that a row that sees no key has powers of 0. */
+static struct uop *without_choice(struct uop *u)
+{
+    bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2] &&
+                  uop_is_constf(softmax_without_spread(u->src[0]->src[1]), -(double)INFINITY) &&
+                  uop_is_constf(softmax_without_spread(u->src[1]), 0);
+    return chosen ? softmax_without_spread(u->src[2]) : u;
+}
+
+/* What is subtracted by operand k of d; NULL: nothing is. */
+static struct uop *subtrahend(const struct uop *d, int k)
+{
+    if (d->op == OP_SUB)
+        return k == 1 ? d->src[1] : NULL;
+    if (d->op != OP_ADD)
+        return NULL;
+    struct uop *v = softmax_without_spread(d->src[k]);
+    bool times = v->op == OP_MUL && uop_is_constf(softmax_without_spread(v->src[1]), -1);
+    return v->op == OP_NEG || times ? v->src[0] : NULL;
+}
+
+static bool match_power(struct uop *exp, struct softmax *s)
+{
+    for (int k = 0; exp->op == OP_EXP && k < 2 && k < exp->src[0]->nsrc; k++) {
+        struct uop *most = subtrahend(exp->src[0], k);
+        if (!most)
+            continue;
+        most = without_choice(softmax_without_spread(most));
+        if (most->op == OP_REDUCE && REDUCE_OP(most->arg.i) == OP_MAX) {
+            s->exp = exp;
+            s->from = exp->src[0]->src[1 - k];
+            s->most = most;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool softmax_match(struct uop *u, struct softmax *s)
+{
+    s->scale = 1;
+    if (match_power(u, s))
+        return true;
+    for (int k = 0; k < 2 && u->op == OP_MUL; k++) {
+        const struct uop *scale = softmax_without_spread(u->src[k]);
+        if (scale->op != OP_CONST || !dtype_is_float(scale->dtype) || !match_power(u->src[1 - k], s))
+            continue;
+        s->scale = scale->arg.f;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,20 @@
+/* softmax.h - how a softmax is recognized, among tensors and in a kernel's AST alike. */
+#ifndef TGC_SOFTMAX_H
+#define TGC_SOFTMAX_H
+
+#include "passes/plan/plan.h"
+
+/* A power e^(from - most) * scale of a softmax; `most` is a maximum, or 0 where that is -inf. In a
+ * kernel's AST `from` and what `most` is the maximum of are loads, whose sameness the caller knows. */
+struct softmax {
+    struct uop *exp;             /* the power without its factor */
+    struct uop *from, *most;     /* most: the OP_REDUCE */
+    double scale;                /* a constant factor, see defer_division.c; 1: none */
+};
+
+/* Whether u is such a power. */
+bool softmax_match(struct uop *u, struct softmax *s);
+/* Down through what spreads a tensor; without effect in an AST. */
+struct uop *softmax_without_spread(struct uop *u);
+
+#endif

@@ -1,0 +1,593 @@
+/* winograd.c - convolutions of stride 1 by fewer multiplications.
+ *
+ * F(m x m, 3 x 3) of Lavin and Gray (arXiv:1509.09308): tiles of m x m outputs are computed from
+ * tiles of n x n inputs, n = m + 2, with n*n multiplications a channel where there were 9*m*m:
+ *
+ *      V[xi] = (B^T d B)[xi]         d: a tile of x; xi: one of n*n places in it
+ *      M[xi] = sum over ic of U[xi] V[xi]             n*n matrix products
+ *      Y     = A^T M A               U = G g G^T, computed here in double and rounded once
+ *
+ * Tiles have one axis or two, each with taps and a size of its own; an axis of the windows that has
+ * no tiles (it has a stride, or it does not pay) stays one of the sums'. With a dilation d, tiles
+ * are made of every d-th element: one row of tiles for each remainder.
+ *
+ * It is a rewrite of the graph. There is no convolution in it: what is looked for is a sum of
+ * products, one operand of which walks axes of something by windows, while the other is a weight.
+ * Whatever else its axes are (batch, groups, several channels' axes) they keep their meaning. The
+ * transforms (cook_toom.c) are sums of shifted parts of a tensor, and the places xi a tree of
+ * decisions on an index (`place_select`), which optimize.c makes straight-line code of.
+ */
+#include "passes/graph/conv/winograd.h"
+#include "passes/kernel/tile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ the layer */
+
+static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
+
+int64_t window_tiles(const struct window *w, int m)
+{
+    int64_t each = (w->size + w->dilation - 1) / w->dilation;
+    return (each + m - 1) / m * w->dilation;
+}
+
+static bool is_pure_move(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
+        return true;
+    default: return false;
+    }
+}
+
+/* Down to what v is a view of, with the coordinates there. */
+static struct uop *walk(struct tgc *t, struct uop *v, struct uop *const *range, struct uop **at)
+{
+    memcpy(at, range, (size_t)v->ndim * sizeof *at);
+    return move_down(t, v, is_pure_move, at);
+}
+
+bool layer_is_reduced(const struct layer *l, int axis)
+{
+    return REDUCE_AXES(l->reduce->arg.i) >> axis & 1;
+}
+
+/* A window's axis of x: stride * o + dilation * k + begin. */
+static bool add_window(struct layer *l, int axis, const int *of, const int64_t *stride,
+                       int64_t begin)
+{
+    int k = layer_is_reduced(l, of[1]), o = of[1 - k], tap = of[k];
+    if (layer_is_reduced(l, o) || !layer_is_reduced(l, tap) || begin < 0 ||
+        size_of(l->product->dim[o]) < 1 || size_of(l->product->dim[tap]) < 1 ||
+        size_of(l->x->dim[axis]) < 1)
+        return false;
+    l->window[l->nwindow++] = (struct window){
+        .axis = axis, .out = o, .tap = tap, .size = size_of(l->product->dim[o]),
+        .taps = size_of(l->product->dim[tap]), .begin = begin, .stride = stride[1 - k],
+        .dilation = stride[k]};
+    l->npart[axis] = 0;
+    return true;
+}
+
+/* How one axis of x is run through by the product's axes: row-major by one or several of them, or
+ * by windows. */
+static bool find_parts(struct layer *l, int axis, struct uop *at)
+{
+    struct tgc *t = l->t;
+    int of[4], n = 0;
+    int64_t stride[4], s, rest;
+    for (int p = 0; p < l->product->ndim; p++) {
+        if (l->range[p]->op != OP_RANGE || !nest_depends(t, at, l->range[p]))
+            continue;
+        if (n == 4 || l->of_x[p] || !nest_stride(t, at, l->range[p], &s) || s < 1)
+            return false;
+        l->of_x[p] = true;
+        int i = n++;
+        for (; i > 0 && stride[i - 1] < s; i--)
+            stride[i] = stride[i - 1], of[i] = of[i - 1];
+        stride[i] = s, of[i] = p;
+    }
+    struct uop *left = at;
+    for (int i = 0; i < n; i++)
+        left = sym_sub(t, left, sym_muli(t, l->range[of[i]], stride[i]));
+    if (!uop_const_int(left, &rest))
+        return false;
+    struct uop *total = uop_int(t, 1);
+    bool whole = rest == 0;
+    for (int i = n - 1; i >= 0; i--) {
+        whole &= sym_equal(t, total, uop_int(t, stride[i]));
+        total = sym_mul(t, total, l->product->dim[of[i]]);
+    }
+    if (n == 2 && !(whole && sym_equal(t, total, l->x->dim[axis])))
+        return add_window(l, axis, of, stride, rest);
+    memcpy(l->part[axis], of, (size_t)n * sizeof *of);
+    l->npart[axis] = n;
+    return whole && sym_equal(t, total, l->x->dim[axis]);
+}
+
+bool is_float_weight(const struct uop *v)
+{
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    return b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32;
+}
+
+/* Padding of zeros under the windows is made anew, to whole tiles. */
+static struct uop *take_padding(struct layer *l, struct uop *x)
+{
+    struct uop *zero = uop_int(l->t, 0);
+    bool padded =
+        x->op == OP_PAD && (uop_is_constf(x->src[1], 0.0) || uop_is_constf(x->src[1], -0.0));
+    for (int a = 0; a < 2 * x->ndim; a++)
+        l->pad[a] = padded ? x->src[2 + a] : zero;
+    return padded ? x->src[0] : x;
+}
+
+/* The windows that tiles suit, the last two of them: of stride 1, with a weight that is the same
+ * everywhere. */
+static bool find_sides(struct layer *l)
+{
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        if (l->of_weight[w->out] || !l->of_weight[w->tap])
+            return false;
+        if (w->stride != 1 || w->taps < 2 || w->taps > TAPS_MAX)
+            continue;
+        if (l->nside == SIDES_MAX)
+            l->side[0] = l->side[1], l->nside--;
+        l->side[l->nside++] = w;
+    }
+    return l->nside > 0;
+}
+
+bool layer_find(struct tgc *t, struct uop *u, struct layer *l)
+{
+    struct uop *at[MAX_RANK];
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+        u->src[0]->op != OP_MUL || u->ndim > MAX_RANK - 7)
+        return false;
+    *l = (struct layer){.t = t, .reduce = u, .product = u->src[0]};
+    for (int p = 0; p < u->ndim; p++) {
+        struct uop *dim = l->product->dim[p];
+        l->range[p] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
+    }
+    int k = 1;
+    struct uop *base = walk(t, l->product->src[1], l->range, at);
+    if (!is_float_weight(base)) {
+        k = 0;
+        base = walk(t, l->product->src[0], l->range, at);
+    }
+    if (!is_float_weight(base))
+        return false;
+    l->weight = l->product->src[k];
+    for (int p = 0; p < u->ndim; p++)
+        for (int a = 0; a < base->ndim; a++)
+            l->of_weight[p] |= l->range[p]->op == OP_RANGE && nest_depends(t, at[a], l->range[p]);
+    struct uop *padded = walk(t, l->product->src[1 - k], l->range, at);
+    if (padded->dtype != DTYPE_F32 || padded->ndim > MAX_RANK - 7 ||
+        (padded->op == OP_CAST && padded->src[0]->dtype != DTYPE_F32))
+        return false;
+    l->x = padded;                                    /* find_parts looks at the padded axes */
+    for (int a = 0; a < padded->ndim; a++)
+        if (!find_parts(l, a, at[a]))
+            return false;
+    for (int p = 0; p < u->ndim; p++)
+        if (l->range[p]->op == OP_RANGE &&
+            (layer_is_reduced(l, p) ? !l->of_x[p] || !l->of_weight[p]
+                                    : !l->of_x[p] && !l->of_weight[p]))
+            return false;
+    l->x = take_padding(l, padded);
+    return find_sides(l);
+}
+
+/* ------------------------------------------------------------------------------------ the tiles */
+
+/* A layer whose tiles are chosen: the windows that have some, and their transforms. */
+struct tiling {
+    const struct layer *l;
+    int nside, nplace, nout;
+    const struct window *side[SIDES_MAX];
+    struct transform f[SIDES_MAX];
+};
+
+static struct tiling make_tiling(const struct layer *l, struct sides s)
+{
+    struct tiling g = {.l = l, .nplace = 1, .nout = 1};
+    for (int i = 0; i < l->nside; i++) {
+        if (s.m[i] < 2)
+            continue;
+        struct transform *f = &g.f[g.nside];
+        transform_make(f, s.m[i], (int)l->side[i]->taps);
+        g.side[g.nside++] = l->side[i];
+        g.nplace *= f->n;
+        g.nout *= f->m;
+    }
+    return g;
+}
+
+/* The window's number among those with tiles, or -1. */
+static int side_of(const struct tiling *g, const struct window *w)
+{
+    for (int s = 0; s < g->nside; s++)
+        if (g->side[s] == w)
+            return s;
+    return -1;
+}
+
+static int64_t tiles_of(const struct tiling *g, int s)
+{
+    return window_tiles(g->side[s], g->f[s].m);
+}
+
+/* Elements of x, padded, that the window walks. */
+static int64_t length_of(const struct tiling *g, const struct window *w)
+{
+    int s = side_of(g, w);
+    if (s < 0)
+        return (w->size - 1) * w->stride + (w->taps - 1) * w->dilation + 1;
+    return tiles_of(g, s) * g->f[s].m + (w->taps - 1) * w->dilation;
+}
+
+struct uop *place_index(struct tgc *t, int n, int axis, int ndim)
+{
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < ndim; a++)
+        dim[a] = uop_int(t, a == axis ? n : 1);
+    return uop_reshape(t, uop_iota(t, uop_int(t, n)), dim, ndim);
+}
+
+struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x, int lo, int hi)
+{
+    int mid = lo + (hi - lo) / 2;
+    if (hi - lo == 1)
+        return x[lo];
+    struct uop *low = place_select(t, index, x, lo, mid),
+               *high = place_select(t, index, x, mid, hi);
+    return tensor_where(t, tensor_binary(t, OP_LT, index, uop_int(t, mid)), low, high);
+}
+
+/* The product's axes as one operand has them: tiles for windows that have some, of x what other
+ * windows walk, 1 for what it does not depend on. */
+static void dims_of(const struct tiling *g, bool is_x, struct uop **dim)
+{
+    const struct layer *l = g->l;
+    for (int p = 0; p < l->product->ndim; p++)
+        dim[p] = (is_x ? l->of_x : l->of_weight)[p] ? l->product->dim[p] : uop_int(l->t, 1);
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        int s = side_of(g, w);
+        if (is_x)
+            dim[w->out] = uop_int(l->t, s < 0 ? length_of(g, w) : tiles_of(g, s));
+        if (is_x || s >= 0)
+            dim[w->tap] = uop_int(l->t, 1);
+    }
+}
+
+/* x, padded to what the windows walk, its axes apart as the product has them: axis_of[a] is the
+ * product's axis that axis a belongs to. Of a window with a dilation there are two. */
+static struct uop *pad_to_tiles(const struct tiling *g, int *axis_of)
+{
+    const struct layer *l = g->l;
+    struct tgc *t = l->t;
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *begin[MAX_RANK], *dim[MAX_RANK];
+    const struct window *window[MAX_RANK] = {NULL};
+    int ndim = 0;
+    struct uop *x = l->x;
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = l->pad[2 * a];
+        hi[a] = l->pad[2 * a + 1];
+        begin[a] = uop_int(t, 0);
+        dim[a] = sym_add(t, x->dim[a], sym_add(t, lo[a], hi[a]));
+    }
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        int a = w->axis;
+        window[a] = w;
+        begin[a] = uop_int(t, w->begin);
+        dim[a] = uop_int(t, length_of(g, w));
+        struct uop *more = sym_sub(t, sym_add(t, begin[a], dim[a]),
+                                   sym_add(t, x->dim[a], sym_add(t, lo[a], hi[a])));
+        hi[a] = sym_max(t, sym_add(t, hi[a], more), uop_int(t, 0));
+    }
+    x = uop_pad(t, x, uop_constf(t, x->dtype, 0.0), lo, hi);
+    x = uop_shrink(t, x, begin, dim);
+    for (int a = 0; a < x->ndim; a++) {              /* groups of channels apart */
+        const struct window *w = window[a];
+        int64_t d = w && side_of(g, w) >= 0 ? w->dilation : 1;
+        if (w)
+            axis_of[ndim] = w->out, dim[ndim++] = uop_int(t, size_of(x->dim[a]) / d);
+        if (d > 1)
+            axis_of[ndim] = w->out, dim[ndim++] = uop_int(t, d);
+        for (int i = 0; i < l->npart[a]; i++)
+            axis_of[ndim] = l->part[a][i], dim[ndim++] = l->product->dim[l->part[a][i]];
+    }
+    return uop_reshape(t, x, dim, ndim);
+}
+
+/* x as [the places within a tile, the product's axes]. */
+static struct uop *tiles_of_x(const struct tiling *g)
+{
+    const struct layer *l = g->l;
+    struct tgc *t = l->t;
+    struct uop *dim[MAX_RANK];
+    int axis_of[MAX_RANK], perm[MAX_RANK], n = 0;
+    struct uop *x = pad_to_tiles(g, axis_of);
+    int ndim = x->ndim;
+    for (int s = 0; s < g->nside; s++) {
+        int a = 0;
+        while (axis_of[a] != g->side[s]->out)
+            a++;
+        x = uop_window(t, x, a, uop_int(t, tiles_of(g, s) / g->side[s]->dilation),
+                       uop_int(t, g->f[s].n), g->f[s].m, 1);
+        memmove(axis_of + a + 2, axis_of + a + 1, (size_t)(ndim++ - a - 1) * sizeof *axis_of);
+        axis_of[a + 1] = -1 - s;
+    }
+    for (int p = -1; p >= -g->nside; p--)
+        for (int a = 0; a < ndim; a++)
+            if (axis_of[a] == p)
+                perm[n++] = a;
+    for (int p = 0; p < l->product->ndim; p++)
+        for (int a = 0; a < ndim; a++)
+            if (axis_of[a] == p)
+                perm[n++] = a;
+    x = uop_permute(t, x, perm);
+    for (int s = 0; s < g->nside; s++)
+        dim[s] = uop_int(t, g->f[s].n);
+    dims_of(g, true, dim + g->nside);
+    return uop_reshape(t, x, dim, l->product->ndim + g->nside);
+}
+
+struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        begin[a] = uop_int(t, a < lead ? at[a] : 0);
+        size[a] = a < lead ? uop_int(t, 1) : x->dim[a];
+    }
+    return uop_reshape(t, uop_shrink(t, x, begin, size), size + lead - keep, x->ndim - lead + keep);
+}
+
+/* The windows that have no tiles, of V. */
+static struct uop *walk_windows(const struct tiling *g, struct uop *v)
+{
+    const struct layer *l = g->l;
+    struct tgc *t = l->t;
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        int perm[MAX_RANK], out = w->out + 1, tap = w->tap + 1 + (w->tap > w->out);
+        if (side_of(g, w) >= 0)
+            continue;
+        v = uop_window(t, v, out, uop_int(t, w->size), uop_int(t, w->taps), w->stride,
+                       w->dilation);
+        for (int a = 0; a < v->ndim; a++)
+            perm[a] = a == out + 1 ? tap : a == tap ? out + 1 : a;
+        v = tensor_drop_axes(t, uop_permute(t, v, perm), 1u << (out + 1));
+    }
+    return v;
+}
+
+/* V: [xi, the product's axes] */
+static struct uop *transform_input(const struct tiling *g)
+{
+    struct tgc *t = g->l->t;
+    struct uop *d[PLACES_MAX], *v[PLACES_MAX], *tiles = tiles_of_x(g);
+    const struct matrix *by[SIDES_MAX] = {&g->f[0].input, &g->f[1].input};
+    int ncol = g->nside == 2 ? g->f[1].n : 1;
+    for (int i = 0; i < g->nplace; i++)
+        d[i] = place_part(t, tiles, g->nside, (int[]){i / ncol, i % ncol}, 1);
+    transform_apply(t, by, g->nside, d, v);
+    struct uop *xi = place_index(t, g->nplace, 0, g->l->product->ndim + 1);
+    return walk_windows(g, place_select(t, xi, v, 0, g->nplace));
+}
+
+/* The weight's distinct elements, with the axes of the product; NULL: out of memory's limit. */
+static float *weight_values(const struct layer *l, struct uop **dim, int64_t *nelem)
+{
+    struct tgc *t = l->t;
+    struct uop *zero[MAX_RANK];
+    *nelem = 1;
+    for (int p = 0; p < l->product->ndim; p++) {
+        zero[p] = uop_int(t, 0);
+        dim[p] = l->of_weight[p] ? l->product->dim[p] : uop_int(t, 1);
+        *nelem = sat_mul(*nelem, size_of(dim[p]));
+    }
+    size_t nbytes, room = t->mem_limit - t->mem_used;
+    if (*nelem < 1 || !size_mul((size_t)*nelem, sizeof(float), &nbytes) || nbytes > room / 16)
+        return NULL;
+    struct uop *w = uop_shrink(t, l->weight, zero, dim);
+    struct eval_env env = {.budget = -1};
+    float *data = mem_alloc(t, nbytes);
+    return eval_store(t, w, *nelem, &env, data, NULL) ? data : NULL;
+}
+
+/* u = G g, or G g G^T */
+static void transform_taps(const struct tiling *g, const double *tap, double *u)
+{
+    double half[SIDE_MAX * SIDE_MAX] = {0};
+    const struct matrix *a = &g->f[0].weight, *b = &g->f[1].weight;
+    int ncol = g->nside == 2 ? b->ncol : 1, nrow = g->nside == 2 ? b->nrow : 1;
+    for (int i = 0; i < a->nrow; i++)
+        for (int k = 0; k < a->ncol; k++)
+            for (int j = 0; j < ncol; j++)
+                half[i * ncol + j] += a->at[i][k] * tap[k * ncol + j];
+    for (int i = 0; i < a->nrow; i++)
+        for (int j = 0; j < nrow; j++) {
+            double sum = 0;
+            for (int k = 0; k < ncol; k++)
+                sum += half[i * ncol + k] * (g->nside == 2 ? b->at[j][k] : 1);
+            u[i * nrow + j] = sum;
+        }
+}
+
+/* U: [xi, the product's axes], a weight; NULL: it is too large for the memory's limit. */
+static struct uop *transform_weight(const struct tiling *g)
+{
+    const struct layer *l = g->l;
+    struct tgc *t = l->t;
+    struct uop *dim[MAX_RANK], *udim[MAX_RANK];
+    int64_t nelem, stride[SIDES_MAX] = {1, 1}, size[MAX_RANK];
+    int ndim = l->product->ndim, ntap = 1, ncol = g->nside == 2 ? g->f[1].taps : 1;
+    float *w = weight_values(l, dim, &nelem);
+    if (!w)
+        return NULL;
+    for (int s = 0; s < g->nside; s++) {
+        ntap *= g->f[s].taps;
+        for (int p = g->side[s]->tap + 1; p < ndim; p++)
+            stride[s] *= size_of(dim[p]);
+    }
+    dims_of(g, false, udim);
+    int64_t each = nelem / ntap;
+    float *u = mem_array(t, (size_t)each * (size_t)g->nplace, sizeof *u);
+    for (int64_t i = 0; i < each; i++) {
+        int64_t from = 0, rest = i, step = nelem;
+        for (int p = 0; p < ndim; p++) {                  /* coordinates of i among udim */
+            int64_t below = 1;
+            for (int a = p + 1; a < ndim; a++)
+                below *= size_of(udim[a]);
+            step /= size_of(dim[p]);
+            from += rest / below * step;
+            rest %= below;
+        }
+        double tap[SIDE_MAX * SIDE_MAX], place[PLACES_MAX];
+        for (int k = 0; k < ntap; k++)
+            tap[k] = w[from + k / ncol * stride[0] + k % ncol * stride[1]];
+        transform_taps(g, tap, place);
+        for (int k = 0; k < g->nplace; k++)
+            u[k * each + i] = (float)place[k];
+    }
+    size[0] = g->nplace;
+    for (int p = 0; p < ndim; p++)
+        size[p + 1] = size_of(udim[p]);
+    return tensor_from_data(t, DTYPE_F32, size, ndim + 1, u,
+                            (size_t)each * (size_t)g->nplace * sizeof *u, NULL);
+}
+
+static void name_product(const struct tiling *g, struct uop *product)
+{
+    const struct layer *l = g->l;
+    struct text s = {.t = l->t};
+    const char *w = uop_get_axes(l->t, l->product);
+    text_puts(&s, "xi");
+    for (int p = 0; w && *w && p < l->product->ndim; p++) {
+        size_t n = strcspn(w, " ");
+        bool tile = false;
+        for (int i = 0; i < g->nside; i++)
+            tile |= p == g->side[i]->out;
+        text_printf(&s, " %s%.*s", tile ? "tile_" : "", (int)n, w);
+        w += n + (w[n] == ' ');
+    }
+    if (w)
+        uop_name_axes(l->t, product, s.s);
+}
+
+/* Y: from M, [xi, the product's axes, reduced], to what the sum was. An axis of tiles becomes the
+ * tiles, the places in them and, with a dilation, its remainders. */
+static struct uop *transform_output(const struct tiling *g, struct uop *sums)
+{
+    const struct layer *l = g->l;
+    struct tgc *t = l->t;
+    struct uop *m[PLACES_MAX], *y[PLACES_MAX], *row[SIDE_MAX], *dim[MAX_RANK], *zero[MAX_RANK];
+    const struct matrix *by[SIDES_MAX] = {&g->f[0].output, &g->f[1].output};
+    int at[SIDES_MAX] = {0}, n = 0, ncol = g->nside == 2 ? g->f[1].m : 1;
+    for (int p = 0; p < l->product->ndim; p++) {
+        int s = -1;
+        for (int i = 0; i < g->nside; i++)
+            s = g->side[i]->out == p ? i : s;
+        int64_t d = s < 0 ? 1 : g->side[s]->dilation;
+        dim[n++] = s < 0 ? l->reduce->dim[p] : uop_int(t, tiles_of(g, s) / d);
+        if (s >= 0)
+            at[s] = n, dim[n++] = uop_int(t, 1);
+        if (d > 1)
+            dim[n++] = uop_int(t, d);
+    }
+    for (int i = 0; i < g->nplace; i++)
+        m[i] = place_part(t, sums, 1, &i, 0);
+    transform_apply(t, by, g->nside, m, y);
+    for (int i = 0; i < g->nout; i++)
+        y[i] = uop_reshape(t, y[i], dim, n);
+    for (int i = 0; i < g->f[0].m; i++)
+        row[i] = ncol == 1 ? y[i]
+                           : place_select(t, place_index(t, ncol, at[1], n), y + i * ncol, 0, ncol);
+    struct uop *r = place_select(t, place_index(t, g->f[0].m, at[0], n), row, 0, g->f[0].m);
+    r = uop_new(t, OP_CONTIGUOUS, r->dtype, &r, 1, (union arg){0});
+    for (int p = 0; p < l->product->ndim; p++) {
+        dim[p] = l->reduce->dim[p];
+        zero[p] = uop_int(t, 0);
+    }
+    for (int s = 0; s < g->nside; s++)
+        dim[g->side[s]->out] = uop_int(t, tiles_of(g, s) * g->f[s].m);
+    r = uop_reshape(t, r, dim, l->product->ndim);
+    for (int s = 0; s < g->nside; s++)
+        dim[g->side[s]->out] = l->product->dim[g->side[s]->out];
+    return uop_shrink(t, r, zero, dim);
+}
+
+static struct uop *rewrite_layer(const struct layer *l, struct sides s)
+{
+    struct tgc *t = l->t;
+    struct tiling g = make_tiling(l, s);
+    struct uop *u = transform_weight(&g);
+    if (!u)
+        return NULL;
+    struct uop *v = transform_input(&g);
+    struct uop *product = tensor_binary(t, OP_MUL, v, u);
+    name_product(&g, product);
+    uint32_t axes = REDUCE_AXES(l->reduce->arg.i);
+    for (int i = 0; i < g.nside; i++)
+        axes &= ~(1u << g.side[i]->tap);
+    return transform_output(&g, uop_reduce(t, OP_ADD, product, axes << 1));
+}
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+/* side 0: as planned, of which `at` is next. */
+struct winograd { int side, at; struct plan plan; };
+
+/* Tiles of one side for all windows, as far as they fit. */
+static struct sides same_sides(const struct layer *l, int m)
+{
+    const struct sides all[] = {{{m, m}}, {{m, 1}}, {{1, m}}};
+    for (int i = l->nside > 1 ? 0 : 1; i < (l->nside > 1 ? 3 : 2); i++)
+        if (sides_fit(l, all[i]))
+            return all[i];
+    return (struct sides){{1, 1}};
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct winograd *w = ctx;
+    const struct weighed *planned = w->side ? NULL : w->plan.layer[w->at++];
+    struct layer l;
+    if (!w->side && !planned)
+        return NULL;
+    struct mem_mark mark = scratch_mark(t);
+    bool found = layer_find(t, u, &l);
+    scratch_release(t, mark);
+    if (!found)
+        return NULL;
+    struct sides s = planned ? planned->list[planned->taken] : same_sides(&l, w->side);
+    int outer = t->current_origin;
+    bool apart = planned && taps_pay(&l, s);
+    if (!apart && !sides_fit(&l, s))
+        return NULL;
+    t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
+    struct uop *r = apart ? taps_apart(&l) : rewrite_layer(&l, s);
+    t->current_origin = outer;
+    return r;
+}
+
+bool winograd_apply(struct tgc *t, struct graph *g, int side)
+{
+    struct winograd w = {.side = side};
+    g->layers_nbytes = room_of_layers(t, g);
+    if (!side)
+        w.plan = winograd_plan(t, g);
+    graph_rewrite(t, g, rewrite, &w);
+    return true;
+}
+
+bool pass_winograd(struct tgc *t, struct graph *g)
+{
+    return t->no_winograd || winograd_apply(t, g, 0);
+}

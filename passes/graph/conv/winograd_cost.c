@@ -1,0 +1,263 @@
+/* winograd_cost.c - which tiles a convolution gets: what each choice computes, moves and reads of
+ * weights, or what a tune file says.
+ */
+#include "passes/analysis/error.h"
+#include "passes/graph/conv/winograd.h"
+#include "passes/kernel/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Cycles of a core with 8-lane vectors, as measured on layers of ResNet and VGG: what is computed,
+ * what the transforms move, and the weights, each time from memory. The ratios are what counts, and
+ * they hold for other widths, too. */
+enum { FLOP_CYCLE = 29, TRANSFORM_BYTES_CYCLE = 10, WEIGHT_BYTES_CYCLE = 6 };
+static const double FAR_BYTES = 16 << 20; /* what lies in no cache costs three times as much */
+
+struct extent { double in, out, groups, batch; };    /* channels of a group, groups, images */
+
+static struct extent extent_of(const struct layer *l)
+{
+    struct extent e = {1, 1, 1, 1};
+    for (int p = 0; p < l->product->ndim; p++) {
+        const struct uop *dim = l->product->dim[p];
+        double n = dim->op == OP_CONST ? (double)dim->arg.i : 1;
+        bool window = false;
+        for (int i = 0; i < l->nwindow; i++)
+            window |= p == l->window[i].tap || p == l->window[i].out;
+        if (window)
+            continue;
+        if (layer_is_reduced(l, p))
+            e.in *= n;
+        else if (l->of_x[p] && l->of_weight[p])
+            e.groups *= n;
+        else if (l->of_x[p])
+            e.batch *= n;
+        else
+            e.out *= n;
+    }
+    return e;
+}
+
+/* Of a tile: places, outputs; of the windows without tiles: taps; tiles, and whether no output of
+ * theirs is cut off. */
+struct count { double places, outputs, taps, tiles; bool whole; };
+
+static struct count count_of(const struct layer *l, struct sides s)
+{
+    struct count c = {1, 1, 1, 1, true};
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        int m = 1;
+        for (int k = 0; k < l->nside; k++)
+            m = l->side[k] == w ? s.m[k] : m;
+        if (m == 1) {
+            c.taps *= (double)w->taps;
+            c.tiles *= (double)w->size;
+            continue;
+        }
+        c.places *= (double)(m + w->taps - 1);
+        c.outputs *= m;
+        c.tiles *= (double)window_tiles(w, m);
+        c.whole &= window_tiles(w, m) * m == w->size;
+    }
+    return c;
+}
+
+static double cost_of(const struct layer *l, const struct extent *e, struct sides s)
+{
+    struct count c = count_of(l, s);
+    double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
+    /* weights are fetched while products are made (prefetch.c), as far as that goes */
+    double flops = products * tiles * 2 / FLOP_CYCLE;
+    double weights = products * (double)sizeof(float) / WEIGHT_BYTES_CYCLE;
+    double cost = flops > weights ? flops + 0.25 * weights : weights + 0.25 * flops;
+    if (c.places == 1)
+        return cost;
+    /* V and M are written and read; inputs are read, outputs written and read */
+    double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
+    /* band.c keeps them near */
+    double near = values * c.places > FAR_BYTES && !c.whole ? 1 : 3;
+    return cost + values * (c.places + 1.5 * c.outputs) * (3 / near) / TRANSFORM_BYTES_CYCLE;
+}
+
+bool sides_fit(const struct layer *l, struct sides s)
+{
+    int64_t places = 1;
+    for (int i = 0; i < l->nside; i++) {
+        int64_t n = s.m[i] + l->side[i]->taps - 1;
+        if (s.m[i] == 1)
+            continue;
+        if (n > SIDE_MAX || n < 4 || n % 2)              /* see cook_toom.c */
+            return false;
+        places *= n;
+    }
+    return places > 1 && places <= PLACES_MAX;
+}
+
+/* Larger tiles err more: they have to be worth it. Taps that stay in the sums read V again, which
+ * the estimate leaves out. Where tiles that are no squares look a little better, they are not: they
+ * have more weights, and those are read while products are made. */
+static double doubt(const struct layer *l, struct sides s)
+{
+    static const double worth[SIDE_MAX + 1] = {[4] = 1.1, [6] = 1.15, [8] = 1.3, [10] = 1.5};
+    const double again = 1.08, oblong = 1.05;
+    double product = 1;
+    for (int i = 0; i < l->nside; i++)
+        product *= s.m[i] == 1 ? again * again : worth[s.m[i] + l->side[i]->taps - 1];
+    return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? oblong : 1);
+}
+
+/* Rounding in a tile's places is about so many times that of one number, for any tiles and any
+ * number of channels, as measured; the transforms enlarge it. */
+static double noise_of(const struct layer *l, struct sides s)
+{
+    const double place = 3.1 / (1 << 24);
+    double noise = place * place;
+    for (int i = 0; i < l->nside; i++) {
+        struct transform f;
+        if (s.m[i] < 2)
+            continue;
+        transform_make(&f, s.m[i], (int)l->side[i]->taps);
+        noise *= transform_noise(&f);
+    }
+    return noise;
+}
+
+/* All pairs of sizes that fit, and first of all none. */
+static int list_sides(const struct layer *l, struct sides *list)
+{
+    int n = 0;
+    list[n++] = (struct sides){{1, 1}};
+    for (int i = 1; i <= TILE_SIDE_MAX; i++)
+        for (int k = 1; k <= (l->nside == 2 ? TILE_SIDE_MAX : 1); k++) {
+            struct sides s = {{i, k}};
+            if (sides_fit(l, s))
+                list[n++] = s;
+        }
+    return n;
+}
+
+/* The first of what takes the least time. */
+static int least_worth(const struct weighed *w)
+{
+    int best = 0;
+    for (int i = 1; i < w->n; i++)
+        best = w->worth[i] < w->worth[best] ? i : best;
+    return best;
+}
+
+/* Of one window, or of two with equal tiles: one number. */
+static const char *sides_text(const struct layer *l, struct sides s)
+{
+    int a = s.m[0] > 1 ? s.m[0] : 0, b = s.m[1] > 1 ? s.m[1] : 0;
+    return l->nside == 1 || a == b ? mem_printf(l->t, "%d", a)
+                                   : mem_printf(l->t, "%dx%d", a, b);
+}
+
+void sides_report(const struct layer *l, const struct weighed *w)
+{
+    const struct origin *o = uop_get_origin(l->t, l->reduce);
+    struct extent e = extent_of(l);
+    fprintf(stderr, "winograd: %s %s: %g x %g channels,", o ? o->op_type : "", o ? o->node : "",
+            e.in, e.out);
+    for (int i = 0; i < l->nwindow; i++)
+        fprintf(stderr, " %lld by %lld;", (long long)l->window[i].size,
+                (long long)l->window[i].taps);
+    fprintf(stderr, " kcycles");
+    for (int i = 0; i < w->n; i++)
+        fprintf(stderr, " %s: %.0f,", sides_text(l, w->list[i]), w->kcycles[i]);
+    fprintf(stderr, " error %.2g, taken: %s\n",
+            ERROR_DEVIATIONS * sqrt(w->gain * w->noise[w->taken]),
+            sides_text(l, w->list[w->taken]));
+}
+
+static struct tuned entry_of(const struct weighed *w, int i)
+{
+    struct tuned e = {.kind = TUNE_WINOGRAD, .key = w->key};
+    for (int k = 0; k < 2; k++)
+        e.winograd[k] = w->list[i].m[k] > 1 ? w->list[i].m[k] : 0;
+    if (w->list[i].m[1] == 0)                        /* one window */
+        e.winograd[1] = e.winograd[0];
+    return e;
+}
+
+/* What a tune file says for layers of these extents. */
+static void ask_file(const struct layer *l, const struct extent *e, struct weighed *w)
+{
+    struct tgc *t = l->t;
+    int64_t shape[4 + 4 * MAX_RANK] = {(int64_t)e->in, (int64_t)e->out, (int64_t)e->groups,
+                                       (int64_t)e->batch};
+    int nshape = 4;
+    struct text title = {.t = t};
+    text_printf(&title, "%g x %g channels, %g groups, %g images of", e->in, e->out, e->groups,
+                e->batch);
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *v = &l->window[i];
+        int64_t of[] = {v->size, v->taps, v->stride, v->dilation};
+        for (int k = 0; k < 4; k++)
+            shape[nshape++] = of[k];
+        text_printf(&title, "%s %lld by %lld", i ? "," : "", (long long)v->size,
+                    (long long)v->taps);
+    }
+    w->title = title.s;
+    w->key = tune_key_of_numbers(shape, nshape);
+    w->by = tune_find(t, TUNE_WINOGRAD, w->key, ISA_GENERIC);
+    bool fits = false;
+    for (int i = 0; i < w->n && w->by; i++) {
+        struct tuned is = entry_of(w, i);
+        if (tuned_are_equal(w->by, &is))
+            w->asked = w->taken = i, fits = true;
+    }
+    if (w->by && !fits)
+        tune_misfit(t, w->by, "the convolution of this key has no such tiles");
+}
+
+void sides_weigh(const struct layer *l, struct weighed *w)
+{
+    *w = (struct weighed){.sum = l->reduce};
+    w->n = list_sides(l, w->list);
+    struct extent e = extent_of(l);
+    enum { CHANNELS_MIN = 8 };
+    const double never = 1e30;
+    bool few = e.in < CHANNELS_MIN || e.out < CHANNELS_MIN;
+    for (int i = 0; i < w->n; i++) {
+        double cost = cost_of(l, &e, w->list[i]);
+        w->kcycles[i] = cost / 1e3;
+        w->worth[i] = !i ? cost : few ? never : cost * doubt(l, w->list[i]);
+        w->noise[i] = i ? noise_of(l, w->list[i]) : 0;
+        if (l->nside == 1)
+            w->list[i].m[1] = 0;
+    }
+    w->taken = w->model = least_worth(w);
+    if (l->t->tuning)
+        ask_file(l, &e, w);
+}
+
+void sides_note(struct tgc *t, const struct weighed *w, double share)
+{
+    struct choice c = {.taken = entry_of(w, w->taken), .by = w->by, .model = w->model, .n = w->n,
+                       .origin = uop_get_origin(t, w->sum), .title = w->title,
+                       .candidate = mem_array(t, (size_t)w->n, sizeof *c.candidate),
+                       .share = share, .refused = w->by && w->taken != w->asked};
+    for (int i = 0; i < w->n; i++) {
+        c.candidate[i] = entry_of(w, i);
+        c.cost[i] = w->kcycles[i];
+    }
+    tune_note(t, c);
+}
+
+bool taps_pay(const struct layer *l, struct sides s)
+{
+    const double worth = 1.2, most_stored = 2;    /* of what the layer reads */
+    double share = taps_share(l);
+    struct extent e = extent_of(l);
+    struct sides none = {{1, 1}};
+    struct count c = count_of(l, none);
+    /* each tap's results are stored, all of them before they are read */
+    double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
+    if (c.taps * share * e.out > most_stored * e.in)
+        return false;
+    double cost = share * cost_of(l, &e, none) + 2 * stored / TRANSFORM_BYTES_CYCLE;
+    return share < 1 && cost * worth < cost_of(l, &e, s);
+}

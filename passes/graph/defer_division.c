@@ -1,0 +1,150 @@
+/* defer_division.c - what all terms of a sum are divided by is divided by once, behind the sum.
+ *
+ *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]
+ *   -> y[i, f] = (sum over j  e[i, j] * v[j, f]) / s[i]
+ *
+ * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them
+ * need not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products
+ * is no larger than what it was but for a factor of the number n of keys. So that it is finite
+ * wherever the former one is, the powers are made smaller by a power of two of at least 2 n: no
+ * partial sum is larger than half the largest |v|, and what the result is rounded to is the same,
+ * since a power of two is exact. (But for powers e below 2^-126 times that number, 1e-35 of the
+ * row's largest one for 500 keys.) Values that cannot be so large, halves for one, need none.
+ */
+#include "passes/passes.h"
+#include "passes/analysis/softmax.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+enum { MOVES_MAX = 8 };
+
+static bool is_weight(const struct uop *v)
+{
+    return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
+}
+
+/* e^(x - the largest x), which is 1 or less */
+static bool is_softmax_power(struct uop *e)
+{
+    struct softmax s;
+    return softmax_match(e, &s) && s.scale == 1 && s.most->src[0] == s.from;
+}
+
+/* A sum that is no divisor has a number in its place: s == none ? number : s. */
+static struct uop *without_choice(struct uop *u)
+{
+    bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2];
+    return chosen ? softmax_without_spread(u->src[2]) : u;
+}
+
+/* The quotient that an operand of a sum of products is, below `*n` moves; NULL: it is none of a
+ * softmax. */
+static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
+{
+    for (*n = 0; move_spreads(v) && *n < MOVES_MAX; v = v->src[0])
+        move[(*n)++] = v;
+    if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
+        return NULL;
+    const struct uop *sum = without_choice(softmax_without_spread(v->src[1]));
+    return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0]
+               ? v
+               : NULL;
+}
+
+/* The divisor with the sum's axes, if it is the same along those that are summed up. *may_be_empty:
+ * there may be nothing to sum up. NULL: it is not the same, or there is nothing. */
+static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor,
+                                  bool *may_be_empty)
+{
+    struct uop *at[MAX_RANK], *range[MAX_RANK], *zero[MAX_RANK], *dim[MAX_RANK];
+    *may_be_empty = false;
+    for (int a = 0; a < divisor->ndim; a++) {
+        bool reduced = REDUCE_AXES(sum->arg.i) >> a & 1;
+        if (reduced && divisor->dim[a]->vmax < 1)
+            return NULL;
+        *may_be_empty |= reduced && divisor->dim[a]->vmin < 1;
+        range[a] = at[a] = uop_range(t, divisor->dim[a], t->next_range++);
+        zero[a] = uop_int(t, 0);
+        dim[a] = sum->dim[a];
+    }
+    struct uop *base = move_down(t, divisor, move_spreads, at);
+    for (int a = 0; a < divisor->ndim; a++)
+        for (int b = 0; b < base->ndim && (REDUCE_AXES(sum->arg.i) >> a & 1); b++)
+            if (nest_depends(t, at[b], range[a]))
+                return NULL;
+    return uop_shrink(t, divisor, zero, dim);
+}
+
+/* 1, where a sum of powers times v cannot overflow, or a power of two that keeps it from that. */
+static double scale_of_powers(const struct uop *sum, struct uop *v)
+{
+    const double exponent_max = 64;                       /* the scale stays a normal number */
+    int64_t n = 1;
+    v = softmax_without_spread(v);
+    if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)
+        return 1;
+    for (int a = 0; a < sum->src[0]->ndim; a++)
+        if (REDUCE_AXES(sum->arg.i) >> a & 1)
+            n = sat_mul(n, sum->src[0]->dim[a]->vmax);
+    return n < 2 ? 1 : ldexp(1, -(int)fmin(ceil(log2((double)n)) + 1, exponent_max));
+}
+
+/* The quotient's powers and their sum, both times `scale`. */
+static void scale_quotient(struct tgc *t, const struct uop *q, double scale, struct uop **power,
+                           struct uop **divisor)
+{
+    struct uop *move[MOVES_MAX], *sum = q->src[1];
+    int n = 0;
+    *power = q->src[0];
+    *divisor = q->src[1];
+    for (; move_spreads(sum) && n < MOVES_MAX; sum = sum->src[0])
+        move[n++] = sum;
+    if (scale == 1 || sum->op != OP_REDUCE)
+        return;
+    *power = tensor_binary(t, OP_MUL, q->src[0], uop_constf(t, DTYPE_F32, scale));
+    *divisor = uop_reduce(t, OP_ADD, *power, REDUCE_AXES(sum->arg.i));
+    while (n > 0)
+        *divisor = move_alike(t, *divisor, move[--n]);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct uop *move[MOVES_MAX];
+    int n;
+    (void)ctx;
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->src[0]->op != OP_MUL)
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        struct uop *product = u->src[0], *q = find_quotient(product->src[k], move, &n);
+        /* what a layer with weights reads is stored anyway, quotients as well as powers */
+        if (!q || is_weight(softmax_without_spread(product->src[1 - k])))
+            continue;
+        struct uop *power, *divisor;
+        double scale = scale_of_powers(u, product->src[1 - k]);
+        bool may_be_empty;
+        scale_quotient(t, q, scale, &power, &divisor);
+        while (n > 0) {
+            power = move_alike(t, power, move[--n]);
+            divisor = move_alike(t, divisor, move[n]);
+        }
+        divisor = common_divisor(t, u, divisor, &may_be_empty);
+        if (!divisor)
+            continue;
+        /* over nothing the sum is 0, not 0 / 0; otherwise the largest power is the scale itself */
+        if (may_be_empty)
+            divisor = tensor_binary(t, OP_MAX, divisor, uop_constf(t, DTYPE_F32, scale));
+        struct uop *by = tensor_binary(t, OP_MUL, power, product->src[1 - k]);
+        const char *axes = uop_get_axes(t, product);
+        if (axes)
+            uop_name_axes(t, by, axes);
+        return tensor_binary(t, OP_DIV, uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i)), divisor);
+    }
+    return NULL;
+}
+
+bool pass_factor(struct tgc *t, struct graph *g)
+{
+    graph_rewrite(t, g, rewrite, NULL);
+    return true;
+}

@@ -1,0 +1,181 @@
+/* half_precision.c - models in f16 are computed in f32.
+ *
+ *      f16(f16(a + b) * c)          ->     f16((f32(a) + f32(b)) * f32(c))
+ *
+ * What is computed of halves is computed in f32 anyway, and then rounded; here it is rounded only
+ * where it leaves the model, or where it meets what stays a half: weights that are read once or
+ * twice a run, which take half of the memory's time, inputs, what a loop carries. That is what C
+ * calls excess precision: results are nearer to the exact ones than the model's own steps. As in C,
+ * it ends where the model itself asks for a half, by a Cast: what is rounded there stays rounded,
+ * unless --fast-math allows otherwise. (Not for bf16: what the rounding of its steps takes away is
+ * part of the results that onnx's tests expect.)
+ *
+ * Weights that are read again and again within a sum of products are stored as f32: there the
+ * products take the time, and Winograd's transforms and tables of parts want floats.
+ */
+#include "passes/plan/fuse.h"
+
+#include <string.h>
+
+enum { REUSE_MIN = 8, MOVES_MAX = 8 };
+
+struct excess {
+    struct tgc *t;
+    struct uop_map asked;        /* casts to halves that the model asks for, in their new form */
+};
+
+static bool is_half(enum dtype d) { return d == DTYPE_F16; }
+
+static bool is_rounding(const struct uop *u)
+{
+    return u->op == OP_CAST && is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32;
+}
+
+/* f32 that was only rounded on its way to u; NULL: it was not. */
+static struct uop *unrounded(const struct excess *x, struct uop *u)
+{
+    return is_rounding(u) && !map_get(&x->asked, u) ? u->src[0] : NULL;
+}
+
+/* Whether the node that u was lowered from is a cast. */
+static bool is_asked_for(struct tgc *t, const struct uop *u)
+{
+    const struct origin *o = uop_get_origin(t, u);
+    return is_rounding(u) && o && !t->fast_math &&
+           (!strcmp(o->op_type, "Cast") || !strcmp(o->op_type, "CastLike") ||
+            !strcmp(o->op_type, "cast"));
+}
+
+/* f32 of a half. What a window shows several times is converted once, before it. */
+static struct uop *converted(struct tgc *t, struct uop *u)
+{
+    struct uop *move[MOVES_MAX], *x = u;
+    int n = 0, nbelow = 0;
+    while (n < MOVES_MAX && op_class(x->op) == CLASS_MOVE && x->nsrc > 0 && x->op != OP_CONCAT) {
+        move[n++] = x;
+        if (x->op == OP_WINDOW || (x->op == OP_PAD && nbelow))
+            nbelow = n;
+        x = x->src[0];
+    }
+    x = nbelow ? move[nbelow - 1]->src[0] : u;
+    if (nbelow && value_is_of_weights(x))
+        return uop_cast(t, DTYPE_F32, u);
+    x = uop_cast(t, DTYPE_F32, x);
+    while (nbelow-- > 0) {
+        const struct uop *m = move[nbelow];
+        struct uop **src = mem_copy(t, m->src, (size_t)m->nsrc * sizeof *src);
+        src[0] = x;
+        if (m->op == OP_PAD)
+            src[1] = uop_cast(t, DTYPE_F32, src[1]);
+        x = uop_new(t, m->op, DTYPE_F32, src, m->nsrc, m->arg);
+    }
+    return x;
+}
+
+static struct uop *widened(const struct excess *e, struct uop *u)
+{
+    struct uop *x = unrounded(e, u);
+    return !is_half(u->dtype) ? u : x ? x : converted(e->t, u);
+}
+
+/* ------------------------------------------------------------------------------------ the steps */
+
+static struct uop *compute_wide(const struct excess *e, struct uop *u)
+{
+    struct tgc *t = e->t;
+    struct uop *src[3];
+    bool any = is_half(u->dtype);
+    for (int k = 0; k < u->nsrc; k++) {
+        any |= is_half(u->src[k]->dtype);
+        src[k] = widened(e, u->src[k]);
+    }
+    if (!any || u->op == OP_BITCAST)
+        return NULL;
+    enum dtype d = is_half(u->dtype) ? DTYPE_F32 : u->dtype;
+    struct uop *v = uop_new(t, u->op, d, src, u->nsrc, u->arg);
+    uop_set_origin(t, v, u);
+    return uop_cast(t, u->dtype, v);
+}
+
+/* Movement of what was rounded: it is rounded behind. */
+static struct uop *move_wide(const struct excess *e, struct uop *u)
+{
+    struct tgc *t = e->t;
+    struct uop **src = mem_copy(t, u->src, (size_t)u->nsrc * sizeof *src);
+    int n = u->op == OP_CONCAT ? u->nsrc : u->op == OP_PAD ? 2 : 1;
+    bool any = false;
+    for (int k = 0; k < n; k++) {
+        any |= unrounded(e, u->src[k]) != NULL;
+        src[k] = widened(e, u->src[k]);
+    }
+    return any ? uop_cast(t, u->dtype, uop_new(t, u->op, DTYPE_F32, src, u->nsrc, u->arg)) : NULL;
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct excess *e = ctx;
+    if (is_asked_for(t, u))
+        map_set(&e->asked, u, u);
+    if (u->op == OP_CAST)
+        return u->dtype == DTYPE_F32 && is_half(u->src[0]->dtype) ? widened(e, u->src[0]) : NULL;
+    if (op_is_elementwise(u->op))
+        return compute_wide(e, u);
+    if (!is_half(u->dtype) || u->nsrc == 0)
+        return NULL;
+    if (u->op == OP_REDUCE)
+        return uop_cast(t, u->dtype, uop_reduce(t, REDUCE_OP(u->arg.i), widened(e, u->src[0]),
+                                                REDUCE_AXES(u->arg.i)));
+    bool moves = op_class(u->op) == CLASS_MOVE && u->op != OP_IOTA;
+    return moves || u->op == OP_CONTIGUOUS || u->op == OP_INDEX ? move_wide(e, u) : NULL;
+}
+
+/* ---------------------------------------------------------------------------------- the weights */
+
+struct weights { struct uop_map again; };
+
+/* Weights under sums of products that read each of them at least REUSE_MIN times. */
+static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
+{
+    int n, nroot;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        const struct uop *m = u->op == OP_REDUCE ? value_operand(u->src[0]) : u;
+        for (int k = 0; u->op == OP_REDUCE && m->op == OP_MUL && k < 2; k++) {
+            const struct uop *v = value_operand(m->src[k]);
+            if (v->op == OP_BUFFER && is_half(v->dtype) &&
+                plan_nelem(m) >= REUSE_MIN * plan_nelem(v))
+                map_set(&w->again, v, u);
+        }
+    }
+}
+
+static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct weights *w = ctx;
+    const struct buffer *b = u->op == OP_BUFFER && is_half(u->dtype) ? u->arg.p : NULL;
+    int64_t dim[MAX_RANK], nelem = 1;
+    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || !map_get(&w->again, u))
+        return NULL;
+    for (int a = 0; a < u->ndim; a++) {
+        if (!uop_const_int(u->dim[a], &dim[a]))
+            return NULL;
+        nelem = sat_mul(nelem, dim[a]);
+    }
+    float *to = mem_array(t, (size_t)nelem, sizeof *to);
+    for (int64_t i = 0; i < nelem; i++)
+        to[i] = (float)scalar_load(u->dtype, (const char *)b->data + 2 * i).f;
+    struct uop *wide =
+        tensor_from_data(t, DTYPE_F32, dim, u->ndim, to, (size_t)nelem * sizeof *to, b->name);
+    return uop_cast(t, u->dtype, wide);
+}
+
+bool pass_excess(struct tgc *t, struct graph *g)
+{
+    struct weights w = {.again = {.t = t}};
+    struct excess e = {.t = t, .asked = {.t = t}};
+    find_reused(t, g, &w);
+    graph_rewrite(t, g, store_wide, &w);
+    graph_rewrite(t, g, rewrite, &e);
+    return true;
+}

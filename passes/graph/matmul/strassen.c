@@ -1,0 +1,627 @@
+/* strassen.c - products of a matrix and a weight by seven products of halves where there are eight.
+ *
+ * Strassen, Gaussian Elimination is not Optimal (1969), one step of it. Rows, columns and the sum
+ * are halved; A is the values, B the weight, C the result:
+ *
+ *      P1 = (A11 + A22) (B11 + B22)    P5 = (A11 + A12) B22         C11 = P1 + P4 - P5 + P7
+ *      P2 = (A21 + A22)  B11           P6 = (A21 - A11) (B11 + B12) C12 = P3 + P5
+ *      P3 =  A11        (B12 - B22)    P7 = (A12 - A22) (B21 + B22) C21 = P2 + P4
+ *      P4 =  A22        (B21 - B11)                                 C22 = P1 - P2 + P3 + P6
+ *
+ * The sums of the weight's halves are computed here, in double, and rounded once: seven fourths of
+ * its size are stored. An odd number of rows gets a row of zeros. The error is that of a matrix
+ * product of sums of two values, some three times as large as that of the plain product where
+ * values are of one size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). What that
+ * adds to the network's error is asked of --error's budget (error.h): the products that save most
+ * cycles for it come first.
+ *
+ * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or
+ * large, in one of them shows in the other's result. Where all samples' rows are one axis it
+ * becomes two. Rows of one sample do meet, which is why this is done only if it is asked for.
+ *
+ * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is
+ * looked for is a sum of products, one operand of which is a weight, while the other one's elements
+ * are each read in one place of it, side by side along the sum. (Convolutions with windows of one
+ * element are left alone: their values lie otherwise until layout.c has seen them, and bands serve
+ * them.)
+ */
+#include "passes/analysis/error.h"
+#include "passes/analysis/samples.h"
+#include "passes/kernel/tile.h"
+#include "passes/graph/conv/winograd.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PRODUCTS = 7, QUARTERS = 4 };
+
+/* Of 11, 12, 21, 22: what P1 to P7 are made of, and what they are added to. */
+static const signed char of_values[PRODUCTS][QUARTERS] = {
+    {1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0}, {0, 0, 0, 1},
+    {1, 1, 0, 0}, {-1, 0, 1, 0}, {0, 1, 0, -1}};
+static const signed char of_weight[PRODUCTS][QUARTERS] = {
+    {1, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, -1}, {-1, 0, 1, 0},
+    {0, 0, 0, 1}, {1, 1, 0, 0}, {0, 0, 1, 1}};
+static const signed char of_result[QUARTERS][PRODUCTS] = {
+    {1, 0, 0, 1, -1, 0, 1}, {0, 0, 1, 0, 1, 0, 0}, {0, 1, 0, 1, 0, 0, 0}, {1, -1, 1, 0, 0, 1, 0}};
+
+/* A product of matrices: its axes, of which one of each kind is halved. */
+struct product {
+    struct tgc *t;
+    struct uop *reduce, *product;
+    struct uop *values, *weight;         /* both with all the product's axes */
+    const char *name;                    /* the weight's */
+    bool of_values[MAX_RANK], of_weight[MAX_RANK];
+    struct uop *sample; /* which one the values are of, by the axes' ranges; or NULL */
+    struct uop *range[MAX_RANK];         /* of the axes; 0 where the size is 1 */
+    int row, column, step;               /* the axes that are halved */
+};
+
+static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
+
+/* ---------------------------------------------------------------------------------- the product */
+
+static bool is_pure_move(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW:
+        return true;
+    default: return false;
+    }
+}
+
+/* Down to what an operand is a view of; which of the product's axes move in it, and in its last
+ * axis. */
+static struct uop *find_base(struct product *p, struct uop *operand, struct uop *const *range,
+                             bool *depends, bool *last)
+{
+    struct uop *at[MAX_RANK];
+    memcpy(at, range, (size_t)operand->ndim * sizeof *at);
+    struct uop *base = move_down(p->t, operand, is_pure_move, at);
+    for (int a = 0; a < operand->ndim; a++)
+        for (int b = 0; b < base->ndim; b++)
+            if (range[a]->op == OP_RANGE && nest_depends(p->t, at[b], range[a])) {
+                depends[a] = true;
+                last[a] |= b == base->ndim - 1;
+            }
+    return base;
+}
+
+static bool is_reduced(const struct product *p, int axis)
+{
+    return REDUCE_AXES(p->reduce->arg.i) >> axis & 1;
+}
+
+/* The product of the sizes of all axes of one kind. */
+static double size_of_kind(const struct product *p, bool values, bool weight)
+{
+    double n = 1;
+    for (int a = 0; a < p->product->ndim; a++)
+        if (p->of_values[a] == values && p->of_weight[a] == weight)
+            n *= (double)size_of(p->product->dim[a]);
+    return n;
+}
+
+/* Whether an axis leads from one sample to another one. */
+static bool changes_sample(const struct product *p, int axis)
+{
+    return p->sample && p->range[axis]->op == OP_RANGE &&
+           nest_depends(p->t, p->sample, p->range[axis]);
+}
+
+/* Each axis is one of the rows (it moves in the values), of the columns (in the weight), or of the
+ * sum (in both). The largest of each kind is halved: the last of equals, which lies side by
+ * side. */
+static bool find_axes(struct product *p)
+{
+    p->row = p->column = p->step = -1;
+    for (int a = 0; a < p->product->ndim; a++) {
+        int64_t n = size_of(p->product->dim[a]);
+        if (n < 1)
+            return false;
+        if (n == 1)
+            continue;
+        bool both = p->of_values[a] && p->of_weight[a];
+        if (both != is_reduced(p, a) || (!p->of_values[a] && !p->of_weight[a]))
+            return false;
+        int *of = both ? &p->step : p->of_values[a] ? &p->row : &p->column;
+        if (of == &p->row && changes_sample(p, a))
+            continue;
+        if (*of < 0 || n >= size_of(p->product->dim[*of]))
+            *of = a;
+    }
+    return p->row >= 0 && p->column >= 0 && p->step >= 0 &&
+           size_of(p->product->dim[p->column]) % 2 == 0 &&
+           size_of(p->product->dim[p->step]) % 2 == 0;
+}
+
+/* Whether there are rows of zeros among the values, which padding made: their sums would be no
+ * zeros, but what rounding leaves of their neighbours', and a norm of the row (of a query that is
+ * compared by its angle) makes that large. */
+static bool has_padding(struct tgc *t, struct uop *values)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop **stack = NULL;
+    struct uop_map seen = {.t = t, .scratch = true};
+    size_t cap = 0;
+    int n = 0;
+    bool found = false;
+    SCRATCH_PUSH(t, stack, n, cap, values);
+    while (n > 0 && !found) {
+        struct uop *u = stack[--n];
+        bool passes = op_is_elementwise(u->op) || u->op == OP_CONTIGUOUS ||
+                      (op_class(u->op) == CLASS_MOVE && u->op != OP_WINDOW);
+        found = u->op == OP_PAD;
+        for (int k = 0; k < u->nsrc && passes; k++)
+            if (!map_get(&seen, u->src[k])) {
+                map_set(&seen, u->src[k], u);
+                SCRATCH_PUSH(t, stack, n, cap, u->src[k]);
+            }
+    }
+    scratch_release(t, mark);
+    return found;
+}
+
+static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, struct product *p)
+{
+    struct uop *base[2];
+    bool depends[2][MAX_RANK] = {{false}}, last[2][MAX_RANK] = {{false}};
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+        u->src[0]->op != OP_MUL || u->ndim > MAX_RANK - 3)
+        return false;
+    *p = (struct product){.t = t, .reduce = u, .product = u->src[0]};
+    for (int a = 0; a < u->ndim; a++) {
+        struct uop *dim = p->product->dim[a];
+        p->range[a] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
+    }
+    for (int k = 0; k < 2; k++)
+        base[k] = find_base(p, p->product->src[k], p->range, depends[k], last[k]);
+    int w = is_float_weight(base[1]);
+    if (is_float_weight(base[0]) == is_float_weight(base[1]))
+        return false;
+    p->weight = p->product->src[w];
+    p->values = p->product->src[1 - w];
+    p->name = ((const struct buffer *)base[w]->arg.p)->name;
+    memcpy(p->of_weight, depends[w], sizeof p->of_weight);
+    memcpy(p->of_values, depends[1 - w], sizeof p->of_values);
+    if (samples && !samples_row(samples, p->values, p->range, &p->sample))
+        return false;
+    if (!find_axes(p) || base[1 - w]->dtype != DTYPE_F32 || !last[1 - w][p->step] ||
+        has_padding(t, p->values))
+        return false;
+    double elements = 1;                                  /* windows read them again and again */
+    for (int a = 0; a < base[1 - w]->ndim; a++)
+        elements *= (double)size_of(base[1 - w]->dim[a]);
+    return size_of_kind(p, true, false) * size_of_kind(p, true, true) <= elements;
+}
+
+/* ------------------------------------------------------------------------------------- the cost */
+
+/* One node of the graph, as pass_strassen() met it. */
+struct weighed_product {
+    struct uop *sum;                     /* NULL: no product of a matrix and a weight */
+    double rows, steps, columns;
+    double saved, all;                   /* cycles; of the plain product */
+    bool pays, taken;
+    double gain;                         /* see error.h */
+};
+
+/* Cycles that are saved, less those for what is moved, as winograd_cost.c counts them: the sums of
+ * values and the seven products are stored and read again, the weight is longer. */
+static void weigh(const struct product *p, struct weighed_product *w)
+{
+    enum { FLOP_CYCLE = 30, MOVED_BYTES_CYCLE = 20, WEIGHT_BYTES_CYCLE = 12, ROWS_LEAST = 48 };
+    const double gain_least = 0.02;
+    double rows = size_of_kind(p, true, false), columns = size_of_kind(p, false, true),
+           steps = size_of_kind(p, true, true);
+    double half = (double)size_of(p->product->dim[p->row]) / 2;
+    double all = 2 * rows * columns * steps / FLOP_CYCLE, filled = __builtin_ceil(half) / half;
+    double moved = 7.0 / 4 * (rows * steps + rows * columns) * 2 * sizeof(float);
+    double longer = 3.0 / 4 * columns * steps * sizeof(float);
+    w->rows = rows, w->steps = steps, w->columns = columns, w->all = all;
+    w->saved = all - 7.0 / 8 * filled * all - moved / MOVED_BYTES_CYCLE -
+               longer / WEIGHT_BYTES_CYCLE;
+    w->pays = rows >= ROWS_LEAST && w->saved >= gain_least * all;
+}
+
+/* ------------------------------------------------------------------------------------- the error */
+
+/* The variance of a result's error by the sum of the squares of its terms, for independent values
+ * and weights, in the mean of the four quarters. Each of the seven products that a quarter is made
+ * of has half of the terms, of which each is a product of sums; it is a running sum, whose steps
+ * round what has been added up so far: a random walk, so it is about so much of one rounding by the
+ * root of the number of steps, as measured for 64 to 4,096 of them. */
+static double noise_of(const struct weighed_product *w)
+{
+    const double step = 0.3 / (1 << 24);
+    double sum = 0;
+    for (int q = 0; q < QUARTERS; q++)
+        for (int k = 0; k < PRODUCTS; k++) {
+            int values = 0, weights = 0;
+            for (int i = 0; i < QUARTERS && of_result[q][k]; i++) {
+                values += of_values[k][i] != 0;
+                weights += of_weight[k][i] != 0;
+            }
+            sum += values * weights / 2.0;
+        }
+    return step * step * w->steps / 2 * sum / QUARTERS;
+}
+
+static double variance_of(const struct weighed_product *w) { return w->gain * noise_of(w); }
+
+static int compare_price(const void *pa, const void *pb)
+{
+    const struct weighed_product *a = *(struct weighed_product *const *)pa,
+                                 *b = *(struct weighed_product *const *)pb;
+    double left = a->saved * variance_of(b), right = b->saved * variance_of(a);
+    if (left != right)
+        return left > right ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+/* Which are taken: those that save most cycles for their error, as far as the budget goes. */
+static void choose(struct tgc *t, const struct graph *g, struct weighed_product *all, int n)
+{
+    struct weighed_product **list = mem_array(t, (size_t)n + 1, sizeof *list);
+    struct uop **sum = mem_array(t, (size_t)n + 1, sizeof *sum);
+    double *gain = mem_array(t, (size_t)n + 1, sizeof *gain);
+    int nlist = 0;
+    for (int i = 0; i < n; i++)
+        if (all[i].sum && all[i].pays) {
+            sum[nlist] = all[i].sum;
+            list[nlist++] = &all[i];
+        }
+    if (nlist)
+        error_gains(t, g, sum, nlist, gain);
+    for (int i = 0; i < nlist; i++)
+        list[i]->gain = gain[i];
+    qsort(list, (size_t)nlist, sizeof *list, compare_price);
+    for (int i = 0; i < nlist; i++)
+        list[i]->taken = t->error_limit > 0 && error_spend(t, variance_of(list[i]));
+    for (int i = 0; i < n && t->debug >= 2; i++)
+        if (all[i].sum)
+            fprintf(stderr,
+                    "strassen: %.0f x %.0f x %.0f: %.0f of %.0f kilocycles saved, %.2g of error, "
+                    "%s\n",
+                    all[i].rows, all[i].steps, all[i].columns, all[i].saved / 1000,
+                    all[i].all / 1000, ERROR_DEVIATIONS * sqrt(variance_of(&all[i])),
+                    all[i].taken ? "taken" : "left");
+}
+
+/* ---------------------------------------------------------------------------------- the rewrite */
+
+/* The quarter of x that is half i along one axis and half j along another one. */
+static struct uop *quarter_of(struct tgc *t, struct uop *x, const int *axis, int quarter)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        bool halved = a == axis[0] || a == axis[1];
+        int64_t half = size_of(x->dim[a]) / 2;
+        int which = a == axis[0] ? quarter / 2 : quarter % 2;
+        begin[a] = uop_int(t, halved ? which * half : 0);
+        size[a] = halved ? uop_int(t, half) : x->dim[a];
+    }
+    return uop_shrink(t, x, begin, size);
+}
+
+/* The sum of those of x whose sign is not 0. */
+static struct uop *sum_of(struct tgc *t, struct uop *const *x, const signed char *sign, int n)
+{
+    struct uop *sum = NULL;
+    for (int i = 0; i < n; i++)                           /* the first is never subtracted */
+        if (sign[i] > 0)
+            sum = sum ? tensor_binary(t, OP_ADD, sum, x[i]) : x[i];
+    for (int i = 0; i < n; i++)
+        if (sign[i] < 0)
+            sum = tensor_binary(t, OP_SUB, sum, x[i]);
+    return sum;
+}
+
+/* The operand's own axes: those in which nothing moves have one value. */
+static struct uop *own_axes(struct tgc *t, struct uop *operand, const bool *of)
+{
+    struct uop *zero[MAX_RANK], *dim[MAX_RANK];
+    for (int a = 0; a < operand->ndim; a++) {
+        zero[a] = uop_int(t, 0);
+        dim[a] = of[a] ? operand->dim[a] : uop_int(t, 1);
+    }
+    return uop_shrink(t, operand, zero, dim);
+}
+
+/* [7, the product's axes] */
+static struct uop *sums_of_values(const struct product *p)
+{
+    struct tgc *t = p->t;
+    struct uop *quarter[QUARTERS], *sum[PRODUCTS], *lo[MAX_RANK], *hi[MAX_RANK];
+    struct uop *x = own_axes(t, p->values, p->of_values);
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        hi[a] = uop_int(t, a == p->row ? size_of(x->dim[a]) % 2 : 0);
+    }
+    x = uop_pad(t, x, uop_constf(t, DTYPE_F32, 0.0), lo, hi);
+    for (int i = 0; i < QUARTERS; i++)
+        quarter[i] = quarter_of(t, x, (int[]){p->row, p->step}, i);
+    for (int k = 0; k < PRODUCTS; k++)
+        sum[k] = tensor_insert_axis(t, sum_of(t, quarter, of_values[k], QUARTERS), 0);
+    return place_select(t, place_index(t, PRODUCTS, 0, x->ndim + 1), sum, 0, PRODUCTS);
+}
+
+/* [7, the product's axes], a weight; NULL: it is too large for the memory's limit. */
+static struct uop *sums_of_weight(const struct product *p)
+{
+    struct tgc *t = p->t;
+    struct uop *w = own_axes(t, p->weight, p->of_weight);
+    int64_t size[MAX_RANK + 1] = {PRODUCTS}, stride[MAX_RANK + 1], nelem = 1;
+    size_t nbytes, room = t->mem_limit - t->mem_used;
+    for (int a = w->ndim - 1; a >= 0; a--) {
+        stride[a] = nelem;
+        nelem = sat_mul(nelem, size_of(w->dim[a]));
+        size[a + 1] = size_of(w->dim[a]) / (a == p->step || a == p->column ? 2 : 1);
+    }
+    if (!size_mul((size_t)nelem, sizeof(float), &nbytes) || nbytes > room / 16)
+        return NULL;
+    struct eval_env env = {.budget = -1};
+    float *data = mem_alloc(t, nbytes);
+    if (!eval_store(t, w, nelem, &env, data, NULL))
+        return NULL;
+    int64_t each = nelem / QUARTERS, down = stride[p->step] * size[p->step + 1],
+            right = stride[p->column] * size[p->column + 1];
+    float *sum = mem_array(t, (size_t)each * PRODUCTS, sizeof *sum);
+    for (int64_t i = 0; i < each; i++) {
+        int64_t from = 0, rest = i;
+        for (int a = w->ndim - 1; a >= 0; rest /= size[a + 1], a--)
+            from += rest % size[a + 1] * stride[a];
+        for (int k = 0; k < PRODUCTS; k++) {
+            double v = 0;
+            for (int q = 0; q < QUARTERS; q++)
+                if (of_weight[k][q])
+                    v += of_weight[k][q] * (double)data[from + q / 2 * down + q % 2 * right];
+            sum[k * each + i] = (float)v;
+        }
+    }
+    return tensor_from_data(t, DTYPE_F32, size, w->ndim + 1, sum,
+                            (size_t)each * PRODUCTS * sizeof *sum, p->name);
+}
+
+static void name_product(const struct product *p, struct uop *product)
+{
+    const char *axes = uop_get_axes(p->t, p->product);
+    if (axes)
+        uop_name_axes(p->t, product, mem_printf(p->t, "part %s", axes));
+}
+
+/* The result's quarters side by side: halves become axes of their own, and one again. */
+static struct uop *join_quarters(const struct product *p, struct uop *const *quarter)
+{
+    struct tgc *t = p->t;
+    struct uop *part[QUARTERS], *row[2], *dim[MAX_RANK], *zero[MAX_RANK];
+    int at[2] = {0}, n = 0;
+    for (int a = 0; a < p->product->ndim; a++) {
+        if (a == p->row || a == p->column)
+            at[a == p->column] = n, dim[n++] = uop_int(t, 1);
+        dim[n++] = quarter[0]->dim[a];
+    }
+    for (int i = 0; i < QUARTERS; i++)
+        part[i] = uop_reshape(t, quarter[i], dim, n);
+    for (int i = 0; i < 2; i++)
+        row[i] = place_select(t, place_index(t, 2, at[1], n), part + 2 * i, 0, 2);
+    struct uop *r = place_select(t, place_index(t, 2, at[0], n), row, 0, 2);
+    for (int a = 0; a < p->product->ndim; a++) {
+        bool halved = a == p->row || a == p->column;
+        dim[a] = uop_int(t, size_of(quarter[0]->dim[a]) * (halved ? 2 : 1));
+        zero[a] = uop_int(t, 0);
+    }
+    return uop_shrink(t, uop_reshape(t, r, dim, p->product->ndim), zero, p->reduce->dim);
+}
+
+static struct uop *rewrite_product(const struct product *p)
+{
+    struct tgc *t = p->t;
+    struct uop *weight = sums_of_weight(p), *part[PRODUCTS], *quarter[QUARTERS];
+    if (!weight)
+        return NULL;
+    struct uop *product = tensor_binary(t, OP_MUL, sums_of_values(p), weight);
+    name_product(p, product);
+    struct uop *sums = uop_reduce(t, OP_ADD, product, REDUCE_AXES(p->reduce->arg.i) << 1);
+    sums = uop_new(t, OP_CONTIGUOUS, sums->dtype, &sums, 1, (union arg){0});
+    for (int k = 0; k < PRODUCTS; k++)
+        part[k] = place_part(t, sums, 1, &k, 0);
+    for (int i = 0; i < QUARTERS; i++)
+        quarter[i] = sum_of(t, part, of_result[i], PRODUCTS);
+    return join_quarters(p, quarter);
+}
+
+/* The number by which a sample is divided, or the remainder taken, of the axis with all rows: as
+ * many of them lie side by side of one sample, or one of each. */
+static int64_t samples_side_by_side(const struct uop *sample, const struct uop *range)
+{
+    int64_t n;
+    bool divides = sample && (sample->op == OP_FLOORDIV || sample->op == OP_FLOORMOD) &&
+                   sample->src[0] == range && uop_const_int(sample->src[1], &n);
+    return divides && n > 1 && n < range->src[0]->arg.i && range->src[0]->arg.i % n == 0 ? n : 0;
+}
+
+/* The same sum, where an axis that holds the rows of all samples is two of them. */
+static struct uop *part_samples(struct tgc *t, struct samples *samples, struct uop *u)
+{
+    struct uop *range[MAX_RANK], *dim[MAX_RANK], *sample, *x[2];
+    const struct uop *product = u->op == OP_REDUCE ? u->src[0] : NULL;
+    if (!product || REDUCE_OP(u->arg.i) != OP_ADD || product->op != OP_MUL ||
+        u->ndim > MAX_RANK - 4 || product->src[0]->ndim != u->ndim ||
+        product->src[1]->ndim != u->ndim)
+        return u;
+    for (int a = 0; a < u->ndim; a++) {
+        if (product->dim[a]->op != OP_CONST)
+            return u;
+        range[a] = uop_range(t, product->dim[a], t->next_range++);
+    }
+    if (!samples_row(samples, u->src[0], range, &sample))
+        return u;
+    for (int a = 0; a < u->ndim; a++) {
+        int64_t n = samples_side_by_side(sample, range[a]);
+        uint32_t axes = REDUCE_AXES(u->arg.i), below = (1u << a) - 1;
+        if (!n || axes >> a & 1)
+            continue;
+        for (int b = 0; b <= u->ndim; b++)
+            dim[b] = product->dim[b > a ? b - 1 : b];
+        dim[a] = uop_int(t, size_of(product->dim[a]) / n);
+        dim[a + 1] = uop_int(t, n);
+        for (int k = 0; k < 2; k++)
+            x[k] = uop_reshape(t, product->src[k], dim, u->ndim + 1);
+        return uop_reduce(t, OP_ADD, tensor_binary(t, OP_MUL, x[0], x[1]),
+                          (axes & below) | (axes & ~below) << 1);
+    }
+    return u;
+}
+
+/* ------------------------------------------------------------------------ keys of long attention */
+
+static struct uop *base_of(struct uop *v)
+{
+    while (is_pure_move(v))
+        v = v->src[0];
+    return v;
+}
+
+/* The weight of the layer that v is made of, all of it, element by element; NULL: there is none. */
+static struct uop *find_weight(struct uop *v)
+{
+    enum { STEPS = 16 };
+    for (int i = 0; i < STEPS && v->op != OP_REDUCE; i++) {
+        bool moves = is_pure_move(v) && v->op != OP_SHRINK;
+        if (!moves && (!op_is_elementwise(v->op) || v->nsrc > 2))
+            return NULL;
+        v = v->src[!moves && v->nsrc == 2 && base_of(v->src[1])->op == OP_REDUCE];
+    }
+    for (int k = 0; k < 2 && v->op == OP_REDUCE && v->src[0]->op == OP_MUL; k++)
+        if (is_float_weight(base_of(v->src[0]->src[k])))
+            return base_of(v->src[0]->src[k]);
+    return NULL;
+}
+
+/* How what v is a view of moves with one of the axes' ranges: not at all, or along its innermost
+ * axis, or across. */
+enum motion { MOTION_NONE, MOTION_ALONG, MOTION_ACROSS };
+static enum motion motion_of(struct tgc *t, struct uop *v, struct uop *const *range, int axis)
+{
+    struct uop *at[MAX_RANK];
+    memcpy(at, range, (size_t)v->ndim * sizeof *at);
+    const struct uop *base = move_down(t, v, is_pure_move, at);
+    bool along = true;
+    for (int a = base->ndim - 1; a >= 0; a--) {
+        if (nest_depends(t, at[a], range[axis]))
+            return along ? MOTION_ALONG : MOTION_ACROSS;
+        along &= uop_is_int(base->dim[a], 1);
+    }
+    return MOTION_NONE;
+}
+
+/* The operand of a product of two values that lies across the result's last axis, which moves in
+ * no other one. NULL: there is none, or a head of it is so small that it is copied
+ * (pack_keys.c). */
+static struct uop *find_keys(struct tgc *t, const struct uop *u)
+{
+    enum { COPIED_NELEM = 1 << 16 };
+    const struct uop *product = u->src[0];
+    struct uop *range[MAX_RANK], *keys = NULL;
+    int column = u->ndim - 1;
+    int64_t nelem = 1;
+    while (column > 0 && uop_is_int(u->dim[column], 1))
+        column--;
+    for (int a = 0; a < u->ndim; a++) {
+        range[a] = uop_range(t, product->dim[a], t->next_range++);
+        if (a == column || REDUCE_AXES(u->arg.i) >> a & 1)
+            nelem = sat_mul(nelem, size_of(product->dim[a]));
+    }
+    for (int k = 0; k < 2 && nelem > COPIED_NELEM; k++) {
+        enum motion motion = motion_of(t, product->src[k], range, column);
+        if (motion == MOTION_ALONG || (motion == MOTION_ACROSS && keys))
+            return NULL;
+        keys = motion == MOTION_ACROSS ? product->src[k] : keys;
+    }
+    return keys;
+}
+
+/* of: by the order in which the graph is rewritten; `at` is next. */
+struct rewriting {
+    struct samples *samples;
+    struct uop_map keys;
+    struct weighed_product *of;
+    int at;
+};
+
+/* The weights of layers that make keys of which too many are read at once to be copied by each
+ * head's kernel: layout.c has such a layer store them across, which it cannot where the halves of
+ * its rows are joined. */
+static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map *keys)
+{
+    int n, nroot;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+            u->src[0]->op != OP_MUL)
+            continue;
+        struct uop *across = find_keys(t, u), *weight = across ? find_weight(across) : NULL;
+        if (weight)
+            map_set(keys, weight, weight);
+    }
+}
+
+/* The product of u, or of the same sum with its samples apart, which *apart becomes. */
+static bool find_taken(struct tgc *t, struct rewriting *r, struct uop *u, struct uop **apart,
+                       struct product *p)
+{
+    *apart = r->samples ? part_samples(t, r->samples, u) : u;
+    return find_product(t, r->samples, *apart, p) && !map_get(&r->keys, base_of(p->weight));
+}
+
+/* All products of the graph, and which of them are taken. */
+static void plan(struct tgc *t, const struct graph *g, struct rewriting *r)
+{
+    struct mem_mark mark = scratch_mark(t), inner;
+    int n, nroot;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n), *apart;
+    struct product p;
+    r->of = mem_array(t, (size_t)n, sizeof *r->of);
+    for (int i = 0; i < n; i++) {
+        inner = scratch_mark(t);
+        if (find_taken(t, r, order[i], &apart, &p)) {
+            r->of[i].sum = order[i];
+            weigh(&p, &r->of[i]);
+        }
+        scratch_release(t, inner);
+    }
+    choose(t, g, r->of, n);
+    scratch_release(t, mark);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct product p;
+    struct rewriting *r = ctx;
+    struct uop *apart;
+    if (!r->of[r->at++].taken)
+        return NULL;
+    int outer = t->current_origin;
+    struct mem_mark mark = scratch_mark(t);
+    t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
+    bool found = find_taken(t, r, u, &apart, &p);
+    scratch_release(t, mark);
+    struct uop *by = found ? rewrite_product(&p) : NULL;
+    t->current_origin = outer;
+    return by && apart != u ? uop_reshape(t, by, u->dim, u->ndim) : by;
+}
+
+bool pass_strassen(struct tgc *t, struct graph *g)
+{
+    if (!t->strassen)
+        return true;
+    struct rewriting r = {.samples = samples_find(t, g), .keys = {.t = t}};
+    find_long_keys(t, g, &r.keys);
+    plan(t, g, &r);
+    graph_rewrite(t, g, rewrite, &r);
+    return true;
+}

@@ -1,0 +1,384 @@
+/* narrow_weights.c - weights of a smaller type than the model's, where the user asks for it.
+ *
+ * Where every weight is used once or twice a run (a language model's next token), a run takes as
+ * long as reading the weights does. Stored in 2 bytes or 1 they are read in half or a quarter of
+ * the time; sums stay in f32.
+ *
+ *      bf16     w = (f32)h                         h: w rounded to 8 bits of mantissa, half to even
+ *      int8     w = (f32)q * scale                 q: -127 .. 127; a scale for each output channel
+ *
+ *      sum over k  x[k] * w[k, n]     =     (sum over k  x[k] * (f32)q[k, n]) * scale[n]
+ *
+ * It is a rewrite of the graph. Narrowed are the large weights that a sum of products reads,
+ * through any chain of movements; the channels are the weight's axes that no such sum adds up. The
+ * CAST and the scale move behind the movements and behind INDEX (an embedding), so that nothing is
+ * ever widened in memory: lowering reads the small elements where it needs them. What a weight
+ * loses is noted in graph.narrowing, for the header and tgc info. Winograd's transforms come later
+ * and do not see such a layer.
+ */
+#include "passes/passes.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NARROW_NELEM = 4096, INT8_MOST = 127 };
+
+/* A weight; and what stands for a uop that is made of it by movements and INDEX alone. */
+struct weight { struct uop *buffer; uint32_t kept; bool refused; };
+struct pair { struct uop *value, *scale; };           /* scale NULL: none */
+
+struct narrower {
+    struct tgc *t;
+    struct graph *graph;
+    enum dtype dtype;
+    struct uop **order; int n;
+    struct weight *weight; int nweight; size_t cap_weight;
+    struct uop_map of;           /* BUFFER -> index in weight[] + 1 */
+    struct uop_map pair;         /* uop -> struct pair */
+    struct uop_map by;           /* uop -> what takes its place; nothing: itself */
+    double error2, weight2, worst;
+};
+
+/* ------------------------------------------------------------------------------- what to narrow */
+
+static bool is_pure_move(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
+        return true;
+    default: return false;
+    }
+}
+
+/* The weight that v is a view of, or NULL. */
+static struct uop *base_of(struct uop *v)
+{
+    while (is_pure_move(v))
+        v = v->src[0];
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    bool large = b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32 &&
+                 b->nbytes >= NARROW_NELEM * sizeof(float);
+    for (int a = 0; large && a < v->ndim; a++)
+        large = v->dim[a]->op == OP_CONST;
+    return large ? v : NULL;
+}
+
+static bool is_contraction(const struct uop *u)
+{
+    return u->op == OP_REDUCE && REDUCE_OP(u->arg.i) == OP_ADD && u->dtype == DTYPE_F32 &&
+           u->src[0]->op == OP_MUL;
+}
+
+/* The axes of the weight below v, an operand of the sum u, along which u adds nothing up. */
+static uint32_t kept_axes(struct tgc *t, const struct uop *u, struct uop *v)
+{
+    struct uop *at[MAX_RANK], *next[MAX_RANK], *range[MAX_RANK], *valid;
+    uint32_t reduced = REDUCE_AXES(u->arg.i), kept = 0;
+    for (int p = 0; p < v->ndim; p++)
+        at[p] = range[p] = uop_is_int(v->dim[p], 1) ? uop_int(t, 0)
+                                                    : uop_range(t, v->dim[p], t->next_range++);
+    for (; is_pure_move(v); v = v->src[0]) {
+        move_index(t, v, 0, at, next, &valid);
+        memcpy(at, next, (size_t)v->src[0]->ndim * sizeof *at);
+    }
+    for (int a = 0; a < v->ndim; a++) {
+        bool adds = false;
+        for (int p = 0; p < u->src[0]->ndim; p++)
+            adds |= (reduced >> p & 1) && range[p]->op == OP_RANGE &&
+                    nest_depends(t, at[a], range[p]);
+        kept |= adds ? 0 : 1u << a;
+    }
+    return kept;
+}
+
+static struct weight *weight_of(const struct narrower *m, const struct uop *buffer)
+{
+    uintptr_t at = (uintptr_t)map_get(&m->of, buffer);
+    return at ? &m->weight[at - 1] : NULL;
+}
+
+static void find_weight(struct narrower *m, const struct uop *u, int k)
+{
+    struct uop *base = base_of(u->src[0]->src[k]);
+    if (!base || base_of(u->src[0]->src[1 - k]))
+        return;
+    struct mem_mark mark = scratch_mark(m->t);
+    uint32_t kept = kept_axes(m->t, u, u->src[0]->src[k]);
+    scratch_release(m->t, mark);
+    struct weight *w = weight_of(m, base);
+    if (w) {
+        w->kept &= kept;
+        return;
+    }
+    VEC_PUSH(m->t, m->weight, m->nweight, m->cap_weight, ((struct weight){base, kept, false}));
+    map_set(&m->of, base, (void *)(uintptr_t)m->nweight);
+}
+
+/* Whether u can read a narrowed weight without widening it in memory first. */
+static bool reads_elements(const struct uop *u, int k)
+{
+    return is_pure_move(u) || op_is_elementwise(u->op) || u->op == OP_REDUCE ||
+           (u->op == OP_INDEX && k == 0);
+}
+
+static void refuse(struct narrower *m, struct uop *value)
+{
+    struct uop *base = base_of(value);
+    struct weight *w = base ? weight_of(m, base) : NULL;
+    if (w)
+        w->refused = true;
+}
+
+static void find_weights(struct narrower *m)
+{
+    for (int i = 0; i < m->n; i++)
+        for (int k = 0; k < 2 && is_contraction(m->order[i]); k++)
+            find_weight(m, m->order[i], k);
+    for (int i = 0; i < m->n; i++)
+        for (int k = 0; k < m->order[i]->nsrc; k++)
+            if (!reads_elements(m->order[i], k))
+                refuse(m, m->order[i]->src[k]);
+    for (int i = 0; i < m->graph->noutput; i++)
+        refuse(m, m->graph->output[i].value);
+}
+
+/* ----------------------------------------------------------------------------------- the values */
+
+static struct uop *new_weight(struct narrower *m, enum dtype d, const struct uop *like,
+                              uint32_t axes, const void *data, const char *name)
+{
+    int64_t dim[MAX_RANK], nelem = 1;
+    for (int a = 0; a < like->ndim; a++) {
+        dim[a] = axes >> a & 1 ? like->dim[a]->arg.i : 1;
+        nelem *= dim[a];
+    }
+    return tensor_from_data(m->t, d, dim, like->ndim, data, (size_t)nelem * dtype_nbytes(d), name);
+}
+
+/* Adds to what is lost altogether: of one value, relative to the largest of its channel. */
+static void note_error(struct narrower *m, double want, double have, double largest)
+{
+    double error = fabs(have - want);
+    m->error2 += error * error;
+    m->weight2 += want * want;
+    if (largest > 0 && error / largest > m->worst)
+        m->worst = error / largest;
+}
+
+/* What scalar_store() does, for millions of finite numbers; false: there is none, or too large a
+ * one. */
+static bool store_bf16(const float *from, uint16_t *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        bits += 0x7fff + (bits >> 16 & 1);
+        if ((bits >> 23 & 0xff) == 0xff || !isfinite(from[i]))
+            return false;
+        to[i] = (uint16_t)(bits >> 16);
+    }
+    return true;
+}
+
+static bool round_bf16(struct narrower *m, const struct weight *w, struct pair *p)
+{
+    const struct buffer *b = w->buffer->arg.p;
+    size_t n = b->nbytes / sizeof(float);
+    const float *from = b->data;
+    uint16_t *to = mem_array(m->t, n, sizeof *to);
+    if (!store_bf16(from, to, n))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)to[i] << 16;
+        float have;
+        memcpy(&have, &bits, sizeof have);
+        note_error(m, from[i], have, fabs(from[i]));
+    }
+    p->value = new_weight(m, DTYPE_BF16, w->buffer, ~0u, to, b->name);
+    return true;
+}
+
+/* Where the elements of a row-major tensor lie in one that has the axes in `kept` only. */
+struct walker { int ndim; int64_t dim[MAX_RANK], step[MAX_RANK], at[MAX_RANK]; size_t channel; };
+
+static struct walker walk_channels(const struct uop *u, uint32_t kept, size_t *nchannel)
+{
+    struct walker s = {.ndim = u->ndim};
+    int64_t step = 1;
+    for (int a = u->ndim - 1; a >= 0; a--) {
+        s.dim[a] = u->dim[a]->arg.i;
+        s.step[a] = kept >> a & 1 ? step : 0;
+        step *= kept >> a & 1 ? s.dim[a] : 1;
+    }
+    *nchannel = (size_t)step;
+    return s;
+}
+
+static void next_element(struct walker *s)
+{
+    for (int a = s->ndim - 1; a >= 0; a--) {
+        s->channel += (size_t)s->step[a];
+        if (++s->at[a] < s->dim[a])
+            return;
+        s->channel -= (size_t)(s->step[a] * s->dim[a]);
+        s->at[a] = 0;
+    }
+}
+
+static bool round_int8(struct narrower *m, const struct weight *w, struct pair *p)
+{
+    const struct buffer *b = w->buffer->arg.p;
+    const float *from = b->data;
+    size_t n = b->nbytes / sizeof(float), nchannel;
+    struct walker start = walk_channels(w->buffer, w->kept, &nchannel), at = start;
+    float *largest = mem_array(m->t, nchannel, sizeof *largest),
+          *scale = mem_array(m->t, nchannel, sizeof *scale);
+    int8_t *to = mem_array(m->t, n, sizeof *to);
+    for (size_t i = 0; i < n; i++, next_element(&at)) {
+        if (!isfinite(from[i]))
+            return false;
+        largest[at.channel] = fmaxf(largest[at.channel], fabsf(from[i]));
+    }
+    for (size_t c = 0; c < nchannel; c++)
+        scale[c] = largest[c] / (float)INT8_MOST;
+    at = start;
+    for (size_t i = 0; i < n; i++, next_element(&at)) {
+        float s = scale[at.channel], q = s > 0 ? rintf(from[i] / s) : 0;
+        to[i] = (int8_t)fminf(fmaxf(q, -(float)INT8_MOST), (float)INT8_MOST);
+        note_error(m, from[i], (double)to[i] * s, largest[at.channel]);
+    }
+    struct uop *by = new_weight(m, DTYPE_F32, w->buffer, w->kept, scale, NULL);
+    p->value = new_weight(m, DTYPE_I8, w->buffer, ~0u, to, b->name);
+    p->scale = uop_expand(m->t, by, w->buffer->dim);
+    return true;
+}
+
+static void round_weights(struct narrower *m)
+{
+    struct narrowing *sum = &m->graph->narrowing;
+    sum->dtype = m->dtype;
+    for (int i = 0; i < m->nweight; i++) {
+        const struct weight *w = &m->weight[i];
+        struct pair p = {0};
+        if (w->refused || !(m->dtype == DTYPE_I8 ? round_int8(m, w, &p) : round_bf16(m, w, &p)))
+            continue;
+        map_set(&m->pair, w->buffer, mem_copy(m->t, &p, sizeof p));
+        const struct buffer *from = w->buffer->arg.p, *to = p.value->arg.p,
+                            *scale = p.scale ? p.scale->src[0]->arg.p : NULL;
+        sum->nweight++;
+        sum->from_nbytes += from->nbytes;
+        sum->to_nbytes += to->nbytes + (scale ? scale->nbytes : 0);
+    }
+    sum->rms_error = m->weight2 > 0 ? sqrt(m->error2 / m->weight2) : 0;
+    sum->max_error = m->worst;
+}
+
+/* ---------------------------------------------------------------------------------- the rewrite */
+
+static void keep_notes(struct tgc *t, struct uop *by, const struct uop *u)
+{
+    uop_set_origin(t, by, u);
+    if (uop_get_axes(t, u) && !uop_get_axes(t, by) && by->ndim == u->ndim)
+        uop_name_axes(t, by, uop_get_axes(t, u));
+}
+
+/* What stands for u now, in f32. */
+static struct uop *replacement(struct narrower *m, struct uop *u)
+{
+    struct uop *by = map_get(&m->by, u);
+    const struct pair *p = by ? NULL : map_get(&m->pair, u);
+    if (by || !p)
+        return by ? by : u;
+    by = uop_cast(m->t, DTYPE_F32, p->value);
+    if (p->scale)
+        by = uop_binary(m->t, OP_MUL, by, p->scale);
+    keep_notes(m->t, by, u);
+    map_set(&m->by, u, by);
+    return by;
+}
+
+/* u, a movement or INDEX, of another tensor of the same shape. */
+static struct uop *move_like(struct narrower *m, const struct uop *u, struct uop *x)
+{
+    struct uop **src = scratch_array(m->t, (size_t)u->nsrc, sizeof *src);
+    src[0] = x;
+    for (int k = 1; k < u->nsrc; k++)
+        src[k] = replacement(m, u->src[k]);
+    return uop_new(m->t, u->op, x->dtype, src, u->nsrc, u->arg);
+}
+
+/* The sum over q, times the scale; NULL: u is no such sum. */
+static struct uop *scale_behind(struct narrower *m, struct uop *u)
+{
+    struct tgc *t = m->t;
+    if (!is_contraction(u))
+        return NULL;
+    struct uop *product = u->src[0], *src[2], *begin[MAX_RANK], *size[MAX_RANK];
+    int k = map_get(&m->pair, product->src[1]) ? 1 : 0;
+    const struct pair *p = map_get(&m->pair, product->src[k]);
+    if (!p || !p->scale || map_get(&m->pair, product->src[1 - k]) || !base_of(product->src[k]))
+        return NULL;
+    src[k] = uop_cast(t, DTYPE_F32, p->value);
+    src[1 - k] = replacement(m, product->src[1 - k]);
+    struct uop *by = uop_binary(t, OP_MUL, src[0], src[1]);
+    keep_notes(t, by, product);
+    by = uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i));
+    keep_notes(t, by, u);
+    for (int a = 0; a < product->ndim; a++) {
+        bool reduced = REDUCE_AXES(u->arg.i) >> a & 1;
+        begin[a] = uop_int(t, 0);
+        size[a] = reduced ? uop_int(t, 1) : product->dim[a];
+    }
+    return uop_binary(t, OP_MUL, by, uop_shrink(t, p->scale, begin, size));
+}
+
+static void rewrite(struct narrower *m, struct uop *u)
+{
+    bool carries = is_pure_move(u) || u->op == OP_INDEX;
+    const struct pair *below = carries ? map_get(&m->pair, u->src[0]) : NULL;
+    struct uop *by;
+    bool changed = false;
+    if (below) {
+        struct pair p = {move_like(m, u, below->value),
+                         below->scale ? move_like(m, u, below->scale) : NULL};
+        map_set(&m->pair, u, mem_copy(m->t, &p, sizeof p));
+        return;
+    }
+    if (!(by = scale_behind(m, u))) {
+        struct uop **src = scratch_array(m->t, (size_t)u->nsrc + 1, sizeof *src);
+        for (int k = 0; k < u->nsrc; k++) {
+            src[k] = replacement(m, u->src[k]);
+            changed |= src[k] != u->src[k];
+        }
+        if (!changed)
+            return;
+        by = uop_replace_src(m->t, u, src);
+    }
+    keep_notes(m->t, by, u);
+    map_set(&m->by, u, by);
+}
+
+bool pass_narrow_weights(struct tgc *t, struct graph *g)
+{
+    struct narrower m = {.t = t, .graph = g, .dtype = t->weight_dtype, .of = {.t = t},
+                         .pair = {.t = t}, .by = {.t = t}};
+    int nroot;
+    if (t->weight_dtype == DTYPE_VOID)
+        return true;
+    struct uop **root = graph_roots(t, g, &nroot);
+    m.order = uop_toposort(t, root, nroot, &m.n);
+    m.order = mem_copy(t, m.order, (size_t)m.n * sizeof *m.order);
+    find_weights(&m);
+    round_weights(&m);
+    for (int i = 0; i < m.n; i++) {
+        struct mem_mark mark = scratch_mark(t);
+        rewrite(&m, m.order[i]);
+        scratch_release(t, mark);
+    }
+    for (int i = 0; i < g->noutput; i++)
+        g->output[i].value = replacement(&m, g->output[i].value);
+    for (int i = 0; i < g->nhost; i++)
+        g->host[i] = replacement(&m, g->host[i]);
+    return true;
+}

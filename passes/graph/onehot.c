@@ -1,0 +1,196 @@
+/* onehot.c - a one-hot row times a matrix is a row of the matrix.
+ *
+ *      sum over k  (x[i] == k ? 1 : 0) * w[k, j]  ->  w[x[i], j], or 0 if there is no such row
+ *
+ * Frameworks without a gather write embeddings so. All but one of the products are 0; what remains
+ * is an INDEX, whose result outside of its source is 0. The matrix has to be a weight without
+ * infinities, since those times 0 are no 0. What is compared with must count up along the sum by
+ * one: an IOTA, or integers of a weight that do.
+ *
+ * Whether they do is read off the coordinates: those of the product, as ranges, are taken through
+ * the movement ops down to both sides of the comparison.
+ */
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STEPS_MIN = 8 };
+
+struct onehot {
+    struct tgc *t;
+    struct uop *product, *range[MAX_RANK];
+    int axis;                    /* of the sum */
+    struct uop *hot, *matrix;    /* factors of the product */
+    struct uop *flag, *equal;    /* the CAST under `hot`, what it casts */
+    struct uop *key;             /* what is compared with the count */
+    int64_t first;               /* what the count begins with */
+};
+
+static bool is_plain_move(const struct uop *u)
+{
+    return u->op == OP_EXPAND || u->op == OP_RESHAPE || u->op == OP_PERMUTE;
+}
+
+/* Element i of a weight of integers. */
+static bool integer_at(const struct buffer *b, int64_t i, int64_t *v)
+{
+    const char *p = b->data;
+    int32_t narrow;
+    if (i < 0 || (b->dtype != DTYPE_I32 && b->dtype != DTYPE_INDEX) ||
+        (size_t)i >= b->nbytes / dtype_nbytes(b->dtype))
+        return false;
+    if (b->dtype == DTYPE_INDEX) {
+        memcpy(v, p + 8 * i, 8);
+        return true;
+    }
+    memcpy(&narrow, p + 4 * i, 4);
+    *v = narrow;
+    return true;
+}
+
+/* Whether u counts up by one along the sum. */
+static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinate)
+{
+    struct tgc *t = h->t;
+    struct uop *at[MAX_RANK], *offset = uop_int(t, 0), *r = h->range[h->axis];
+    int64_t from, n, v;
+    memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
+    u = move_down(t, u, is_plain_move, at);
+    while (u->op == OP_CAST && (u->dtype == DTYPE_I32 || u->dtype == DTYPE_INDEX) &&
+           u->src[0]->vmin >= INT32_MIN && u->src[0]->vmax <= INT32_MAX)
+        u = move_down(t, u->src[0], is_plain_move, at);
+    for (int a = 0; a < u->ndim; a++)
+        offset = sym_add(t, sym_mul(t, offset, u->dim[a]), at[a]);
+    if (!uop_const_int(sym_sub(t, offset, r), &from) || !uop_const_int(r->src[0], &n))
+        return false;
+    h->first = from;
+    if (u->op == OP_IOTA)
+        return true;
+    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || !integer_at(b, from, &h->first))
+        return false;
+    for (int64_t i = 1; i < n; i++)
+        if (!integer_at(b, from + i, &v) || v != h->first + i)
+            return false;
+    return true;
+}
+
+static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *coordinate)
+{
+    struct uop *at[MAX_RANK];
+    memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
+    u = move_down(h->t, u, is_plain_move, at);
+    for (int a = 0; a < u->ndim; a++)
+        if (nest_depends(h->t, at[a], h->range[h->axis]))
+            return false;
+    return true;
+}
+
+/* One factor is a comparison of a key with a count. */
+static bool find_comparison(struct onehot *h)
+{
+    struct uop *at[MAX_RANK];
+    memcpy(at, h->range, sizeof at);
+    h->flag = move_down(h->t, h->hot, is_plain_move, at);
+    h->equal = h->flag->op == OP_CAST ? h->flag->src[0] : h->flag;
+    if (h->flag->op != OP_CAST || h->equal->op != OP_EQ ||
+        (h->equal->src[0]->dtype != DTYPE_I32 && h->equal->src[0]->dtype != DTYPE_INDEX))
+        return false;
+    for (int k = 0; k < 2; k++) {
+        h->key = h->equal->src[1 - k];
+        if (h->key->ndim == h->equal->ndim && h->equal->src[k]->ndim == h->equal->ndim &&
+            counts(h, h->equal->src[k], at) && is_same_along(h, h->key, at))
+            return h->first == 0 || h->key->dtype == DTYPE_I32;   /* key - first is exact */
+    }
+    return false;
+}
+
+static bool is_finite_weight(const struct uop *u)
+{
+    while (is_plain_move(u))
+        u = u->src[0];
+    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || b->dtype != DTYPE_F32)
+        return false;
+    for (size_t i = 0; i < b->nbytes / sizeof(float); i++) {
+        float v;
+        memcpy(&v, (const char *)b->data + i * sizeof v, sizeof v);
+        if (!isfinite(v))
+            return false;
+    }
+    return true;
+}
+
+static bool find_onehot(struct tgc *t, struct uop *u, struct onehot *h)
+{
+    uint32_t axes = u->op == OP_REDUCE ? REDUCE_AXES(u->arg.i) : 0;
+    int64_t n;
+    *h = (struct onehot){.t = t};
+    if (!axes || (axes & (axes - 1)) || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+        u->src[0]->op != OP_MUL)
+        return false;
+    h->product = u->src[0];
+    while (!(axes >> h->axis & 1))
+        h->axis++;
+    if (!uop_const_int(h->product->dim[h->axis], &n) || n < STEPS_MIN)
+        return false;
+    for (int a = 0; a < h->product->ndim; a++)
+        h->range[a] = uop_is_int(h->product->dim[a], 1)
+                          ? uop_int(t, 0)
+                          : uop_range(t, h->product->dim[a], t->next_range++);
+    for (int k = 0; k < 2; k++) {
+        h->hot = h->product->src[k];
+        h->matrix = h->product->src[1 - k];
+        if (h->hot->ndim == h->product->ndim && h->matrix->ndim == h->product->ndim &&
+            find_comparison(h) && is_finite_weight(h->matrix))
+            return true;
+    }
+    return false;
+}
+
+/* The key where the product's coordinates are, without the count's axis. */
+static struct uop *move_key(const struct onehot *h)
+{
+    struct tgc *t = h->t;
+    struct uop *move[64], *u = h->hot, *begin[MAX_RANK], *end[MAX_RANK];
+    int n = 0;
+    for (; u != h->flag; u = u->src[0]) {
+        if (n == 64)
+            return NULL;
+        move[n++] = u;
+    }
+    u = uop_cast(t, DTYPE_INDEX, h->key);
+    u = tensor_binary(t, OP_SUB, u, uop_int(t, h->first));
+    while (n > 0)
+        u = move_alike(t, u, move[--n]);
+    for (int a = 0; a < u->ndim; a++) {
+        begin[a] = uop_int(t, 0);
+        end[a] = a == h->axis ? uop_int(t, 1) : u->dim[a];
+    }
+    return uop_shrink(t, u, begin, end);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct onehot h;
+    struct uop *index[MAX_RANK];
+    (void)ctx;
+    struct mem_mark mark = scratch_mark(t);
+    bool found = find_onehot(t, u, &h);
+    scratch_release(t, mark);
+    struct uop *key = found ? move_key(&h) : NULL;
+    if (!key)
+        return NULL;
+    for (int a = 0; a < u->ndim; a++)
+        index[a] = a == h.axis ? key : tensor_iota(t, u->dim, u->ndim, a);
+    struct uop *row = uop_index(t, h.matrix, index);
+    uop_set_origin(t, row, u);
+    return row;
+}
+
+bool pass_onehot(struct tgc *t, struct graph *g)
+{
+    graph_rewrite(t, g, rewrite, NULL);
+    return true;
+}

@@ -1,0 +1,570 @@
+/* byte_sums.c - sums of products of quantized values become sums of products of bytes.
+ *
+ *      sum over k of (a[i,k] - za) * sa * (w[k,j] - zw) * sw[j]
+ *    = (sum over k of a[i,k] * w'[k,j]  -  za * sum over k of w'[k,j]) * (sa * sw[j])
+ *
+ * a is computed at run time, w a weight, w' = w - zw. The sums on the right are exact in i32; those
+ * of the weights are computed here. It is a rewrite of the graph: what is looked for is a sum of
+ * products whose operands are, below movement, integers of 8 bits less a zero point, times a scale
+ * (ONNX: DequantizeLinear before MatMul, Conv, Gemm; ConvInteger, MatMulInteger, QLinearConv and
+ * their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8, as instruction
+ * sets multiply them: a signed a is shifted by 128, and so is its zero point.
+ *
+ * Instruction sets add up groups of four neighbours (byte_groups.c), so channels are filled up to a
+ * multiple of four: with bytes of any value, times weights of 0.
+ */
+#include "passes/graph/quant/byte_sums.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
+/* products of u8 and i8 that a sum of i32 holds in any case */
+static const double PRODUCTS_MAX = 2147483647.0 / (255 * 128);
+
+/* Whether a sum of i32 holds as many products of values, of at most 255 once their zero point is
+ * taken off, and weights of at most `largest`. What is i32 in the model wraps there, too. */
+static bool sum_is_held(const struct sum_of_bytes *s, int64_t largest)
+{
+    return s->reduce->dtype == DTYPE_I32 ||
+           products_of(s) * 255 * (double)largest <= 2147483647.0;
+}
+
+bool is_reduced(const struct sum_of_bytes *s, int axis)
+{
+    return REDUCE_AXES(s->reduce->arg.i) >> axis & 1;
+}
+
+/* ------------------------------------------------------------------------------------- operands */
+
+bool is_byte_move(const struct uop *v)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
+        return true;
+    case OP_PAD:
+        return dtype_is_float(v->dtype)
+                   ? uop_is_constf(v->src[1], 0.0) || uop_is_constf(v->src[1], -0.0)
+                   : uop_is_int(v->src[1], 0);
+    default:
+        return false;
+    }
+}
+
+struct uop *without_moves(struct uop *v)
+{
+    while (is_byte_move(v) && v->op != OP_PAD)
+        v = v->src[0];
+    return v;
+}
+
+const struct buffer *weight_of(const struct uop *v)
+{
+    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
+    return b && b->kind == BUFFER_WEIGHT && b->data && !b->storage ? b : NULL;
+}
+
+static bool has_one_element(const struct uop *v)
+{
+    for (int a = 0; a < v->ndim; a++)
+        if (!uop_is_int(v->dim[a], 1))
+            return false;
+    return true;
+}
+
+/* A zero point as an i32 of rank 0: a constant, a value of the run, a weight that is the same
+ * everywhere. */
+static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
+{
+    struct element_bounds e;
+    v = without_moves(v);
+    const struct buffer *b = v->op == OP_CAST ? weight_of(without_moves(v->src[0])) : NULL;
+    if (b && dtype_is_int(b->dtype) && buffer_bounds(b, SIZE_MAX, &e) && e.lo.i == e.hi.i) {
+        o->zero = uop_consti(t, DTYPE_I32, e.lo.i);
+        return true;
+    }
+    if (v->op != OP_CONST && !has_one_element(v))
+        return false;
+    o->zero = uop_reshape(t, v, NULL, 0);
+    return true;
+}
+
+static bool take_bytes(struct uop *v, struct operand *o)
+{
+    if (v->op != OP_CAST || !dtype_is_byte(v->src[0]->dtype))
+        return false;
+    o->q = v->src[0];
+    return true;
+}
+
+/* q - zero, as i32 or as f32 */
+static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
+{
+    if (take_bytes(v, o))
+        return true;
+    if (v->op == OP_CAST && v->src[0]->dtype == DTYPE_I32)
+        return take_difference(t, v->src[0], o);
+    for (int k = 0; k < 2 && v->op == OP_ADD; k++) {
+        const struct uop *c = without_moves(v->src[1 - k]);
+        bool whole = c->op == OP_CONST && v->dtype == DTYPE_F32 && c->arg.f == rint(c->arg.f) &&
+                     fabs(c->arg.f) <= 255;
+        if (!take_bytes(v->src[k], o) || c->op != OP_CONST || (v->dtype == DTYPE_F32 && !whole))
+            continue;
+        o->zero = uop_consti(t, DTYPE_I32, v->dtype == DTYPE_F32 ? -(int64_t)c->arg.f : -c->arg.i);
+        return true;
+    }
+    return v->op == OP_SUB && v->dtype == DTYPE_I32 && take_bytes(v->src[0], o) &&
+           take_zero(t, v->src[1], o);
+}
+
+static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
+{
+    for (; is_byte_move(v); v = v->src[0]) {
+        if (o->nmove == MAX_MOVES)
+            return false;
+        o->move[o->nmove++] = v;
+    }
+    if (take_difference(t, v, o))
+        return true;
+    for (int k = 0; k < 2 && v->op == OP_MUL && v->dtype == DTYPE_F32; k++) {
+        struct uop *scale = without_moves(v->src[1 - k]);
+        bool single = scale->op == OP_CONST || has_one_element(scale);
+        if ((!single && !weight_of(scale)) || !take_difference(t, v->src[k], o))
+            continue;
+        o->scale = single ? uop_reshape(t, scale, NULL, 0) : v->src[1 - k];
+        return true;
+    }
+    return false;
+}
+
+/* Which of the product's axes v, seen through the operand's moves, depends on. */
+static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uop *const *range,
+                      struct uop *v, bool *of)
+{
+    struct uop *at[MAX_RANK], *next[MAX_RANK], *valid;
+    memcpy(at, range, (size_t)s->product->ndim * sizeof *at);
+    for (int i = 0; i < o->nmove; i++) {
+        move_index(s->t, o->move[i], 0, at, next, &valid);
+        memcpy(at, next, (size_t)o->move[i]->src[0]->ndim * sizeof *at);
+    }
+    v = move_down(s->t, v, is_byte_move, at);
+    for (int p = 0; p < s->product->ndim; p++)
+        for (int a = 0; a < v->ndim; a++)
+            of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);
+}
+
+/* ------------------------------------------------------------------------------ moves made again
+ */
+
+/* Where axis `axis` of v stands after a reshape to dim[], or, if it is split, the innermost part of
+ * it; -1: it is merged with others. */
+static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *dim, int ndim)
+{
+    int64_t before = 1, n, d;
+    for (int a = 0; a < axis; a++)
+        before = uop_const_int(v->dim[a], &n) ? sat_mul(before, n) : -1;
+    if (before < 0 || !uop_const_int(v->dim[axis], &n))
+        return -1;
+    for (int a = 0; a < ndim; a++) {
+        int64_t *left = before > 1 ? &before : &n;
+        if (!uop_const_int(dim[a], &d) || d < 1 || *left % d)
+            return -1;
+        *left /= d;
+        if (n == 1)
+            return a;
+    }
+    return -1;
+}
+
+struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK];
+    for (int i = o->nmove - 1; i >= 0; i--) {
+        const struct uop *m = o->move[i], *from = m->src[0];
+        struct uop *size = *axis >= 0 ? x->dim[*axis] : NULL;
+        bool filled = size && !sym_equal(t, size, from->dim[*axis]);
+        int now = *axis;
+        memcpy(dim, m->dim, (size_t)m->ndim * sizeof *dim);
+        if (m->op == OP_RESHAPE && now >= 0)
+            now = axis_after_reshape(from, now, m->dim, m->ndim);
+        if (m->op == OP_PERMUTE && now >= 0)
+            for (now = 0; PERM_GET(m->arg.i, now) != *axis;)
+                now++;
+        if (m->op == OP_WINDOW && now >= 0)
+            now = now == WINDOW_AXIS(m->arg.i) ? -1 : now + (now > WINDOW_AXIS(m->arg.i));
+        if (*axis >= 0 && now < 0)
+            return NULL;
+        if (filled && m->op == OP_RESHAPE && !sym_equal(t, m->dim[now], from->dim[*axis]))
+            return NULL;
+        if (filled)
+            dim[now] = size;
+        for (int a = 0; a < from->ndim && (m->op == OP_PAD || m->op == OP_SHRINK); a++) {
+            lo[a] = m->src[m->op == OP_PAD ? 2 + 2 * a : 1 + 2 * a];
+            hi[a] = m->src[m->op == OP_PAD ? 3 + 2 * a : 2 + 2 * a];
+            bool whole = m->op == OP_PAD
+                             ? uop_is_int(lo[a], 0) && uop_is_int(hi[a], 0)
+                             : uop_is_int(lo[a], 0) && sym_equal(t, hi[a], from->dim[a]);
+            if (a == now && !whole)
+                return NULL;
+            if (a == now && filled && m->op == OP_SHRINK)
+                hi[a] = size;
+        }
+        *axis = now;
+        switch (m->op) {
+        case OP_RESHAPE: x = uop_reshape(t, x, dim, m->ndim); break;
+        case OP_EXPAND: x = uop_expand(t, x, dim); break;
+        case OP_SHRINK: x = uop_shrink(t, x, lo, hi); break;
+        case OP_PAD:
+            x = uop_pad(t, x, o->zero ? uop_cast(t, x->dtype, o->zero) : uop_consti(t, x->dtype, 0),
+                        lo, hi);
+            break;
+        case OP_WINDOW:
+            x = uop_window(t, x, WINDOW_AXIS(m->arg.i), m->dim[WINDOW_AXIS(m->arg.i)],
+                           m->dim[WINDOW_AXIS(m->arg.i) + 1], WINDOW_STRIDE(m->arg.i),
+                           WINDOW_DILATION(m->arg.i));
+            break;
+        default: x = uop_new(t, m->op, x->dtype, &x, 1, m->arg);
+        }
+    }
+    return x;
+}
+
+/* ---------------------------------------------------------------------------------- what is found
+ */
+
+bool has_padding(const struct operand *o)
+{
+    for (int i = 0; i < o->nmove; i++)
+        if (o->move[i]->op == OP_PAD)
+            return true;
+    return false;
+}
+
+/* Padding is bytes that stand for 0: there has to be one. */
+static bool can_be_padded(const struct operand *o)
+{
+    return !o->zero || (o->zero->op == OP_CONST && o->zero->arg.i >= dtype_min(o->q->dtype) &&
+                        o->zero->arg.i <= dtype_max(o->q->dtype));
+}
+
+double products_of(const struct sum_of_bytes *s)
+{
+    double n = 1;
+    for (int p = 0; p < s->product->ndim; p++)
+        if (is_reduced(s, p))
+            n *= s->product->dim[p]->vmax < 0 ? 0 : (double)s->product->dim[p]->vmax;
+    return n;
+}
+
+/* Columns: an axis of the weight alone, which vectors can run along. */
+static bool has_columns(const struct sum_of_bytes *s)
+{
+    for (int p = 0; p < s->product->ndim; p++)
+        if (!is_reduced(s, p) && s->w.of[p] && !s->a.of[p] &&
+            s->product->dim[p]->vmin >= COLUMNS_MIN)
+            return true;
+    return false;
+}
+
+static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
+{
+    struct operand o[2] = {{0}, {0}};
+    struct uop *range[MAX_RANK];
+    bool of_scale[MAX_RANK] = {false};
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->src[0]->op != OP_MUL ||
+        (u->dtype != DTYPE_F32 && u->dtype != DTYPE_I32))
+        return false;
+    *s = (struct sum_of_bytes){.t = t, .reduce = u, .product = u->src[0]};
+    for (int k = 0; k < 2; k++)
+        if (!take_operand(t, s->product->src[k], &o[k]))
+            return false;
+    int w = weight_of(without_moves(o[1].q)) != NULL;
+    s->weighted = weight_of(without_moves(o[w].q)) != NULL;
+    if (weight_of(without_moves(o[1 - w].q)) || products_of(s) > PRODUCTS_MAX)
+        return false;
+    s->a = o[1 - w];
+    s->w = o[w];
+    for (int p = 0; p < u->ndim; p++) {
+        struct uop *dim = s->product->dim[p];
+        range[p] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
+    }
+    find_axes(s, &s->a, range, s->a.q, s->a.of);
+    find_axes(s, &s->w, range, s->w.q, s->w.of);
+    bool fixed = s->w.scale && s->w.scale->ndim > 0;
+    if (fixed)
+        find_axes(s, &s->w, range, s->w.scale, of_scale);
+    for (int p = 0; p < u->ndim; p++) {
+        bool reduced = is_reduced(s, p) && range[p]->op == OP_RANGE;
+        if (reduced && (of_scale[p] || !s->a.of[p] || !s->w.of[p]))
+            return false;
+    }
+    if ((s->a.scale && s->a.scale->ndim > 0) || (fixed && !s->weighted))
+        return false;
+    return !(has_padding(&s->w) && s->weighted) &&
+           (!has_padding(&s->a) || !s->weighted || can_be_padded(&s->a));
+}
+
+/* ---------------------------------------------------------------------------------- the rewrite */
+
+struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
+{
+    struct tgc *t = s->t;
+    const struct operand *w = &s->w;
+    struct element_bounds e;
+    int64_t zero = 0;
+    *rest = 0;
+    if (w->zero && !uop_const_int(w->zero, &zero))
+        return NULL;
+    if (zero == 0 && w->q->dtype == DTYPE_I8)
+        return w->q;
+    if (!buffer_bounds(weight_of(without_moves(w->q)), SIZE_MAX, &e))
+        return NULL;
+    int64_t least = zero - e.lo.i, most = e.hi.i - zero;
+    if (!sum_is_held(s, least > most ? least : most))
+        return NULL;
+    if (e.lo.i - zero < -128 || e.hi.i - zero > 127) {
+        int64_t middle = w->q->dtype == DTYPE_U8 ? 128 : 0;
+        *rest = zero - middle;
+        zero = middle;
+    }
+    struct uop *wide = uop_cast(t, DTYPE_I32, w->q);
+    return uop_cast(t, DTYPE_I8,
+                    tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
+}
+
+/* Who computes the values stores them shifted, as they lie there: what moves them comes later. */
+struct uop *values_as_u8(struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    struct operand *a = &s->a, o = {0};
+    struct uop *q = a->q;
+    int none = -1;
+    if (q->dtype == DTYPE_U8)
+        return q;
+    for (; is_byte_move(q) && q->op != OP_PAD && o.nmove < MAX_MOVES; q = q->src[0])
+        o.move[o.nmove++] = q;
+    struct uop *shift = uop_consti(t, DTYPE_I32, 128);
+    a->zero = a->zero ? uop_binary(t, OP_ADD, a->zero, shift) : shift;
+    q = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, q), uop_constf(t, DTYPE_F32, 128));
+    return move_again(t, &o, uop_cast(t, DTYPE_U8, q), &none);
+}
+
+struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK];
+    int64_t n = x->dim[axis]->arg.i, more = (DOT_BYTES - n % DOT_BYTES) % DOT_BYTES;
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        hi[a] = uop_int(t, a == axis ? more : 0);
+    }
+    return more ? uop_pad(t, x, value, lo, hi) : x;
+}
+
+struct uop *weights_evaluate(struct tgc *t, struct uop *v)
+{
+    int64_t dim[MAX_RANK], nelem = 1;
+    size_t nbytes;
+    for (int a = 0; a < v->ndim; a++) {
+        if (!uop_const_int(v->dim[a], &dim[a]))
+            return NULL;
+        nelem = sat_mul(nelem, dim[a]);
+    }
+    if (!size_mul((size_t)nelem, dtype_nbytes(v->dtype), &nbytes) ||
+        nbytes > (t->mem_limit - t->mem_used) / 4)
+        return NULL;
+    struct eval_env env = {.budget = -1};
+    char *data = mem_alloc(t, nbytes);
+    return eval_store(t, v, nelem, &env, data, NULL)
+               ? tensor_from_data(t, v->dtype, dim, v->ndim, data, nbytes, NULL)
+               : NULL;
+}
+
+/* The weights, filled along their axis k, seen through their moves; NULL: axis k is not the
+ * product's axis `at` of n elements, or out of memory's limit. */
+static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int k, int at,
+                                int64_t n)
+{
+    struct tgc *t = s->t;
+    int there = k;
+    if (weights->dim[k]->op != OP_CONST)
+        return NULL;
+    struct uop *filled = fill_axis(t, weights, k, uop_consti(t, DTYPE_I8, 0)),
+               *w = move_again(t, &s->w, filled, &there);
+    if (!w || there != at || !uop_is_int(w->dim[at], n))
+        return NULL;
+    if (filled == weights)
+        return w;
+    there = k;
+    filled = weights_evaluate(t, filled);
+    return filled ? move_again(t, &s->w, filled, &there) : NULL;
+}
+
+/* Both operands seen through their moves, with an axis of theirs that is reduced, the channels,
+ * a multiple of DOT_BYTES; returns the values' axis, -1: there are no channels to speak of. */
+static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop *weights,
+                          struct uop **a, struct uop **w)
+{
+    struct tgc *t = s->t;
+    bool fixed = s->a.zero && s->a.zero->op == OP_CONST;
+    struct uop *any = uop_consti(t, DTYPE_U8, fixed ? s->a.zero->arg.i : 0);  /* as padding is */
+    for (int i = values->ndim - 1; i >= 0; i--) {
+        int64_t n;
+        if (!uop_const_int(values->dim[i], &n) || n < CHANNELS_MIN)
+            continue;
+        int at = i;
+        struct uop *x = fill_axis(t, values, i, any);
+        /* the caller's own order, or a few channels; what is padded gets a buffer anyway */
+        if (!has_padding(&s->a) &&
+            (x != values || (i < x->ndim - 1 && without_moves(x)->op == OP_BUFFER)))
+            x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
+        if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at) ||
+            !uop_const_int((*a)->dim[at], &n) || n % DOT_BYTES)
+            continue;
+        for (int k = 0; k < weights->ndim; k++)
+            if ((*w = move_weights(s, weights, k, at, n)))
+                return i;
+    }
+    return -1;
+}
+
+struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
+                      bool reduced)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int p = 0; p < v->ndim; p++) {
+        begin[p] = uop_int(s->t, 0);
+        size[p] = !o->of[p] || (reduced && is_reduced(s, p)) ? uop_int(s->t, 1) : v->dim[p];
+    }
+    return uop_shrink(s->t, v, begin, size);
+}
+
+struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d)
+{
+    struct tgc *t = s->t;
+    struct uop *wide = uop_cast(t, d, shrink_to(s, &s->w, w, false));
+    return weights_evaluate(t, uop_reduce(t, OP_ADD, wide, REDUCE_AXES(s->reduce->arg.i)));
+}
+
+static struct uop *sum_to_buffer(struct tgc *t, struct uop *a, uint32_t axes)
+{
+    a = uop_reduce(t, OP_ADD, a, axes);
+    return uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1, (union arg){0});
+}
+
+/* The sums of the values, one for each row: of their axis `channels` first, which windows have in
+ * common, then of what is left. In buffers: a kernel that sums products has no other sum beside it.
+ * Floats, which hold them exactly, or integers. */
+static struct uop *sum_values(const struct sum_of_bytes *s, struct uop *values, int channels)
+{
+    const double exact = 0x1p24 / 255;
+    struct tgc *t = s->t;
+    enum dtype d = products_of(s) <= exact ? DTYPE_F32 : DTYPE_I32;
+    struct operand o = s->a;
+    int at = channels, none = -1;
+    struct uop *each = sum_to_buffer(t, uop_cast(t, d, values), 1u << channels), *a;
+    if (o.zero)
+        o.zero = uop_binary(t, OP_MUL, o.zero,
+                            uop_consti(t, DTYPE_I32, values->dim[channels]->arg.i));
+    a = move_again(t, &o, each, &at);
+    if (!a)
+        a = uop_cast(t, d, move_again(t, &s->a, values, &none));
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int p = 0; p < a->ndim; p++) {
+        begin[p] = uop_int(t, 0);
+        size[p] = s->a.of[p] ? a->dim[p] : uop_int(t, 1);
+    }
+    a = uop_shrink(t, a, begin, size);
+    return uop_cast(t, DTYPE_I32, sum_to_buffer(t, a, REDUCE_AXES(s->reduce->arg.i)));
+}
+
+struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum)
+{
+    struct tgc *t = s->t;
+    struct uop *scale = s->a.scale;
+    if (s->reduce->dtype == DTYPE_I32)
+        return uop_cast(t, DTYPE_I32, sum);
+    if (s->w.scale) {
+        int none = -1;
+        struct uop *by = s->w.scale->ndim ? move_again(t, &s->w, s->w.scale, &none) : s->w.scale;
+        by = by->ndim ? shrink_to(s, &s->w, by, true) : by;
+        scale = scale ? tensor_binary(t, OP_MUL, scale, by) : by;
+    }
+    sum = uop_cast(t, DTYPE_F32, sum);
+    return scale ? tensor_binary(t, OP_MUL, sum, scale) : sum;
+}
+
+static struct uop *rewrite_sum(struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    int64_t rest = 0;
+    struct uop *a, *w, *weights = s->weighted && has_columns(s) ? weight_as_i8(s, &rest) : NULL;
+    if (!weights)
+        return NULL;
+    struct operand before = s->a;
+    struct uop *values = values_as_u8(s);
+    int channels = move_operands(s, values, weights, &a, &w);
+    if (channels < 0) {
+        s->a = before;
+        return NULL;
+    }
+    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
+                                     uop_cast(t, DTYPE_I32, w));
+    if (uop_get_axes(t, s->product))
+        uop_name_axes(t, product, uop_get_axes(t, s->product));
+    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
+    struct uop *zero = s->a.zero && !uop_is_int(s->a.zero, 0) ? s->a.zero : NULL;
+    if (zero) {
+        struct uop *each = weights_sum(s, w, DTYPE_I32);
+        if (!each)
+            return NULL;
+        if (rest)
+            each = tensor_binary(t, OP_SUB, each,
+                                 uop_consti(t, DTYPE_I32, rest * (int64_t)products_of(s)));
+        sum = tensor_binary(t, OP_SUB, sum, tensor_binary(t, OP_MUL, each, zero));
+    }
+    if (rest)
+        sum = tensor_binary(t, OP_SUB, sum,
+                            tensor_binary(t, OP_MUL, sum_values(s, values, channels),
+                                          uop_consti(t, DTYPE_I32, rest)));
+    return bytes_scale_sum(s, sum);
+}
+
+static struct uop *rewrite_found(struct sum_of_bytes *s)
+{
+    struct uop *r = rewrite_sum(s);
+    r = r ? r : product_rewrite_sum(s);
+    return r ? r : whole_rewrite_sum(s);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct sum_of_bytes s;
+    struct mem_mark mark = scratch_mark(t);
+    bool found = find_sum(t, u, &s), cast = u->op == OP_CAST;
+    int outer = t->current_origin;
+    (void)ctx;
+    scratch_release(t, mark);
+    if (!found && !cast && u->op != OP_REDUCE && u->op != OP_DIV)
+        return NULL;
+    t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
+    struct uop *r = NULL;
+    if (found)
+        r = rewrite_found(&s);
+    else if (u->op == OP_DIV)
+        r = rescale(t, u);
+    else if (!cast)
+        r = whole_rewrite_most(t, u);
+    else if (u->dtype == DTYPE_F32)
+        r = whole_rewrite_cast(t, u);
+    else if (dtype_is_byte(u->dtype) && !(r = table_rewrite(t, u)))
+        r = requantize(t, u);
+    t->current_origin = outer;
+    return r;
+}
+
+bool pass_integer(struct tgc *t, struct graph *g)
+{
+    graph_rewrite(t, g, rewrite, NULL);
+    return true;
+}

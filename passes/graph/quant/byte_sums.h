@@ -1,0 +1,76 @@
+/* byte_sums.h - private to byte_sums.c, runtime_products.c, exact_floats.c, byte_table.c and
+ * requantize.c: quantized values. */
+#ifndef TGC_BYTE_SUMS_H
+#define TGC_BYTE_SUMS_H
+
+#include "passes/passes.h"
+
+enum { MAX_MOVES = 24 };
+
+/* One factor: moves(scale * (q - zero)). Moves: the outermost first. */
+struct operand {
+    struct uop *q;
+    struct uop *zero;            /* i32 of rank 0; NULL: none */
+    struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
+    struct uop *move[MAX_MOVES]; int nmove;
+    bool of[MAX_RANK];           /* the product's axes that it depends on */
+};
+
+struct sum_of_bytes {
+    struct tgc *t;
+    struct uop *reduce, *product;
+    struct operand a, w;         /* w: a weight, if one of them is */
+    bool weighted;
+};
+
+/* integer.c. Movement through which bytes can be followed. */
+bool is_byte_move(const struct uop *v);
+struct uop *without_moves(struct uop *v);
+const struct buffer *weight_of(const struct uop *v);
+bool has_padding(const struct operand *o);
+bool is_reduced(const struct sum_of_bytes *s, int axis);
+/* Operand a as u8, its zero point moved along. */
+struct uop *values_as_u8(struct sum_of_bytes *s);
+/* x with its axis filled up to a multiple of DOT_BYTES by `value`. */
+struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value);
+/* Of an operand, seen as the product, one of what it does not depend on, or of what is reduced. */
+struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
+                      bool reduced);
+/* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
+ * becomes where it ends up. What is padded is o->zero. NULL: the axis is lost on the way. */
+struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis);
+/* How many products a sum has. */
+double products_of(const struct sum_of_bytes *s);
+/* The weight less its zero point, as i8. Where that does not fit, less what makes it i8; *rest is
+ * what is left of the zero point. NULL: the zero point is not known. */
+struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest);
+/* What depends on weights alone, as a weight; NULL: out of memory's limit. */
+struct uop *weights_evaluate(struct tgc *t, struct uop *v);
+/* The sums of the weights, one for each column, in dtype d; NULL: out of memory's limit. */
+struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d);
+/* The sum, of dtype d, times the operands' scales, if it is to be a float. */
+struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum);
+
+/* runtime_products.c: the sum of products of two run-time values, one of which is stored in
+ * groups of bytes; NULL: that does not pay. */
+struct uop *product_rewrite_sum(const struct sum_of_bytes *s);
+
+/* exact_floats.c: the sum by floats that hold it exactly; NULL: they do not. */
+struct uop *whole_rewrite_sum(const struct sum_of_bytes *s);
+/* The largest or least of bytes, as floats, which vectors can compare; NULL: it is none. */
+struct uop *whole_rewrite_most(struct tgc *t, struct uop *u);
+/* A cast of a whole number to an integer and back; NULL: it is none. */
+struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u);
+/* Whether a float is known to be a whole number. *steps: how many uops may still be looked at. */
+bool is_whole_number(const struct uop *v, int *steps);
+
+/* byte_table.c: a byte, u, that depends on one byte alone, by a table; NULL: it does not, or
+ * that takes longer. */
+struct uop *table_rewrite(struct tgc *t, struct uop *u);
+
+/* requantize.c: scaled sums that are scaled anew, u is a cast to a byte; NULL: they are none. */
+struct uop *requantize(struct tgc *t, struct uop *u);
+/* What bytes stand for, (q - zero) * scale, divided by a constant; NULL: u is no such quotient. */
+struct uop *rescale(struct tgc *t, struct uop *u);
+
+#endif

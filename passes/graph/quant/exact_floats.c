@@ -1,0 +1,294 @@
+/* exact_floats.c - integers that floats hold exactly are floats, since vectors have every
+ * operation on them.
+ *
+ * What byte_sums.c makes no sum of bytes' groups of - depthwise convolutions, products of two
+ * values of the run, weights that nothing runs along - are sums of whole numbers below 2^24,
+ * whatever the order of summation. With a weight, w' = w - zw,
+ *
+ *      sum over k of (a[i,k] - za) * w'[k,j]  =  sum over k of a[i,k] * w'[k,j]  -  za * W'[j]
+ *
+ * so bytes are what is read, and padding is bytes that stand for 0; without one zero points are
+ * subtracted from the factors. The largest of bytes is the largest of the floats that they are.
+ *
+ * A program without vectors multiplies integers, so that its weights stay bytes.
+ */
+#include "passes/graph/quant/byte_sums.h"
+
+#include <math.h>
+
+static const double exact = 0x1p24;
+enum { LOOK_MAX = 40, ELEMENTS_MAX = 1 << 16 };   /* uops; of a weight that is looked at */
+
+/* The largest magnitude of the operand's q - zero. */
+static double largest_of(const struct operand *o)
+{
+    int64_t zero;
+    struct element_bounds e;
+    if (o->zero && !uop_const_int(o->zero, &zero))
+        return 255;
+    zero = o->zero ? zero : 0;
+    if (!buffer_bounds(weight_of(without_moves(o->q)), SIZE_MAX, &e)) {
+        e.lo.i = dtype_min(o->q->dtype);
+        e.hi.i = dtype_max(o->q->dtype);
+    }
+    return fmax(fabs((double)(e.lo.i - zero)), fabs((double)(e.hi.i - zero)));
+}
+
+/* q - zero as floats. */
+static struct uop *centered(struct tgc *t, const struct operand *o)
+{
+    struct uop *x = uop_cast(t, DTYPE_F32, o->q);
+    int64_t zero;
+    if (!o->zero || (uop_const_int(o->zero, &zero) && zero == 0))
+        return x;
+    return uop_const_int(o->zero, &zero)
+               ? tensor_binary(t, OP_ADD, x, uop_constf(t, DTYPE_F32, (double)-zero))
+               : tensor_binary(t, OP_SUB, x, uop_cast(t, DTYPE_F32, o->zero));
+}
+
+static struct uop *sum_products(const struct sum_of_bytes *s, struct uop *a, struct uop *w)
+{
+    struct tgc *t = s->t;
+    struct uop *product = uop_binary(t, OP_MUL, a, w);
+    if (uop_get_axes(t, s->product))
+        uop_name_axes(t, product, uop_get_axes(t, s->product));
+    return uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
+}
+
+static struct uop *sum_of_values(const struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    struct operand a = s->a, w = s->w;
+    int none = -1;
+    struct uop *left = centered(t, &a), *right = centered(t, &w);
+    a.zero = w.zero = NULL;                               /* padding is 0 */
+    left = move_again(t, &a, left, &none);
+    none = -1;
+    right = move_again(t, &w, right, &none);
+    return bytes_scale_sum(s, sum_products(s, left, right));
+}
+
+/* w' as integers that are read as bytes. */
+static struct uop *widened(const struct sum_of_bytes *s)
+{
+    int64_t rest = 0;
+    struct uop *bytes = weight_as_i8(s, &rest);
+    if (bytes && !rest)
+        return uop_cast(s->t, DTYPE_I32, bytes);
+    struct uop *wide = uop_cast(s->t, DTYPE_I32, s->w.q);
+    return s->w.zero ? tensor_binary(s->t, OP_SUB, wide, s->w.zero) : wide;
+}
+
+static struct uop *sum_of_weights(const struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    enum dtype d = t->scalar ? DTYPE_I32 : DTYPE_F32;
+    int none = -1;
+    struct uop *weights = t->scalar ? widened(s) : weights_evaluate(t, centered(t, &s->w));
+    if (!weights)
+        return NULL;
+    struct uop *w = move_again(t, &s->w, weights, &none);
+    none = -1;
+    struct uop *a = uop_cast(t, d, move_again(t, &s->a, s->a.q, &none));
+    struct uop *sum = sum_products(s, a, w);
+    if (s->a.zero && !uop_is_int(s->a.zero, 0)) {
+        struct uop *each = weights_sum(s, w, d);
+        if (!each)
+            return NULL;
+        each = tensor_binary(t, OP_MUL, each, uop_cast(t, d, s->a.zero));
+        sum = tensor_binary(t, OP_SUB, sum, each);
+    }
+    return bytes_scale_sum(s, sum);
+}
+
+struct uop *whole_rewrite_sum(const struct sum_of_bytes *s)
+{
+    double each = s->weighted ? 255 : largest_of(&s->a);
+    if (products_of(s) * each * largest_of(&s->w) > exact || (s->weighted && s->w.zero &&
+                                                             s->w.zero->op != OP_CONST))
+        return NULL;
+    return s->weighted ? sum_of_weights(s) : sum_of_values(s);
+}
+
+/* Where the axis `at` of m's source is after m: a WINDOW (the places, not the taps) or a
+ * PERMUTE. */
+static int axis_after(const struct uop *m, int at)
+{
+    int now = 0;
+    if (m->op == OP_WINDOW)
+        return at + (at > WINDOW_AXIS(m->arg.i));
+    while (PERM_GET(m->arg.i, now) != at)
+        now++;
+    return now;
+}
+
+/* Whether `axes` hold, of each window, something else than padding: padding comes first, if at all,
+ * then windows, which are not as narrow as what is padded on a side, and the order of the axes. */
+static bool windows_reach(const struct operand *o, uint32_t axes)
+{
+    int at[MAX_RANK], tap[MAX_RANK], first = o->nmove - 1;
+    const struct uop *pad = first >= 0 && o->move[first]->op == OP_PAD ? o->move[first] : NULL;
+    for (int i = 0; i < first + (pad == NULL); i++)
+        if (o->move[i]->op == OP_PAD ||
+            (pad && o->move[i]->op != OP_WINDOW && o->move[i]->op != OP_PERMUTE))
+            return false;
+    for (int a = 0; pad && a < pad->ndim; a++) {
+        at[a] = a;
+        tap[a] = -1;
+    }
+    for (int i = first - 1; pad && i >= 0; i--) {
+        const struct uop *w = o->move[i];
+        for (int a = 0; a < pad->ndim; a++) {
+            int64_t taps, lo, hi;
+            int axis = w->op == OP_WINDOW && tap[a] < 0 ? WINDOW_AXIS(w->arg.i) : -1;
+            bool reaches = at[a] == axis && WINDOW_DILATION(w->arg.i) == 1 &&
+                           uop_const_int(w->dim[axis + 1], &taps) &&
+                           uop_const_int(pad->src[2 + 2 * a], &lo) &&
+                           uop_const_int(pad->src[3 + 2 * a], &hi) && lo < taps && hi < taps;
+            tap[a] = reaches ? axis + 1 : tap[a] >= 0 ? axis_after(w, tap[a]) : -1;
+            at[a] = axis_after(w, at[a]);
+        }
+    }
+    for (int a = 0; pad && a < pad->ndim; a++)
+        if (!(tap[a] >= 0 && (axes >> tap[a] & 1)) &&
+            !(uop_is_int(pad->src[2 + 2 * a], 0) && uop_is_int(pad->src[3 + 2 * a], 0)))
+            return false;
+    return true;
+}
+
+static bool pads_lowest(const struct uop *v)
+{
+    return v->op == OP_PAD && v->src[1]->op == OP_CONST && v->src[1]->arg.f < 0 &&
+           isinf(v->src[1]->arg.f);
+}
+
+/* Whether v is f(v->src[0]) with an f of constants that does not fall, nor is no number. */
+static bool never_falls(const struct uop *v)
+{
+    const struct uop *c = v->nsrc == 2 ? without_moves(v->src[1]) : NULL;
+    if (!c || c->op != OP_CONST || v->dtype != DTYPE_F32 || !(fabs(c->arg.f) < INFINITY))
+        return false;
+    return v->op == OP_ADD || v->op == OP_MAX || v->op == OP_MIN ||
+           (v->op == OP_MUL && c->arg.f > 0);
+}
+
+/* (q - zero) * scale with a scale > 0 is largest where q is, and so is what is clamped. Padding
+ * with -INFINITY becomes padding with the least byte. */
+static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
+{
+    enum { STEPS_MAX = 8 };
+    struct operand o = {0};
+    struct uop *v = u->src[0], *step[STEPS_MAX], *q;
+    int none = -1, nstep = 0;
+    for (; pads_lowest(v) || (is_byte_move(v) && v->op != OP_PAD); v = v->src[0]) {
+        if (o.nmove == MAX_MOVES)
+            return NULL;
+        o.move[o.nmove++] = v;
+    }
+    for (; nstep < STEPS_MAX && never_falls(v); v = v->src[0])
+        step[nstep++] = v;
+    q = v->op == OP_CAST ? v->src[0] : NULL;
+    if (nstep == 0 || !q || !dtype_is_byte(q->dtype) || !windows_reach(&o, REDUCE_AXES(u->arg.i)))
+        return NULL;
+    o.zero = uop_consti(t, DTYPE_I32, dtype_min(q->dtype));
+    q = move_again(t, &o, q, &none);
+    struct uop *y = uop_reduce(t, OP_MAX, uop_cast(t, DTYPE_F32, q), REDUCE_AXES(u->arg.i));
+    while (nstep-- > 0)
+        y = tensor_binary(t, step[nstep]->op, y, without_moves(step[nstep]->src[1]));
+    return y;
+}
+
+struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
+{
+    enum op op = (enum op)REDUCE_OP(u->arg.i);
+    if (op == OP_MAX && u->dtype == DTYPE_F32)
+        return largest_dequantized(t, u);
+    if ((op != OP_MAX && op != OP_MIN) || !dtype_is_byte(u->dtype))
+        return NULL;
+    struct uop *x = uop_cast(t, DTYPE_F32, u->src[0]);
+    return uop_cast(t, u->dtype, uop_reduce(t, op, x, REDUCE_AXES(u->arg.i)));
+}
+
+bool is_whole_number(const struct uop *v, int *steps)
+{
+    struct element_bounds e;
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (--*steps < 0 || v->dtype != DTYPE_F32)
+        return false;
+    switch (v->op) {
+    case OP_CONST:
+        return fabs(v->arg.f) <= exact && v->arg.f == rint(v->arg.f);
+    case OP_CAST:
+        return dtype_is_byte(v->src[0]->dtype);
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_MAX: case OP_MIN:
+        return is_whole_number(v->src[0], steps) && is_whole_number(v->src[1], steps);
+    case OP_REDUCE:
+        return is_whole_number(v->src[0], steps);
+    case OP_BUFFER:
+        return buffer_bounds(weight_of(v), ELEMENTS_MAX, &e) && e.whole && e.lo.f >= -exact &&
+               e.hi.f <= exact;
+    default:
+        return false;
+    }
+}
+
+/* What |v|, a whole number, cannot exceed; INFINITY: not known. */
+static double magnitude_of(const struct uop *v, int *steps)
+{
+    struct element_bounds e;
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (--*steps < 0)
+        return INFINITY;
+    switch (v->op) {
+    case OP_CONST:
+        return fabs(v->arg.f);
+    case OP_CAST:
+        return dtype_is_byte(v->src[0]->dtype) ? 255 : INFINITY;
+    case OP_ADD: case OP_SUB:
+        return magnitude_of(v->src[0], steps) + magnitude_of(v->src[1], steps);
+    case OP_MUL:
+        return magnitude_of(v->src[0], steps) * magnitude_of(v->src[1], steps);
+    case OP_REDUCE: {
+        double n = REDUCE_OP(v->arg.i) == OP_ADD ? 1 : INFINITY;
+        for (int a = 0; a < v->ndim; a++)
+            if (REDUCE_AXES(v->arg.i) >> a & 1)
+                n *= v->src[0]->dim[a]->vmax < 0 ? INFINITY : (double)v->src[0]->dim[a]->vmax;
+        return n * magnitude_of(v->src[0], steps);
+    }
+    case OP_BUFFER:
+        if ((v->dtype != DTYPE_I32 && v->dtype != DTYPE_F32) ||
+            !buffer_bounds(weight_of(v), ELEMENTS_MAX, &e))
+            return INFINITY;
+        return v->dtype == DTYPE_F32 ? fmax(fabs(e.lo.f), fabs(e.hi.f))
+                                     : fmax(fabs((double)e.lo.i), fabs((double)e.hi.i));
+    default: return INFINITY;
+    }
+}
+
+/* (f32)((i32)whole + b) with weights b, as a sum of floats, if that is exact. */
+static struct uop *add_weights(struct tgc *t, const struct uop *v)
+{
+    for (int k = 0; k < 2 && v->op == OP_ADD && v->dtype == DTYPE_I32; k++) {
+        int steps = LOOK_MAX;
+        struct uop *b = v->src[1 - k];
+        if (!weight_of(without_moves(b)) || without_moves(v->src[k])->op != OP_CAST)
+            continue;
+        struct uop *a = whole_rewrite_cast(t, uop_cast(t, DTYPE_F32, v->src[k]));
+        if (a && magnitude_of(a, &steps) + magnitude_of(b, &steps) <= exact)
+            return uop_binary(t, OP_ADD, a, uop_cast(t, DTYPE_F32, b));
+    }
+    return NULL;
+}
+
+struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u)
+{
+    int steps = LOOK_MAX, none = -1;
+    struct operand o = {0};
+    struct uop *v = u->src[0];
+    for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
+        o.move[o.nmove++] = v;
+    struct uop *x = v->op == OP_CAST && v->dtype == DTYPE_I32 && is_whole_number(v->src[0], &steps)
+                        ? v->src[0]
+                        : add_weights(t, v);
+    return x ? move_again(t, &o, x, &none) : NULL;
+}

@@ -1,0 +1,146 @@
+/* requantize.c - the scales of a sum of bytes and of what it becomes are one factor.
+ *
+ *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
+ *      saturate(round((e / sum) / y) + zero)      =  saturate(round(e * (1 / y / sum)) + zero)
+ *
+ * which differ where the sum is within a rounding error of the middle between two results. The
+ * second one is softmax's: one quotient a row, if the sum is that of a row. So are the scale of
+ * what bytes stand for and a constant that it is divided by. Bytes that are made of bytes with the
+ * same scale and zero point are those bytes.
+ */
+#include "passes/graph/quant/byte_sums.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Made of weights and constants. *steps: how many uops may still be looked at, here and below. */
+static bool is_constant(const struct uop *v, int *steps)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    if (v->op == OP_CONST || weight_of(v))
+        return true;
+    bool all = op_is_elementwise(v->op);
+    for (int k = 0; k < v->nsrc && all; k++)
+        all = --*steps > 0 && is_constant(v->src[k], steps);
+    return all;
+}
+
+/* A sum of products, or what bytes stand for but their scale: a float that was an integer. */
+static bool is_counted(const struct uop *v)
+{
+    v = without_moves((struct uop *)(uintptr_t)v);
+    enum { LOOK_MAX = 40 };
+    int steps = LOOK_MAX;
+    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST)
+        v = without_moves(v->src[0]);
+    return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
+           ((v->op == OP_REDUCE || v->op == OP_SUB) && is_whole_number(v, &steps));
+}
+
+/* v / c for a quotient v whose divisor is the same along some axis; NULL: v is none. */
+static struct uop *divide_quotient(struct tgc *t, struct uop *v, double c)
+{
+    struct operand by = {0};
+    struct uop *sum = v->op == OP_DIV ? v->src[1] : v;
+    bool spread = false;
+    int none = -1;
+    for (; is_byte_move(sum) && sum->op != OP_PAD && by.nmove < MAX_MOVES; sum = sum->src[0]) {
+        spread |= sum->op == OP_EXPAND;
+        by.move[by.nmove++] = sum;
+    }
+    if (v->op != OP_DIV || !spread || sum->op == OP_CONST)
+        return NULL;
+    struct uop *factor = tensor_binary(t, OP_DIV, uop_constf(t, DTYPE_F32, 1 / c), sum);
+    return uop_binary(t, OP_MUL, v->src[0], move_again(t, &by, factor, &none));
+}
+
+/* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
+static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
+{
+    struct uop *src[MAX_RANK * 2 + 2];
+    if (--*steps < 0)
+        return NULL;
+    if (is_byte_move(v) && v->op != OP_PAD) {
+        memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
+        src[0] = divide(t, v->src[0], c, steps);
+        return src[0] ? uop_replace_src(t, v, src) : NULL;
+    }
+    if (is_constant(v, steps))
+        return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
+    for (int k = 0; k < 2 && v->op == OP_MUL; k++)
+        if (is_counted(v->src[1 - k]) && is_constant(v->src[k], steps) &&
+            (src[k] = divide(t, v->src[k], c, steps)))
+            return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
+    if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
+        return NULL;
+    for (int k = 0; k < 2; k++)
+        if (!(src[k] = divide(t, v->src[k], c, steps)))
+            return NULL;
+    return tensor_binary(t, v->op, src[0], src[1]);
+}
+
+/* What bytes stand for without their scale, q - zero, as bytes with that zero point again: q, seen
+ * through movement. NULL: they are others. */
+static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
+                              struct uop *const *step, int n)
+{
+    struct operand o = {0};
+    double zero = 0, least = (double)dtype_min(u->dtype), most = (double)dtype_max(u->dtype);
+    int none = -1;
+    for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
+        o.move[o.nmove++] = v;
+    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST) {
+        zero -= without_moves(v->src[1])->arg.f;
+        v = v->src[0];
+    }
+    for (int i = 0; i < n; i++) {
+        const struct uop *c = without_moves(step[i]->src[1]);
+        bool fits = c->op == OP_CONST && (step[i]->op == OP_MIN   ? c->arg.f >= most
+                                          : step[i]->op == OP_MAX ? c->arg.f <= least
+                                                                  : i == n - 1);
+        if (!fits)
+            return NULL;
+        zero -= step[i]->op == OP_ADD ? c->arg.f : 0;
+    }
+    return zero == 0 && v->op == OP_CAST && v->src[0]->dtype == u->dtype
+               ? move_again(t, &o, v->src[0], &none)
+               : NULL;
+}
+
+struct uop *requantize(struct tgc *t, struct uop *u)
+{
+    enum { LOOK_MAX = 200, STEPS = 4 };
+    struct uop *step[STEPS], *v = u->src[0];
+    int n = 0, steps = LOOK_MAX;
+    for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
+        step[n++] = v;
+    if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
+        return NULL;
+    const struct uop *by = without_moves(v->src[0]->src[1]);
+    if (by->op != OP_CONST || !(by->arg.f > 0))
+        return NULL;
+    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
+    if (!r && !(r = divide_quotient(t, v->src[0]->src[0], by->arg.f)))
+        return NULL;
+    struct uop *same = same_bytes(t, u, r, step, n);
+    if (same)
+        return same;
+    r = uop_unary(t, OP_ROUND, r);
+    while (n-- > 0)
+        if (step[n]->op != OP_ADD || !uop_is_constf(without_moves(step[n]->src[1]), 0))
+            r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
+    return uop_cast(t, u->dtype, r);
+}
+
+struct uop *rescale(struct tgc *t, struct uop *u)
+{
+    const struct uop *by = without_moves(u->src[1]), *v = u->src[0];
+    if (u->dtype != DTYPE_F32 || by->op != OP_CONST || !(fabs(by->arg.f) > 0) ||
+        isinf(by->arg.f) || v->op != OP_MUL)
+        return NULL;
+    const struct uop *scale = without_moves(v->src[1]);
+    if (scale->op != OP_CONST || !is_counted(v->src[0]))
+        return NULL;
+    return tensor_binary(t, OP_MUL, v->src[0],
+                         uop_constf(t, DTYPE_F32, scale->arg.f / by->arg.f));
+}

@@ -1,0 +1,242 @@
+/* runtime_products.c - sums of products of two run-time bytes, attention's scores and its
+ * weighted values, as sums of products of groups of bytes.
+ *
+ *      sum over k of (a[i,k] - za) * (w[k,j] - zw)
+ *    = sum over k of a[i,k] * w[k,j]  -  zw * A[i]  -  za * W[j]  +  K * za * zw
+ *
+ * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
+ * sums over k, which small kernels add up. Instruction sets multiply four neighbours along k by
+ * those of a whole vector of columns (byte_groups.c), so w is stored anew as [k / 4][j][k % 4]:
+ * that costs one pass over it, which pays if there are several rows i. What has few rows, no
+ * such axes, or columns that vectors would leave over, is left to exact_floats.c; if much is
+ * summed up, such columns are filled up with zeros, and the sums get a buffer.
+ */
+#include "passes/graph/quant/byte_sums.h"
+
+#include <string.h>
+
+enum { ROWS_MIN = 8, DEPTH_MIN = 8, DEPTH_OF_FILLED = 32, LANES = 8, LANES_FILLED = 16 };
+/* products that i32 sums up with zero points of any size */
+static const double PRODUCTS_MAX = 1 << 14;
+
+/* Of the product's axes: the one that is summed up, and the columns', of w alone. */
+struct shape {
+    int k, column;
+    int64_t size, ncolumn;       /* of k; of the columns, as they are stored */
+};
+
+static bool fill_columns(struct shape *shape)
+{
+    int64_t n = shape->ncolumn;
+    if (n < LANES || (n % LANES && shape->size < DEPTH_OF_FILLED))
+        return false;
+    if (n % LANES)
+        shape->ncolumn = (n + LANES_FILLED - 1) / LANES_FILLED * LANES_FILLED;
+    return true;
+}
+
+/* The last axis of one operand alone makes that one w. False: something has no fixed size, or is
+ * too small. */
+static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
+{
+    double rows = 1;
+    shape->k = shape->column = -1;
+    for (int p = s->product->ndim - 1; p >= 0; p--) {
+        if (uop_is_int(s->product->dim[p], 1))
+            continue;
+        if (is_reduced(s, p)) {
+            if (shape->k >= 0)
+                return false;
+            shape->k = p;
+        } else if (shape->column < 0 && s->a.of[p] != s->w.of[p]) {
+            shape->column = p;
+            if (s->a.of[p]) {
+                struct operand a = s->a;
+                s->a = s->w, s->w = a;
+            }
+        } else if (s->a.of[p] && !s->w.of[p]) {
+            rows *= s->product->dim[p]->vmax < 0 ? 0 : (double)s->product->dim[p]->vmax;
+        }
+    }
+    return rows >= ROWS_MIN && shape->k >= 0 && shape->column >= 0 &&
+           uop_const_int(s->product->dim[shape->k], &shape->size) && shape->size >= DEPTH_MIN &&
+           uop_const_int(s->product->dim[shape->column], &shape->ncolumn) &&
+           fill_columns(shape);
+}
+
+static struct uop *to_buffer(struct tgc *t, struct uop *x)
+{
+    return uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
+}
+
+/* w as i8, in a buffer of its own, and its zero point moved along. Who computes w stores it as it
+ * lies there: what moves it comes later. */
+static struct uop *as_i8(struct tgc *t, struct operand *w)
+{
+    struct operand o = {0};
+    struct uop *x = w->q;
+    int none = -1;
+    if (x->dtype == DTYPE_I8)
+        return x;
+    for (; is_byte_move(x) && x->op != OP_PAD && o.nmove < MAX_MOVES; x = x->src[0])
+        o.move[o.nmove++] = x;
+    bool leaf = x->op == OP_BUFFER;
+    struct uop *shift = uop_consti(t, DTYPE_I32, -128);
+    w->zero = w->zero ? uop_binary(t, OP_ADD, w->zero, shift) : shift;
+    x = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, x), uop_constf(t, DTYPE_F32, -128));
+    x = uop_cast(t, DTYPE_I8, x);
+    return move_again(t, &o, leaf ? x : to_buffer(t, x), &none);
+}
+
+/* Where the product's axis k is in the operand's bytes; -1: it is merged with others. */
+static int axis_of_bytes(struct tgc *t, const struct operand *o, int k)
+{
+    for (int axis = o->q->ndim - 1; axis >= 0; axis--) {
+        int at = axis;
+        if (!uop_is_int(o->q->dim[axis], 1) && move_again(t, o, o->q, &at) && at == k)
+            return axis;
+    }
+    return -1;
+}
+
+static int64_t round_up(int64_t n) { return (n + DOT_BYTES - 1) / DOT_BYTES * DOT_BYTES; }
+
+/* The values, filled up to groups along k; NULL: that cannot be done. */
+static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uop *values, int axis,
+                               const struct shape *shape)
+{
+    struct uop *x = fill_axis(t, values, axis, uop_consti(t, DTYPE_U8, 0));
+    /* groups lie side by side: the layout of a buffer of its own can see to that */
+    if (x != values || (axis < x->ndim - 1 && without_moves(x)->op == OP_BUFFER))
+        x = to_buffer(t, x);
+    x = move_again(t, a, x, &axis);
+    /* an axis of which k is a part is not filled up within */
+    return x && axis == shape->k && x->dim[axis]->arg.i == round_up(shape->size) ? x : NULL;
+}
+
+/* x with its axis filled up to n elements. */
+static struct uop *fill_to(struct tgc *t, struct uop *x, int axis, int64_t n)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        lo[a] = uop_int(t, 0);
+        hi[a] = uop_int(t, a == axis ? n - x->dim[a]->arg.i : 0);
+    }
+    return uop_pad(t, x, uop_consti(t, x->dtype, 0), lo, hi);
+}
+
+/* The dimensions of the product as it is computed: k and the columns filled up. */
+static void filled_dims(const struct sum_of_bytes *s, const struct shape *shape, struct uop **dim)
+{
+    memcpy(dim, s->product->dim, (size_t)s->product->ndim * sizeof *dim);
+    dim[shape->k] = uop_int(s->t, round_up(shape->size));
+    dim[shape->column] = uop_int(s->t, shape->ncolumn);
+}
+
+/* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k and the
+ * columns are filled up with zeros. */
+static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
+                                const struct shape *shape)
+{
+    struct tgc *t = s->t;
+    struct uop *dim[MAX_RANK];
+    int perm[MAX_RANK], back[MAX_RANK], n = 0, k = shape->k;
+    w = fill_to(t, shrink_to(s, &s->w, w, false), k, round_up(shape->size));
+    w = fill_to(t, w, shape->column, shape->ncolumn);
+    int ndim = w->ndim + 1;
+    for (int p = 0; p < w->ndim; p++)
+        dim[p + (p > k)] = w->dim[p];
+    dim[k] = uop_int(t, w->dim[k]->arg.i / DOT_BYTES);
+    dim[k + 1] = uop_int(t, DOT_BYTES);
+    int column = shape->column + (shape->column > k);
+    for (int p = 0; p < ndim; p++)
+        if (p != k && p != k + 1 && p != column)
+            perm[n++] = p;
+    perm[n++] = k;
+    perm[n++] = column;
+    perm[n++] = k + 1;
+    for (int p = 0; p < ndim; p++)
+        back[perm[p]] = p;
+    struct uop *groups = to_buffer(t, uop_permute(t, uop_reshape(t, w, dim, ndim), perm));
+    groups = uop_reshape(t, uop_permute(t, groups, back), w->dim, w->ndim);
+    filled_dims(s, shape, dim);
+    return uop_expand(t, groups, dim);
+}
+
+/* The sums without those of columns that were filled up. */
+static struct uop *without_filling(const struct sum_of_bytes *s, const struct shape *shape,
+                                   struct uop *sum)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    if (s->product->dim[shape->column]->arg.i == shape->ncolumn)
+        return sum;
+    sum = to_buffer(s->t, sum);
+    for (int p = 0; p < sum->ndim; p++) {
+        begin[p] = uop_int(s->t, 0);
+        size[p] = p == shape->column ? s->product->dim[p] : sum->dim[p];
+    }
+    return uop_shrink(s->t, sum, begin, size);
+}
+
+/* zero * the operand's sums over k */
+static struct uop *zero_times_sums(const struct sum_of_bytes *s, const struct operand *o,
+                                   struct uop *bytes, struct uop *zero)
+{
+    const double exact = 0x1p24 / 255;
+    struct tgc *t = s->t;
+    enum dtype d = products_of(s) <= exact ? DTYPE_F32 : DTYPE_I32;
+    struct uop *sum = uop_reduce(t, OP_ADD, uop_cast(t, d, shrink_to(s, o, bytes, false)),
+                                 REDUCE_AXES(s->reduce->arg.i));
+    return tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, sum), zero);
+}
+
+/* The sum less what zero points add to it; that is in buffers, since a kernel that sums products
+ * has no other sum beside it. */
+static struct uop *without_zeros(const struct sum_of_bytes *s, struct uop *sum, struct uop *a,
+                                 struct uop *w)
+{
+    struct tgc *t = s->t;
+    struct uop *za = s->a.zero && !uop_is_int(s->a.zero, 0) ? s->a.zero : NULL;
+    struct uop *zw = s->w.zero && !uop_is_int(s->w.zero, 0) ? s->w.zero : NULL;
+    struct uop *each = za ? zero_times_sums(s, &s->w, w, za) : NULL;
+    if (za && zw) {
+        struct uop *both = uop_binary(t, OP_MUL, za, zw);
+        both = uop_binary(t, OP_MUL, both, uop_consti(t, DTYPE_I32, (int64_t)products_of(s)));
+        each = tensor_binary(t, OP_SUB, each, both);
+    }
+    if (each)
+        sum = tensor_binary(t, OP_SUB, sum, to_buffer(t, each));
+    if (zw)
+        sum = tensor_binary(t, OP_SUB, sum, to_buffer(t, zero_times_sums(s, &s->a, a, zw)));
+    return sum;
+}
+
+struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
+{
+    struct sum_of_bytes s = *found;
+    struct tgc *t = s.t;
+    struct shape shape;
+    struct uop *dim[MAX_RANK];
+    int none = -1;
+    if (s.weighted || has_padding(&s.a) || has_padding(&s.w) || products_of(&s) > PRODUCTS_MAX ||
+        s.product->ndim == MAX_RANK || !find_shape(&s, &shape))
+        return NULL;
+    int axis = axis_of_bytes(t, &s.a, shape.k);
+    if (axis < 0)
+        return NULL;
+    struct uop *values = values_as_u8(&s), *a = fill_values(t, &s.a, values, axis, &shape);
+    if (!a)
+        return NULL;
+    struct uop *seen = move_again(t, &s.a, values, &none);
+    none = -1;
+    struct uop *w = move_again(t, &s.w, as_i8(t, &s.w), &none);
+    filled_dims(&s, &shape, dim);
+    a = uop_expand(t, shrink_to(&s, &s.a, a, false), dim);
+    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
+                                     uop_cast(t, DTYPE_I32, store_groups(&s, w, &shape)));
+    if (uop_get_axes(t, s.product))
+        uop_name_axes(t, product, uop_get_axes(t, s.product));
+    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s.reduce->arg.i));
+    sum = without_filling(&s, &shape, sum);
+    return bytes_scale_sum(&s, without_zeros(&s, sum, seen, w));
+}

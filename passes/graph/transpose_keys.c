@@ -1,0 +1,99 @@
+/* transpose_keys.c - keys that are too many for a kernel's scratch get a buffer of their own.
+ *
+ *      b[j, 3 heads, e]  = x w               b[j, 3 heads, e]  = x w
+ *                                         -> k[head, e, j]     = b[j, heads + head, e]
+ *      s[head, i, j]     = sum over e        s[head, i, j]     = sum over e
+ *         b[i, head, e] * b[j, heads + head, e]  b[i, head, e] * k[head, e, j]
+ *
+ * Attention's scores want their keys side by side along j, its values along e. Where both are parts
+ * of one tensor, one of them would lie apart. pack_keys.c copies a head's keys within the
+ * kernel; where they are more than such a kernel reads again for every row (realize.c), they are
+ * a tensor, whose order of axes layout.c finds.
+ */
+#include "passes/plan/fuse.h"
+#include "passes/kernel/tile.h"
+
+enum { MOVES_MAX = 8, ROWS_MIN = 64 };
+
+/* Whether an element of the base depends on where it is read along an axis of what lies above. */
+static bool depends_on(struct tgc *t, struct uop *v, int axis)
+{
+    struct uop *at[MAX_RANK], *range = NULL;
+    for (int a = 0; a < v->ndim; a++) {
+        at[a] = uop_range(t, v->dim[a], t->next_range++);
+        range = a == axis ? at[a] : range;
+    }
+    struct uop *base = move_down(t, v, move_spreads, at);
+    for (int a = 0; a < base->ndim; a++)
+        if (nest_depends(t, at[a], range))
+            return true;
+    return false;
+}
+
+/* The axis that is summed up, if it is one, and the result's innermost one. */
+static bool find_axes(const struct uop *sum, int *summed, int *column)
+{
+    const struct uop *product = sum->src[0];
+    *summed = *column = -1;
+    for (int a = 0; a < sum->ndim; a++) {
+        if (uop_is_int(product->dim[a], 1))
+            continue;
+        if (!(REDUCE_AXES(sum->arg.i) >> a & 1))
+            *column = a;
+        else if (*summed >= 0)
+            return false;
+        else
+            *summed = a;
+    }
+    return *summed >= 0 && *column >= 0;
+}
+
+/* The keys, which are a part of a tensor, in a buffer; NULL: they are no such thing, or for few of
+ * the `nsum` sums of so many features each. */
+static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, double nfeature)
+{
+    struct uop *move[MOVES_MAX], *x = keys;
+    int n = 0;
+    for (; move_spreads(x) && n < MOVES_MAX; x = x->src[0])
+        move[n++] = x;
+    if (x->op != OP_SHRINK || value_is_of_weights(x) ||
+        nsum < ROWS_MIN * plan_nelem(x) / nfeature)
+        return NULL;
+    x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
+    while (n > 0)
+        x = move_alike(t, x, move[--n]);
+    return x;
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    int e, j;
+    int64_t nkey, nfeature;
+    (void)ctx;
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+        u->src[0]->op != OP_MUL || !find_axes(u, &e, &j))
+        return NULL;
+    struct uop *product = u->src[0];
+    if (!uop_const_int(product->dim[j], &nkey) || !uop_const_int(product->dim[e], &nfeature) ||
+        nkey <= nfeature || sat_mul(nkey, nfeature) <= STAGE_FOOTPRINT / (int64_t)sizeof(float))
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        struct uop *keys = product->src[k];
+        if (!depends_on(t, keys, j) || !depends_on(t, keys, e))
+            continue;
+        keys = in_buffer(t, keys, plan_nelem(u), (double)nfeature);
+        if (!keys)
+            continue;
+        struct uop *by = tensor_binary(t, OP_MUL, product->src[1 - k], keys);
+        if (uop_get_axes(t, product))
+            uop_name_axes(t, by, uop_get_axes(t, product));
+        return uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i));
+    }
+    return NULL;
+}
+
+bool pass_across(struct tgc *t, struct graph *g)
+{
+    graph_rewrite(t, g, rewrite, NULL);
+    return true;
+}

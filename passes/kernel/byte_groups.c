@@ -1,0 +1,74 @@
+/* byte_groups.c - sums of products of bytes, as quantized models have: four neighbours along the
+ * innermost range of such a reduction become a group, which instruction sets add up at once.
+ *
+ *      for k < 64                              for k < 16
+ *        acc += (i32)x[k] * (i32)w[k]            for g < 4
+ *                                                  acc += (i32)x[4k + g] * (i32)w[4k + g]
+ *
+ * x is u8 and lies side by side along k, w is i8: a weight, which tile.c packs with its groups
+ * inside of the lanes, or a value of the run that runtime_products.c has stored like that.
+ * expand.c makes one DOT of a group and a vector of columns; in the portable kernel the group
+ * stays a loop.
+ */
+#include "passes/kernel/tile.h"
+
+static struct uop *operand_of(const struct uop *product, enum dtype d)
+{
+    for (int k = 0; k < 2; k++) {
+        const struct uop *c = product->src[k];
+        if (c->op == OP_CAST && c->src[0]->op == OP_LOAD && c->src[0]->nsrc == 2 &&
+            c->src[0]->dtype == d)
+            return c->src[0];
+    }
+    return NULL;
+}
+
+bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights)
+{
+    if (!m->contraction || m->reduce->dtype != DTYPE_I32 || m->reduce->src[0]->op != OP_MUL ||
+        m->nload != 2)
+        return false;
+    *values = operand_of(m->reduce->src[0], DTYPE_U8);
+    *weights = operand_of(m->reduce->src[0], DTYPE_I8);
+    return *values && *weights;
+}
+
+/* Whether r, of n values, is a group itself: what is left of a range that was divided. */
+static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, int64_t n)
+{
+    int64_t stride;
+    return n == DOT_BYTES && nest_stride(m->t, weights->src[1], r, &stride) && stride == 1;
+}
+
+struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
+{
+    struct nest m;
+    struct uop *src[MAX_RANK + 2], *values, *weights;
+    int64_t n, stride;
+    if (!nest_find(t, store, &m) || m.bytes || !nest_sums_bytes(&m, &values, &weights) ||
+        m.reduce->nsrc > MAX_RANK)
+        return store;
+    int last = m.reduce->nsrc - 1;
+    struct uop *r = m.reduce->src[last];
+    if (!uop_const_int(r->src[0], &n) || n % DOT_BYTES ||
+        !nest_stride(t, values->src[1], r, &stride) || stride != 1 ||
+        (!is_group(&m, weights, r, n) && !nest_is_packable(&m, weights)))
+        return store;
+    struct uop *count = uop_int(t, n / DOT_BYTES), *bytes = uop_int(t, DOT_BYTES);
+    struct uop *k = n == DOT_BYTES ? uop_int(t, 0) : uop_range(t, count, t->next_range++);
+    struct uop *g = uop_intern(t, OP_RANGE, DTYPE_INDEX, &bytes, 1,
+                               (union arg){.i = t->next_range++ | RANGE_GROUP});
+    if (uop_get_axes(t, r) && k->op == OP_RANGE)
+        uop_name_axes(t, k, uop_get_axes(t, r));
+    uop_name_axes(t, g, "byte");
+    struct uop *by = sym_add(t, sym_muli(t, k, DOT_BYTES), g);
+    src[0] = nest_replace(t, m.reduce->src[0], r, by);
+    for (int i = 1; i < last; i++)
+        src[i] = m.reduce->src[i];
+    if (k->op == OP_RANGE)
+        src[last++] = k;
+    src[last] = g;
+    struct uop *sum = uop_intern(t, OP_REDUCE, DTYPE_I32, src, last + 1, m.reduce->arg);
+    uop_set_origin(t, sum, m.reduce);
+    return nest_replace(t, store, m.reduce, sum);
+}

@@ -1,0 +1,120 @@
+/* online_find.c - which attention is worth being computed by blocks of keys (online_softmax.c):
+ * one whose rows of scores are too long for scratch, or have no fixed length, or of which a mask
+ * hides a part by place.
+ */
+#include "passes/plan/fuse.h"
+#include "passes/kernel/online_softmax.h"
+#include "passes/graph/mask_tables.h"
+#include "passes/analysis/softmax.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+enum { KEYS_LONG = 2048, FEATURES_MAX = 512 };
+
+/* The sum of products under the scores, its features being one axis of fixed size. */
+static bool has_products(const struct uop *scores)
+{
+    enum { DEPTH = 16 };
+    const struct uop *v = scores;
+    for (int depth = 0; depth < DEPTH; depth++) {
+        if (v->op == OP_REDUCE)
+            break;
+        if (op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT &&
+            v->op != OP_PAD) {
+            v = v->src[0];
+            continue;
+        }
+        if (!op_is_elementwise(v->op))
+            return false;
+        const struct uop *next = NULL;
+        for (int k = 0; k < v->nsrc; k++)
+            if (v->src[k]->ndim > 0 && !value_is_index_like(v->src[k]) &&
+                (!next || plan_nelem(v->src[k]) > plan_nelem(next)))
+                next = v->src[k];
+        if (!next)
+            return false;
+        v = next;
+    }
+    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD || v->src[0]->op != OP_MUL ||
+        !value_is_contraction(v) || value_contracts_weight(v))
+        return false;
+    double n = plan_nelem(v->src[0]) / plan_nelem(v);
+    return n >= 8 && n <= FEATURES_MAX;
+}
+
+/* The one axis that a reduction sums up; -1: there are several. */
+static int axis_of(const struct uop *reduce)
+{
+    int axis = -1;
+    for (int a = 0; a < reduce->ndim; a++)
+        if ((REDUCE_AXES(reduce->arg.i) >> a & 1) && !uop_is_int(reduce->src[0]->dim[a], 1))
+            axis = axis < 0 ? a : -2;
+    return axis;
+}
+
+static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
+{
+    const struct uop *nkey = scores->dim[axis], *nquery = NULL;
+    for (int a = 0; a < scores->ndim; a++)
+        if (a != axis && (!nquery || scores->dim[a]->vmax > nquery->vmax))
+            nquery = scores->dim[a];
+    if (!nquery || nquery->vmax < PLACES_ROWS || nkey->vmax < PLACES_COLUMNS)
+        return false;
+    bool fixed = nkey->op == OP_CONST && nquery->op == OP_CONST;
+    return !fixed || nkey->vmax >= KEYS_LONG || places_compares(t, scores);
+}
+
+/* What attention computes, and whether its axes have changed places since. */
+struct result { struct uop *u; bool permuted; };
+
+/* Heads that lie beside each other's features are no band's: the result is stored by heads, and
+ * packed by whoever reads it. */
+static void follow(struct tgc *t, struct uop *u, struct uop_map *results, struct uop_map *kept)
+{
+    for (int k = 0; k < u->nsrc; k++) {
+        const struct result *below = map_get(results, u->src[k]);
+        struct result *r;
+        if (!below || (k > 0 && op_class(u->op) == CLASS_MOVE))
+            continue;
+        if (u->op == OP_RESHAPE && below->permuted)
+            map_set(kept, below->u, below->u);
+        else if (u->op == OP_RESHAPE || u->op == OP_PERMUTE || op_is_elementwise(u->op)) {
+            r = scratch_array(t, 1, sizeof *r);
+            *r = op_is_elementwise(u->op)
+                     ? (struct result){u, false}
+                     : (struct result){below->u, below->permuted || u->op == OP_PERMUTE};
+            map_set(results, u, r);
+        }
+        return;
+    }
+}
+
+void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
+                 struct uop_map *kept)
+{
+    struct uop_map results = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        follow(t, u, &results, kept);
+        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
+            u->src[0]->op != OP_MUL)
+            continue;
+        for (int k = 0; k < 2; k++) {
+            struct uop *power = softmax_without_spread(u->src[0]->src[k]), *scores;
+            struct softmax s;
+            if (!softmax_match(power, &s) || s.most->src[0] != s.from || s.from->dtype != DTYPE_F32 ||
+                !has_products(s.from))
+                continue;
+            int axis = axis_of(s.most);
+            scores = s.from;
+            if (axis < 0 || !is_worth_it(t, scores, axis))
+                continue;
+            map_set(found, power, power);
+            map_set(found, scores, scores);
+            struct result *r = scratch_array(t, 1, sizeof *r);
+            *r = (struct result){u, false};
+            map_set(&results, u, r);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+/* online_parts.c - the parts of attention in a kernel's AST: scores, powers and the sums over them,
+ * queries, keys and values.
+ */
+#include "passes/kernel/online_softmax.h"
+#include "passes/analysis/softmax.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+enum { PLACES_MAX = 1 << 24 };   /* places that floats tell apart */
+
+static struct uop *stage_of(struct uop *load)
+{
+    return load->op == OP_LOAD && load->nsrc == 2 && load->src[0]->op == OP_STAGE ? load->src[0]
+                                                                                  : NULL;
+}
+
+/* A stage that keeps a row, element by element. */
+static bool is_row(const struct uop *stage)
+{
+    return stage && stage->nsrc == 3 && stage->src[1] == stage->src[2] &&
+           stage->dtype == DTYPE_F32;
+}
+
+static bool find_power(struct online *x, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        struct softmax s;
+        if (u->op != OP_STAGE || !is_row(u) || !softmax_match(u->src[0], &s) || s.most->nsrc != 2)
+            continue;
+        struct uop *scores = stage_of(s.from), *top = s.most;
+        if (!is_row(scores) || s.from->src[1] != u->src[1] || stage_of(top->src[0]) != scores ||
+            top->src[0]->src[1] != top->src[1])
+            continue;
+        x->power = u;
+        x->exp = s.exp;
+        x->scale = s.scale;
+        x->scores = scores;
+        x->most = top;
+        x->key = scores->src[1];
+        x->nkey = x->key->src[0];
+        return true;
+    }
+    return false;
+}
+
+/* The sums over the powers. */
+static bool find_sums(struct online *x, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->nsrc != 2)
+            continue;
+        if (stage_of(u->src[0]) == x->power && u->src[0]->src[1] == u->src[1])
+            x->sum = u;
+        for (int k = 0; k < 2 && u->src[0]->op == OP_MUL; k++) {
+            struct uop *p = u->src[0]->src[k];
+            if (stage_of(p) != x->power || p->src[1] != u->src[1])
+                continue;
+            if (x->product && x->product != u)
+                return false;
+            x->product = u;
+            x->values = u->src[0]->src[1 - k];
+        }
+    }
+    return x->sum && x->product && x->sum->src[1]->src[0] == x->nkey &&
+           x->product->src[1]->src[0] == x->nkey && x->power->src[1]->src[0] == x->nkey &&
+           x->most->src[1]->src[0] == x->nkey;
+}
+
+/* Nothing but these sums reads the stages, and there are no others. */
+static bool reads_are_known(const struct online *x, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = order[i];
+        if (u->op == OP_STAGE && u != x->power && u != x->scores)
+            return false;
+        for (int k = 0; k < u->nsrc; k++) {
+            const struct uop *s = stage_of(u->src[k]);
+            bool known = u == x->sum || u == x->most || u == x->product->src[0] ||
+                         u == x->exp->src[0];
+            if (s && !known)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The factors of a score: one that depends on the query, one that depends on the key. */
+static bool find_factors(struct online *x)
+{
+    struct tgc *t = x->t;
+    int n;
+    struct uop **order = nest_order(t, x->scores->src[0], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (x->dot || REDUCE_OP(order[i]->arg.i) != OP_ADD || order[i]->nsrc != 2 ||
+            order[i]->src[1]->src[0]->op != OP_CONST || order[i]->src[0]->op != OP_MUL)
+            return false;
+        x->dot = order[i];
+    }
+    if (!x->dot)
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (nest_depends(t, x->dot->src[0]->src[k], x->key)) {
+            if (x->keys)
+                return false;
+            x->keys = x->dot->src[0]->src[k];
+            x->query = x->dot->src[0]->src[1 - k];
+        }
+    return x->keys != NULL;
+}
+
+/* The store's range that queries have and keys have not: the largest. */
+static bool find_row(struct online *x)
+{
+    struct tgc *t = x->t;
+    for (int k = 3; k < x->store->nsrc; k++) {
+        struct uop *r = x->store->src[k];
+        if (r->op != OP_RANGE)
+            return false;
+        if (!RANGE_IS_BAND(r->arg.i) && nest_depends(t, x->query, r) &&
+            !nest_depends(t, x->keys, r) && !nest_depends(t, x->values, r) && (!x->row || r->src[0]->vmax > x->row->src[0]->vmax))
+            x->row = r;
+    }
+    if (!x->row || x->nkey->vmax > PLACES_MAX || x->row->src[0]->vmax > PLACES_MAX)
+        return false;
+    x->nrow = x->row->src[0];
+    return true;
+}
+
+bool online_parts(struct online *x)
+{
+    int n;
+    struct uop **order = uop_toposort(x->t, &x->store, 1, &n);
+    return x->store->nsrc < MAX_RANK + 3 && find_power(x, order, n) && find_sums(x, order, n) &&
+           reads_are_known(x, order, n) && find_factors(x) && find_row(x);
+}
+
+/* What a stage keeps that has no ranges is one number. */
+struct uop *online_without_scalars(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        const struct uop *stage = stage_of(order[i]);
+        if (!stage || stage->nsrc != 2)
+            continue;
+        store = nest_replace(t, store, order[i], stage->src[0]);
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
+}

@@ -1,0 +1,463 @@
+/* online_softmax.c - attention by blocks of keys: a running maximum instead of whole rows of
+ * scores.
+ *
+ *      for head, 32 queries                     band
+ *        q[e][r] = the queries, m = -inf, l = 0, a = 0
+ *        for block of keys                      band, of the keys that the queries may see
+ *          s[j][r] = sum over e  q[e][r] * k[j, e]
+ *          n[r]    = max(m[r], max over j  s[j][r])
+ *          s[j][r] = exp(s[j][r] - n[r])
+ *          c[r]    = exp(m[r] - n[r]), m[r] = n[r]
+ *          l[r]    = c[r] * l[r] + sum over j  s[j][r]
+ *          a[r][f] = c[r] * a[r][f] + sum over j  s[j][r] * v[j, f]
+ *        y[r, f] = a[r][f] / l[r]
+ *
+ * (Milakov, Gimelshein: Online normalizer calculation for softmax; Dao et al.: FlashAttention.)
+ * Scratch is that of one block, however long the rows are. Vectors run along the queries, which are
+ * copied once for all keys: keys are read as they lie. What a mask hides for all queries of a tile
+ * is outside of the loop over the blocks (mask_bounds.c); what it hides for some of them is
+ * chosen by comparisons of floats, one bound for each query.
+ *
+ * A maximum of -inf is 0 where it is subtracted, so rows that have seen no key so far are zeros,
+ * and those that never see one are 0 / 0, as they are without blocks, or what the model chose for
+ * them.
+ *
+ * needs: the AST of one segment, whose stages keep rows of scores and of their powers
+ */
+#include "passes/kernel/online_softmax.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+enum { ROWS = 32, GROUP = 8, BLOCK = 128, BLOCK_MOST = 256 };
+
+/* ---------------------------------------------------------------------------------- what is made */
+
+static struct buffer *new_scratch(struct online *x, enum dtype d, int64_t n)
+{
+    struct uop *dim = uop_int(x->t, n);
+    return buffer_new(x->t, BUFFER_SCRATCH, d, &dim, 1, NULL);
+}
+
+static struct uop *range_of(struct online *x, struct uop *size, const char *name)
+{
+    if (uop_is_int(size, 1))
+        return uop_int(x->t, 0);
+    struct uop *r = uop_range(x->t, size, x->t->next_range++);
+    uop_name_axes(x->t, r, name);
+    return r;
+}
+
+static struct uop *rows_of(struct online *x) { return range_of(x, uop_int(x->t, ROWS), "row"); }
+
+static struct uop *load(struct online *x, struct buffer *b, struct uop *at)
+{
+    struct uop *src[2] = {uop_buffer(x->t, b), at};
+    return uop_intern(x->t, OP_LOAD, b->dtype, src, 2, (union arg){0});
+}
+
+/* value to b at `at`, for all of the ranges. */
+static void put(struct online *x, enum level level, struct buffer *b, struct uop *at,
+                struct uop *value, struct uop *const *range, int nrange)
+{
+    struct uop *src[2 * MAX_RANK + 4];
+    int n = 0;
+    src[n++] = uop_buffer(x->t, b);
+    src[n++] = at;
+    src[n++] = value;
+    for (int k = 0; k < x->nband - (level == HEAD && x->has_tiles); k++)
+        src[n++] = x->band[k];
+    if ((level == PASS || level == KEYS) && x->pass)
+        src[n++] = x->pass;
+    if (level == KEYS && x->block->op == OP_RANGE)
+        src[n++] = x->block;
+    for (int k = 0; k < nrange; k++)
+        if (range[k]->op == OP_RANGE)
+            src[n++] = range[k];
+    struct uop *store = uop_intern(x->t, OP_STORE, value->dtype, src, n, (union arg){0});
+    struct stores *to = &x->out[level];
+    VEC_PUSH(x->t, to->u, to->n, to->cap, store);
+}
+
+static struct uop *as_band(struct online *x, struct uop *size, const struct uop *like)
+{
+    if (uop_is_int(size, 1))
+        return uop_int(x->t, 0);
+    struct uop *r = uop_intern(x->t, OP_RANGE, DTYPE_INDEX, &size, 1,
+                               (union arg){.i = x->t->next_range++ | RANGE_BAND});
+    if (like && uop_get_axes(x->t, like))
+        uop_name_axes(x->t, r, uop_get_axes(x->t, like));
+    return r;
+}
+
+/* u of the AST with the query `row` of the tile; beyond the last one it is the last one. */
+static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
+{
+    struct uop *i = sym_add(x->t, x->tile, row);
+    int64_t n;
+    if (!uop_const_int(x->nrow, &n) || n % ROWS)
+        i = sym_min(x->t, i, sym_addi(x->t, x->nrow, -1));
+    return nest_replace(x->t, u, x->row, i);
+}
+
+/* The store with what stands around queries, heads, as bands. */
+static struct uop *open_bands(struct online *x)
+{
+    struct uop *src[MAX_RANK + 3], *store = x->store;
+    int n = 3;
+    for (int k = 3; k < x->store->nsrc; k++) {
+        struct uop *r = x->store->src[k];
+        if (r != x->row && nest_depends(x->t, x->scores, r))
+            store = nest_replace(x->t, store, r, as_band(x, r->src[0], r));
+    }
+    for (int k = 0; k < 3; k++)
+        src[k] = store->src[k];
+    for (int band = 1; band >= 0; band--)
+        for (int k = 3; k < store->nsrc; k++)
+            if (RANGE_IS_BAND(store->src[k]->arg.i) == (band == 1))
+                src[n++] = store->src[k];
+    return uop_intern(x->t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+/* 0, n - 1, 1, n - 2 ...: the later queries see more keys, and threads share neighbours. */
+static struct uop *from_both_ends(struct tgc *t, struct uop *r)
+{
+    struct uop *half = sym_div(t, r, uop_int(t, 2)), *odd = sym_mod(t, r, uop_int(t, 2));
+    struct uop *last = sym_sub(t, sym_addi(t, r->src[0], -1), half);
+    return uop_where(t, uop_binary(t, OP_EQ, odd, uop_int(t, 0)), half, last);
+}
+
+/* The most or the least of what u, an expression of a query's place, is in the tile. */
+static struct uop *in_tile(struct online *x, struct uop *u, bool most)
+{
+    struct tgc *t = x->t;
+    struct uop *r = range_of(x, uop_int(t, ROWS), "row"), *i = sym_add(t, x->tile, r);
+    struct uop *known = visible_extreme(t, nest_replace(t, u, x->row, i), r, most);
+    if (known)
+        return known;
+    /* no bound follows from its form: that of all of the rows */
+    struct buffer *b = new_scratch(x, DTYPE_INDEX, 1);
+    struct uop *src[2] = {for_row(x, u, r), r};
+    src[0] = sym_max(t, sym_min(t, src[0], x->nkey), uop_int(t, 0));
+    put(x, TILE, b, uop_int(t, 0),
+        uop_intern(t, OP_REDUCE, DTYPE_INDEX, src, 2,
+                   (union arg){.i = REDUCE_BITS(most ? OP_MAX : OP_MIN, 0)}), NULL, 0);
+    return load(x, b, uop_int(t, 0));
+}
+
+static struct uop *align_down(struct tgc *t, struct uop *u)
+{
+    return sym_muli(t, sym_div(t, u, uop_int(t, GROUP)), GROUP);
+}
+
+/* The tile's queries, and the keys that they see. */
+static void open_tile(struct online *x)
+{
+    struct tgc *t = x->t;
+    struct uop *zero = uop_int(t, 0), *begin = NULL, *end = NULL, *most = NULL;
+    for (int k = 3; k < x->store->nsrc; k++)
+        if (RANGE_IS_BAND(x->store->src[k]->arg.i))
+            x->band[x->nband++] = x->store->src[k];
+    struct uop *tile = as_band(x, sym_ceildiv(t, x->nrow, ROWS), x->row);
+    visible_find(t, x->scores->src[0], x->key, x->dot, &x->visible);
+    bool even = !x->visible.end && !x->visible.begin;
+    x->has_tiles = tile->op == OP_RANGE;
+    if (x->has_tiles)
+        x->band[x->nband++] = tile;
+    if (x->has_tiles && t->threads > 1 && !even)
+        tile = from_both_ends(t, tile);
+    x->tile = sym_muli(t, tile, ROWS);
+    if (x->visible.end)
+        end = in_tile(x, x->visible.end, true);
+    if (x->visible.begin)
+        begin = in_tile(x, x->visible.begin, false);
+    if (begin && end)
+        most = sym_sub(t, end, begin);
+    if (end && x->visible.is_finite)
+        end = align_down(t, sym_addi(t, end, GROUP - 1));
+    x->end = end ? sym_max(t, sym_min(t, end, x->nkey), zero) : x->nkey;
+    x->begin = begin ? align_down(t, sym_max(t, sym_min(t, begin, x->end), zero)) : zero;
+    int64_t keys = most ? most->vmax : INT64_MAX - GROUP;
+    keys = keys + GROUP - 1 < x->nkey->vmax ? keys + GROUP - 1 : x->nkey->vmax;
+    keys = keys < GROUP ? GROUP : (keys + GROUP - 1) / GROUP * GROUP;
+    x->most_keys = keys <= BLOCK_MOST ? keys : BLOCK;
+}
+
+/* A range of blocks of keys: of all those that the tile sees. Where a mask is finite, its keys come
+ * in two more passes, if some query has seen nothing that outweighs them. */
+static void open_blocks(struct online *x, struct uop *outweighed)
+{
+    struct tgc *t = x->t;
+    struct uop *begin = x->begin, *end = x->end, *zero = uop_int(t, 0);
+    if (x->pass) {
+        struct uop *first = sym_lt(t, x->pass, uop_int(t, 1)),
+                   *second = sym_lt(t, x->pass, uop_int(t, 2));
+        begin = uop_where(t, first, x->begin, uop_where(t, second, zero, x->end));
+        end = uop_where(t, first, x->end, uop_where(t, second, x->begin, x->nkey));
+    }
+    struct uop *n = sym_max(t, sym_ceildiv(t, sym_sub(t, end, begin), x->most_keys), zero);
+    if (x->pass)
+        n = uop_where(t, uop_binary(t, OP_AND, outweighed, sym_lt(t, zero, x->pass)), zero, n);
+    x->block = as_band(x, n, NULL);
+    if (x->block->op == OP_RANGE)
+        uop_name_axes(t, x->block, "span");
+    x->at = sym_add(t, begin, sym_muli(t, x->block, x->most_keys));
+    x->n = sym_min(t, sym_sub(t, end, x->at), uop_int(t, x->most_keys));
+}
+
+/* Whether what is hidden by a finite mask has powers of 0 for all of the tile's queries, beside what
+ * they have seen: e^-110 is none in f32. A product of a query and a key is at most the sum of the
+ * query's features times the largest ones of all keys. */
+static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct buffer *seen)
+{
+    enum { NONE = 110 };
+    const double rounding = 1.001;
+    struct tgc *t = x->t;
+    struct uop *e = x->dot->src[1], *row = range_of(x, uop_int(t, ROWS), "row"), *src[2], *gap;
+    union arg add = {.i = REDUCE_BITS(OP_ADD, 0)}, max = {.i = REDUCE_BITS(OP_MAX, 0)};
+    struct buffer *least = new_scratch(x, DTYPE_F32, 1);
+    gap = uop_binary(t, OP_ADD, load(x, seen, row), uop_constf(t, DTYPE_F32, -x->visible.value));
+    if (x->visible.factor > 0) {
+        struct buffer *keys = new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
+                      *reach = new_scratch(x, DTYPE_F32, ROWS);
+        struct uop *j = range_of(x, x->nkey, "j"), *f = range_of(x, e->src[0], "e"),
+                   *r = rows_of(x);
+        src[0] = nest_replace(t, nest_replace(t, x->keys, x->key, j), e, f);
+        src[0] = uop_unary(t, OP_ABS, src[0]);
+        src[1] = j;
+        /* threads that share tiles have each its own */
+        put(x, t->threads > 1 ? TILE : HEAD, keys, f,
+            uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, max), &f, 1);
+        src[1] = f = range_of(x, e->src[0], "e");
+        src[0] = uop_unary(t, OP_ABS, load(x, query, sym_add(t, sym_muli(t, f, ROWS), r)));
+        src[0] = uop_binary(t, OP_MUL, src[0], load(x, keys, f));
+        src[0] = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, add);
+        put(x, TILE, reach, r,
+            uop_binary(t, OP_MUL, src[0],
+                       uop_constf(t, DTYPE_F32, x->visible.factor * rounding)), &r, 1);
+        gap = uop_binary(t, OP_SUB, gap, load(x, reach, row));
+    }
+    src[0] = gap;
+    src[1] = row;
+    struct uop *pass = uop_int(t, 3);
+    x->pass = uop_intern(t, OP_RANGE, DTYPE_INDEX, &pass, 1,
+                         (union arg){.i = t->next_range++ | RANGE_BAND});
+    uop_name_axes(t, x->pass, "pass");
+    put(x, PASS, least, uop_int(t, 0),
+        uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}),
+        NULL, 0);
+    return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE), load(x, least, uop_int(t, 0)));
+}
+
+/* What compares a key's place with a bound that is another one for each query: floats, so that
+ * vectors run along the queries. */
+static struct uop *compare_bounds(struct online *x, struct uop *scores, struct uop *row,
+                                  struct uop *key)
+{
+    struct tgc *t = x->t;
+    for (int k = 0; k < x->visible.nbound; k++) {
+        const struct bound *b = &x->visible.bound[k];
+        if (!nest_depends(t, b->at, x->row))
+            continue;
+        struct uop *r = rows_of(x), *at = for_row(x, b->at, r);
+        struct buffer *kept = new_scratch(x, DTYPE_F32, ROWS);
+        /* places beyond the first and the last key are as good as these, and exact */
+        at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
+        put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
+        struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), load(x, kept, row));
+        scores = nest_replace(t, scores, b->cond, b->below ? less : uop_not(t, less));
+    }
+    return scores;
+}
+
+/* Whether a mask that knows the queries hides the keys behind the last one, which a group of them
+ * may reach. */
+static bool ends_by_mask(const struct online *x)
+{
+    return x->visible.end && !x->visible.is_finite && nest_depends(x->t, x->visible.end, x->row);
+}
+
+/* q[e][r] */
+static struct buffer *put_query(struct online *x)
+{
+    struct tgc *t = x->t;
+    struct uop *e = x->dot->src[1], *copy[2] = {rows_of(x), range_of(x, e->src[0], "e")};
+    struct buffer *query = new_scratch(x, DTYPE_F32, ROWS * e->src[0]->arg.i);
+    struct uop *q = nest_replace(t, for_row(x, x->query, copy[0]), e, copy[1]);
+    put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], ROWS), copy[0]), q, copy, 2);
+    return query;
+}
+
+/* s[j][r], a group of keys at a time. */
+static struct buffer *put_scores(struct online *x, struct buffer *query)
+{
+    struct tgc *t = x->t;
+    struct buffer *scores = new_scratch(x, DTYPE_F32, ROWS * x->most_keys);
+    struct uop *range[3] = {range_of(x, sym_ceildiv(t, x->n, GROUP), "j"),
+                            range_of(x, uop_int(t, GROUP), "key"), rows_of(x)};
+    struct uop *place = sym_add(t, sym_muli(t, range[0], GROUP), range[1]),
+               *key = sym_add(t, x->at, place), *inside = key;
+    int64_t n;
+    bool whole = uop_const_int(x->nkey, &n) && n % GROUP == 0;
+    if (!whole)
+        inside = sym_min(t, key, sym_addi(t, x->nkey, -1));
+    struct uop *e = x->dot->src[1];
+    struct uop *factor = load(x, query, sym_add(t, sym_muli(t, e, ROWS), range[2]));
+    struct uop *product[2] = {uop_binary(t, OP_MUL, factor, x->keys), e};
+    struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, product, 2, x->dot->arg);
+    struct uop *value = compare_bounds(x, x->scores->src[0], range[2], key);
+    value = nest_replace(t, value, x->dot, dot);
+    value = for_row(x, nest_replace(t, value, x->key, inside), range[2]);
+    if (!whole && !ends_by_mask(x))
+        value = uop_where(t, sym_lt(t, key, x->nkey), value,
+                          uop_constf(t, DTYPE_F32, -(double)INFINITY));
+    put(x, KEYS, scores, sym_add(t, sym_muli(t, place, ROWS), range[2]), value, range, 3);
+    return scores;
+}
+
+/* By `op` over the block's keys, in GROUP sums side by side, which become one where they are used.
+ */
+static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
+{
+    struct tgc *t = x->t;
+    struct buffer *parts = new_scratch(x, DTYPE_F32, GROUP * ROWS);
+    struct uop *range[2] = {range_of(x, uop_int(t, GROUP), "key"), rows_of(x)};
+    struct uop *j = range_of(x, sym_ceildiv(t, x->n, GROUP), "j"), *src[2];
+    struct uop *place = sym_add(t, sym_muli(t, j, GROUP), range[0]);
+    union arg arg = {.i = REDUCE_BITS(op, 0)};
+    src[0] = load(x, scores, sym_add(t, sym_muli(t, place, ROWS), range[1]));
+    src[1] = j;
+    put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], ROWS), range[1]),
+        j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range, 2);
+    src[1] = range_of(x, uop_int(t, GROUP), "key");
+    src[0] = load(x, parts, sym_add(t, sym_muli(t, src[1], ROWS), row));
+    return uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg);
+}
+
+/* The store's columns, of which the scores know nothing. */
+static int columns_of(const struct online *x, struct uop **column, int64_t *n)
+{
+    int ncolumn = 0;
+    *n = 1;
+    for (int k = 3; k < x->store->nsrc; k++) {
+        struct uop *r = x->store->src[k];
+        if (r == x->row || RANGE_IS_BAND(r->arg.i))
+            continue;
+        if (r->src[0]->op != OP_CONST)
+            return -1;
+        column[ncolumn++] = r;
+        *n *= r->src[0]->arg.i;
+    }
+    return ncolumn;
+}
+
+static struct uop *column_place(struct online *x, struct uop *const *column, int n)
+{
+    struct uop *at = uop_int(x->t, 0);
+    for (int k = 0; k < n; k++)
+        at = sym_add(x->t, sym_mul(x->t, at, column[k]->src[0]), column[k]);
+    return at;
+}
+
+static void put_attention(struct online *x)
+{
+    struct tgc *t = x->t;
+    struct uop *column[MAX_RANK], *range[MAX_RANK + 1], *row;
+    int64_t ncolumns;
+    int n = columns_of(x, column, &ncolumns);
+    struct uop *zero = uop_constf(t, DTYPE_F32, 0),
+               *low = uop_constf(t, DTYPE_F32, -(double)INFINITY);
+    struct buffer *most = new_scratch(x, DTYPE_F32, ROWS), *now = new_scratch(x, DTYPE_F32, ROWS),
+                  *less = new_scratch(x, DTYPE_F32, ROWS), *sum = new_scratch(x, DTYPE_F32, ROWS),
+                  *product = new_scratch(x, DTYPE_F32, ROWS * ncolumns);
+    row = rows_of(x);
+    put(x, TILE, most, row, low, &row, 1);
+    row = rows_of(x);
+    put(x, TILE, sum, row, zero, &row, 1);
+    row = range_of(x, uop_int(t, ROWS * ncolumns), "row");
+    put(x, TILE, product, row, zero, &row, 1);
+
+    struct buffer *query = put_query(x);
+    struct buffer *seen = NULL;
+    if (x->visible.is_finite) {
+        /* the maximum, for what is read outside of the loop that changes it */
+        seen = new_scratch(x, DTYPE_F32, ROWS);
+        row = rows_of(x);
+        put(x, TILE, seen, row, low, &row, 1);
+    }
+    open_blocks(x, seen ? outweighs_mask(x, query, seen) : NULL);
+    struct buffer *scores = put_scores(x, query);
+    row = rows_of(x);
+    struct uop *all = uop_binary(t, OP_MAX, load(x, most, row), fold_keys(x, OP_MAX, scores, row));
+    put(x, KEYS, now, row, all, &row, 1);
+    row = rows_of(x);
+    /* what is subtracted, and how much less it was before */
+    struct uop *top = load(x, now, row);
+    top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
+    put(x, KEYS, less, row,
+        uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, most, row), top)), &row, 1);
+    row = rows_of(x);
+    put(x, KEYS, most, row, load(x, now, row), &row, 1);
+    row = rows_of(x);
+    if (seen)
+        put(x, KEYS, seen, row, load(x, now, row), &row, 1);
+
+    struct uop *power[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, GROUP), GROUP), "j"),
+                            rows_of(x)};
+    struct uop *at = sym_add(t, sym_muli(t, power[0], ROWS), power[1]);
+    top = load(x, now, power[1]);
+    top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
+    struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top));
+    if (x->scale != 1)
+        e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
+    put(x, KEYS, scores, at, e, power, 2);
+    row = rows_of(x);
+    struct uop *more = fold_keys(x, OP_ADD, scores, row);
+    put(x, KEYS, sum, row,
+        uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, sum, row), load(x, less, row)), more),
+        &row, 1);
+
+    range[0] = row = rows_of(x);
+    for (int k = 0; k < n; k++)
+        range[k + 1] = column[k];
+    at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
+    struct uop *j = range_of(x, x->n, "j"), *src[2];
+    src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, ROWS), row)),
+                        nest_replace(t, x->values, x->product->src[1], sym_add(t, x->at, j)));
+    src[1] = j;
+    more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
+                             : src[0];
+    put(x, KEYS, product, at,
+        uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, product, at), load(x, less, row)),
+                   more), range, n + 1);
+
+    range[0] = row =
+        range_of(x, sym_min(t, sym_sub(t, x->nrow, x->tile), uop_int(t, ROWS)), "row");
+    at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
+    struct uop *i = sym_add(t, x->tile, row), *value = x->store->src[2];
+    value = nest_replace(t, value, x->product, load(x, product, at));
+    value = nest_replace(t, value, x->sum, load(x, sum, row));
+    value = nest_replace(t, value, x->most, load(x, most, row));
+    put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(x->store->src[0]),
+        nest_replace(t, x->store->src[1], x->row, i), nest_replace(t, value, x->row, i), range,
+        n + 1);
+}
+
+struct uop *online_apply(struct tgc *t, struct uop *ast)
+{
+    struct uop *column[MAX_RANK];
+    int64_t n;
+    struct online x = {.t = t, .store = online_without_scalars(t, ast->src[0])};
+    if (ast->nsrc != 1 || !online_parts(&x))
+        return NULL;
+    struct online by = {.t = t, .store = open_bands(&x)};
+    if (!online_parts(&by) || columns_of(&by, column, &n) < 0)
+        return NULL;
+    open_tile(&by);
+    put_attention(&by);
+    struct stores all = {0};
+    for (int level = 0; level < LEVELS; level++)
+        for (int k = 0; k < by.out[level].n; k++)
+            VEC_PUSH(t, all.u, all.n, all.cap, by.out[level].u[k]);
+    return uop_intern(t, OP_SINK, DTYPE_VOID, all.u, all.n, (union arg){0});
+}

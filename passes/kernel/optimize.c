@@ -1,0 +1,461 @@
+/* optimize.c - OptOps: how a kernel's loops are tiled. They are data (kernel.opt, variant.opt),
+ * chosen by choose_tile.c, applied to the AST by tile.c.
+ *
+ * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
+ * value it loads is used several times:
+ *
+ *      acc[4][16] = 0
+ *      for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
+ *
+ * The portable kernel's lanes stay loops, which compilers vectorize; for each instruction set a
+ * variant is made whose columns are vectors. What is no contraction gets vectors, too, wherever its
+ * loads and operations allow it.
+ */
+#include "passes/kernel/tile.h"
+
+#include <string.h>
+
+const struct isa_info isa_table[ISA_COUNT] = {
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute, dot, centered)                                                              \
+    {text, arch, lanes, narrow, registers, title, attribute, dot, centered},
+#include "passes/target/isa.def"
+#undef ISA
+};
+
+enum isa isa_base(enum isa isa)
+{
+    while (isa > ISA_GENERIC && isa_table[isa - 1].lanes == isa_table[isa].lanes &&
+           strcmp(isa_table[isa - 1].arch, isa_table[isa].arch) == 0)
+        isa = (enum isa)(isa - 1);
+    return isa;
+}
+
+/* -------------------------------------------------------------------------- simpler loops first */
+
+struct merge { struct uop *outer, *inner, *both; int64_t size; };
+
+static struct uop *merge_two(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct merge *m = ctx;
+    if (u == m->outer)
+        return sym_div(t, m->both, uop_int(t, m->size));
+    if (u == m->inner)
+        return sym_mod(t, m->both, uop_int(t, m->size));
+    return NULL;
+}
+
+static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD || order[i]->op == OP_DIV ||
+             order[i]->op == OP_MOD) &&
+            nest_depends(t, order[i], r))
+            return true;
+    return false;
+}
+
+/* Two neighbouring ranges of a store become one, where nothing needs them apart. */
+static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
+{
+    for (int k = store->nsrc - 2; k >= first; k--) {
+        struct merge m = {store->src[k], store->src[k + 1], NULL,
+                          range_fixed_size(store->src[k + 1])};
+        int64_t n = range_fixed_size(m.outer), total;
+        struct uop *src[72];
+        if (n < 1 || m.size < 1 || RANGE_IS_BAND(m.outer->arg.i) ||
+            __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
+            continue;
+        m.both = uop_range(t, uop_int(t, total), t->next_range++);
+        memcpy(src, store->src, (size_t)first * sizeof *src);
+        uop_rewrite(t, src, first, merge_two, &m);
+        bool apart = false;
+        for (int i = 1; i < first && !apart; i++)
+            apart = is_split_again(t, src[i], m.both);
+        if (apart)
+            continue;
+        int nsrc = first;
+        for (int i = first; i < store->nsrc; i++)
+            if (i != k + 1)
+                src[nsrc++] = i == k ? m.both : store->src[i];
+        store = uop_intern(t, OP_STORE, store->dtype, src, nsrc, (union arg){0});
+    }
+    return store;
+}
+
+static bool depends_on_ranges(struct tgc *t, struct uop *offset, const struct uop *u)
+{
+    for (int k = 1; k < u->nsrc; k++)
+        if (nest_depends(t, offset, u->src[k]))
+            return true;
+    return false;
+}
+
+/* What u runs along that is no weight, the last of it; NULL: nothing. */
+static struct uop *find_values(struct tgc *t, struct uop *u)
+{
+    struct uop *values = NULL;
+    int n;
+    struct uop **order = nest_order(t, u->src[0], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0])->kind != BUFFER_WEIGHT &&
+            depends_on_ranges(t, order[i]->src[1], u))
+            values = order[i];
+    return values;
+}
+
+/* The ranges of a reduction in the order in which what it reads lies in memory: the innermost loop
+ * reads neighbours. */
+static struct uop *order_ranges(struct tgc *t, struct uop *u)
+{
+    struct uop *src[MAX_RANK + 1];
+    int64_t stride[MAX_RANK + 1] = {0};
+    struct uop *values = u->nsrc <= MAX_RANK ? find_values(t, u) : NULL;
+    if (!values)
+        return u;
+    for (int k = 0; k < u->nsrc; k++)
+        src[k] = u->src[k];
+    for (int k = 1; k < u->nsrc; k++)
+        if (src[k]->op != OP_RANGE || !nest_stride(t, values->src[1], src[k], &stride[k]) ||
+            stride[k] < 0)
+            return u;
+    for (int k = 2; k < u->nsrc; k++)                    /* stable, by falling stride */
+        for (int j = k; j > 1 && stride[j] > stride[j - 1]; j--) {
+            struct uop *r = src[j];
+            int64_t s = stride[j];
+            src[j] = src[j - 1], src[j - 1] = r;
+            stride[j] = stride[j - 1], stride[j - 1] = s;
+        }
+    struct uop *by = uop_intern(t, OP_REDUCE, u->dtype, src, u->nsrc, u->arg);
+    uop_set_origin(t, by, u);
+    return by;
+}
+
+static struct uop *order_reductions(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *by = order[i]->op == OP_REDUCE ? order_ranges(t, order[i]) : order[i];
+        if (by == order[i])
+            continue;
+        store = nest_replace(t, store, order[i], by);
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
+}
+
+/* -------------------------------------------------------------------------------------- choices */
+
+/* A range of n values among which n - 1 decisions choose: each value has an expression of its own,
+ * as Winograd's transforms have. */
+static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
+{
+    enum { CHOICES_MAX = 64 };
+    int64_t size = range_fixed_size(r), at;
+    bool decided[CHOICES_MAX] = {false};
+    int n, ndecided = 0;
+    if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i) || RANGE_IS_BAND(r->arg.i))
+        return false;
+    struct uop **order = nest_order(t, value, &n);
+    for (int i = 0; i < n; i++) {
+        const struct uop *c = order[i]->op == OP_WHERE ? order[i]->src[0] : NULL;
+        if (!c || c->op != OP_LT || c->src[0] != r || !uop_const_int(c->src[1], &at) || at < 1 ||
+            at >= size || decided[at])
+            continue;
+        decided[at] = true;
+        ndecided++;
+    }
+    return ndecided == size - 1;
+}
+
+static int find_choice(struct tgc *t, const struct uop *store)
+{
+    for (int k = 3; k < store->nsrc; k++)
+        if (store->src[k]->op == OP_RANGE && is_choice(t, store->src[2], store->src[k]))
+            return k;
+    return -1;
+}
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+/* Contractions in scratch get tiles that fit exactly. */
+static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n && v->isa != ISA_GENERIC; i++) {
+        struct nest m;
+        if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
+            !m.contraction)
+            continue;
+        m.staged = true;
+        struct tile tile = tile_choose_vectors(&m, &isa_table[v->isa], NULL, true);
+        if (tile.column_axis < 0 || tile.panel % tile.columns ||
+            range_fixed_size(m.store->src[tile.column_axis]) % tile.panel)
+            continue;
+        while (tile.rows > 1 && range_fixed_size(m.store->src[tile.row_axis]) % tile.rows)
+            tile.rows--;
+        /* attention has one */
+        return nest_replace(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
+    }
+    return store;
+}
+
+struct stores { struct uop **u; struct tile *like; int n; size_t cap, cap_like; };
+
+static void push_store(struct tgc *t, struct stores *s, struct uop *store, struct tile like)
+{
+    int n = s->n;
+    SCRATCH_PUSH(t, s->like, n, s->cap_like, like);
+    SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
+}
+
+/* Choices become straight-line code around one vector, since the values to choose from have much in
+ * common. Columns that are no whole vectors are a store of their own, by a part of one. */
+static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
+                           struct stores *out)
+{
+    const struct isa_info *isa = &isa_table[v->isa];
+    int axis = store->nsrc - 1;
+    int64_t n = range_fixed_size(store->src[axis]), width = 0;
+    struct nest m;
+    if (!nest_find(t, store, &m))
+        TGC_BUG(t, "choices are no nest");
+    if (v->isa != ISA_GENERIC && axis >= m.first && nest_vectors_fit(&m, store->src[axis])) {
+        bool parts = n > 1 && !nest_has_gates(&m, store->src[axis]);
+        width = n % isa->lanes == 0                   ? isa->lanes
+                : isa->narrow && n % isa->narrow == 0 ? isa->narrow
+                : parts                               ? isa->lanes
+                                                      : 0;
+    }
+    if (width && n > width && n % width) {
+        struct uop *rest;
+        tile_split(t, store, axis, n - n % width, &store, &rest);
+        unroll_choices(t, v, store, like, out);
+        unroll_choices(t, v, rest, like, out);
+        return;
+    }
+    if (width) {
+        struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = n < width ? n : width,
+                            .rows = 1, .columns = width, .vector = (int)width};
+        store = tile_fill_vectors(&m, &tile, tile_apply(&m, &tile, v));
+    }
+    while ((axis = find_choice(t, store)) >= 0)
+        store = tile_unroll(t, store, store->src[axis], v);
+    push_store(t, out, store, like);
+}
+
+/* The rest of a store with the store's own first loops, where they are of one size: linearize.c
+ * makes one nest of both, so a panel of weights that is in the cache serves both. */
+static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop *rest)
+{
+    for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
+        struct uop *a = store->src[k], *b = rest->src[k];
+        if (a == b)
+            continue;
+        if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
+            a->src[0]->op != OP_CONST || RANGE_IS_LANE(a->arg.i) || RANGE_IS_LANE(b->arg.i) ||
+            RANGE_IS_PART(a->arg.i) || RANGE_IS_PART(b->arg.i) || nest_depends(t, rest, a))
+            break;
+        rest = nest_replace(t, rest, b, a);
+    }
+    return rest;
+}
+
+/* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
+ * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
+ * rest. */
+static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
+                           int nest, struct tile *like, struct stores *out)
+{
+    struct nest m;
+    struct uop *rest = NULL;
+    store = optimize_stages(t, v, store);
+    if (!nest_find(t, store, &m)) {
+        push_store(t, out, store, *like);
+        return;
+    }
+    if (!m.reduce && find_choice(t, store) >= 0) {
+        unroll_choices(t, v, store, *like, out);
+        return;
+    }
+    const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
+    /* one stored weight for all variants */
+    struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
+    int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
+                       ? range_fixed_size(store->src[tile.row_axis])
+                       : 0;
+    if (tile.column_axis >= 0 && !keep)
+        *like = tile;
+    struct tile of_rest = *like;
+    if (tile.column_axis >= 0 && size % tile.rows) {
+        int nsrc = store->nsrc;
+        tile_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
+        if (!nest_find(t, store, &m))
+            TGC_BUG(t, "a part of a nest is none");
+        /* one row has no range */
+        of_rest.column_axis -= rest->nsrc < nsrc && tile.row_axis < tile.column_axis;
+    }
+    if (tile.column_axis >= 0) {
+        store = tile_apply(&m, &tile, v);
+        if (m.contraction)
+            store = tile_pack(t, k, v, store);
+        store = tile_fill_vectors(&m, &tile, store);
+    }
+    push_store(t, out, store, *like);
+    if (!rest)
+        return;
+    int from = out->n;
+    optimize_store(t, k, v, rest, -1, &of_rest, out); /* fewer rows than a tile has: no rest */
+    for (int i = from; i < out->n; i++)
+        out->u[i] = join_loops(t, store, out->u[i]);
+}
+
+static struct uop *simplify_sum(struct tgc *t, struct uop *store)
+{
+    return tile_group_bytes(t, order_reductions(t, divide_sums(t, store)));
+}
+
+/* Sums of products of bytes that the kernel keeps in scratch become groups as well. */
+static struct uop *simplify_stages(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *values, *weights;
+    for (int i = 0; i < n; i++) {
+        struct nest m;
+        struct uop *stage = order[i]->op == OP_STAGE ? stage_as_store(t, order[i]) : NULL, *by;
+        if (!stage || !nest_find(t, stage, &m) || m.bytes ||
+            !nest_sums_bytes(&m, &values, &weights) || (by = simplify_sum(t, stage)) == stage)
+            continue;
+        store = nest_replace(t, store, order[i], store_as_stage(t, by));
+        order = uop_toposort(t, &store, 1, &n);
+        i = -1;
+    }
+    return store;
+}
+
+static struct uop *simplify_store(struct tgc *t, struct uop *store)
+{
+    int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+    store = merge_ranges(t, tile_fold_clamps(t, store), first);
+    return simplify_stages(t, simplify_sum(t, tile_order_gathers(t, store, first)));
+}
+
+void kernel_collect_buffers(struct tgc *t, struct kernel *k)
+{
+    struct buffer **b =
+        mem_array(t, (size_t)(k->nbuffer + k->npacked) + 1, sizeof(struct buffer *));
+    int n = 0;
+    for (; n < k->noutput; n++)
+        b[n] = k->buffer[n];
+    for (int i = 0; i <= k->nvariant; i++) {
+        int nuop;
+        struct uop *root = i == 0 ? k->ast : k->variant[i - 1].ast;
+        struct uop **order = uop_toposort(t, &root, 1, &nuop);
+        for (int j = 0; j < nuop; j++) {
+            bool known =
+                order[j]->op != OP_BUFFER || uop_buffer_of(order[j])->kind == BUFFER_SCRATCH;
+            for (int l = 0; l < n && !known; l++)
+                known = b[l] == order[j]->arg.p;
+            if (!known)
+                b[n++] = (struct buffer *)(uintptr_t)order[j]->arg.p;
+        }
+    }
+    k->buffer = b;
+    k->nbuffer = n;
+}
+
+/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over
+ * are a store of their own, so that the weights of both are packed. */
+static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct uop *store,
+                          struct stores *out)
+{
+    struct nest m;
+    struct uop *rest = NULL;
+    struct tile none = {.column_axis = -1}, tile = none;
+    if (isa != ISA_GENERIC && nest_find(t, store, &m))
+        tile = tile_choose_vectors(&m, &isa_table[isa], NULL, false);
+    int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
+    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns) {
+        struct uop *whole = store, *other;
+        tile_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
+        int64_t left = tile_columns_left(&m, &tile);
+        if (left > n % tile.columns) {
+            tile_split(t, whole, tile.column_axis, n - left, &other, &rest);
+            k->stores_twice = true;
+        }
+    }
+    push_store(t, out, store, none);
+    if (rest)
+        push_store(t, out, rest, none);
+}
+
+/* Whether there are sums of groups of bytes, in scratch or not. */
+static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
+{
+    int nuop;
+    struct uop **order = uop_toposort(t, store, n, &nuop);
+    for (int i = 0; i < nuop; i++)
+        if (order[i]->op == OP_RANGE && RANGE_IS_GROUP(order[i]->arg.i))
+            return true;
+    return false;
+}
+
+static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
+{
+    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2,   ISA_NEONI8MM,
+                                     ISA_NEONDOT,    ISA_NEON,   ISA_GENERIC};
+    enum { NORDER = sizeof order / sizeof *order };
+    struct stores from = {0};
+    struct uop **simple = scratch_array(t, (size_t)k->ast->nsrc, sizeof *simple);
+    int widest = 0;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        simple[i] = simplify_store(t, k->ast->src[i]);
+    bool bytes = has_bytes(t, simple, k->ast->nsrc);
+    for (int a = 0; a < NORDER && !bytes; a++)
+        if (isa >> isa_base(order[a]) & 1 && isa_base(order[a]) != order[a])
+            isa &= ~(1u << order[a]);
+    while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
+        widest++;
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct uop *part[PARTS_MAX], *rows[2];
+        int n = divide_ranges(t, simple[i], part);
+        for (int j = 0; j < n; j++) {
+            int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
+            for (int l = 0; l < nrows; l++)
+                split_columns(t, k, order[widest], rows[l], &from);
+        }
+    }
+    for (int a = widest; a < NORDER; a++) {
+        struct variant v = {.isa = order[a]};
+        struct stores to = {0};
+        if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
+            continue;
+        for (int i = 0; i < from.n; i++)
+            optimize_store(t, k, &v, from.u[i], i, &from.like[i], &to);
+        v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
+        if (v.isa == ISA_GENERIC) {
+            k->ast = v.ast;
+            k->opt = v.opt;
+            k->nopt = v.nopt;
+        } else {
+            VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+        }
+    }
+    kernel_collect_buffers(t, k);
+}
+
+bool pass_optimize(struct tgc *t, struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++) {
+        struct mem_mark mark = scratch_mark(t);
+        optimize_kernel(t, s->kernel[i], s->isa);
+        scratch_release(t, mark);
+    }
+    schedule_collect_buffers(t, s);                   /* packed weights are buffers of their own */
+    return true;
+}

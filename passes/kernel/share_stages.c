@@ -1,0 +1,252 @@
+/* share_stages.c - several rows of a kernel go through its stages together: attention's queries.
+ *
+ *      for head                                for head
+ *        for i < 197                             for io < 16                       i = 12*io + r
+ *          score[j] = sum over e                   for r < 12  score[r][j] = sum over e
+ *                       q[i, e] * keys[e, j]                     q[i, e] * keys[e, j]
+ *          p[j] = softmax(score)                   for r < 12  p[r][j] = softmax(score[r])
+ *          for f  y[i, f] = sum over j             for r < 12, f  y[i, f] = sum over j
+ *                       p[j] * v[j, f]                           p[r][j] * v[j, f]
+ *
+ * What a stage keeps is kept for each of the rows, so its contraction has rows for a tile, and so
+ * has that of the store: keys and values are read once for several rows. Rows that no tile takes
+ * are a store of their own. That is the blocking of attention's queries (Dao et al.,
+ * FlashAttention), with whole rows of scores instead of blocks of them.
+ */
+#include "passes/kernel/tile.h"
+
+enum {
+    ROWS_MIN = 4,
+    ROWS_MAX = 16,
+    ROWS_USUAL = 12,
+    MANY = 256,
+    LONG_NBYTES = 4096,
+    MAX_STAGES = 16
+};
+/* what the stages of a tile of rows may hold: a part of an L2 */
+static const int64_t rows_nbytes = 192 << 10;
+
+struct rows {
+    struct tgc *t;
+    struct kernel *k;
+    struct uop *range, *outer;   /* i and io */
+    int64_t rows;
+    struct uop_map by;           /* a stage of one row -> that of several */
+};
+
+/* ------------------------------------------------------------------------------- is it worth it */
+
+static int64_t stage_nelem(const struct uop *stage)
+{
+    const struct buffer *b = stage->arg.p;
+    int64_t n = 1, d;
+    for (int a = 0; a < b->ndim; a++)
+        n = uop_const_int(b->dim[a], &d) && n >= 0 ? sat_mul(n, d) : -1;
+    return n;
+}
+
+/* A sum of products of which some factor is the same for all rows. */
+static bool is_shared_product(const struct nest *m, const struct uop *r)
+{
+    bool same = false, own = false;
+    for (int i = 0; i < m->nload; i++) {
+        bool depends = nest_depends(m->t, m->load[i]->src[1], r) ||
+                       (m->load[i]->src[0]->op == OP_STAGE &&
+                        nest_depends(m->t, m->load[i]->src[0], r));
+        own |= depends;
+        same |= !depends;
+    }
+    return m->contraction && same && own;
+}
+
+/* The stages that depend on r; how many, or 0 if they do not suit. *nbytes: of one row. */
+static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, struct uop **stage,
+                       int64_t *nbytes)
+{
+    int n, found = 0;
+    struct nest m;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    bool product = nest_find(t, store, &m) && is_shared_product(&m, r);
+    *nbytes = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t nelem;
+        if (order[i]->op != OP_STAGE || !nest_depends(t, order[i], r))
+            continue;
+        if (found == MAX_STAGES || order[i]->nsrc > MAX_RANK || (nelem = stage_nelem(order[i])) < 1)
+            return 0;
+        product |= nest_find(t, stage_as_store(t, order[i]), &m) && is_shared_product(&m, r);
+        *nbytes += sat_mul(nelem, (int64_t)dtype_nbytes(order[i]->dtype));
+        stage[found++] = order[i];
+    }
+    return product ? found : 0;
+}
+
+/* Rows of a tile: as many as divide n, if they are not few. Long ones are two tiles of six, which
+ * read what they share from an L2 less often than four of four. */
+static int64_t choose_rows(int64_t n, int64_t nbytes)
+{
+    int64_t most = rows_nbytes / nbytes;
+    most = most > ROWS_MAX ? ROWS_MAX : most;
+    if (n <= most)
+        return n;
+    if (n >= MANY && nbytes >= LONG_NBYTES && most >= ROWS_USUAL)
+        return ROWS_USUAL;
+    for (int64_t rows = most; rows >= ROWS_USUAL / 2; rows--)
+        if (n % rows == 0)
+            return rows;
+    return most > ROWS_USUAL ? ROWS_USUAL : most;
+}
+
+/* ------------------------------------------------------------------------------ sums of a row */
+
+/* Another sum of the store's that is the same for all its columns, as what a softmax is divided by:
+ * kept for each row, it leaves a nest with one sum. NULL: there is none. */
+static struct uop *find_row_sum(struct tgc *t, struct uop *store)
+{
+    struct uop *last = store->src[store->nsrc - 1], *sum = NULL;
+    bool stage = false, product = false;
+    int n;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n; i++) {
+        stage |= order[i]->op == OP_STAGE;
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (nest_depends(t, order[i], last))
+            product |= !sum || !nest_depends(t, order[i], sum);
+        else
+            sum = order[i];
+    }
+    return stage && product ? sum : NULL;
+}
+
+static struct uop *keep_row_sum(struct tgc *t, struct kernel *k, struct uop *store)
+{
+    struct uop *sum = store->src[store->nsrc - 1]->op == OP_RANGE ? find_row_sum(t, store) : NULL;
+    if (!sum)
+        return store;
+    struct uop *src[2] = {sum, uop_int(t, 0)};
+    src[0] = uop_intern(t, OP_STAGE, sum->dtype, src, 2,
+                        (union arg){.p = kernel_new_scratch(t, k, sum->dtype, 1)});
+    return nest_replace(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, src, 2, (union arg){0}));
+}
+
+/* ------------------------------------------------------------------------------------- applying */
+
+/* What is made of one row, for row `row` of several. */
+static struct uop *for_row(struct rows *x, struct uop *u, struct uop *row)
+{
+    struct tgc *t = x->t;
+    int n;
+    struct uop **order = nest_order(t, u, &n), *src[MAX_RANK + 4];
+    struct uop_map by = {.t = t, .scratch = true};
+    map_set(&by, x->range, sym_add(t, sym_muli(t, x->outer, x->rows), row));
+    for (int i = 0; i < n; i++) {
+        struct uop *v = order[i], *stage = map_get(&x->by, v);
+        bool changed = false;
+        if (stage || v == x->range) {
+            if (stage)
+                map_set(&by, v, stage);
+            continue;
+        }
+        for (int k = 0; k < v->nsrc; k++) {
+            struct uop *now = map_get(&by, v->src[k]);
+            changed |= now != NULL;
+            src[k] = now ? now : v->src[k];
+        }
+        if (!changed || v->op == OP_STAGE)
+            continue;
+        if (v->op == OP_LOAD && map_get(&x->by, v->src[0]))
+            src[1] = sym_add(t, sym_muli(t, row, scratch_pitch(stage_nelem(v->src[0]))), src[1]);
+        struct uop *now = uop_replace_src(t, v, src);
+        uop_set_origin(t, now, v);
+        map_set(&by, v, now);
+    }
+    struct uop *now = map_get(&by, u);
+    return now ? now : u;
+}
+
+static struct uop *new_row(struct rows *x)
+{
+    struct uop *row = uop_range(x->t, uop_int(x->t, x->rows), x->t->next_range++);
+    uop_name_axes(x->t, row, "row");
+    return row;
+}
+
+static struct uop *stage_of_rows(struct rows *x, const struct uop *stage)
+{
+    struct tgc *t = x->t;
+    struct uop *row = new_row(x), *src[MAX_RANK + 4];
+    int64_t pitch = scratch_pitch(stage_nelem(stage));
+    int n = 3;
+    src[0] = for_row(x, stage->src[0], row);
+    src[1] = sym_add(t, sym_muli(t, row, pitch), for_row(x, stage->src[1], row));
+    src[2] = row;
+    for (int k = 2; k < stage->nsrc; k++)
+        src[n++] = stage->src[k];
+    struct buffer *b = kernel_new_scratch(t, x->k, stage->dtype, sat_mul(pitch, x->rows));
+    return uop_intern(t, OP_STAGE, stage->dtype, src, n, (union arg){.p = b});
+}
+
+/* The store with its range `axis` taken `rows` at a time, which divides it. */
+static struct uop *take_rows(struct tgc *t, struct kernel *k, struct uop *store, int axis,
+                             int64_t rows, struct uop *const *stage, int nstage)
+{
+    struct uop *r = store->src[axis], *src[80];
+    struct rows x = {.t = t, .k = k, .range = r, .rows = rows};
+    int64_t size = r->src[0]->arg.i / rows;
+    int last = axis, n = 3;
+    x.by = (struct uop_map){.t = t, .scratch = true};
+    x.outer = size == 1 ? uop_int(t, 0) : uop_range(t, uop_int(t, size), t->next_range++);
+    if (size > 1 && uop_get_axes(t, r))
+        uop_name_axes(t, x.outer, uop_get_axes(t, r));
+    /* the rows' own loop stands inside of all that a stage depends on */
+    for (int i = 3; i < store->nsrc; i++)
+        for (int j = 0; j < nstage; j++)
+            if (i > last && nest_depends(t, stage[j], store->src[i]))
+                last = i;
+    for (int j = 0; j < nstage; j++)
+        map_set(&x.by, stage[j], stage_of_rows(&x, stage[j]));
+    struct uop *row = new_row(&x);
+    for (int i = 0; i < 3; i++)
+        src[i] = for_row(&x, store->src[i], row);
+    for (int i = 3; i < store->nsrc; i++) {
+        if (i != axis)
+            src[n++] = store->src[i];
+        else if (size > 1)
+            src[n++] = x.outer;
+        if (i == last)
+            src[n++] = row;
+    }
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part)
+{
+    struct uop *stage[MAX_STAGES];
+    part[0] = store = keep_row_sum(t, k, store);
+    if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
+        return 1;
+    for (int axis = store->nsrc - 1; axis >= 3; axis--) {
+        int64_t size, nbytes;
+        /* a band's loop is the same range in all its stores: divided in one of them, it is two loops */
+        if (!uop_const_int(store->src[axis]->src[0], &size) || size < ROWS_MIN ||
+            RANGE_IS_BAND(store->src[axis]->arg.i))
+            continue;
+        int nstage = find_stages(t, store, store->src[axis], stage, &nbytes);
+        int64_t rows = nstage ? choose_rows(size, nbytes) : 0;
+        if (rows < ROWS_MIN)
+            continue;
+        int n = 1;
+        if (size % rows)
+            tile_split(t, store, axis, size - size % rows, &part[0], &part[n++]);
+        for (int i = 0; i < n; i++) {
+            int at = axis;
+            if (i == 1 && size % rows == 1)           /* it has no such range any more */
+                continue;
+            nstage = find_stages(t, part[i], part[i]->src[at], stage, &nbytes);
+            part[i] = take_rows(t, k, part[i], at, i ? size % rows : rows, stage, nstage);
+        }
+        return n;
+    }
+    return 1;
+}

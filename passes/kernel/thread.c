@@ -1,0 +1,473 @@
+/* thread.c - which loop of a kernel the threads share: OPT_THREAD.
+ *
+ * One loop of each nest, never a reduction's, is cut into as many parts as there are threads; each
+ * thread runs the kernel with its part of that loop, and all other loops whole:
+ *
+ *      for oc < 16                       part p of P:  for oc < 16
+ *        for tile < 522                                  for tile from 522*p/P to 522*(p + 1)/P
+ *          ...                                             ...
+ *
+ * So every element is computed by one thread, by the same operations in the same order: results do
+ * not depend on the number of threads. Tiles stay whole, since they are inside.
+ *
+ * The loop is chosen by an estimate of the time of the largest part: what is computed inside of the
+ * loop is shared, what stands outside every thread does again; and of the memory that a thread
+ * reads. Rows are shared where activations are large, columns where weights are. A kernel that is
+ * done before the others have woken up is not shared, nor is one whose threads could meet: that
+ * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
+ * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
+ * what another one stores), each becomes a kernel of its own, before it is tiled. Nests of one band
+ * (band.c) meet in scratch, which each thread has for itself: their common loop is shared, unless
+ * they meet elsewhere, too, since apart they would not find what is in scratch. (The
+ * borders and the inside of a padded tensor are nests that do not meet, nor do those that a tile
+ * leaves over.)
+ */
+#include "passes/kernel/tune.h"
+
+/* Nanoseconds, with vectors; only ratios and orders of magnitude count. */
+static const double flop_ns = 0.01, move_ns = 0.02, hard_ns = 0.3, byte_ns = 0.03;
+static const double scalar_factor = 4;           /* without vectors */
+static const double least_speedup = 1.2;
+/* What a loop is worth whose size only the run knows: it may be 1. */
+static const double symbol_factor = 0.6;
+
+/* ------------------------------------------------------------------------------------ may it be */
+
+static bool is_part_of(const struct buffer *b, const struct buffer *whole)
+{
+    for (; b; b = b->base)
+        if (b == whole)
+            return true;
+    return false;
+}
+
+static bool is_written(const struct kernel *k, const struct buffer *b)
+{
+    for (int i = 0; i < k->noutput; i++)
+        if (is_part_of(b, k->buffer[i]) || is_part_of(k->buffer[i], b))
+            return true;
+    return false;
+}
+
+static bool reads_results(struct tgc *t, const struct kernel *k)
+{
+    int n;
+    struct uop *root = k->ast;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
+            is_written(k, uop_buffer_of(order[i]->src[0])))
+            return true;
+    return false;
+}
+
+static int first_range(const struct uop *store)
+{
+    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+}
+
+/* ---------------------------------------------------------------------------- what does it cost */
+
+/* A kernel's time: inside of each of its loops, and in all. */
+struct timed { const struct uop *range; double inside; };
+struct cost {
+    struct tgc *t;
+    struct timed *loop; int nloop; size_t cap_loop;
+    double total;
+};
+
+static double time_of(const struct uop *u)
+{
+    switch (u->op) {
+    case OP_LOAD: case OP_STORE: return move_ns;
+    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
+    case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH: case OP_ACOSH:
+    case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2: case OP_MOD: case OP_FLOORMOD:
+    case OP_FLOORDIV: case OP_DIV: case OP_SQRT: case OP_RECIP:
+        return u->dtype == DTYPE_INDEX ? flop_ns : hard_ns;
+    default: return op_is_elementwise(u->op) ? flop_ns : 0;
+    }
+}
+
+static void find_cost(struct cost *c, struct uop *const *u, int n)
+{
+    int open[128], depth = 0;
+    double trips = 1;
+    for (int i = 0; i < n; i++) {
+        double size = u[i]->op == OP_RANGE ? (double)u[i]->src[0]->vmax : 1;
+        if (u[i]->op == OP_END) {
+            size = (double)u[i]->src[0]->src[0]->vmax;
+            trips /= size > 0 ? size : 1;
+            depth--;
+            continue;
+        }
+        if (u[i]->op == OP_RANGE) {
+            if (depth == sizeof open / sizeof *open)
+                TGC_BUG(c->t, "more than %d loops in each other", depth);
+            trips *= size > 0 ? size : 1;
+            open[depth++] = c->nloop;
+            SCRATCH_PUSH(c->t, c->loop, c->nloop, c->cap_loop, ((struct timed){u[i], 0}));
+            continue;
+        }
+        double time = trips * time_of(u[i]);
+        c->total += time;
+        for (int k = 0; k < depth; k++)
+            c->loop[open[k]].inside += time;
+    }
+}
+
+static double time_inside(const struct cost *c, const struct uop *range)
+{
+    double time = 0;
+    for (int i = 0; i < c->nloop; i++)
+        time += c->loop[i].range == range ? c->loop[i].inside : 0;
+    return time;
+}
+
+/* Bytes that a nest reads and writes, each buffer once; those that move along with the range. */
+static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range, double *all,
+                       double *along)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    *all = *along = buffer_most_nbytes(uop_buffer_of(store->src[0]));
+    for (int i = 0; i < n; i++) {
+        bool known = order[i]->op != OP_LOAD || order[i]->src[0]->op != OP_BUFFER;
+        for (int k = 0; k < i && !known; k++)
+            known = order[k]->op == OP_LOAD && order[k]->src[0] == order[i]->src[0];
+        if (known)
+            continue;
+        double size = buffer_most_nbytes(uop_buffer_of(order[i]->src[0]));
+        *all += size;
+        *along += range && nest_depends(t, order[i]->src[1], range) ? size : 0;
+    }
+}
+
+/* ----------------------------------------------------------------------------------- the choice */
+
+/* The largest part of n iterations. */
+static double largest_part(double n, int threads) { return __builtin_ceil(n / threads) / n; }
+
+/* How many of a store's loops may be shared: its bands need each other's nests, so it is the first
+ * of them, or one of those that all nests stand in, where they nest. */
+static int count_shareable(const struct uop *ast, const struct uop *store)
+{
+    int first = first_range(store), common = store->nsrc - first;
+    bool nest = false;
+    if (common == 0 || !RANGE_IS_BAND(store->src[first]->arg.i))
+        return common;
+    for (int i = 0; i < ast->nsrc; i++) {
+        const struct uop *other = ast->src[i];
+        int n = 0, at = first_range(other);
+        while (n < common && at + n < other->nsrc && other->src[at + n] == store->src[first + n] &&
+               RANGE_IS_BAND(other->src[at + n]->arg.i))
+            n++;
+        common = n;
+    }
+    for (int i = 0; i < ast->nsrc; i++) {
+        int at = first_range(ast->src[i]) + common;
+        nest |= at < ast->src[i]->nsrc && RANGE_IS_BAND(ast->src[i]->src[at]->arg.i);
+    }
+    return nest && common > 0 ? common : 1;
+}
+
+/* The range of a store that saves most, of the time of one thread, among the first `nloop`; NULL: it
+ * has none. */
+static struct uop *choose_range(const struct cost *c, struct uop *store, int nloop, int threads,
+                                double *saved)
+{
+    struct uop *best = NULL;
+    double most = 0;
+    for (int k = first_range(store); k < first_range(store) + nloop; k++) {
+        struct uop *r = store->src[k];
+        double n = (double)r->src[0]->vmax, all, along;
+        if (RANGE_IS_LANE(r->arg.i) || n < 2)
+            continue;
+        find_bytes(c->t, store, r, &all, &along);
+        double time = time_inside(c, r) + byte_ns * along;
+        double less = time * (1 - largest_part(n, threads));
+        double worth = less * (r->src[0]->op == OP_CONST ? 1 : symbol_factor);
+        if (!best || worth > most) {
+            best = r;
+            most = worth;
+            *saved = less;
+        }
+    }
+    return best;
+}
+
+static struct uop *mark_range(struct tgc *t, void *ctx, struct uop *u)
+{
+    if (u != ctx)
+        return NULL;
+    struct uop *r = uop_intern(t, OP_RANGE, u->dtype, u->src, u->nsrc,
+                               (union arg){.i = u->arg.i | RANGE_THREAD});
+    if (uop_get_axes(t, u))
+        uop_name_axes(t, r, uop_get_axes(t, u));
+    return r;
+}
+
+/* One of a kernel's programs. */
+struct sharing {
+    struct uop **range;          /* by store */
+    double time, saved;          /* of one thread; by all of them */
+};
+
+static bool has_loop_of(const struct uop *store, const struct uop *before)
+{
+    int a = first_range(store), b = before ? first_range(before) : 0;
+    return before && a < store->nsrc && b < before->nsrc && store->src[a] == before->src[b] &&
+           RANGE_IS_BAND(store->src[a]->arg.i);
+}
+
+static void find_sharing(struct tgc *t, const struct uop *ast, const struct kernel *k, int threads,
+                         struct sharing *s)
+{
+    struct cost c = {.t = t};
+    int n;
+    double flop, all, along;
+    struct uop **linear = linearize(t, ast, &n, &flop);
+    find_cost(&c, linear, n);
+    s->range = scratch_array(t, (size_t)ast->nsrc, sizeof *s->range);
+    s->time = c.total;
+    for (int i = 0; i < ast->nsrc; i++) {
+        double saved = 0;
+        int nloop = count_shareable(ast, ast->src[i]);
+        bool same = has_loop_of(ast->src[i], i ? ast->src[i - 1] : NULL);
+        s->range[i] = same ? s->range[i - 1]
+                           : choose_range(&c, ast->src[i], nloop, threads, &saved);
+        find_bytes(t, ast->src[i], NULL, &all, &along);
+        s->time += byte_ns * all;
+        s->saved += saved;
+    }
+    if (k->nvariant == 0) {
+        s->time *= scalar_factor;
+        s->saved *= scalar_factor;
+    }
+}
+
+/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration.
+ */
+static struct uop *give_to_one(struct tgc *t, struct uop *store)
+{
+    struct uop *src[80], *one = uop_int(t, 1);
+    int n = 0;
+    if (store->nsrc >= 80)
+        TGC_BUG(t, "a store with %d sources", store->nsrc);
+    for (int i = 0; i <= store->nsrc; i++) {
+        if (i == first_range(store))
+            src[n++] = uop_intern(t, OP_RANGE, DTYPE_INDEX, &one, 1,
+                                  (union arg){.i = t->next_range++ | RANGE_THREAD});
+        if (i < store->nsrc)
+            src[n++] = store->src[i];
+    }
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+static struct uop *share(struct tgc *t, const struct uop *ast, const struct sharing *s)
+{
+    struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
+    for (int i = 0; i < ast->nsrc; i++) {
+        store[i] = ast->src[i];
+        if (s->range[i])
+            uop_rewrite(t, &store[i], 1, mark_range, s->range[i]);
+        else
+            store[i] = give_to_one(t, store[i]);
+    }
+    return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, (union arg){0});
+}
+
+static int axis_of(const struct uop *ast, const struct sharing *s)
+{
+    const struct uop *store = ast->src[0];
+    for (int k = first_range(store); k < store->nsrc; k++)
+        if (store->src[k] == s->range[0])
+            return k - first_range(store);
+    return 0;
+}
+
+/* What each program of the kernel shares, the portable one first; NULL: that is not worth it. */
+static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
+                                     const struct schedule *s)
+{
+    struct sharing *each = scratch_array(t, (size_t)k->nvariant + 1, sizeof *each);
+    for (int i = 0; i <= k->nvariant; i++)
+        find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]);
+    const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant's */
+    return first->saved >= s->thread_gain_ns &&
+                   first->time >= least_speedup * (first->time - first->saved)
+               ? each
+               : NULL;
+}
+
+static bool is_shareable(const struct uop *r)
+{
+    return r->op == OP_RANGE && !RANGE_IS_LANE(r->arg.i) && r->src[0]->vmax >= 2;
+}
+
+/* The range that a tune file names, or the model's. */
+static struct uop *tuned_range(struct tgc *t, struct kernel *k, enum isa isa, int nest,
+                               struct uop *store, struct uop *model)
+{
+    int first = first_range(store);
+    struct choice c = {.kernel = k, .nest = nest,
+                       .taken = {.kind = TUNE_THREADS, .isa = isa,
+                                 .key = tune_key_of_store(t, store)},
+                       .candidate = mem_array(t, (size_t)store->nsrc, sizeof *c.candidate)};
+    for (int axis = first; axis < store->nsrc; axis++) {
+        struct tuned e = c.taken;
+        e.loop = axis - first;
+        if (store->src[axis] == model)
+            c.taken.loop = e.loop;
+        else if (is_shareable(store->src[axis]))
+            c.candidate[++c.n] = e;
+    }
+    c.candidate[0] = c.taken;
+    c.n++;
+    c.by = tune_find(t, TUNE_THREADS, c.taken.key, isa);
+    c.taken.loop = c.by ? c.by->loop : c.taken.loop;
+    tune_note(t, c);
+    if (first + c.taken.loop < store->nsrc && is_shareable(store->src[first + c.taken.loop]))
+        return store->src[first + c.taken.loop];
+    tune_misfit(t, c.by, "the kernel of this key has no such loop for threads to share");
+    return model;
+}
+
+static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const struct uop *ast,
+                         struct sharing *s)
+{
+    for (int i = 0; t->tuning && i < ast->nsrc; i++)
+        if (s->range[i] && !RANGE_IS_BAND(s->range[i]->arg.i))    /* that of other nests, too */
+            s->range[i] = tuned_range(t, k, isa, i, ast->src[i], s->range[i]);
+}
+
+static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule *s)
+{
+    if (k->is_serial || reads_results(t, k))
+        return;
+    struct sharing *each = find_sharings(t, k, s);
+    if (!each)
+        return;
+    tune_sharing(t, k, ISA_GENERIC, k->ast, &each[0]);
+    for (int i = 0; i < k->nvariant; i++)
+        tune_sharing(t, k, k->variant[i].isa, k->variant[i].ast, &each[i + 1]);
+    struct opt opt = {OPT_THREAD, axis_of(k->ast, &each[0]), s->threads};
+    VEC_PUSH(t, k->opt, k->nopt, k->cap_opt, opt);
+    k->ast = share(t, k->ast, &each[0]);
+    for (int i = 0; i < k->nvariant; i++) {
+        struct variant *v = &k->variant[i];
+        opt.axis = axis_of(v->ast, &each[i + 1]);
+        VEC_PUSH(t, v->opt, v->nopt, v->cap_opt, opt);
+        v->ast = share(t, v->ast, &each[i + 1]);
+    }
+    double saved = each[k->nvariant > 0].saved;
+    k->shared_ns = saved < 1e9 ? saved : 1e9;
+    k->is_shared = true;
+}
+
+/* -------------------------------------------------------------------- nests that become kernels */
+
+/* Whether one nest reads or writes what another one writes. (What a band keeps its nests share.) */
+static bool nests_meet(struct tgc *t, const struct kernel *k)
+{
+    for (int i = 0; i < k->ast->nsrc; i++)
+        for (int j = 0; j < i && !k->is_disjoint; j++) {
+            const struct buffer *a = uop_buffer_of(k->ast->src[i]->src[0]),
+                                *b = uop_buffer_of(k->ast->src[j]->src[0]);
+            if (a->kind != BUFFER_SCRATCH && (is_part_of(a, b) || is_part_of(b, a)))
+                return true;
+        }
+    return k->ast->nsrc > 1 && reads_results(t, k);
+}
+
+/* Whether a nest stores to scratch, for the others: a band's nests are nothing apart. */
+static bool is_band(const struct kernel *k)
+{
+    for (int i = 0; i < k->ast->nsrc; i++)
+        if (uop_buffer_of(k->ast->src[i]->src[0])->kind == BUFFER_SCRATCH)
+            return true;
+    return false;
+}
+
+/* Which of the kernel's symbols and stages are left. */
+static void collect_leaves(struct tgc *t, struct kernel *k)
+{
+    struct buffer **scratch = mem_array(t, (size_t)k->nscratch, sizeof(struct buffer *));
+    struct var **var = mem_array(t, (size_t)k->nvar, sizeof *var);
+    int nscratch = 0, nvar = 0, n;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    for (int i = 0; i < n; i++) {
+        void *arg = (void *)(uintptr_t)order[i]->arg.p;
+        if (order[i]->op == OP_STAGE)
+            scratch[nscratch++] = arg;
+        else if (order[i]->op == OP_VAR)
+            var[nvar++] = arg;
+    }
+    k->scratch = scratch, k->nscratch = nscratch;
+    k->var = var, k->nvar = nvar;
+}
+
+static struct kernel *kernel_of_nest(struct tgc *t, const struct kernel *from, int nest)
+{
+    struct kernel *k = mem_copy(t, from, sizeof *k);
+    struct uop *store = from->ast->src[nest];
+    k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
+    k->buffer = mem_copy(t, from->buffer, (size_t)from->nbuffer * sizeof(struct buffer *));
+    k->buffer[0] = (struct buffer *)(uintptr_t)uop_buffer_of(store->src[0]);
+    k->noutput = 1;
+    kernel_collect_buffers(t, k);
+    collect_leaves(t, k);
+    if (store->src[2]->op == OP_CONST) {
+        k->name = mem_printf(t, "fill_%d", from->index);
+        k->title = mem_printf(t, "the padding for %s", from->title);
+    }
+    return k;
+}
+
+static bool is_worth_parting(struct tgc *t, const struct kernel *k, const struct schedule *s)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool worth = find_sharings(t, k, s) != NULL;
+    scratch_release(t, mark);
+    return worth;
+}
+
+bool pass_part(struct tgc *t, struct schedule *s)
+{
+    struct kernel **kernel = NULL;
+    struct step *step = NULL;
+    int nkernel = 0, nstep = 0;
+    size_t cap_kernel = 0, cap_step = 0;
+    for (int i = 0; i < s->nstep && s->threads > 1; i++) {
+        struct step st = s->step[i];
+        struct kernel *k = st.kernel;
+        bool meet = k && nests_meet(t, k);
+        bool apart = meet && !k->is_serial && !is_band(k) && is_worth_parting(t, k, s);
+        if (!k)
+            VEC_PUSH(t, step, nstep, cap_step, st);
+        else
+            k->is_serial |= meet && !apart;
+        for (int nest = 0; k && nest < (apart ? k->ast->nsrc : 1); nest++) {
+            if (apart)
+                st.kernel = kernel_of_nest(t, k, nest);
+            st.kernel->index = nkernel;
+            VEC_PUSH(t, kernel, nkernel, cap_kernel, st.kernel);
+            VEC_PUSH(t, step, nstep, cap_step, st);
+        }
+    }
+    if (s->threads > 1) {
+        s->kernel = kernel, s->nkernel = nkernel;
+        s->step = step, s->nstep = nstep;
+    }
+    return true;
+}
+
+bool pass_thread(struct tgc *t, struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel && s->threads > 1; i++) {
+        struct mem_mark mark = scratch_mark(t);
+        share_kernel(t, s->kernel[i], s);
+        scratch_release(t, mark);
+    }
+    return true;
+}

@@ -1,0 +1,659 @@
+/* tile.c - applies a tile to a loop nest: ranges are split, weights stored in the order of the
+ * tiles.
+ *
+ * UPCAST splits an output range r into r' * amount + lane, exactly: no remainder code. PACK writes
+ * a weight in the order in which the tiles read it, as one stream (a storage view), so that its
+ * columns lie side by side whatever the model's layout was.
+ */
+#include "passes/kernel/tile.h"
+
+#include <string.h>
+
+struct substitution { struct uop *from, *to; };
+
+static struct uop *substitute(struct tgc *t, void *ctx, struct uop *u)
+{
+    (void)t;
+    const struct substitution *s = ctx;
+    return u == s->from ? s->to : NULL;
+}
+
+struct uop *nest_replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
+{
+    struct substitution s = {from, to};
+    uop_rewrite(t, &u, 1, substitute, &s);
+    return u;
+}
+
+/* ------------------------------------------------------------------------------------- the nest */
+
+bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride)
+{
+    struct uop *next = nest_replace(t, offset, r, sym_addi(t, r, 1));
+    return uop_const_int(sym_sub(t, next, offset), stride);
+}
+
+bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i] == r)
+            return true;
+    return false;
+}
+
+struct uop **nest_order(struct tgc *t, struct uop *root, int *n)
+{
+    int nall;
+    struct uop **order = uop_toposort(t, &root, 1, &nall);
+    struct uop_map seen = {.t = t, .scratch = true};
+    map_set(&seen, root, root);
+    for (int i = nall - 1; i >= 0; i--)
+        for (int k = 0; k < order[i]->nsrc; k++)
+            if (order[i]->op != OP_STAGE && map_get(&seen, order[i]))
+                map_set(&seen, order[i]->src[k], order[i]->src[k]);
+    *n = 0;
+    for (int i = 0; i < nall; i++)
+        if (map_get(&seen, order[i]))
+            order[(*n)++] = order[i];
+    return order;
+}
+
+bool nest_stages_depend(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->nload + m->nother; i++) {
+        const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+        if (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r))
+            return true;
+    }
+    return false;
+}
+
+/* Loads under u, each of them once. */
+static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *except, int nexcept,
+                          struct uop **load, int *nload)
+{
+    int n;
+    struct uop **order = nest_order(t, u, &n);
+    for (int i = 0; i < n; i++) {
+        bool known = order[i]->op != OP_LOAD;
+        for (int k = 0; k < nexcept && !known; k++)
+            known = except[k] == order[i];
+        if (known)
+            continue;
+        if (*nload == MAX_LOADS)
+            return false;
+        load[(*nload)++] = order[i];
+    }
+    return true;
+}
+
+/* What a store to scratch reads of its own place alone may stand beside its sum. */
+static bool adds_to_scratch(const struct uop *store, const struct uop *load)
+{
+    return uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && load->src[0]->op == OP_BUFFER &&
+           load->src[1] == store->src[1];
+}
+
+bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
+{
+    int n;
+    *m = (struct nest){.t = t, .store = store, .first = 3};
+    if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
+        return false;
+    while (m->first < store->nsrc && RANGE_IS_BAND(store->src[m->first]->arg.i))
+        m->first++;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0] &&
+            !adds_to_scratch(store, order[i]))
+            return false;
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (m->reduce && !nest_depends(t, order[i], m->reduce))
+            return false;
+        if (!m->reduce)
+            m->reduce = order[i];
+    }
+    if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
+        return false;
+    for (int i = 0; i < m->nload; i++)
+        if (m->load[i]->src[0] == store->src[0])
+            return false;
+    m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
+    m->bytes = m->contraction && RANGE_IS_GROUP(m->reduce->src[m->reduce->nsrc - 1]->arg.i) &&
+               m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
+    return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
+}
+
+bool tile_is_vector_dtype(enum dtype d)
+{
+    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16 ||
+           d == DTYPE_F16 || d == DTYPE_BOOL;
+}
+
+/* Whether u is made of places alone, and nothing that is summed up first. */
+static bool is_of_places(struct tgc *t, struct uop *u)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    bool places = true;
+    for (int i = 0; i < n && places; i++)
+        places = order[i]->op != OP_ACC && order[i]->op != OP_REDUCE;
+    scratch_release(t, mark);
+    return places;
+}
+
+bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r)
+{
+    int64_t along;
+    return (u->op == OP_LT || u->op == OP_EQ || u->op == OP_NE) &&
+           u->src[0]->dtype == DTYPE_INDEX &&
+           is_of_places(t, u->src[0]) && is_of_places(t, u->src[1]) &&
+           nest_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
+}
+
+bool tile_is_vector_op(const struct uop *u)
+{
+    switch (u->op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG:
+        return u->dtype == DTYPE_F32 || u->dtype == DTYPE_I32;
+    case OP_DIV: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SQRT: case OP_RECIP: case OP_EXP:
+    case OP_TANH: case OP_ERF: case OP_LOG: case OP_MULACC: case OP_FLOOR: case OP_CEIL:
+    case OP_ROUND: case OP_TRUNC:
+        return u->dtype == DTYPE_F32;
+    case OP_CAST:
+        if (u->src[0]->dtype == DTYPE_I32 || u->src[0]->dtype == DTYPE_BOOL)
+            return u->dtype == DTYPE_F32;
+        if (u->dtype == DTYPE_F16 && u->src[0]->dtype == DTYPE_F32)
+            return true;                              /* rounds; what is stored, or cast back: */
+        if (u->src[0]->op == OP_CAST && u->src[0]->dtype == DTYPE_F16)
+            return u->dtype == DTYPE_F32;
+        return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
+               (u->dtype == DTYPE_F32 ||
+                (u->dtype == DTYPE_I32 && dtype_is_byte(u->src[0]->dtype)));
+    case OP_WHERE: return u->dtype == DTYPE_F32;
+    case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
+    case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
+    default: return false;
+    }
+}
+
+bool tile_stores_small(const struct uop *store, const struct uop *u)
+{
+    return u == store->src[2] && u->op == OP_CAST &&
+           (dtype_is_byte(u->dtype) || u->dtype == DTYPE_F16 || u->dtype == DTYPE_BF16) &&
+           u->src[0]->dtype == DTYPE_F32;
+}
+
+bool tile_stores_vectors(const struct uop *store)
+{
+    enum dtype d = store->src[2]->dtype;
+    return d == DTYPE_F32 || d == DTYPE_I32 || tile_stores_small(store, store->src[2]);
+}
+
+/* -------------------------------------------------------------------------------------- packing */
+
+/* The ranges that a load's offset is a sum of, in the order in which they are run through within a
+ * panel: the store's (with the bands'), the reduction's, the part of the panel, the lanes, a group
+ * of bytes. */
+static int ranges_of(const struct nest *m, struct uop **range)
+{
+    int n = 0, first = m->store->nsrc > 3 && m->store->src[3]->op != OP_RANGE ? 4 : 3;
+    for (int lane = 0; lane < 2; lane++) {
+        for (int k = first; k < m->store->nsrc; k++)
+            if (RANGE_IS_LANE(m->store->src[k]->arg.i) == (lane == 1) &&
+                m->store->src[k] != m->part)
+                range[n++] = m->store->src[k];
+        for (int k = 1; m->reduce && k < m->reduce->nsrc - m->bytes && !lane; k++)
+            range[n++] = m->reduce->src[k];
+        if (m->part && !lane)
+            range[n++] = m->part;
+    }
+    if (m->bytes)
+        range[n++] = m->reduce->src[m->reduce->nsrc - 1];
+    return n;
+}
+
+/* Neighbours that one axis can stand for become one, so that equal orders are equal views. */
+static void merge_axes(struct tgc *t, struct view *v)
+{
+    int n = 0;
+    for (int a = 0; a < v->ndim; a++) {
+        if (n > 0 && v->stride[n - 1] == sym_mul(t, v->dim[a], v->stride[a])) {
+            v->dim[n - 1] = sym_mul(t, v->dim[n - 1], v->dim[a]);
+            v->stride[n - 1] = v->stride[a];
+            continue;
+        }
+        v->dim[n] = v->dim[a];
+        v->stride[n++] = v->stride[a];
+    }
+    for (int a = n; a < v->ndim; a++)
+        v->dim[a] = v->stride[a] = NULL;
+    v->ndim = n;
+}
+
+/* A weight's load as a view of its data: one axis for each range that it depends on. `offset`
+ * becomes the offset in the stored order. false: the load is no such sum, or would store elements
+ * twice. */
+static bool storage_view(const struct nest *m, const struct uop *load, struct view *v,
+                         struct uop **offset)
+{
+    struct tgc *t = m->t;
+    struct uop *range[64], *at[MAX_RANK], *rest = load->src[1];
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    int64_t stride, n, nelem = 1, total = 1;
+    int nreduce = m->reduce ? m->reduce->nsrc : 0;
+    if (!b || b->kind != BUFFER_WEIGHT || b->storage || load->nsrc > 2 ||
+        m->store->nsrc + nreduce > 64)
+        return false;
+    *v = (struct view){0};
+    int nrange = ranges_of(m, range);
+    for (int k = 0; k < nrange; k++) {
+        if (!nest_stride(t, load->src[1], range[k], &stride) ||
+            (stride && (!uop_const_int(range[k]->src[0], &n) || v->ndim == MAX_RANK)))
+            return false;
+        if (stride == 0)
+            continue;
+        rest = sym_sub(t, rest, sym_muli(t, range[k], stride));
+        at[v->ndim] = range[k];
+        v->dim[v->ndim] = uop_int(t, n);
+        v->stride[v->ndim++] = uop_int(t, stride);
+        total = sat_mul(total, n);
+    }
+    for (int a = 0; a < b->ndim; a++)
+        nelem = uop_const_int(b->dim[a], &n) ? sat_mul(nelem, n) : -1;
+    /* the weight, or the part of it that the nest is about */
+    if (rest->op != OP_CONST || rest->arg.i < 0 || total > nelem)
+        return false;
+    v->offset = rest;
+    *offset = uop_int(t, 0);
+    for (int a = 0; a < v->ndim; a++)
+        *offset = sym_add(t, sym_mul(t, *offset, v->dim[a]), at[a]);
+    merge_axes(t, v);
+    return true;
+}
+
+static bool is_read_elsewhere(const struct nest *m, const struct uop *load)
+{
+    int n;
+    struct uop *root = m->store;
+    struct uop **order = uop_toposort(m->t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && order[i] != load && order[i]->src[0] == load->src[0])
+            return true;
+    return false;
+}
+
+bool nest_is_packable(const struct nest *m, const struct uop *load)
+{
+    struct view v;
+    struct uop *offset;
+    /* floats that are not packed after all are loaded one by one */
+    return storage_view(m, load, &v, &offset) &&
+           (load->dtype == DTYPE_F32 || (!m->staged && !is_read_elsewhere(m, load)));
+}
+
+static bool views_equal(const struct view *a, const struct view *b)
+{
+    return a->ndim == b->ndim && a->offset == b->offset &&
+           !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) &&
+           !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
+}
+
+/* The kernel's copy of a weight in this order: a variant's, if it has one already. */
+static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct buffer *from,
+                                  const struct view *v)
+{
+    for (int i = 0; i < k->npacked; i++)
+        if (k->packed[i]->data == from->data && views_equal(k->packed[i]->storage, v))
+            return k->packed[i];
+    struct buffer *b = buffer_new(t, BUFFER_WEIGHT, from->dtype, v->dim, v->ndim, from->name);
+    b->data = from->data;
+    b->nbytes = dtype_nbytes(from->dtype);
+    for (int a = 0; a < v->ndim; a++)
+        b->nbytes *= (size_t)v->dim[a]->arg.i;       /* at most the weight's own size */
+    b->storage = mem_copy(t, v, sizeof *v);
+    VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
+    return b;
+}
+
+static void note_opt(struct tgc *t, struct variant *v, enum opt_op op, int axis, int64_t amount)
+{
+    VEC_PUSH(t, v->opt, v->nopt, v->cap_opt, ((struct opt){op, axis, amount}));
+}
+
+struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store)
+{
+    struct nest m;
+    struct view view;
+    struct uop *offset;
+    if (!nest_find(t, store, &m))
+        return store;
+    for (int i = m.first; i < store->nsrc; i++)
+        if (RANGE_IS_PART(store->src[i]->arg.i))
+            m.part = store->src[i];
+    for (int i = 0; i < m.nload; i++) {
+        const struct uop *load = m.load[i];
+        if (is_read_elsewhere(&m, load) || !storage_view(&m, load, &view, &offset) ||
+            offset == load->src[1])
+            continue;
+        struct buffer *b = packed_copy(t, k, uop_buffer_of(load->src[0]), &view);
+        struct uop *src[2] = {uop_buffer(t, b), offset};
+        struct uop *packed = uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0});
+        store = nest_replace(t, store, m.load[i], packed);
+        note_opt(t, v, OPT_PACK, i, 0);
+    }
+    return store;
+}
+
+/* ------------------------------------------------------------------------------------- applying */
+
+static struct uop *split_range(struct tgc *t, int64_t n, int64_t flags)
+{
+    struct uop *size = uop_int(t, n);
+    return n == 1 ? uop_int(t, 0)
+                  : uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1,
+                               (union arg){.i = t->next_range++ | flags});
+}
+
+/* r is replaced by `by`; the ranges in `outer` take its place (or the first behind `nbatch` ranges,
+ * or the last), the lanes join the end. Ranges that are constants, since they have one value, are
+ * left out. */
+static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch, struct uop *r,
+                         struct uop *by, struct uop *const *outer, int nouter,
+                         struct uop *const *lane, int nlane, enum panels where)
+{
+    struct uop *src[80];
+    int n = first, nlanes_before = 0;
+    for (int k = 0; k < first; k++)
+        src[k] = nest_replace(t, store->src[k], r, by);
+    for (int k = first; k < store->nsrc; k++)
+        nlanes_before += RANGE_IS_LANE(store->src[k]->arg.i);
+    int last = store->nsrc - nlanes_before;      /* lanes stand last */
+    for (int k = first; k <= last; k++) {
+        bool here = where == PANELS_OUTSIDE  ? k == first + nbatch
+                    : where == PANELS_INSIDE ? k == last
+                                          : k < last && store->src[k] == r;
+        for (int i = 0; i < nouter && here; i++)
+            if (outer[i]->op == OP_RANGE)
+                src[n++] = outer[i];
+        if (k < last && store->src[k] != r)
+            src[n++] = store->src[k];
+    }
+    for (int k = last; k < store->nsrc; k++)
+        if (store->src[k] != r)
+            src[n++] = store->src[k];
+    for (int i = 0; i < nlane; i++)
+        if (lane[i]->op == OP_RANGE)
+            src[n++] = lane[i];
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                struct uop **rest)
+{
+    struct uop *r = store->src[axis], *part[2];
+    int64_t size[2] = {at, r->src[0]->arg.i - at};
+    for (int k = 0; k < 2; k++) {
+        struct uop *src[80], *own = split_range(t, size[k], 0), *by = sym_addi(t, own, k * at);
+        int n = 0;
+        if (own->op == OP_RANGE && uop_get_axes(t, r))
+            uop_name_axes(t, own, uop_get_axes(t, r));
+        for (int i = 0; i < store->nsrc; i++)
+            if (i != axis)
+                src[n++] = nest_replace(t, store->src[i], r, by);
+            else if (own->op == OP_RANGE)
+                src[n++] = own;
+        part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+    }
+    *first = part[0];
+    *rest = part[1];
+}
+
+static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
+{
+    if (u->op == OP_RANGE && uop_get_axes(t, from))
+        uop_name_axes(t, u, uop_get_axes(t, from));
+}
+
+static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct variant *v,
+                              struct uop *store)
+{
+    struct tgc *t = m->t;
+    struct uop *r = m->store->src[tile->row_axis];
+    struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, 0);
+    struct uop *lane = split_range(t, tile->rows, RANGE_LANE | (tile->vector ? 0 : RANGE_LOOP));
+    name_like(t, outer, r);
+    uop_name_axes(t, lane, "row");
+    note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
+    struct uop *by = sym_add(t, sym_muli(t, outer, tile->rows), lane);
+    return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PANELS_THERE);
+}
+
+static bool load_depends(const struct nest *m, const struct uop *load, const struct uop *r)
+{
+    return nest_depends(m->t, load->src[1], r) ||
+           (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r));
+}
+
+/* The leading ranges in which the panels' loop must stand, or should: those for whose values stages
+ * are computed, and those that all operands depend on, each of whose values has a contraction of
+ * its own. */
+static int nest_batches(const struct nest *m)
+{
+    int n = 0;
+    for (int k = m->first; k < m->store->nsrc; k++)
+        for (int i = 0; i < m->nload + m->nother; i++) {
+            const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+            if (load->src[0]->op == OP_STAGE &&
+                nest_depends(m->t, load->src[0], m->store->src[k]))
+                n = k + 1 - m->first;
+        }
+    for (int k = m->first + n; k < m->store->nsrc; k++) {
+        for (int i = 0; i < m->nload; i++)
+            if (!load_depends(m, m->load[i], m->store->src[k]))
+                return n;
+        n++;
+    }
+    return 0;
+}
+
+/* Elements that a load reads in one batch: each once, though windows overlap; and of what a stride
+ * steps over, nothing. */
+static double nelem_read(const struct nest *m, const struct uop *load, int nbatch)
+{
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    double whole = 1, reads = 1;
+    for (int a = 0; a < b->ndim; a++)
+        whole *= (double)b->dim[a]->vmax;
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        const struct uop *r = m->store->src[k];
+        if (!load_depends(m, load, r))
+            continue;
+        if (k < m->first + nbatch)
+            whole /= (double)r->src[0]->vmax;
+        else
+            reads *= (double)r->src[0]->vmax;
+    }
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        if (load_depends(m, load, m->reduce->src[k]))
+            reads *= (double)m->reduce->src[k]->src[0]->vmax;
+    return reads < whole ? reads : whole;
+}
+
+/* Whether each element is for one result, or a few neighbours, as a depthwise layer's values: it is
+ * read once in whichever order. */
+static bool is_read_once(const struct nest *m, const struct uop *load, int nbatch)
+{
+    for (int k = m->first + nbatch; k < m->store->nsrc; k++)
+        if (!load_depends(m, load, m->store->src[k]))
+            return false;
+    return true;
+}
+
+/* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
+ * a cache anyway. */
+enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
+{
+    enum { NEAR = 1 << 12, CACHE = 1 << 16 };    /* elements: of an L1, of half an L2 */
+    const struct uop *column = m->store->src[tile->column_axis];
+    double weights = 0, values = 0, ncolumns = 1, nrows = 1;
+    int nbatch = nest_batches(m);
+    if (!m->contraction || !tile->vector)
+        return PANELS_THERE;
+    /* a sum that some loop does not change (a mean) stays outside of it */
+    for (int k = m->first; k < m->store->nsrc; k++)
+        if (!nest_depends(m->t, m->reduce, m->store->src[k]))
+            return PANELS_THERE;
+    for (int i = 0; i < m->nload; i++) {
+        if (is_read_once(m, m->load[i], nbatch))
+            continue;
+        if (nest_depends(m->t, m->load[i]->src[1], column))
+            weights += nelem_read(m, m->load[i], nbatch);
+        else
+            values += nelem_read(m, m->load[i], nbatch);
+    }
+    for (int k = m->first + nbatch; k < m->store->nsrc; k++)
+        if (m->store->src[k] != column)
+            nrows *= (double)m->store->src[k]->src[0]->vmax;
+    ncolumns = (double)column->src[0]->vmax / (double)tile->columns;
+    nrows /= (double)tile->rows;
+    double weight_cost = weights <= NEAR ? 0 : weights <= CACHE ? 0.25 : 1;
+    double value_cost = values <= NEAR ? 0 : values <= CACHE ? 0.25 : 1;
+    double outside = weights + ncolumns * values * value_cost;
+    double inside = values + nrows * weights * weight_cost;
+    return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
+}
+
+/* Whether r tells weights apart and nothing else, as the anchors of a detector's head do. */
+static bool is_of_weights(const struct nest *m, const struct uop *column, const struct uop *r)
+{
+    bool any = false;
+    for (int i = 0; i < m->nload; i++) {
+        if (!load_depends(m, m->load[i], r))
+            continue;
+        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
+        if (!load_depends(m, m->load[i], column) || !b || b->kind != BUFFER_WEIGHT)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Loops over weights stand where the panels' loop does, outside of the rows. */
+static struct uop *move_panels(const struct nest *m, const struct uop *column, struct uop *store)
+{
+    enum { CACHE = 1 << 16 };
+    struct uop *src[80];
+    double weights = 0;
+    int first = m->first + nest_batches(m), n = first;
+    for (int i = 0; i < m->nload; i++)
+        if (load_depends(m, m->load[i], column))
+            weights += nelem_read(m, m->load[i], first - m->first);
+    if (weights <= CACHE)
+        return store;
+    memcpy(src, store->src, (size_t)first * sizeof *src);
+    for (int moved = 1; moved >= 0; moved--)
+        for (int k = first; k < store->nsrc; k++)
+            if (is_of_weights(m, column, store->src[k]) == moved)
+                src[n++] = store->src[k];
+    return uop_intern(m->t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct variant *v,
+                                 struct uop *store)
+{
+    struct tgc *t = m->t;
+    struct uop *r = m->store->src[tile->column_axis];
+    int64_t vector = tile->vector ? tile->vector : tile->columns;
+    int64_t columns = tile->columns, flags = tile->vector ? RANGE_VECTOR : RANGE_LOOP;
+    if (columns > tile->panel) {                         /* see tile_fill_vectors() */
+        vector = columns = tile->panel;
+        flags = 0;
+    }
+    struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, 0),
+                            split_range(t, tile->panel / columns, RANGE_PART)};
+    struct uop *lane[2] = {split_range(t, columns / vector, RANGE_LANE),
+                           split_range(t, vector, RANGE_LANE | flags)};
+    name_like(t, outer[0], r);
+    name_like(t, outer[1], r);
+    uop_name_axes(t, lane[0], "block");
+    uop_name_axes(t, lane[1], "column");
+    note_opt(t, v, tile->vector ? OPT_VECTORIZE : OPT_UPCAST, tile->column_axis - m->first,
+             tile->columns);
+    struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
+                             sym_add(t, sym_muli(t, outer[1], columns),
+                                     sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
+    store = split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, tile->panels);
+    if (tile->panels != PANELS_OUTSIDE)
+        return store;
+    note_opt(t, v, OPT_SWAP, tile->column_axis - m->first, 0);
+    return move_panels(m, r, store);
+}
+
+struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v)
+{
+    struct uop *store = m->store;
+    if (tile->rows > 1)
+        store = apply_rows(m, tile, v, store);
+    return apply_columns(m, tile, v, store);
+}
+
+/* Lanes beyond the last column: nothing is read for them, nothing stored. Built without folding, so
+ * that no condition of the model's own joins that of a lane. */
+static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
+                                struct uop *lane, int64_t ncolumns)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *src[80];
+    struct uop *valid = sym_lt(t, column, uop_int(t, ncolumns));
+    struct uop_map by = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        bool changed = false;
+        int nsrc = 0;
+        for (int k = 0; k < u->nsrc; k++) {
+            if (u == store && k == 3)
+                src[nsrc++] = valid;
+            struct uop *s = map_get(&by, u->src[k]);
+            changed |= s != NULL;
+            src[nsrc++] = s ? s : u->src[k];
+        }
+        if (u->op == OP_LOAD && u->nsrc == 2 && nest_depends(t, u->src[1], lane)) {
+            src[nsrc++] = valid;
+            src[nsrc++] = uop_consti(t, u->dtype, 0);
+            changed = true;
+        }
+        if (changed || u == store)
+            map_set(&by, u, uop_intern(t, u->op, u->dtype, src, nsrc, u->arg));
+    }
+    return map_get(&by, store);
+}
+
+struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store)
+{
+    struct tgc *t = m->t;
+    if (tile->columns <= tile->panel)
+        return store;
+    struct uop *r = store->src[store->nsrc - 1];         /* the panel's columns */
+    struct uop *lane[2] = {split_range(t, tile->columns / tile->vector, RANGE_LANE),
+                           split_range(t, tile->vector, RANGE_LANE | RANGE_VECTOR)};
+    uop_name_axes(t, lane[1], "column");
+    struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
+    store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PANELS_THERE);
+    return gate_columns(t, store, by, lane[1], tile->panel);
+}
+
+struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)
+{
+    int first = store->src[3]->op == OP_RANGE ? 3 : 4, axis = first;
+    while (store->src[axis] != r)
+        axis++;
+    struct uop *lane = split_range(t, r->src[0]->arg.i, RANGE_LANE | RANGE_UNROLL);
+    name_like(t, lane, r);
+    note_opt(t, v, OPT_UNROLL, axis - first, r->src[0]->arg.i);
+    return split(t, store, first, 0, r, lane, NULL, 0, &lane, 1, PANELS_THERE);
+}

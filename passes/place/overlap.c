@@ -1,0 +1,165 @@
+/* overlap.c - how far a kernel's result may lie over an input that nobody needs any more.
+ *
+ *      in   |--------------------------------|       a pooling: row y of the result is made of rows
+ *      out |--------|                                2y and on of the input, so what is stored in
+ *           ^ below                                  turn y lies before what is read from then on
+ *
+ * Stores trail loads, then the two share most of their memory: diagonal memory optimisation, as
+ * Blacker, Bridges and Hadfield describe it (arXiv:2010.01668). It is decided by the linear
+ * programs that are run, the portable one and all variants, by the turns of their outermost loops:
+ * what one turn stores must lie below of what this turn and all later ones load. Offsets are
+ * multiples of the loop's number plus something with bounds; where that does not show, the bounds
+ * of all turns are taken.
+ *
+ * A kernel whose outermost loops count down is the same in a mirror: its result may begin within
+ * the input, or below, but no lower than some place, and may end far behind it.
+ */
+#include "passes/place/memory.h"
+#include "passes/passes.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+/* Loads or stores of one place in a program: bytes from `lo` to before `hi` in turn 0 of the
+ * outermost loop, `step` more in each later turn. */
+struct touch { int loop; double turns, step, lo, hi; };
+
+struct touches { struct touch *load, *store; int nload, nstore; size_t cap_load, cap_store; };
+
+/* Elements from the first to behind the last one, relative to the offset. */
+static void vector_extent(const struct uop *u, double *lo, double *hi)
+{
+    double lanes = VECTOR_LANES(u->arg.i), step = (double)VECTOR_STRIDE(u->arg.i), last;
+    if (lanes == 0)
+        lanes = 1;
+    if (VECTOR_IS_GROUPS(u->arg.i))
+        lanes *= DOT_BYTES;
+    last = (lanes - 1) * step;
+    *lo = last < 0 ? last : 0;
+    *hi = (last < 0 ? 0 : last) + 1;
+    if (VECTOR_IS_GROUPS(u->arg.i)) {                 /* bytes far apart, groups side by side */
+        double all = DOT_BYTES * (step < 0 ? -step : step) + lanes;
+        *lo -= all, *hi += all;
+    }
+}
+
+static struct touch touch_of(struct tgc *t, const struct uop *u, struct uop *loop, int nloop)
+{
+    struct uop *offset = u->src[1];
+    double size = (double)dtype_nbytes(uop_buffer_of(u->src[0])->dtype), lo, hi;
+    int64_t step = 0;
+    vector_extent(u, &lo, &hi);
+    if (loop && nest_depends(t, offset, loop) && nest_stride(t, offset, loop, &step) && step >= 0)
+        offset = nest_replace(t, offset, loop, uop_int(t, 0));
+    else
+        step = 0;
+    return (struct touch){nloop, loop ? (double)loop->src[0]->vmax : 1, (double)step * size,
+                          ((double)offset->vmin + lo) * size, ((double)offset->vmax + hi) * size};
+}
+
+/* Everything that a linear program loads of `in` and stores to `out`. */
+static void find_touches(struct tgc *t, struct uop *const *u, int n, const struct buffer *out,
+                         const struct buffer *in, struct touches *f)
+{
+    struct uop *outer = NULL;
+    int depth = 0, nloop = 0;
+    for (int i = 0; i < n; i++) {
+        if (u[i]->op == OP_RANGE && depth++ == 0)
+            outer = u[i], nloop++;
+        if (u[i]->op == OP_END && --depth == 0)
+            outer = NULL, nloop++;
+        if (u[i]->op == OP_GATHER && uop_buffer_of(u[i]->src[0]) == in) {
+            struct touch all = {nloop, outer ? (double)outer->src[0]->vmax : 1, 0, 0,
+                                (double)in->nbytes};
+            SCRATCH_PUSH(t, f->load, f->nload, f->cap_load, all);
+        }
+        if (u[i]->op != OP_LOAD && u[i]->op != OP_STORE)
+            continue;
+        const struct buffer *b = uop_buffer_of(u[i]->src[0]);
+        if (u[i]->op == OP_LOAD && b == in)
+            SCRATCH_PUSH(t, f->load, f->nload, f->cap_load, touch_of(t, u[i], outer, nloop));
+        if (u[i]->op == OP_STORE && b == out)
+            SCRATCH_PUSH(t, f->store, f->nstore, f->cap_store, touch_of(t, u[i], outer, nloop));
+    }
+}
+
+/* The same of a loop that counts down, with addresses negated: so it counts up. */
+static struct touch mirror(struct touch x)
+{
+    double moved = (x.turns - 1) * x.step, lo = x.lo;
+    x.lo = -(x.hi + moved);
+    x.hi = -(lo + moved);
+    return x;
+}
+
+/* Whether a program's outermost loops can count down: no turn needs what another one computed, and
+ * each is a loop in C. */
+static bool may_count_down(struct uop *const *u, int n, const struct buffer *out)
+{
+    for (int i = 0, depth = 0; i < n; i++) {
+        bool inner = u[i]->op == OP_GUARD || u[i]->op == OP_ACC ||
+                     (u[i]->op == OP_RANGE && RANGE_IS_LANE(u[i]->arg.i));
+        bool loads = u[i]->op == OP_LOAD || u[i]->op == OP_GATHER;
+        if ((inner && depth == 0) || (loads && uop_buffer_of(u[i]->src[0]) == out))
+            return false;
+        depth += u[i]->op == OP_RANGE ? 1 : u[i]->op == OP_END ? -1 : 0;
+    }
+    return true;
+}
+
+/* The least distance from what is stored to what is loaded at the same time or later. */
+static double distance(const struct touch *store, const struct touch *load)
+{
+    double last = store->turns - 1;
+    if (last < 0 || load->turns < 1 || store->loop > load->loop)
+        return HUGE_VAL;
+    if (store->loop < load->loop)
+        return load->lo - (store->hi + last * store->step);
+    double first = load->lo - store->hi, end = first + last * (load->step - store->step);
+    return first < end ? first : end;
+}
+
+static double distance_in(struct tgc *t, struct uop *const *u, int n, const struct buffer *out,
+                          const struct buffer *in, bool backwards)
+{
+    struct touches f = {0};
+    double least = HUGE_VAL;
+    if (backwards && !may_count_down(u, n, out))
+        return -HUGE_VAL;
+    find_touches(t, u, n, out, in, &f);
+    for (int i = 0; i < f.nstore && backwards; i++)
+        f.store[i] = mirror(f.store[i]);
+    for (int i = 0; i < f.nload && backwards; i++)
+        f.load[i] = mirror(f.load[i]);
+    for (int i = 0; i < f.nstore; i++)
+        for (int k = 0; k < f.nload; k++) {
+            double d = distance(&f.store[i], &f.load[k]);
+            least = d < least ? d : least;
+        }
+    return f.nload ? least : -HUGE_VAL;
+}
+
+bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *out,
+                  const struct buffer *in, bool backwards, int64_t *ahead)
+{
+    /* compilers may move a store before a load of another type, unless one of them is a byte */
+    bool same = in->dtype == out->dtype || dtype_is_byte(in->dtype) || dtype_is_byte(out->dtype);
+    if (!same || k->is_shared || k->noutput != 1 || in->nbytes == 0 || out->nbytes == 0)
+        return false;
+    if (backwards && k->is_serial)
+        return false;
+    struct mem_mark mark = scratch_mark(t);
+    double least = distance_in(t, k->linear, k->nlinear, out, in, backwards);
+    for (int i = 0; i < k->nvariant; i++) {
+        double d = distance_in(t, k->variant[i].linear, k->variant[i].nlinear, out, in, backwards);
+        least = d < least ? d : least;
+    }
+    scratch_release(t, mark);
+    double trailing = (double)(backwards ? in : out)->nbytes,
+           most = (double)(backwards ? out : in)->nbytes;
+    if (!(least > -trailing) || most > (double)INT64_MAX / 4)
+        return false;
+    least = floor((least < most ? least : most) / ARENA_ALIGN) * ARENA_ALIGN;
+    *ahead = (int64_t)least;
+    return true;
+}

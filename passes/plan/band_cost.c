@@ -1,0 +1,537 @@
+/* band_cost.c - what a group of layers in bands costs and saves: time, or memory where layers that
+ * were rewritten need more of it than the model's own tensors do (layer_memory.c).
+ */
+#include "passes/plan/band.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
+
+/* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not
+ * show on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed on a
+ * Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
+ * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
+ * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
+enum { AGAIN_FLOP_CYCLE = 24, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
+static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000;
+
+/* To keep to the room a group may lose a tenth of its time, or half of that where no layer is
+ * rewritten; groups that lose more may together lose some of the model's. */
+static const double room_share = 0.1, plain_share = 0.05, model_share = 0.03,
+                    room_nest_cycles = 500;
+
+static double stored_nbytes(const struct segment *s)
+{
+    return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
+}
+
+/* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
+ * in it. */
+double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b)
+{
+    double most = 0;
+    for (int i = 0; i < p->nnode; i++)
+        for (const struct use *u = p->node[i].buffer == b ? p->node[i].use : NULL; u; u = u->next) {
+            double n = plan_nelem(p->node[i].u) * (double)dtype_nbytes(b->dtype);
+            if (u->seg == s && !u->root && n > most)
+                most = n;
+        }
+    return most;
+}
+
+/* -------------------------------------------------------------------------------- what it costs */
+
+/* Axes along which u is computed anew for each place, though it is the same: a sum for each channel
+ * that is over a whole image. One that no axis tells apart is computed in front of the bands. */
+static uint32_t axes_of_no_effect(struct tgc *t, struct uop *u, const struct segment *s)
+{
+    uint32_t on = 0, off = 0;
+    for (int a = 0; a < s->value->ndim && u->op == OP_REDUCE; a++)
+        if (s->axis[a]->op == OP_RANGE)
+            *(nest_depends(t, u, s->axis[a]) ? &on : &off) |= 1u << a;
+    return on ? off : 0;
+}
+
+const struct work *band_work(struct banding *w, struct segment *s)
+{
+    struct plan *p = w->p;
+    int n;
+    struct work *k = &w->work[s->at];
+    if (k->known)
+        return k;
+    struct segment *next = s->next;
+    k->buffer = mem_array(p->t, BUFFERS_MAX, sizeof *k->buffer);
+    struct mem_mark mark = scratch_mark(p->t);
+    s->next = NULL;
+    struct uop *ast = lower_kernel(p, s);
+    s->next = next;
+    (void)linearize(p->t, ast, &n, &k->flop);
+    struct uop **order = uop_toposort(p->t, &ast, 1, &n);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? uop_buffer_of(order[i]) : NULL;
+        if (b && b->kind == BUFFER_TEMP && k->nbuffer < BUFFERS_MAX)
+            k->buffer[k->nbuffer++] = b;
+        if (!b || b == s->dest)
+            continue;
+        double nbytes = band_read_by(p, s, b);
+        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
+            nbytes > 0 ? nbytes : buffer_most_nbytes(b);
+    }
+    for (int i = 0; i < n; i++) {
+        bool weight = order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
+                      uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT;
+        for (int a = 0; a < s->value->ndim && (weight || order[i]->op == OP_LT); a++)
+            if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
+                *(weight ? &k->columns : &k->chooses) |= 1u << a;
+        k->repeats |= axes_of_no_effect(p->t, order[i], s);
+    }
+    scratch_release(p->t, mark);
+    k->known = w->tried = true;
+    return k;
+}
+
+bool band_chooses(struct banding *w, struct segment *s, int a)
+{
+    return band_work(w, s)->chooses >> a & 1;
+}
+
+bool band_repeats(struct banding *w, struct segment *s, int a)
+{
+    return band_work(w, s)->repeats >> a & 1;
+}
+
+/* Whether bands along axis a would leave a layer few columns. */
+bool band_is_column(struct banding *w, struct segment *s, int a)
+{
+    return band_work(w, s)->columns >> a & 1 && band_work(w, s)->weights > LAYER_NBYTES;
+}
+
+/* What lies behind one another in memory: the axes of the stored value, outermost first. */
+int band_stored_axes(const struct buffer *b, int *axis)
+{
+    for (int a = 0; a < b->ndim; a++)
+        axis[a] = b->is_ordered ? b->order[a] : a;
+    return b->ndim;
+}
+
+/* The axis of v's buffer that is v's axis a: a reduction's buffer does without what it leaves. */
+int band_stored_axis(const struct uop *v, int a)
+{
+    int n = a;
+    for (int k = 0; k < a && v->op == OP_REDUCE; k++)
+        n -= (int)(REDUCE_AXES(v->arg.i) >> k & 1);
+    return n;
+}
+
+/* Scratch for one band. */
+double group_scratch(const struct group *g)
+{
+    double n = 0;
+    for (int i = 1; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        double part = buffer_most_nbytes(m->node->buffer);
+        for (int k = 0; k < g->nband; k++)
+            part *= (double)m->kept[k].slots / plan_extent(m->node->u->dim[m->part[k].axis]);
+        n += part;
+    }
+    return n;
+}
+
+/* What a band reads and writes beside scratch, and would drive scratch out of the cache. */
+static double streamed_of(struct banding *w, const struct group *g)
+{
+    double n = stored_nbytes(g->member[0].s);
+    for (int i = 0; i < g->n; i++)
+        n += band_work(w, g->member[i].s)->reads -
+             (i ? buffer_most_nbytes(g->member[i].node->buffer) : 0);
+    return n / g->nbands;
+}
+
+/* ------------------------------------------------------------------------------------- the room */
+
+void band_find_alive(struct banding *w)
+{
+    const struct plan *p = w->p;
+    int n = p->t->next_buffer, npos = p->nnode + 1;
+    for (int i = 0; i < p->nsegment; i++)
+        npos = p->segment[i]->pos >= npos ? p->segment[i]->pos + 1 : npos;
+    while (w->nlife < (size_t)n)
+        VEC_PUSH(p->t, w->life, w->nlife, w->cap_life, (struct life){0});
+    for (int i = 0; i < n; i++)
+        w->life[i] = (struct life){npos, -1};
+    for (int i = 0; i < p->nsegment; i++) {
+        const struct segment *s = p->segment[i];
+        struct life *l = &w->life[s->dest->id];
+        if (s->value && s->dest->kind == BUFFER_TEMP)
+            l->begin = s->pos < l->begin ? s->pos : l->begin;
+    }
+    for (int i = 0; i < p->nnode; i++)
+        for (const struct use *u = p->node[i].buffer ? p->node[i].use : NULL; u; u = u->next) {
+            struct life *l = &w->life[p->node[i].buffer->id];
+            l->end = u->seg->pos > l->end ? u->seg->pos : l->end;
+        }
+    if (npos > w->nalive)
+        w->alive = mem_array(p->t, (size_t)npos + 1, sizeof *w->alive);
+    w->nalive = npos > w->nalive ? npos : w->nalive;
+    for (int i = 0; i <= npos; i++)
+        w->alive[i] = 0;
+    const struct buffer *last = NULL;
+    for (int i = 0; i < p->nsegment; i++) {
+        const struct segment *s = p->segment[i];
+        const struct life *l = &w->life[s->dest->id];
+        if (s->dest == last || s->pos != l->begin || l->begin + 1 >= l->end || !s->value)
+            continue;
+        last = s->dest;               /* a border's segments stand side by side */
+        w->alive[l->begin + 1] += buffer_most_nbytes(s->dest);
+        w->alive[l->end] -= buffer_most_nbytes(s->dest);
+    }
+    for (int i = 1; i < npos; i++)
+        w->alive[i] += w->alive[i - 1];
+}
+
+const struct member *group_member(const struct group *g, const struct segment *s)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->member[i].s == s)
+            return &g->member[i];
+    return NULL;
+}
+
+static bool is_passed_within(const struct group *g, const struct buffer *b)
+{
+    for (int i = 1; i < g->n; i++)
+        if (g->member[i].node->buffer == b)
+            return true;
+    return false;
+}
+
+/* Whether the segment's result can take the place of n, element by element, as far as that depends
+ * on the segment. */
+static bool may_replace(const struct banding *w, const struct segment *s, const struct node *n)
+{
+    const struct buffer *b = n->buffer;
+    if (!b || b == s->dest || b->kind != BUFFER_TEMP || n->u->ndim != s->value->ndim || s->start ||
+        n->within || n->hosts || w->life[b->id].end != s->pos ||
+        buffer_most_nbytes(b) != buffer_most_nbytes(s->dest))
+        return false;
+    for (const struct use *u = n->use; u; u = u->next)
+        for (int a = 0; a < n->u->ndim && u->seg == s; a++)
+            if (!u->root && u->index[a] != s->axis[a])
+                return false;
+    return node_is_read_by(n, s);
+}
+
+void band_find_sink(struct banding *w, struct segment *s)
+{
+    const struct plan *p = w->p;
+    w->sink = s;
+    w->replaced = NULL;
+    w->nbeside = 0;
+    for (int i = 0; i < p->nnode && !w->replaced; i++)
+        if (may_replace(w, s, &p->node[i]))
+            w->replaced = &p->node[i];
+    for (int i = 0; i < p->nsegment && w->nbeside < MEMBERS_MAX; i++) {
+        struct segment *x = p->segment[i];
+        if (x != s && x->value && x->dest == s->dest && x->pos == s->pos && !x->nband)
+            w->beside[w->nbeside++] = x;
+    }
+}
+
+/* Bytes of an input of the last member that its result takes the place of. */
+static double replaced_by(const struct banding *w, const struct group *g)
+{
+    const struct node *n = g->member[0].s == w->sink ? w->replaced : NULL;
+    for (const struct use *u = n ? n->use : NULL; u; u = u->next)
+        if (u->seg != w->sink && !u->root && group_member(g, u->seg))
+            return 0;
+    return n ? buffer_most_nbytes(n->buffer) : 0;
+}
+
+/* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch
+ * counts for two threads: bands, and so the bits of results, are the same by any number of
+ * threads. */
+static double needed_by(struct banding *w, const struct group *g)
+{
+    const struct buffer *seen[2 * MEMBERS_MAX * BUFFERS_MAX];
+    int nseen = 0, pos = g->member[0].s->pos;
+    int nbeside = g->member[0].s == w->sink ? w->nbeside : 0;
+    double n = 2 * group_scratch(g) + w->alive[pos] - replaced_by(w, g);
+    for (int i = 0; i < g->n + nbeside; i++) {
+        const struct work *k = band_work(w, i < g->n ? g->member[i].s : w->beside[i - g->n]);
+        for (int j = 0; j < k->nbuffer; j++) {
+            const struct buffer *b = k->buffer[j];
+            const struct life *l = &w->life[b->id];
+            bool counted = (l->begin < pos && pos < l->end) || is_passed_within(g, b);
+            for (int q = 0; q < nseen; q++)
+                counted |= seen[q] == b;
+            if (counted)
+                continue;
+            seen[nseen++] = b;
+            n += buffer_most_nbytes(b);
+        }
+    }
+    return n;
+}
+
+/* Whether what the group reads lives longer, since its layers run where the last one does, and that
+ * is more than what they do not store any more. */
+static bool keeps_more(struct banding *w, const struct group *g)
+{
+    double kept = 0, passed = 0;
+    for (int i = 1; i < g->n; i++) {
+        const struct work *k = band_work(w, g->member[i].s);
+        passed += buffer_most_nbytes(g->member[i].node->buffer);
+        for (int j = 0; j < k->nbuffer; j++)
+            if (w->life[k->buffer[j]->id].end < g->member[0].s->pos &&
+                !is_passed_within(g, k->buffer[j]))
+                kept += buffer_most_nbytes(k->buffer[j]);
+    }
+    return kept > passed;
+}
+
+static double needed_alone(struct banding *w, struct segment *s)
+{
+    struct group g = {.n = 1, .member = {{.s = s}}};
+    return needed_by(w, &g);
+}
+
+void band_find_rewritten(struct banding *w)
+{
+    for (int i = 0; i < w->ncandidate; i++) {
+        const struct segment *by = w->producer[i];
+        const struct origin *o = uop_get_origin(w->p->t, by->value);
+        for (const struct use *u = o ? w->candidate[i]->use : NULL; u; u = u->next)
+            if (u->seg != by && u->seg->value && uop_get_origin(w->p->t, u->seg->value) == o)
+                w->work[u->seg->at].rewritten = true;
+    }
+}
+
+static bool is_rewritten(const struct banding *w, const struct segment *s)
+{
+    return w->work[s->at].rewritten;
+}
+
+/* The most that is alive where a layer is made that the group reads but does not make itself, of
+ * which parts were made before; 0: there is none. */
+static double needed_before(struct banding *w, const struct group *g)
+{
+    double most = 0;
+    for (int i = 0; i < w->ncandidate; i++) {
+        struct segment *s = w->producer[i];
+        bool read = false;
+        if (s->nband || !is_rewritten(w, s) || group_member(g, s))
+            continue;
+        for (int k = 0; k < g->n && !is_passed_within(g, w->candidate[i]->buffer); k++)
+            read |= node_is_read_by(w->candidate[i], g->member[k].s);
+        double n = read ? needed_alone(w, s) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+double group_most(struct banding *w, const struct group *g)
+{
+    double before = needed_before(w, g), now = needed_by(w, g);
+    return now > before ? now : before;
+}
+
+static bool has_rewritten(const struct banding *w, const struct group *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (is_rewritten(w, g->member[i].s))
+            return true;
+    return false;
+}
+
+bool group_leaves_excess(struct banding *w, const struct group *g, double room)
+{
+    return (has_rewritten(w, g) && needed_by(w, g) > room) || needed_before(w, g) > room;
+}
+
+bool group_exceeds(struct banding *w, const struct group *g, double room)
+{
+    return needed_by(w, g) > room;
+}
+
+bool group_is_too_large(struct banding *w, const struct group *g)
+{
+    if (w->room > 0)
+        return needed_by(w, g) > w->room;
+    double cache = (double)w->p->t->cache_nbytes;
+    return cache > 0 && group_scratch(g) + streamed_of(w, g) > scratch_share * cache;
+}
+
+/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
+int band_innermost(const struct segment *s)
+{
+    int axis[MAX_RANK], n = band_stored_axes(s->dest, axis);
+    for (int a = 0; n && a < s->value->ndim; a++)
+        if (band_stored_axis(s->value, a) == axis[n - 1])
+            return a;
+    return -1;
+}
+
+/* The least number of rows that a layer with weights has in one band: what lies behind one another
+ * from the band's axis on, but for the innermost axis. */
+static double shortest_rows(struct banding *w, const struct group *g)
+{
+    double least = HUGE_VAL;
+    for (int i = 0; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        const struct uop *v = m->s->value;
+        double rows = 1;
+        int inner = band_innermost(m->s), first = v->ndim;
+        for (int k = 0; k < g->nband; k++)
+            first = m->part[k].axis < first ? m->part[k].axis : first;
+        for (int a = first; a < v->ndim; a++) {
+            double n = a == inner ? 1 : plan_extent(v->dim[a]);
+            for (int k = 0; k < g->nband; k++)
+                n = m->part[k].axis == a ? (double)m->part[k].extent : n;
+            rows *= n;
+        }
+        if (band_work(w, m->s)->weights > LAYER_NBYTES && rows < least)
+            least = rows;
+    }
+    return least;
+}
+
+bool node_is_read_by(const struct node *n, const struct segment *s)
+{
+    const struct use *u = n->use;
+    while (u && u->seg != s)
+        u = u->next;
+    return u != NULL;
+}
+
+static double share_of(const struct banding *w) { return w->plain ? plain_share : room_share; }
+
+/* Cycles that a group loses that shall keep to the room; *all: that its layers take. */
+static double lost_in_room(struct banding *w, const struct group *g, double *all)
+{
+    double lost = room_nest_cycles * g->nbands * g->n, weights = 0;
+    *all = 0;
+    for (int i = 0; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        double part = g->nbands, flop = band_work(w, m->s)->flop / AGAIN_FLOP_CYCLE;
+        for (int k = 0; k < g->nband; k++)
+            part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
+        *all += flop;
+        lost += flop * (part > 1 ? part - 1 : 0);
+        weights += band_work(w, m->s)->weights;
+    }
+    if (weights + group_scratch(g) > (double)w->p->t->cache_nbytes)
+        lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
+    return lost;
+}
+
+void band_find_budget(struct banding *w)
+{
+    const struct plan *p = w->p;
+    double all = 0;
+    for (int i = 0; i < p->nnode; i++) {
+        const struct uop *u = p->node[i].u;
+        const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
+        if (u->op == OP_REDUCE)
+            all += 2 * plan_nelem(u->src[0]) / AGAIN_FLOP_CYCLE;
+        if (b && b->kind == BUFFER_WEIGHT)
+            all += buffer_most_nbytes(b) / WEIGHT_BYTES_CYCLE;
+    }
+    w->budget = model_share * all;
+}
+
+void group_spend(struct banding *w, const struct group *g)
+{
+    double all, lost = lost_in_room(w, g, &all);
+    w->budget -= lost > share_of(w) * all ? lost : 0;
+}
+
+/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it
+ * can. 0: it takes too long. */
+static double gain_in_room(struct banding *w, const struct group *g)
+{
+    const double fits = 1e15, least_saved = 0.05;
+    if (keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
+        return 0;
+    double all, lost = lost_in_room(w, g, &all), needs = group_most(w, g);
+    if (lost > share_of(w) * all && (w->plain || lost > w->budget))
+        return 0;
+    if (!w->partly)
+        return needs <= w->room ? fits - lost : 0;
+    return needs < (1 - least_saved) * w->most ? 1 - needs / w->most : 0;
+}
+
+static bool is_index_of(struct tgc *t, const struct node *n, const struct use *u, struct uop *r)
+{
+    for (int a = 0; a < n->u->ndim; a++)
+        if (nest_depends(t, u->index[a], r))
+            return true;
+    return false;
+}
+
+/* Bytes of values that bands read again, since they have no part of them for each: all keys of an
+ * attention, for a band of its rows. *once: how many there are. */
+static double read_again(struct banding *w, const struct group *g, double *once)
+{
+    const struct plan *p = w->p;
+    double again = 0;
+    *once = 0;
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < p->nnode; k++) {
+            const struct node *n = &p->node[k];
+            const struct member *m = &g->member[i];
+            const struct use *u = n->buffer && n->buffer->kind == BUFFER_TEMP &&
+                                          !is_passed_within(g, n->buffer) &&
+                                          n->buffer != g->member[0].s->dest
+                                      ? n->use
+                                      : NULL;
+            while (u && (u->seg != m->s || u->root))
+                u = u->next;
+            if (!u)
+                continue;
+            double nbytes = plan_nelem(n->u) * (double)dtype_nbytes(n->u->dtype), times = 1;
+            for (int b = 0; b < g->nband; b++) {
+                int a = m->part[b].axis;
+                if (!is_index_of(p->t, n, u, m->s->axis[a]))
+                    times *= plan_extent(m->s->value->dim[a]) / (double)m->part[b].extent;
+            }
+            again += nbytes * (times - 1);
+            *once += times > 1 ? nbytes : 0;
+        }
+    return again;
+}
+
+/* Cycles saved by a group; 0 or less: leave it. */
+double group_gain(struct banding *w, const struct group *g)
+{
+    if (w->room > 0)
+        return gain_in_room(w, g);
+    double saved = 0, lost = 0, whole = 0, weights = 0;
+    double cache = (double)w->p->t->cache_nbytes;
+    for (int i = 1; i < g->n; i++) {
+        const struct member *m = &g->member[i];
+        double nbytes = buffer_most_nbytes(m->node->buffer), part = 1;
+        for (int k = 0; k < g->nband; k++)
+            part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
+        whole += nbytes;
+        saved += 2 * nbytes / (nbytes > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE);
+        lost += band_work(w, m->s)->flop * (part * g->nbands - 1) / AGAIN_FLOP_CYCLE;
+    }
+    if (cache == 0)
+        return whole;
+    if (group_is_too_large(w, g) || whole < scratch_share * cache)
+        return 0;
+    double again = lost;
+    for (int i = 0; i < g->n; i++)
+        weights += band_work(w, g->member[i].s)->weights;
+    double once, again_nbytes = read_again(w, g, &once) + weights * (g->nbands - 1);
+    if (weights + once + group_scratch(g) > cache)
+        lost += again_nbytes / WEIGHT_BYTES_CYCLE;
+    /* near, what is passed on has to be more than what is stored; most of it where a layer's rows
+     * become short */
+    double least = (shortest_rows(w, g) < ROWS ? 3 : 1.2) * stored_nbytes(g->member[0].s);
+    if (whole < 2 * far_caches * cache && whole < least)
+        return 0;
+    double gain = saved - lost - nest_cycles * g->nbands * g->n;
+    return gain < 0.25 * again ? 0 : gain;
+}

@@ -1,0 +1,357 @@
+/* fuse.c - which values get a buffer, which are computed where they are used, which are kept in
+ * scratch for a row.
+ *
+ * The graph is walked from consumers to producers, so when a node comes up every use of it is
+ * known: the coordinates as expressions over the ranges of the segment that needs it, and the
+ * ranges open there (tinygrad's rangeify, with the costs in view). Then
+ *   - movement ops are never computed: their uses become uses of their source, with mapped
+ *     coordinates;
+ *   - a value is INLINED if it is needed in one segment only and computing it there repeats no work
+ *     worth speaking of;
+ *   - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row
+ *     of attention scores): it is computed once per iteration of those ranges, into scratch;
+ *   - otherwise it is REALIZED: a segment of its own writes it to a buffer.
+ * Work repeats where a value is evaluated more often than it has elements. A value that needs only
+ * some of the open ranges is hoisted out of the others by the linearizer, provided that the loop
+ * order lets it: the sets that must be prefixes of the order form a chain, and a value whose set
+ * does not fit the chain is realized.
+ */
+#include "passes/plan/fuse.h"
+
+enum { REPEAT_CHEAP = 4, POOLED_MAX = 16 };
+
+static bool is_too_large(const struct node *n, int most)
+{
+    int depth = 0;
+    for (const struct use *u = n->use; u; u = u->next)
+        depth = u->depth > depth ? u->depth : depth;
+    return depth > MAX_SEGMENT_DEPTH * most || n->use->seg->nnode > MAX_SEGMENT_NODES * most;
+}
+
+static double evaluations_of(struct plan *p, const struct node *n)
+{
+    double sum = 0;
+    for (const struct use *u = n->use; u; u = u->next)
+        sum += segment_extent(
+            u->seg, segment_placed_in(u->seg, plan_mask_all(p, u->index, n->u->ndim), u->open));
+    return sum;
+}
+
+static void inline_uses(struct plan *p, struct node *n)
+{
+    for (struct use *u = n->use; u; u = u->next) {
+        if (u->root)
+            u->seg->own = true;
+        plan_push_sources(p, n->u, u->seg, u->index, u->open, u);
+    }
+}
+
+/* Needed within a reduction or a stage: what it is made of is a layer's operand, no epilogue. */
+static bool is_within(struct plan *p, const struct node *n)
+{
+    const struct segment *s = n->use->seg;
+    return (plan_mask_all(p, n->use->index, n->u->ndim) & s->inner) != 0;
+}
+
+/* What a pooling's overlapping windows would compute again and again, or keep for a whole image,
+ * and takes long, or is a layer: it is done before, by vectors. */
+static bool is_pooled_anew(struct plan *p, const struct node *n, double repeats)
+{
+    const struct segment *s = n->use->seg;
+    bool window = false;
+    for (int a = 0; a < n->u->ndim; a++) {
+        range_set m = plan_mask(p, n->use->index[a]);
+        window |= (m & s->inner) && (m & s->out);
+    }
+    return window && repeats > 1.01 && !s->ncontraction && n->u->op != OP_REDUCE &&
+           value_takes_long(p, n->u);
+}
+
+/* True: compute it where it is used. False: try to stage or realize it. */
+static bool inline_elementwise(struct plan *p, struct node *n)
+{
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    /* small weights stay small in memory */
+    if (value_is_of_weights(n->u))
+        return true;
+    if (is_within(p, n) && value_joins_parts(p, n->u))
+        return false;
+    if (!(repeats > 1.01)) {
+        /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
+         * own epilogue */
+        const struct uop *c = is_within(p, n) ? NULL : value_contraction(p, n->u);
+        struct segment *s = n->use->seg;
+        if (c && value_contracts_weight(c) && s->claimed && s->claimed != c)
+            return false;
+        if (c)
+            s->claimed = c;
+        return true;
+    }
+    /* a layer's prologue belongs to whoever produced it */
+    if (n->use->seg->ncontraction && is_within(p, n))
+        return false;
+    return value_cost(n->u) < VALUE_EXPENSIVE && repeats <= REPEAT_CHEAP &&
+           !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
+}
+
+/* A sum of products one of whose coordinates is made of a stage's column and of a row at once, as
+ * the distance of a key from its query: no rows share what they read. A kernel of its own makes a
+ * tile of all distances in less time than this one those that it needs. */
+static bool is_sheared(struct plan *p, const struct node *n)
+{
+    const struct segment *s = n->use->seg;
+    for (int a = 0; a < n->u->ndim && value_is_contraction(n->u); a++) {
+        range_set m = plan_mask(p, n->use->index[a]);
+        if ((m & s->inner) && (m & s->out))
+            return true;
+    }
+    return false;
+}
+
+/* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to
+ * whoever produced it: the layer is then one contraction over buffers, which can be tiled. */
+static bool wants_stage(struct plan *p, struct node *n)
+{
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (n->use->seg->weighted || value_joins_parts(p, n->u) ||
+        (n->use->seg->streams && value_streams_weight(n->u)) || is_pooled_anew(p, n, repeats) ||
+        is_sheared(p, n))
+        return false;
+    if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
+        return true;
+    return repeats > 1.01 && value_has_row_stat(p, n->u);
+}
+
+/* A row of a stage, each element of it made of the same weights: scores of a constant query. */
+static bool is_row_of_stage(struct plan *p, const struct node *n, range_set deps)
+{
+    const struct segment *s = n->use->seg;
+    bool inner[MAX_RANK];
+    for (int a = 0; a < n->u->ndim; a++)
+        inner[a] = (plan_mask(p, n->use->index[a]) & s->inner) != 0;
+    return (deps & s->inner) && range_set_within(deps & s->inner, s->staged) &&
+           !value_keeps_columns(p, n->u, n->u, inner);
+}
+
+static bool inline_reduce(struct plan *p, struct node *n)
+{
+    struct segment *s = n->use->seg;
+    range_set deps = plan_mask_all(p, n->use->index, n->u->ndim);
+    bool contraction = value_is_contraction(n->u);
+    bool layer = contraction && value_contracts_weight(n->u) && !is_row_of_stage(p, n, deps);
+    /* of a stage: one contraction may feed another */
+    bool row = (deps & s->inner) && !layer;
+    if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
+        return false;
+    if (row && is_sheared(p, n))
+        return false;
+    /* two of them side by side are no nest of one sum, which could be tiled */
+    if (s->streams && value_streams_weight(n->u))
+        return false;
+    if (!(deps & s->inner) && !segment_accepts(s, deps))
+        return false;
+    /* a sum of weights that stands before a layer's columns leaves no tile: whichever comes second
+     * is a kernel of its own */
+    bool gate = !(deps & s->inner) && deps != s->out && range_set_within(deps, s->out) &&
+                value_operand(n->u->src[0])->op == OP_MUL && value_contracts_weight(n->u);
+    if ((gate && s->ncontraction) || (contraction && value_contracts_weight(n->u) && s->gated))
+        return false;
+    if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
+        return false;
+    /* inside a stage a contraction with weights would stream them again for every row */
+    if (layer && (deps & s->inner) && s->nchain && !range_set_within(s->out, deps))
+        return false;
+    /* a layer under a reduction has no rows for a tile: a small window is worth that, not a whole
+     * image */
+    if (layer && segment_extent(s, deps & s->inner) > POOLED_MAX)
+        return false;
+    if (!(deps & s->inner))
+        segment_add_prefix(s, deps);
+    s->gated |= gate;
+    segment_note_contraction(s, n->u);
+    return true;
+}
+
+/* -O0 keeps apart what can be kept apart. A product with more elements than its factors must not
+ * exist in memory even then. */
+static bool noopt_inlines(const struct node *n)
+{
+    const struct uop *m = value_operand(n->u);
+    return n->use && !n->use->next && !n->use->root && m->op == OP_MUL &&
+           plan_nelem(m) > 1.5 * plan_nelem(value_operand(m->src[0])) &&
+           plan_nelem(m) > 1.5 * plan_nelem(value_operand(m->src[1]));
+}
+
+/* The segment's own value, where the segment writes to a place that nobody else can read it
+ * from. */
+static void compute_root(struct plan *p, struct node *n)
+{
+    struct segment *s = n->use->seg;
+    segment_note_contraction(s, n->u);
+    segment_add_prefix(s, s->out);
+    inline_uses(p, n);
+}
+
+/* Movement that gives each element as it is, if somewhere else or at several places. */
+static bool is_spread(const struct uop *v)
+{
+    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND || v->op == OP_FLIP ||
+           v->op == OP_WINDOW;
+}
+
+/* The bytes that v is made of by cheap steps, as dequantization does: a fourth of the memory, and
+ * less if they are spread over more places than there are bytes. NULL: it is not. */
+static struct uop *bytes_below(struct plan *p, struct uop *v)
+{
+    enum { STEPS = 6 };
+    for (int i = 0; i < STEPS && !plan_node(p, v)->must; i++) {
+        bool cast = v->op == OP_CAST && (v->dtype == DTYPE_F32 || v->dtype == DTYPE_I32);
+        struct uop *q = cast ? v->src[0] : v;
+        while (q != v && is_spread(q))
+            q = q->src[0];
+        if (cast && dtype_is_byte(q->dtype))
+            return q;
+        bool cheap = cast || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX;
+        if (!cheap || (v->dtype != DTYPE_F32 && v->dtype != DTYPE_I32) ||
+            (v->nsrc == 2 && value_operand(v->src[1])->op != OP_CONST))
+            return NULL;
+        v = v->src[0];
+    }
+    return NULL;
+}
+
+/* What is to be kept: bytes rather than the floats that they stand for. */
+static void keep(struct plan *p, struct node *n)
+{
+    struct uop *bytes = n->must || n->use->root || p->noopt ? NULL : bytes_below(p, n->u);
+    /* steps that would be done again and again are done before */
+    if (!bytes || is_too_large(n, 1) ||
+        evaluations_of(p, n) > 1.01 * n->nuse * plan_nelem(n->u)) {
+        plan_realize(p, n);
+        return;
+    }
+    plan_node(p, bytes)->kept = true;
+    inline_uses(p, n);
+}
+
+/* Whether a byte is made by a division, as by QuantizeLinear. */
+static bool is_divided(const struct uop *v)
+{
+    enum { STEPS = 6 };
+    for (int i = 0; i < STEPS && v->nsrc > 0 && op_is_elementwise(v->op); i++) {
+        if (value_cost(v) >= VALUE_EXPENSIVE)
+            return true;
+        v = v->src[0];
+    }
+    return false;
+}
+
+/* A byte that would be made of a float again and again, or of a layer's sum within a reduction:
+ * nothing is smaller to keep. Channels that are filled up to four are no more than a few more. */
+static bool is_byte_to_keep(struct plan *p, const struct node *n)
+{
+    if (p->noopt || n->u->op != OP_CAST || !dtype_is_byte(n->u->dtype) ||
+        !dtype_is_float(n->u->src[0]->dtype))
+        return false;
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    if (repeats > 1.5 || (repeats > 1.01 && is_divided(n->u)))
+        return true;
+    const struct uop *c = is_within(p, n) ? value_contraction(p, n->u) : NULL;
+    return c && value_contracts_weight(c);
+}
+
+static void decide_computed(struct plan *p, struct node *n)
+{
+    if (n->must || n->kept || is_byte_to_keep(p, n)) {
+        plan_realize(p, n);
+        return;
+    }
+    struct segment *s = n->use->seg;
+    bool reduce = n->u->op == OP_REDUCE;
+    if (value_is_index_like(n->u) || (!p->noopt && (value_is_widened_weight(n->u) ||
+                                                    value_is_mask_of_places(n->u))))
+        inline_uses(p, n);
+    else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1))
+        keep(p, n);
+    else if (n->use->root && !n->use->next && !segment_is_plain(s))
+        compute_root(p, n);
+    else if (n->use->root || (p->noopt && !noopt_inlines(n)))
+        plan_realize(p, n);
+    else if (reduce ? inline_reduce(p, n) : inline_elementwise(p, n))
+        inline_uses(p, n);
+    else if (!(wants_stage(p, n) && plan_stage(p, n)))
+        keep(p, n);
+}
+
+struct node *plan_contiguous_base(struct plan *p, struct uop *u)
+{
+    while (u->op == OP_RESHAPE)
+        u = u->src[0];
+    if (u->op == OP_CONST || u->op == OP_VAR || u->op == OP_IOTA ||
+        (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
+        return NULL;
+    const struct buffer *b = uop_buffer_of(u);
+    if (b && b->state && b->storage)
+        return NULL; /* rows as far apart as its bound says */
+    struct node *n = plan_node(p, u);
+    n->must = n->in_order = true;
+    return n;
+}
+
+/* INDEX reads its source at places known only at run time: whatever lies under its movement ops
+ * needs a buffer. */
+static void demand_source(struct plan *p, struct uop *u)
+{
+    while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
+        u = u->src[0];
+    struct node *n = plan_node(p, u);
+    n->must = true;
+}
+
+/* The byte that a table of bytes is read by: the table has a kernel of its own, since vectors do
+ * all that stands before and behind it. */
+static void keep_key(struct plan *p, const struct uop *table)
+{
+    struct uop *v = table->src[1];
+    while (!dtype_is_byte(v->dtype) && v->nsrc > 0)
+        v = v->src[0];
+    while (is_spread(v))
+        v = v->src[0];
+    plan_node(p, v)->kept = true;
+}
+
+/* Padding that a contraction would test for again and again, or that is read at many places of one
+ * segment: a tile's. */
+static bool wants_halo(struct plan *p, const struct node *n)
+{
+    enum { PLACES = 4 };
+    if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
+        return false;
+    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    /* vectors of bytes are read without conditions, and there is not much to copy */
+    bool contraction = dtype_is_byte(n->u->dtype);
+    double most = contraction ? 1 : 2;
+    for (const struct use *u = n->use; u; u = u->next)
+        contraction |= u->seg->ncontraction > 0;
+    return contraction ? repeats > most : n->nuse > PLACES && repeats > 1;
+}
+
+void plan_decide(struct plan *p, struct node *n)
+{
+    struct uop *v = n->u;
+    if ((!n->use && !n->must) || value_is_leaf(v))
+        return;
+    bool table = !p->noopt && reads_byte_table(v);
+    if (v->op == OP_INDEX)
+        demand_source(p, v->src[0]);
+    if (table)
+        keep_key(p, v);
+    if (table || v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS ||
+        wants_halo(p, n))
+        plan_realize(p, n);
+    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
+             !(n->must && v->op == OP_IOTA))
+        inline_uses(p, n);
+    else
+        decide_computed(p, n);
+}

@@ -1,0 +1,460 @@
+/* layout.c - in which order the axes of intermediate values lie in memory.
+ *
+ * A layer's weights are stored as the loops read them, whatever their layout was; what decides is
+ * the layer's values. If the axis that the weights share with them (channels, features) lies
+ * innermost, then a tile's columns are stored side by side, and a step of the reduction reads
+ * neighbours: a convolution over [n, c, y, x] stores [n, y, x, c], and a 1x1 convolution is a plain
+ * matrix product.
+ *
+ * Every layer votes for the innermost axis of the buffers that it reads and writes; buffers without
+ * a vote follow those that they are read or written together with (additions, pooling, concats). A
+ * trial lowering of all kernels shows who shares what: along a range, a buffer whose offset grows
+ * by the row-major stride of one of its axes is run through along that axis.
+ *
+ * Only buffers that nothing but kernels touch, of fixed sizes, can lie in an order of their own.
+ */
+#include "passes/plan/plan.h"
+#include "passes/kernel/tile.h"
+
+#include <string.h>
+
+enum { NO_AXIS = -1, COLUMNS_MIN = 8, MAX_ACCESS = 64 };
+enum { SCALAR = 8 };             /* how much slower sums without vectors are */
+
+/* One access of a buffer in a kernel: the loads of a store, and the store itself. */
+struct access { struct buffer *buffer; struct uop *offset; };
+struct stored { struct access access[MAX_ACCESS]; int n; struct uop *range[64]; int nrange; };
+
+struct layout {
+    struct plan *p;
+    struct stored *stored; int nstored; size_t cap_stored;
+    double *weight;              /* by buffer id and axis: how much speaks for it */
+    bool *is_free;               /* by buffer id */
+};
+
+static double *vote_of(struct layout *l, const struct buffer *b, int axis)
+{
+    return &l->weight[(size_t)b->id * MAX_RANK + (size_t)axis];
+}
+
+/* The axis of b that is run through along r, where `offset` is read or written; NO_AXIS if it is
+ * none, or only in part, or in a window. */
+static int axis_along(struct tgc *t, const struct buffer *b, struct uop *offset, struct uop *r)
+{
+    int64_t stride, step = 1, size;
+    if (!uop_const_int(r->src[0], &size) || !nest_stride(t, offset, r, &stride))
+        return NO_AXIS;
+    for (int a = b->ndim - 1; a >= 0; a--) {
+        int64_t dim = b->dim[a]->arg.i;
+        if (dim > 1 && step == stride)
+            return size <= dim ? a : NO_AXIS;
+        step = sat_mul(step, dim);
+    }
+    return NO_AXIS;
+}
+
+static void collect(struct layout *l, struct uop *store)
+{
+    struct tgc *t = l->p->t;
+    struct stored *s = MEM_NEW(t, struct stored);
+    int n;
+    struct uop **order = uop_toposort(t, store->src, store->nsrc, &n);
+    for (int i = -1; i < n; i++) {
+        const struct uop *u = i < 0 ? store : order[i];
+        if (i >= 0 && u->op == OP_RANGE && s->nrange < 64)
+            s->range[s->nrange++] = order[i];
+        if (i >= 0 && u->op != OP_LOAD)
+            continue;
+        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(u->src[0]);
+        if (s->n < MAX_ACCESS && l->is_free[b->id])
+            s->access[s->n++] = (struct access){b, u->src[1]};
+    }
+    if (s->n > 0)
+        VEC_PUSH(t, l->stored, l->nstored, l->cap_stored, *s);
+}
+
+static double trips_of(const struct nest *m)
+{
+    double n = 1;
+    for (int k = m->first; k < m->store->nsrc; k++)
+        n *= (double)m->store->src[k]->src[0]->vmax;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        n *= (double)m->reduce->src[k]->src[0]->vmax;
+    return n;
+}
+
+/* A result is stored once, lane by lane where that must be. */
+static double stores_of(const struct nest *m)
+{
+    enum { APART = 16 };                              /* how much that costs, in products */
+    double n = APART, all = trips_of(m);
+    for (int k = m->first; k < m->store->nsrc; k++)
+        n *= (double)m->store->src[k]->src[0]->vmax;
+    return n < all ? n : all;
+}
+
+/* Groups of bytes are what the reduction runs along: nothing else makes as much of a difference. */
+static bool makes_groups(const struct nest *m, const struct uop *access, const struct uop *r)
+{
+    struct uop *values, *weights;
+    return nest_sums_bytes(m, &values, &weights) && access == values &&
+           r->src[0]->vmax % DOT_BYTES == 0;
+}
+
+/* True: r speaks for one of the axes. A range whose weights know parts of it (r % 2 of the pixels
+ * that a transposed convolution stores side by side) has less to say than one they run along. */
+static bool vote(struct layout *l, const struct nest *m, const struct uop *access,
+                 const struct uop *weight, struct uop *r)
+{
+    int64_t stride;
+    double share = nest_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
+    int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
+    /* a result with hardly any columns is better off with its pixels side by side */
+    if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
+        return false;
+    *vote_of(l, b, axis) += share * (access == m->store            ? stores_of(m)
+                                     : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
+                                                                  : trips_of(m));
+    return true;
+}
+
+/* Whether there are values beside the weights, other than indices: a row of embeddings that is
+ * normalized is no layer, though it is summed up. */
+static bool has_values(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++)
+        if (uop_buffer_of(m->load[i]->src[0])->kind != BUFFER_WEIGHT &&
+            (dtype_is_float(m->load[i]->dtype) || dtype_is_byte(m->load[i]->dtype)))
+            return true;
+    return false;
+}
+
+/* Whether the weights have columns enough for vectors. */
+static bool has_columns(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++)
+        for (int k = m->first; k < m->store->nsrc; k++)
+            if (uop_buffer_of(m->load[i]->src[0])->kind == BUFFER_WEIGHT &&
+                m->store->src[k]->src[0]->vmax >= COLUMNS_MIN &&
+                nest_depends(m->t, m->load[i]->src[1], m->store->src[k]))
+                return true;
+    return false;
+}
+
+static bool is_channel(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->nload; i++)
+        if (uop_buffer_of(m->load[i]->src[0])->kind == BUFFER_WEIGHT &&
+            nest_depends(m->t, m->load[i]->src[1], r))
+            return true;
+    return false;
+}
+
+/* The innermost range of a layer of few channels: as the model has it; but what mixes a few
+ * channels that lie innermost (the heads of an attention) is better off with its pixels there. */
+static struct uop *innermost_of_few(const struct nest *m)
+{
+    struct uop *last = m->store->src[m->store->nsrc - 1];
+    int64_t summed = 1;
+    if (!is_channel(m, last))
+        return last;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        summed = sat_mul(summed, m->reduce->src[k]->src[0]->vmax);
+    for (int k = m->store->nsrc - 1; k >= m->first && summed < 2 * COLUMNS_MIN; k--) {
+        struct uop *r = m->store->src[k];
+        if (r->op == OP_RANGE && r->src[0]->vmax >= COLUMNS_MIN && !is_channel(m, r))
+            return r;
+    }
+    return last;
+}
+
+/* A layer of few channels runs along its pixels, or along nothing. */
+static void vote_pixels(struct layout *l, const struct nest *m)
+{
+    struct uop *r = innermost_of_few(m);
+    for (int i = -1; i < m->nload && r->op == OP_RANGE; i++) {
+        const struct uop *access = i < 0 ? m->store : m->load[i];
+        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
+        int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
+        if (axis != NO_AXIS)
+            *vote_of(l, b, axis) += SCALAR * trips_of(m);
+    }
+}
+
+/* A sum of products beside sums of other things, as values under a softmax of their scores: what it
+ * reads along the columns lies along them. */
+static void vote_columns(struct layout *l, struct uop *store)
+{
+    struct nest m = {.t = l->p->t, .store = store, .first = 3};
+    struct uop *last = store->src[store->nsrc - 1];
+    int n;
+    for (int k = 3; k < store->nsrc; k++)
+        if (store->src[k]->op != OP_RANGE)
+            return;
+    if (store->nsrc == 3 || last->src[0]->vmax < COLUMNS_MIN)
+        return;
+    struct uop **order = nest_order(m.t, store->src[2], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD &&
+            nest_depends(m.t, order[i], last))
+            m.reduce = order[i];
+    if (!m.reduce)
+        return;
+    order = nest_order(m.t, m.reduce->src[0], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_LOAD || !nest_depends(m.t, order[i], last))
+            continue;
+        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(order[i]->src[0]);
+        int axis = l->is_free[b->id] ? axis_along(m.t, b, order[i]->src[1], last) : NO_AXIS;
+        if (axis != NO_AXIS)
+            *vote_of(l, b, axis) += SCALAR * trips_of(&m);
+    }
+}
+
+/* Whether r runs along a part of an axis, as a window does. */
+static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
+{
+    const struct buffer *b = uop_buffer_of(access->src[0]);
+    int axis = l->is_free[b->id] ? axis_along(l->p->t, b, access->src[1], r) : NO_AXIS;
+    return axis != NO_AXIS && r->src[0] != b->dim[axis];
+}
+
+/* Whether some value is read at places that are data: a resize, which suits any order whose
+ * innermost axis has no such places, and therefore follows. */
+static bool gathers(const struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++) {
+        int n;
+        struct uop *offset = m->load[i]->src[1];
+        struct uop **order = uop_toposort(m->t, &offset, 1, &n);
+        for (int k = 0; k < n; k++)
+            if (order[k]->op == OP_LOAD)
+                return true;
+    }
+    return false;
+}
+
+/* What a layer says: the axes of its values that its weights know, too, belong innermost. A window
+ * has no say where there are channels, be they columns (a depthwise convolution's) or summed up. */
+static void vote_layer(struct layout *l, struct uop *store)
+{
+    struct nest m;
+    bool columns[MAX_LOADS] = {false};
+    struct uop *values, *weights;
+    if (!nest_find(l->p->t, store, &m)) {
+        vote_columns(l, store);
+        return;
+    }
+    if (!m.contraction || !has_values(&m) || gathers(&m))
+        return;
+    if (!has_columns(&m)) {
+        if (nest_sums_bytes(&m, &values, &weights))
+            for (int k = 1; k < m.reduce->nsrc; k++)
+                vote(l, &m, values, weights, m.reduce->src[k]);
+        vote_pixels(l, &m);
+        return;
+    }
+    for (int i = 0; i < m.nload; i++) {
+        if (uop_buffer_of(m.load[i]->src[0])->kind != BUFFER_WEIGHT)
+            continue;
+        for (int k = m.first; k < store->nsrc; k++) {
+            if (!nest_depends(m.t, m.load[i]->src[1], store->src[k]))
+                continue;
+            vote(l, &m, store, m.load[i], store->src[k]);
+            for (int j = 0; j < m.nload; j++)
+                columns[j] |= vote(l, &m, m.load[j], m.load[i], store->src[k]);
+        }
+        for (int part = 0; part < 2; part++)              /* windows last */
+            for (int k = 1; k < m.reduce->nsrc; k++)
+                for (int j = 0;
+                     j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
+                    if (is_part(l, m.load[j], m.reduce->src[k]) == (part == 1) &&
+                        !(part && columns[j]) &&
+                        vote(l, &m, m.load[j], m.load[i], m.reduce->src[k]))
+                        columns[j] |= m.reduce->src[k]->src[0]->vmax >= COLUMNS_MIN;
+    }
+}
+
+/* Powers of a row less its largest run along the row, as the search for it does: heads that lie
+ * innermost would make scalars of them. */
+static void vote_rows(struct layout *l, struct uop *store)
+{
+    enum { POWER = 32 };                              /* what a scalar one costs, in products */
+    struct tgc *t = l->p->t;
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(store->src[0]);
+    double elements = 1;
+    int n;
+    if (!l->is_free[b->id])
+        return;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int k = 3; k < store->nsrc; k++)
+        elements *= (double)store->src[k]->src[0]->vmax;
+    for (int k = 3; k < store->nsrc; k++) {
+        bool power = false, largest = false;
+        for (int i = 0; i < n; i++) {
+            bool along = nest_depends(t, order[i], store->src[k]);
+            power |= order[i]->op == OP_EXP && along;
+            largest |= order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_MAX && !along;
+        }
+        int axis = power && largest && store->src[k]->op == OP_RANGE
+                       ? axis_along(t, b, store->src[1], store->src[k])
+                       : NO_AXIS;
+        if (axis != NO_AXIS && store->src[k]->src[0]->vmax >= COLUMNS_MIN)
+            *vote_of(l, b, axis) += POWER * elements;
+    }
+}
+
+static int winner(struct layout *l, const struct buffer *b)
+{
+    int best = NO_AXIS;
+    for (int a = b->ndim - 1; a >= 0; a--)
+        if (*vote_of(l, b, a) > (best == NO_AXIS ? 0 : *vote_of(l, b, best)))
+            best = a;
+    return best;
+}
+
+/* Who has no vote follows who is run through together with it. True: somebody did. */
+static bool follow(struct layout *l, const struct stored *s)
+{
+    struct tgc *t = l->p->t;
+    bool any = false;
+    for (int i = 0; i < s->n; i++) {
+        int inner = winner(l, s->access[i].buffer);
+        for (int k = 0; k < s->nrange && inner != NO_AXIS; k++) {
+            if (axis_along(t, s->access[i].buffer, s->access[i].offset, s->range[k]) != inner)
+                continue;
+            for (int j = 0; j < s->n; j++) {
+                struct buffer *b = s->access[j].buffer;
+                int axis = winner(l, b) == NO_AXIS
+                               ? axis_along(t, b, s->access[j].offset, s->range[k])
+                               : NO_AXIS;
+                if (axis == NO_AXIS)
+                    continue;
+                *vote_of(l, b, axis) = 1;
+                any = true;
+            }
+        }
+    }
+    return any;
+}
+
+/* The trial's values are of no further use: the order of axes changes all offsets. */
+void plan_forget(struct plan *p)
+{
+    for (int i = 0; i < p->nnode; i++)
+        for (struct use *u = p->node[i].use; u; u = u->next) {
+            u->lowered = NULL;
+            if (u->stage)
+                u->stage->value = NULL;
+        }
+}
+
+static bool has_fixed_sizes(const struct buffer *b)
+{
+    for (int a = 0; a < b->ndim; a++)
+        if (b->dim[a]->op != OP_CONST || b->dim[a]->arg.i < 1)
+            return false;
+    return b->ndim > 1;
+}
+
+/* A reduction's buffer does without the axes that it leaves with size 1. */
+static int rank_stored(const struct uop *v)
+{
+    int n = v->ndim;
+    for (int a = 0; a < v->ndim && v->op == OP_REDUCE; a++)
+        n -= (int)(REDUCE_AXES(v->arg.i) >> a & 1);
+    return n;
+}
+
+/* What was stored anew in groups of bytes (runtime_products.c) is read in that order. */
+static bool is_in_groups(const struct uop *v)
+{
+    return v->op == OP_CONTIGUOUS && v->dtype == DTYPE_I8 &&
+           uop_is_int(v->dim[v->ndim - 1], DOT_BYTES);
+}
+
+/* Buffers that a node's own segments fill and kernels read: of the node's rank, so that coordinates
+ * are axes. */
+static void find_free(struct layout *l)
+{
+    struct plan *p = l->p;
+    for (int i = 0; i < p->nnode; i++) {
+        const struct node *n = &p->node[i];
+        enum op op = n->u->op;
+        if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->in_order &&
+            rank_stored(n->u) == n->buffer->ndim && op != OP_GET && op != OP_PARAM &&
+            op != OP_BUFFER && has_fixed_sizes(n->buffer) && !is_in_groups(n->u))
+            l->is_free[n->buffer->id] = true;
+    }
+    for (int i = 0; i < p->nsegment; i++) {
+        const struct segment *s = p->segment[i];
+        if (s->value && (s->lead || s->scatter || rank_stored(s->value) != s->dest->ndim))
+            l->is_free[s->dest->id] = false;
+    }
+}
+
+/* Rows of a tile that lie a multiple of half a page apart fall on the same few lines of a cache:
+ * one line more between them. */
+static void pad_rows(struct tgc *t, struct buffer *b, int inner)
+{
+    enum { ALIAS = 1024, LINE = 64, ROWS = 8 };
+    int64_t size = (int64_t)dtype_nbytes(b->dtype), nrow = 1;
+    int64_t row = sat_mul(b->dim[inner]->arg.i, size);
+    for (int a = 0; a < b->ndim; a++)
+        nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->arg.i);
+    if (row % ALIAS || nrow < ROWS)
+        return;
+    if (!b->is_ordered)
+        for (int a = 0; a < b->ndim; a++)
+            b->order[a] = (unsigned char)a;
+    b->is_ordered = true;
+    b->dim[inner] = uop_int(t, (row + LINE) / size);
+}
+
+static void set_order(struct buffer *b, int inner)
+{
+    int n = 0;
+    for (int a = 0; a < b->ndim; a++)
+        if (a != inner)
+            b->order[n++] = (unsigned char)a;
+    b->order[n] = (unsigned char)inner;
+    b->is_ordered = true;
+}
+
+void plan_layout(struct plan *p)
+{
+    struct tgc *t = p->t;
+    struct layout *l = MEM_NEW(t, struct layout);
+    l->p = p;
+    l->is_free = mem_array(t, (size_t)t->next_buffer, sizeof *l->is_free);
+    l->weight = mem_array(t, (size_t)t->next_buffer * MAX_RANK, sizeof *l->weight);
+    find_free(l);
+    for (int i = 0; i < p->nsegment; i++) {
+        struct segment *s = p->segment[i];
+        if (!s->value || s->absorbed)
+            continue;
+        struct uop *ast = lower_kernel(p, s);
+        struct mem_mark mark = scratch_mark(t);
+        for (int k = 0; k < ast->nsrc; k++) {
+            vote_layer(l, ast->src[k]);
+            vote_rows(l, ast->src[k]);
+            collect(l, ast->src[k]);
+        }
+        scratch_release(t, mark);
+    }
+    for (bool any = true; any;) {
+        any = false;
+        for (int i = 0; i < l->nstored; i++)
+            any |= follow(l, &l->stored[i]);
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct buffer *b = p->node[i].buffer;
+        int inner = b && l->is_free[b->id] ? winner(l, b) : NO_AXIS;
+        if (inner != NO_AXIS && inner != b->ndim - 1)
+            set_order(b, inner);
+        if (inner != NO_AXIS)
+            pad_rows(t, b, inner);
+    }
+    plan_forget(p);
+}

@@ -1,0 +1,112 @@
+/* pitch.c - buffers of which one place is read or stored at many distances at once.
+ *
+ * Winograd's tensors are such: all places xi of a tile are computed together, and lie as far apart
+ * as all tiles take. Where that distance is a multiple of half a page they would share a few lines
+ * of a cache, and drive each other out. One line more between them, and they do not. (A band's
+ * scratch is spread by band.c.)
+ */
+#include "passes/plan/plan.h"
+#include "passes/kernel/tile.h"
+
+enum { LINE = 64, ALIAS = 1024, PLACES = 8 };
+
+/* The one plain segment that fills the node's buffer, if nobody else knows of it. */
+static struct segment *only_segment(const struct plan *p, const struct node *n)
+{
+    struct segment *s = NULL;
+    if (!n->buffer || !n->is_private || n->must || n->buffer->kind != BUFFER_TEMP ||
+        n->buffer->storage || n->buffer->ndim < 2)
+        return NULL;
+    for (int k = 0; k < p->nsegment; k++) {
+        if (p->segment[k]->dest != n->buffer)
+            continue;
+        if (s || p->segment[k]->value != n->u)
+            return NULL;
+        s = p->segment[k];
+    }
+    return !s || s->start || s->lead || s->scatter ? NULL : s;
+}
+
+/* The axis of value v that is its buffer's axis a: a buffer does without what a sum leaves. */
+static int value_axis(const struct uop *v, int a)
+{
+    int k = 0;
+    for (int n = 0; k < v->ndim; k++) {
+        bool stored = v->op != OP_REDUCE || !(REDUCE_AXES(v->arg.i) >> k & 1);
+        if (stored && n++ == a)
+            break;
+    }
+    return k;
+}
+
+/* Whether a coordinate decides what is computed: optimize.c computes all of them at once. */
+static bool is_choice_along(struct plan *p, struct segment *s, int axis)
+{
+    bool found = false;
+    int n;
+    struct mem_mark mark = scratch_mark(p->t);
+    struct uop *ast = lower_kernel(p, s);
+    struct uop **order = uop_toposort(p->t, &ast, 1, &n);
+    for (int i = 0; i < n && !found; i++)
+        found = order[i]->op == OP_LT && s->axis[axis]->op == OP_RANGE &&
+                nest_depends(p->t, order[i], s->axis[axis]);
+    scratch_release(p->t, mark);
+    plan_forget(p);
+    return found;
+}
+
+static bool is_read_place_by_place(const struct node *n, int axis)
+{
+    int nuse = 0;
+    for (const struct use *u = n->use; u; u = u->next) {
+        if (!u->index || u->root)
+            continue;
+        if (u->index[axis]->op != OP_CONST)
+            return false;
+        nuse++;
+    }
+    return nuse >= PLACES;
+}
+
+static void spread(struct plan *p, struct node *n, struct segment *s)
+{
+    struct tgc *t = p->t;
+    struct buffer *b = n->buffer;
+    int axis[MAX_RANK], first = 0;
+    int64_t size = (int64_t)dtype_nbytes(b->dtype), line = LINE / size, stride = 1;
+    for (int a = 0; a < b->ndim; a++) {
+        if (b->dim[a]->op != OP_CONST || b->dim[a]->arg.i < 1)
+            return;
+        axis[a] = b->is_ordered ? b->order[a] : a;
+    }
+    while (first < b->ndim - 1 && b->dim[axis[first]]->arg.i == 1)
+        first++;
+    for (int i = first + 1; i < b->ndim; i++)
+        stride = sat_mul(stride, b->dim[axis[i]]->arg.i);
+    int64_t places = b->dim[axis[first]]->arg.i;
+    int along = value_axis(n->u, axis[first]);
+    if (places < PLACES || stride > INT64_MAX / 2 / places / size || stride * size % ALIAS ||
+        (!is_read_place_by_place(n, along) && !is_choice_along(p, s, along)))
+        return;
+    struct view *v = MEM_NEW(t, struct view);
+    v->ndim = b->ndim;
+    v->offset = uop_int(t, 0);
+    stride = 1;
+    for (int i = b->ndim - 1; i >= 0; i--) {
+        v->dim[axis[i]] = b->dim[axis[i]];
+        v->stride[axis[i]] = uop_int(t, stride += i == first ? line : 0);
+        stride *= i == first ? 1 : b->dim[axis[i]]->arg.i;      /* what is further out has size 1 */
+    }
+    stride -= line;
+    b->dim[axis[first]] = uop_int(t, places + (places * line + stride - 1) / stride);
+    b->storage = v;
+}
+
+void plan_spread(struct plan *p)
+{
+    for (int i = 0; i < p->nnode; i++) {
+        struct segment *s = only_segment(p, &p->node[i]);
+        if (s)
+            spread(p, &p->node[i], s);
+    }
+}

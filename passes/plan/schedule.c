@@ -1,0 +1,715 @@
+/* schedule.c - from the tensor graph to an ordered list of steps: kernels, host calls, IF and LOOP
+ * regions.
+ *
+ * The graph is one DAG; where a node runs follows from who needs it. A node's block is the
+ * innermost one that contains all its consumers (the operands of an IF live in its THEN and ELSE
+ * blocks, those of a LOOP's body in its BODY), moved out of every loop that it does not depend on.
+ * So only the taken side of an IF runs, what is shared runs once before it, and loop-invariant work
+ * leaves the loop. Within a block the order is the graph's topological order. Fusion (fuse.c) runs
+ * on the way, from consumers to producers.
+ */
+#include "passes/plan/plan.h"
+
+#include <string.h>
+
+/* ---- nodes, loops, blocks */
+
+static int loop_find(const struct plan *p, const struct loop *l)
+{
+    for (int i = 0; i < p->nloop; i++)
+        if (p->loop[i] == l)
+            return i;
+    return -1;
+}
+
+static int loop_of_counter(const struct plan *p, const struct var *v)
+{
+    for (int i = 0; i < p->nloop; i++)
+        if (p->loop[i]->counter == v)
+            return i;
+    return -1;
+}
+
+/* The state that has grown to what the leaf u is; -1: none has. */
+static int grown_state(const struct graph *g, const struct uop *u)
+{
+    for (int i = 0; u->op == OP_BUFFER && i < g->nstate; i++)
+        if (g->state[i]->length && g->state[i]->out == u->arg.p)
+            return i;
+    return -1;
+}
+
+/* What must run before u: its sources, the rows that make a state larger, and the host calls that
+ * give the symbols of its dimensions their values. */
+static struct uop *plan_child(const struct plan *p, const struct uop *u, int k)
+{
+    const struct graph *g = p->graph;
+    if (k < u->nsrc)
+        return u->src[k];
+    k -= u->nsrc;
+    if (u->op == OP_BUFFER) {
+        int grown = k == 0 ? grown_state(g, u) : -1;
+        return grown < 0 ? NULL : g->output[g->noutput - g->nstate + grown].value;
+    }
+    if (u->op == OP_VAR)
+        return k == 0 ? map_get(&p->finder, u) : NULL;
+    if (u->op == OP_HOST)
+        return k < ((const struct host_call *)u->arg.p)->nparam
+                   ? ((const struct host_call *)u->arg.p)->param[k]
+                   : NULL;
+    return (u->op == OP_GET || u->op == OP_PARAM) && k < u->ndim ? u->dim[k] : NULL;
+}
+
+/* uop_toposort() with those edges: checks first, so that they end a run early. */
+static struct uop **plan_order(struct plan *p)
+{
+    struct frame { struct uop *u; int next; } *stack = NULL;
+    struct tgc *t = p->t;
+    const struct graph *g = p->graph;
+    struct uop **order = NULL;
+    size_t cap = 0, cap_order = 0;
+    uint32_t mark = ++t->mark;
+    p->nnode = 0;
+    for (int i = 0; i < g->nhost + g->noutput; i++) {
+        struct uop *root = i < g->nhost ? g->host[i] : g->output[i - g->nhost].value;
+        int depth = 0;
+        if (root->mark == mark || (i < g->nhost && !uop_is_check(root)))
+            continue;
+        root->mark = mark;
+        VEC_PUSH(t, stack, depth, cap, ((struct frame){root, 0}));
+        while (depth) {
+            struct frame *f = &stack[depth - 1];
+            struct uop *c = plan_child(p, f->u, f->next++);
+            if (!c) {
+                VEC_PUSH(t, order, p->nnode, cap_order, f->u);
+                depth--;
+            } else if (c->mark != mark) {
+                c->mark = mark;
+                VEC_PUSH(t, stack, depth, cap, ((struct frame){c, 0}));
+            }
+        }
+    }
+    return order;
+}
+
+static void plan_finders(struct plan *p)
+{
+    for (int i = 0; i < p->graph->nhost; i++) {
+        const struct host_call *h = p->graph->host[i]->arg.p;
+        for (int k = 0; k < h->nresult; k++)
+            map_set(&p->finder, uop_var(p->t, h->result[k]), p->graph->host[i]);
+    }
+}
+
+static bool plan_nodes(struct plan *p)
+{
+    plan_finders(p);
+    struct uop **order = plan_order(p), *c;
+    p->node = mem_array(p->t, (size_t)p->nnode, sizeof *p->node);
+    for (int i = 0; i < p->nnode; i++) {
+        p->node[i] = (struct node){.u = order[i], .pos = i};
+        map_set(&p->of, order[i], &p->node[i]);
+        if (order[i]->op != OP_LOOP)
+            continue;
+        if (p->nloop == 64)
+            return diag_error(p->t, NULL, "more than 64 loops in one model: split the model");
+        p->loop[p->nloop++] = (struct loop *)(uintptr_t)order[i]->arg.p;
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct node *n = &p->node[i];
+        int own = -1;
+        if (n->u->op == OP_PARAM)
+            own = loop_find(p, ((const struct loop_param *)n->u->arg.p)->loop);
+        else if (n->u->op == OP_VAR)
+            own = loop_of_counter(p, n->u->arg.p);
+        n->loops = own >= 0 ? (range_set)1 << own : 0;
+        for (int k = 0; (c = plan_child(p, n->u, k)); k++) {
+            n->loops |= plan_node(p, c)->loops;
+            plan_node(p, c)->nconsumer++;
+        }
+        if (n->u->op == OP_LOOP)
+            n->loops &= ~((range_set)1 << loop_find(p, n->u->arg.p));
+    }
+    return true;
+}
+
+static struct block *block_new(struct plan *p, enum block_kind kind, struct block *parent,
+                               struct uop *owner)
+{
+    struct block *b = MEM_NEW(p->t, struct block);
+    *b = (struct block){
+        .kind = kind, .parent = parent, .depth = parent ? parent->depth + 1 : 0, .owner = owner};
+    return b;
+}
+
+static struct block *block_join(struct block *a, struct block *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    while (a != b) {
+        if (a->depth < b->depth)
+            b = b->parent;
+        else
+            a = a->parent;
+    }
+    return a;
+}
+
+/* Out of every loop that n does not depend on. */
+static struct block *block_hoist(const struct plan *p, const struct node *n, struct block *b)
+{
+    struct block *place = b;
+    for (struct block *c = b; c; c = c->parent)
+        if (c->kind == BLOCK_BODY) {
+            if (n->loops >> loop_find(p, c->owner->arg.p) & 1)
+                break;
+            place = c->parent;
+        }
+    return place;
+}
+
+static void join_into(struct plan *p, struct uop *u, struct block *b)
+{
+    struct node *n = plan_node(p, u);
+    n->block = block_join(n->block, b);
+}
+
+static void plan_blocks(struct plan *p)
+{
+    p->top = block_new(p, BLOCK_TOP, NULL, NULL);
+    for (int i = 0; i < p->graph->noutput; i++)
+        join_into(p, p->graph->output[i].value, p->top);
+    for (int i = 0; i < p->graph->nhost; i++)
+        if (uop_is_check(p->graph->host[i]))
+            join_into(p, p->graph->host[i], p->top);
+    for (int i = p->nnode - 1; i >= 0; i--) {
+        struct node *n = &p->node[i];
+        struct uop *u = n->u;
+        n->block = block_hoist(p, n, n->block);
+        if (u->op == OP_IF) {
+            int64_t half = u->arg.i;
+            n->side[0] = block_new(p, BLOCK_THEN, n->block, u);
+            n->side[1] = block_new(p, BLOCK_ELSE, n->block, u);
+            join_into(p, u->src[0], n->block);
+            for (int k = 1; k < u->nsrc; k++)
+                join_into(p, u->src[k], n->side[k > half]);
+        } else if (u->op == OP_LOOP) {
+            int head = 2 + ((const struct loop *)u->arg.p)->ncarried;
+            n->side[0] = block_new(p, BLOCK_BODY, n->block, u);
+            for (int k = 0; k < u->nsrc; k++)
+                join_into(p, u->src[k], k < head ? n->block : n->side[0]);
+        } else {
+            struct uop *c;
+            for (int k = 0; (c = plan_child(p, u, k)); k++)
+                join_into(p, c, n->block);
+        }
+    }
+}
+
+/* ---- stores that are not a node's own: outputs, results of regions, loop state, host arguments */
+
+static struct segment *store_to(struct plan *p, struct block *b, int pos, struct uop *value,
+                                struct buffer *dest)
+{
+    struct segment *s = plan_segment(p, b, pos, value, dest);
+    plan_use_root(p, s);
+    return s;
+}
+
+/* GET: its buffer is an output's if one asks for just it, else a new one. */
+static void plan_get(struct plan *p, struct node *n)
+{
+    struct uop *owner = n->u->src[0];
+    struct node *o = plan_node(p, owner);
+    if (!o->result) {
+        int nresult = owner->op == OP_HOST ? ((const struct host_call *)owner->arg.p)->nout
+                      : owner->op == OP_IF ? (int)owner->arg.i
+                                           : ((const struct loop *)owner->arg.p)->ncarried +
+                                                 ((const struct loop *)owner->arg.p)->nscan;
+        o->nresult = nresult;
+        o->result = mem_array(p->t, (size_t)nresult, sizeof(struct buffer *));
+    }
+    struct buffer *b = buffer_new(p->t, BUFFER_TEMP, n->u->dtype, n->u->dim, n->u->ndim, NULL);
+    n->buffer = o->result[n->u->arg.i] = b;
+}
+
+static void plan_if(struct plan *p, struct node *n)
+{
+    int half = (int)n->u->arg.i;
+    for (int k = 0; k < n->nresult; k++)
+        for (int side = 0; side < 2 && n->result[k]; side++)
+            store_to(p, n->side[side], n->pos, n->u->src[1 + k + side * half], n->result[k]);
+}
+
+static bool is_true(const struct uop *u) { return uop_is_int(u, 1); }
+
+/* init -> state before; in each iteration next -> fresh, then all fresh -> state; the final value
+ * is the state itself. */
+static void plan_loop(struct plan *p, struct node *n)
+{
+    const struct loop *l = n->u->arg.p;
+    struct uop *const *init = n->u->src + 2, *const *next = n->u->src + 3 + l->ncarried,
+                      *const *scan = next + l->ncarried;
+    struct uop *cond_next = n->u->src[2 + l->ncarried];
+    bool conditional = !is_true(n->u->src[1]) || !is_true(cond_next);
+    n->state = mem_array(p->t, (size_t)l->ncarried + 1, sizeof(struct buffer *));
+    for (int k = 0; k <= l->ncarried; k++) {
+        bool is_cond = k == l->ncarried;
+        if (is_cond && !conditional)
+            break;
+        struct uop *first = is_cond ? n->u->src[1] : init[k], *then = is_cond ? cond_next : next[k];
+        struct buffer *state = !is_cond && k < n->nresult && n->result[k]
+                                   ? n->result[k]
+                                   : buffer_new(p->t, BUFFER_STATE, first->dtype,
+                                                is_cond ? NULL : l->param[k].dim,
+                                                is_cond ? 0 : l->param[k].ndim, NULL);
+        state->kind = BUFFER_STATE;
+        n->state[k] = state;
+        store_to(p, n->block, n->pos, first, state);
+        struct buffer *fresh = buffer_new(p->t, BUFFER_TEMP, state->dtype, state->dim, state->ndim,
+                                          NULL);
+        store_to(p, n->side[0], n->pos, then, fresh);
+        plan_segment(p, n->side[0], p->nnode + n->pos, uop_buffer(p->t, fresh), state);
+    }
+    for (int k = 0; k < l->nscan; k++)
+        if (l->ncarried + k < n->nresult && n->result[l->ncarried + k]) {
+            struct segment *s = plan_segment(p, n->side[0], n->pos, scan[k],
+                                             n->result[l->ncarried + k]);
+            s->lead = uop_var(p->t, l->counter);
+            plan_use_root(p, s);
+        }
+}
+
+static void plan_host(struct plan *p, struct node *n)
+{
+    struct uop *u = n->u;
+    const struct host_call *h = u->arg.p;
+    if (!n->result) {
+        n->nresult = h->nout;
+        n->result = mem_array(p->t, (size_t)h->nout, sizeof(struct buffer *));
+    }
+    for (int k = 0; k < h->nout; k++)                 /* the function writes all of them */
+        if (!n->result[k])
+            n->result[k] = buffer_new(p->t, BUFFER_TEMP, h->out[k].dtype, h->out[k].dim,
+                                      h->out[k].ndim, NULL);
+    for (int k = 0; k < h->nout; k++)
+        n->result[k]->kept = h->out[k].kept;
+    n->host_arg = mem_array(p->t, (size_t)u->nsrc, sizeof *n->host_arg);
+    for (int k = 0; k < u->nsrc; k++) {
+        if (plan_contiguous_base(p, u->src[k]))
+            continue;
+        struct buffer *copy = buffer_new(p->t, BUFFER_TEMP, u->src[k]->dtype, u->src[k]->dim,
+                                         u->src[k]->ndim, NULL);
+        n->host_arg[k] = uop_buffer(p->t, copy);
+        store_to(p, n->block, n->pos, u->src[k], copy);
+    }
+}
+
+/* A scalar that steers a region: anything but symbols gets a buffer. */
+static void demand_scalar(struct plan *p, struct uop *u)
+{
+    while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
+        u = u->src[0];
+    plan_node(p, u)->must = plan_node(p, u)->in_order = true;
+}
+
+/* What the next run reads. New rows are stored behind the others, in front of whoever reads them
+ * all. */
+static void plan_state(struct plan *p, int k)
+{
+    const struct graph *g = p->graph;
+    const struct state *st = g->state[k];
+    struct uop *value = g->output[g->noutput - g->nstate + k].value;
+    const struct node *reader = st->length ? plan_node(p, uop_buffer(p->t, st->out)) : NULL;
+    struct segment *s =
+        store_to(p, p->top, reader ? reader->pos : p->nnode + g->noutput, value, st->out);
+    if (!st->length)
+        return;
+    s->start = mem_array(p->t, (size_t)value->ndim, sizeof *s->start);
+    for (int a = 0; a < value->ndim; a++)
+        s->start[a] = a == st->axis ? uop_var(p->t, st->length) : uop_int(p->t, 0);
+}
+
+static void plan_fuse(struct plan *p, struct schedule *s)
+{
+    for (int k = 0; k < p->graph->nstate; k++)
+        plan_state(p, k);
+    for (int i = 0; i < s->noutput; i++) {
+        const struct graph_output *o = &p->graph->output[i];
+        struct buffer *b = buffer_new(p->t, BUFFER_OUTPUT, o->value->dtype, o->value->dim,
+                                      o->value->ndim, o->name);
+        s->output[i] = b;
+        store_to(p, p->top, p->nnode + i, o->value, b);
+    }
+    for (int i = p->nnode - 1; i >= 0; i--) {
+        struct node *n = &p->node[i];
+        switch (n->u->op) {
+        case OP_GET: plan_get(p, n); break;
+        case OP_IF:
+            demand_scalar(p, n->u->src[0]);
+            plan_if(p, n);
+            break;
+        case OP_LOOP:
+            demand_scalar(p, n->u->src[0]);
+            plan_loop(p, n);
+            break;
+        case OP_HOST: plan_host(p, n); break;
+        default: plan_decide(p, n);
+        }
+    }
+    for (int i = 0; i < p->nnode; i++) {              /* a PARAM reads its loop's state */
+        struct node *n = &p->node[i];
+        if (n->u->op != OP_LOOP)
+            continue;
+        const struct loop *l = n->u->arg.p;
+        for (int k = 0; k < l->ncarried; k++) {
+            struct node *param = plan_node(p, uop_param(p->t, &l->param[k]));
+            if (param)
+                param->buffer = n->state[k];
+        }
+    }
+}
+
+/* ---- kernels */
+
+enum { TITLE_NODES = 8, TITLE_SEEN = 256 };
+
+static bool is_computation(const struct uop *u)
+{
+    return u->op == OP_REDUCE ||
+           (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
+}
+
+/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes; what it only reads was
+ * computed elsewhere. */
+static const char *kernel_title(struct tgc *t, struct kernel *k)
+{
+    struct text title = {.t = t};
+    const struct origin *seen[TITLE_SEEN];
+    int n, nseen = 0;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    bool computes = false;
+    for (int i = 0; i < n; i++)
+        computes |= is_computation(order[i]);
+    for (int i = 0; i < n && nseen < TITLE_SEEN; i++) {
+        const struct origin *o = computes && !is_computation(order[i])
+                                     ? NULL
+                                     : uop_get_origin(t, order[i]);
+        int j = 0;
+        while (j < nseen && seen[j] != o)
+            j++;
+        if (!o || j < nseen)
+            continue;
+        seen[nseen++] = o;
+        if (nseen <= TITLE_NODES)
+            text_printf(&title, "%s%s%s%s%s", nseen > 1 ? ", " : "", o->op_type,
+                        *o->node ? " \"" : "", o->node, *o->node ? "\"" : "");
+    }
+    if (nseen > TITLE_NODES)
+        text_printf(&title, ", and %d more", nseen - TITLE_NODES);
+    return title.n ? title.s : "";
+}
+
+/* The operator that gives the kernel its name: the first whose reduction it holds, else the
+ * last. */
+static const char *main_operator(struct tgc *t, const struct kernel *k)
+{
+    int n;
+    struct uop *root = k->ast;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    const char *name = NULL;
+    for (int i = 0; i < n; i++) {
+        const struct origin *o = uop_get_origin(t, order[i]);
+        if (!o)
+            continue;
+        if (order[i]->op == OP_REDUCE)
+            return o->op_type;
+        name = o->op_type;
+    }
+    return name ? name : "copy";
+}
+
+static const char *kernel_name(struct tgc *t, const struct kernel *k, int number)
+{
+    const char *op = main_operator(t, k);
+    char word[32];
+    size_t n = 0;
+    for (const char *c = op; *c && n < sizeof word - 1; c++) {
+        char lower = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+        if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9' && n))
+            word[n++] = lower;
+    }
+    word[n] = 0;
+    return mem_printf(t, "%s_%d", n ? word : "kernel", number);
+}
+
+static void kernel_add_buffer(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nbuffer; i++)
+        if (k->buffer[i] == b)
+            return;
+    VEC_PUSH(t, k->buffer, k->nbuffer, *cap, b);
+}
+
+static void kernel_add_scratch(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i] == b)
+            return;
+    VEC_PUSH(t, k->scratch, k->nscratch, *cap, b);
+}
+
+static void kernel_add_var(struct tgc *t, struct kernel *k, struct var *v, size_t *cap)
+{
+    for (int i = 0; i < k->nvar; i++)
+        if (k->var[i] == v)
+            return;
+    VEC_PUSH(t, k->var, k->nvar, *cap, v);
+}
+
+static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
+{
+    struct tgc *t = p->t;
+    struct kernel *k = MEM_NEW(t, struct kernel);
+    size_t cap_buffer = 0, cap_var = 0, cap_scratch = 0;
+    struct mem_mark mark = scratch_mark(t);
+    k->ast = lower_kernel(p, s);
+    struct uop *blocks = s->online ? online_apply(t, k->ast) : NULL;
+    k->ast = blocks ? blocks : k->ast;
+    int n;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct buffer *b = (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p;
+        if (b->kind == BUFFER_SCRATCH)                /* passed on within a band */
+            kernel_add_scratch(t, k, b, &cap_scratch);
+        else
+            kernel_add_buffer(t, k, b, &cap_buffer);
+    }
+    k->noutput = k->nbuffer;
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        void *arg = (void *)(uintptr_t)u->arg.p;
+        if (u->op == OP_BUFFER && uop_buffer_of(u)->kind != BUFFER_SCRATCH)
+            kernel_add_buffer(t, k, arg, &cap_buffer);
+        else if (u->op == OP_VAR)
+            kernel_add_var(t, k, arg, &cap_var);
+        else if (u->op == OP_STAGE)
+            VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
+    }
+    k->is_disjoint = true;
+    for (const struct segment *part = s; part; part = part->next) {
+        k->is_serial |= part->scatter != NULL;
+        k->is_disjoint &= part->start || part->clip.rows || part->dest->kind == BUFFER_SCRATCH;
+    }
+    k->title = kernel_title(t, k);
+    k->index = number;
+    k->name = kernel_name(t, k, number);
+    scratch_release(t, mark);
+    return k;
+}
+
+/* ---- steps */
+
+static void block_add(struct plan *p, struct block *b, struct item it)
+{
+    VEC_PUSH(p->t, b->item, b->nitem, b->cap_item, it);
+}
+
+/* Stable insertion by position: items of one block arrive nearly sorted. */
+static void block_sort(struct block *b)
+{
+    for (int i = 1; i < b->nitem; i++) {
+        struct item it = b->item[i];
+        int j = i;
+        for (; j > 0 && b->item[j - 1].pos > it.pos; j--)
+            b->item[j] = b->item[j - 1];
+        b->item[j] = it;
+    }
+}
+
+static void plan_items(struct plan *p)
+{
+    for (int i = 0; i < p->nsegment; i++) {
+        struct segment *s = p->segment[i];
+        if (s->value && !s->absorbed)
+            block_add(p, s->block, (struct item){s->pos, s, NULL});
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct node *n = &p->node[i];
+        if (n->u->op == OP_IF || n->u->op == OP_LOOP || n->u->op == OP_HOST)
+            block_add(p, n->block, (struct item){n->pos, NULL, n->u});
+    }
+}
+
+struct emission { struct plan *p; struct schedule *s; size_t cap_step, cap_kernel, cap_var; };
+
+static void emit(struct emission *e, struct step st)
+{
+    VEC_PUSH(e->p->t, e->s->step, e->s->nstep, e->cap_step, st);
+}
+
+static void emit_kernel(struct emission *e, struct segment *s)
+{
+    struct kernel *k = kernel_new(e->p, s, e->s->nkernel);
+    VEC_PUSH(e->p->t, e->s->kernel, e->s->nkernel, e->cap_kernel, k);
+    emit(e, (struct step){.kind = STEP_KERNEL, .kernel = k});
+}
+
+/* A symbol that the run finds, behind those of the graph. */
+static void add_var(struct emission *e, struct var *v)
+{
+    for (int i = 0; i < e->s->nvar; i++)
+        if (e->s->var[i] == v)
+            return;
+    VEC_PUSH(e->p->t, e->s->var, e->s->nvar, e->cap_var, v);
+}
+
+static void emit_host(struct emission *e, struct node *n)
+{
+    int narg = n->u->nsrc + n->nresult;
+    struct buffer **arg = mem_array(e->p->t, (size_t)narg, sizeof *arg);
+    for (int k = 0; k < n->u->nsrc; k++) {
+        struct uop *u = n->u->src[k];
+        while (!n->host_arg[k] && u->op == OP_RESHAPE)
+            u = u->src[0];
+        arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p
+                                : lower_buffer_of(e->p, u);
+    }
+    if (n->nresult)
+        memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
+    const struct host_call *h = n->u->arg.p;
+    for (int k = 0; k < h->nresult; k++)
+        add_var(e, h->result[k]);
+    emit(e, (struct step){.kind = STEP_HOST,
+                          .host = (struct host_call *)(uintptr_t)n->u->arg.p,
+                          .arg = arg,
+                          .narg = narg});
+}
+
+/* Blocks nest as the model's subgraphs do, whose depth the loader limits; so this recursion is
+ * bounded. */
+static void emit_block(struct emission *e, struct block *b)
+{
+    block_sort(b);
+    for (int i = 0; i < b->nitem; i++) {
+        struct item *it = &b->item[i];
+        if (it->kernel) {
+            emit_kernel(e, it->kernel);
+            continue;
+        }
+        struct node *n = plan_node(e->p, it->node);
+        if (it->node->op == OP_HOST) {
+            emit_host(e, n);
+        } else if (it->node->op == OP_IF) {
+            emit(e, (struct step){.kind = STEP_IF, .cond = lower_scalar(e->p, it->node->src[0])});
+            emit_block(e, n->side[0]);
+            if (n->side[1]->nitem) {
+                emit(e, (struct step){.kind = STEP_ELSE});
+                emit_block(e, n->side[1]);
+            }
+            emit(e, (struct step){.kind = STEP_ENDIF});
+        } else {
+            const struct loop *l = it->node->arg.p;
+            struct buffer *cond = n->state[l->ncarried];
+            emit(e, (struct step){.kind = STEP_LOOP,
+                                  .counter = l->counter,
+                                  .trip = lower_scalar(e->p, it->node->src[0])});
+            if (cond)
+                emit(e, (struct step){.kind = STEP_BREAK_UNLESS,
+                                      .cond = lower_scalar(e->p, uop_buffer(e->p->t, cond))});
+            emit_block(e, n->side[0]);
+            emit(e, (struct step){.kind = STEP_ENDLOOP, .counter = l->counter});
+        }
+    }
+}
+
+/* ---- attention by blocks of keys */
+
+static void mark_online(struct plan *p)
+{
+    struct mem_mark mark = scratch_mark(p->t);
+    struct uop_map found = {.t = p->t}, kept = {.t = p->t};
+    struct uop **order = scratch_array(p->t, (size_t)p->nnode, sizeof *order);
+    for (int i = 0; i < p->nnode; i++)
+        order[i] = p->node[i].u;
+    online_find(p->t, order, p->nnode, &found, &kept);
+    for (int i = 0; i < p->nnode; i++) {
+        p->node[i].online = map_get(&found, p->node[i].u) != NULL;
+        p->node[i].kept |= map_get(&kept, p->node[i].u) != NULL;
+    }
+    scratch_release(p->t, mark);
+}
+
+/* ---- buffers of the program */
+
+void schedule_collect_buffers(struct tgc *t, struct schedule *s)
+{
+    s->nbuffer = s->nweight = 0;
+    size_t cap_buffer = 0, cap_weight = 0;
+    bool *seen = mem_array(t, (size_t)t->next_buffer, sizeof *seen);
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        int nk = st->kernel ? st->kernel->nbuffer : 0, ns = st->kernel ? st->kernel->nscratch : 0;
+        for (int k = 0; k < nk + ns + st->narg; k++) {
+            struct buffer *b = k < nk        ? st->kernel->buffer[k]
+                               : k < nk + ns ? st->kernel->scratch[k - nk]
+                                             : st->arg[k - nk - ns];
+            if (seen[b->id])
+                continue;
+            seen[b->id] = true;
+            if (b->kind == BUFFER_WEIGHT)
+                VEC_PUSH(t, s->weight, s->nweight, cap_weight, b);
+            else if (b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH)
+                VEC_PUSH(t, s->buffer, s->nbuffer, cap_buffer, b);
+        }
+    }
+    for (int i = 0; i < s->nstate; i++)
+        if (s->state[i]->in->first)
+            VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
+}
+
+struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
+{
+    struct plan *p = MEM_NEW(t, struct plan);
+    *p = (struct plan){.t = t,
+                       .graph = g,
+                       .noopt = noopt,
+                       .of = {.t = t},
+                       .finder = {.t = t},
+                       .bit = {.t = t},
+                       .mask = {.t = t}};
+    struct schedule *s = MEM_NEW(t, struct schedule);
+    *s = (struct schedule){.graph = g,
+                           .ninput = g->ninput - g->nstate,
+                           .noutput = g->noutput - g->nstate,
+                           .state = g->state,
+                           .nstate = g->nstate,
+                           .var = g->var,
+                           .nvar = g->nvar};
+    s->input = mem_array(t, (size_t)s->ninput, sizeof *s->input);
+    s->output = mem_array(t, (size_t)s->noutput, sizeof *s->output);
+    for (int i = 0; i < s->ninput; i++)
+        s->input[i] = (struct buffer *)(uintptr_t)g->input[i]->arg.p;
+    if (!plan_nodes(p))
+        return NULL;
+    plan_blocks(p);
+    if (!noopt)
+        mark_online(p);
+    plan_fuse(p, s);
+    if (!noopt) {
+        plan_insets(p);
+        plan_layout(p);
+        plan_bands(p);
+        plan_clip(p);
+        plan_spread(p);
+    }
+    plan_items(p);
+    struct emission e = {.p = p, .s = s};
+    e.cap_var = (size_t)g->nvar + 4;
+    s->var = mem_array(t, e.cap_var, sizeof *s->var);
+    if (g->nvar)
+        memcpy(s->var, g->var, (size_t)g->nvar * sizeof *s->var);
+    emit_block(&e, p->top);
+    schedule_collect_buffers(t, s);
+    return s;
+}

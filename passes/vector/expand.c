@@ -1,0 +1,695 @@
+/* expand.c - in the variants of kernels, lanes become vectors and straight-line code; lanes that
+ * are choices do in all kernels.
+ *
+ * A linear program comes in with its lanes as loops. What is inside a lane's loop is written once
+ * for each of its values, with that value in the place of the loop variable; inside a vector's lane
+ * it is written once, its loads and stores along the lane becoming loads and stores of vectors:
+ *
+ *      acc[row, column] := 0                 acc0 := splat 0, acc1 := splat 0
+ *      for k                                 for k
+ *        for row                               w = load.16 b[k*16]
+ *          for column                          acc0 := mulacc(splat a[k], w, acc0)
+ *            acc := acc + a * b                acc1 := mulacc(splat a[k + K], w, acc1)
+ *
+ * The products of a group of bytes and their sum are one DOT, see bytes.c.
+ *
+ * A value that two lanes have in common is computed once. A product that is added is one MULACC.
+ * needs: optimize.c has made sure that everything which varies along a vector's lane has an
+ * operation on vectors, and is read and written with stride 1.
+ */
+#include "passes/vector/expand.h"
+
+#include <string.h>
+
+void expand_push(struct expander *e, struct uop *u)
+{
+    SCRATCH_PUSH(e->t, e->out, e->nout, e->cap, u);
+}
+
+void scopes_enter(struct scopes *s) { SCRATCH_PUSH(s->known.t, s->u, s->n, s->cap, NULL); }
+
+void scopes_leave(struct scopes *s)
+{
+    while (s->n > 0 && s->u[--s->n])
+        map_set(&s->known, s->u[s->n], NULL);
+}
+
+void scopes_learn(struct scopes *s, struct uop *u)
+{
+    map_set(&s->known, u, u);
+    SCRATCH_PUSH(s->known.t, s->u, s->n, s->cap, u);
+}
+
+void scopes_forget_loads(struct scopes *s, const struct uop *place)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->u[i] && (s->u[i]->op == OP_LOAD || s->u[i]->op == OP_GATHER) &&
+            s->u[i]->src[0] == place)
+            map_set(&s->known, s->u[i], NULL);
+}
+
+void expand_enter(struct expander *e) { scopes_enter(&e->scopes); }
+void expand_leave(struct expander *e) { scopes_leave(&e->scopes); }
+
+static void learn(struct expander *e, struct uop *u)
+{
+    expand_push(e, u);
+    scopes_learn(&e->scopes, u);
+}
+
+static bool is_named(const struct uop *u)
+{
+    return op_class(u->op) == CLASS_LEAF || u->op == OP_RANGE || u->op == OP_ACC ||
+           u->op == OP_STAGE;
+}
+
+static void compute(struct expander *e, struct uop *u)
+{
+    int n;
+    if (is_named(u) || map_get(&e->scopes.known, u))
+        return;
+    struct uop **order = uop_toposort(e->t, &u, 1, &n);
+    bool *wanted = scratch_array(e->t, (size_t)n, sizeof *wanted);
+    struct uop_map place = {.t = e->t, .scratch = true};
+    for (int i = 0; i < n; i++)
+        map_set(&place, order[i], (void *)(uintptr_t)(i + 1));
+    wanted[n - 1] = true;
+    for (int i = n - 1; i >= 0; i--)
+        for (int k = 0; k < order[i]->nsrc && wanted[i]; k++)
+            if (!is_named(order[i]->src[k]) && !map_get(&e->scopes.known, order[i]->src[k]))
+                wanted[(uintptr_t)map_get(&place, order[i]->src[k]) - 1] = true;
+    for (int i = 0; i < n; i++)
+        if (wanted[i])
+            learn(e, order[i]);
+}
+
+void expand_need(struct expander *e, struct uop *u)
+{
+    if (!e->lazy)
+        compute(e, u);
+}
+
+static int accs_of(const struct expander *e, const struct uop *acc)
+{
+    for (int i = e->naccs - 1; i >= 0; i--)
+        if (e->accs[i].acc == acc)
+            return i;
+    return -1;
+}
+
+static bool is_unrolled(const struct uop *lane)
+{
+    return !RANGE_IS_VECTOR(lane->arg.i) && !RANGE_IS_LOOP(lane->arg.i);
+}
+
+/* Whether the lane k of an accumulator tells apart what weights are summed up for. */
+static bool is_of_weights(const struct expander *e, const struct accs *a, int k)
+{
+    return nest_depends(e->t, a->weights->src[1], a->acc->src[k]);
+}
+
+/* Which of an accumulator's lanes is open: row-major, a vector counts as one; those of the weights
+ * alone, or all. */
+static int lane_index(const struct expander *e, const struct accs *a, bool weights)
+{
+    int64_t at = 0;
+    for (int k = 1; k < a->acc->nsrc; k++) {
+        const struct uop *lane = a->acc->src[k];
+        if (!is_unrolled(lane) || (weights && !is_of_weights(e, a, k)))
+            continue;
+        const struct uop *v = map_get(&e->value, lane);
+        at = at * lane->src[0]->arg.i + (v ? v->arg.i : 0);
+    }
+    return (int)at;
+}
+
+/* What an accumulator holds, once its sums are whole. */
+static struct uop *read_acc(struct expander *e, const struct accs *a)
+{
+    struct uop *src[2] = {a->each[lane_index(e, a, false)]}, *v;
+    if (!a->less || e->group)
+        return src[0];
+    src[1] = a->less[lane_index(e, a, true)];
+    v = uop_intern(e->t, OP_SUB, DTYPE_I32, src, 2, (union arg){0});
+    expand_need(e, v);
+    return v;
+}
+
+struct uop *expand_value_of(struct expander *e, struct uop *u)
+{
+    int a = u->op == OP_ACC ? accs_of(e, u) : -1;
+    if (a >= 0)
+        return read_acc(e, &e->accs[a]);
+    struct uop *v = map_get(&e->value, u);
+    if (!v && op_class(u->op) != CLASS_LEAF && u->op != OP_STAGE)
+        TGC_BUG(e->t, "%s is used before it is expanded", op_name(u->op));
+    return v ? v : u;
+}
+
+struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
+{
+    if (lanes == 1 || u->lanes == lanes)
+        return u;
+    struct uop *v = uop_intern(e->t, OP_SPLAT, u->dtype, &u, 1, (union arg){.i = lanes});
+    expand_need(e, v);
+    return v;
+}
+
+/* Inside of a group there are casts of bytes, their products, and sums; they are its DOT. */
+static bool is_of_group(const struct expander *e, const struct uop *u)
+{
+    return e->group && u->dtype == DTYPE_I32;
+}
+
+/* What an expression of `in` is now, of which not every part has been looked at. */
+static struct uop *value_now(struct expander *e, struct uop *u)
+{
+    int n;
+    struct uop **order = uop_toposort(e->t, &u, 1, &n), *src[4];
+    struct uop_map now = {.t = e->t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *x = order[i], *known = map_get(&e->value, x);
+        for (int k = 0; k < x->nsrc && k < 4 && !known; k++)
+            src[k] = map_get(&now, x->src[k]);
+        bool made = known || op_class(x->op) == CLASS_LEAF || x->op == OP_RANGE;
+        map_set(&now, x, known ? known : made ? x
+                               : uop_new(e->t, x->op, x->dtype, src, x->nsrc, x->arg));
+    }
+    return map_get(&now, u);
+}
+
+/* Comparisons of places along the vector: of floats, how far they are from where they meet. */
+static bool expand_places(struct expander *e, struct uop *u)
+{
+    enum { FAR = 1 << 20 };
+    struct tgc *t = e->t;
+    int64_t along;
+    if (!e->vector || u->dtype != DTYPE_BOOL || !tile_compares_places(t, u, e->vector))
+        return false;
+    struct uop *apart = sym_sub(t, u->src[1], u->src[0]), *src[2], *v;
+    if (!nest_stride(t, apart, e->vector, &along) || along == 0)
+        return false;
+    apart = value_now(e, apart);
+    apart = along > 0 ? apart : sym_muli(t, apart, -1);
+    apart = sym_max(t, sym_min(t, apart, uop_int(t, FAR)), uop_int(t, -FAR));
+    apart = uop_cast(t, DTYPE_F32, apart);
+    expand_need(e, apart);
+    struct uop *ramp = uop_intern(t, OP_RAMP, DTYPE_F32, &apart, 1, (union arg){.i = e->lanes});
+    expand_need(e, ramp);
+    struct uop *zero = expand_splat(e, uop_constf(t, DTYPE_F32, 0), e->lanes);
+    bool swapped = u->op == OP_LT && along > 0;
+    src[0] = swapped ? zero : ramp;
+    src[1] = swapped ? ramp : zero;
+    v = uop_intern(t, u->op, DTYPE_BOOL, src, 2, u->arg);
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+    return true;
+}
+
+static void expand_value(struct expander *e, struct uop *u)
+{
+    struct uop *src[4] = {NULL}, *v;
+    if (is_of_group(e, u)) {
+        if (u->op == OP_CAST)
+            map_set(&e->value, u, expand_value_of(e, u->src[0]));
+        return;
+    }
+    if (expand_places(e, u))
+        return;
+    int lanes = 1;
+    for (int k = 0; k < u->nsrc; k++) {
+        src[k] = expand_value_of(e, u->src[k]);
+        lanes = src[k]->lanes > lanes ? src[k]->lanes : lanes;
+    }
+    if (u->op == OP_WHERE && src[0]->op == OP_CONST) {
+        v = src[src[0]->arg.i ? 1 : 2];
+    } else if (lanes == 1) {
+        v = expand_fuse_product(e, uop_new(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
+    } else {
+        bool uniform = u->op == OP_WHERE && src[0]->lanes == 1;
+        for (int k = uniform; k < u->nsrc; k++)
+            src[k] = expand_splat(e, src[k], lanes);
+        v = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
+        v = expand_fuse_vector(e, v);
+    }
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+}
+
+/* How many elements of a buffer lie between a vector's neighbours: 0, all lanes are one. */
+static int64_t stride_of(struct expander *e, struct uop *offset)
+{
+    int64_t stride = 0;
+    if (!e->vector)
+        return 0;
+    intptr_t memo = (intptr_t)map_get(&e->stride, offset);
+    if (memo)
+        return memo - VECTOR_STRIDE_MAX - 1;
+    if (!nest_stride(e->t, offset, e->vector, &stride) || stride > VECTOR_STRIDE_MAX ||
+        stride < -VECTOR_STRIDE_MAX)
+        TGC_BUG(e->t, "a vector's lane has no stride");
+    map_set(&e->stride, offset, (void *)(intptr_t)(stride + VECTOR_STRIDE_MAX + 1));
+    return stride;
+}
+
+/* What stands for u in one lane of the vector. */
+static struct uop *value_at(struct expander *e, struct uop *u, int64_t lane)
+{
+    int n;
+    struct uop **order = uop_toposort(e->t, &u, 1, &n), *src[4];
+    struct uop_map at = {.t = e->t, .scratch = true};
+    map_set(&at, e->vector, uop_int(e->t, lane));
+    for (int i = 0; i < n; i++) {
+        struct uop *x = order[i];
+        bool varies = false;
+        for (int k = 0; k < x->nsrc && k < 4; k++) {
+            struct uop *now = map_get(&at, x->src[k]);
+            varies |= now != NULL;
+            src[k] = now ? now : expand_value_of(e, x->src[k]);
+        }
+        if (varies)
+            map_set(&at, x, uop_new(e->t, x->op, x->dtype, src, x->nsrc, x->arg));
+    }
+    struct uop *now = map_get(&at, u);
+    return now ? now : expand_value_of(e, u);
+}
+
+/* How many lanes of the vector a condition holds for: its first ones; what is left of the condition
+ * is the same for all of them. */
+static int count_lanes(struct expander *e, struct uop **cond)
+{
+    struct uop *all = *cond;
+    int n = 0;
+    for (; n < e->lanes; n++) {
+        struct uop *now = value_at(e, all, n);
+        if (uop_is_int(now, 0))
+            break;
+        if (n > 0 && now != *cond)
+            TGC_BUG(e->t, "a condition differs from lane to lane");
+        *cond = now;
+    }
+    return n;
+}
+
+static bool is_lane_wise(struct expander *e, struct uop *cond)
+{
+    return e->vector && nest_depends(e->t, cond, e->vector);
+}
+
+/* A group of bytes: four neighbours, or those of all the vector's columns. */
+static void expand_bytes(struct expander *e, struct uop *u)
+{
+    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
+    int64_t stride = stride_of(e, u->src[1]), along;
+    if (!nest_stride(e->t, u->src[1], e->group, &along) || along != 1 ||
+        (stride != 0 && stride != DOT_BYTES))
+        TGC_BUG(e->t, "bytes of a group lie apart");
+    int lanes = stride ? DOT_BYTES * e->lanes : DOT_BYTES;
+    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, 2,
+                               (union arg){.i = VECTOR_BITS(lanes, 0, 1) | VECTOR_GROUPS});
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+}
+
+static void expand_load(struct expander *e, struct uop *u)
+{
+    if (e->group) {
+        expand_bytes(e, u);
+        return;
+    }
+    struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
+    int64_t stride = stride_of(e, u->src[1]);
+    int lanes = stride ? e->lanes : 1, part = stride && e->tail ? e->tail : lanes, nsrc = u->nsrc;
+    if (stride != 0 && stride != 1 && u->dtype != DTYPE_F32 && u->dtype != DTYPE_I32)
+        TGC_BUG(e->t, "a vector of %s lies apart", dtype_name(u->dtype));
+    if (nsrc == 4 && is_lane_wise(e, u->src[2])) {
+        src[2] = u->src[2];
+        part = count_lanes(e, &src[2]);
+        expand_need(e, src[2]);
+        nsrc = uop_is_int(src[2], 1) ? 2 : 4;
+    } else if (nsrc == 4) {
+        src[2] = expand_value_of(e, u->src[2]);
+    }
+    if (nsrc == 4 || part == 0)
+        src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
+    v = part == 0 ? src[3]
+                  : uop_intern(e->t, OP_LOAD, u->dtype, src, nsrc,
+                               (union arg){
+                                   .i = lanes == 1 ? 0 : VECTOR_BITS(lanes, part % lanes, stride)});
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+}
+
+/* A store's condition that holds for some lanes of a vector says how many are stored. */
+static void expand_guard(struct expander *e, struct uop *u)
+{
+    struct uop *cond = u->src[0];
+    e->part = e->lanes;
+    if (is_lane_wise(e, cond)) {
+        e->part = count_lanes(e, &cond);
+        e->guard = u;
+        if (e->part > 0 && !uop_is_int(cond, 1))
+            TGC_BUG(e->t, "a part of a vector is stored under a condition");
+        return;
+    }
+    cond = expand_value_of(e, cond);
+    struct uop *v = uop_intern(e->t, OP_GUARD, u->dtype, &cond, 1, u->arg);
+    expand_enter(e);
+    expand_push(e, v);
+    map_set(&e->value, u, v);
+    e->nguard++;
+}
+
+static void expand_end(struct expander *e, struct uop *u)
+{
+    if (e->guard == u->src[0]) {
+        e->guard = NULL;
+        return;
+    }
+    struct uop *v = expand_value_of(e, u->src[0]);
+    expand_push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
+    e->nguard -= u->op == OP_ENDGUARD;
+    expand_leave(e);
+}
+
+/* A vector of what is stored to all of its lanes. Vectors hold no small elements but by a cast that
+ * the store carries out. */
+static struct uop *splat_stored(struct expander *e, struct uop *v)
+{
+    enum dtype d = v->dtype;
+    if (v->lanes > 1 || (d != DTYPE_F16 && d != DTYPE_BF16 && !dtype_is_byte(d)))
+        return expand_splat(e, v, e->lanes);
+    struct uop *wide = uop_intern(e->t, OP_CAST, DTYPE_F32, &v, 1, (union arg){0});
+    expand_need(e, wide);
+    wide = expand_splat(e, wide, e->lanes);
+    v = uop_intern(e->t, OP_CAST, d, &wide, 1, (union arg){0});
+    expand_need(e, v);
+    return v;
+}
+
+static void expand_store(struct expander *e, struct uop *u)
+{
+    struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
+    int part = e->guard && e->part < e->lanes ? e->part : e->tail;
+    int64_t stride = stride_of(e, u->src[1]);
+    if (e->guard && e->part == 0)
+        return;
+    if (stride)
+        src[2] = splat_stored(e, src[2]);
+    else if (src[2]->lanes > 1)
+        TGC_BUG(e->t, "a vector is stored to one place");
+    for (int k = 1; k < 3 && e->lazy; k++)
+        compute(e, src[k]);
+    scopes_forget_loads(&e->scopes, u->src[0]);
+    if (cross_store(e, u, src[1], src[2], part, stride))
+        return;
+    int lanes = src[2]->lanes;
+    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                              (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0}));
+}
+
+static bool opens_group(const struct expander *e, int at);
+
+/* The weights of a sum of products of bytes that is one DOT; NULL: acc is no such sum. */
+static const struct uop *find_weights(const struct expander *e, const struct uop *acc)
+{
+    const struct uop *group = NULL;
+    for (int i = 0; i < e->nin; i++) {
+        const struct uop *u = e->in[i], *m = NULL;
+        group = opens_group(e, i) ? u : u->op == OP_END && u->src[0] == group ? NULL : group;
+        if (group && u->op == OP_ASSIGN && u->src[0] == acc)
+            m = u->src[1]->src[u->src[1]->src[0] == acc];
+        for (int k = 0; m && k < 2; k++)
+            if (m->src[k]->src[0]->dtype == DTYPE_I8)
+                return m->src[k]->src[0];
+    }
+    return NULL;
+}
+
+static struct uop *new_acc(struct expander *e, enum dtype d, struct uop *const *src, int nsrc)
+{
+    struct uop *acc = uop_intern(e->t, OP_ACC, d, src, nsrc, (union arg){.i = e->next_acc++});
+    expand_push(e, acc);
+    return acc;
+}
+
+static void expand_acc(struct expander *e, struct uop *u)
+{
+    struct uop *src[MAX_RANK + 1] = {expand_value_of(e, u->src[0])};
+    int64_t n = 1, lanes = 1, nweights = 1;
+    int nsrc = 1;
+    for (int k = 1; k < u->nsrc; k++) {
+        if (RANGE_IS_LOOP(u->src[k]->arg.i))
+            src[nsrc++] = u->src[k];
+        else if (RANGE_IS_VECTOR(u->src[k]->arg.i))
+            lanes = u->src[k]->src[0]->arg.i;
+        else
+            n *= u->src[k]->src[0]->arg.i;
+    }
+    if (u->nsrc == 1 && e->vector)                    /* one declared where a vector is open */
+        lanes = e->lanes;
+    src[0] = expand_splat(e, src[0], (int)lanes);
+    struct accs a = {.acc = u, .each = mem_array(e->t, (size_t)n, sizeof *a.each)};
+    for (int64_t i = 0; i < n; i++)
+        a.each[i] = new_acc(e, u->dtype, src, nsrc);
+    a.weights = e->isa->centered && lanes > 1 ? find_weights(e, u) : NULL;
+    for (int k = 1; k < u->nsrc && a.weights; k++)
+        nweights *=
+            is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
+    a.less = a.weights ? mem_array(e->t, (size_t)nweights, sizeof *a.less) : NULL;
+    for (int64_t i = 0; i < nweights && a.weights; i++)
+        a.less[i] = new_acc(e, u->dtype, src, nsrc);
+    SCRATCH_PUSH(e->t, e->accs, e->naccs, e->cap_accs, a);
+}
+
+static void assign(struct expander *e, struct uop *acc, struct uop *value)
+{
+    struct uop *src[2] = {acc, value};
+    expand_push(e, uop_intern(e->t, OP_ASSIGN, acc->dtype, src, 2, (union arg){0}));
+}
+
+/* What the sums of the weights that are open lack, at the first of them: products with bytes of 0,
+ * less DOT_MIDDLE. */
+static void sum_weights(struct expander *e, const struct accs *a, struct uop *weights)
+{
+    for (int k = 1; k < a->acc->nsrc; k++) {
+        const struct uop *now = map_get(&e->value, a->acc->src[k]);
+        if (is_unrolled(a->acc->src[k]) && !is_of_weights(e, a, k) && now && now->arg.i)
+            return;
+    }
+    struct uop *acc = a->less[lane_index(e, a, true)];
+    struct uop *none = expand_splat(e, uop_consti(e->t, DTYPE_U8, 0), weights->lanes);
+    struct uop *src[3] = {acc, none, weights};
+    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3, (union arg){.i = DOT_MIDDLE});
+    expand_need(e, dot);
+    assign(e, acc, dot);
+}
+
+/* acc + the sum of a group's products */
+static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *acc)
+{
+    const struct accs *a = &e->accs[accs_of(e, u->src[0])];
+    const struct uop *sum = u->src[1], *m = sum->src[sum->src[0] == u->src[0]];
+    struct uop *src[3] = {acc, expand_value_of(e, m->src[0]), expand_value_of(e, m->src[1])};
+    if (src[1]->dtype == DTYPE_I8) {
+        struct uop *weights = src[1];
+        src[1] = src[2], src[2] = weights;
+    }
+    for (int k = 1; k < 3; k++)
+        src[k] = expand_splat(e, src[k], DOT_BYTES * acc->lanes);
+    if (a->less)
+        sum_weights(e, a, src[2]);
+    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3,
+                                 (union arg){.i = a->less ? DOT_MIDDLE : 0});
+    expand_need(e, dot);
+    return dot;
+}
+
+static void expand_assign(struct expander *e, struct uop *u)
+{
+    struct uop *acc = expand_value_of(e, u->src[0]), *src[2] = {acc};
+    src[1] = is_of_group(e, u) ? dot_of(e, u, acc)
+                               : expand_splat(e, expand_value_of(e, u->src[1]), acc->lanes);
+    struct uop *v = uop_intern(e->t, OP_ASSIGN, u->dtype, src, 2, (union arg){0});
+    expand_push(e, v);
+    map_set(&e->value, u, acc);
+}
+
+int expand_find_end(const struct expander *e, int at)
+{
+    for (int i = at + 1; i < e->nin; i++)
+        if (e->in[i]->op == OP_END && e->in[i]->src[0] == e->in[at])
+            return i;
+    TGC_BUG(e->t, "a loop is not closed");
+}
+
+void expand_one(struct expander *e, struct uop *u)
+{
+    struct uop *v;
+    switch (u->op) {
+    case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK:
+        break;
+    case OP_RANGE:
+        v = expand_value_of(e, u->src[0]);
+        v = uop_intern(e->t, OP_RANGE, u->dtype, &v, 1, u->arg);
+        expand_enter(e);
+        expand_push(e, v);
+        map_set(&e->value, u, v);
+        break;
+    case OP_GUARD: expand_guard(e, u); break;
+    case OP_END: case OP_ENDGUARD: expand_end(e, u); break;
+    case OP_ACC: expand_acc(e, u); break;
+    case OP_ASSIGN: expand_assign(e, u); break;
+    case OP_LOAD: expand_load(e, u); break;
+    case OP_STORE: expand_store(e, u); break;
+    default: expand_value(e, u);
+    }
+}
+
+/* Among choices, what is chosen follows from the lane: nothing else shall be computed, nor sooner
+ * than it is stored. That holds where lanes have stores inside of them alone. */
+static bool may_be_lazy(const struct expander *e, int begin, int end)
+{
+    bool choice = false;
+    const struct uop *vector = NULL;
+    for (int i = begin; i < end; i++) {
+        const struct uop *u = e->in[i];
+        vector = u->op == OP_RANGE && RANGE_IS_VECTOR(u->arg.i) ? u : vector;
+        bool part = vector && u->op == OP_GUARD && nest_depends(e->t, u->src[0], vector);
+        if (u->op == OP_ACC || u->op == OP_ASSIGN || (u->op == OP_GUARD && !part) ||
+            (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i)))
+            return false;
+        choice |= u->op == OP_RANGE && RANGE_IS_UNROLL(u->arg.i);
+    }
+    return choice;
+}
+
+/* A group inside of which a vector opens is open all the time; other groups stay loops. */
+static bool opens_group(const struct expander *e, int at)
+{
+    if (e->in[at]->op != OP_RANGE || !RANGE_IS_GROUP(e->in[at]->arg.i))
+        return false;
+    for (int i = at + 1; i < expand_find_end(e, at); i++)
+        if (e->in[i]->op == OP_RANGE && RANGE_IS_VECTOR(e->in[i]->arg.i))
+            return true;
+    return false;
+}
+
+/* What the loop at `at` stores is another value in its next turn: nothing that was read before it is
+ * known inside. */
+static void forget_stored(struct expander *e, int at)
+{
+    for (int i = at + 1, end = expand_find_end(e, at); i < end; i++)
+        if (e->in[i]->op == OP_STORE)
+            scopes_forget_loads(&e->scopes, e->in[i]->src[0]);
+}
+
+static void expand_all(struct expander *e)
+{
+    enum { DEPTH = sizeof e->lane / sizeof *e->lane };
+    struct lane *lane = e->lane;
+    for (int i = 0; i < e->nin; i++) {
+        struct uop *u = e->in[i];
+        if (opens_group(e, i)) {
+            e->group = u;
+            map_set(&e->value, u, uop_int(e->t, 0));
+            continue;
+        }
+        if (u->op == OP_END && u->src[0] == e->group) {
+            e->group = NULL;
+            continue;
+        }
+        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
+            bool vector = RANGE_IS_VECTOR(u->arg.i);
+            if (e->depth == DEPTH)
+                TGC_BUG(e->t, "more than %d lanes", DEPTH);
+            lane[e->depth++] =
+                (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
+            map_set(&e->value, u, uop_int(e->t, 0));
+            if (e->depth == 1)
+                e->lazy = may_be_lazy(e, i, lane[0].end);
+            if (vector) {
+                e->vector = u;
+                e->lanes = (int)u->src[0]->arg.i;
+                e->stride = (struct uop_map){.t = e->t, .scratch = true};
+            }
+            continue;
+        }
+        if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC] &&
+            strip_loop(e, &i))
+            continue;
+        if (e->depth == 0 || i != lane[e->depth - 1].end) {
+            if (u->op == OP_RANGE)
+                forget_stored(e, i);
+            expand_one(e, u);
+            if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
+                expand_panel(e, i);
+            continue;
+        }
+        struct lane *l = &lane[e->depth - 1];
+        if (++l->now < l->size) {
+            map_set(&e->value, e->in[l->begin], uop_int(e->t, l->now));
+            i = l->begin;                             /* once more, with the next value */
+            continue;
+        }
+        if (e->vector == e->in[l->begin])
+            e->vector = NULL;
+        if (--e->depth == 0)
+            e->lazy = false;
+    }
+}
+
+static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, int *nlinear)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct expander *e = scratch_array(t, 1, sizeof *e);
+    *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
+    e->value = e->stride = e->scopes.known = (struct uop_map){.t = t, .scratch = true};
+    e->bounds.t = t;
+    expand_all(e);
+    *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
+    *nlinear = e->nout;
+    scratch_release(t, mark);
+}
+
+static bool has_vectors(const struct variant *v)
+{
+    for (int i = 0; i < v->nlinear; i++)
+        if (v->linear[i]->op == OP_STORE ? v->linear[i]->src[2]->lanes > 1
+                                         : v->linear[i]->lanes > 1)
+            return true;
+    return false;
+}
+
+static bool has_choices(const struct kernel *k)
+{
+    for (int i = 0; i < k->nopt; i++)
+        if (k->opt[i].op == OPT_UNROLL)
+            return true;
+    return false;
+}
+
+/* A variant without vectors says nothing that the portable one does not say. */
+static void expand_kernel(struct tgc *t, bool far, struct kernel *k)
+{
+    int n = 0;
+    for (int j = 0; j < k->nvariant; j++) {
+        expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
+        halve_vectors(t, &isa_table[k->variant[j].isa], &k->variant[j].linear,
+                      &k->variant[j].nlinear);
+        prefetch_weights(t, far, &k->variant[j].linear, &k->variant[j].nlinear);
+        if (has_vectors(&k->variant[j]))
+            k->variant[n++] = k->variant[j];
+    }
+    k->nvariant = n;
+    if (has_choices(k))
+        expand_program(t, ISA_GENERIC, &k->linear, &k->nlinear);
+}
+
+bool pass_expand(struct tgc *t, struct schedule *s)
+{
+    bool far = weights_are_far(s);
+    for (int i = 0; i < s->nkernel; i++)
+        expand_kernel(t, far, s->kernel[i]);
+    return true;
+}

@@ -1,0 +1,121 @@
+/* prefetch.c - weights that come from memory are asked for before they are needed.
+ *
+ *      for panel                            a panel: the weights of some columns, one stream
+ *        for tile < 4
+ *          for k
+ *            wv = load w[panel, k]          the first tile waits for memory, the others do not
+ *            prefetch w[panel + 1, k]       so they fetch the next panel meanwhile
+ *            sum += x[tile, k] * wv
+ *
+ * A weight is stored in the order in which it is read, and so are the weights of a program: behind
+ * a kernel's last panel lies what the next kernel reads. Where each weight is read once, the
+ * processor's own prefetcher does most of it, but stops at pages; where all of them may stay in a
+ * cache between two runs, asking costs more than it gains (a fifth, of 4 MB in a cache of 32 MB).
+ */
+#include "passes/vector/expand.h"
+
+enum { LOOPS_MAX = 64, LINE = 64, REREADS_MAX = 32 };
+/* of a weight, at least; how far ahead of what is read once; of a panel, at most; of all weights
+ * that stay in a cache */
+enum {
+    WEIGHT_NBYTES = 1 << 17,
+    AHEAD_NBYTES = 1 << 12,
+    PANEL_NBYTES = 1 << 18,
+    NEAR_NBYTES = 16 << 20
+};
+
+struct prefetching {
+    struct tgc *t;
+    bool far;                    /* weights that are read once come from memory */
+    struct uop *loop[LOOPS_MAX]; int nloop;
+    int64_t seen;                /* bytes of weights in the innermost loop so far */
+};
+
+static bool is_large_weight(const struct uop *load)
+{
+    const struct buffer *b = load->src[0]->op == OP_BUFFER ? uop_buffer_of(load->src[0]) : NULL;
+    return b && b->kind == BUFFER_WEIGHT && buffer_most_nbytes(b) >= WEIGHT_NBYTES;
+}
+
+bool weights_are_far(const struct schedule *s)
+{
+    double n = 0;
+    for (int i = 0; i < s->nweight; i++)
+        n += buffer_most_nbytes(s->weight[i]);
+    return n > NEAR_NBYTES;
+}
+
+/* How far ahead a weight is wanted: the run that the loops read before they read it again; 0: it is
+ * read again so often that nothing is gained. */
+static int64_t distance(const struct prefetching *p, const struct uop *load)
+{
+    int64_t run = 0, reads = 1, stride, size;
+    int64_t nbytes = (int64_t)dtype_nbytes(load->dtype);
+    for (int i = p->nloop - 1; i >= 0; i--) {
+        if (!nest_stride(p->t, load->src[1], p->loop[i], &stride) ||
+            !uop_const_int(p->loop[i]->src[0], &size) || stride < 0)
+            return 0;
+        if (stride == 0 && run == 0)
+            return 0;
+        if (stride > 0 && reads > 1)
+            break;
+        if (stride == 0)
+            reads = sat_mul(reads, size);
+        else if (run == 0 || stride == run)
+            run = sat_mul(stride, size);
+        else
+            return 0;
+    }
+    if (reads == 1)
+        return p->far ? AHEAD_NBYTES / nbytes : 0;
+    return reads > REREADS_MAX || run * nbytes > PANEL_NBYTES ? 0 : run;
+}
+
+/* Whether prefetch_panel.c has seen to it. */
+static bool is_prefetched(struct uop *const *linear, int n, const struct uop *load)
+{
+    for (int i = 0; i < n; i++)
+        if (linear[i]->op == OP_PREFETCH && linear[i]->src[0] == load->src[0])
+            return true;
+    return false;
+}
+
+static void note_loops(struct prefetching *p, struct uop *u)
+{
+    if (u->op == OP_RANGE || u->op == OP_END)
+        p->seen = 0;
+    if (u->op == OP_RANGE && p->nloop < LOOPS_MAX)
+        p->loop[p->nloop++] = u;
+    else if (u->op == OP_END && p->nloop > 0 && p->loop[p->nloop - 1] == u->src[0])
+        p->nloop--;
+}
+
+void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct prefetching p = {.t = t, .far = far};
+    struct uop **out = NULL;
+    size_t cap = 0;
+    int n = 0;
+    for (int i = 0; i < *nlinear; i++) {
+        struct uop *u = (*linear)[i];
+        note_loops(&p, u);
+        SCRATCH_PUSH(t, out, n, cap, u);
+        if (u->op != OP_LOAD || u->lanes == 1 || u->nsrc != 2 || p.nloop == 0 ||
+            !is_large_weight(u) || is_prefetched(*linear, *nlinear, u))
+            continue;
+        int64_t before = p.seen, ahead = distance(&p, u);
+        p.seen += (int64_t)dtype_nbytes(u->dtype) * u->lanes;
+        if (!ahead || before % LINE)                  /* each line once */
+            continue;
+        struct uop *src[2] = {u->src[1], uop_int(t, ahead)};
+        src[1] = uop_intern(t, OP_ADD, DTYPE_INDEX, src, 2, (union arg){0});
+        src[0] = u->src[0];
+        SCRATCH_PUSH(t, out, n, cap, src[1]);
+        SCRATCH_PUSH(t, out, n, cap,
+                     uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
+    }
+    *linear = mem_copy(t, out, (size_t)n * sizeof *out);
+    *nlinear = n;
+    scratch_release(t, mark);
+}

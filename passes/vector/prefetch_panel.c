@@ -1,0 +1,122 @@
+/* prefetch_panel.c - a contraction's next panel of weights, while the present one is used.
+ *
+ *      for panel                             for panel
+ *        for tile < 32                         for tile < 32
+ *          for k < 768                           for k < 768
+ *                                                  prefetch w[(panel + 1)*PANEL + (tile*768 + k)*2]
+ *            ... w[panel*PANEL + k*64]             ... w[panel*PANEL + k*64]
+ *
+ * A panel is read once from memory, by the first tile of rows, and then again by all others from
+ * the cache: without help the first tile waits for each line. The steps of all tiles together fetch
+ * the next panel, evenly; behind the last panel lies what is read next, since weights lie in the
+ * order of their use. A line may be asked for more than once, which costs less than to tell.
+ */
+#include "passes/vector/expand.h"
+
+enum { DEPTH_MAX = 32, LINE = 16, LINES_MAX = 4, TILES_MIN = 3 };
+/* bytes of weights that are not in a cache when the nest begins; of a panel that the next one does
+ * not push out */
+static const int64_t far_nbytes = 256 << 10, panel_nbytes = 1 << 20;
+
+struct stream {
+    struct expander *e;
+    struct uop *loop[DEPTH_MAX]; int nloop;      /* that are open at `at`, outermost first */
+    struct uop *load;
+    int panel, tile;             /* places in loop[] */
+    int64_t size, tiles, steps;  /* floats of a panel; tiles that read it; steps of each of them */
+};
+
+/* The loops that are open behind e->in[at]; false: too many, or an odd one. */
+static bool find_loops(struct stream *s, int at)
+{
+    s->nloop = 0;
+    for (int i = 0; i <= at; i++) {
+        struct uop *u = s->e->in[i];
+        if (u->op == OP_END)
+            s->nloop -= s->nloop > 0 && s->loop[s->nloop - 1] == u->src[0];
+        if (u->op != OP_RANGE)
+            continue;
+        if (s->nloop == DEPTH_MAX || u->src[0]->op != OP_CONST)
+            return false;
+        s->loop[s->nloop++] = u;
+    }
+    return true;
+}
+
+/* The one packed weight that is read in the innermost loop at `at`. */
+static bool find_load(struct stream *s, int at)
+{
+    int end = expand_find_end(s->e, at);
+    s->load = NULL;
+    for (int i = at + 1; i < end; i++) {
+        struct uop *u = s->e->in[i];
+        if (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i))
+            return false;
+        const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
+        if (!b || b->kind != BUFFER_WEIGHT || !b->storage)
+            continue;
+        if (s->load || u->dtype != DTYPE_F32 || u->nsrc > 2)
+            return false;
+        s->load = u;
+    }
+    return s->load != NULL;
+}
+
+static int64_t size_of(const struct uop *range) { return range->src[0]->arg.i; }
+
+/* panel · tiles, which do not move the weight · steps, which read the panel from front to back */
+static bool find_panel(struct stream *s)
+{
+    struct tgc *t = s->e->t;
+    struct uop *offset = s->load->src[1];
+    int64_t stride, row;
+    s->tile = s->nloop;
+    s->tiles = s->steps = 1;
+    while (s->tile > 0 && nest_depends(t, offset, s->loop[s->tile - 1]))
+        s->steps = sat_mul(s->steps, size_of(s->loop[--s->tile]));
+    s->panel = s->tile;
+    while (s->panel > 0 && !nest_depends(t, offset, s->loop[s->panel - 1]))
+        s->tiles = sat_mul(s->tiles, size_of(s->loop[--s->panel]));
+    if (s->panel == 0 || s->tile == s->nloop || s->tiles < TILES_MIN)
+        return false;
+    s->panel--;
+    if (RANGE_IS_PART(s->loop[s->panel]->arg.i) ||
+        !nest_stride(t, offset, s->loop[s->panel], &s->size) ||
+        !nest_stride(t, offset, s->loop[s->nloop - 1], &row) || row < 1)
+        return false;
+    stride = row;
+    for (int k = s->nloop - 1; k >= s->tile; k--) {
+        int64_t is;
+        if (!nest_stride(t, offset, s->loop[k], &is) || is != stride)
+            return false;
+        stride = sat_mul(stride, size_of(s->loop[k]));
+    }
+    return stride == s->size && sat_mul(s->size, 4) <= panel_nbytes &&
+           sat_mul(sat_mul(s->size, 4), size_of(s->loop[s->panel])) >= far_nbytes;
+}
+
+void expand_panel(struct expander *e, int at)
+{
+    struct tgc *t = e->t;
+    struct stream s = {.e = e};
+    if (!find_loops(&s, at) || !find_load(&s, at) || !find_panel(&s))
+        return;
+    int64_t all = sat_mul(s.tiles, s.steps), each = (s.size + all - 1) / all;
+    struct uop *place = uop_int(t, 0);
+    for (int k = s.panel + 1; k < s.nloop; k++)
+        place = sym_add(t, sym_muli(t, place, size_of(s.loop[k])),
+                        expand_value_of(e, s.loop[k]));
+    place = sym_muli(t, place, each);
+    for (int k = 0; k <= s.panel; k++) {
+        int64_t stride;
+        if (!nest_stride(t, s.load->src[1], s.loop[k], &stride))
+            return;
+        struct uop *now = expand_value_of(e, s.loop[k]);
+        place = sym_add(t, place, sym_muli(t, k == s.panel ? sym_addi(t, now, 1) : now, stride));
+    }
+    for (int64_t line = 0; line < each && line < LINES_MAX * LINE; line += LINE) {
+        struct uop *src[2] = {s.load->src[0], sym_addi(t, place, line)};
+        expand_need(e, src[1]);
+        expand_push(e, uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
+    }
+}

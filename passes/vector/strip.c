@@ -1,0 +1,410 @@
+/* strip.c - vectors for the innermost loops of a linear program that no tile covers: stages, rows
+ * of a softmax, sums along the contiguous axis, whatever the sizes are.
+ *
+ *      for k < n                     sums = splat 0
+ *        sum := sum + x[k]           for k < n / 64                   four vectors at a time
+ *                                      sums0 := sums0 + load.16 x[64k] ...
+ *                                    sum := sum + fold(sums0 + ... + sums3)
+ *                                    for k < n % 64 / 16  ...   for k < n % 8  sum := sum + x[...]
+ *
+ * Where nothing is summed up, the rest is a part of one vector.
+ *
+ * A loop that holds loops is taken, too, if all in it lies side by side along the outer one: the
+ * sum of each of many columns.
+ *
+ * Strip-mining (Allen, Kennedy: Optimizing Compilers for Modern Architectures, 2.2.4): what runs
+ * along the loop in steps of one element becomes vectors, the rest of the loop stays as it was. A
+ * sum is reassociated, as REDUCE allows. Sizes may be known only at run time.
+ */
+#include "passes/vector/gather.h"
+
+#include <string.h>
+
+enum {
+    MAX_SUMS = 8,
+    UNROLL = 4,
+    SHORT = 5,                   /* elements of a loop that is worth a part of a vector */
+};
+
+/* An accumulator that the loop updates by acc := acc op x. */
+struct sum {
+    struct uop *acc, *assign, *x;
+    enum op op;
+    struct uop *part[UNROLL];
+};
+
+struct strip {
+    struct expander *e;
+    struct uop *range;
+    int begin, end;              /* of the loop in e->in */
+    struct sum sum[MAX_SUMS]; int nsum;
+    bool any;                    /* something runs along the loop */
+    struct lookup lookup;        /* it reads a table; table NULL: none */
+    struct groups groups;        /* it stores groups of bytes; lanes 0: none */
+    struct gather gather;        /* it reads at places that are data */
+};
+
+/* ----------------------------------------------------------------------------- does it go along */
+
+static bool is_declared_inside(const struct strip *s, const struct uop *acc)
+{
+    for (int i = s->begin + 1; i < s->end; i++)
+        if (s->e->in[i] == acc)
+            return true;
+    return false;
+}
+
+static bool find_sum(struct strip *s, struct uop *assign)
+{
+    struct uop *acc = assign->src[0], *v = assign->src[1];
+    bool first = v->nsrc == 2 && v->src[0] == acc, second = v->nsrc == 2 && v->src[1] == acc;
+    if ((v->op != OP_ADD && v->op != OP_MUL && v->op != OP_MAX && v->op != OP_MIN) ||
+        first == second || s->nsum == MAX_SUMS || acc->dtype != DTYPE_F32 || acc->nsrc > 1)
+        return false;
+    for (int k = 0; k < s->nsum; k++)
+        if (s->sum[k].acc == acc)
+            return false;
+    s->sum[s->nsum++] = (struct sum){acc, assign, v->src[first], v->op, {0}};
+    return true;
+}
+
+static const struct sum *sum_of_value(const struct strip *s, const struct uop *u)
+{
+    for (int k = 0; k < s->nsum; k++)
+        if (s->sum[k].assign->src[1] == u)
+            return &s->sum[k];
+    return NULL;
+}
+
+/* What a sum's accumulator and value are read by: nothing else in the loop. */
+static bool sums_are_apart(const struct strip *s)
+{
+    struct uop *const *in = s->e->in;
+    for (int i = s->begin + 1; i < s->end; i++)
+        for (int k = 0; k < in[i]->nsrc; k++)
+            for (int j = 0; j < s->nsum; j++) {
+                const struct sum *m = &s->sum[j];
+                if ((in[i]->src[k] == m->acc && in[i] != m->assign &&
+                     in[i] != m->assign->src[1]) ||
+                    (in[i]->src[k] == m->assign->src[1] && in[i] != m->assign) ||
+                    in[i]->src[k] == m->assign)
+                    return false;
+            }
+    return true;
+}
+
+/* What is stored in the loop and read, too, is read at the place where it is stored. */
+static bool memory_fits(const struct strip *s)
+{
+    struct uop *const *in = s->e->in;
+    for (int i = s->begin + 1; i < s->end; i++)
+        for (int k = s->begin + 1; k < s->end && in[i]->op == OP_STORE; k++) {
+            bool same = (in[k]->op == OP_LOAD || in[k]->op == OP_STORE) && k != i &&
+                        in[k]->src[0] == in[i]->src[0];
+            if (same && (in[k]->op == OP_STORE || in[k]->src[1] != in[i]->src[1]))
+                return false;
+        }
+    return true;
+}
+
+/* How much an offset grows with the loop, if that is a vector's: 0 or 1. */
+static bool stride_fits(const struct strip *s, struct uop *offset, int64_t *stride)
+{
+    return nest_stride(s->e->t, offset, s->range, stride) && (*stride == 0 || *stride == 1);
+}
+
+static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *varies)
+{
+    int64_t stride;
+    if (!stride_fits(s, u->src[1], &stride) || (stride == 1 && !tile_is_vector_dtype(u->dtype)) ||
+        (stride == 1 && u->dtype != DTYPE_F32 && u->nsrc > 2))
+        return false;
+    for (int k = 1; k < u->nsrc; k++)
+        if (map_get(varies, u->src[k]) || (k > 1 && nest_depends(s->e->t, u->src[k], s->range)))
+            return false;
+    if (stride == 1)
+        map_set(varies, u, (void *)(uintptr_t)u);
+    return true;
+}
+
+static bool is_stored(const struct strip *s, const struct uop *u)
+{
+    for (int i = s->begin + 1; i < s->end; i++)
+        if (s->e->in[i]->op == OP_STORE && tile_stores_small(s->e->in[i], u))
+            return true;
+    return false;
+}
+
+static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
+{
+    bool any = false, of_index = false;
+    if (u->dtype == DTYPE_BOOL && nest_depends(s->e->t, u, s->range) &&
+        tile_compares_places(s->e->t, u, s->range)) {
+        map_set(varies, u, u);
+        return true;
+    }
+    for (int k = 0; k < u->nsrc; k++) {
+        any |= map_get(varies, u->src[k]) != NULL;
+        of_index |= u->src[k]->dtype == DTYPE_INDEX && u->dtype != DTYPE_INDEX &&
+                    nest_depends(s->e->t, u->src[k], s->range);
+    }
+    if (any)
+        map_set(varies, u, u);
+    return !of_index && (!any || tile_is_vector_op(u) || is_stored(s, u));
+}
+
+/* What is read at a place that is data, and indices. */
+static bool gather_fits(struct strip *s, struct uop *u, struct uop_map *varies)
+{
+    if (!s->gather.any || !nest_depends(s->e->t, u, s->range) ||
+        !(u->op == OP_LOAD ? gather_load(&s->gather, u, varies) : gather_value(&s->gather, u)))
+        return false;
+    map_set(varies, u, u);
+    return true;
+}
+
+static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes);
+
+/* A vector or two at least; fewer elements if they are half a vector, or a part that is worth one:
+ * channels are often that few. */
+static bool size_fits(const struct strip *s, const struct uop *size)
+{
+    int lanes = s->e->isa->lanes, narrow = s->e->isa->narrow;
+    if (size->op != OP_CONST)
+        return size->vmax >= 2 * lanes;
+    return size->arg.i >= lanes || size->arg.i == narrow ||
+           (size->arg.i >= SHORT && find_tail(s, size, lanes) > 0);
+}
+
+static bool loop_fits(struct strip *s)
+{
+    struct expander *e = s->e;
+    const struct uop *size = s->range->src[0];
+    struct uop_map varies = {.t = e->t, .scratch = true};
+    int64_t stride;
+    for (int i = s->begin + 1; i < s->end; i++)
+        if (e->in[i]->op == OP_ASSIGN && !is_declared_inside(s, e->in[i]->src[0]) &&
+            !find_sum(s, e->in[i]))
+            return false;
+    if (!size_fits(s, size) || !sums_are_apart(s) || !memory_fits(s))
+        return false;
+    for (int i = s->begin + 1; i < s->end; i++) {
+        struct uop *u = e->in[i];
+        if (u->op == OP_LOAD) {
+            if (!load_fits(s, u, &varies) && !gather_fits(s, u, &varies))
+                return false;
+        } else if (u->op == OP_STORE) {
+            if (!stride_fits(s, u->src[1], &stride) || stride != 1 || u->nsrc > 3 ||
+                !tile_stores_vectors(u))
+                return false;
+            s->any = true;
+        } else if (op_is_elementwise(u->op)) {
+            if (!sum_of_value(s, u) && !gather_fits(s, u, &varies) && !value_fits(s, u, &varies))
+                return false;
+        } else if (u->op == OP_ACC) {                  /* as a vector, whatever is added to it */
+            if (u->nsrc > 1 || u->dtype != DTYPE_F32 || map_get(&varies, u->src[0]))
+                return false;
+            map_set(&varies, u, u);
+        } else if (u->op == OP_RANGE) {
+            if (RANGE_IS_LANE(u->arg.i) || nest_depends(e->t, u->src[0], s->range))
+                return false;
+        } else if (u->op != OP_ASSIGN && u->op != OP_END && op_class(u->op) != CLASS_LEAF) {
+            return false;
+        }
+    }
+    for (int k = 0; k < s->nsum; k++)
+        s->any |= map_get(&varies, s->sum[k].x) != NULL;
+    return s->any;
+}
+
+/* --------------------------------------------------------------------------------------- strips */
+
+static union scalar identity(enum op op)
+{
+    return (union scalar){.f = op == OP_MUL   ? 1
+                               : op == OP_MAX ? -__builtin_inf()
+                               : op == OP_MIN ? __builtin_inf()
+                                              : 0};
+}
+
+static struct uop *combine(struct strip *s, enum op op, struct uop *a, struct uop *b)
+{
+    struct uop *src[2] = {a, b};
+    struct uop *v = uop_intern(s->e->t, op, DTYPE_F32, src, 2, (union arg){0});
+    v = expand_fuse_product(s->e, v);
+    expand_need(s->e, v);
+    return v;
+}
+
+static void assign(struct strip *s, struct uop *acc, struct uop *value)
+{
+    struct uop *src[2] = {acc, value};
+    expand_push(s->e, uop_intern(s->e->t, OP_ASSIGN, DTYPE_F32, src, 2, (union arg){0}));
+}
+
+static struct uop *fold(struct strip *s, enum op op, struct uop *vector)
+{
+    if (vector->lanes == 1)
+        return vector;
+    struct uop *v = uop_intern(s->e->t, OP_FOLD, DTYPE_F32, &vector, 1, (union arg){.i = op});
+    expand_need(s->e, v);
+    return v;
+}
+
+/* The accumulators of the vectors, `n` for each sum. */
+static void open_parts(struct strip *s, int lanes, int n)
+{
+    for (int k = 0; k < s->nsum; k++) {
+        struct uop *init = uop_const(s->e->t, DTYPE_F32, identity(s->sum[k].op));
+        init = expand_splat(s->e, init, lanes);
+        for (int j = 0; j < n; j++) {
+            s->sum[k].part[j] = uop_intern(s->e->t, OP_ACC, DTYPE_F32, &init, 1,
+                                           (union arg){.i = s->e->next_acc++});
+            expand_push(s->e, s->sum[k].part[j]);
+        }
+    }
+}
+
+/* Pairs of them become one, then the lanes, then the sum itself. */
+static void close_parts(struct strip *s, int n)
+{
+    for (int k = 0; k < s->nsum; k++) {
+        struct sum *m = &s->sum[k];
+        for (int half = n / 2; half > 0; half /= 2)
+            for (int j = 0; j < half; j++)
+                m->part[j] = combine(s, m->op, m->part[j], m->part[j + half]);
+        struct uop *acc = expand_value_of(s->e, m->acc);
+        assign(s, acc, combine(s, m->op, acc, fold(s, m->op, m->part[0])));
+    }
+}
+
+/* The loop's inside once, for the elements from `at` on; part: which accumulators it adds to, -1:
+ * the sums themselves. */
+static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
+{
+    struct expander *e = s->e;
+    e->vector = lanes > 1 ? s->range : NULL;
+    e->lanes = lanes;
+    e->stride = (struct uop_map){.t = e->t, .scratch = true};
+    expand_need(e, at);
+    map_set(&e->value, s->range, at);
+    for (int i = s->begin + 1; i < s->end; i++) {
+        struct uop *u = e->in[i];
+        if (s->lookup.table && lanes > 1 && lookup_expand(e, &s->lookup, u))
+            continue;
+        if (s->groups.lanes && lanes > 1 && groups_expand(e, &s->groups, u))
+            continue;
+        if (lanes > 1 && gather_expand(&s->gather, u))
+            continue;
+        const struct sum *m = lanes > 1 && op_is_elementwise(u->op) ? sum_of_value(s, u) : NULL;
+        if (m)
+            continue;                                 /* its sum's ASSIGN does that */
+        for (int k = 0; k < s->nsum && u->op == OP_ASSIGN && lanes > 1; k++)
+            if (s->sum[k].assign == u)
+                m = &s->sum[k];
+        if (!m) {
+            expand_one(e, u);
+            continue;
+        }
+        struct uop *x = expand_splat(e, expand_value_of(e, m->x), lanes);
+        struct uop *acc = part < 0 ? expand_value_of(e, m->acc) : m->part[part];
+        assign(s, acc, combine(s, m->op, acc, part < 0 ? fold(s, m->op, x) : x));
+    }
+    e->vector = NULL;
+}
+
+/* `count` times `unroll` vectors of `lanes`, from `first` on. */
+static void write_strip(struct strip *s, struct uop *first, struct uop *count, int lanes,
+                        int unroll, bool parts)
+{
+    struct tgc *t = s->e->t;
+    struct uop *range = NULL, *at = first;
+    if (count->vmax <= 0)
+        return;
+    if (parts)
+        open_parts(s, lanes, unroll);
+    int64_t shared = s->range->arg.i & RANGE_THREAD;
+    if (!uop_is_int(count, 1) || shared) {
+        expand_need(s->e, count);
+        range = uop_intern(t, OP_RANGE, DTYPE_INDEX, &count, 1,
+                           (union arg){.i = t->next_range++ | shared});
+        if (uop_get_axes(t, s->range))
+            uop_name_axes(t, range, uop_get_axes(t, s->range));
+        expand_push(s->e, range);
+        expand_enter(s->e);
+        at = sym_add(t, first, sym_muli(t, range, (int64_t)lanes * unroll));
+    }
+    for (int j = 0; j < unroll; j++)
+        write_inside(s, sym_addi(t, at, (int64_t)j * lanes), lanes, parts ? j : -1);
+    if (range) {
+        expand_push(s->e, uop_intern(t, OP_END, DTYPE_VOID, &range, 1, (union arg){0}));
+        expand_leave(s->e);
+    }
+    if (parts)
+        close_parts(s, unroll);
+}
+
+/* Loops inside, and sums that go on outside: only one of the two. */
+static bool is_simple(const struct strip *s)
+{
+    bool loops = false, guards = false;
+    for (int i = s->begin + 1; i < s->end; i++) {
+        loops |= s->e->in[i]->op == OP_RANGE;
+        guards |= s->e->in[i]->op == OP_GUARD;
+    }
+    return !guards && !(loops && s->nsum > 0);
+}
+
+/* How many elements a vector of `lanes` leaves over that a part of one can do at once, 0 if none:
+ * nothing is summed up, and what is read are floats. */
+static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes)
+{
+    if (s->nsum > 0 || s->gather.any || n->op != OP_CONST || n->arg.i % lanes < 2)
+        return 0;
+    for (int i = s->begin + 1; i < s->end; i++) {
+        const struct uop *u = s->e->in[i];
+        if ((u->op == OP_LOAD && (u->nsrc > 2 || u->dtype != DTYPE_F32)) ||
+            (u->op == OP_STORE && u->src[2]->dtype != DTYPE_F32))
+            return 0;
+    }
+    return n->arg.i % lanes;
+}
+
+bool strip_loop(struct expander *e, int *at)
+{
+    struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
+    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i))
+        return false;
+    bool bytes = lookup_find(e, s.begin, s.end, &s.lookup) ||
+                 groups_find(e, s.begin, s.end, &s.groups);
+    if (!bytes)
+        gather_find(e, s.begin, s.end, &s.gather);
+    if (!bytes && (!loop_fits(&s) || !is_simple(&s)))
+        return false;
+    struct tgc *t = e->t;
+    struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);
+    int64_t wide = s.lookup.table ? DOT_BYTES * e->isa->lanes : e->isa->lanes;
+    wide = bytes && !s.lookup.table ? s.groups.lanes : wide;
+    int64_t size = n->op == OP_CONST ? n->arg.i : n->vmax;
+    int unroll = s.nsum == 0 ? 1 : size >= 4 * wide ? 4 : size >= 2 * wide ? 2 : 1;
+    int64_t width[4] = {wide * unroll, wide, bytes ? 0 : e->isa->narrow, 1}, left = 0;
+    int64_t tail = find_tail(&s, n, wide);
+    for (int k = 0; k < 4; k++) {
+        if (width[k] == 0 || width[k] == left)
+            continue;
+        if (width[k] < wide && tail > 0 && tail != e->isa->narrow) {
+            e->tail = (int)tail;
+            write_strip(&s, done, uop_int(t, 1), (int)wide, 1, false);
+            e->tail = 0;
+            break;
+        }
+        struct uop *rest = left ? sym_mod(t, n, uop_int(t, left)) : n;
+        struct uop *count = sym_div(t, rest, uop_int(t, width[k]));
+        int lanes = k == 0 ? (int)wide : (int)width[k];
+        write_strip(&s, done, count, lanes, k == 0 ? unroll : 1, k == 0 && s.nsum > 0);
+        left = width[k];
+        done = sym_sub(t, n, sym_mod(t, n, uop_int(t, left)));
+    }
+    *at = s.end;
+    return true;
+}

@@ -1,0 +1,102 @@
+/* transpose_store.c - a tile whose rows are neighbours in memory, while the lanes of its vectors
+ * lie apart, is stored by its columns: the result of a layer whose channels are lanes, for
+ * example, where the model wants its pixels side by side.
+ *
+ *      a = a0 a1 a2 a3        evens 1: a0 b0 a2 b2    evens 2: a0 b0 c0 d0   store
+ *      b = b0 b1 b2 b3   ->   odds 1:  a1 b1 a3 b3 ->           a1 b1 c1 d1   ...
+ *      c = c0 c1 c2 c3                  c0 d0 c2 d2    odds 2:  a2 b2 c2 d2
+ *      d = d0 d1 d2 d3                  c1 d1 c3 d3              a3 b3 c3 d3
+ *
+ * Eklundh's transposition: in step `by`, 1, 2, 4..., each pair of rows that are `by` apart
+ * exchanges groups of lanes of that size. Fewer rows than lanes make columns that are parts of
+ * vectors.
+ */
+#include "passes/vector/expand.h"
+
+static bool is_row(struct expander *e, const struct uop *store, const struct lane *l)
+{
+    int64_t step;
+    return l->size >= CROSS_ROWS_MIN && l->size <= e->lanes &&
+           nest_stride(e->t, store->src[1], e->in[l->begin], &step) && step == 1;
+}
+
+/* The open lane along which what is stored is side by side, or NULL. */
+static const struct lane *find_rows(struct expander *e, const struct uop *store)
+{
+    for (int k = 0; k < e->depth; k++)
+        if (is_row(e, store, &e->lane[k]))
+            return &e->lane[k];
+    return NULL;
+}
+
+/* Which of the tile's blocks of columns is open. */
+static int64_t tile_number(const struct expander *e, const struct lane *rows)
+{
+    int64_t n = 0;
+    for (int k = 0; k < e->depth; k++)
+        if (&e->lane[k] != rows)
+            n = n * e->lane[k].size + e->lane[k].now;
+    return n;
+}
+
+/* The rows of a block, in order; they are no longer kept. */
+static int take_rows(struct expander *e, const struct uop *store, int64_t tile, struct uop **row)
+{
+    int n = 0, kept = 0;
+    for (int i = 0; i < e->ncrossed; i++)
+        if (e->crossed[i].store == store && e->crossed[i].tile == tile)
+            row[n++] = e->crossed[i].value;
+        else
+            e->crossed[kept++] = e->crossed[i];
+    e->ncrossed = kept;
+    return n;
+}
+
+static struct uop *cross_two(struct tgc *t, struct uop *a, struct uop *b, int by, bool odd)
+{
+    struct uop *src[2] = {a, b};
+    return uop_intern(t, OP_CROSS, a->dtype, src, 2, (union arg){.i = CROSS_BITS(by, odd)});
+}
+
+/* v: the rows, NULL behind the last one; becomes the columns. What stands in lanes behind the last
+ * row nobody reads. */
+static void cross_rows(struct tgc *t, struct uop **v, int lanes)
+{
+    for (int by = 1; by < lanes; by *= 2)
+        for (int i = 0; i < lanes; i++) {
+            struct uop *a = v[i], *b = i + by < lanes ? v[i + by] : NULL;
+            if ((i & by) || !a)
+                continue;
+            v[i] = b ? cross_two(t, a, b, by, false) : a;
+            v[i + by] = cross_two(t, a, b ? b : a, by, true);
+        }
+}
+
+bool cross_store(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
+                 int part, int64_t stride)
+{
+    enum { LANES_MAX = 64 };
+    struct uop *v[LANES_MAX] = {NULL}, *src[3] = {u->src[0]};
+    const struct lane *rows = NULL;
+    if (e->vector && stride != 1 && stride != 0 && e->nguard == 0 && value->dtype == DTYPE_F32 &&
+        uop_buffer_of(u->src[0])->dtype == DTYPE_F32)
+        rows = find_rows(e, u);
+    if (!rows)
+        return false;
+    int64_t tile = tile_number(e, rows);
+    expand_need(e, value);
+    SCRATCH_PUSH(e->t, e->crossed, e->ncrossed, e->cap_crossed, ((struct crossed){u, tile, value}));
+    if (rows->now + 1 < rows->size)
+        return true;
+    int lanes = e->lanes, nrows = take_rows(e, u, tile, v);
+    cross_rows(e->t, v, lanes);
+    for (int k = 0; k < (part ? part : lanes); k++) {
+        src[1] = sym_addi(e->t, place, k * stride - (nrows - 1));
+        src[2] = v[k];
+        expand_need(e, src[1]);
+        expand_need(e, src[2]);
+        expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                                  (union arg){.i = VECTOR_BITS(lanes, nrows % lanes, 1)}));
+    }
+    return true;
+}
