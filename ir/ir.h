@@ -629,12 +629,26 @@ bool tracker_is_alias(const struct tracker *tr, struct uop **offset);
  * src_index has room for MAX_RANK. */
 void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *index,
                 struct uop **src_index, struct uop **valid);
-/* Down through the movement ops that are passed, whose source is src[0]: what lies below them, and
- * in at[MAX_RANK] the coordinates there instead of those of v. */
-struct uop *move_down(struct tgc *t, struct uop *v, bool (*is_passed)(const struct uop *),
-                      struct uop **at);
-/* A movement op that loses nothing: it spreads or reorders. */
-bool move_spreads(const struct uop *v);
+/* Which ops a walk from a value down to what it is a view of passes, always by src[0]. */
+enum moves {
+    MOVES_SPREAD = 1 << 0,       /* RESHAPE, PERMUTE, EXPAND: all elements, somewhere else */
+    MOVES_WALK = 1 << 1,         /* WINDOW, FLIP: elements at steps, or in reverse */
+    MOVES_CUT = 1 << 2,          /* SHRINK: a part of them */
+    MOVES_ZEROS = 1 << 3,        /* PAD with zeros */
+    MOVES_PAD = 1 << 4,          /* PAD with any value */
+    MOVES_CAST = 1 << 5,         /* CAST, which is no movement, but moves nothing either */
+    MOVES_PLACES = MOVES_SPREAD | MOVES_WALK,
+    MOVES_VIEW = MOVES_PLACES | MOVES_CUT,            /* nothing but elements of the base */
+    MOVES_ANY = MOVES_VIEW | MOVES_PAD,               /* whatever has one source */
+    MOVES_OPERAND = MOVES_ANY | MOVES_CAST            /* down to what is multiplied, or stored */
+};
+/* Whether v is one of these. */
+bool move_is(const struct uop *v, unsigned moves);
+/* What v is a view of by such moves; v itself, if it is none. */
+struct uop *value_behind(const struct uop *v, unsigned moves);
+/* The same; at[MAX_RANK], the coordinates of v, become those there. needs: no padding is passed, or
+ * it does not matter whether there is an element. */
+struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop **at);
 /* x, of the shape of what `move` moves, moved alike. */
 struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move);
 

@@ -234,9 +234,29 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
     }
 }
 
-bool move_spreads(const struct uop *v)
+static bool is_zero(const struct uop *v)
 {
-    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND;
+    return dtype_is_float(v->dtype) ? uop_is_constf(v, 0.0) || uop_is_constf(v, -0.0)
+                                    : uop_is_int(v, 0);
+}
+
+bool move_is(const struct uop *v, unsigned moves)
+{
+    switch (v->op) {
+    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: return moves & MOVES_SPREAD;
+    case OP_WINDOW: case OP_FLIP: return moves & MOVES_WALK;
+    case OP_SHRINK: return moves & MOVES_CUT;
+    case OP_PAD: return moves & MOVES_PAD || (moves & MOVES_ZEROS && is_zero(v->src[1]));
+    case OP_CAST: return moves & MOVES_CAST;
+    default: return false;
+    }
+}
+
+struct uop *value_behind(const struct uop *v, unsigned moves)
+{
+    while (move_is(v, moves))
+        v = v->src[0];
+    return (struct uop *)(uintptr_t)v;                /* uops are immutable in any case */
 }
 
 struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
@@ -246,11 +266,12 @@ struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
     return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
 }
 
-struct uop *move_down(struct tgc *t, struct uop *v, bool (*is_passed)(const struct uop *),
-                      struct uop **at)
+struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop **at)
 {
     struct uop *below[MAX_RANK], *valid;
-    for (; is_passed(v); v = v->src[0]) {
+    for (; move_is(v, moves); v = v->src[0]) {
+        if (v->op == OP_CAST)
+            continue;
         move_index(t, v, 0, at, below, &valid);
         memcpy(at, below, (size_t)v->src[0]->ndim * sizeof *at);
     }

@@ -18,6 +18,7 @@
  */
 #include "passes/analysis/error.h"
 #include "passes/analysis/error_field.h"
+#include "passes/analysis/stationary.h"
 
 #include <math.h>
 #include <string.h>
@@ -179,7 +180,7 @@ static struct field compute(struct pixels *p, struct uop *u)
     case OP_CONST:
         return make_scalar(p, dtype_is_float(u->dtype) ? u->arg.f : (double)u->arg.i);
     case OP_VAR: return make_scalar(p, (double)((const struct var *)u->arg.p)->max);
-    case OP_BUFFER: return b->kind == BUFFER_WEIGHT ? make_weight(p, u) : make_noise(p, u, 1);
+    case OP_BUFFER: return buffer_is_stationary(b) ? make_weight(p, u) : make_noise(p, u, 1);
     case OP_PARAM: return make_noise(p, u, 1);
     case OP_IOTA: return make_iota(p, u);
     case OP_CONTIGUOUS: return p->field[p->at[u->src[0]->id]];

@@ -29,22 +29,15 @@ double value_cost(const struct uop *v)
     }
 }
 
-const struct uop *value_operand(const struct uop *v)
-{
-    while ((op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT) ||
-           v->op == OP_CAST)
-        v = v->src[0];
-    return v;
-}
-
 bool value_is_contraction(const struct uop *v)
 {
     if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
         return false;
-    const struct uop *m = value_operand(v->src[0]);
+    const struct uop *m = value_behind(v->src[0], MOVES_OPERAND);
     if (m->op != OP_MUL)
         return false;
-    const struct uop *a = value_operand(m->src[0]), *b = value_operand(m->src[1]);
+    const struct uop *a = value_behind(m->src[0], MOVES_OPERAND),
+                     *b = value_behind(m->src[1], MOVES_OPERAND);
     return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) &&
            plan_nelem(m) > 1.5 * plan_nelem(b);
 }
@@ -62,27 +55,12 @@ static bool is_made_of(const struct uop *v, int (*operands)(const struct uop *),
     return true;
 }
 
-static int operands_of_weights(const struct uop *v)
-{
-    if (v->op == OP_BUFFER)
-        return ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT ? 0 : -1;
-    if (op_class(v->op) == CLASS_MOVE)
-        return v->op != OP_IOTA && v->op != OP_CONCAT ? 1 : -1;
-    bool linear = v->op == OP_CAST || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_NEG;
-    return v->op == OP_CONST ? 0 : linear ? v->nsrc : -1;
-}
-
-bool value_is_of_weights(const struct uop *v)
-{
-    enum { DEPTH = 12 };
-    return is_made_of(v, operands_of_weights, DEPTH);
-}
-
 bool value_contracts_weight(const struct uop *v)
 {
-    const struct uop *m = value_operand(v->src[0]);
+    const struct uop *m = value_behind(v->src[0], MOVES_OPERAND);
     for (int k = 0; k < 2; k++)
-        if (value_is_of_weights(m->src[k]) && value_operand(m->src[k])->op != OP_CONST)
+        if (value_is_stationary(m->src[k]) &&
+            value_behind(m->src[k], MOVES_OPERAND)->op != OP_CONST)
             return true;
     return false;
 }
@@ -106,7 +84,7 @@ bool value_is_index_like(const struct uop *v)
 static int operands_of_places(const struct uop *v)
 {
     const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
-    bool table = b && b->kind == BUFFER_WEIGHT && b->dtype == DTYPE_INDEX;
+    bool table = b && buffer_is_stationary(b) && b->dtype == DTYPE_INDEX;
     return table ? 0 : operands_like_index(v);
 }
 
@@ -120,8 +98,8 @@ bool value_is_widened_weight(const struct uop *v)
 {
     if (v->op != OP_CAST || dtype_nbytes(v->src[0]->dtype) >= dtype_nbytes(v->dtype))
         return false;
-    const struct uop *base = value_operand(v->src[0]);
-    return base->op == OP_BUFFER && ((const struct buffer *)base->arg.p)->kind == BUFFER_WEIGHT;
+    const struct uop *base = value_behind(v->src[0], MOVES_OPERAND);
+    return base->op == OP_BUFFER && buffer_is_stationary(base->arg.p);
 }
 
 bool value_has_row_stat(struct plan *p, struct uop *v)
@@ -233,9 +211,9 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
     for (int k = 0; k < 2; k++) {
         struct below w = sum;
         w.u = sum.u->src[k];
-        if (!value_is_of_weights(value_operand(w.u)))
+        if (!value_is_stationary(value_behind(w.u, MOVES_OPERAND)))
             continue;
-        for (const struct uop *base = value_operand(w.u); w.u != base;)
+        for (const struct uop *base = value_behind(w.u, MOVES_OPERAND); w.u != base;)
             step_down(t, &w);
         for (int a = 0; a < v->ndim; a++)
             for (int i = 0; kept[a] && i < w.u->ndim; i++)
@@ -271,6 +249,6 @@ bool value_streams_weight(const struct uop *v)
 {
     enum { WEIGHT_NELEM = 1 << 16 };
     return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
-           value_operand(v->src[0])->op == OP_MUL && value_contracts_weight(v) &&
+           value_behind(v->src[0], MOVES_OPERAND)->op == OP_MUL && value_contracts_weight(v) &&
            plan_nelem(v->src[0]) >= WEIGHT_NELEM;
 }

@@ -7,6 +7,7 @@
  * alive at once is the room that rewritten layers should do with: where their tensors need more,
  * band.c computes them piece by piece.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
 struct held {
@@ -41,7 +42,7 @@ static struct held *tensor_of(const struct room *r, const struct uop *u)
 static bool varies(const struct room *r, const struct uop *u)
 {
     if (u->op == OP_BUFFER)
-        return uop_buffer_of(u)->kind != BUFFER_WEIGHT;
+        return !buffer_is_stationary(uop_buffer_of(u));
     bool any = u->nsrc == 0 && u->op != OP_CONST && u->op != OP_IOTA;
     for (int k = 0; k < u->nsrc; k++)
         any |= tensor_of(r, u->src[k])->varies;

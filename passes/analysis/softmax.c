@@ -5,20 +5,13 @@
 
 #include <math.h>
 
-struct uop *softmax_without_spread(struct uop *u)
-{
-    while (move_spreads(u))
-        u = u->src[0];
-    return u;
-}
-
 /* m, where u is m == -inf ? 0 : m, so that a row that sees no key has powers of 0. */
 static struct uop *without_choice(struct uop *u)
 {
     bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2] &&
-                  uop_is_constf(softmax_without_spread(u->src[0]->src[1]), -(double)INFINITY) &&
-                  uop_is_constf(softmax_without_spread(u->src[1]), 0);
-    return chosen ? softmax_without_spread(u->src[2]) : u;
+                  uop_is_constf(value_behind(u->src[0]->src[1], MOVES_SPREAD), -(double)INFINITY) &&
+                  uop_is_constf(value_behind(u->src[1], MOVES_SPREAD), 0);
+    return chosen ? value_behind(u->src[2], MOVES_SPREAD) : u;
 }
 
 /* What is subtracted by operand k of d; NULL: nothing is. */
@@ -28,8 +21,8 @@ static struct uop *subtrahend(const struct uop *d, int k)
         return k == 1 ? d->src[1] : NULL;
     if (d->op != OP_ADD)
         return NULL;
-    struct uop *v = softmax_without_spread(d->src[k]);
-    bool times = v->op == OP_MUL && uop_is_constf(softmax_without_spread(v->src[1]), -1);
+    struct uop *v = value_behind(d->src[k], MOVES_SPREAD);
+    bool times = v->op == OP_MUL && uop_is_constf(value_behind(v->src[1], MOVES_SPREAD), -1);
     return v->op == OP_NEG || times ? v->src[0] : NULL;
 }
 
@@ -39,7 +32,7 @@ static bool match_power(struct uop *exp, struct softmax *s)
         struct uop *most = subtrahend(exp->src[0], k);
         if (!most)
             continue;
-        most = without_choice(softmax_without_spread(most));
+        most = without_choice(value_behind(most, MOVES_SPREAD));
         if (most->op == OP_REDUCE && REDUCE_OP(most->arg.i) == OP_MAX) {
             s->exp = exp;
             s->from = exp->src[0]->src[1 - k];
@@ -56,7 +49,7 @@ bool softmax_match(struct uop *u, struct softmax *s)
     if (match_power(u, s))
         return true;
     for (int k = 0; k < 2 && u->op == OP_MUL; k++) {
-        const struct uop *scale = softmax_without_spread(u->src[k]);
+        const struct uop *scale = value_behind(u->src[k], MOVES_SPREAD);
         if (scale->op != OP_CONST || !dtype_is_float(scale->dtype) || !match_power(u->src[1 - k], s))
             continue;
         s->scale = scale->arg.f;

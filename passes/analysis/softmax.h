@@ -14,7 +14,5 @@ struct softmax {
 
 /* Whether u is such a power. */
 bool softmax_match(struct uop *u, struct softmax *s);
-/* Down through what spreads a tensor; without effect in an AST. */
-struct uop *softmax_without_spread(struct uop *u);
 
 #endif

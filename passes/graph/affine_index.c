@@ -8,6 +8,7 @@
  * load one at strides that are known: it needs no test, vectors run along it, and it is no gather.
  * Tables that nothing is read by stay as they are.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -56,11 +57,10 @@ static bool find_steps(const struct uop *u, const struct buffer *b, int64_t *ste
 /* The weight as an expression of its coordinates; NULL: it is none. */
 static struct uop *expression_of(struct tgc *t, struct uop *u)
 {
-    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+    const struct buffer *b = known_buffer(u);
     int64_t step[MAX_RANK];
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || b->is_ordered || u->ndim == 0 ||
-        (u->dtype != DTYPE_INDEX && u->dtype != DTYPE_I32) || b->nbytes == 0 ||
-        !find_steps(u, b, step))
+    if (!b || u->ndim == 0 || (u->dtype != DTYPE_INDEX && u->dtype != DTYPE_I32) ||
+        b->nbytes == 0 || !find_steps(u, b, step))
         return NULL;
     struct uop *sum = uop_int(t, element(b, 0));
     for (int a = 0; a < u->ndim; a++) {

@@ -11,6 +11,7 @@
  * since a power of two is exact. (But for powers e below 2^-126 times that number, 1e-35 of the
  * row's largest one for 500 keys.) Values that cannot be so large, halves for one, need none.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 #include "passes/analysis/softmax.h"
 #include "passes/kernel/tile.h"
@@ -19,9 +20,10 @@
 
 enum { MOVES_MAX = 8 };
 
-static bool is_weight(const struct uop *v)
+static bool is_stored_weight(const struct uop *v)
 {
-    return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_WEIGHT;
+    v = value_behind(v, MOVES_SPREAD);
+    return v->op == OP_BUFFER && buffer_is_stationary(v->arg.p);
 }
 
 /* e^(x - the largest x), which is 1 or less */
@@ -35,18 +37,18 @@ static bool is_softmax_power(struct uop *e)
 static struct uop *without_choice(struct uop *u)
 {
     bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2];
-    return chosen ? softmax_without_spread(u->src[2]) : u;
+    return chosen ? value_behind(u->src[2], MOVES_SPREAD) : u;
 }
 
 /* The quotient that an operand of a sum of products is, below `*n` moves; NULL: it is none of a
  * softmax. */
 static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
 {
-    for (*n = 0; move_spreads(v) && *n < MOVES_MAX; v = v->src[0])
+    for (*n = 0; move_is(v, MOVES_SPREAD) && *n < MOVES_MAX; v = v->src[0])
         move[(*n)++] = v;
     if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
         return NULL;
-    const struct uop *sum = without_choice(softmax_without_spread(v->src[1]));
+    const struct uop *sum = without_choice(value_behind(v->src[1], MOVES_SPREAD));
     return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0]
                ? v
                : NULL;
@@ -68,7 +70,7 @@ static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct u
         zero[a] = uop_int(t, 0);
         dim[a] = sum->dim[a];
     }
-    struct uop *base = move_down(t, divisor, move_spreads, at);
+    struct uop *base = move_down(t, divisor, MOVES_SPREAD, at);
     for (int a = 0; a < divisor->ndim; a++)
         for (int b = 0; b < base->ndim && (REDUCE_AXES(sum->arg.i) >> a & 1); b++)
             if (nest_depends(t, at[b], range[a]))
@@ -81,7 +83,7 @@ static double scale_of_powers(const struct uop *sum, struct uop *v)
 {
     const double exponent_max = 64;                       /* the scale stays a normal number */
     int64_t n = 1;
-    v = softmax_without_spread(v);
+    v = value_behind(v, MOVES_SPREAD);
     if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)
         return 1;
     for (int a = 0; a < sum->src[0]->ndim; a++)
@@ -98,7 +100,7 @@ static void scale_quotient(struct tgc *t, const struct uop *q, double scale, str
     int n = 0;
     *power = q->src[0];
     *divisor = q->src[1];
-    for (; move_spreads(sum) && n < MOVES_MAX; sum = sum->src[0])
+    for (; move_is(sum, MOVES_SPREAD) && n < MOVES_MAX; sum = sum->src[0])
         move[n++] = sum;
     if (scale == 1 || sum->op != OP_REDUCE)
         return;
@@ -118,7 +120,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     for (int k = 0; k < 2; k++) {
         struct uop *product = u->src[0], *q = find_quotient(product->src[k], move, &n);
         /* what a layer with weights reads is stored anyway, quotients as well as powers */
-        if (!q || is_weight(softmax_without_spread(product->src[1 - k])))
+        if (!q || is_stored_weight(product->src[1 - k]))
             continue;
         struct uop *power, *divisor;
         double scale = scale_of_powers(u, product->src[1 - k]);

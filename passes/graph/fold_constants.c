@@ -20,6 +20,7 @@
  * The model's own weights lose the axes along which they repeat themselves, too, unless a sum of
  * products reads them, whose tiles want them as they are.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 #include "passes/graph/mask_tables.h"
 
@@ -100,9 +101,9 @@ static void find_constants(struct folding *f)
     for (int i = 0; i < f->n; i++) {
         struct uop *u = f->order[i];
         struct fold_info *self = &f->info[i];
-        const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
+        const struct buffer *b = known_buffer(u);
         int64_t nelem;
-        bool weight = b && b->kind == BUFFER_WEIGHT && b->data;
+        bool weight = b != NULL;
         self->constant = u->op == OP_CONST || weight || computes(u->op) ||
                          op_class(u->op) == CLASS_MOVE;
         self->constant &= u->dtype != DTYPE_STRING && known_nelem(u, &nelem);

@@ -58,7 +58,7 @@ static struct uop *converted(struct tgc *t, struct uop *u)
         x = x->src[0];
     }
     x = nbelow ? move[nbelow - 1]->src[0] : u;
-    if (nbelow && value_is_of_weights(x))
+    if (nbelow && value_is_stationary(x))
         return uop_cast(t, DTYPE_F32, u);
     x = uop_cast(t, DTYPE_F32, x);
     while (nbelow-- > 0) {
@@ -140,9 +140,9 @@ static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
     struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
-        const struct uop *m = u->op == OP_REDUCE ? value_operand(u->src[0]) : u;
+        const struct uop *m = u->op == OP_REDUCE ? value_behind(u->src[0], MOVES_OPERAND) : u;
         for (int k = 0; u->op == OP_REDUCE && m->op == OP_MUL && k < 2; k++) {
-            const struct uop *v = value_operand(m->src[k]);
+            const struct uop *v = value_behind(m->src[k], MOVES_OPERAND);
             if (v->op == OP_BUFFER && is_half(v->dtype) &&
                 plan_nelem(m) >= REUSE_MIN * plan_nelem(v))
                 map_set(&w->again, v, u);
@@ -153,9 +153,9 @@ static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
 static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
 {
     const struct weights *w = ctx;
-    const struct buffer *b = u->op == OP_BUFFER && is_half(u->dtype) ? u->arg.p : NULL;
+    const struct buffer *b = is_half(u->dtype) ? known_buffer(u) : NULL;
     int64_t dim[MAX_RANK], nelem = 1;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || !map_get(&w->again, u))
+    if (!b || !map_get(&w->again, u))
         return NULL;
     for (int a = 0; a < u->ndim; a++) {
         if (!uop_const_int(u->dim[a], &dim[a]))

@@ -84,7 +84,8 @@ static struct uop *index_earlier(struct tgc *t, struct uop *u)
         step[n++] = v;
         v = v->src[at];
     }
-    if (n == 0 || !value_is_of_weights(u->src[0]) || value_operand(v)->op != OP_BUFFER ||
+    if (n == 0 || !value_is_stationary(u->src[0]) ||
+        value_behind(v, MOVES_OPERAND)->op != OP_BUFFER ||
         plan_nelem(u) * 2 > plan_nelem(u->src[0]))
         return NULL;
     struct uop *index[MAX_RANK], *inside = within(t, u, index), *y = uop_index(t, v, index);

@@ -77,9 +77,8 @@ bool places_compares(struct tgc *t, struct uop *u)
 static bool find_table(const struct uop *u, struct table *x)
 {
     int64_t n, leading = 1;
-    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || b->is_ordered || b->ndim < 2 ||
-        b->dtype == DTYPE_STRING || dtype_bits(b->dtype) < 8)
+    const struct buffer *b = known_buffer(u);
+    if (!b || b->ndim < 2 || b->dtype == DTYPE_STRING || dtype_bits(b->dtype) < 8)
         return false;
     for (int a = 0; a < b->ndim - 2; a++)
         leading = uop_const_int(b->dim[a], &n) ? sat_mul(leading, n) : 0;

@@ -16,6 +16,7 @@
  * loses is noted in graph.narrowing, for the header and tgc info. Winograd's transforms come later
  * and do not see such a layer.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 #include "passes/kernel/tile.h"
 
@@ -42,23 +43,12 @@ struct narrower {
 
 /* ------------------------------------------------------------------------------- what to narrow */
 
-static bool is_pure_move(const struct uop *v)
-{
-    switch (v->op) {
-    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
-        return true;
-    default: return false;
-    }
-}
-
 /* The weight that v is a view of, or NULL. */
 static struct uop *base_of(struct uop *v)
 {
-    while (is_pure_move(v))
-        v = v->src[0];
-    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
-    bool large = b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32 &&
-                 b->nbytes >= NARROW_NELEM * sizeof(float);
+    v = value_behind(v, MOVES_VIEW);
+    const struct buffer *b = known_buffer(v);
+    bool large = b && b->dtype == DTYPE_F32 && b->nbytes >= NARROW_NELEM * sizeof(float);
     for (int a = 0; large && a < v->ndim; a++)
         large = v->dim[a]->op == OP_CONST;
     return large ? v : NULL;
@@ -73,15 +63,12 @@ static bool is_contraction(const struct uop *u)
 /* The axes of the weight below v, an operand of the sum u, along which u adds nothing up. */
 static uint32_t kept_axes(struct tgc *t, const struct uop *u, struct uop *v)
 {
-    struct uop *at[MAX_RANK], *next[MAX_RANK], *range[MAX_RANK], *valid;
+    struct uop *at[MAX_RANK], *range[MAX_RANK];
     uint32_t reduced = REDUCE_AXES(u->arg.i), kept = 0;
     for (int p = 0; p < v->ndim; p++)
         at[p] = range[p] = uop_is_int(v->dim[p], 1) ? uop_int(t, 0)
                                                     : uop_range(t, v->dim[p], t->next_range++);
-    for (; is_pure_move(v); v = v->src[0]) {
-        move_index(t, v, 0, at, next, &valid);
-        memcpy(at, next, (size_t)v->src[0]->ndim * sizeof *at);
-    }
+    v = move_down(t, v, MOVES_VIEW, at);
     for (int a = 0; a < v->ndim; a++) {
         bool adds = false;
         for (int p = 0; p < u->src[0]->ndim; p++)
@@ -118,7 +105,7 @@ static void find_weight(struct narrower *m, const struct uop *u, int k)
 /* Whether u can read a narrowed weight without widening it in memory first. */
 static bool reads_elements(const struct uop *u, int k)
 {
-    return is_pure_move(u) || op_is_elementwise(u->op) || u->op == OP_REDUCE ||
+    return move_is(u, MOVES_VIEW) || op_is_elementwise(u->op) || u->op == OP_REDUCE ||
            (u->op == OP_INDEX && k == 0);
 }
 
@@ -335,7 +322,7 @@ static struct uop *scale_behind(struct narrower *m, struct uop *u)
 
 static void rewrite(struct narrower *m, struct uop *u)
 {
-    bool carries = is_pure_move(u) || u->op == OP_INDEX;
+    bool carries = move_is(u, MOVES_VIEW) || u->op == OP_INDEX;
     const struct pair *below = carries ? map_get(&m->pair, u->src[0]) : NULL;
     struct uop *by;
     bool changed = false;

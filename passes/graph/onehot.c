@@ -10,6 +10,7 @@
  * Whether they do is read off the coordinates: those of the product, as ranges, are taken through
  * the movement ops down to both sides of the comparison.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
 #include <math.h>
@@ -26,11 +27,6 @@ struct onehot {
     struct uop *key;             /* what is compared with the count */
     int64_t first;               /* what the count begins with */
 };
-
-static bool is_plain_move(const struct uop *u)
-{
-    return u->op == OP_EXPAND || u->op == OP_RESHAPE || u->op == OP_PERMUTE;
-}
 
 /* Element i of a weight of integers. */
 static bool integer_at(const struct buffer *b, int64_t i, int64_t *v)
@@ -56,10 +52,10 @@ static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinat
     struct uop *at[MAX_RANK], *offset = uop_int(t, 0), *r = h->range[h->axis];
     int64_t from, n, v;
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
-    u = move_down(t, u, is_plain_move, at);
+    u = move_down(t, u, MOVES_SPREAD, at);
     while (u->op == OP_CAST && (u->dtype == DTYPE_I32 || u->dtype == DTYPE_INDEX) &&
            u->src[0]->vmin >= INT32_MIN && u->src[0]->vmax <= INT32_MAX)
-        u = move_down(t, u->src[0], is_plain_move, at);
+        u = move_down(t, u->src[0], MOVES_SPREAD, at);
     for (int a = 0; a < u->ndim; a++)
         offset = sym_add(t, sym_mul(t, offset, u->dim[a]), at[a]);
     if (!uop_const_int(sym_sub(t, offset, r), &from) || !uop_const_int(r->src[0], &n))
@@ -67,8 +63,8 @@ static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinat
     h->first = from;
     if (u->op == OP_IOTA)
         return true;
-    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || !integer_at(b, from, &h->first))
+    const struct buffer *b = known_buffer(u);
+    if (!b || !integer_at(b, from, &h->first))
         return false;
     for (int64_t i = 1; i < n; i++)
         if (!integer_at(b, from + i, &v) || v != h->first + i)
@@ -80,7 +76,7 @@ static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *co
 {
     struct uop *at[MAX_RANK];
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
-    u = move_down(h->t, u, is_plain_move, at);
+    u = move_down(h->t, u, MOVES_SPREAD, at);
     for (int a = 0; a < u->ndim; a++)
         if (nest_depends(h->t, at[a], h->range[h->axis]))
             return false;
@@ -92,7 +88,7 @@ static bool find_comparison(struct onehot *h)
 {
     struct uop *at[MAX_RANK];
     memcpy(at, h->range, sizeof at);
-    h->flag = move_down(h->t, h->hot, is_plain_move, at);
+    h->flag = move_down(h->t, h->hot, MOVES_SPREAD, at);
     h->equal = h->flag->op == OP_CAST ? h->flag->src[0] : h->flag;
     if (h->flag->op != OP_CAST || h->equal->op != OP_EQ ||
         (h->equal->src[0]->dtype != DTYPE_I32 && h->equal->src[0]->dtype != DTYPE_INDEX))
@@ -108,10 +104,9 @@ static bool find_comparison(struct onehot *h)
 
 static bool is_finite_weight(const struct uop *u)
 {
-    while (is_plain_move(u))
-        u = u->src[0];
-    const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage || b->dtype != DTYPE_F32)
+    u = value_behind(u, MOVES_SPREAD);
+    const struct buffer *b = known_buffer(u);
+    if (!b || b->dtype != DTYPE_F32)
         return false;
     for (size_t i = 0; i < b->nbytes / sizeof(float); i++) {
         float v;

@@ -10,6 +10,7 @@
  * stores. That nothing of `past` changes makes the order of its own readers free; those of the leaf
  * come behind the store (schedule.c).
  */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -295,8 +296,8 @@ static uint64_t hash_model(const struct states *s)
     struct mem_mark mark = scratch_mark(s->t);
     struct uop **order = uop_toposort(s->t, root, nroot, &n);
     for (int i = 0; i < n; i++) {
-        const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
-        if (b && b->kind == BUFFER_WEIGHT && b->dtype != DTYPE_STRING && b->data)
+        const struct buffer *b = known_buffer(order[i]);
+        if (b && b->dtype != DTYPE_STRING)
             h = hash_bytes(h, b->data, b->nbytes);
     }
     scratch_release(s->t, mark);

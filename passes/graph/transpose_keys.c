@@ -23,7 +23,7 @@ static bool depends_on(struct tgc *t, struct uop *v, int axis)
         at[a] = uop_range(t, v->dim[a], t->next_range++);
         range = a == axis ? at[a] : range;
     }
-    struct uop *base = move_down(t, v, move_spreads, at);
+    struct uop *base = move_down(t, v, MOVES_SPREAD, at);
     for (int a = 0; a < base->ndim; a++)
         if (nest_depends(t, at[a], range))
             return true;
@@ -54,9 +54,9 @@ static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, doubl
 {
     struct uop *move[MOVES_MAX], *x = keys;
     int n = 0;
-    for (; move_spreads(x) && n < MOVES_MAX; x = x->src[0])
+    for (; move_is(x, MOVES_SPREAD) && n < MOVES_MAX; x = x->src[0])
         move[n++] = x;
-    if (x->op != OP_SHRINK || value_is_of_weights(x) ||
+    if (x->op != OP_SHRINK || value_is_stationary(x) ||
         nsum < ROWS_MIN * plan_nelem(x) / nfeature)
         return NULL;
     x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});

@@ -7,6 +7,7 @@
  * as many as the slowest of the FMA units, the load ports, the decoder and the latency of an
  * accumulator need.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tune.h"
 
 #include <string.h>
@@ -276,8 +277,7 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
             continue;
         if (!nest_depends(m->t, m->load[i]->src[1], row))
             return false;
-        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
-        weights |= b && b->kind == BUFFER_WEIGHT;
+        weights |= load_is_stationary(m->load[i]);
     }
     return m->contraction && weights;
 }

@@ -20,8 +20,7 @@ static bool has_products(const struct uop *scores)
     for (int depth = 0; depth < DEPTH; depth++) {
         if (v->op == OP_REDUCE)
             break;
-        if (op_class(v->op) == CLASS_MOVE && v->op != OP_IOTA && v->op != OP_CONCAT &&
-            v->op != OP_PAD) {
+        if (move_is(v, MOVES_VIEW)) {
             v = v->src[0];
             continue;
         }
@@ -101,7 +100,7 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
             u->src[0]->op != OP_MUL)
             continue;
         for (int k = 0; k < 2; k++) {
-            struct uop *power = softmax_without_spread(u->src[0]->src[k]), *scores;
+            struct uop *power = value_behind(u->src[0]->src[k], MOVES_SPREAD), *scores;
             struct softmax s;
             if (!softmax_match(power, &s) || s.most->src[0] != s.from || s.from->dtype != DTYPE_F32 ||
                 !has_products(s.from))

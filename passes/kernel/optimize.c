@@ -11,6 +11,7 @@
  * variant is made whose columns are vectors. What is no contraction gets vectors, too, wherever its
  * loads and operations allow it.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
 #include <string.h>
@@ -100,7 +101,7 @@ static struct uop *find_values(struct tgc *t, struct uop *u)
     int n;
     struct uop **order = nest_order(t, u->src[0], &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0])->kind != BUFFER_WEIGHT &&
+        if (order[i]->op == OP_LOAD && !load_is_stationary(order[i]) &&
             depends_on_ranges(t, order[i]->src[1], u))
             values = order[i];
     return values;

@@ -13,6 +13,7 @@
  * So is the range of a sum: a matrix product that reads an image, flattened, runs over its rows and
  * channels as they lie in memory, and so does the mean of groups of channels.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
 enum { DIVISOR_MIN = 8 };
@@ -131,7 +132,7 @@ static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop 
         if (order[i]->op != OP_LOAD)
             continue;
         int64_t c = find_divisor(t, order[i]->src[1], r, &reduces);
-        bool weight = uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT;
+        bool weight = load_is_stationary(order[i]);
         int64_t *to = weight ? &of_weights : &least;
         if (c && (*to == 0 || c < *to))
             *to = c;

@@ -5,6 +5,7 @@
  * a weight in the order in which the tiles read it, as one stream (a storage view), so that its
  * columns lie side by side whatever the model's layout was.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
 #include <string.h>
@@ -246,7 +247,7 @@ static bool storage_view(const struct nest *m, const struct uop *load, struct vi
     const struct buffer *b = uop_buffer_of(load->src[0]);
     int64_t stride, n, nelem = 1, total = 1;
     int nreduce = m->reduce ? m->reduce->nsrc : 0;
-    if (!b || b->kind != BUFFER_WEIGHT || b->storage || load->nsrc > 2 ||
+    if (!b || !buffer_is_stationary(b) || b->storage || load->nsrc > 2 ||
         m->store->nsrc + nreduce > 64)
         return false;
     *v = (struct view){0};
@@ -535,8 +536,7 @@ static bool is_of_weights(const struct nest *m, const struct uop *column, const 
     for (int i = 0; i < m->nload; i++) {
         if (!load_depends(m, m->load[i], r))
             continue;
-        const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
-        if (!load_depends(m, m->load[i], column) || !b || b->kind != BUFFER_WEIGHT)
+        if (!load_depends(m, m->load[i], column) || !load_is_stationary(m->load[i]))
             return false;
         any = true;
     }

@@ -9,6 +9,7 @@
  * sizes and strides, without names and numbers of buffers and loops, and without an order of
  * operands that have none.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tune.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ static uint64_t hash_dims(uint64_t h, struct uop *const *dim, int ndim)
 
 static uint64_t hash_buffer(const struct buffer *b)
 {
-    uint64_t h = mix((uint64_t)b->dtype, b->kind == BUFFER_WEIGHT);
+    uint64_t h = mix((uint64_t)b->dtype, buffer_is_stationary(b));
     return hash_dims(h, b->dim, b->ndim);
 }
 

@@ -1,6 +1,7 @@
 /* band_cost.c - what a group of layers in bands costs and saves: time, or memory where layers that
  * were rewritten need more of it than the model's own tensors do (layer_memory.c).
  */
+#include "passes/analysis/stationary.h"
 #include "passes/plan/band.h"
 #include "passes/kernel/tile.h"
 
@@ -75,12 +76,11 @@ const struct work *band_work(struct banding *w, struct segment *s)
         if (!b || b == s->dest)
             continue;
         double nbytes = band_read_by(p, s, b);
-        *(b->kind == BUFFER_WEIGHT ? &k->weights : &k->reads) +=
+        *(buffer_is_stationary(b) ? &k->weights : &k->reads) +=
             nbytes > 0 ? nbytes : buffer_most_nbytes(b);
     }
     for (int i = 0; i < n; i++) {
-        bool weight = order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
-                      uop_buffer_of(order[i]->src[0])->kind == BUFFER_WEIGHT;
+        bool weight = order[i]->op == OP_LOAD && load_is_stationary(order[i]);
         for (int a = 0; a < s->value->ndim && (weight || order[i]->op == OP_LT); a++)
             if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
                 *(weight ? &k->columns : &k->chooses) |= 1u << a;
@@ -434,7 +434,7 @@ void band_find_budget(struct banding *w)
         const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
         if (u->op == OP_REDUCE)
             all += 2 * plan_nelem(u->src[0]) / AGAIN_FLOP_CYCLE;
-        if (b && b->kind == BUFFER_WEIGHT)
+        if (b && buffer_is_stationary(b))
             all += buffer_most_nbytes(b) / WEIGHT_BYTES_CYCLE;
     }
     w->budget = model_share * all;

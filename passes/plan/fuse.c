@@ -72,7 +72,7 @@ static bool inline_elementwise(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
     /* small weights stay small in memory */
-    if (value_is_of_weights(n->u))
+    if (value_is_stationary(n->u))
         return true;
     if (is_within(p, n) && value_joins_parts(p, n->u))
         return false;
@@ -153,7 +153,8 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* a sum of weights that stands before a layer's columns leaves no tile: whichever comes second
      * is a kernel of its own */
     bool gate = !(deps & s->inner) && deps != s->out && range_set_within(deps, s->out) &&
-                value_operand(n->u->src[0])->op == OP_MUL && value_contracts_weight(n->u);
+                value_behind(n->u->src[0], MOVES_OPERAND)->op == OP_MUL &&
+                value_contracts_weight(n->u);
     if ((gate && s->ncontraction) || (contraction && value_contracts_weight(n->u) && s->gated))
         return false;
     if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
@@ -176,10 +177,10 @@ static bool inline_reduce(struct plan *p, struct node *n)
  * exist in memory even then. */
 static bool noopt_inlines(const struct node *n)
 {
-    const struct uop *m = value_operand(n->u);
+    const struct uop *m = value_behind(n->u, MOVES_OPERAND);
     return n->use && !n->use->next && !n->use->root && m->op == OP_MUL &&
-           plan_nelem(m) > 1.5 * plan_nelem(value_operand(m->src[0])) &&
-           plan_nelem(m) > 1.5 * plan_nelem(value_operand(m->src[1]));
+           plan_nelem(m) > 1.5 * plan_nelem(value_behind(m->src[0], MOVES_OPERAND)) &&
+           plan_nelem(m) > 1.5 * plan_nelem(value_behind(m->src[1], MOVES_OPERAND));
 }
 
 /* The segment's own value, where the segment writes to a place that nobody else can read it
@@ -192,13 +193,6 @@ static void compute_root(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
-/* Movement that gives each element as it is, if somewhere else or at several places. */
-static bool is_spread(const struct uop *v)
-{
-    return v->op == OP_RESHAPE || v->op == OP_PERMUTE || v->op == OP_EXPAND || v->op == OP_FLIP ||
-           v->op == OP_WINDOW;
-}
-
 /* The bytes that v is made of by cheap steps, as dequantization does: a fourth of the memory, and
  * less if they are spread over more places than there are bytes. NULL: it is not. */
 static struct uop *bytes_below(struct plan *p, struct uop *v)
@@ -207,13 +201,12 @@ static struct uop *bytes_below(struct plan *p, struct uop *v)
     for (int i = 0; i < STEPS && !plan_node(p, v)->must; i++) {
         bool cast = v->op == OP_CAST && (v->dtype == DTYPE_F32 || v->dtype == DTYPE_I32);
         struct uop *q = cast ? v->src[0] : v;
-        while (q != v && is_spread(q))
-            q = q->src[0];
+        q = cast ? value_behind(q, MOVES_PLACES) : q;
         if (cast && dtype_is_byte(q->dtype))
             return q;
         bool cheap = cast || v->op == OP_ADD || v->op == OP_MUL || v->op == OP_MAX;
         if (!cheap || (v->dtype != DTYPE_F32 && v->dtype != DTYPE_I32) ||
-            (v->nsrc == 2 && value_operand(v->src[1])->op != OP_CONST))
+            (v->nsrc == 2 && value_behind(v->src[1], MOVES_OPERAND)->op != OP_CONST))
             return NULL;
         v = v->src[0];
     }
@@ -302,10 +295,7 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u)
  * needs a buffer. */
 static void demand_source(struct plan *p, struct uop *u)
 {
-    while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
-        u = u->src[0];
-    struct node *n = plan_node(p, u);
-    n->must = true;
+    plan_node(p, value_behind(u, MOVES_ANY))->must = true;
 }
 
 /* The byte that a table of bytes is read by: the table has a kernel of its own, since vectors do
@@ -315,9 +305,7 @@ static void keep_key(struct plan *p, const struct uop *table)
     struct uop *v = table->src[1];
     while (!dtype_is_byte(v->dtype) && v->nsrc > 0)
         v = v->src[0];
-    while (is_spread(v))
-        v = v->src[0];
-    plan_node(p, v)->kept = true;
+    plan_node(p, value_behind(v, MOVES_PLACES))->kept = true;
 }
 
 /* Padding that a contraction would test for again and again, or that is read at many places of one

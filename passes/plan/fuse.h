@@ -4,6 +4,7 @@
 #ifndef TGC_FUSE_H
 #define TGC_FUSE_H
 
+#include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
 
 /* uses.c: ranges of a segment, and the uses of a node */
@@ -34,13 +35,9 @@ void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct 
 bool value_is_leaf(const struct uop *v);                          /* it is read where it lies */
 double value_cost(const struct uop *v);                           /* of one element, in additions */
 enum { VALUE_EXPENSIVE = 4 };                                     /* cheaper to keep than again */
-/* Through movement and casts, to what is multiplied. */
-const struct uop *value_operand(const struct uop *v);
 /* A reduction of products with more products than either factor has elements: matmul,
  * convolution. */
 bool value_is_contraction(const struct uop *v);
-/* A weight, or what quantized weights stand for: casts, differences and multiples of weights. */
-bool value_is_of_weights(const struct uop *v);
 bool value_contracts_weight(const struct uop *v);                 /* v: a sum of products */
 /* c is the contraction that v is an epilogue of. Whether it has weights that differ along one of
  * the axes of v that are marked: a layer's columns, but not a row of constant queries. */

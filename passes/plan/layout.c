@@ -13,6 +13,7 @@
  *
  * Only buffers that nothing but kernels touch, of fixed sizes, can lie in an order of their own.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
 #include "passes/kernel/tile.h"
 
@@ -124,7 +125,7 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
 static bool has_values(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
-        if (uop_buffer_of(m->load[i]->src[0])->kind != BUFFER_WEIGHT &&
+        if (!load_is_stationary(m->load[i]) &&
             (dtype_is_float(m->load[i]->dtype) || dtype_is_byte(m->load[i]->dtype)))
             return true;
     return false;
@@ -135,7 +136,7 @@ static bool has_columns(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
         for (int k = m->first; k < m->store->nsrc; k++)
-            if (uop_buffer_of(m->load[i]->src[0])->kind == BUFFER_WEIGHT &&
+            if (load_is_stationary(m->load[i]) &&
                 m->store->src[k]->src[0]->vmax >= COLUMNS_MIN &&
                 nest_depends(m->t, m->load[i]->src[1], m->store->src[k]))
                 return true;
@@ -145,7 +146,7 @@ static bool has_columns(const struct nest *m)
 static bool is_channel(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload; i++)
-        if (uop_buffer_of(m->load[i]->src[0])->kind == BUFFER_WEIGHT &&
+        if (load_is_stationary(m->load[i]) &&
             nest_depends(m->t, m->load[i]->src[1], r))
             return true;
     return false;
@@ -256,7 +257,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         return;
     }
     for (int i = 0; i < m.nload; i++) {
-        if (uop_buffer_of(m.load[i]->src[0])->kind != BUFFER_WEIGHT)
+        if (!load_is_stationary(m.load[i]))
             continue;
         for (int k = m.first; k < store->nsrc; k++) {
             if (!nest_depends(m.t, m.load[i]->src[1], store->src[k]))

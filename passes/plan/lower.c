@@ -28,7 +28,7 @@ static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct u
 }
 
 /* Whether a view says where its elements lie: of a band, and of what pitch.c has spread. */
-static bool is_placed(const struct buffer *b) { return b->kind != BUFFER_WEIGHT && b->storage; }
+static bool is_placed(const struct buffer *b) { return !buffer_is_stationary(b) && b->storage; }
 
 /* The same for v in a buffer whose axes may lie in an order of their own. The axes that a reduction
  * leaves with size 1 are none of the buffer's. */
@@ -342,7 +342,7 @@ static struct uop *lower_segment(struct lowering *l)
 static bool is_late(const struct segment *s)
 {
     return s->start && !s->scatter && s->dest->kind == BUFFER_TEMP &&
-           value_operand(s->value)->op == OP_CONST;
+           value_behind(s->value, MOVES_OPERAND)->op == OP_CONST;
 }
 
 struct uop *lower_kernel(struct plan *p, struct segment *first)

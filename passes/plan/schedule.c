@@ -308,8 +308,7 @@ static void plan_host(struct plan *p, struct node *n)
 /* A scalar that steers a region: anything but symbols gets a buffer. */
 static void demand_scalar(struct plan *p, struct uop *u)
 {
-    while (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && u->op != OP_IOTA)
-        u = u->src[0];
+    u = value_behind(u, MOVES_ANY);
     plan_node(p, u)->must = plan_node(p, u)->in_order = true;
 }
 

@@ -6,14 +6,14 @@
  * strip.c strips the loop as it does others, with four bytes for each lane of a float. What a
  * LOOKUP is made of says runtime/vector_*.c: permutations of the table, which lies in registers.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
 static bool is_table(const struct uop *u)
 {
     enum { VALUES = 256 };
-    const struct buffer *b = u->op == OP_LOAD && u->nsrc == 2 ? uop_buffer_of(u->src[0]) : NULL;
-    return b && u->src[0]->op == OP_BUFFER && b->kind == BUFFER_WEIGHT && b->data && !b->storage &&
-           dtype_is_byte(b->dtype) && b->nbytes == VALUES;
+    const struct buffer *b = u->op == OP_LOAD && u->nsrc == 2 ? known_buffer(u->src[0]) : NULL;
+    return b && dtype_is_byte(b->dtype) && b->nbytes == VALUES;
 }
 
 /* The byte that a table is read by: as its number from the least of its dtype on. NULL: none. */

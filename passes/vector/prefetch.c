@@ -12,6 +12,7 @@
  * processor's own prefetcher does most of it, but stops at pages; where all of them may stay in a
  * cache between two runs, asking costs more than it gains (a fifth, of 4 MB in a cache of 32 MB).
  */
+#include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
 enum { LOOPS_MAX = 64, LINE = 64, REREADS_MAX = 32 };
@@ -34,7 +35,7 @@ struct prefetching {
 static bool is_large_weight(const struct uop *load)
 {
     const struct buffer *b = load->src[0]->op == OP_BUFFER ? uop_buffer_of(load->src[0]) : NULL;
-    return b && b->kind == BUFFER_WEIGHT && buffer_most_nbytes(b) >= WEIGHT_NBYTES;
+    return b && buffer_is_stationary(b) && buffer_most_nbytes(b) >= WEIGHT_NBYTES;
 }
 
 bool weights_are_far(const struct schedule *s)

@@ -11,6 +11,7 @@
  * the next panel, evenly; behind the last panel lies what is read next, since weights lie in the
  * order of their use. A line may be asked for more than once, which costs less than to tell.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
 enum { DEPTH_MAX = 32, LINE = 16, LINES_MAX = 4, TILES_MIN = 3 };
@@ -53,7 +54,7 @@ static bool find_load(struct stream *s, int at)
         if (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i))
             return false;
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
-        if (!b || b->kind != BUFFER_WEIGHT || !b->storage)
+        if (!b || !buffer_is_stationary(b) || !b->storage)
             continue;
         if (s->load || u->dtype != DTYPE_F32 || u->nsrc > 2)
             return false;

@@ -17,6 +17,7 @@
  * transforms (cook_toom.c) are sums of shifted parts of a tensor, and the places xi a tree of
  * decisions on an index (`place_select`), which optimize.c makes straight-line code of.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/graph/conv/winograd.h"
 #include "passes/kernel/tile.h"
 
@@ -33,20 +34,11 @@ int64_t window_tiles(const struct window *w, int m)
     return (each + m - 1) / m * w->dilation;
 }
 
-static bool is_pure_move(const struct uop *v)
-{
-    switch (v->op) {
-    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
-        return true;
-    default: return false;
-    }
-}
-
 /* Down to what v is a view of, with the coordinates there. */
 static struct uop *walk(struct tgc *t, struct uop *v, struct uop *const *range, struct uop **at)
 {
     memcpy(at, range, (size_t)v->ndim * sizeof *at);
-    return move_down(t, v, is_pure_move, at);
+    return move_down(t, v, MOVES_VIEW, at);
 }
 
 bool layer_is_reduced(const struct layer *l, int axis)
@@ -107,12 +99,6 @@ static bool find_parts(struct layer *l, int axis, struct uop *at)
     return whole && sym_equal(t, total, l->x->dim[axis]);
 }
 
-bool is_float_weight(const struct uop *v)
-{
-    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
-    return b && b->kind == BUFFER_WEIGHT && b->data && b->dtype == DTYPE_F32;
-}
-
 /* Padding of zeros under the windows is made anew, to whole tiles. */
 static struct uop *take_padding(struct layer *l, struct uop *x)
 {
@@ -154,11 +140,11 @@ bool layer_find(struct tgc *t, struct uop *u, struct layer *l)
     }
     int k = 1;
     struct uop *base = walk(t, l->product->src[1], l->range, at);
-    if (!is_float_weight(base)) {
+    if (!is_known_f32(base)) {
         k = 0;
         base = walk(t, l->product->src[0], l->range, at);
     }
-    if (!is_float_weight(base))
+    if (!is_known_f32(base))
         return false;
     l->weight = l->product->src[k];
     for (int p = 0; p < u->ndim; p++)

@@ -47,9 +47,6 @@ bool layer_is_reduced(const struct layer *l, int axis);
  * by the dilation. */
 int64_t window_tiles(const struct window *w, int m);
 
-/* An f32 weight whose data is known; for strassen.c, too. */
-bool is_float_weight(const struct uop *v);
-
 /* Places that are chosen by an index; for strassen.c, too. i64[.., n, ..], all other axes 1: 0, 1,
  * ... along the axis. */
 struct uop *place_index(struct tgc *t, int n, int axis, int ndim);

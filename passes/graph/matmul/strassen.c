@@ -27,6 +27,7 @@
  */
 #include "passes/analysis/error.h"
 #include "passes/analysis/samples.h"
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 #include "passes/graph/conv/winograd.h"
 
@@ -63,15 +64,6 @@ static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim
 
 /* ---------------------------------------------------------------------------------- the product */
 
-static bool is_pure_move(const struct uop *v)
-{
-    switch (v->op) {
-    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW:
-        return true;
-    default: return false;
-    }
-}
-
 /* Down to what an operand is a view of; which of the product's axes move in it, and in its last
  * axis. */
 static struct uop *find_base(struct product *p, struct uop *operand, struct uop *const *range,
@@ -79,7 +71,7 @@ static struct uop *find_base(struct product *p, struct uop *operand, struct uop 
 {
     struct uop *at[MAX_RANK];
     memcpy(at, range, (size_t)operand->ndim * sizeof *at);
-    struct uop *base = move_down(p->t, operand, is_pure_move, at);
+    struct uop *base = move_down(p->t, operand, MOVES_VIEW, at);
     for (int a = 0; a < operand->ndim; a++)
         for (int b = 0; b < base->ndim; b++)
             if (range[a]->op == OP_RANGE && nest_depends(p->t, at[b], range[a])) {
@@ -178,8 +170,8 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
     }
     for (int k = 0; k < 2; k++)
         base[k] = find_base(p, p->product->src[k], p->range, depends[k], last[k]);
-    int w = is_float_weight(base[1]);
-    if (is_float_weight(base[0]) == is_float_weight(base[1]))
+    int w = is_known_f32(base[1]);
+    if (is_known_f32(base[0]) == is_known_f32(base[1]))
         return false;
     p->weight = p->product->src[w];
     p->values = p->product->src[1 - w];
@@ -478,25 +470,20 @@ static struct uop *part_samples(struct tgc *t, struct samples *samples, struct u
 
 /* ------------------------------------------------------------------------ keys of long attention */
 
-static struct uop *base_of(struct uop *v)
-{
-    while (is_pure_move(v))
-        v = v->src[0];
-    return v;
-}
+static struct uop *base_of(struct uop *v) { return value_behind(v, MOVES_VIEW); }
 
 /* The weight of the layer that v is made of, all of it, element by element; NULL: there is none. */
 static struct uop *find_weight(struct uop *v)
 {
     enum { STEPS = 16 };
     for (int i = 0; i < STEPS && v->op != OP_REDUCE; i++) {
-        bool moves = is_pure_move(v) && v->op != OP_SHRINK;
+        bool moves = move_is(v, MOVES_PLACES);
         if (!moves && (!op_is_elementwise(v->op) || v->nsrc > 2))
             return NULL;
         v = v->src[!moves && v->nsrc == 2 && base_of(v->src[1])->op == OP_REDUCE];
     }
     for (int k = 0; k < 2 && v->op == OP_REDUCE && v->src[0]->op == OP_MUL; k++)
-        if (is_float_weight(base_of(v->src[0]->src[k])))
+        if (is_known_f32(base_of(v->src[0]->src[k])))
             return base_of(v->src[0]->src[k]);
     return NULL;
 }
@@ -508,7 +495,7 @@ static enum motion motion_of(struct tgc *t, struct uop *v, struct uop *const *ra
 {
     struct uop *at[MAX_RANK];
     memcpy(at, range, (size_t)v->ndim * sizeof *at);
-    const struct uop *base = move_down(t, v, is_pure_move, at);
+    const struct uop *base = move_down(t, v, MOVES_VIEW, at);
     bool along = true;
     for (int a = base->ndim - 1; a >= 0; a--) {
         if (nest_depends(t, at[a], range[axis]))

@@ -38,33 +38,6 @@ bool is_reduced(const struct sum_of_bytes *s, int axis)
 
 /* ------------------------------------------------------------------------------------- operands */
 
-bool is_byte_move(const struct uop *v)
-{
-    switch (v->op) {
-    case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_WINDOW: case OP_SHRINK: case OP_FLIP:
-        return true;
-    case OP_PAD:
-        return dtype_is_float(v->dtype)
-                   ? uop_is_constf(v->src[1], 0.0) || uop_is_constf(v->src[1], -0.0)
-                   : uop_is_int(v->src[1], 0);
-    default:
-        return false;
-    }
-}
-
-struct uop *without_moves(struct uop *v)
-{
-    while (is_byte_move(v) && v->op != OP_PAD)
-        v = v->src[0];
-    return v;
-}
-
-const struct buffer *weight_of(const struct uop *v)
-{
-    const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
-    return b && b->kind == BUFFER_WEIGHT && b->data && !b->storage ? b : NULL;
-}
-
 static bool has_one_element(const struct uop *v)
 {
     for (int a = 0; a < v->ndim; a++)
@@ -78,8 +51,8 @@ static bool has_one_element(const struct uop *v)
 static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
 {
     struct element_bounds e;
-    v = without_moves(v);
-    const struct buffer *b = v->op == OP_CAST ? weight_of(without_moves(v->src[0])) : NULL;
+    v = value_behind(v, MOVES_VIEW);
+    const struct buffer *b = v->op == OP_CAST ? known_behind(v->src[0]) : NULL;
     if (b && dtype_is_int(b->dtype) && buffer_bounds(b, SIZE_MAX, &e) && e.lo.i == e.hi.i) {
         o->zero = uop_consti(t, DTYPE_I32, e.lo.i);
         return true;
@@ -106,7 +79,7 @@ static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
     if (v->op == OP_CAST && v->src[0]->dtype == DTYPE_I32)
         return take_difference(t, v->src[0], o);
     for (int k = 0; k < 2 && v->op == OP_ADD; k++) {
-        const struct uop *c = without_moves(v->src[1 - k]);
+        const struct uop *c = value_behind(v->src[1 - k], MOVES_VIEW);
         bool whole = c->op == OP_CONST && v->dtype == DTYPE_F32 && c->arg.f == rint(c->arg.f) &&
                      fabs(c->arg.f) <= 255;
         if (!take_bytes(v->src[k], o) || c->op != OP_CONST || (v->dtype == DTYPE_F32 && !whole))
@@ -120,7 +93,7 @@ static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
 
 static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
 {
-    for (; is_byte_move(v); v = v->src[0]) {
+    for (; move_is(v, MOVES_BYTES); v = v->src[0]) {
         if (o->nmove == MAX_MOVES)
             return false;
         o->move[o->nmove++] = v;
@@ -128,9 +101,9 @@ static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
     if (take_difference(t, v, o))
         return true;
     for (int k = 0; k < 2 && v->op == OP_MUL && v->dtype == DTYPE_F32; k++) {
-        struct uop *scale = without_moves(v->src[1 - k]);
+        struct uop *scale = value_behind(v->src[1 - k], MOVES_VIEW);
         bool single = scale->op == OP_CONST || has_one_element(scale);
-        if ((!single && !weight_of(scale)) || !take_difference(t, v->src[k], o))
+        if ((!single && !known_buffer(scale)) || !take_difference(t, v->src[k], o))
             continue;
         o->scale = single ? uop_reshape(t, scale, NULL, 0) : v->src[1 - k];
         return true;
@@ -148,7 +121,7 @@ static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uo
         move_index(s->t, o->move[i], 0, at, next, &valid);
         memcpy(at, next, (size_t)o->move[i]->src[0]->ndim * sizeof *at);
     }
-    v = move_down(s->t, v, is_byte_move, at);
+    v = move_down(s->t, v, MOVES_BYTES, at);
     for (int p = 0; p < s->product->ndim; p++)
         for (int a = 0; a < v->ndim; a++)
             of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);
@@ -279,9 +252,9 @@ static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
     for (int k = 0; k < 2; k++)
         if (!take_operand(t, s->product->src[k], &o[k]))
             return false;
-    int w = weight_of(without_moves(o[1].q)) != NULL;
-    s->weighted = weight_of(without_moves(o[w].q)) != NULL;
-    if (weight_of(without_moves(o[1 - w].q)) || products_of(s) > PRODUCTS_MAX)
+    int w = known_behind(o[1].q) != NULL;
+    s->weighted = known_behind(o[w].q) != NULL;
+    if (known_behind(o[1 - w].q) || products_of(s) > PRODUCTS_MAX)
         return false;
     s->a = o[1 - w];
     s->w = o[w];
@@ -318,7 +291,7 @@ struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
         return NULL;
     if (zero == 0 && w->q->dtype == DTYPE_I8)
         return w->q;
-    if (!buffer_bounds(weight_of(without_moves(w->q)), SIZE_MAX, &e))
+    if (!buffer_bounds(known_behind(w->q), SIZE_MAX, &e))
         return NULL;
     int64_t least = zero - e.lo.i, most = e.hi.i - zero;
     if (!sum_is_held(s, least > most ? least : most))
@@ -342,7 +315,7 @@ struct uop *values_as_u8(struct sum_of_bytes *s)
     int none = -1;
     if (q->dtype == DTYPE_U8)
         return q;
-    for (; is_byte_move(q) && q->op != OP_PAD && o.nmove < MAX_MOVES; q = q->src[0])
+    for (; move_is(q, MOVES_VIEW) && o.nmove < MAX_MOVES; q = q->src[0])
         o.move[o.nmove++] = q;
     struct uop *shift = uop_consti(t, DTYPE_I32, 128);
     a->zero = a->zero ? uop_binary(t, OP_ADD, a->zero, shift) : shift;
@@ -416,7 +389,7 @@ static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop 
         struct uop *x = fill_axis(t, values, i, any);
         /* the caller's own order, or a few channels; what is padded gets a buffer anyway */
         if (!has_padding(&s->a) &&
-            (x != values || (i < x->ndim - 1 && without_moves(x)->op == OP_BUFFER)))
+            (x != values || (i < x->ndim - 1 && value_behind(x, MOVES_VIEW)->op == OP_BUFFER)))
             x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
         if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at) ||
             !uop_const_int((*a)->dim[at], &n) || n % DOT_BYTES)

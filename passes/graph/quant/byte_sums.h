@@ -3,9 +3,12 @@
 #ifndef TGC_BYTE_SUMS_H
 #define TGC_BYTE_SUMS_H
 
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
 enum { MAX_MOVES = 24 };
+/* Through which bytes can be followed: padding becomes padding with the zero point. */
+enum { MOVES_BYTES = MOVES_VIEW | MOVES_ZEROS };
 
 /* One factor: moves(scale * (q - zero)). Moves: the outermost first. */
 struct operand {
@@ -23,10 +26,7 @@ struct sum_of_bytes {
     bool weighted;
 };
 
-/* integer.c. Movement through which bytes can be followed. */
-bool is_byte_move(const struct uop *v);
-struct uop *without_moves(struct uop *v);
-const struct buffer *weight_of(const struct uop *v);
+/* byte_sums.c */
 bool has_padding(const struct operand *o);
 bool is_reduced(const struct sum_of_bytes *s, int axis);
 /* Operand a as u8, its zero point moved along. */

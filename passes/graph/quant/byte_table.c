@@ -21,7 +21,7 @@ struct chain {
 
 bool reads_byte_table(const struct uop *v)
 {
-    const struct buffer *b = v->op == OP_INDEX && v->nsrc == 2 ? weight_of(v->src[0]) : NULL;
+    const struct buffer *b = v->op == OP_INDEX && v->nsrc == 2 ? known_buffer(v->src[0]) : NULL;
     return b && b->nbytes == VALUES && dtype_is_byte(b->dtype);
 }
 
@@ -54,7 +54,7 @@ static int sources_of(struct chain *c, struct uop *v, struct uop **src)
     int n = 0;
     for (int k = reads_byte_table(v) ? 1 : 0; k < v->nsrc; k++) {
         struct uop *s = v->src[k];
-        if (without_moves(s)->op == OP_CONST)
+        if (value_behind(s, MOVES_VIEW)->op == OP_CONST)
             continue;
         bool goes_on = s->op == OP_RESHAPE || reads_byte_table(s);
         if (s->ndim == 0)
@@ -114,7 +114,7 @@ static struct uop *tabulated(const struct chain *c, struct uop *const *now, stru
     for (int i = 0; i < c->n; i++)
         if (c->node[i] == v)
             return now[i];
-    return without_moves(v);
+    return value_behind(v, MOVES_VIEW);
 }
 
 static struct uop *make_table(const struct chain *c)

@@ -27,7 +27,7 @@ static double largest_of(const struct operand *o)
     if (o->zero && !uop_const_int(o->zero, &zero))
         return 255;
     zero = o->zero ? zero : 0;
-    if (!buffer_bounds(weight_of(without_moves(o->q)), SIZE_MAX, &e)) {
+    if (!buffer_bounds(known_behind(o->q), SIZE_MAX, &e)) {
         e.lo.i = dtype_min(o->q->dtype);
         e.hi.i = dtype_max(o->q->dtype);
     }
@@ -165,7 +165,7 @@ static bool pads_lowest(const struct uop *v)
 /* Whether v is f(v->src[0]) with an f of constants that does not fall, nor is no number. */
 static bool never_falls(const struct uop *v)
 {
-    const struct uop *c = v->nsrc == 2 ? without_moves(v->src[1]) : NULL;
+    const struct uop *c = v->nsrc == 2 ? value_behind(v->src[1], MOVES_VIEW) : NULL;
     if (!c || c->op != OP_CONST || v->dtype != DTYPE_F32 || !(fabs(c->arg.f) < INFINITY))
         return false;
     return v->op == OP_ADD || v->op == OP_MAX || v->op == OP_MIN ||
@@ -180,7 +180,7 @@ static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
     struct operand o = {0};
     struct uop *v = u->src[0], *step[STEPS_MAX], *q;
     int none = -1, nstep = 0;
-    for (; pads_lowest(v) || (is_byte_move(v) && v->op != OP_PAD); v = v->src[0]) {
+    for (; pads_lowest(v) || (move_is(v, MOVES_VIEW)); v = v->src[0]) {
         if (o.nmove == MAX_MOVES)
             return NULL;
         o.move[o.nmove++] = v;
@@ -194,7 +194,7 @@ static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
     q = move_again(t, &o, q, &none);
     struct uop *y = uop_reduce(t, OP_MAX, uop_cast(t, DTYPE_F32, q), REDUCE_AXES(u->arg.i));
     while (nstep-- > 0)
-        y = tensor_binary(t, step[nstep]->op, y, without_moves(step[nstep]->src[1]));
+        y = tensor_binary(t, step[nstep]->op, y, value_behind(step[nstep]->src[1], MOVES_VIEW));
     return y;
 }
 
@@ -212,7 +212,7 @@ struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
 bool is_whole_number(const struct uop *v, int *steps)
 {
     struct element_bounds e;
-    v = without_moves((struct uop *)(uintptr_t)v);
+    v = value_behind(v, MOVES_VIEW);
     if (--*steps < 0 || v->dtype != DTYPE_F32)
         return false;
     switch (v->op) {
@@ -225,7 +225,7 @@ bool is_whole_number(const struct uop *v, int *steps)
     case OP_REDUCE:
         return is_whole_number(v->src[0], steps);
     case OP_BUFFER:
-        return buffer_bounds(weight_of(v), ELEMENTS_MAX, &e) && e.whole && e.lo.f >= -exact &&
+        return buffer_bounds(known_buffer(v), ELEMENTS_MAX, &e) && e.whole && e.lo.f >= -exact &&
                e.hi.f <= exact;
     default:
         return false;
@@ -236,7 +236,7 @@ bool is_whole_number(const struct uop *v, int *steps)
 static double magnitude_of(const struct uop *v, int *steps)
 {
     struct element_bounds e;
-    v = without_moves((struct uop *)(uintptr_t)v);
+    v = value_behind(v, MOVES_VIEW);
     if (--*steps < 0)
         return INFINITY;
     switch (v->op) {
@@ -257,7 +257,7 @@ static double magnitude_of(const struct uop *v, int *steps)
     }
     case OP_BUFFER:
         if ((v->dtype != DTYPE_I32 && v->dtype != DTYPE_F32) ||
-            !buffer_bounds(weight_of(v), ELEMENTS_MAX, &e))
+            !buffer_bounds(known_buffer(v), ELEMENTS_MAX, &e))
             return INFINITY;
         return v->dtype == DTYPE_F32 ? fmax(fabs(e.lo.f), fabs(e.hi.f))
                                      : fmax(fabs((double)e.lo.i), fabs((double)e.hi.i));
@@ -271,7 +271,7 @@ static struct uop *add_weights(struct tgc *t, const struct uop *v)
     for (int k = 0; k < 2 && v->op == OP_ADD && v->dtype == DTYPE_I32; k++) {
         int steps = LOOK_MAX;
         struct uop *b = v->src[1 - k];
-        if (!weight_of(without_moves(b)) || without_moves(v->src[k])->op != OP_CAST)
+        if (!known_behind(b) || value_behind(v->src[k], MOVES_VIEW)->op != OP_CAST)
             continue;
         struct uop *a = whole_rewrite_cast(t, uop_cast(t, DTYPE_F32, v->src[k]));
         if (a && magnitude_of(a, &steps) + magnitude_of(b, &steps) <= exact)
@@ -285,7 +285,7 @@ struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u)
     int steps = LOOK_MAX, none = -1;
     struct operand o = {0};
     struct uop *v = u->src[0];
-    for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
+    for (; move_is(v, MOVES_VIEW) && o.nmove < MAX_MOVES; v = v->src[0])
         o.move[o.nmove++] = v;
     struct uop *x = v->op == OP_CAST && v->dtype == DTYPE_I32 && is_whole_number(v->src[0], &steps)
                         ? v->src[0]

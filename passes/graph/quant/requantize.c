@@ -16,8 +16,8 @@
 /* Made of weights and constants. *steps: how many uops may still be looked at, here and below. */
 static bool is_constant(const struct uop *v, int *steps)
 {
-    v = without_moves((struct uop *)(uintptr_t)v);
-    if (v->op == OP_CONST || weight_of(v))
+    v = value_behind(v, MOVES_VIEW);
+    if (v->op == OP_CONST || known_buffer(v))
         return true;
     bool all = op_is_elementwise(v->op);
     for (int k = 0; k < v->nsrc && all; k++)
@@ -28,11 +28,11 @@ static bool is_constant(const struct uop *v, int *steps)
 /* A sum of products, or what bytes stand for but their scale: a float that was an integer. */
 static bool is_counted(const struct uop *v)
 {
-    v = without_moves((struct uop *)(uintptr_t)v);
+    v = value_behind(v, MOVES_VIEW);
     enum { LOOK_MAX = 40 };
     int steps = LOOK_MAX;
-    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST)
-        v = without_moves(v->src[0]);
+    if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST)
+        v = value_behind(v->src[0], MOVES_VIEW);
     return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
            ((v->op == OP_REDUCE || v->op == OP_SUB) && is_whole_number(v, &steps));
 }
@@ -44,7 +44,7 @@ static struct uop *divide_quotient(struct tgc *t, struct uop *v, double c)
     struct uop *sum = v->op == OP_DIV ? v->src[1] : v;
     bool spread = false;
     int none = -1;
-    for (; is_byte_move(sum) && sum->op != OP_PAD && by.nmove < MAX_MOVES; sum = sum->src[0]) {
+    for (; move_is(sum, MOVES_VIEW) && by.nmove < MAX_MOVES; sum = sum->src[0]) {
         spread |= sum->op == OP_EXPAND;
         by.move[by.nmove++] = sum;
     }
@@ -60,7 +60,7 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
     struct uop *src[MAX_RANK * 2 + 2];
     if (--*steps < 0)
         return NULL;
-    if (is_byte_move(v) && v->op != OP_PAD) {
+    if (move_is(v, MOVES_VIEW)) {
         memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
         src[0] = divide(t, v->src[0], c, steps);
         return src[0] ? uop_replace_src(t, v, src) : NULL;
@@ -71,7 +71,8 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
         if (is_counted(v->src[1 - k]) && is_constant(v->src[k], steps) &&
             (src[k] = divide(t, v->src[k], c, steps)))
             return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
-    if (v->op != OP_ADD && !(v->op == OP_MAX && uop_is_constf(without_moves(v->src[1]), 0.0)))
+    if (v->op != OP_ADD &&
+        !(v->op == OP_MAX && uop_is_constf(value_behind(v->src[1], MOVES_VIEW), 0.0)))
         return NULL;
     for (int k = 0; k < 2; k++)
         if (!(src[k] = divide(t, v->src[k], c, steps)))
@@ -87,14 +88,14 @@ static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
     struct operand o = {0};
     double zero = 0, least = (double)dtype_min(u->dtype), most = (double)dtype_max(u->dtype);
     int none = -1;
-    for (; is_byte_move(v) && v->op != OP_PAD && o.nmove < MAX_MOVES; v = v->src[0])
+    for (; move_is(v, MOVES_VIEW) && o.nmove < MAX_MOVES; v = v->src[0])
         o.move[o.nmove++] = v;
-    if (v->op == OP_ADD && without_moves(v->src[1])->op == OP_CONST) {
-        zero -= without_moves(v->src[1])->arg.f;
+    if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST) {
+        zero -= value_behind(v->src[1], MOVES_VIEW)->arg.f;
         v = v->src[0];
     }
     for (int i = 0; i < n; i++) {
-        const struct uop *c = without_moves(step[i]->src[1]);
+        const struct uop *c = value_behind(step[i]->src[1], MOVES_VIEW);
         bool fits = c->op == OP_CONST && (step[i]->op == OP_MIN   ? c->arg.f >= most
                                           : step[i]->op == OP_MAX ? c->arg.f <= least
                                                                   : i == n - 1);
@@ -116,7 +117,7 @@ struct uop *requantize(struct tgc *t, struct uop *u)
         step[n++] = v;
     if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
         return NULL;
-    const struct uop *by = without_moves(v->src[0]->src[1]);
+    const struct uop *by = value_behind(v->src[0]->src[1], MOVES_VIEW);
     if (by->op != OP_CONST || !(by->arg.f > 0))
         return NULL;
     struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
@@ -127,18 +128,18 @@ struct uop *requantize(struct tgc *t, struct uop *u)
         return same;
     r = uop_unary(t, OP_ROUND, r);
     while (n-- > 0)
-        if (step[n]->op != OP_ADD || !uop_is_constf(without_moves(step[n]->src[1]), 0))
+        if (step[n]->op != OP_ADD || !uop_is_constf(value_behind(step[n]->src[1], MOVES_VIEW), 0))
             r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
     return uop_cast(t, u->dtype, r);
 }
 
 struct uop *rescale(struct tgc *t, struct uop *u)
 {
-    const struct uop *by = without_moves(u->src[1]), *v = u->src[0];
+    const struct uop *by = value_behind(u->src[1], MOVES_VIEW), *v = u->src[0];
     if (u->dtype != DTYPE_F32 || by->op != OP_CONST || !(fabs(by->arg.f) > 0) ||
         isinf(by->arg.f) || v->op != OP_MUL)
         return NULL;
-    const struct uop *scale = without_moves(v->src[1]);
+    const struct uop *scale = value_behind(v->src[1], MOVES_VIEW);
     if (scale->op != OP_CONST || !is_counted(v->src[0]))
         return NULL;
     return tensor_binary(t, OP_MUL, v->src[0],

@@ -78,7 +78,7 @@ static struct uop *as_i8(struct tgc *t, struct operand *w)
     int none = -1;
     if (x->dtype == DTYPE_I8)
         return x;
-    for (; is_byte_move(x) && x->op != OP_PAD && o.nmove < MAX_MOVES; x = x->src[0])
+    for (; move_is(x, MOVES_VIEW) && o.nmove < MAX_MOVES; x = x->src[0])
         o.move[o.nmove++] = x;
     bool leaf = x->op == OP_BUFFER;
     struct uop *shift = uop_consti(t, DTYPE_I32, -128);
@@ -107,7 +107,7 @@ static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uo
 {
     struct uop *x = fill_axis(t, values, axis, uop_consti(t, DTYPE_U8, 0));
     /* groups lie side by side: the layout of a buffer of its own can see to that */
-    if (x != values || (axis < x->ndim - 1 && without_moves(x)->op == OP_BUFFER))
+    if (x != values || (axis < x->ndim - 1 && value_behind(x, MOVES_VIEW)->op == OP_BUFFER))
         x = to_buffer(t, x);
     x = move_again(t, a, x, &axis);
     /* an axis of which k is a part is not filled up within */
