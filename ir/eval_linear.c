@@ -306,7 +306,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_RANGE:
         emit(e, (struct linstr){.code = CODE_OPEN,
-                                .shared = e->env->parts > 0 && RANGE_IS_THREAD(u->arg.i)},
+                                .shared = e->env->parts > 0 && range_is_shared(u)},
              u, 0);
         open_region(e);
         break;

@@ -317,34 +317,30 @@ int64_t perm_pack(const int *perm, int n);
 #define REDUCE_OP(bits) ((enum op)((bits) & 255))
 #define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
-/* RANGE: a lane is the innermost loop of a register tile: reductions that depend on it keep one
- * accumulator per lane. */
+/* RANGE: its number, what its loop becomes, and who runs its iterations. The two are independent: a
+ * loop, a band or a part of a panel may be shared, and is one all the same for the passes behind. A
+ * GPU's grid, blocks and warps would be workers, too. */
+enum axis {
+#define AXIS(name, text, letter, lane) AXIS_##name,
+#include "ir/axes.def"
+#undef AXIS
+    AXIS_COUNT
+};
+enum worker {
+    WORKER_EACH,                 /* whoever runs the kernel runs all iterations */
+    /* threads share them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
+    WORKER_TEAM
+};
+#define RANGE_BITS(id, axis, worker)                                                               \
+    ((int64_t)(id) | (int64_t)(axis) << 32 | (int64_t)(worker) << 40)
 #define RANGE_ID(bits) ((int)((bits) & 0x7fffffff))
-#define RANGE_LANE ((int64_t)1 << 32)
-#define RANGE_IS_LANE(bits) (((bits) & RANGE_LANE) != 0)
-/* ... and becomes the elements of a vector. */
-#define RANGE_VECTOR ((int64_t)1 << 33)
-#define RANGE_IS_VECTOR(bits) (((bits) & RANGE_VECTOR) != 0)
-/* A part of a panel of columns: a loop, but stored weights have it inside of the reduction. */
-#define RANGE_PART ((int64_t)1 << 34)
-#define RANGE_IS_PART(bits) (((bits) & RANGE_PART) != 0)
-/* A lane whose values have expressions of their own: straight-line code in all variants. */
-#define RANGE_UNROLL ((int64_t)1 << 35)
-#define RANGE_IS_UNROLL(bits) (((bits) & RANGE_UNROLL) != 0)
-/* A lane that stays a loop, for compilers to vectorize: the portable tile's. */
-#define RANGE_LOOP ((int64_t)1 << 36)
-#define RANGE_IS_LOOP(bits) (((bits) & RANGE_LOOP) != 0)
-/* A loop that threads share: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1. */
-#define RANGE_THREAD ((int64_t)1 << 37)
-#define RANGE_IS_THREAD(bits) (((bits) & RANGE_THREAD) != 0)
-/* The outermost loop of several stores in a row, which is one: what they pass on lies in
- * scratch. */
-#define RANGE_BAND ((int64_t)1 << 39)
-#define RANGE_IS_BAND(bits) (((bits) & RANGE_BAND) != 0)
-/* The innermost loop of a sum of products of bytes, of DOT_BYTES neighbours: one DOT. */
+#define RANGE_AXIS(bits) ((enum axis)((bits) >> 32 & 255))
+#define RANGE_WORKER(bits) ((enum worker)((bits) >> 40 & 255))
+const char *axis_name(enum axis a);
+char axis_letter(enum axis a);           /* that its loops are called by in text: r12 */
+/* DOT: neighbouring bytes that one lane multiplies, and what is taken off values where signed bytes
+ * are meant. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
-#define RANGE_GROUP ((int64_t)1 << 38)
-#define RANGE_IS_GROUP(bits) (((bits) & RANGE_GROUP) != 0)
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
  * elements they lie apart. Groups of bytes are for DOT; those that are loaded with a stride are of
  * bytes that lie so far apart, and the groups are neighbours. */
@@ -456,8 +452,12 @@ struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
                           struct uop *const *dim, int ndim, const char *name);
 struct uop *uop_buffer(struct tgc *t, struct buffer *b);
 struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->next_range++ */
-/* a RANGE that is a lane */
-struct uop *uop_lane(struct tgc *t, struct uop *size, int id);
+/* a fresh one of another kind */
+struct uop *uop_axis(struct tgc *t, struct uop *size, enum axis a, enum worker w);
+/* Whether u is a RANGE of this kind; one whose kind is a lane's; one that threads share. */
+bool range_is(const struct uop *u, enum axis a);
+bool range_is_lane(const struct uop *u);
+bool range_is_shared(const struct uop *u);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* What the elements of a weight have in common; whole: each is a whole number. */
 struct element_bounds { union scalar lo, hi; bool whole; };

@@ -187,9 +187,7 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
         print_buffer(out, u->arg.p);
         return;
     case OP_RANGE:
-        text_printf(out, "%c%lld",
-                    RANGE_IS_LANE(u->arg.i) ? 'l' : RANGE_IS_THREAD(u->arg.i) ? 't' : 'r',
-                    (long long)RANGE_ID(u->arg.i));
+        text_printf(out, "%c%d", axis_letter(RANGE_AXIS(u->arg.i)), RANGE_ID(u->arg.i));
         return;
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);

@@ -282,9 +282,32 @@ struct uop *uop_range(struct tgc *t, struct uop *size, int id)
 {
     return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id});
 }
-struct uop *uop_lane(struct tgc *t, struct uop *size, int id)
+struct uop *uop_axis(struct tgc *t, struct uop *size, enum axis a, enum worker w)
 {
-    return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1, (union arg){.i = id | RANGE_LANE});
+    return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1,
+                      (union arg){.i = RANGE_BITS(t->next_range++, a, w)});
+}
+
+static const struct { const char *text; char letter; bool lane; } axes[AXIS_COUNT] = {
+#define AXIS(name, text, letter, lane) {text, letter, lane},
+#include "ir/axes.def"
+#undef AXIS
+};
+
+const char *axis_name(enum axis a) { return axes[a].text; }
+char axis_letter(enum axis a) { return axes[a].letter; }
+
+bool range_is(const struct uop *u, enum axis a)
+{
+    return u->op == OP_RANGE && RANGE_AXIS(u->arg.i) == a;
+}
+bool range_is_lane(const struct uop *u)
+{
+    return u->op == OP_RANGE && axes[RANGE_AXIS(u->arg.i)].lane;
+}
+bool range_is_shared(const struct uop *u)
+{
+    return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_TEAM;
 }
 const struct buffer *uop_buffer_of(const struct uop *u)
 {

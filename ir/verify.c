@@ -634,7 +634,7 @@ static void check_assign(struct linear_verifier *l, const struct uop *u)
             "no accumulator, or of another dtype");
     for (int r = l->current; r > 0 && r != find_def(l, acc)->region; r = l->region[r].parent) {
         const struct uop *opener = l->region[r].opener;
-        bool lane = opener->op == OP_RANGE && RANGE_IS_LANE(opener->arg.i);
+        bool lane = range_is_lane(opener);
         require(&l->v, u, !lane || has_lane(acc, opener), "lanes share one accumulator");
     }
 }

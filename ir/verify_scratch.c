@@ -474,7 +474,7 @@ static const char *why_not(struct scratch_verifier *v, const struct walk *w)
         const struct uop *u = v->region[w->path[i]].opener;
         if (u->op != OP_RANGE)
             continue;
-        if (RANGE_IS_THREAD(u->arg.i))
+        if (range_is_shared(u))
             return "; a store of it is in a loop that threads share, and that ends before";
         if (w->once[i] && u->src[0]->vmax > 1 && !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
             return "; a store of it is in a loop that stores it again, and that ends before";

@@ -79,7 +79,7 @@ struct kernel {
     bool is_serial;
     bool is_disjoint; /* its nests store to parts of a tensor that have nothing in common */
     bool stores_twice;           /* some elements: what they are made of must stay as it is */
-    bool is_shared;              /* by threads: some loop of each nest is RANGE_IS_THREAD */
+    bool is_shared;              /* by threads: some loop of each nest is theirs */
     bool counts_down;            /* the outermost loop of each nest, from its last turn to 0 */
     double shared_ns;            /* what that is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */

@@ -459,14 +459,14 @@ static void write_range(struct writer *w, const struct uop *u)
     map_set(&w->value, u, v);
     for (int i = 0; i < w->ntile; i++)
         set_tile_element(w, w->tile[i]);
-    if (RANGE_IS_THREAD(u->arg.i) && uop_is_int(u->src[0], 1)) {
+    if (range_is_shared(u) && uop_is_int(u->src[0], 1)) {
         v->e = expr_const(w->p, DTYPE_INDEX, (union arg){.i = 0});
         open_block(w, "if (part == parts - 1)", NULL);   /* the last part, as of any loop */
         return;
     }
     const char *type = narrow ? "int" : "int64_t", *begin = "0",
                *end = expr_operand(w->p, &size, PREC_SHIFT);
-    if (RANGE_IS_THREAD(u->arg.i))
+    if (range_is_shared(u))
         write_share(w, u, type, &size, &begin, &end);
     const char *head = mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name,
                                   end, name);

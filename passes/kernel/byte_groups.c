@@ -56,8 +56,7 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
         return store;
     struct uop *count = uop_int(t, n / DOT_BYTES), *bytes = uop_int(t, DOT_BYTES);
     struct uop *k = n == DOT_BYTES ? uop_int(t, 0) : uop_range(t, count, t->next_range++);
-    struct uop *g = uop_intern(t, OP_RANGE, DTYPE_INDEX, &bytes, 1,
-                               (union arg){.i = t->next_range++ | RANGE_GROUP});
+    struct uop *g = uop_axis(t, bytes, AXIS_GROUP, WORKER_EACH);
     if (uop_get_axes(t, r) && k->op == OP_RANGE)
         uop_name_axes(t, k, uop_get_axes(t, r));
     uop_name_axes(t, g, "byte");

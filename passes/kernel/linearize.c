@@ -71,7 +71,7 @@ static int first_range(const struct uop *store)
 static int count_bands(const struct uop *store)
 {
     int first = first_range(store), n = 0;
-    while (first + n < store->nsrc && RANGE_IS_BAND(store->src[first + n]->arg.i))
+    while (first + n < store->nsrc && range_is(store->src[first + n], AXIS_BAND))
         n++;
     return n;
 }
@@ -96,7 +96,7 @@ static void find_deps(struct linear *l)
     for (int i = 0; i < l->n; i++)
         if (l->order[i]->op == OP_RANGE) {
             map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
-            if (RANGE_IS_LANE(l->order[i]->arg.i))
+            if (range_is_lane(l->order[i]))
                 l->lanes |= bit_of(l, l->order[i]);
         }
     if (nbit > 64)
@@ -268,7 +268,7 @@ static void emit_stage(struct linear *l, struct uop *u)
     l->nest = u;
     emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
     for (int k = 2; k < u->nsrc; k++)
-        open_range(l, u->src[k], RANGE_IS_LANE(u->src[k]->arg.i) ? &outside : &body);
+        open_range(l, u->src[k], range_is_lane(u->src[k]) ? &outside : &body);
     struct uop *src[3] = {buffer, made(l, u->src[1]), made(l, u->src[0])};
     push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
     for (int k = u->nsrc - 1; k >= 2; k--)
@@ -345,7 +345,7 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     l->nest = store;
     emit_opened(l, 0, &all);
     for (int k = nvalue + nshared; k < store->nsrc; k++)
-        open_range(l, store->src[k], RANGE_IS_LANE(store->src[k]->arg.i) ? &outside : &all);
+        open_range(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
     if (nvalue == 4) {
@@ -385,7 +385,7 @@ static int count_shared(struct tgc *t, struct uop *a, struct uop *b)
     if (first != first_range(b) || a->src[0] != b->src[0])
         return 0;
     while (first + n < a->nsrc && first + n < b->nsrc && a->src[first + n] == b->src[first + n] &&
-           !RANGE_IS_LANE(a->src[first + n]->arg.i))
+           !range_is_lane(a->src[first + n]))
         n++;
     return n && !reads_own_result(t, a) && !reads_own_result(t, b) ? n : 0;
 }

@@ -121,7 +121,7 @@ static bool find_row(struct online *x)
         struct uop *r = x->store->src[k];
         if (r->op != OP_RANGE)
             return false;
-        if (!RANGE_IS_BAND(r->arg.i) && nest_depends(t, x->query, r) &&
+        if (!range_is(r, AXIS_BAND) && nest_depends(t, x->query, r) &&
             !nest_depends(t, x->keys, r) && !nest_depends(t, x->values, r) && (!x->row || r->src[0]->vmax > x->row->src[0]->vmax))
             x->row = r;
     }

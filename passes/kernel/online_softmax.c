@@ -83,8 +83,7 @@ static struct uop *as_band(struct online *x, struct uop *size, const struct uop 
 {
     if (uop_is_int(size, 1))
         return uop_int(x->t, 0);
-    struct uop *r = uop_intern(x->t, OP_RANGE, DTYPE_INDEX, &size, 1,
-                               (union arg){.i = x->t->next_range++ | RANGE_BAND});
+    struct uop *r = uop_axis(x->t, size, AXIS_BAND, WORKER_EACH);
     if (like && uop_get_axes(x->t, like))
         uop_name_axes(x->t, r, uop_get_axes(x->t, like));
     return r;
@@ -114,7 +113,7 @@ static struct uop *open_bands(struct online *x)
         src[k] = store->src[k];
     for (int band = 1; band >= 0; band--)
         for (int k = 3; k < store->nsrc; k++)
-            if (RANGE_IS_BAND(store->src[k]->arg.i) == (band == 1))
+            if (range_is(store->src[k], AXIS_BAND) == (band == 1))
                 src[n++] = store->src[k];
     return uop_intern(x->t, OP_STORE, store->dtype, src, n, (union arg){0});
 }
@@ -156,7 +155,7 @@ static void open_tile(struct online *x)
     struct tgc *t = x->t;
     struct uop *zero = uop_int(t, 0), *begin = NULL, *end = NULL, *most = NULL;
     for (int k = 3; k < x->store->nsrc; k++)
-        if (RANGE_IS_BAND(x->store->src[k]->arg.i))
+        if (range_is(x->store->src[k], AXIS_BAND))
             x->band[x->nband++] = x->store->src[k];
     struct uop *tile = as_band(x, sym_ceildiv(t, x->nrow, ROWS), x->row);
     visible_find(t, x->scores->src[0], x->key, x->dot, &x->visible);
@@ -239,9 +238,7 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     }
     src[0] = gap;
     src[1] = row;
-    struct uop *pass = uop_int(t, 3);
-    x->pass = uop_intern(t, OP_RANGE, DTYPE_INDEX, &pass, 1,
-                         (union arg){.i = t->next_range++ | RANGE_BAND});
+    x->pass = uop_axis(t, uop_int(t, 3), AXIS_BAND, WORKER_EACH);
     uop_name_axes(t, x->pass, "pass");
     put(x, PASS, least, uop_int(t, 0),
         uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}),
@@ -341,7 +338,7 @@ static int columns_of(const struct online *x, struct uop **column, int64_t *n)
     *n = 1;
     for (int k = 3; k < x->store->nsrc; k++) {
         struct uop *r = x->store->src[k];
-        if (r == x->row || RANGE_IS_BAND(r->arg.i))
+        if (r == x->row || range_is(r, AXIS_BAND))
             continue;
         if (r->src[0]->op != OP_CONST)
             return -1;

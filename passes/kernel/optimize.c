@@ -66,7 +66,7 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
                           range_fixed_size(store->src[k + 1])};
         int64_t n = range_fixed_size(m.outer), total;
         struct uop *src[72];
-        if (n < 1 || m.size < 1 || RANGE_IS_BAND(m.outer->arg.i) ||
+        if (n < 1 || m.size < 1 || range_is(m.outer, AXIS_BAND) ||
             __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
             continue;
         m.both = uop_range(t, uop_int(t, total), t->next_range++);
@@ -159,7 +159,7 @@ static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
     int64_t size = range_fixed_size(r), at;
     bool decided[CHOICES_MAX] = {false};
     int n, ndecided = 0;
-    if (size < 2 || size > CHOICES_MAX || RANGE_IS_LANE(r->arg.i) || RANGE_IS_BAND(r->arg.i))
+    if (size < 2 || size > CHOICES_MAX || range_is_lane(r) || range_is(r, AXIS_BAND))
         return false;
     struct uop **order = nest_order(t, value, &n);
     for (int i = 0; i < n; i++) {
@@ -259,8 +259,8 @@ static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop
         if (a == b)
             continue;
         if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
-            a->src[0]->op != OP_CONST || RANGE_IS_LANE(a->arg.i) || RANGE_IS_LANE(b->arg.i) ||
-            RANGE_IS_PART(a->arg.i) || RANGE_IS_PART(b->arg.i) || nest_depends(t, rest, a))
+            a->src[0]->op != OP_CONST || range_is_lane(a) || range_is_lane(b) ||
+            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || nest_depends(t, rest, a))
             break;
         rest = nest_replace(t, rest, b, a);
     }
@@ -401,7 +401,7 @@ static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
     int nuop;
     struct uop **order = uop_toposort(t, store, n, &nuop);
     for (int i = 0; i < nuop; i++)
-        if (order[i]->op == OP_RANGE && RANGE_IS_GROUP(order[i]->arg.i))
+        if (range_is(order[i], AXIS_GROUP))
             return true;
     return false;
 }

@@ -230,7 +230,7 @@ int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct
         int64_t size, nbytes;
         /* a band's loop is the same range in all its stores: divided in one of them, it is two loops */
         if (!uop_const_int(store->src[axis]->src[0], &size) || size < ROWS_MIN ||
-            RANGE_IS_BAND(store->src[axis]->arg.i))
+            range_is(store->src[axis], AXIS_BAND))
             continue;
         int nstage = find_stages(t, store, store->src[axis], stage, &nbytes);
         int64_t rows = nstage ? choose_rows(size, nbytes) : 0;

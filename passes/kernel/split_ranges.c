@@ -89,7 +89,7 @@ static struct uop *divide_one(struct tgc *t, struct uop *store, struct uop **res
         int64_t size, c;
         *rest = NULL;
         /* the range of a band is that of other stores, too */
-        if (r->op != OP_RANGE || RANGE_IS_BAND(r->arg.i) || !uop_const_int(r->src[0], &size))
+        if (r->op != OP_RANGE || range_is(r, AXIS_BAND) || !uop_const_int(r->src[0], &size))
             continue;
         c = find_divisor(t, store, r, &reduces);
         if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
@@ -178,7 +178,7 @@ struct uop *divide_sums(struct tgc *t, struct uop *store)
     for (int i = 0; i < n; i++) {
         bool group = order[i]->op == OP_REDUCE && order[i]->nsrc > 1 &&
                      order[i]->src[order[i]->nsrc - 1]->op == OP_RANGE &&
-                     RANGE_IS_GROUP(order[i]->src[order[i]->nsrc - 1]->arg.i);
+                     range_is(order[i]->src[order[i]->nsrc - 1], AXIS_GROUP);
         struct uop *by = order[i]->op == OP_REDUCE && !group ? divide_reduction(t, order[i]) : NULL;
         if (!by)
             continue;

@@ -154,19 +154,19 @@ static int count_shareable(const struct uop *ast, const struct uop *store)
 {
     int first = first_range(store), common = store->nsrc - first;
     bool nest = false;
-    if (common == 0 || !RANGE_IS_BAND(store->src[first]->arg.i))
+    if (common == 0 || !range_is(store->src[first], AXIS_BAND))
         return common;
     for (int i = 0; i < ast->nsrc; i++) {
         const struct uop *other = ast->src[i];
         int n = 0, at = first_range(other);
         while (n < common && at + n < other->nsrc && other->src[at + n] == store->src[first + n] &&
-               RANGE_IS_BAND(other->src[at + n]->arg.i))
+               range_is(other->src[at + n], AXIS_BAND))
             n++;
         common = n;
     }
     for (int i = 0; i < ast->nsrc; i++) {
         int at = first_range(ast->src[i]) + common;
-        nest |= at < ast->src[i]->nsrc && RANGE_IS_BAND(ast->src[i]->src[at]->arg.i);
+        nest |= at < ast->src[i]->nsrc && range_is(ast->src[i]->src[at], AXIS_BAND);
     }
     return nest && common > 0 ? common : 1;
 }
@@ -181,7 +181,7 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int nlo
     for (int k = first_range(store); k < first_range(store) + nloop; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
-        if (RANGE_IS_LANE(r->arg.i) || n < 2)
+        if (range_is_lane(r) || n < 2)
             continue;
         find_bytes(c->t, store, r, &all, &along);
         double time = time_inside(c, r) + byte_ns * along;
@@ -201,7 +201,8 @@ static struct uop *mark_range(struct tgc *t, void *ctx, struct uop *u)
     if (u != ctx)
         return NULL;
     struct uop *r = uop_intern(t, OP_RANGE, u->dtype, u->src, u->nsrc,
-                               (union arg){.i = u->arg.i | RANGE_THREAD});
+                               (union arg){.i = RANGE_BITS(RANGE_ID(u->arg.i), RANGE_AXIS(u->arg.i),
+                                                        WORKER_TEAM)});
     if (uop_get_axes(t, u))
         uop_name_axes(t, r, uop_get_axes(t, u));
     return r;
@@ -217,7 +218,7 @@ static bool has_loop_of(const struct uop *store, const struct uop *before)
 {
     int a = first_range(store), b = before ? first_range(before) : 0;
     return before && a < store->nsrc && b < before->nsrc && store->src[a] == before->src[b] &&
-           RANGE_IS_BAND(store->src[a]->arg.i);
+           range_is(store->src[a], AXIS_BAND);
 }
 
 static void find_sharing(struct tgc *t, const struct uop *ast, const struct kernel *k, int threads,
@@ -256,8 +257,7 @@ static struct uop *give_to_one(struct tgc *t, struct uop *store)
         TGC_BUG(t, "a store with %d sources", store->nsrc);
     for (int i = 0; i <= store->nsrc; i++) {
         if (i == first_range(store))
-            src[n++] = uop_intern(t, OP_RANGE, DTYPE_INDEX, &one, 1,
-                                  (union arg){.i = t->next_range++ | RANGE_THREAD});
+            src[n++] = uop_axis(t, one, AXIS_LOOP, WORKER_TEAM);
         if (i < store->nsrc)
             src[n++] = store->src[i];
     }
@@ -302,7 +302,7 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
 
 static bool is_shareable(const struct uop *r)
 {
-    return r->op == OP_RANGE && !RANGE_IS_LANE(r->arg.i) && r->src[0]->vmax >= 2;
+    return r->op == OP_RANGE && !range_is_lane(r) && r->src[0]->vmax >= 2;
 }
 
 /* The range that a tune file names, or the model's. */
@@ -337,7 +337,7 @@ static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const st
                          struct sharing *s)
 {
     for (int i = 0; t->tuning && i < ast->nsrc; i++)
-        if (s->range[i] && !RANGE_IS_BAND(s->range[i]->arg.i))    /* that of other nests, too */
+        if (s->range[i] && !range_is(s->range[i], AXIS_BAND))    /* that of other nests, too */
             s->range[i] = tuned_range(t, k, isa, i, ast->src[i], s->range[i]);
 }
 

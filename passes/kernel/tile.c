@@ -103,7 +103,7 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     *m = (struct nest){.t = t, .store = store, .first = 3};
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
         return false;
-    while (m->first < store->nsrc && RANGE_IS_BAND(store->src[m->first]->arg.i))
+    while (m->first < store->nsrc && range_is(store->src[m->first], AXIS_BAND))
         m->first++;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
@@ -123,7 +123,7 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
         if (m->load[i]->src[0] == store->src[0])
             return false;
     m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
-    m->bytes = m->contraction && RANGE_IS_GROUP(m->reduce->src[m->reduce->nsrc - 1]->arg.i) &&
+    m->bytes = m->contraction && range_is(m->reduce->src[m->reduce->nsrc - 1], AXIS_GROUP) &&
                m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
     return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
 }
@@ -205,7 +205,7 @@ static int ranges_of(const struct nest *m, struct uop **range)
     int n = 0, first = m->store->nsrc > 3 && m->store->src[3]->op != OP_RANGE ? 4 : 3;
     for (int lane = 0; lane < 2; lane++) {
         for (int k = first; k < m->store->nsrc; k++)
-            if (RANGE_IS_LANE(m->store->src[k]->arg.i) == (lane == 1) &&
+            if (range_is_lane(m->store->src[k]) == (lane == 1) &&
                 m->store->src[k] != m->part)
                 range[n++] = m->store->src[k];
         for (int k = 1; m->reduce && k < m->reduce->nsrc - m->bytes && !lane; k++)
@@ -334,7 +334,7 @@ struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct
     if (!nest_find(t, store, &m))
         return store;
     for (int i = m.first; i < store->nsrc; i++)
-        if (RANGE_IS_PART(store->src[i]->arg.i))
+        if (range_is(store->src[i], AXIS_PART))
             m.part = store->src[i];
     for (int i = 0; i < m.nload; i++) {
         const struct uop *load = m.load[i];
@@ -352,12 +352,9 @@ struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct
 
 /* ------------------------------------------------------------------------------------- applying */
 
-static struct uop *split_range(struct tgc *t, int64_t n, int64_t flags)
+static struct uop *split_range(struct tgc *t, int64_t n, enum axis a)
 {
-    struct uop *size = uop_int(t, n);
-    return n == 1 ? uop_int(t, 0)
-                  : uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1,
-                               (union arg){.i = t->next_range++ | flags});
+    return n == 1 ? uop_int(t, 0) : uop_axis(t, uop_int(t, n), a, WORKER_EACH);
 }
 
 /* r is replaced by `by`; the ranges in `outer` take its place (or the first behind `nbatch` ranges,
@@ -372,7 +369,7 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch
     for (int k = 0; k < first; k++)
         src[k] = nest_replace(t, store->src[k], r, by);
     for (int k = first; k < store->nsrc; k++)
-        nlanes_before += RANGE_IS_LANE(store->src[k]->arg.i);
+        nlanes_before += range_is_lane(store->src[k]);
     int last = store->nsrc - nlanes_before;      /* lanes stand last */
     for (int k = first; k <= last; k++) {
         bool here = where == PANELS_OUTSIDE  ? k == first + nbatch
@@ -425,8 +422,8 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
 {
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->row_axis];
-    struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, 0);
-    struct uop *lane = split_range(t, tile->rows, RANGE_LANE | (tile->vector ? 0 : RANGE_LOOP));
+    struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, AXIS_LOOP);
+    struct uop *lane = split_range(t, tile->rows, tile->vector ? AXIS_LANE : AXIS_KEPT);
     name_like(t, outer, r);
     uop_name_axes(t, lane, "row");
     note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
@@ -569,15 +566,16 @@ static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct
     struct tgc *t = m->t;
     struct uop *r = m->store->src[tile->column_axis];
     int64_t vector = tile->vector ? tile->vector : tile->columns;
-    int64_t columns = tile->columns, flags = tile->vector ? RANGE_VECTOR : RANGE_LOOP;
+    int64_t columns = tile->columns;
+    enum axis axis = tile->vector ? AXIS_VECTOR : AXIS_KEPT;
     if (columns > tile->panel) {                         /* see tile_fill_vectors() */
         vector = columns = tile->panel;
-        flags = 0;
+        axis = AXIS_LANE;
     }
-    struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, 0),
-                            split_range(t, tile->panel / columns, RANGE_PART)};
-    struct uop *lane[2] = {split_range(t, columns / vector, RANGE_LANE),
-                           split_range(t, vector, RANGE_LANE | flags)};
+    struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, AXIS_LOOP),
+                            split_range(t, tile->panel / columns, AXIS_PART)};
+    struct uop *lane[2] = {split_range(t, columns / vector, AXIS_LANE),
+                           split_range(t, vector, axis)};
     name_like(t, outer[0], r);
     name_like(t, outer[1], r);
     uop_name_axes(t, lane[0], "block");
@@ -639,8 +637,8 @@ struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uo
     if (tile->columns <= tile->panel)
         return store;
     struct uop *r = store->src[store->nsrc - 1];         /* the panel's columns */
-    struct uop *lane[2] = {split_range(t, tile->columns / tile->vector, RANGE_LANE),
-                           split_range(t, tile->vector, RANGE_LANE | RANGE_VECTOR)};
+    struct uop *lane[2] = {split_range(t, tile->columns / tile->vector, AXIS_LANE),
+                           split_range(t, tile->vector, AXIS_VECTOR)};
     uop_name_axes(t, lane[1], "column");
     struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
     store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PANELS_THERE);
@@ -652,7 +650,7 @@ struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct 
     int first = store->src[3]->op == OP_RANGE ? 3 : 4, axis = first;
     while (store->src[axis] != r)
         axis++;
-    struct uop *lane = split_range(t, r->src[0]->arg.i, RANGE_LANE | RANGE_UNROLL);
+    struct uop *lane = split_range(t, r->src[0]->arg.i, AXIS_UNROLLED);
     name_like(t, lane, r);
     note_opt(t, v, OPT_UNROLL, axis - first, r->src[0]->arg.i);
     return split(t, store, first, 0, r, lane, NULL, 0, &lane, 1, PANELS_THERE);

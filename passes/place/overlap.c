@@ -98,7 +98,7 @@ static bool may_count_down(struct uop *const *u, int n, const struct buffer *out
 {
     for (int i = 0, depth = 0; i < n; i++) {
         bool inner = u[i]->op == OP_GUARD || u[i]->op == OP_ACC ||
-                     (u[i]->op == OP_RANGE && RANGE_IS_LANE(u[i]->arg.i));
+                     range_is_lane(u[i]);
         bool loads = u[i]->op == OP_LOAD || u[i]->op == OP_GATHER;
         if ((inner && depth == 0) || (loads && uop_buffer_of(u[i]->src[0]) == out))
             return false;

@@ -163,8 +163,7 @@ static void add_band(struct tgc *t, struct group *g, int a, int64_t size, int64_
     struct band *b = &g->member[0].part[g->nband++];
     b->axis = a;
     b->extent = rows;
-    b->range = uop_intern(t, OP_RANGE, DTYPE_INDEX, &nband, 1,
-                          (union arg){.i = t->next_range++ | RANGE_BAND});
+    b->range = uop_axis(t, nband, AXIS_BAND, WORKER_EACH);
     b->start = sym_muli(t, b->range, rows);
     b->inner = rows > 1 ? uop_range(t, uop_int(t, rows), t->next_range++) : uop_int(t, 0);
     g->nbands *= (double)(size / rows);

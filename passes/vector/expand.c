@@ -99,7 +99,7 @@ static int accs_of(const struct expander *e, const struct uop *acc)
 
 static bool is_unrolled(const struct uop *lane)
 {
-    return !RANGE_IS_VECTOR(lane->arg.i) && !RANGE_IS_LOOP(lane->arg.i);
+    return !range_is(lane, AXIS_VECTOR) && !range_is(lane, AXIS_KEPT);
 }
 
 /* Whether the lane k of an accumulator tells apart what weights are summed up for. */
@@ -439,9 +439,9 @@ static void expand_acc(struct expander *e, struct uop *u)
     int64_t n = 1, lanes = 1, nweights = 1;
     int nsrc = 1;
     for (int k = 1; k < u->nsrc; k++) {
-        if (RANGE_IS_LOOP(u->src[k]->arg.i))
+        if (range_is(u->src[k], AXIS_KEPT))
             src[nsrc++] = u->src[k];
-        else if (RANGE_IS_VECTOR(u->src[k]->arg.i))
+        else if (range_is(u->src[k], AXIS_VECTOR))
             lanes = u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
@@ -554,12 +554,12 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     const struct uop *vector = NULL;
     for (int i = begin; i < end; i++) {
         const struct uop *u = e->in[i];
-        vector = u->op == OP_RANGE && RANGE_IS_VECTOR(u->arg.i) ? u : vector;
+        vector = range_is(u, AXIS_VECTOR) ? u : vector;
         bool part = vector && u->op == OP_GUARD && nest_depends(e->t, u->src[0], vector);
         if (u->op == OP_ACC || u->op == OP_ASSIGN || (u->op == OP_GUARD && !part) ||
-            (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i)))
+            (u->op == OP_RANGE && !range_is_lane(u)))
             return false;
-        choice |= u->op == OP_RANGE && RANGE_IS_UNROLL(u->arg.i);
+        choice |= range_is(u, AXIS_UNROLLED);
     }
     return choice;
 }
@@ -567,10 +567,10 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
 /* A group inside of which a vector opens is open all the time; other groups stay loops. */
 static bool opens_group(const struct expander *e, int at)
 {
-    if (e->in[at]->op != OP_RANGE || !RANGE_IS_GROUP(e->in[at]->arg.i))
+    if (!range_is(e->in[at], AXIS_GROUP))
         return false;
     for (int i = at + 1; i < expand_find_end(e, at); i++)
-        if (e->in[i]->op == OP_RANGE && RANGE_IS_VECTOR(e->in[i]->arg.i))
+        if (range_is(e->in[i], AXIS_VECTOR))
             return true;
     return false;
 }
@@ -599,8 +599,8 @@ static void expand_all(struct expander *e)
             e->group = NULL;
             continue;
         }
-        if (u->op == OP_RANGE && RANGE_IS_LANE(u->arg.i) && !RANGE_IS_LOOP(u->arg.i)) {
-            bool vector = RANGE_IS_VECTOR(u->arg.i);
+        if (range_is_lane(u) && !range_is(u, AXIS_KEPT)) {
+            bool vector = range_is(u, AXIS_VECTOR);
             if (e->depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
             lane[e->depth++] =

@@ -463,14 +463,14 @@ struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first)
     int n, nsrc = 0, ninside = 0;
     bool any = false;
     struct uop **order = nest_order(t, store->src[2], &n);
-    for (int i = 0; i < n && inner->op == OP_RANGE && !RANGE_IS_LANE(inner->arg.i); i++)
+    for (int i = 0; i < n && inner->op == OP_RANGE && !range_is_lane(inner); i++)
         any |= is_gathered(t, order[i], inner);
     if (!any)
         return store;
     for (int k = 0; k < store->nsrc; k++) {
         struct uop *r = store->src[k];
-        bool moves = k >= first && r != inner && r->op == OP_RANGE && !RANGE_IS_LANE(r->arg.i) &&
-                     !RANGE_IS_BAND(r->arg.i) &&
+        bool moves = k >= first && r != inner && r->op == OP_RANGE && !range_is_lane(r) &&
+                     !range_is(r, AXIS_BAND) &&
                      repeated_steps(t, order, n, inner, r) >= STEPS_MIN;
         if (moves)
             inside[ninside++] = r;

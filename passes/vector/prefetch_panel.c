@@ -51,7 +51,7 @@ static bool find_load(struct stream *s, int at)
     s->load = NULL;
     for (int i = at + 1; i < end; i++) {
         struct uop *u = s->e->in[i];
-        if (u->op == OP_RANGE && !RANGE_IS_LANE(u->arg.i))
+        if (u->op == OP_RANGE && !range_is_lane(u))
             return false;
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
         if (!b || !buffer_is_stationary(b) || !b->storage)
@@ -81,7 +81,7 @@ static bool find_panel(struct stream *s)
     if (s->panel == 0 || s->tile == s->nloop || s->tiles < TILES_MIN)
         return false;
     s->panel--;
-    if (RANGE_IS_PART(s->loop[s->panel]->arg.i) ||
+    if (range_is(s->loop[s->panel], AXIS_PART) ||
         !nest_stride(t, offset, s->loop[s->panel], &s->size) ||
         !nest_stride(t, offset, s->loop[s->nloop - 1], &row) || row < 1)
         return false;

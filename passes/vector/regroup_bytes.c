@@ -22,7 +22,7 @@ static bool find_copy(const struct expander *e, int begin, int end, struct group
     *store = NULL;
     for (int i = begin + 1; i < end; i++) {
         struct uop *u = e->in[i];
-        if (u->op == OP_RANGE && !g->inner && !RANGE_IS_LANE(u->arg.i))
+        if (u->op == OP_RANGE && !g->inner && !range_is_lane(u))
             g->inner = u;
         else if (u->op == OP_LOAD && !g->load && u->nsrc == 2 && dtype_is_byte(u->dtype))
             g->load = u;

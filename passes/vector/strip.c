@@ -206,7 +206,7 @@ static bool loop_fits(struct strip *s)
                 return false;
             map_set(&varies, u, u);
         } else if (u->op == OP_RANGE) {
-            if (RANGE_IS_LANE(u->arg.i) || nest_depends(e->t, u->src[0], s->range))
+            if (range_is_lane(u) || nest_depends(e->t, u->src[0], s->range))
                 return false;
         } else if (u->op != OP_ASSIGN && u->op != OP_END && op_class(u->op) != CLASS_LEAF) {
             return false;
@@ -323,11 +323,10 @@ static void write_strip(struct strip *s, struct uop *first, struct uop *count, i
         return;
     if (parts)
         open_parts(s, lanes, unroll);
-    int64_t shared = s->range->arg.i & RANGE_THREAD;
-    if (!uop_is_int(count, 1) || shared) {
+    enum worker worker = RANGE_WORKER(s->range->arg.i);
+    if (!uop_is_int(count, 1) || worker != WORKER_EACH) {
         expand_need(s->e, count);
-        range = uop_intern(t, OP_RANGE, DTYPE_INDEX, &count, 1,
-                           (union arg){.i = t->next_range++ | shared});
+        range = uop_axis(t, count, AXIS_LOOP, worker);
         if (uop_get_axes(t, s->range))
             uop_name_axes(t, range, uop_get_axes(t, s->range));
         expand_push(s->e, range);
@@ -373,7 +372,7 @@ static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lan
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (RANGE_IS_LANE(s.range->arg.i) || RANGE_IS_BAND(s.range->arg.i))
+    if (range_is_lane(s.range) || range_is(s.range, AXIS_BAND))
         return false;
     bool bytes = lookup_find(e, s.begin, s.end, &s.lookup) ||
                  groups_find(e, s.begin, s.end, &s.groups);

@@ -145,7 +145,7 @@ static int count_banded(const struct uop *ast)
     int n = 0;
     for (int i = 0; i < ast->nsrc; i++)
         for (int k = 3; k < ast->src[i]->nsrc; k++)
-            if (ast->src[i]->src[k]->op == OP_RANGE && RANGE_IS_BAND(ast->src[i]->src[k]->arg.i)) {
+            if (range_is(ast->src[i]->src[k], AXIS_BAND)) {
                 n++;
                 break;
             }

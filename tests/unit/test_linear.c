@@ -145,8 +145,8 @@ enum damage {
 
 static void band(struct program_text *p, struct uop *x, struct uop *y, enum damage d, struct uop *t)
 {
-    int64_t flags = RANGE_BAND | (d == THREADS ? RANGE_THREAD : 0);
-    struct uop *b = PUT(p, OP_RANGE, DTYPE_INDEX, flags, uop_int(p->t, 4));
+    int64_t bits = RANGE_BITS(0, AXIS_BAND, d == THREADS ? WORKER_TEAM : WORKER_EACH);
+    struct uop *b = PUT(p, OP_RANGE, DTYPE_INDEX, bits, uop_int(p->t, 4));
     struct uop *i = open_loop(p, d == TOO_FEW ? 7 : 8, 1), *at = i;
     struct uop *v = PUT(p, OP_LOAD, DTYPE_F32, 0, x, i);
     if (d == MOVED || d == READ_AHEAD)
