@@ -46,6 +46,7 @@ SUITES = [
     ("stack", "tests/exec/stack_test.py", 300, 900),
     ("vision", "tests/exec/vision_test.py", 300, 300),
     ("gather", "tests/exec/gather_test.py", 300, 300),
+    ("order", "tests/exec/order_test.py", 120, 120),
     ("state", "tests/exec/state_test.py", 300, 600),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),

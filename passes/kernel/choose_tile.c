@@ -181,6 +181,26 @@ static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
            op_is_elementwise(m->store->src[2]->op) && stride > 0 && stride <= VECTOR_STRIDE_MAX;
 }
 
+/* Whether what is read side by side along r is stored side by side along the innermost range, as
+ * where the order of axes changes: rows of vectors along r are stored by their columns, see
+ * transpose_store.c. Vectors along the innermost range would be better, but something that is read
+ * lies apart there. */
+static bool may_transpose(const struct nest *m, const struct uop *r)
+{
+    struct uop *last = m->store->src[m->store->nsrc - 1];
+    int64_t stride;
+    bool apart = false;
+    if (m->reduce || m->first != 3 || r == last || m->store->dtype != DTYPE_F32 ||
+        range_fixed_size(last) < CROSS_ROWS_MIN ||
+        !nest_stride(m->t, m->store->src[1], last, &stride) || stride != 1)
+        return false;
+    for (int i = 0; i < m->nother; i++)
+        apart |= nest_depends(m->t, m->other[i]->src[1], r) &&
+                 nest_stride(m->t, m->other[i]->src[1], last, &stride) && stride != 0 &&
+                 stride != 1;
+    return apart;
+}
+
 static bool is_sum_of_i32(const struct uop *u)
 {
     return u->dtype == DTYPE_I32 && REDUCE_OP(u->arg.i) == OP_ADD;
@@ -194,7 +214,8 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int64_t stride;
     int n;
     if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
-        (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride)) ||
+        (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride) &&
+         !may_transpose(m, r)) ||
         !tile_stores_vectors(m->store))
         return false;
     for (int i = 0; i < m->nload; i++)
@@ -465,6 +486,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
     int64_t n = range_fixed_size(column), panel;
     bool gated = nest_has_gates(m, column);
     int extra = extra_of(m, column);
+    bool turned = may_transpose(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
@@ -480,7 +502,8 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : range_fixed_size(m->store->src[a]);
-            if (!none && (size < 2 || a == axis || !m->reduce || !rows_fit(m, m->store->src[a])))
+            if (!none && (size < 2 || a == axis || !rows_fit(m, m->store->src[a]) ||
+                          (!m->reduce && !(turned && a == m->store->nsrc - 1))))
                 continue;
             struct steps of = {m->reduce != NULL,
                                !none && columns_differ(m, column, m->store->src[a]),
