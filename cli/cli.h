@@ -81,7 +81,7 @@ struct options {
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes that a run may take of it; 0: any */
-    size_t cache;                   /* bytes; CACHE_NBYTES otherwise */
+    size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */
     struct input_file *input; int ninput; size_t cap_input;

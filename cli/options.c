@@ -824,7 +824,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     const char *no_color = getenv_("NO_COLOR");
     *o = (struct options){.emit = EMIT_COUNT,
                           .level = 2,
-                          .cache = CACHE_NBYTES,
+                          .cache = CACHE_OF_MACHINE,
                           .threads = 1,
                           .steps = 1,
                           .isa = 0,

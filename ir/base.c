@@ -64,7 +64,7 @@ struct tgc *tgc_new(size_t mem_limit)
     if (!t)
         return NULL;
     t->mem_limit = mem_limit ? mem_limit : SIZE_MAX;
-    t->cache_nbytes = CACHE_NBYTES;
+    t->cache_nbytes = CACHE_OF_MACHINE;
     t->error_limit = ERROR_LIMIT;
     return t;
 }

@@ -361,8 +361,8 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define WINDOW_BITS(axis, stride, dilation)                                                        \
     ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
 
-enum { CACHE_NBYTES = 1 << 20 };
 #define ERROR_LIMIT 1e-4             /* see tgc.error_limit */
+#define CACHE_OF_MACHINE SIZE_MAX    /* see tgc.cache_nbytes */
 enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 /* The compile. Everything hangs on it; there is no other global state. */
 struct tgc {
@@ -392,7 +392,11 @@ struct tgc {
     /* what rewrites may add to the outputs' error, and the variance of what they have, see
      * passes/analysis/error.h */
     double error_limit, error_variance;
-    size_t cache_nbytes;         /* of a core's own cache; 0: whatever can be made to fit one is */
+    /* of a core's own cache; CACHE_OF_MACHINE: the machine's L2; 0: whatever can be made to fit one
+     * is */
+    size_t cache_nbytes;
+    /* what the cost models read, see passes/target/target.h; NULL: the first row */
+    const struct machine *machine;
     int threads;                 /* of a run, at most; 0 as 1 */
     bool scalar;                 /* what is written has no variants with vectors */
     /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */

@@ -107,9 +107,9 @@ static void dump_kernels(struct tgc *t, struct dump *d, const struct schedule *s
 {
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
-        dump_kernel(t, d, k, isa_table[ISA_GENERIC].text, k->linear, k->nlinear, after);
+        dump_kernel(t, d, k, isa_name(isa_portable()), k->linear, k->nlinear, after);
         for (int j = 0; j < k->nvariant; j++)
-            dump_kernel(t, d, k, isa_table[k->variant[j].isa].text, k->variant[j].linear,
+            dump_kernel(t, d, k, isa_name(k->variant[j].isa), k->variant[j].linear,
                         k->variant[j].nlinear, after);
     }
 }
@@ -192,7 +192,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
     bool dump = t->debug >= 4;
     struct dump dumped = {0};
     t->threads = o->threads;
-    t->scalar = !(o->isa & ~(1u << ISA_GENERIC));
+    t->scalar = !(o->isa & ~(1u << isa_portable()));
     struct schedule *s = NULL;
     if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;
@@ -212,7 +212,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
             return NULL;
         s->isa = o->isa;
         s->threads = o->threads;
-        s->thread_gain_ns = THREAD_GAIN_NS;
+        s->thread_gain_ns = machine_of(t)->wake_ns;
         if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
             return NULL;
         if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))

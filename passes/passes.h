@@ -8,28 +8,7 @@
 #ifndef TGC_PASSES_H
 #define TGC_PASSES_H
 
-#include "ir/ir.h"
-
-/* What kernels are written for, see isa.def. */
-enum isa {
-#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
-            attribute, dot, centered)                                                              \
-    ISA_##name,
-#include "passes/target/isa.def"
-#undef ISA
-    ISA_COUNT
-};
-struct isa_info {
-    const char *text, *arch;
-    int lanes, narrow, registers;
-    const char *title, *attribute, *dot;
-    bool centered;
-};
-extern const struct isa_info isa_table[ISA_COUNT];
-/* The one that this one differs from in its sums of products of bytes alone; else isa. */
-enum isa isa_base(enum isa isa);
-/* A set of them: bit i is enum isa i. The portable one is always in it. */
-typedef unsigned isa_set;
+#include "passes/target/cost.h"
 
 /* How a kernel's loops were tiled; chosen by optimize.c, applied by tile.c. */
 enum opt_op {
@@ -129,9 +108,6 @@ struct schedule {
     size_t weight_nbytes;
 };
 
-/* A kernel that gains less time by threads than this runs in one: waking and waiting cost some of
- * it. */
-enum { THREAD_GAIN_NS = 2000 };
 /* SCRATCH up to this size is on its kernel's stack and has no place in the arena */
 enum { STACK_SCRATCH_NBYTES = 256 };
 bool scratch_is_on_stack(const struct buffer *b);

@@ -12,23 +12,6 @@ bool value_is_leaf(const struct uop *v)
            v->op == OP_VAR;
 }
 
-double value_cost(const struct uop *v)
-{
-    switch (v->op) {
-    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
-    case OP_ATAN: case OP_SINH: case OP_COSH:
-    case OP_TANH: case OP_ASINH: case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW:
-    case OP_ATAN2:
-        return 20;
-    case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
-        return 4;
-    case OP_INDEX:
-        return 2;
-    default:
-        return 1;
-    }
-}
-
 bool value_is_contraction(const struct uop *v)
 {
     if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
@@ -70,7 +53,7 @@ static int operands_like_index(const struct uop *v)
     bool moves = op_class(v->op) == CLASS_MOVE;
     if (v->op == OP_CONST || v->op == OP_VAR || v->op == OP_IOTA)
         return 0;
-    if ((!moves && !op_is_elementwise(v->op)) || value_cost(v) > 4)
+    if ((!moves && !op_is_elementwise(v->op)) || cost_class_of(v->op) == COST_FUNCTION)
         return -1;
     return !moves || v->op == OP_CONCAT ? v->nsrc : v->op == OP_PAD ? 2 : 1;
 }
@@ -225,7 +208,7 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
 
 static bool takes_long(const struct uop *v)
 {
-    return v->op == OP_REDUCE || value_cost(v) >= VALUE_EXPENSIVE;
+    return v->op == OP_REDUCE || cost_class_of(v->op) >= COST_DIVISION;
 }
 
 bool value_takes_long(struct plan *p, const struct uop *v)
@@ -245,10 +228,9 @@ bool value_joins_parts(struct plan *p, const struct uop *v)
     return find_below(p, v, false, is_join) != NULL;
 }
 
-bool value_streams_weight(const struct uop *v)
+bool value_streams_weight(const struct machine *m, const struct uop *v)
 {
-    enum { WEIGHT_NELEM = 1 << 16 };
     return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
            value_behind(v->src[0], MOVES_OPERAND)->op == OP_MUL && value_contracts_weight(v) &&
-           plan_nelem(v->src[0]) >= WEIGHT_NELEM;
+           plan_nelem(v->src[0]) >= (double)cost_fit_nelem(m, FIT_WEIGHT_LONG);
 }

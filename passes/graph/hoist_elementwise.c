@@ -79,7 +79,7 @@ static struct uop *index_earlier(struct tgc *t, struct uop *u)
 {
     struct uop *step[STEPS_MAX], *v = u->src[0];
     int n = 0, at;
-    while (n < STEPS_MAX && op_is_elementwise(v->op) && value_cost(v) <= 1 &&
+    while (n < STEPS_MAX && op_is_elementwise(v->op) && cost_class_of(v->op) == COST_STEP &&
            (at = spine_of(v)) >= 0) {
         step[n++] = v;
         v = v->src[at];

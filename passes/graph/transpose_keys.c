@@ -75,7 +75,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         return NULL;
     struct uop *product = u->src[0];
     if (!uop_const_int(product->dim[j], &nkey) || !uop_const_int(product->dim[e], &nfeature) ||
-        nkey <= nfeature || sat_mul(nkey, nfeature) <= STAGE_FOOTPRINT / (int64_t)sizeof(float))
+        nkey <= nfeature || sat_mul(nkey, nfeature) <= cost_fit_nelem(machine_of(t), FIT_STAGE))
         return NULL;
     for (int k = 0; k < 2; k++) {
         struct uop *keys = product->src[k];

@@ -62,9 +62,10 @@ static bool rows_fit(const struct nest *m, struct uop *r)
  * vectors. */
 static double gain_of(int64_t rows, int64_t columns)
 {
-    int64_t lanes = isa_table[ISA_GENERIC].lanes;
+    int64_t lanes = isa_lanes(isa_portable());
     double vectors = (double)((columns + lanes - 1) / lanes);
-    double used = (double)columns / (vectors * (double)lanes) * (columns % lanes ? 0.5 : 1);
+    double odd = columns % lanes ? RATIO_ODD_COLUMNS : 1;
+    double used = (double)columns / (vectors * (double)lanes) * odd;
     return used * (double)rows * vectors / ((double)rows + vectors);
 }
 
@@ -93,13 +94,12 @@ static void insert(struct shortlist *s, const struct tile *tile)
  * come later. */
 static void consider(const struct nest *m, struct shortlist *s, struct tile tile)
 {
-    const double second = 0.97;
     tile.panels = s->orders ? tile_place_panels(m, &tile) : PANELS_THERE;
     insert(s, &tile);
     if (tile.panels == PANELS_THERE)
         return;
     tile.panels = tile.panels == PANELS_OUTSIDE ? PANELS_INSIDE : PANELS_OUTSIDE;
-    tile.gain *= second;
+    tile.gain *= RATIO_SECOND;
     insert(s, &tile);
 }
 
@@ -262,11 +262,10 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
  * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
  * of it is spilled. It saves little where the windows and the weights are more than the L1
  * holds. */
-static double window_fits(const struct nest *m, const struct isa_info *isa,
+static double window_fits(const struct nest *m, enum isa isa,
                           const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
 {
-    enum { TAPS_MAX = 8, L1_FLOATS = 10 << 10 };
-    const double saved = 1.1, spilled = 0.5, room = 1.5;
+    enum { TAPS_MAX = 8 };
     struct uop *step =
         m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
     int64_t down, along, taps = step ? range_fixed_size(step) : 0, steps = 1;
@@ -279,11 +278,13 @@ static double window_fits(const struct nest *m, const struct isa_info *isa,
             down / along < 1 || down / along >= taps)
             continue;
         int64_t places = (rows - 1) * (down / along) + taps;
-        if (taps <= TAPS_MAX ? (double)((rows + places) * blocks) >= room * isa->registers
-                             : down == along && (2 * rows + 1) * blocks >= isa->registers)
-            return spilled;
-        int64_t floats = sat_mul(sat_mul(steps / taps, taps + places), blocks * isa->lanes);
-        return down == along && floats <= L1_FLOATS ? saved : 1;
+        if (taps <= TAPS_MAX ? (double)((rows + places) * blocks) >=
+                                   RATIO_WINDOW_ROOM * isa_registers(isa)
+                             : down == along && (2 * rows + 1) * blocks >= isa_registers(isa))
+            return RATIO_WINDOW_SPILLED;
+        int64_t floats = sat_mul(sat_mul(steps / taps, taps + places), blocks * isa_lanes(isa));
+        bool near = floats <= cost_fit_nelem(machine_of(m->t), FIT_WINDOW);
+        return down == along && near ? RATIO_WINDOW_SAVED : 1;
     }
     return 1;
 }
@@ -306,21 +307,22 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
 /* Rows a multiple of a page apart share the few lines of one set of the L1. */
 static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
 {
-    enum { PAGE = 4096, WAYS = 8 };
-    const double shared = m->bytes ? 0.9 : 0.5;
-    int64_t stride;
-    for (int i = 0; row && rows > WAYS && i < m->nload; i++) {
+    const struct machine *machine = machine_of(m->t);
+    int ways = machine->level[LEVEL_L1].ways;
+    int64_t stride, apart = machine_way_nbytes(machine, LEVEL_L1);
+    for (int i = 0; row && rows > ways && i < m->nload; i++) {
         int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
         bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
         if (values && nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
-            sat_mul(stride, size) % PAGE == 0)
-            return shared;
+            sat_mul(stride, size) % apart == 0)
+            return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
     }
     return 1;
 }
 
 /* How a nest is seen by vector_gain(). */
 struct steps {
+    const struct machine *machine;
     bool reduces, apart, centered, emulated;
     int extra;                   /* operations on a vector of columns before it is multiplied */
 };
@@ -328,7 +330,7 @@ struct steps {
 /* Small elements are widened, what is made of several loads is computed. */
 static int extra_of(const struct nest *m, const struct uop *column)
 {
-    enum { WIDEN = 2, FACTORS = 2 };
+    enum { FACTORS = 2 };
     int columns = 0, widened = 0;
     for (int i = 0; i < m->nload; i++) {
         bool depends = nest_depends(m->t, m->load[i]->src[1], column);
@@ -337,38 +339,28 @@ static int extra_of(const struct nest *m, const struct uop *column)
     }
     int factors = columns < m->nload ? FACTORS - 1 : FACTORS;
     int more = columns > factors ? columns - factors : 0;
-    return m->contraction && !m->bytes ? more + WIDEN * widened : 0;
+    return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
 }
 
-/* Lanes done in a cycle. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
+/* Lanes done in a ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
  * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
  * centered bytes have those of the weights beside them, as one more row; where no instruction adds
  * up products of bytes, the even and the odd ones are values of their own. */
-static double vector_gain(const struct isa_info *isa, struct steps of, int64_t rows, int64_t blocks,
+static double vector_gain(enum isa isa, struct steps of, int64_t rows, int64_t blocks,
                           int64_t vector)
 {
-    enum { UNITS = 2, PORTS = 2, ISSUE = 5, LATENCY = 4, L2_FLOATS = 8 };
     double acc = (double)((rows + of.centered) * blocks), read = of.apart ? acc : (double)blocks;
     double loads = read + (of.apart ? 1 : (double)rows), work = acc + of.extra * (double)blocks;
-    double cycles = work / UNITS;
-    bool reduces = of.reduces;
     double values = of.emulated ? 2 * (double)blocks + 4 : (double)blocks + 1;
-    if (acc + values + of.centered > isa->registers)
+    if (acc + values + of.centered > isa_registers(isa))
         return 0;
-    if (reduces && cycles < LATENCY)
-        cycles = LATENCY;
-    if (cycles < loads / PORTS)
-        cycles = loads / PORTS;
-    if (cycles < (work + loads + 2) / ISSUE)
-        cycles = (work + loads + 2) / ISSUE;
-    if (reduces && cycles < read * (double)vector / L2_FLOATS)
-        cycles = read * (double)vector / L2_FLOATS;
-    return (double)(rows * blocks * vector) / (cycles + 0.02 * loads);
+    struct cost_step step = {work, loads, read, vector, of.reduces};
+    return (double)(rows * blocks * vector) / cost_of_step(of.machine, &step);
 }
 
 /* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
  * that are wanted. */
-static double rows_gain(const struct isa_info *isa, struct steps of, int64_t size, int64_t rows,
+static double rows_gain(enum isa isa, struct steps of, int64_t size, int64_t rows,
                         int64_t blocks, int64_t vector)
 {
     double full = vector_gain(isa, of, rows, blocks, vector);
@@ -376,8 +368,8 @@ static double rows_gain(const struct isa_info *isa, struct steps of, int64_t siz
     if (rest == 0 || full == 0)
         return full;
     double last = vector_gain(isa, of, rest, blocks, vector);
-    double cycles = (double)(size - rest) / full + (double)rest / last;
-    return 0.98 * (double)size / cycles;                 /* two loop nests instead of one */
+    double time = (double)(size - rest) / full + (double)rest / last;
+    return RATIO_REMAINDER * (double)size / time;        /* two loop nests instead of one */
 }
 
 /* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns),
@@ -432,19 +424,18 @@ static bool may_cross_rows(const struct nest *m, struct uop *row, int64_t rows, 
 static double store_lane(const struct nest *m, struct uop *column, struct uop *row, int64_t rows,
                          int64_t vector)
 {
-    enum { PAGE_FLOATS = 1024 };
-    const double plain = 0.1, crossed = 5, apart = 1.5, shared = 8;
-    int64_t stride;
+    const struct machine *machine = machine_of(m->t);
+    int64_t stride, way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
     if (!nest_stride(m->t, m->store->src[1], column, &stride))
-        return apart;
+        return machine->strided_cycles;
     if (stride == 1)
-        return plain;
+        return RATIO_LANE;
     if (may_cross_rows(m, row, rows, vector))
-        return crossed / (double)rows;
-    return stride % PAGE_FLOATS == 0 ? shared : apart;
+        return RATIO_LANE_CROSSED / (double)rows;
+    return stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
 }
 
-/* The same for each step of the reduction, on average: the last rows are fewer. */
+/* The same in ns for each step of the reduction, on average: the last rows are fewer. */
 static double store_cost(const struct nest *m, struct uop *column, struct uop *row, int64_t rows,
                          int64_t vector)
 {
@@ -454,7 +445,7 @@ static double store_cost(const struct nest *m, struct uop *column, struct uop *r
         cost += (double)rest * store_lane(m, column, row, rest, vector);
     for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
         steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
-    return cost / (double)size / steps;
+    return cost_of_cycles(machine_of(m->t), cost / (double)size / steps);
 }
 
 /* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
@@ -462,7 +453,6 @@ static double store_cost(const struct nest *m, struct uop *column, struct uop *r
 static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
                        int64_t rows)
 {
-    const double least_steps = 1 << 18;
     double threads = m->t->threads, steps = 1, best = 1 / threads;
     if (m->t->threads < 2)
         return 1;
@@ -476,16 +466,16 @@ static double evenness(const struct nest *m, int column_axis, int64_t columns, i
     }
     for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
         steps *= (double)m->reduce->src[k]->src[0]->vmax;
-    return steps < least_steps ? 1 : best;
+    return steps < RATIO_THREAD_STEPS ? 1 : best;
 }
 
-static void try_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
+static void try_vectors(const struct nest *m, enum isa isa, const struct tile *like,
                         bool exact, struct shortlist *s, int axis, int64_t vector)
 {
     struct uop *column = m->store->src[axis];
     int64_t n = range_fixed_size(column), panel;
     bool gated = nest_has_gates(m, column);
-    int extra = extra_of(m, column);
+    int extra = extra_of(m, column), half = isa_half_lanes(isa);
     bool turned = may_transpose(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
@@ -496,19 +486,20 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
         if (gated && n > columns)
             lanes = n - last + (tile_may_overlap(m, vector, n) ? align_up(last, vector)
                                                                : last * vector);
-        else if (!m->bytes && n > vector && vector == 2 * isa->narrow && n % vector == isa->narrow)
-            lanes -= isa->narrow;                    /* half a vector, see half_vectors.c */
-        double used = (double)n / (double)lanes * (n > columns && n % columns ? 0.98 : 1);
+        else if (!m->bytes && n > vector && vector == 2 * half && n % vector == half)
+            lanes -= half;                            /* half a vector, see half_vectors.c */
+        bool rest = n > columns && n % columns;
+        double used = (double)n / (double)lanes * (rest ? RATIO_REMAINDER : 1);
         for (int a = m->first; a <= m->store->nsrc; a++) {
             bool none = a == m->store->nsrc;             /* one row */
             int64_t size = none ? 1 : range_fixed_size(m->store->src[a]);
             if (!none && (size < 2 || a == axis || !rows_fit(m, m->store->src[a]) ||
                           (!m->reduce && !(turned && a == m->store->nsrc - 1))))
                 continue;
-            struct steps of = {m->reduce != NULL,
+            struct steps of = {machine_of(m->t), m->reduce != NULL,
                                !none && columns_differ(m, column, m->store->src[a]),
-                               m->bytes && isa->centered,
-                               m->bytes && strcmp(isa->dot, "dot") == 0, extra};
+                               m->bytes && isa_centers_bytes(isa),
+                               m->bytes && !isa_adds_bytes(isa), extra};
             for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
                 struct uop *row = none ? NULL : m->store->src[a];
                 double storing = store_cost(m, column, row, rows, vector);
@@ -526,7 +517,7 @@ static void try_vectors(const struct nest *m, const struct isa_info *isa, const 
     }
 }
 
-static void list_vectors(const struct nest *m, const struct isa_info *isa, const struct tile *like,
+static void list_vectors(const struct nest *m, enum isa isa, const struct tile *like,
                          bool exact, struct shortlist *s)
 {
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
@@ -535,12 +526,13 @@ static void list_vectors(const struct nest *m, const struct isa_info *isa, const
             /* strip.c does that, with any size */
             (plain && a == m->store->nsrc - 1) || !nest_vectors_fit(m, m->store->src[a]))
             continue;
-        for (int width = isa->lanes; width; width = width == isa->lanes ? isa->narrow : 0)
-            try_vectors(m, isa, like, exact, s, a, width);
+        try_vectors(m, isa, like, exact, s, a, isa_lanes(isa));
+        if (isa_half_lanes(isa))
+            try_vectors(m, isa, like, exact, s, a, isa_half_lanes(isa));
     }
 }
 
-struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
+struct tile tile_choose_vectors(const struct nest *m, enum isa isa,
                                 const struct tile *like, bool exact)
 {
     struct tile best = {.column_axis = -1};
@@ -556,8 +548,8 @@ struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa
 static void list_all(const struct nest *m, enum isa isa, const struct tile *like,
                      struct shortlist *s)
 {
-    if (isa != ISA_GENERIC)
-        list_vectors(m, &isa_table[isa], like, true, s);
+    if (!isa_is_portable(isa))
+        list_vectors(m, isa, like, true, s);
     if (s->n == 0)
         list_portable(m, like, s);
 }

@@ -16,22 +16,6 @@
 
 #include <string.h>
 
-const struct isa_info isa_table[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
-            attribute, dot, centered)                                                              \
-    {text, arch, lanes, narrow, registers, title, attribute, dot, centered},
-#include "passes/target/isa.def"
-#undef ISA
-};
-
-enum isa isa_base(enum isa isa)
-{
-    while (isa > ISA_GENERIC && isa_table[isa - 1].lanes == isa_table[isa].lanes &&
-           strcmp(isa_table[isa - 1].arch, isa_table[isa].arch) == 0)
-        isa = (enum isa)(isa - 1);
-    return isa;
-}
-
 /* -------------------------------------------------------------------------- simpler loops first */
 
 struct merge { struct uop *outer, *inner, *both; int64_t size; };
@@ -188,13 +172,13 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
 {
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n && v->isa != ISA_GENERIC; i++) {
+    for (int i = 0; i < n && !isa_is_portable(v->isa); i++) {
         struct nest m;
         if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
             !m.contraction)
             continue;
         m.staged = true;
-        struct tile tile = tile_choose_vectors(&m, &isa_table[v->isa], NULL, true);
+        struct tile tile = tile_choose_vectors(&m, v->isa, NULL, true);
         if (tile.column_axis < 0 || tile.panel % tile.columns ||
             range_fixed_size(m.store->src[tile.column_axis]) % tile.panel)
             continue;
@@ -220,18 +204,18 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
 static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
                            struct stores *out)
 {
-    const struct isa_info *isa = &isa_table[v->isa];
+    int lanes = isa_lanes(v->isa), half = isa_half_lanes(v->isa);
     int axis = store->nsrc - 1;
     int64_t n = range_fixed_size(store->src[axis]), width = 0;
     struct nest m;
     if (!nest_find(t, store, &m))
         TGC_BUG(t, "choices are no nest");
-    if (v->isa != ISA_GENERIC && axis >= m.first && nest_vectors_fit(&m, store->src[axis])) {
+    if (!isa_is_portable(v->isa) && axis >= m.first && nest_vectors_fit(&m, store->src[axis])) {
         bool parts = n > 1 && !nest_has_gates(&m, store->src[axis]);
-        width = n % isa->lanes == 0                   ? isa->lanes
-                : isa->narrow && n % isa->narrow == 0 ? isa->narrow
-                : parts                               ? isa->lanes
-                                                      : 0;
+        width = n % lanes == 0          ? lanes
+                : half && n % half == 0 ? half
+                : parts                 ? lanes
+                                        : 0;
     }
     if (width && n > width && n % width) {
         struct uop *rest;
@@ -378,8 +362,8 @@ static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct 
     struct nest m;
     struct uop *rest = NULL;
     struct tile none = {.column_axis = -1}, tile = none;
-    if (isa != ISA_GENERIC && nest_find(t, store, &m))
-        tile = tile_choose_vectors(&m, &isa_table[isa], NULL, false);
+    if (!isa_is_portable(isa) && nest_find(t, store, &m))
+        tile = tile_choose_vectors(&m, isa, NULL, false);
     int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
     if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns) {
         struct uop *whole = store, *other;
@@ -408,44 +392,41 @@ static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
 
 static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
 {
-    static const enum isa order[] = {ISA_AVX512VNNI, ISA_AVX512, ISA_AVX2,   ISA_NEONI8MM,
-                                     ISA_NEONDOT,    ISA_NEON,   ISA_GENERIC};
-    enum { NORDER = sizeof order / sizeof *order };
     struct stores from = {0};
     struct uop **simple = scratch_array(t, (size_t)k->ast->nsrc, sizeof *simple);
-    int widest = 0;
+    enum isa widest = isa_last();
     for (int i = 0; i < k->ast->nsrc; i++)
         simple[i] = simplify_store(t, k->ast->src[i]);
     bool bytes = has_bytes(t, simple, k->ast->nsrc);
-    for (int a = 0; a < NORDER && !bytes; a++)
-        if (isa >> isa_base(order[a]) & 1 && isa_base(order[a]) != order[a])
-            isa &= ~(1u << order[a]);
-    while (order[widest] != ISA_GENERIC && !(isa >> order[widest] & 1))
-        widest++;
+    for (enum isa a = widest; !bytes && !isa_is_portable(a); a = isa_before(a))
+        if (isa >> isa_base(a) & 1 && isa_base(a) != a)
+            isa &= ~(1u << a);
+    while (!isa_is_portable(widest) && !(isa >> widest & 1))
+        widest = isa_before(widest);
     for (int i = 0; i < k->ast->nsrc; i++) {
         struct uop *part[PARTS_MAX], *rows[2];
         int n = divide_ranges(t, simple[i], part);
         for (int j = 0; j < n; j++) {
             int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
             for (int l = 0; l < nrows; l++)
-                split_columns(t, k, order[widest], rows[l], &from);
+                split_columns(t, k, widest, rows[l], &from);
         }
     }
-    for (int a = widest; a < NORDER; a++) {
-        struct variant v = {.isa = order[a]};
+    for (enum isa a = widest;; a = isa_before(a)) {
+        struct variant v = {.isa = a};
         struct stores to = {0};
-        if (!(isa >> v.isa & 1) && v.isa != ISA_GENERIC)
+        if (!(isa >> a & 1) && !isa_is_portable(a))
             continue;
         for (int i = 0; i < from.n; i++)
             optimize_store(t, k, &v, from.u[i], i, &from.like[i], &to);
         v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
-        if (v.isa == ISA_GENERIC) {
+        if (isa_is_portable(a)) {
             k->ast = v.ast;
             k->opt = v.opt;
             k->nopt = v.nopt;
-        } else {
-            VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+            break;
         }
+        VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
     }
     kernel_collect_buffers(t, k);
 }

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-enum { KEYS_NBYTES = 1 << 19, ROWS_MIN = 8, LANES = 16 };
+enum { ROWS_MIN = 8, LANES = 16 };
 
 /* Columns for whole tiles of four to eight vectors of any instruction set. */
 static int64_t padded_columns(int64_t n)
@@ -29,10 +29,11 @@ static int64_t padded_columns(int64_t n)
 }
 
 /* Rows of a power of two of bytes would all fall on a few lines of a cache. */
-int64_t scratch_pitch(int64_t nelem)
+int64_t scratch_pitch(const struct tgc *t, int64_t nelem)
 {
-    enum { ALIKE = 1024 / sizeof(float) };
-    return nelem > 0 && nelem % ALIKE == 0 ? nelem + LANES : nelem;
+    const struct machine *m = machine_of(t);
+    int64_t size = (int64_t)sizeof(float);
+    return nelem > 0 && nelem % (cost_alias_nbytes(m) / size) == 0 ? nelem + m->line / size : nelem;
 }
 
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
@@ -128,7 +129,7 @@ static struct uop *copy_keys(struct tgc *t, struct kernel *k, struct uop *keys, 
 {
     struct uop *e = m->reduce->src[1], *load[4];
     int64_t along_c, along_e, nstep = e->src[0]->arg.i, n = c->src[0]->arg.i;
-    int64_t pitch = scratch_pitch(wide);
+    int64_t pitch = scratch_pitch(t, wide);
     (void)nest_stride(t, keys->src[1], c, &along_c);
     (void)nest_stride(t, keys->src[1], e, &along_e);
     struct uop *j = uop_range(t, uop_int(t, wide), t->next_range++);
@@ -182,10 +183,11 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     if (!find_scores(t, stage, &m, &ncolumn) || m.reduce->nsrc != 2 ||
         !uop_const_int(m.reduce->src[1]->src[0], &nstep))
         return NULL;
-    int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(wide);
+    int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(t, wide);
     struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
                *e = m.reduce->src[1];
-    if (!keys || __builtin_mul_overflow(sat_mul(pitch, 4), nstep, &nbytes) || nbytes > KEYS_NBYTES)
+    if (!keys || __builtin_mul_overflow(sat_mul(pitch, 4), nstep, &nbytes) || 
+        (double)nbytes > cost_fit(machine_of(t), FIT_KEYS))
         return NULL;
     bool masked = is_masked(&m, c, wide > ncolumn);
     struct uop *read[2] = {copy_keys(t, k, keys, rest, &m, c, wide),

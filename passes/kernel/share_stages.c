@@ -23,8 +23,6 @@ enum {
     LONG_NBYTES = 4096,
     MAX_STAGES = 16
 };
-/* what the stages of a tile of rows may hold: a part of an L2 */
-static const int64_t rows_nbytes = 192 << 10;
 
 struct rows {
     struct tgc *t;
@@ -83,9 +81,9 @@ static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, st
 
 /* Rows of a tile: as many as divide n, if they are not few. Long ones are two tiles of six, which
  * read what they share from an L2 less often than four of four. */
-static int64_t choose_rows(int64_t n, int64_t nbytes)
+static int64_t choose_rows(const struct machine *m, int64_t n, int64_t nbytes)
 {
-    int64_t most = rows_nbytes / nbytes;
+    int64_t most = (int64_t)cost_fit(m, FIT_ROWS) / nbytes;
     most = most > ROWS_MAX ? ROWS_MAX : most;
     if (n <= most)
         return n;
@@ -156,7 +154,7 @@ static struct uop *for_row(struct rows *x, struct uop *u, struct uop *row)
         if (!changed || v->op == OP_STAGE)
             continue;
         if (v->op == OP_LOAD && map_get(&x->by, v->src[0]))
-            src[1] = sym_add(t, sym_muli(t, row, scratch_pitch(stage_nelem(v->src[0]))), src[1]);
+            src[1] = sym_add(t, sym_muli(t, row, scratch_pitch(t, stage_nelem(v->src[0]))), src[1]);
         struct uop *now = uop_replace_src(t, v, src);
         uop_set_origin(t, now, v);
         map_set(&by, v, now);
@@ -176,7 +174,7 @@ static struct uop *stage_of_rows(struct rows *x, const struct uop *stage)
 {
     struct tgc *t = x->t;
     struct uop *row = new_row(x), *src[MAX_RANK + 4];
-    int64_t pitch = scratch_pitch(stage_nelem(stage));
+    int64_t pitch = scratch_pitch(t, stage_nelem(stage));
     int n = 3;
     src[0] = for_row(x, stage->src[0], row);
     src[1] = sym_add(t, sym_muli(t, row, pitch), for_row(x, stage->src[1], row));
@@ -233,7 +231,7 @@ int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct
             range_is(store->src[axis], AXIS_BAND))
             continue;
         int nstage = find_stages(t, store, store->src[axis], stage, &nbytes);
-        int64_t rows = nstage ? choose_rows(size, nbytes) : 0;
+        int64_t rows = nstage ? choose_rows(machine_of(t), size, nbytes) : 0;
         if (rows < ROWS_MIN)
             continue;
         int n = 1;

@@ -24,13 +24,6 @@
  */
 #include "passes/kernel/tune.h"
 
-/* Nanoseconds, with vectors; only ratios and orders of magnitude count. */
-static const double flop_ns = 0.01, move_ns = 0.02, hard_ns = 0.3, byte_ns = 0.03;
-static const double scalar_factor = 4;           /* without vectors */
-static const double least_speedup = 1.2;
-/* What a loop is worth whose size only the run knows: it may be 1. */
-static const double symbol_factor = 0.6;
-
 /* ------------------------------------------------------------------------------------ may it be */
 
 static bool is_part_of(const struct buffer *b, const struct buffer *whole)
@@ -76,17 +69,15 @@ struct cost {
     double total;
 };
 
-static double time_of(const struct uop *u)
+/* With vectors; only ratios and orders of magnitude count. */
+static double time_of(const struct machine *m, const struct uop *u)
 {
-    switch (u->op) {
-    case OP_LOAD: case OP_STORE: return move_ns;
-    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
-    case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH: case OP_ACOSH:
-    case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2: case OP_MOD: case OP_FLOORMOD:
-    case OP_FLOORDIV: case OP_DIV: case OP_SQRT: case OP_RECIP:
-        return u->dtype == DTYPE_INDEX ? flop_ns : hard_ns;
-    default: return op_is_elementwise(u->op) ? flop_ns : 0;
-    }
+    double flop = cost_of_addition(m);
+    if (u->op == OP_LOAD || u->op == OP_STORE)
+        return RATIO_LOOP_MOVE * flop;
+    if (cost_class_of(u->op) >= COST_DIVISION)
+        return u->dtype == DTYPE_INDEX ? flop : RATIO_LOOP_HARD * flop;
+    return op_is_elementwise(u->op) ? flop : 0;
 }
 
 static void find_cost(struct cost *c, struct uop *const *u, int n)
@@ -109,7 +100,7 @@ static void find_cost(struct cost *c, struct uop *const *u, int n)
             SCRATCH_PUSH(c->t, c->loop, c->nloop, c->cap_loop, ((struct timed){u[i], 0}));
             continue;
         }
-        double time = trips * time_of(u[i]);
+        double time = trips * time_of(machine_of(c->t), u[i]);
         c->total += time;
         for (int k = 0; k < depth; k++)
             c->loop[open[k]].inside += time;
@@ -184,9 +175,9 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int nlo
         if (range_is_lane(r) || n < 2)
             continue;
         find_bytes(c->t, store, r, &all, &along);
-        double time = time_inside(c, r) + byte_ns * along;
+        double time = time_inside(c, r) + cost_of_bytes(machine_of(c->t), TRAFFIC_ANY, along);
         double less = time * (1 - largest_part(n, threads));
-        double worth = less * (r->src[0]->op == OP_CONST ? 1 : symbol_factor);
+        double worth = less * (r->src[0]->op == OP_CONST ? 1 : RATIO_SYMBOL);
         if (!best || worth > most) {
             best = r;
             most = worth;
@@ -238,12 +229,12 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
         s->range[i] = same ? s->range[i - 1]
                            : choose_range(&c, ast->src[i], nloop, threads, &saved);
         find_bytes(t, ast->src[i], NULL, &all, &along);
-        s->time += byte_ns * all;
+        s->time += cost_of_bytes(machine_of(t), TRAFFIC_ANY, all);
         s->saved += saved;
     }
     if (k->nvariant == 0) {
-        s->time *= scalar_factor;
-        s->saved *= scalar_factor;
+        s->time *= RATIO_SCALAR;
+        s->saved *= RATIO_SCALAR;
     }
 }
 
@@ -295,7 +286,7 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
         find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]);
     const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant's */
     return first->saved >= s->thread_gain_ns &&
-                   first->time >= least_speedup * (first->time - first->saved)
+                   first->time >= RATIO_THREADS_WORTH * (first->time - first->saved)
                ? each
                : NULL;
 }
@@ -348,7 +339,7 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
     struct sharing *each = find_sharings(t, k, s);
     if (!each)
         return;
-    tune_sharing(t, k, ISA_GENERIC, k->ast, &each[0]);
+    tune_sharing(t, k, isa_portable(), k->ast, &each[0]);
     for (int i = 0; i < k->nvariant; i++)
         tune_sharing(t, k, k->variant[i].isa, k->variant[i].ast, &each[i + 1]);
     struct opt opt = {OPT_THREAD, axis_of(k->ast, &each[0]), s->threads};

@@ -492,11 +492,19 @@ static bool is_read_once(const struct nest *m, const struct uop *load, int nbatc
     return true;
 }
 
+/* What an operand of so many elements costs that is read again, for what it costs first. */
+static double again_share(const struct tgc *t, double nelem)
+{
+    const struct machine *m = machine_of(t);
+    return nelem <= (double)cost_fit_nelem(m, FIT_TILE_NEAR) ? 0
+           : nelem <= (double)cost_fit_nelem(m, FIT_TILE)    ? RATIO_OPERAND_AGAIN
+                                                               : 1;
+}
+
 /* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
  * a cache anyway. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 {
-    enum { NEAR = 1 << 12, CACHE = 1 << 16 };    /* elements: of an L1, of half an L2 */
     const struct uop *column = m->store->src[tile->column_axis];
     double weights = 0, values = 0, ncolumns = 1, nrows = 1;
     int nbatch = nest_batches(m);
@@ -519,10 +527,8 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
             nrows *= (double)m->store->src[k]->src[0]->vmax;
     ncolumns = (double)column->src[0]->vmax / (double)tile->columns;
     nrows /= (double)tile->rows;
-    double weight_cost = weights <= NEAR ? 0 : weights <= CACHE ? 0.25 : 1;
-    double value_cost = values <= NEAR ? 0 : values <= CACHE ? 0.25 : 1;
-    double outside = weights + ncolumns * values * value_cost;
-    double inside = values + nrows * weights * weight_cost;
+    double outside = weights + ncolumns * values * again_share(m->t, values);
+    double inside = values + nrows * weights * again_share(m->t, weights);
     return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 
@@ -543,14 +549,13 @@ static bool is_of_weights(const struct nest *m, const struct uop *column, const 
 /* Loops over weights stand where the panels' loop does, outside of the rows. */
 static struct uop *move_panels(const struct nest *m, const struct uop *column, struct uop *store)
 {
-    enum { CACHE = 1 << 16 };
     struct uop *src[80];
     double weights = 0;
     int first = m->first + nest_batches(m), n = first;
     for (int i = 0; i < m->nload; i++)
         if (load_depends(m, m->load[i], column))
             weights += nelem_read(m, m->load[i], first - m->first);
-    if (weights <= CACHE)
+    if (weights <= (double)cost_fit_nelem(machine_of(m->t), FIT_TILE))
         return store;
     memcpy(src, store->src, (size_t)first * sizeof *src);
     for (int moved = 1; moved >= 0; moved--)

@@ -84,7 +84,7 @@ bool nest_has_gates(const struct nest *m, const struct uop *r);
 /* The tile that is best by the cost model; column_axis -1: none suits. `like`: a variant's tile,
  * whose panel is to be kept, or NULL. exact: no columns may be left over for a store of their
  * own. */
-struct tile tile_choose_vectors(const struct nest *m, const struct isa_info *isa,
+struct tile tile_choose_vectors(const struct nest *m, enum isa isa,
                                 const struct tile *like, bool exact);
 /* The tile of a kernel's nest: of vectors, or of the portable kernel, where they do not suit. It is
  * a choice that can be tuned, of the kernel's store number `nest`; NULL: it is not. */
@@ -131,7 +131,7 @@ struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first);
  * kernel's. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* How far apart rows of so many elements lie in scratch. */
-int64_t scratch_pitch(int64_t nelem);
+int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
 /* share_stages.c: rows that go through the store's stages together, as up to two stores; returns
  * their number. Scratch joins the kernel's. */
 int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);

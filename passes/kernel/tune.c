@@ -184,10 +184,10 @@ void tune_write(struct text *out, const struct tuned *e)
             text_printf(out, "x%d", e->winograd[1]);
     } else if (e->kind == TUNE_THREADS) {
         text_printf(out, "threads %016llx isa=%s loop=%d", (unsigned long long)e->key,
-                    isa_table[e->isa].text, e->loop);
+                    isa_name(e->isa), e->loop);
     } else {
         text_printf(out, "tile %016llx isa=%s columns=%lld@%d", (unsigned long long)e->key,
-                    isa_table[e->isa].text, (long long)v->columns, v->column_axis);
+                    isa_name(e->isa), (long long)v->columns, v->column_axis);
         if (v->rows > 1)
             text_printf(out, " rows=%lld@%d", (long long)v->rows, v->row_axis);
         text_printf(out, " vector=%d panels=%s", v->vector, panels_text[v->panels]);
@@ -235,16 +235,6 @@ static bool read_time(const char *s, double *us)
     return end != s && *end == 0 && isfinite(*us) && *us >= 0;
 }
 
-static bool read_isa(const char *s, enum isa *isa)
-{
-    for (int i = 0; i < ISA_COUNT; i++)
-        if (strcmp(s, isa_table[i].text) == 0) {
-            *isa = (enum isa)i;
-            return true;
-        }
-    return false;
-}
-
 static bool read_field(struct tuned *e, const char *name, const char *value)
 {
     int64_t n;
@@ -262,7 +252,7 @@ static bool read_field(struct tuned *e, const char *name, const char *value)
         return known;
     }
     if (strcmp(name, "isa") == 0)
-        return read_isa(value, &e->isa);
+        return isa_find(value, &e->isa);
     if (e->kind == TUNE_THREADS) {
         bool known = strcmp(name, "loop") == 0 && *value && strspn(value, "0123456789") < 3 &&
                      value[strspn(value, "0123456789")] == 0;

@@ -217,11 +217,6 @@ static int64_t widest_vector(struct uop *const *u, int n)
     return widest;
 }
 
-static int64_t register_nbytes(const struct isa_info *isa)
-{
-    return (int64_t)isa->registers * isa->lanes * (int64_t)sizeof(float);
-}
-
 /* Whether a loop reads what one beside it has written: unrolled, both of them keep it in registers,
  * beside the constants of what stands between. */
 static bool passes_on(const struct stack *s, int loop, int64_t registers)
@@ -276,7 +271,7 @@ static int64_t inlined_nbytes(const struct stack *s)
 
 /* Vectors whose lanes are fetched one by one: they lie in arrays, and gcc keeps the addresses of
  * what it narrows. */
-static int64_t apart_nbytes(const struct stack *s, const struct isa_info *isa, int64_t widest)
+static int64_t apart_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int64_t total = 0, masked = 0;
     for (int i = 0; i < s->n; i++) {
@@ -284,23 +279,24 @@ static int64_t apart_nbytes(const struct stack *s, const struct isa_info *isa, i
         if (u->op == OP_NARROW && u->src[0]->dtype == DTYPE_I64 &&
             VECTOR_STRIDE(u->src[0]->arg.i) != 1)
             total += u->lanes * LANE_APART;
-        bool part = u->op == OP_LOAD && u->lanes == 8 && VECTOR_PART(u->arg.i) && isa->lanes == 8;
+        bool part = u->op == OP_LOAD && u->lanes == 8 && VECTOR_PART(u->arg.i) &&
+                    isa_lanes(isa) == 8;
         if (part && around(s, i) >= 0)
             masked = 3 * widest;
-        if (u->op == OP_GATHER && isa->lanes < 8)
+        if (u->op == OP_GATHER && isa_lanes(isa) < 8)
             total += value_nbytes(u) + WORD;
     }
     return total + masked + (total ? widest : 0); /* aligned */
 }
 
-static bool is_half(const struct isa_info *isa, const struct uop *u)
+static bool is_half(enum isa isa, const struct uop *u)
 {
-    return isa == &isa_table[ISA_AVX2] && u->op == OP_CAST && u->lanes > 1 &&
+    return isa_computes_f16(isa) && u->op == OP_CAST && u->lanes > 1 &&
            (u->dtype == DTYPE_F16 || u->src[0]->dtype == DTYPE_F16);
 }
 
 /* Constants of the functions that the program calls, in vectors. */
-static int64_t constants_nbytes(const struct stack *s, const struct isa_info *isa, int64_t widest)
+static int64_t constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int64_t exp = 0, exp1 = 0, log = 0, many = 0, half = 0;
     for (int i = 0; i < s->n; i++) {
@@ -316,7 +312,7 @@ static int64_t constants_nbytes(const struct stack *s, const struct isa_info *is
     return widest * (exp + exp1 + log + many + half + (kinds > 1 ? KINDS_MORE : 0));
 }
 
-static bool is_function(const struct isa_info *isa, const struct uop *u)
+static bool is_function(enum isa isa, const struct uop *u)
 {
     return (u->lanes > 1 && (u->op == OP_EXP || u->op == OP_EXP1 || u->op == OP_LOG ||
                              u->op == OP_TANH || u->op == OP_ERF)) ||
@@ -325,7 +321,7 @@ static bool is_function(const struct isa_info *isa, const struct uop *u)
 
 /* A loop of functions whose iterations, unrolled, would be interleaved: each has vectors of its own
  * beside the constants. */
-static bool loop_calls(const struct stack *s, const struct isa_info *isa, int loop, int64_t widest)
+static bool loop_calls(const struct stack *s, enum isa isa, int loop, int64_t widest)
 {
     int64_t trips, n = 0;
     for (int i = loop + 1; i < s->close[loop]; i++)
@@ -333,7 +329,7 @@ static bool loop_calls(const struct stack *s, const struct isa_info *isa, int lo
     return n > 0 && uop_const_int(s->u[loop]->src[0], &trips) &&
            sat_mul(trips, s->close[loop] - loop + n * CALL_SIZE) <= UNROLLED_MAX &&
            constants_nbytes(s, isa, widest) + trips * n * CALL_VECTORS * widest >
-               register_nbytes(isa);
+               isa_register_nbytes(isa);
 }
 
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
@@ -341,19 +337,19 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
     struct mem_mark mark = scratch_mark(t);
     struct stack s = {.t = t, .u = u, .n = n};
-    int64_t widest = widest_vector(u, n), registers = register_nbytes(&isa_table[isa]);
+    int64_t widest = widest_vector(u, n), registers = isa_register_nbytes(isa);
     find_loops(&s);
     for (int i = 0; i < n; i++)
         kept[i] = u[i]->op == OP_RANGE &&
                   (invariant_nbytes(&s, i, widest) > registers || passes_on(&s, i, registers) ||
-                   loop_gathers(&s, i) || loop_calls(&s, &isa_table[isa], i, widest));
+                   loop_gathers(&s, i) || loop_calls(&s, isa, i, widest));
     scratch_release(t, mark);
     return kept;
 }
 
 /* What functions keep that stand in one block, such as those of a tile's sums, beyond one of them.
  */
-static int64_t calls_nbytes(const struct stack *s, const struct isa_info *isa, int64_t widest)
+static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int64_t most = 1, n = 0;
     for (int i = 0; i < s->n; i++) {
@@ -407,9 +403,9 @@ static bool has_double(struct uop *const *u, int n)
 
 /* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
  * is long, and erf where no instruction takes a constant from memory. */
-static bool has_long(const struct isa_info *isa, struct uop *const *u, int n)
+static bool has_long(enum isa isa, struct uop *const *u, int n)
 {
-    bool neon = isa->lanes == 4;
+    bool neon = isa_lanes(isa) == 4;
     for (int i = 0; i < n; i++)
         if (u[i]->lanes > 1 && (u[i]->op == OP_TANH || (neon && u[i]->op == OP_ERF)))
             return true;
@@ -417,7 +413,7 @@ static bool has_long(const struct isa_info *isa, struct uop *const *u, int n)
 }
 
 /* `locals`: bytes of small scratch. */
-static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct uop *const *all,
+static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *all,
                               int n, int64_t locals)
 {
     struct uop **u = without_unread(t, all, &n);
@@ -442,11 +438,11 @@ static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct 
     }
     int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
     /* functions of a tile's sums are interleaved as far as the sums leave registers */
-    int64_t file = register_nbytes(isa), room = vectors < file ? file - vectors : 0;
+    int64_t file = isa_register_nbytes(isa), room = vectors < file ? file - vectors : 0;
     /* ... but tiles of more sums interleave more of them */
     room += has_long(isa, u, n) && vectors > file / 4 * 3 ? (vectors - file / 4 * 3) * 5 / 2 : 0;
     int64_t alive =
-        vectors + constants + splats / 4 + (calls < room ? calls : room) - register_nbytes(isa);
+        vectors + constants + splats / 4 + (calls < room ? calls : room) - isa_register_nbytes(isa);
     if (alive > -2 * widest && alive < widest)
         alive = widest;
     /* loads of a tile are moved up, more the fewer registers are left */
@@ -456,7 +452,7 @@ static int64_t program_nbytes(struct tgc *t, const struct isa_info *isa, struct 
     for (int i = 0; i < n && excess > -file / 2; i++)
         if (u[i]->op == OP_DOT)
             early = vectors / 4 * 3; /* products of bytes: sums, and what is made of them */
-    int64_t saved = isa->lanes > 4 ? SAVED_X86 : SAVED_NEON;
+    int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
     int64_t spilled = alive > 0 ? SPILLED * alive : 0;
     if (constants && vectors <= file / 4 * 3 && !locals && spilled > 2 * file)
         spilled = 2 * file; /* what is more is read from memory, where constants are */
@@ -475,10 +471,10 @@ size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k)
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]))
             locals += (int64_t)k->scratch[i]->nbytes;
-    int64_t most = program_nbytes(t, &isa_table[ISA_GENERIC], k->linear, k->nlinear, locals);
+    int64_t most = program_nbytes(t, isa_portable(), k->linear, k->nlinear, locals);
     for (int i = 0; i < k->nvariant; i++) {
         const struct variant *v = &k->variant[i];
-        int64_t n = program_nbytes(t, &isa_table[v->isa], v->linear, v->nlinear, locals);
+        int64_t n = program_nbytes(t, v->isa, v->linear, v->nlinear, locals);
         most = n > most ? n : most;
     }
     scratch_release(t, mark);

@@ -23,12 +23,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINE = 64, ALIAS = 1024 };
-
-/* Of the room: borders, and what is put between places, are not in what tiles are estimated to
- * need. */
-static const double borders_share = 0.9;
-
 /* ----------------------------------------------------------------------------------- the window */
 
 static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
@@ -192,8 +186,7 @@ static int64_t next_divisor(int64_t size, int64_t n, int step)
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes)
 {
     enum { LEAST = 16 };
-    const double share = 0.5;
-    double room = t->cache_nbytes ? share * (double)t->cache_nbytes : HUGE_VAL;
+    double cache = cost_cache_nbytes(t), room = cache > 0 ? RATIO_STORED * cache : HUGE_VAL;
     int64_t size;
     if (nbytes <= room)
         return true;
@@ -238,10 +231,11 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
  * shall not all lie at the same place of a cache's ways. */
 static void shrink_buffer(struct tgc *t, const struct group *g, const struct member *m)
 {
+    const struct machine *machine = machine_of(t);
     struct buffer *b = m->node->buffer;
     struct view *v = MEM_NEW(t, struct view);
     int axis[MAX_RANK], n = band_stored_axes(b, axis);
-    int64_t stride = 1, nbytes = (int64_t)dtype_nbytes(b->dtype), line = LINE / nbytes;
+    int64_t stride = 1, nbytes = (int64_t)dtype_nbytes(b->dtype), line = machine->line / nbytes;
     b->kind = BUFFER_SCRATCH;
     for (int k = 0; k < g->nband; k++)
         b->dim[band_stored_axis(m->node->u, m->part[k].axis)] = uop_int(t, m->kept[k].slots);
@@ -249,7 +243,7 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     v->offset = uop_int(t, 0);
     for (int i = n - 1; i >= 0; i--) {
         int64_t size = b->dim[axis[i]]->arg.i;
-        if (i == 0 && n > 1 && size > 1 && stride * nbytes % ALIAS == 0) {
+        if (i == 0 && n > 1 && size > 1 && stride * nbytes % cost_alias_nbytes(machine) == 0) {
             b->dim[axis[0]] = uop_int(t, size + (size * line + stride - 1) / stride);
             stride += line;
         }
@@ -322,7 +316,7 @@ static void report(struct banding *w, const struct group *g)
         fprintf(stderr, "%s %lld of %g", k ? "," : "", (long long)g->member[0].part[k].extent,
                 plan_extent(g->member[0].s->value->dim[g->member[0].part[k].axis]));
     fprintf(stderr, "; %g MFLOP, weights %g kB, %.0f kcycles saved\n", flop / 1e6, weights / 1e3,
-            group_gain(w, g) / 1e3);
+            cost_to_cycles(machine_of(w->p->t), group_gain(w, g)) / 1e3);
 }
 
 /* The segment that fills the node's buffer: a plain one, or the inside of a border. NULL: there are
@@ -383,9 +377,9 @@ static void choose_group(struct banding *w, struct segment *s, double room, bool
         return;
     band_find_sink(w, s);
     w->plain = !group_leaves_excess(w, best, room);
-    if (w->plain && (banded || partly || !group_exceeds(w, best, room / borders_share)))
+    if (w->plain && (banded || partly || !group_exceeds(w, best, room / RATIO_BORDERS)))
         return;
-    w->room = w->plain ? room / borders_share : room;
+    w->room = w->plain ? room / RATIO_BORDERS : room;
     w->most = group_most(w, best);
     w->partly = partly;
     find_group(w, s, &other);
@@ -433,7 +427,7 @@ void plan_bands(struct plan *p)
     find_candidates(&w);
     band_find_rewritten(&w);
     band_find_budget(&w);
-    double room = p->t->cache_nbytes > 0 ? borders_share * p->graph->layers_nbytes : 0;
+    double room = cost_cache_nbytes(p->t) > 0 ? RATIO_BORDERS * p->graph->layers_nbytes : 0;
     find_groups(&w, nsegment, room, false);
     if (room > 0)
         find_groups(&w, nsegment, room, true);

@@ -9,19 +9,6 @@
 
 enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
 
-/* Cycles of a core: see winograd.c. What is computed again has to be worth it: small gains did not
- * show on mobilenet_v3_small. The part of a cache that may be scratch: of 0.5 and 0.8, timed on a
- * Zen 4, 0.8 is 3 % faster on inception_v3, 1.5 % on mobilenet_v2, and within 1 % on resnet18,
- * resnet50, densenet121 and efficientnet_b0; vgg16 was too noisy to tell. vgg16's arena is 12 MB
- * smaller, mobilenet_v2's 0.4 MB, resnet50's 0.9 MB larger. */
-enum { AGAIN_FLOP_CYCLE = 24, WEIGHT_BYTES_CYCLE = 16, NEAR_BYTES_CYCLE = 64, FAR_BYTES_CYCLE = 5 };
-static const double far_caches = 4, scratch_share = 0.8, nest_cycles = 2000;
-
-/* To keep to the room a group may lose a tenth of its time, or half of that where no layer is
- * rewritten; groups that lose more may together lose some of the model's. */
-static const double room_share = 0.1, plain_share = 0.05, model_share = 0.03,
-                    room_nest_cycles = 500;
-
 static double stored_nbytes(const struct segment *s)
 {
     return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
@@ -358,8 +345,8 @@ bool group_is_too_large(struct banding *w, const struct group *g)
 {
     if (w->room > 0)
         return needed_by(w, g) > w->room;
-    double cache = (double)w->p->t->cache_nbytes;
-    return cache > 0 && group_scratch(g) + streamed_of(w, g) > scratch_share * cache;
+    double cache = cost_cache_nbytes(w->p->t);
+    return cache > 0 && group_scratch(g) + streamed_of(w, g) > RATIO_SCRATCH * cache;
 }
 
 /* The axis of a segment's value that lies innermost in memory: vectors run along it. */
@@ -404,40 +391,47 @@ bool node_is_read_by(const struct node *n, const struct segment *s)
     return u != NULL;
 }
 
-static double share_of(const struct banding *w) { return w->plain ? plain_share : room_share; }
+static double share_of(const struct banding *w)
+{
+    return w->plain ? RATIO_ROOM_PLAIN : RATIO_ROOM_SHARE;
+}
 
-/* Cycles that a group loses that shall keep to the room; *all: that its layers take. */
+/* Time that a group loses that shall keep to the room; *all: that its layers take. */
 static double lost_in_room(struct banding *w, const struct group *g, double *all)
 {
-    double lost = room_nest_cycles * g->nbands * g->n, weights = 0;
+    const struct machine *machine = machine_of(w->p->t);
+    double nest = cost_of_cycles(machine, RATIO_ROOM_NEST * machine->nest_cycles);
+    double lost = nest * g->nbands * g->n, weights = 0;
     *all = 0;
     for (int i = 0; i < g->n; i++) {
         const struct member *m = &g->member[i];
-        double part = g->nbands, flop = band_work(w, m->s)->flop / AGAIN_FLOP_CYCLE;
+        double part = g->nbands;
+        double flop = cost_of_flop(machine, FLOP_BAND, band_work(w, m->s)->flop);
         for (int k = 0; k < g->nband; k++)
             part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         *all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
     }
-    if (weights + group_scratch(g) > (double)w->p->t->cache_nbytes)
-        lost += weights * (g->nbands - 1) / WEIGHT_BYTES_CYCLE;
+    if (weights + group_scratch(g) > cost_cache_nbytes(w->p->t))
+        lost += cost_of_bytes(machine, TRAFFIC_AGAIN, weights * (g->nbands - 1));
     return lost;
 }
 
 void band_find_budget(struct banding *w)
 {
     const struct plan *p = w->p;
+    const struct machine *m = machine_of(p->t);
     double all = 0;
     for (int i = 0; i < p->nnode; i++) {
         const struct uop *u = p->node[i].u;
         const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
         if (u->op == OP_REDUCE)
-            all += 2 * plan_nelem(u->src[0]) / AGAIN_FLOP_CYCLE;
+            all += cost_of_flop(m, FLOP_BAND, 2 * plan_nelem(u->src[0]));
         if (b && buffer_is_stationary(b))
-            all += buffer_most_nbytes(b) / WEIGHT_BYTES_CYCLE;
+            all += cost_of_bytes(m, TRAFFIC_AGAIN, buffer_most_nbytes(b));
     }
-    w->budget = model_share * all;
+    w->budget = RATIO_ROOM_MODEL * all;
 }
 
 void group_spend(struct banding *w, const struct group *g)
@@ -450,7 +444,7 @@ void group_spend(struct banding *w, const struct group *g)
  * can. 0: it takes too long. */
 static double gain_in_room(struct banding *w, const struct group *g)
 {
-    const double fits = 1e15, least_saved = 0.05;
+    const double fits = cost_of_cycles(machine_of(w->p->t), 1e15);     /* more than any loss */
     if (keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
         return 0;
     double all, lost = lost_in_room(w, g, &all), needs = group_most(w, g);
@@ -458,7 +452,7 @@ static double gain_in_room(struct banding *w, const struct group *g)
         return 0;
     if (!w->partly)
         return needs <= w->room ? fits - lost : 0;
-    return needs < (1 - least_saved) * w->most ? 1 - needs / w->most : 0;
+    return needs < (1 - RATIO_ROOM_SAVED) * w->most ? 1 - needs / w->most : 0;
 }
 
 static bool is_index_of(struct tgc *t, const struct node *n, const struct use *u, struct uop *r)
@@ -501,37 +495,42 @@ static double read_again(struct banding *w, const struct group *g, double *once)
     return again;
 }
 
-/* Cycles saved by a group; 0 or less: leave it. */
+/* Time saved by a group; 0 or less: leave it. */
 double group_gain(struct banding *w, const struct group *g)
 {
     if (w->room > 0)
         return gain_in_room(w, g);
     double saved = 0, lost = 0, whole = 0, weights = 0;
-    double cache = (double)w->p->t->cache_nbytes;
+    const struct machine *machine = machine_of(w->p->t);
+    double cache = cost_cache_nbytes(w->p->t);
     for (int i = 1; i < g->n; i++) {
         const struct member *m = &g->member[i];
         double nbytes = buffer_most_nbytes(m->node->buffer), part = 1;
         for (int k = 0; k < g->nband; k++)
             part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
-        saved += 2 * nbytes / (nbytes > far_caches * cache ? FAR_BYTES_CYCLE : NEAR_BYTES_CYCLE);
-        lost += band_work(w, m->s)->flop * (part * g->nbands - 1) / AGAIN_FLOP_CYCLE;
+        bool far = nbytes > RATIO_FAR_CACHES * cache;
+        saved += cost_of_bytes(machine, far ? TRAFFIC_PASSED_FAR : TRAFFIC_PASSED, 2 * nbytes);
+        double flop = band_work(w, m->s)->flop * (part * g->nbands - 1);
+        lost += cost_of_flop(machine, FLOP_BAND, flop);
     }
     if (cache == 0)
         return whole;
-    if (group_is_too_large(w, g) || whole < scratch_share * cache)
+    if (group_is_too_large(w, g) || whole < RATIO_SCRATCH * cache)
         return 0;
     double again = lost;
     for (int i = 0; i < g->n; i++)
         weights += band_work(w, g->member[i].s)->weights;
     double once, again_nbytes = read_again(w, g, &once) + weights * (g->nbands - 1);
     if (weights + once + group_scratch(g) > cache)
-        lost += again_nbytes / WEIGHT_BYTES_CYCLE;
+        lost += cost_of_bytes(machine, TRAFFIC_AGAIN, again_nbytes);
     /* near, what is passed on has to be more than what is stored; most of it where a layer's rows
      * become short */
-    double least = (shortest_rows(w, g) < ROWS ? 3 : 1.2) * stored_nbytes(g->member[0].s);
-    if (whole < 2 * far_caches * cache && whole < least)
+    double least = (shortest_rows(w, g) < ROWS ? RATIO_BAND_SHORT : RATIO_BAND_STORED) *
+                   stored_nbytes(g->member[0].s);
+    if (whole < 2 * RATIO_FAR_CACHES * cache && whole < least)
         return 0;
-    double gain = saved - lost - nest_cycles * g->nbands * g->n;
-    return gain < 0.25 * again ? 0 : gain;
+    double nests = cost_of_cycles(machine, machine->nest_cycles) * g->nbands * g->n;
+    double gain = saved - lost - nests;
+    return gain < RATIO_BAND_GAIN * again ? 0 : gain;
 }

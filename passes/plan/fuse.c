@@ -90,7 +90,7 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     /* a layer's prologue belongs to whoever produced it */
     if (n->use->seg->ncontraction && is_within(p, n))
         return false;
-    return value_cost(n->u) < VALUE_EXPENSIVE && repeats <= REPEAT_CHEAP &&
+    return cost_class_of(n->u->op) < COST_DIVISION && repeats <= REPEAT_CHEAP &&
            !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
 
@@ -114,7 +114,8 @@ static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
     if (n->use->seg->weighted || value_joins_parts(p, n->u) ||
-        (n->use->seg->streams && value_streams_weight(n->u)) || is_pooled_anew(p, n, repeats) ||
+        (n->use->seg->streams && value_streams_weight(machine_of(p->t), n->u)) ||
+        is_pooled_anew(p, n, repeats) ||
         is_sheared(p, n))
         return false;
     if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
@@ -146,7 +147,7 @@ static bool inline_reduce(struct plan *p, struct node *n)
     if (row && is_sheared(p, n))
         return false;
     /* two of them side by side are no nest of one sum, which could be tiled */
-    if (s->streams && value_streams_weight(n->u))
+    if (s->streams && value_streams_weight(machine_of(p->t), n->u))
         return false;
     if (!(deps & s->inner) && !segment_accepts(s, deps))
         return false;
@@ -169,7 +170,7 @@ static bool inline_reduce(struct plan *p, struct node *n)
     if (!(deps & s->inner))
         segment_add_prefix(s, deps);
     s->gated |= gate;
-    segment_note_contraction(s, n->u);
+    segment_note_contraction(p, s, n->u);
     return true;
 }
 
@@ -188,7 +189,7 @@ static bool noopt_inlines(const struct node *n)
 static void compute_root(struct plan *p, struct node *n)
 {
     struct segment *s = n->use->seg;
-    segment_note_contraction(s, n->u);
+    segment_note_contraction(p, s, n->u);
     segment_add_prefix(s, s->out);
     inline_uses(p, n);
 }
@@ -232,7 +233,7 @@ static bool is_divided(const struct uop *v)
 {
     enum { STEPS = 6 };
     for (int i = 0; i < STEPS && v->nsrc > 0 && op_is_elementwise(v->op); i++) {
-        if (value_cost(v) >= VALUE_EXPENSIVE)
+        if (cost_class_of(v->op) >= COST_DIVISION)
             return true;
         v = v->src[0];
     }

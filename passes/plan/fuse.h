@@ -33,8 +33,6 @@ void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct 
 /* kind.c: what a value is */
 
 bool value_is_leaf(const struct uop *v);                          /* it is read where it lies */
-double value_cost(const struct uop *v);                           /* of one element, in additions */
-enum { VALUE_EXPENSIVE = 4 };                                     /* cheaper to keep than again */
 /* A reduction of products with more products than either factor has elements: matmul,
  * convolution. */
 bool value_is_contraction(const struct uop *v);
@@ -43,7 +41,7 @@ bool value_contracts_weight(const struct uop *v);                 /* v: a sum of
  * the axes of v that are marked: a layer's columns, but not a row of constant queries. */
 bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, const bool *kept);
 /* A sum of products with a large weight, whether or not there are rows that share it. */
-bool value_streams_weight(const struct uop *v);
+bool value_streams_weight(const struct machine *m, const struct uop *v);
 /* Made of constants, iotas and symbols only: cheaper to compute again than to keep. */
 bool value_is_index_like(const struct uop *v);
 /* A bool made of these and of tables of places: where the rows of a mask begin and end. */
@@ -64,11 +62,10 @@ bool value_joins_parts(struct plan *p, const struct uop *v);
 
 /* realize.c: where a value lies */
 
-/* Bytes that a staged contraction may read again for every row: half of a common L2. */
-enum { STAGE_FOOTPRINT = 256 << 10 };
 bool segment_is_plain(const struct segment *s); /* it fills a whole buffer alone */
 bool node_has_one_segment(const struct node *n);                  /* that uses it */
-void segment_note_contraction(struct segment *s, const struct uop *v);   /* v is computed in s */
+/* v is computed in s */
+void segment_note_contraction(struct plan *p, struct segment *s, const struct uop *v);
 void plan_realize(struct plan *p, struct node *n);                /* in a buffer */
 /* In scratch, for all uses: they are in one segment and agree on some coordinates that depend on
  * output ranges alone; the rest is computed once for those. false: that cannot be, or costs

@@ -20,7 +20,6 @@
 #include <string.h>
 
 enum { NO_AXIS = -1, COLUMNS_MIN = 8, MAX_ACCESS = 64 };
-enum { SCALAR = 8 };             /* how much slower sums without vectors are */
 
 /* One access of a buffer in a kernel: the loads of a store, and the store itself. */
 struct access { struct buffer *buffer; struct uop *offset; };
@@ -87,8 +86,7 @@ static double trips_of(const struct nest *m)
 /* A result is stored once, lane by lane where that must be. */
 static double stores_of(const struct nest *m)
 {
-    enum { APART = 16 };                              /* how much that costs, in products */
-    double n = APART, all = trips_of(m);
+    double n = RATIO_LAYOUT_STRIDED, all = trips_of(m);
     for (int k = m->first; k < m->store->nsrc; k++)
         n *= (double)m->store->src[k]->src[0]->vmax;
     return n < all ? n : all;
@@ -179,7 +177,7 @@ static void vote_pixels(struct layout *l, const struct nest *m)
         struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
         int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
         if (axis != NO_AXIS)
-            *vote_of(l, b, axis) += SCALAR * trips_of(m);
+            *vote_of(l, b, axis) += RATIO_LAYOUT_SCALAR * trips_of(m);
     }
 }
 
@@ -209,7 +207,7 @@ static void vote_columns(struct layout *l, struct uop *store)
         struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(order[i]->src[0]);
         int axis = l->is_free[b->id] ? axis_along(m.t, b, order[i]->src[1], last) : NO_AXIS;
         if (axis != NO_AXIS)
-            *vote_of(l, b, axis) += SCALAR * trips_of(&m);
+            *vote_of(l, b, axis) += RATIO_LAYOUT_SCALAR * trips_of(&m);
     }
 }
 
@@ -281,7 +279,6 @@ static void vote_layer(struct layout *l, struct uop *store)
  * innermost would make scalars of them. */
 static void vote_rows(struct layout *l, struct uop *store)
 {
-    enum { POWER = 32 };                              /* what a scalar one costs, in products */
     struct tgc *t = l->p->t;
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(store->src[0]);
     double elements = 1;
@@ -302,7 +299,7 @@ static void vote_rows(struct layout *l, struct uop *store)
                        ? axis_along(t, b, store->src[1], store->src[k])
                        : NO_AXIS;
         if (axis != NO_AXIS && store->src[k]->src[0]->vmax >= COLUMNS_MIN)
-            *vote_of(l, b, axis) += POWER * elements;
+            *vote_of(l, b, axis) += RATIO_LAYOUT_POWER * elements;
     }
 }
 
@@ -399,18 +396,19 @@ static void find_free(struct layout *l)
  * one line more between them. */
 static void pad_rows(struct tgc *t, struct buffer *b, int inner)
 {
-    enum { ALIAS = 1024, LINE = 64, ROWS = 8 };
+    enum { ROWS = 8 };
+    const struct machine *m = machine_of(t);
     int64_t size = (int64_t)dtype_nbytes(b->dtype), nrow = 1;
     int64_t row = sat_mul(b->dim[inner]->arg.i, size);
     for (int a = 0; a < b->ndim; a++)
         nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->arg.i);
-    if (row % ALIAS || nrow < ROWS)
+    if (row % cost_alias_nbytes(m) || nrow < ROWS)
         return;
     if (!b->is_ordered)
         for (int a = 0; a < b->ndim; a++)
             b->order[a] = (unsigned char)a;
     b->is_ordered = true;
-    b->dim[inner] = uop_int(t, (row + LINE) / size);
+    b->dim[inner] = uop_int(t, (row + m->line) / size);
 }
 
 static void set_order(struct buffer *b, int inner)

@@ -8,7 +8,7 @@
 #include "passes/plan/plan.h"
 #include "passes/kernel/tile.h"
 
-enum { LINE = 64, ALIAS = 1024, PLACES = 8 };
+enum { PLACES = 8 };
 
 /* The one plain segment that fills the node's buffer, if nobody else knows of it. */
 static struct segment *only_segment(const struct plan *p, const struct node *n)
@@ -73,7 +73,8 @@ static void spread(struct plan *p, struct node *n, struct segment *s)
     struct tgc *t = p->t;
     struct buffer *b = n->buffer;
     int axis[MAX_RANK], first = 0;
-    int64_t size = (int64_t)dtype_nbytes(b->dtype), line = LINE / size, stride = 1;
+    const struct machine *m = machine_of(t);
+    int64_t size = (int64_t)dtype_nbytes(b->dtype), line = m->line / size, stride = 1;
     for (int a = 0; a < b->ndim; a++) {
         if (b->dim[a]->op != OP_CONST || b->dim[a]->arg.i < 1)
             return;
@@ -85,7 +86,8 @@ static void spread(struct plan *p, struct node *n, struct segment *s)
         stride = sat_mul(stride, b->dim[axis[i]]->arg.i);
     int64_t places = b->dim[axis[first]]->arg.i;
     int along = value_axis(n->u, axis[first]);
-    if (places < PLACES || stride > INT64_MAX / 2 / places / size || stride * size % ALIAS ||
+    if (places < PLACES || stride > INT64_MAX / 2 / places / size ||
+        stride * size % cost_alias_nbytes(m) ||
         (!is_read_place_by_place(n, along) && !is_choice_along(p, s, along)))
         return;
     struct view *v = MEM_NEW(t, struct view);

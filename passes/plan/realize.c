@@ -4,13 +4,10 @@
 #include "passes/plan/fuse.h"
 
 enum { STAGE_NELEM = 1 << 14 };
-/* More than STAGE_FOOTPRINT where it would not stay in a cache otherwise, either, and values of as
- * many bytes fit 1 MB beside them. */
-enum { STAGE_FOOTPRINT_MOST = 400 << 10 };
 
-void segment_note_contraction(struct segment *s, const struct uop *v)
+void segment_note_contraction(struct plan *p, struct segment *s, const struct uop *v)
 {
-    s->streams |= value_streams_weight(v);
+    s->streams |= value_streams_weight(machine_of(p->t), v);
     if (value_is_contraction(v)) {
         s->ncontraction++;
         s->weighted |= value_contracts_weight(v);
@@ -163,7 +160,7 @@ void plan_realize(struct plan *p, struct node *n)
         self = plan_add_use(p, v, own, own->axis, own->out);
     self->root = true;
     segment_add_prefix(own, own->out);
-    segment_note_contraction(own, v);
+    segment_note_contraction(p, own, v);
     plan_push_sources(p, v, own, own->axis, own->out, self);
 }
 
@@ -222,7 +219,7 @@ bool plan_stage(struct plan *p, struct node *n)
                     value_keeps_columns(p, v, c, local));
     double nbytes = (double)dtype_nbytes(v->dtype);
     bool near = plan_stays_near(p->t, plan_nelem(v) * nbytes, rows, nlocal * nbytes);
-    double most = near ? STAGE_FOOTPRINT : STAGE_FOOTPRINT_MOST;
+    double most = cost_fit(machine_of(p->t), near ? FIT_STAGE : FIT_STAGE_MOST);
     if ((!n->online && !stage_suits(s, c, st.prefix, nlocal, columns, most)) ||
         (v->op == OP_REDUCE && st.prefix == 0))
         return false;

@@ -688,7 +688,7 @@ static void expand_kernel(struct tgc *t, bool far, struct kernel *k)
 
 bool pass_expand(struct tgc *t, struct schedule *s)
 {
-    bool far = weights_are_far(s);
+    bool far = weights_are_far(t, s);
     for (int i = 0; i < s->nkernel; i++)
         expand_kernel(t, far, s->kernel[i]);
     return true;

@@ -65,7 +65,7 @@ int expand_find_end(const struct expander *e, int at);
 
 /* prefetch.c: PREFETCH behind loads of weights, in a variant's program; of those that are read once
  * only if they are far: more than a cache keeps from one run to the next */
-bool weights_are_far(const struct schedule *s);
+bool weights_are_far(const struct tgc *t, const struct schedule *s);
 void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear);
 
 void scopes_enter(struct scopes *s);

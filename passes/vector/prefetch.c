@@ -15,15 +15,7 @@
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
-enum { LOOPS_MAX = 64, LINE = 64, REREADS_MAX = 32 };
-/* of a weight, at least; how far ahead of what is read once; of a panel, at most; of all weights
- * that stay in a cache */
-enum {
-    WEIGHT_NBYTES = 1 << 17,
-    AHEAD_NBYTES = 1 << 12,
-    PANEL_NBYTES = 1 << 18,
-    NEAR_NBYTES = 16 << 20
-};
+enum { LOOPS_MAX = 64, REREADS_MAX = 32 };
 
 struct prefetching {
     struct tgc *t;
@@ -32,18 +24,19 @@ struct prefetching {
     int64_t seen;                /* bytes of weights in the innermost loop so far */
 };
 
-static bool is_large_weight(const struct uop *load)
+static bool is_large_weight(const struct machine *m, const struct uop *load)
 {
     const struct buffer *b = load->src[0]->op == OP_BUFFER ? uop_buffer_of(load->src[0]) : NULL;
-    return b && buffer_is_stationary(b) && buffer_most_nbytes(b) >= WEIGHT_NBYTES;
+    return b && buffer_is_stationary(b) &&
+           buffer_most_nbytes(b) >= cost_fit(m, FIT_WEIGHT_LEAST);
 }
 
-bool weights_are_far(const struct schedule *s)
+bool weights_are_far(const struct tgc *t, const struct schedule *s)
 {
     double n = 0;
     for (int i = 0; i < s->nweight; i++)
         n += buffer_most_nbytes(s->weight[i]);
-    return n > NEAR_NBYTES;
+    return n > cost_fit(machine_of(t), FIT_FAR);
 }
 
 /* How far ahead a weight is wanted: the run that the loops read before they read it again; 0: it is
@@ -52,6 +45,7 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
 {
     int64_t run = 0, reads = 1, stride, size;
     int64_t nbytes = (int64_t)dtype_nbytes(load->dtype);
+    const struct machine *m = machine_of(p->t);
     for (int i = p->nloop - 1; i >= 0; i--) {
         if (!nest_stride(p->t, load->src[1], p->loop[i], &stride) ||
             !uop_const_int(p->loop[i]->src[0], &size) || stride < 0)
@@ -68,8 +62,8 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
             return 0;
     }
     if (reads == 1)
-        return p->far ? AHEAD_NBYTES / nbytes : 0;
-    return reads > REREADS_MAX || run * nbytes > PANEL_NBYTES ? 0 : run;
+        return p->far ? (int64_t)cost_fit(m, FIT_AHEAD) / nbytes : 0;
+    return reads > REREADS_MAX || (double)(run * nbytes) > cost_fit(m, FIT_PANEL) ? 0 : run;
 }
 
 /* Whether prefetch_panel.c has seen to it. */
@@ -95,6 +89,7 @@ void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinea
 {
     struct mem_mark mark = scratch_mark(t);
     struct prefetching p = {.t = t, .far = far};
+    const struct machine *m = machine_of(t);
     struct uop **out = NULL;
     size_t cap = 0;
     int n = 0;
@@ -103,11 +98,11 @@ void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinea
         note_loops(&p, u);
         SCRATCH_PUSH(t, out, n, cap, u);
         if (u->op != OP_LOAD || u->lanes == 1 || u->nsrc != 2 || p.nloop == 0 ||
-            !is_large_weight(u) || is_prefetched(*linear, *nlinear, u))
+            !is_large_weight(m, u) || is_prefetched(*linear, *nlinear, u))
             continue;
         int64_t before = p.seen, ahead = distance(&p, u);
         p.seen += (int64_t)dtype_nbytes(u->dtype) * u->lanes;
-        if (!ahead || before % LINE)                  /* each line once */
+        if (!ahead || before % m->line)                  /* each line once */
             continue;
         struct uop *src[2] = {u->src[1], uop_int(t, ahead)};
         src[1] = uop_intern(t, OP_ADD, DTYPE_INDEX, src, 2, (union arg){0});

@@ -14,10 +14,7 @@
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
-enum { DEPTH_MAX = 32, LINE = 16, LINES_MAX = 4, TILES_MIN = 3 };
-/* bytes of weights that are not in a cache when the nest begins; of a panel that the next one does
- * not push out */
-static const int64_t far_nbytes = 256 << 10, panel_nbytes = 1 << 20;
+enum { DEPTH_MAX = 32, LINES_MAX = 4, TILES_MIN = 3 };
 
 struct stream {
     struct expander *e;
@@ -92,8 +89,10 @@ static bool find_panel(struct stream *s)
             return false;
         stride = sat_mul(stride, size_of(s->loop[k]));
     }
-    return stride == s->size && sat_mul(s->size, 4) <= panel_nbytes &&
-           sat_mul(sat_mul(s->size, 4), size_of(s->loop[s->panel])) >= far_nbytes;
+    const struct machine *m = machine_of(t);
+    int64_t nbytes = sat_mul(s->size, 4), all = sat_mul(nbytes, size_of(s->loop[s->panel]));
+    return stride == s->size && (double)nbytes <= cost_fit(m, FIT_PANEL_KEPT) &&
+           (double)all >= cost_fit(m, FIT_PANELS_LEAST);
 }
 
 void expand_panel(struct expander *e, int at)
@@ -115,7 +114,8 @@ void expand_panel(struct expander *e, int at)
         struct uop *now = expand_value_of(e, s.loop[k]);
         place = sym_add(t, place, sym_muli(t, k == s.panel ? sym_addi(t, now, 1) : now, stride));
     }
-    for (int64_t line = 0; line < each && line < LINES_MAX * LINE; line += LINE) {
+    int64_t size = machine_of(t)->line / (int64_t)sizeof(float);
+    for (int64_t line = 0; line < each && line < LINES_MAX * size; line += size) {
         struct uop *src[2] = {s.load->src[0], sym_addi(t, place, line)};
         expand_need(e, src[1]);
         expand_push(e, uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));

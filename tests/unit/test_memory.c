@@ -430,7 +430,7 @@ static void push_block(struct program *p, int nstatement)
 
 /* ----------------------------------------------------------------------------------- running it */
 
-struct machine {
+struct replay {
     struct program *p;
     struct random *g;
     int *owner; /* buffer id by block of the arena, -1: nobody */
@@ -446,7 +446,7 @@ static bool in_arena(const struct buffer *b)
     return b->kind != BUFFER_OUTPUT && b->nbytes && !small;
 }
 
-static void range_of(const struct machine *m, const struct buffer *b, int slice, size_t *at,
+static void range_of(const struct replay *m, const struct buffer *b, int slice, size_t *at,
                      size_t *end)
 {
     size_t nbytes = slice < 0 ? b->nbytes : b->nbytes / NITERATION;
@@ -457,7 +457,7 @@ static void range_of(const struct machine *m, const struct buffer *b, int slice,
     assert_true(*end <= m->nblock);
 }
 
-static void run_write(struct machine *m, const struct buffer *b, int slice)
+static void run_write(struct replay *m, const struct buffer *b, int slice)
 {
     size_t at, end;
     if (!in_arena(b))
@@ -468,7 +468,7 @@ static void run_write(struct machine *m, const struct buffer *b, int slice)
     m->written[b->id] = slice < 0 ? -1 : slice + 1;
 }
 
-static void run_read(struct machine *m, const struct buffer *b)
+static void run_read(struct replay *m, const struct buffer *b)
 {
     int nslice = m->written[b->id];
     if (!in_arena(b))
@@ -486,12 +486,12 @@ static void run_read(struct machine *m, const struct buffer *b)
     }
 }
 
-static void run_expression(struct machine *m, const struct uop *load_of)
+static void run_expression(struct replay *m, const struct uop *load_of)
 {
     run_read(m, load_of->src[0]->arg.p);
 }
 
-static void run_kernel(struct machine *m, const struct kernel *k, const struct effect *e)
+static void run_kernel(struct replay *m, const struct kernel *k, const struct effect *e)
 {
     for (int i = 0; i < e->nin; i++)
         run_read(m, e->in[i]);
@@ -520,9 +520,9 @@ static int matching(const struct schedule *s, int step, bool or_else)
     }
 }
 
-static void run_steps(struct machine *m, int from, int to);
+static void run_steps(struct replay *m, int from, int to);
 
-static void run_loop(struct machine *m, int begin, int end)
+static void run_loop(struct replay *m, int begin, int end)
 {
     int outer = m->iteration, trips = draw(m->g, NITERATION + 1);
     for (int i = begin; i < end; i++) {
@@ -541,7 +541,7 @@ static void run_loop(struct machine *m, int begin, int end)
     m->iteration = outer;
 }
 
-static void run_steps(struct machine *m, int from, int to)
+static void run_steps(struct replay *m, int from, int to)
 {
     const struct schedule *s = &m->p->s;
     for (int i = from; i < to; i++) {
@@ -579,9 +579,9 @@ static void plan_and_run(struct tgc *t, struct random *g, struct totals *sum)
     assert_true(pass_plan_memory(t, &p->s));
     assert_true(p->s.arena_nbytes >= p->s.live_nbytes);
     for (int run = 0; run < 8; run++) {
-        struct machine *m = MEM_NEW(t, struct machine);
+        struct replay *m = MEM_NEW(t, struct replay);
         assert_true(t->next_buffer < MAX_BUFFERS * 4);
-        *m = (struct machine){.p = p, .g = g, .nblock = p->s.arena_nbytes / ARENA_ALIGN};
+        *m = (struct replay){.p = p, .g = g, .nblock = p->s.arena_nbytes / ARENA_ALIGN};
         m->owner = mem_array(t, m->nblock, sizeof *m->owner);
         memset(m->owner, -1, m->nblock * sizeof *m->owner);
         run_steps(m, 0, p->s.nstep);

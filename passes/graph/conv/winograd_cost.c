@@ -8,12 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Cycles of a core with 8-lane vectors, as measured on layers of ResNet and VGG: what is computed,
- * what the transforms move, and the weights, each time from memory. The ratios are what counts, and
- * they hold for other widths, too. */
-enum { FLOP_CYCLE = 29, TRANSFORM_BYTES_CYCLE = 10, WEIGHT_BYTES_CYCLE = 6 };
-static const double FAR_BYTES = 16 << 20; /* what lies in no cache costs three times as much */
-
 struct extent { double in, out, groups, batch; };    /* channels of a group, groups, images */
 
 static struct extent extent_of(const struct layer *l)
@@ -64,21 +58,24 @@ static struct count count_of(const struct layer *l, struct sides s)
     return c;
 }
 
+/* What is computed, what the transforms move, and the weights, each time from memory; ns. */
 static double cost_of(const struct layer *l, const struct extent *e, struct sides s)
 {
+    const struct machine *m = machine_of(l->t);
     struct count c = count_of(l, s);
     double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
     /* weights are fetched while products are made (prefetch.c), as far as that goes */
-    double flops = products * tiles * 2 / FLOP_CYCLE;
-    double weights = products * (double)sizeof(float) / WEIGHT_BYTES_CYCLE;
-    double cost = flops > weights ? flops + 0.25 * weights : weights + 0.25 * flops;
+    double flops = cost_of_flop(m, FLOP_CONVOLUTION, products * tiles * 2);
+    double weights = cost_of_bytes(m, TRAFFIC_WEIGHTS, products * (double)sizeof(float));
+    double cost = flops > weights ? flops + RATIO_HIDDEN * weights : weights + RATIO_HIDDEN * flops;
     if (c.places == 1)
         return cost;
     /* V and M are written and read; inputs are read, outputs written and read */
     double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
     /* band.c keeps them near */
-    double near = values * c.places > FAR_BYTES && !c.whole ? 1 : 3;
-    return cost + values * (c.places + 1.5 * c.outputs) * (3 / near) / TRANSFORM_BYTES_CYCLE;
+    bool far = values * c.places > cost_fit(m, FIT_FAR) && !c.whole;
+    double moved = values * (c.places + RATIO_OUTPUTS * c.outputs) * (far ? RATIO_BEYOND : 1);
+    return cost + cost_of_bytes(m, TRAFFIC_TRANSFORM, moved);
 }
 
 bool sides_fit(const struct layer *l, struct sides s)
@@ -101,11 +98,11 @@ bool sides_fit(const struct layer *l, struct sides s)
 static double doubt(const struct layer *l, struct sides s)
 {
     static const double worth[SIDE_MAX + 1] = {[4] = 1.1, [6] = 1.15, [8] = 1.3, [10] = 1.5};
-    const double again = 1.08, oblong = 1.05;
     double product = 1;
     for (int i = 0; i < l->nside; i++)
-        product *= s.m[i] == 1 ? again * again : worth[s.m[i] + l->side[i]->taps - 1];
-    return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? oblong : 1);
+        product *= s.m[i] == 1 ? RATIO_AGAIN_READ * RATIO_AGAIN_READ
+                               : worth[s.m[i] + l->side[i]->taps - 1];
+    return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? RATIO_OBLONG : 1);
 }
 
 /* Rounding in a tile's places is about so many times that of one number, for any tiles and any
@@ -202,7 +199,7 @@ static void ask_file(const struct layer *l, const struct extent *e, struct weigh
     }
     w->title = title.s;
     w->key = tune_key_of_numbers(shape, nshape);
-    w->by = tune_find(t, TUNE_WINOGRAD, w->key, ISA_GENERIC);
+    w->by = tune_find(t, TUNE_WINOGRAD, w->key, isa_portable());
     bool fits = false;
     for (int i = 0; i < w->n && w->by; i++) {
         struct tuned is = entry_of(w, i);
@@ -218,12 +215,11 @@ void sides_weigh(const struct layer *l, struct weighed *w)
     *w = (struct weighed){.sum = l->reduce};
     w->n = list_sides(l, w->list);
     struct extent e = extent_of(l);
-    enum { CHANNELS_MIN = 8 };
     const double never = 1e30;
-    bool few = e.in < CHANNELS_MIN || e.out < CHANNELS_MIN;
+    bool few = e.in < RATIO_FEW_CHANNELS || e.out < RATIO_FEW_CHANNELS;
     for (int i = 0; i < w->n; i++) {
         double cost = cost_of(l, &e, w->list[i]);
-        w->kcycles[i] = cost / 1e3;
+        w->kcycles[i] = cost_to_cycles(machine_of(l->t), cost) / 1e3;
         w->worth[i] = !i ? cost : few ? never : cost * doubt(l, w->list[i]);
         w->noise[i] = i ? noise_of(l, w->list[i]) : 0;
         if (l->nside == 1)
@@ -249,15 +245,15 @@ void sides_note(struct tgc *t, const struct weighed *w, double share)
 
 bool taps_pay(const struct layer *l, struct sides s)
 {
-    const double worth = 1.2, most_stored = 2;    /* of what the layer reads */
+    const struct machine *m = machine_of(l->t);
     double share = taps_share(l);
     struct extent e = extent_of(l);
     struct sides none = {{1, 1}};
     struct count c = count_of(l, none);
     /* each tap's results are stored, all of them before they are read */
     double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
-    if (c.taps * share * e.out > most_stored * e.in)
+    if (c.taps * share * e.out > RATIO_TAPS_STORED * e.in)
         return false;
-    double cost = share * cost_of(l, &e, none) + 2 * stored / TRANSFORM_BYTES_CYCLE;
-    return share < 1 && cost * worth < cost_of(l, &e, s);
+    double cost = share * cost_of(l, &e, none) + cost_of_bytes(m, TRAFFIC_TRANSFORM, 2 * stored);
+    return share < 1 && cost * RATIO_TAPS_WORTH < cost_of(l, &e, s);
 }

@@ -195,27 +195,26 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
 struct weighed_product {
     struct uop *sum;                     /* NULL: no product of a matrix and a weight */
     double rows, steps, columns;
-    double saved, all;                   /* cycles; of the plain product */
+    double saved, all;                   /* ns; of the plain product */
     bool pays, taken;
     double gain;                         /* see error.h */
 };
 
-/* Cycles that are saved, less those for what is moved, as winograd_cost.c counts them: the sums of
- * values and the seven products are stored and read again, the weight is longer. */
-static void weigh(const struct product *p, struct weighed_product *w)
+/* Time that is saved, less that for what is moved: the sums of values and the seven products are
+ * stored and read again, the weight is longer. */
+static void weigh(const struct machine *m, const struct product *p, struct weighed_product *w)
 {
-    enum { FLOP_CYCLE = 30, MOVED_BYTES_CYCLE = 20, WEIGHT_BYTES_CYCLE = 12, ROWS_LEAST = 48 };
-    const double gain_least = 0.02;
     double rows = size_of_kind(p, true, false), columns = size_of_kind(p, false, true),
            steps = size_of_kind(p, true, true);
     double half = (double)size_of(p->product->dim[p->row]) / 2;
-    double all = 2 * rows * columns * steps / FLOP_CYCLE, filled = __builtin_ceil(half) / half;
+    double all = cost_of_flop(m, FLOP_PRODUCT, 2 * rows * columns * steps);
+    double filled = __builtin_ceil(half) / half;
     double moved = 7.0 / 4 * (rows * steps + rows * columns) * 2 * sizeof(float);
     double longer = 3.0 / 4 * columns * steps * sizeof(float);
     w->rows = rows, w->steps = steps, w->columns = columns, w->all = all;
-    w->saved = all - 7.0 / 8 * filled * all - moved / MOVED_BYTES_CYCLE -
-               longer / WEIGHT_BYTES_CYCLE;
-    w->pays = rows >= ROWS_LEAST && w->saved >= gain_least * all;
+    w->saved = all - 7.0 / 8 * filled * all - cost_of_bytes(m, TRAFFIC_SUMS, moved) -
+               cost_of_bytes(m, TRAFFIC_LONGER, longer);
+    w->pays = rows >= RATIO_SEVEN_ROWS && w->saved >= RATIO_SEVEN_GAIN * all;
 }
 
 /* ------------------------------------------------------------------------------------- the error */
@@ -259,6 +258,7 @@ static void choose(struct tgc *t, const struct graph *g, struct weighed_product 
     struct weighed_product **list = mem_array(t, (size_t)n + 1, sizeof *list);
     struct uop **sum = mem_array(t, (size_t)n + 1, sizeof *sum);
     double *gain = mem_array(t, (size_t)n + 1, sizeof *gain);
+    const struct machine *m = machine_of(t);
     int nlist = 0;
     for (int i = 0; i < n; i++)
         if (all[i].sum && all[i].pays) {
@@ -277,8 +277,9 @@ static void choose(struct tgc *t, const struct graph *g, struct weighed_product 
             fprintf(stderr,
                     "strassen: %.0f x %.0f x %.0f: %.0f of %.0f kilocycles saved, %.2g of error, "
                     "%s\n",
-                    all[i].rows, all[i].steps, all[i].columns, all[i].saved / 1000,
-                    all[i].all / 1000, ERROR_DEVIATIONS * sqrt(variance_of(&all[i])),
+                    all[i].rows, all[i].steps, all[i].columns, cost_to_cycles(m, all[i].saved) / 1000,
+                    cost_to_cycles(m, all[i].all) / 1000,
+                    ERROR_DEVIATIONS * sqrt(variance_of(&all[i])),
                     all[i].taken ? "taken" : "left");
 }
 
@@ -510,11 +511,10 @@ static enum motion motion_of(struct tgc *t, struct uop *v, struct uop *const *ra
  * (pack_keys.c). */
 static struct uop *find_keys(struct tgc *t, const struct uop *u)
 {
-    enum { COPIED_NELEM = 1 << 16 };
     const struct uop *product = u->src[0];
     struct uop *range[MAX_RANK], *keys = NULL;
     int column = u->ndim - 1;
-    int64_t nelem = 1;
+    int64_t nelem = 1, copied = cost_fit_nelem(machine_of(t), FIT_KEYS_COPIED);
     while (column > 0 && uop_is_int(u->dim[column], 1))
         column--;
     for (int a = 0; a < u->ndim; a++) {
@@ -522,7 +522,7 @@ static struct uop *find_keys(struct tgc *t, const struct uop *u)
         if (a == column || REDUCE_AXES(u->arg.i) >> a & 1)
             nelem = sat_mul(nelem, size_of(product->dim[a]));
     }
-    for (int k = 0; k < 2 && nelem > COPIED_NELEM; k++) {
+    for (int k = 0; k < 2 && nelem > copied; k++) {
         enum motion motion = motion_of(t, product->src[k], range, column);
         if (motion == MOTION_ALONG || (motion == MOTION_ACROSS && keys))
             return NULL;
@@ -577,7 +577,7 @@ static void plan(struct tgc *t, const struct graph *g, struct rewriting *r)
         inner = scratch_mark(t);
         if (find_taken(t, r, order[i], &apart, &p)) {
             r->of[i].sum = order[i];
-            weigh(&p, &r->of[i]);
+            weigh(machine_of(t), &p, &r->of[i]);
         }
         scratch_release(t, inner);
     }

@@ -16,27 +16,13 @@ struct chain {
     struct tgc *t;
     struct uop *root, *source;
     struct uop *node[LOOK_MAX]; int n;   /* what is between them, operands first */
-    int cost;
+    double cost;                         /* additions an element */
 };
 
 bool reads_byte_table(const struct uop *v)
 {
     const struct buffer *b = v->op == OP_INDEX && v->nsrc == 2 ? known_buffer(v->src[0]) : NULL;
     return b && b->nbytes == VALUES && dtype_is_byte(b->dtype);
-}
-
-static int cost_of(enum op op)
-{
-    switch (op) {
-    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
-    case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH: case OP_ACOSH:
-    case OP_ATANH: case OP_ERF: case OP_POW:
-        return 20;
-    case OP_DIV: case OP_SQRT: case OP_RECIP: case OP_MOD:
-        return 6;
-    default:
-        return 1;
-    }
 }
 
 static bool is_known(const struct chain *c, const struct uop *v)
@@ -76,6 +62,7 @@ static int sources_of(struct chain *c, struct uop *v, struct uop **src)
  * elements, so they may stand anywhere. */
 static bool find_chain(struct chain *c)
 {
+    const struct machine *m = machine_of(c->t);
     struct uop *stack[LOOK_MAX], *src[4];
     int n = 0;
     stack[n++] = c->root;
@@ -100,7 +87,7 @@ static bool find_chain(struct chain *c)
         if (c->n == LOOK_MAX)
             return false;
         c->node[c->n++] = v;
-        c->cost += reads_byte_table(v) ? 20 : cost_of(v->op);
+        c->cost += reads_byte_table(v) ? m->lookup : cost_in_additions(m, v->op);
     }
     return c->source != NULL;
 }
@@ -143,10 +130,9 @@ static struct uop *make_table(const struct chain *c)
 
 struct uop *table_rewrite(struct tgc *t, struct uop *u)
 {
-    enum { COST_MIN = 20 };
     struct chain c = {.t = t, .root = u};
     if (u->ndim == 0 || u->op != OP_CAST || !dtype_is_byte(u->dtype) || !find_chain(&c) ||
-        c.cost < COST_MIN)
+        c.cost < machine_of(t)->lookup)
         return NULL;
     struct uop *table = make_table(&c), *at;
     if (!table || table->ndim != 1)

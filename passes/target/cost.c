@@ -1,0 +1,92 @@
+/* cost.c - what something takes on a machine: its facts by the shares of cost.def. */
+#include "passes/target/cost.h"
+
+static const double flop_share[] = {
+#define FLOP(name, share, text) share,
+#include "passes/target/cost.def"
+};
+static const struct { enum memory_level level; double share; } traffic[] = {
+#define TRAFFIC(name, level, share, text) {LEVEL_##level, share},
+#include "passes/target/cost.def"
+};
+static const struct { enum memory_level level; double share; } fit[] = {
+#define FIT(name, level, share, text) {LEVEL_##level, share},
+#include "passes/target/cost.def"
+};
+
+double cost_of_cycles(const struct machine *m, double cycles) { return cycles * m->ns_cycle; }
+double cost_to_cycles(const struct machine *m, double ns) { return ns / m->ns_cycle; }
+
+double cost_of_flop(const struct machine *m, enum flop of, double flop)
+{
+    double peak = 2 * m->fma_cycle * m->flop_lanes;
+    return cost_of_cycles(m, flop / (peak * flop_share[of]));
+}
+
+double cost_of_bytes(const struct machine *m, enum traffic of, double nbytes)
+{
+    const double cycle = m->level[traffic[of].level].bytes_cycle * traffic[of].share;
+    return cost_of_cycles(m, nbytes / cycle);
+}
+
+enum cost_class cost_class_of(enum op op)
+{
+    switch (op) {
+    case OP_EXP: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
+    case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH: case OP_ACOSH:
+    case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2:
+        return COST_FUNCTION;
+    case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
+        return COST_DIVISION;
+    default:
+        return COST_STEP;
+    }
+}
+
+double cost_in_additions(const struct machine *m, enum op op)
+{
+    enum cost_class of = cost_class_of(op);
+    return of == COST_FUNCTION ? m->function : of == COST_DIVISION ? m->division : 1;
+}
+
+double cost_of_addition(const struct machine *m) { return cost_of_flop(m, FLOP_LOOP, 1); }
+
+/* As long as the slowest takes: the units that multiply and add, the latency of a sum, the ports
+ * that load, the decoder (two instructions more for the loop), the L2. */
+double cost_of_step(const struct machine *m, const struct cost_step *s)
+{
+    double halves = s->lanes > m->lanes ? (double)s->lanes / m->lanes : 1;
+    double cycles = s->work * halves / m->fma_cycle;
+    double panel = s->panel * (double)s->lanes * (double)sizeof(float) /
+                   (m->level[LEVEL_L2].bytes_cycle * traffic[TRAFFIC_PANEL].share);
+    if (s->reduces && cycles < m->fma_latency)
+        cycles = m->fma_latency;
+    if (cycles < s->loads * halves / m->loads_cycle)
+        cycles = s->loads * halves / m->loads_cycle;
+    if (cycles < (s->work + s->loads + 2) / m->decoded_cycle)
+        cycles = (s->work + s->loads + 2) / m->decoded_cycle;
+    if (s->reduces && cycles < panel)
+        cycles = panel;
+    return cost_of_cycles(m, cycles + RATIO_LOADS * s->loads);
+}
+
+double cost_fit(const struct machine *m, enum fit of)
+{
+    return m->level[fit[of].level].nbytes * fit[of].share;
+}
+
+int64_t cost_fit_nelem(const struct machine *m, enum fit of)
+{
+    return (int64_t)cost_fit(m, of) / (int64_t)sizeof(float);
+}
+
+int64_t cost_alias_nbytes(const struct machine *m)
+{
+    return (int64_t)((double)machine_way_nbytes(m, LEVEL_L1) * RATIO_ALIASED);
+}
+
+double cost_cache_nbytes(const struct tgc *t)
+{
+    return t->cache_nbytes == CACHE_OF_MACHINE ? machine_of(t)->level[LEVEL_L2].nbytes
+                                               : (double)t->cache_nbytes;
+}

@@ -1,0 +1,31 @@
+/* machine.c - the rows of machines.def. */
+#include "passes/target/target.h"
+
+#include <string.h>
+
+static const struct machine rows[] = {
+#define MACHINE(name, text, title, processors, ...) {text, title, processors, __VA_ARGS__},
+#include "passes/target/machines.def"
+#undef MACHINE
+};
+
+const struct machine *machine_rows(int *n)
+{
+    *n = sizeof rows / sizeof *rows;
+    return rows;
+}
+
+const struct machine *machine_find(const char *text)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].text, text) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+const struct machine *machine_of(const struct tgc *t) { return t->machine ? t->machine : rows; }
+
+int64_t machine_way_nbytes(const struct machine *m, enum memory_level level)
+{
+    return (int64_t)(m->level[level].nbytes / m->level[level].ways);
+}

@@ -1,0 +1,84 @@
+/* target.h - what programs run on, as all other folders ask for it: instruction sets (isa.def) and
+ * machines (machines.def). What something costs is asked of cost.h.
+ */
+#ifndef TGC_TARGET_H
+#define TGC_TARGET_H
+
+#include "ir/ir.h"
+
+/* ---------------------------------------------------------------------------------------- isa.c */
+
+enum isa {
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute, dot, centered)                                                              \
+    ISA_##name,
+#include "passes/target/isa.def"
+#undef ISA
+    ISA_COUNT
+};
+/* A row: for vectors and backends, which write what it says. Others ask the questions below. */
+struct isa_info {
+    const char *text, *arch;
+    int lanes, narrow, registers;
+    const char *title, *attribute, *dot;
+    bool centered;
+};
+extern const struct isa_info isa_table[ISA_COUNT];
+/* A set of them: bit i is enum isa i. The portable one is always in it. */
+typedef unsigned isa_set;
+
+/* They are numbered by width within an architecture, the portable one first. */
+enum isa isa_portable(void);
+bool isa_is_portable(enum isa isa);
+enum isa isa_last(void);
+enum isa isa_before(enum isa isa);       /* narrower, or the last of the architecture before */
+/* The one that this one differs from in its sums of products of bytes alone; else isa. */
+enum isa isa_base(enum isa isa);
+bool isa_find(const char *text, enum isa *isa);                   /* by what --cpu= calls it */
+const char *isa_name(enum isa isa);
+int isa_lanes(enum isa isa);                                      /* f32 in a register */
+int isa_half_lanes(enum isa isa);                /* of a half register; 0: that is of no use */
+int isa_registers(enum isa isa);                                  /* that a tile may take */
+int64_t isa_register_nbytes(enum isa isa);                        /* of all of them */
+/* Sums of products of bytes: whether one instruction adds up four, and whether values less 128. */
+bool isa_adds_bytes(enum isa isa);
+bool isa_centers_bytes(enum isa isa);
+/* Whether casts to and from f16 are computed, where there is no instruction that all have. */
+bool isa_computes_f16(enum isa isa);
+
+/* ------------------------------------------------------------------------------------ machine.c */
+
+/* Where data lies: what a core loads it from. */
+enum memory_level { LEVEL_L1, LEVEL_L2, LEVEL_L3, LEVEL_MEMORY, LEVEL_COUNT };
+
+/* One core of a machine, see machines.def. */
+struct machine {
+    const char *text, *title;
+    const char *processors;      /* as cli/host_machine.c names them, with spaces between */
+    double ns_cycle;
+    double fma_cycle;            /* vectors of multiply-adds that begin in a cycle */
+    double fma_latency;          /* cycles until one can be added to */
+    double loads_cycle;          /* vectors */
+    double decoded_cycle;        /* instructions */
+    int lanes;                   /* f32 that a unit takes at once: wider vectors take longer */
+    int flop_lanes;              /* of a whole model's vectors, for estimates of it */
+    int line;                    /* bytes of a cache's line */
+    struct { double nbytes; int ways; double bytes_cycle; } level[LEVEL_COUNT];
+    /* of one element in vectors, as a multiple of an addition's time */
+    double division, function;   /* division, root, remainder; exponential and the like */
+    double lookup;               /* an element at a place that is data */
+    double strided_cycles;       /* to store one lane of a vector by itself */
+    double nest_cycles;          /* to begin a loop nest anew, with what it finds in no cache */
+    double wake_ns;              /* what a kernel must gain by threads, or they stay asleep */
+};
+
+/* All rows. The first is what the cost models read unless another one is named, so the same input
+ * gives the same bytes on any machine. */
+const struct machine *machine_rows(int *n);
+const struct machine *machine_find(const char *text);             /* NULL: there is no such row */
+/* Whose row t's cost models read: t->machine, or the first one. */
+const struct machine *machine_of(const struct tgc *t);
+/* Bytes between places that share a set of the level's cache: one way of it. */
+int64_t machine_way_nbytes(const struct machine *m, enum memory_level level);
+
+#endif
