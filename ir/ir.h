@@ -476,6 +476,9 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
  * replacement (NULL: keep). Iterative. */
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
+/* u with `to` in the place of `from`, once: what `to` is made of, or what becomes `from` by it (of
+ * r - 1, by r + 1), stays. */
+struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from, struct uop *to);
 /* A map from uops to pointers, by id. `scratch`: it lives on the scratch stack, and must be filled
  * within one mark. */
 struct uop_map {

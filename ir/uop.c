@@ -379,7 +379,9 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
     return order;
 }
 
-void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx)
+/* `from`, if there is one, is `to`; fn NULL: nothing else changes. */
+static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uop *from,
+                    struct uop *to, uop_rewriter fn, void *ctx)
 {
     struct mem_mark mark = scratch_mark(t);
     int n, most = 0;
@@ -401,7 +403,7 @@ void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, v
             if (uop_get_axes(t, u) && r->op == u->op && !uop_get_axes(t, r))
                 uop_name_axes(t, r, uop_get_axes(t, u));
         }
-        struct uop *by = fn(t, ctx, r);
+        struct uop *by = u == from ? to : fn ? fn(t, ctx, r) : NULL;
         if (by)
             r = by;
         if (r != u)
@@ -411,6 +413,17 @@ void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, v
     for (int i = 0; i < nroot; i++)
         root[i] = map_get(&done, root[i]);
     scratch_release(t, mark);
+}
+
+void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx)
+{
+    rewrite(t, root, nroot, NULL, NULL, fn, ctx);
+}
+
+struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from, struct uop *to)
+{
+    rewrite(t, &u, 1, from, to, NULL, NULL);
+    return u;
 }
 
 /* ---- provenance */

@@ -60,7 +60,7 @@ static struct limit hidden_limit(struct tgc *t, struct uop *scores, const struct
 {
     enum { DEPTH = 12 };
     const double little = -1000;
-    struct limit l = limit_of(nest_replace(t, scores, cond, uop_bool(t, value)), dot, DEPTH);
+    struct limit l = limit_of(uop_substitute(t, scores, cond, uop_bool(t, value)), dot, DEPTH);
     l.known &= l.value <= little;
     return l;
 }
@@ -137,7 +137,7 @@ struct uop *visible_extreme(struct tgc *t, struct uop *u, const struct uop *r, b
         return u;
     if (nest_stride(t, u, range, &along)) {
         struct uop *last = sym_addi(t, r->src[0], -1);
-        return nest_replace(t, u, range, (along > 0) == most ? last : uop_int(t, 0));
+        return uop_substitute(t, u, range, (along > 0) == most ? last : uop_int(t, 0));
     }
     switch (u->op) {
     case OP_ADD: case OP_MIN: case OP_MAX:

@@ -61,7 +61,7 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
         uop_name_axes(t, k, uop_get_axes(t, r));
     uop_name_axes(t, g, "byte");
     struct uop *by = sym_add(t, sym_muli(t, k, DOT_BYTES), g);
-    src[0] = nest_replace(t, m.reduce->src[0], r, by);
+    src[0] = uop_substitute(t, m.reduce->src[0], r, by);
     for (int i = 1; i < last; i++)
         src[i] = m.reduce->src[i];
     if (k->op == OP_RANGE)
@@ -69,5 +69,5 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
     src[last] = g;
     struct uop *sum = uop_intern(t, OP_REDUCE, DTYPE_I32, src, last + 1, m.reduce->arg);
     uop_set_origin(t, sum, m.reduce);
-    return nest_replace(t, store, m.reduce, sum);
+    return uop_substitute(t, store, m.reduce, sum);
 }

@@ -148,7 +148,7 @@ struct uop *online_without_scalars(struct tgc *t, struct uop *store)
         const struct uop *stage = stage_of(order[i]);
         if (!stage || stage->nsrc != 2)
             continue;
-        store = nest_replace(t, store, order[i], stage->src[0]);
+        store = uop_substitute(t, store, order[i], stage->src[0]);
         order = uop_toposort(t, &store, 1, &n);
         i = -1;
     }

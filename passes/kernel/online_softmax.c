@@ -96,7 +96,7 @@ static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
     int64_t n;
     if (!uop_const_int(x->nrow, &n) || n % ROWS)
         i = sym_min(x->t, i, sym_addi(x->t, x->nrow, -1));
-    return nest_replace(x->t, u, x->row, i);
+    return uop_substitute(x->t, u, x->row, i);
 }
 
 /* The store with what stands around queries, heads, as bands. */
@@ -107,7 +107,7 @@ static struct uop *open_bands(struct online *x)
     for (int k = 3; k < x->store->nsrc; k++) {
         struct uop *r = x->store->src[k];
         if (r != x->row && nest_depends(x->t, x->scores, r))
-            store = nest_replace(x->t, store, r, as_band(x, r->src[0], r));
+            store = uop_substitute(x->t, store, r, as_band(x, r->src[0], r));
     }
     for (int k = 0; k < 3; k++)
         src[k] = store->src[k];
@@ -131,7 +131,7 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
 {
     struct tgc *t = x->t;
     struct uop *r = range_of(x, uop_int(t, ROWS), "row"), *i = sym_add(t, x->tile, r);
-    struct uop *known = visible_extreme(t, nest_replace(t, u, x->row, i), r, most);
+    struct uop *known = visible_extreme(t, uop_substitute(t, u, x->row, i), r, most);
     if (known)
         return known;
     /* no bound follows from its form: that of all of the rows */
@@ -221,7 +221,7 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
                       *reach = new_scratch(x, DTYPE_F32, ROWS);
         struct uop *j = range_of(x, x->nkey, "j"), *f = range_of(x, e->src[0], "e"),
                    *r = rows_of(x);
-        src[0] = nest_replace(t, nest_replace(t, x->keys, x->key, j), e, f);
+        src[0] = uop_substitute(t, uop_substitute(t, x->keys, x->key, j), e, f);
         src[0] = uop_unary(t, OP_ABS, src[0]);
         src[1] = j;
         /* threads that share tiles have each its own */
@@ -262,7 +262,7 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
         at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
         put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
         struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), load(x, kept, row));
-        scores = nest_replace(t, scores, b->cond, b->below ? less : uop_not(t, less));
+        scores = uop_substitute(t, scores, b->cond, b->below ? less : uop_not(t, less));
     }
     return scores;
 }
@@ -280,7 +280,7 @@ static struct buffer *put_query(struct online *x)
     struct tgc *t = x->t;
     struct uop *e = x->dot->src[1], *copy[2] = {rows_of(x), range_of(x, e->src[0], "e")};
     struct buffer *query = new_scratch(x, DTYPE_F32, ROWS * e->src[0]->arg.i);
-    struct uop *q = nest_replace(t, for_row(x, x->query, copy[0]), e, copy[1]);
+    struct uop *q = uop_substitute(t, for_row(x, x->query, copy[0]), e, copy[1]);
     put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], ROWS), copy[0]), q, copy, 2);
     return query;
 }
@@ -303,8 +303,8 @@ static struct buffer *put_scores(struct online *x, struct buffer *query)
     struct uop *product[2] = {uop_binary(t, OP_MUL, factor, x->keys), e};
     struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, product, 2, x->dot->arg);
     struct uop *value = compare_bounds(x, x->scores->src[0], range[2], key);
-    value = nest_replace(t, value, x->dot, dot);
-    value = for_row(x, nest_replace(t, value, x->key, inside), range[2]);
+    value = uop_substitute(t, value, x->dot, dot);
+    value = for_row(x, uop_substitute(t, value, x->key, inside), range[2]);
     if (!whole && !ends_by_mask(x))
         value = uop_where(t, sym_lt(t, key, x->nkey), value,
                           uop_constf(t, DTYPE_F32, -(double)INFINITY));
@@ -420,7 +420,7 @@ static void put_attention(struct online *x)
     at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
     struct uop *j = range_of(x, x->n, "j"), *src[2];
     src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, ROWS), row)),
-                        nest_replace(t, x->values, x->product->src[1], sym_add(t, x->at, j)));
+                        uop_substitute(t, x->values, x->product->src[1], sym_add(t, x->at, j)));
     src[1] = j;
     more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
                              : src[0];
@@ -432,11 +432,11 @@ static void put_attention(struct online *x)
         range_of(x, sym_min(t, sym_sub(t, x->nrow, x->tile), uop_int(t, ROWS)), "row");
     at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
     struct uop *i = sym_add(t, x->tile, row), *value = x->store->src[2];
-    value = nest_replace(t, value, x->product, load(x, product, at));
-    value = nest_replace(t, value, x->sum, load(x, sum, row));
-    value = nest_replace(t, value, x->most, load(x, most, row));
+    value = uop_substitute(t, value, x->product, load(x, product, at));
+    value = uop_substitute(t, value, x->sum, load(x, sum, row));
+    value = uop_substitute(t, value, x->most, load(x, most, row));
     put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(x->store->src[0]),
-        nest_replace(t, x->store->src[1], x->row, i), nest_replace(t, value, x->row, i), range,
+        uop_substitute(t, x->store->src[1], x->row, i), uop_substitute(t, value, x->row, i), range,
         n + 1);
 }
 

@@ -126,7 +126,7 @@ static struct uop *order_reductions(struct tgc *t, struct uop *store)
         struct uop *by = order[i]->op == OP_REDUCE ? order_ranges(t, order[i]) : order[i];
         if (by == order[i])
             continue;
-        store = nest_replace(t, store, order[i], by);
+        store = uop_substitute(t, store, order[i], by);
         order = uop_toposort(t, &store, 1, &n);
         i = -1;
     }
@@ -185,7 +185,7 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
         while (tile.rows > 1 && range_fixed_size(m.store->src[tile.row_axis]) % tile.rows)
             tile.rows--;
         /* attention has one */
-        return nest_replace(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
+        return uop_substitute(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
     }
     return store;
 }
@@ -246,7 +246,7 @@ static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop
             a->src[0]->op != OP_CONST || range_is_lane(a) || range_is_lane(b) ||
             range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || nest_depends(t, rest, a))
             break;
-        rest = nest_replace(t, rest, b, a);
+        rest = uop_substitute(t, rest, b, a);
     }
     return rest;
 }
@@ -316,7 +316,7 @@ static struct uop *simplify_stages(struct tgc *t, struct uop *store)
         if (!stage || !nest_find(t, stage, &m) || m.bytes ||
             !nest_sums_bytes(&m, &values, &weights) || (by = simplify_sum(t, stage)) == stage)
             continue;
-        store = nest_replace(t, store, order[i], store_as_stage(t, by));
+        store = uop_substitute(t, store, order[i], store_as_stage(t, by));
         order = uop_toposort(t, &store, 1, &n);
         i = -1;
     }

@@ -152,7 +152,7 @@ static struct uop *stage_of_scores(struct tgc *t, const struct uop *stage, struc
     struct uop *c = stage->src[2], *column = uop_range(t, uop_int(t, wide), t->next_range++);
     if (uop_get_axes(t, c))
         uop_name_axes(t, column, uop_get_axes(t, c));
-    struct uop *row[3] = {nest_replace(t, value, c, column), column, column};
+    struct uop *row[3] = {uop_substitute(t, value, c, column), column, column};
     return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3, (union arg){.p = b});
 }
 
@@ -161,7 +161,7 @@ static struct uop *read_scores(struct tgc *t, struct uop *stage, struct uop *sum
                                struct uop *scores)
 {
     struct uop *read[2] = {scores, stage->src[2]};
-    return nest_replace(t, stage, sum,
+    return uop_substitute(t, stage, sum,
                         uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
 }
 
@@ -192,7 +192,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     bool masked = is_masked(&m, c, wide > ncolumn);
     struct uop *read[2] = {copy_keys(t, k, keys, rest, &m, c, wide),
                            sym_add(t, sym_muli(t, e, pitch), c)};
-    struct uop *value = nest_replace(t, masked ? m.reduce : stage->src[0], keys,
+    struct uop *value = uop_substitute(t, masked ? m.reduce : stage->src[0], keys,
                                      uop_intern(t, OP_LOAD, DTYPE_F32, read, 2, (union arg){0}));
     struct buffer *b = wide > ncolumn || masked ? kernel_new_scratch(t, k, DTYPE_F32, wide)
                                                 : (struct buffer *)(uintptr_t)stage->arg.p;
@@ -226,7 +226,7 @@ struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)
             continue;
         struct uop *by = pack_keys(t, k, store, order[i]);
         if (by || (by = keep_scores(t, k, order[i])))
-            return nest_replace(t, store, order[i], by);      /* one a kernel: attention has one */
+            return uop_substitute(t, store, order[i], by);      /* one a kernel: attention has one */
     }
     return store;
 }

@@ -125,7 +125,7 @@ static struct uop *keep_row_sum(struct tgc *t, struct kernel *k, struct uop *sto
     struct uop *src[2] = {sum, uop_int(t, 0)};
     src[0] = uop_intern(t, OP_STAGE, sum->dtype, src, 2,
                         (union arg){.p = kernel_new_scratch(t, k, sum->dtype, 1)});
-    return nest_replace(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, src, 2, (union arg){0}));
+    return uop_substitute(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, src, 2, (union arg){0}));
 }
 
 /* ------------------------------------------------------------------------------------- applying */

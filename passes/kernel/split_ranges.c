@@ -70,7 +70,7 @@ static struct uop *divide_exactly(struct tgc *t, struct uop *store, int axis, in
     name_like(t, p, r);
     for (int k = 0; k < store->nsrc; k++) {
         if (k != axis) {
-            src[n++] = nest_replace(t, store->src[k], r, by);
+            src[n++] = uop_substitute(t, store->src[k], r, by);
             continue;
         }
         src[n++] = q;
@@ -157,7 +157,7 @@ static struct uop *divide_reduction(struct tgc *t, struct uop *u)
         for (int i = 0; i < u->nsrc; i++) {
             if (i == k)
                 src[n++] = q;
-            src[n++] = i == 0   ? nest_replace(t, u->src[0], r,
+            src[n++] = i == 0   ? uop_substitute(t, u->src[0], r,
                                                sym_add(t, sym_muli(t, q, c), p))
                        : i == k ? p
                                 : u->src[i];
@@ -182,7 +182,7 @@ struct uop *divide_sums(struct tgc *t, struct uop *store)
         struct uop *by = order[i]->op == OP_REDUCE && !group ? divide_reduction(t, order[i]) : NULL;
         if (!by)
             continue;
-        store = nest_replace(t, store, order[i], by);
+        store = uop_substitute(t, store, order[i], by);
         order = uop_toposort(t, &store, 1, &n);
         i = -1;
     }

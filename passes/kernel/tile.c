@@ -10,27 +10,11 @@
 
 #include <string.h>
 
-struct substitution { struct uop *from, *to; };
-
-static struct uop *substitute(struct tgc *t, void *ctx, struct uop *u)
-{
-    (void)t;
-    const struct substitution *s = ctx;
-    return u == s->from ? s->to : NULL;
-}
-
-struct uop *nest_replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to)
-{
-    struct substitution s = {from, to};
-    uop_rewrite(t, &u, 1, substitute, &s);
-    return u;
-}
-
 /* ------------------------------------------------------------------------------------- the nest */
 
 bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride)
 {
-    struct uop *next = nest_replace(t, offset, r, sym_addi(t, r, 1));
+    struct uop *next = uop_substitute(t, offset, r, sym_addi(t, r, 1));
     return uop_const_int(sym_sub(t, next, offset), stride);
 }
 
@@ -344,7 +328,7 @@ struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct
         struct buffer *b = packed_copy(t, k, uop_buffer_of(load->src[0]), &view);
         struct uop *src[2] = {uop_buffer(t, b), offset};
         struct uop *packed = uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0});
-        store = nest_replace(t, store, m.load[i], packed);
+        store = uop_substitute(t, store, m.load[i], packed);
         note_opt(t, v, OPT_PACK, i, 0);
     }
     return store;
@@ -367,7 +351,7 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch
     struct uop *src[80];
     int n = first, nlanes_before = 0;
     for (int k = 0; k < first; k++)
-        src[k] = nest_replace(t, store->src[k], r, by);
+        src[k] = uop_substitute(t, store->src[k], r, by);
     for (int k = first; k < store->nsrc; k++)
         nlanes_before += range_is_lane(store->src[k]);
     int last = store->nsrc - nlanes_before;      /* lanes stand last */
@@ -402,7 +386,7 @@ void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct u
             uop_name_axes(t, own, uop_get_axes(t, r));
         for (int i = 0; i < store->nsrc; i++)
             if (i != axis)
-                src[n++] = nest_replace(t, store->src[i], r, by);
+                src[n++] = uop_substitute(t, store->src[i], r, by);
             else if (own->op == OP_RANGE)
                 src[n++] = own;
         part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});

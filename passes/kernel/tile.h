@@ -58,8 +58,6 @@ bool nest_stages_depend(const struct nest *m, const struct uop *r);
 /* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
  * condition on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
-/* u with `to` in the place of `from`. */
-struct uop *nest_replace(struct tgc *t, struct uop *u, struct uop *from, struct uop *to);
 /* By how much `offset` grows with r; false if that is no constant. */
 bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride);
 bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);

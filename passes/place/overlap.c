@@ -50,7 +50,7 @@ static struct touch touch_of(struct tgc *t, const struct uop *u, struct uop *loo
     int64_t step = 0;
     vector_extent(u, &lo, &hi);
     if (loop && nest_depends(t, offset, loop) && nest_stride(t, offset, loop, &step) && step >= 0)
-        offset = nest_replace(t, offset, loop, uop_int(t, 0));
+        offset = uop_substitute(t, offset, loop, uop_int(t, 0));
     else
         step = 0;
     return (struct touch){nloop, loop ? (double)loop->src[0]->vmax : 1, (double)step * size,

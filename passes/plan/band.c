@@ -38,7 +38,7 @@ static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
     *base = NULL;
     if (!nest_depends(t, at, s->axis[own->axis]))
         return true;
-    at = nest_replace(t, at, s->axis[own->axis], sym_add(t, own->start, own->inner));
+    at = uop_substitute(t, at, s->axis[own->axis], sym_add(t, own->start, own->inner));
     if (!nest_depends(t, at, own->range))
         return true;
     *base = at;

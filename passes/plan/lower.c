@@ -306,7 +306,7 @@ static struct uop *lower_bands(struct tgc *t, const struct segment *s, struct uo
             if (i == first)
                 src[n++] = b->range;
             if (i < first)
-                src[n++] = nest_replace(t, store->src[i], r, by);
+                src[n++] = uop_substitute(t, store->src[i], r, by);
             else if (store->src[i] != r)
                 src[n++] = store->src[i];
             else if (b->inner->op == OP_RANGE)

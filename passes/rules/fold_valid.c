@@ -147,24 +147,6 @@ static bool can_profit(struct uop *const *order, int n)
     return false;
 }
 
-struct substitution {
-    struct uop *from, *to;
-};
-
-static struct uop *substitute_one(struct tgc *t, void *ctx, struct uop *u)
-{
-    const struct substitution *s = ctx;
-    (void)t;
-    return u == s->from ? s->to : NULL;
-}
-
-static struct uop *substitute(struct tgc *t, struct uop *e, struct uop *from, struct uop *to)
-{
-    struct substitution s = {from, to};
-    uop_rewrite(t, &e, 1, substitute_one, &s);
-    return e;
-}
-
 /* An atom of a, and what it is if a is p. */
 static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct uop **atom,
                            struct uop **value)
@@ -224,7 +206,7 @@ static struct uop *given_bound_on_scratch(struct tgc *t, const struct bound *b, 
         present |= order[i] == atom;
     if (!present || moves_a_load(t, order, n, atom))
         return e;
-    struct uop *r = substitute(t, substitute(t, e, atom, value), p, b->a);
+    struct uop *r = uop_substitute(t, uop_substitute(t, e, atom, value), p, b->a);
     uop_toposort(t, &r, 1, &m);
     return m < n ? r : e;
 }

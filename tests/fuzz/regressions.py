@@ -380,4 +380,15 @@ def border_beside_windows():
           {"x": x}, {"y": want}, [G.weight("w", w)], opset=14, rtol=1e-5, atol=1e-6)
 
 
+@suite.case("a row whose first and last element stand once more: what is read lies one place before")
+def border_of_one():
+    x = np.arange(-60, 68, dtype=np.float32)
+    for mode in ("edge", "reflect"):
+        check("border_of_one", [helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)], {"x": x},
+              {"y": np.pad(x, 1, mode=mode)}, [ints("pads", 1, 1)], opset=14)
+        grid = x.reshape(2, 64)
+        check("border_of_one", [helper.make_node("Pad", ["x", "pads"], ["p"], mode=mode), helper.make_node("Abs", ["p"], ["y"])],
+              {"x": grid}, {"y": np.abs(np.pad(grid, ((0, 0), (1, 2)), mode=mode))}, [ints("pads", 0, 1, 0, 2)], opset=14)
+
+
 suite.main()

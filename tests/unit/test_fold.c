@@ -468,12 +468,28 @@ static void constants_fold_as_interpreted(void **state)
     assert_int_equal(silent, 0);
 }
 
+/* r - 1 becomes r where r becomes r + 1: that r stays. */
+static void substitutes_once(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    passes_init(t);
+    struct uop *r = uop_range(t, uop_int(t, 10), 0), *zero = uop_int(t, 0);
+    for (int64_t c = -3; c <= 3; c++) {
+        struct uop *at = sym_addi(t, r, c), *next = sym_addi(t, r, c + 1), *by = sym_addi(t, r, 1);
+        assert_ptr_equal(uop_substitute(t, at, r, by), next);
+        assert_ptr_equal(uop_substitute(t, sym_max(t, at, zero), r, by), sym_max(t, next, zero));
+    }
+    tgc_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(index_expressions_keep_their_value),
         cmocka_unit_test(normal_forms),
         cmocka_unit_test(constants_fold_as_interpreted),
+        cmocka_unit_test(substitutes_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
