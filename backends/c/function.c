@@ -13,7 +13,7 @@
  * Where threads share the kernel, the call's arguments are a struct conv1_task, and each thread
  * calls conv1_part() with it: write_task.
  */
-#include "backends/c/c.h"
+#include "backends/cstyle/cstyle.h"
 
 #include <string.h>
 

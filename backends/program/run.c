@@ -11,7 +11,7 @@
  *
  * Steps are written first, since they decide which of the places are named.
  */
-#include "backends/c/c.h"
+#include "backends/cstyle/cstyle.h"
 
 #include <string.h>
 

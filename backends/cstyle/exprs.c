@@ -7,7 +7,7 @@
  * back to their width where they could leave it. Narrow floats are computed in float; their
  * rounding is pending until the value is used by anything but a store, which rounds by itself.
  */
-#include "backends/c/c.h"
+#include "backends/cstyle/cstyle.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct line { enum op op; const char *kinds; enum prec prec; const char *text; b
 static const struct line table[] = {
 #define EXPR(op, kinds, prec, text) {OP_##op, #kinds, PREC_##prec, text, false},
 #define WRAP(op, kinds, prec, text) {OP_##op, #kinds, PREC_##prec, text, true},
-#include "backends/c/exprs.def"
+#include "backends/cstyle/exprs.def"
 #undef EXPR
 #undef WRAP
 };

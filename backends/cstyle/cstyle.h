@@ -1,6 +1,6 @@
-/* c.h - what the files of backends/c share: expressions, kernels as functions, their bodies. */
-#ifndef TGC_C_H
-#define TGC_C_H
+/* cstyle.h - what languages like C share: expressions, kernels as functions, their bodies. */
+#ifndef TGC_CSTYLE_H
+#define TGC_CSTYLE_H
 
 #include "backends/program/program.h"
 

@@ -13,7 +13,7 @@
  *
  * Bodies are written into blocks of their own, so that a loop with one statement needs no braces.
  */
-#include "backends/c/c.h"
+#include "backends/cstyle/cstyle.h"
 
 #include <string.h>
 
