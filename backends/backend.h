@@ -120,7 +120,14 @@ struct program_vectors {
     double rtol, atol;
 };
 
+struct backend;                  /* a target: program.h */
+/* By the name of --target: NULL, there is none. */
+const struct backend *backend_find(const char *target);
+/* Whether its kernels run on a device, in memory that is not the caller's. */
+bool backend_is_of_device(const struct backend *backend);
+
 struct program_options {
+    const struct backend *backend;         /* NULL: c */
     const char *name;            /* C identifier: see program_name() */
     /* the file name of the header that NAME.c includes, one that an #include can name; NULL: NAME.h */
     const char *header;

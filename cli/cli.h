@@ -109,6 +109,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
 isa_set options_host_isa(void);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
+const char *target_name(enum target target);
 const char *command_name(enum command c);
 /* Whether the command takes the option. */
 bool option_fits(enum option_id id, enum command c);

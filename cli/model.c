@@ -328,12 +328,20 @@ static bool read_tuning(struct tgc *t, const struct options *o)
     return true;
 }
 
+/* Work-items of a kernel on a device, at most. */
+enum { DEVICE_PARTS = 64 };
+
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
 {
     struct compile_options compile_options = {
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
         .isa = o->isa ? o->isa : (1u << ISA_COUNT) - 1,
         .name = name};
+    if (backend_is_of_device(backend_find(target_name(o->target)))) {
+        compile_options.on_device = true;
+        compile_options.threads = DEVICE_PARTS;
+        compile_options.isa = 1u << ISA_GENERIC;
+    }
     if (!read_tuning(t, o) || !model_lower(t, o, m))
         return false;
     double start = seconds_now();
@@ -367,6 +375,7 @@ struct program_options model_program_options(const struct options *o, const stru
 {
     return (struct program_options){
         .name = name,
+        .backend = backend_find(target_name(o->target)),
         .model = m->base,
         .producer = "tgc " TGC_VERSION,
         .weights = o->weights,

@@ -44,6 +44,7 @@ static const struct { const char *name, *variable; bool built; } targets[] = {
 };
 
 const char *option_spelling(enum option_id id) { return table[id].spelling; }
+const char *target_name(enum target target) { return targets[target].name; }
 const char *command_name(enum command c) { return commands[c].name; }
 const char *emit_extension(enum emit e) { return emits[e].extension; }
 
@@ -412,10 +413,10 @@ static bool set_target(struct parser *p, const char *name, const char *from)
         p->o->target = (enum target)i;
         return targets[i].built
                    ? true
-                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has c", from,
-                           name);
+                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has c and opencl",
+                           from, name);
     }
-    return usage(p, "%s: there is no target '%.100s'; c is one", from, name);
+    return usage(p, "%s: there is no target '%.100s'; c and opencl are", from, name);
 }
 
 static bool set_emit(struct parser *p, const char *kind, const char *from)

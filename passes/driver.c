@@ -212,7 +212,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
             return NULL;
         s->isa = o->isa;
         s->threads = o->threads;
-        s->thread_gain_ns = machine_of(t)->wake_ns;
+        s->on_device = o->on_device;
+        s->thread_gain_ns = o->on_device ? 0 : machine_of(t)->wake_ns;
         if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
             return NULL;
         if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))

@@ -102,6 +102,7 @@ struct schedule {
     size_t state_nbytes;                   /* of all their places */
     struct var **var; int nvar;            /* run-time dimensions and host results */
     isa_set isa;                 /* for which kernels may have variants */
+    bool on_device;              /* intermediates lie in a device's memory, not in the caller's */
     int threads;                 /* that run a kernel at most; 0 as 1 */
     double thread_gain_ns;       /* what a kernel has to gain by threads, or is not shared */
     size_t arena_nbytes, live_nbytes;      /* planned, and the largest live set */
@@ -128,6 +129,8 @@ double buffer_most_nbytes(const struct buffer *b);
 struct compile_options {
     bool noopt;
     int level;                   /* -O0..3 */
+    /* kernels run on a device: by as many work-items as `threads` says, whatever that gains */
+    bool on_device;
     int threads;                 /* of a run, at most; 0 as 1 */
     isa_set isa;                 /* 0: the portable one alone */
     const char *name;            /* C identifier */

@@ -1,5 +1,5 @@
-/* function.c - a kernel as a C function: the comment above it, its parameters and locals, and how
- * NAME_run() and threads call it. What it does stands in render.c.
+/* function.c - a kernel as a C function: its parameters and locals, and how NAME_run() and threads
+ * call it. What it does stands in cstyle/render.c.
  *
  *      static void conv1(float *restrict y,       write_signature
  *                        const float *restrict x)
@@ -17,49 +17,6 @@
 
 #include <string.h>
 
-/* ----------------------------------------------------------------------------------- parameters */
-
-/* What the function takes: the kernel's buffers, results first; scratch that is too large for the
- * stack; symbols. */
-struct parameter {
-    const struct buffer *b;      /* NULL: a symbol */
-    int at;                      /* the buffer's position: see struct function */
-    const struct var *v;
-};
-
-static struct parameter *list_parameters(struct tgc *t, const struct kernel *k, int *n)
-{
-    size_t most = (size_t)(k->nbuffer + k->nscratch + k->nvar);
-    struct parameter *list = mem_array(t, most + 1, sizeof *list);
-    *n = 0;
-    for (int i = 0; i < k->nbuffer; i++)
-        list[(*n)++] = (struct parameter){.b = k->buffer[i], .at = i};
-    for (int i = 0; i < k->nscratch; i++)
-        if (!scratch_is_on_stack(k->scratch[i]))
-            list[(*n)++] = (struct parameter){.b = k->scratch[i], .at = k->nbuffer + i};
-    for (int i = 0; i < k->nvar; i++)
-        list[(*n)++] = (struct parameter){.v = k->var[i]};
-    return list;
-}
-
-static bool is_written(const struct kernel *k, const struct parameter *a)
-{
-    return a->at < k->noutput || a->at >= k->nbuffer;
-}
-
-static bool is_restrict(const struct kernel *k, const struct parameter *a)
-{
-    if (a->at >= k->nbuffer)
-        return true;
-    for (int j = 0; j < k->nbuffer; j++)
-        if (j != a->at && (a->at < k->noutput || j < k->noutput) &&
-            buffers_may_alias(a->b, k->buffer[j]))
-            return false;
-    return true;
-}
-
-bool var_is_int(const struct var *v) { return v->max <= INT32_MAX && v->min >= INT32_MIN; }
-
 static const char *var_type(const struct var *v) { return var_is_int(v) ? "int" : "int64_t"; }
 
 /* "float *" and "const float *" */
@@ -67,86 +24,11 @@ static const char *pointer_to(const struct function *f, const struct parameter *
 {
     const char *type = dtype_ctype(a->b->dtype);
     bool star = type[strlen(type) - 1] == '*';
-    return is_written(f->k, a) ? mem_printf(f->p->t, "%s%s*", type, star ? "" : " ")
+    return parameter_is_written(f->k, a) ? mem_printf(f->p->t, "%s%s*", type, star ? "" : " ")
                                : const_pointer(a->b->dtype);
 }
 
-/* ---------------------------------------------------------------------------------------- names */
-
-static const char *parameter_name(struct function *f, const char *stem)
-{
-    const char *s = names_number(f->names, stem, "");
-    names_add(f->names, s);
-    return s;
-}
-
-static void name_parameters(struct function *f)
-{
-    const struct kernel *k = f->k;
-    struct tgc *t = f->p->t;
-    f->names = names_new(t, f->p->visible);
-    f->buffer_name = mem_array(t, (size_t)(k->nbuffer + k->nscratch), sizeof *f->buffer_name);
-    f->is_used = mem_array(t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *f->is_used);
-    for (int i = 0; i < k->nvar; i++)
-        names_add(f->names, program_var(f->p, k->var[i]));
-    if (k->is_shared) {
-        names_add(f->names, "part");
-        names_add(f->names, "parts");
-    }
-    for (int i = 0; i < k->nbuffer; i++) {
-        const struct buffer *b = k->buffer[i];
-        bool weight = b->kind == BUFFER_WEIGHT;
-        f->buffer_name[i] = parameter_name(f, i < k->noutput ? "y"
-                                              : !weight      ? "x"
-                                              : b->ndim > 1  ? "w"
-                                                             : "b");
-    }
-    for (int i = 0; i < k->nscratch; i++)
-        f->buffer_name[k->nbuffer + i] = parameter_name(f, "tile");
-}
-
 /* --------------------------------------------------------------------------------- the function */
-
-/* Above each kernel: the model's nodes, the shapes, the work. */
-static void write_comment(const struct function *f, struct text *out)
-{
-    const struct kernel *k = f->k;
-    const struct program *p = f->p;
-    text_puts(out, "/* ");
-    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(p, k));
-    for (int i = 0; i < k->nbuffer; i++) {
-        const struct buffer *b = k->buffer[i];
-        text_puts(out, "\n *   ");
-        size_t start = out->n;
-        text_puts(out, f->buffer_name[i]);
-        text_pad(out, start, 3);
-        text_printf(out, " %s", dtype_name(b->dtype));
-        text_dims(out, b->dim, b->ndim, "[", "]");
-        if (b->name && *b->name) {
-            text_puts(out, b->state                  ? "  state \""
-                           : b->kind == BUFFER_WEIGHT  ? "  weight \""
-                           : b->kind == BUFFER_INPUT ? "  input \""
-                                                     : "  \"");
-            text_comment(out, b->name);
-            text_puts(out, "\"");
-        }
-        if (i < k->noutput)
-            text_puts(out, "  <- result");
-    }
-    for (int i = k->index + 1; i < p->s->nkernel; i++)
-        if (p->twin[i] == k) {
-            const char *title = p->s->kernel[i]->title;
-            text_puts(out, "\n * the same: ");
-            text_comment(out, title && *title ? title : program_kernel_name(p, p->s->kernel[i]));
-        }
-    if (k->flop > 0 || k->nbytes > 0) {
-        text_printf(out, "\n * %s", text_si(p->t, k->flop, "FLOP"));
-        text_puts(out, ", touches ");
-        text_bytes(out, k->nbytes);
-        text_putc(out, '.');
-    }
-    text_puts(out, " */\n");
-}
 
 /* Without the line breaks and what indents behind them. */
 static const char *one_line(struct tgc *t, const char *s)
@@ -172,7 +54,7 @@ static void write_signature(struct function *f, struct text *out)
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
     int n;
-    const struct parameter *a = list_parameters(p->t, k, &n);
+    const struct parameter *a = kernel_parameters(p->t, k, &n);
     if (f->v)
         text_printf(out, "%s ", isa_table[f->v->isa].attribute);
     text_printf(out, "static void %s(",
@@ -181,7 +63,7 @@ static void write_signature(struct function *f, struct text *out)
     list.indent = from - list.line;
     for (int i = 0; i < n; i++)
         list_put(&list, a[i].b ? mem_printf(p->t, "%s%s%s", pointer_to(f, &a[i]),
-                                            is_restrict(k, &a[i]) ? "restrict " : "",
+                                            parameter_is_restrict(k, &a[i]) ? "restrict " : "",
                                             f->buffer_name[a[i].at])
                                : mem_printf(p->t, "%s %s", var_type(a[i].v),
                                             program_var(p, a[i].v)));
@@ -220,7 +102,7 @@ static void write_task(const struct function *f)
     struct text *out = &p->tasks;
     const char *task = p->task_name[k->index];
     int n;
-    const struct parameter *a = list_parameters(p->t, k, &n);
+    const struct parameter *a = kernel_parameters(p->t, k, &n);
     text_printf(out, "struct %s {\n    %s *self;\n", task, p->name);
     for (int i = 0; i < n; i++)
         if (a[i].b)
@@ -253,13 +135,13 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
 {
     struct mem_mark mark = scratch_mark(p->t);
     struct function f = {.p = p, .k = k, .v = v};
-    name_parameters(&f);
+    kernel_name_parameters(&f);
     const char *body = render_body(&f);
     if (v) {
         snippet_use(&p->snippets, isa_table[v->isa].attribute + strlen("IN_"));
         text_printf(out, "/* %s, for %s */\n", program_kernel_name(p, k), isa_table[v->isa].title);
     } else {
-        write_comment(&f, out);
+        kernel_write_comment(&f, out);
     }
     write_signature(&f, out);
     text_puts(out, "{\n");
@@ -279,7 +161,7 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = DEPTH + strlen(");")};
     int n, twin = p->twin[k->index]->index;
-    const struct parameter *a = list_parameters(p->t, k, &n);
+    const struct parameter *a = kernel_parameters(p->t, k, &n);
     if (k->is_shared) {
         text_puts(out, "{\n");
         list.line = out->n;
@@ -299,4 +181,4 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         text_puts(out, ");\n");
 }
 
-const struct backend backend_c = {"c", render_kernel, render_call};
+const struct backend backend_c = {"c", render_kernel, render_call, NULL};

@@ -71,7 +71,7 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
                               int64_t bits);
 
-/* ----------------------------------------------------------------------------------- function.c */
+/* ------------------------------------------------------------------------------------- kernel.c */
 
 /* A kernel, or a variant of it, as a C function. */
 struct function {
@@ -84,6 +84,23 @@ struct function {
 };
 /* in programs an int, not an int64_t */
 bool var_is_int(const struct var *v);
+
+/* What the function takes: the kernel's buffers, results first; scratch that is too large for the
+ * stack; symbols. */
+struct parameter {
+    const struct buffer *b;      /* NULL: a symbol */
+    int at;                      /* the buffer's position: see struct function */
+    const struct var *v;
+};
+struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *n);
+bool parameter_is_written(const struct kernel *k, const struct parameter *a);
+/* whether nothing else that the kernel is given shares its memory, where one of both is written */
+bool parameter_is_restrict(const struct kernel *k, const struct parameter *a);
+/* Begins f->names, and gives the buffers their names in it; another name of the function. */
+void kernel_name_parameters(struct function *f);
+const char *parameter_name(struct function *f, const char *stem);
+/* Above each kernel: the model's nodes, the shapes, the work. */
+void kernel_write_comment(const struct function *f, struct text *out);
 
 /* ------------------------------------------------------------------------------------- render.c */
 

@@ -78,7 +78,10 @@ static void write_macros(struct program *p, struct text *out)
                 "-Os */\n#define %s_STACK_BYTES %zu\n",
                 p->upper, program_stack_bytes(p->t, p->s));
     state_write_macro(p, out);
-    if (p->threads > 1)
+    if (p->backend->device)
+        text_printf(out, "#define %s_DEVICE_BYTES %zu     /* of the device's memory, beside the "
+                         "weights */\n", p->upper, p->device_nbytes);
+    if (p->threads > 1 && !p->backend->device)
         text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",
                     p->upper, p->threads);
     for (int i = 0; i < s->nvar; i++)
@@ -106,12 +109,15 @@ static void write_macros(struct program *p, struct text *out)
 
 static void write_statuses(struct program *p, struct text *out)
 {
-    static const struct { const char *name, *text; int value; } table[] = {
-#define STATUS(name, value, text) {#name, text, value},
+    static const struct { const char *name, *text; int value; bool of_device; } table[] = {
+#define STATUS(name, value, text) {#name, text, value, false},
+#define DEVICE_STATUS(name, value, text) {#name, text, value, true},
 #include "backends/program/statuses.def"
 #undef STATUS
     };
     int n = (int)(sizeof table / sizeof *table);
+    while (n > 0 && table[n - 1].of_device && !p->backend->device)
+        n--;
     text_printf(out, "/* What %s_init and %s_run return. */\nenum %s_status {\n", p->name, p->name,
                 p->name);
     for (int i = 0; i < n; i++) {

@@ -67,7 +67,9 @@ int program_threads(const struct schedule *s)
  * mutex, a condition and a thread differs. */
 size_t program_head_bytes(const struct schedule *s)
 {
-    enum { STRUCT = 128, TEAM = 384, WORKER = 64 };
+    enum { STRUCT = 128, TEAM = 384, WORKER = 64, DRIVER = 256, KERNEL = 8 };
+    if (s->on_device)
+        return (STRUCT + DRIVER + ((size_t)s->nkernel + 1) * KERNEL + 63) / 64 * 64;
     size_t workers = (size_t)program_threads(s) - 1;
     return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
 }
@@ -78,7 +80,7 @@ bool program_is_on_stack(const struct schedule *s)
     for (int i = 0; i < s->nbuffer; i++)
         if (s->buffer[i]->kept)
             return false;
-    return s->arena_nbytes <= STACK_RUN_NBYTES;
+    return !s->on_device && s->arena_nbytes <= STACK_RUN_NBYTES;
 }
 
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
@@ -86,7 +88,7 @@ size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
     size_t head = program_head_bytes(s), n;
     if (!size_add(s->state_nbytes, head, &head))
         TGC_BUG(t, "the arena's size overflows");
-    if (program_is_on_stack(s))
+    if (program_is_on_stack(s) || s->on_device)
         return head;
     if (!size_align(s->arena_nbytes, 64, &n) || !size_add(n, head, &n))
         TGC_BUG(t, "the arena's size overflows");
@@ -209,18 +211,25 @@ static void write_lifetime(struct program *p, struct text *out)
     rest = write_up_to(p, out, rest, "PICK");
     if (program_has_variants(p))
         text_puts(out, "    self->kernels = pick_kernels();\n");
-    if (p->threads > 1)
+    if (p->backend->device)
+        p->backend->device->open(p, out);
+    else if (p->threads > 1)
         program_write_text(p, out, team_open_text);
     if (p->s->nstate > 0)
         text_puts(out, "    begin_states(self);\n");
     program_write_text(p, out, rest);
     run_write(p, out);
     rest = write_up_to(p, out, close_text, "CLOSE_TEAM");
-    if (p->threads > 1)
+    if (p->backend->device)
+        p->backend->device->close(p, out);
+    else if (p->threads > 1)
         program_write_text(p, out, team_close_text);
     rest = write_up_to(p, out, rest, "STATUS_CASES");
 #define STATUS(name, value, text)                                                                  \
     text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
+#define DEVICE_STATUS(name, value, text)                                                           \
+    if (p->backend->device)                                                                        \
+        STATUS(name, value, text)
 #include "backends/program/statuses.def"
 #undef STATUS
     program_write_text(p, out, rest);
@@ -271,7 +280,7 @@ static void write_title(struct program *p, struct text *out)
         text_puts(out, ":\n * ");
         text_narrowing(out, &s->graph->narrowing);
     }
-    const char *pthread = p->threads > 1 ? " -pthread" : "";
+    const char *pthread = p->threads > 1 && !p->backend->device ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);
     if (!p->o->no_main)
@@ -343,14 +352,18 @@ static void write_prelude(struct program *p, struct text *out)
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
     if (has_long_names(p->s))
         text_puts(out, long_strings);
-    if (p->threads > 1)
+    if (p->backend->device) {
+        p->backend->device->types(p, out);
+    } else if (p->threads > 1) {
         program_write_text(p, out, snippet_find("team")->text);
-    if (p->threads > 1)
         text_putc(out, '\n');
+    }
     const char *rest = write_up_to(p, out, struct_text, "FIELDS");
     if (program_has_variants(p))
         text_puts(out, "    const struct kernels *kernels;  /* for this processor */\n");
-    if (p->threads > 1)
+    if (p->backend->device)
+        p->backend->device->fields(p, out);
+    else if (p->threads > 1)
         program_write_text(p, out, team_fields_text);
     state_write_fields(p, out);
     rest = write_up_to(p, out, rest, "HEAD_BYTES");
@@ -365,19 +378,6 @@ static void write_step_hook(struct program *p, struct text *out)
     program_write_text(p, out,
                        mem_printf(p->t, "%.*s%d%s", (int)(at - rest), rest, p->s->nkernel,
                                   at + strlen("KERNEL_COUNT")));
-}
-
-static void write_pieces(struct program *p, struct text *out)
-{
-    if (snippets_any(&p->snippets, "number") || snippets_any(&p->snippets, "math")) {
-        put_section(out, "arithmetic");
-        snippets_write(p, out, "number", NULL);
-        snippets_write(p, out, "math", NULL);
-    }
-    if (snippets_any(&p->snippets, "host")) {
-        put_section(out, "what is not tensor algebra");
-        snippets_write(p, out, "host", NULL);
-    }
 }
 
 /* Inlined, the frames of all kernels were one, on the stack even while another kernel runs. */
@@ -399,6 +399,45 @@ static const char no_invented_stores[] =
     "#pragma GCC optimize(\"no-predictive-commoning\")\n"
     "#endif\n\n";
 
+/* What the host runs on the processor: kernels and how threads share them. */
+static void write_kernels(struct program *p, const char *kernels, struct text *out)
+{
+    if (p->backend->device) {
+        text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n"
+                       "#endif\n\n");
+        p->backend->device->kernels(p, kernels, out);
+        return;
+    }
+    text_puts(out, own_frame);
+    if (p->threads > 1)
+        text_puts(out, no_invented_stores);
+    text_puts(out, kernels);
+}
+
+static void write_pieces(struct program *p, struct text *out)
+{
+    if (snippets_any(&p->snippets, "number") || snippets_any(&p->snippets, "math")) {
+        put_section(out, "arithmetic");
+        snippets_write(p, out, "number", NULL);
+        snippets_write(p, out, "math", NULL);
+    }
+    if (snippets_any(&p->snippets, "host")) {
+        put_section(out, "what is not tensor algebra");
+        snippets_write(p, out, "host", NULL);
+    }
+}
+
+const struct backend *backend_find(const char *target)
+{
+    static const struct backend *const all[] = {&backend_c, &backend_opencl};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i]->name, target) == 0)
+            return all[i];
+    return NULL;
+}
+
+bool backend_is_of_device(const struct backend *backend) { return backend->device != NULL; }
+
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside)
 {
@@ -406,24 +445,28 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->t = t;
     p->s = s;
     p->o = o;
-    p->backend = &backend_c;
+    p->backend = o->backend ? o->backend : &backend_c;
     p->name = o->name;
     p->upper = name_upper(t, o->name);
     p->weights = program_weights_mode(s, o->weights);
     p->snippets.t = t;
+    p->device_snippets = (struct snippet_set){.t = t, .language = p->backend->name};
     p->threads = program_threads(s);
     p->head_bytes = program_head_bytes(s);
     p->tasks.t = t;
     *weights_beside = s->nweight > 0 &&
                       (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
     program_name_all(p);
+    if (p->backend->device && !p->backend->device->begin(p))
+        return false;
 
     struct text kernels = {.t = t}, lifetime = {.t = t};
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
         if (!program_is_twin(p, s->kernel[i]))
             p->backend->kernel(p, s->kernel[i], NULL, &kernels);
-    variants_write(p, &kernels);
+    if (!p->backend->device)
+        variants_write(p, &kernels);
     if (p->tasks.n > 0)
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);
     write_lifetime(p, &lifetime);
@@ -435,10 +478,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
-    text_puts(c, own_frame);
-    if (p->threads > 1)
-        text_puts(c, no_invented_stores);
-    text_puts(c, kernels.s ? kernels.s : "");
+    write_kernels(p, kernels.s ? kernels.s : "", c);
     if (o->kernels)
         text_puts(o->kernels, kernels.s ? kernels.s : "");
     put_section(c, "the model");
@@ -447,7 +487,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);
     write_step_hook(p, c);
-    if (p->threads > 1) {
+    if (p->threads > 1 && !p->backend->device) {
         program_write_text(p, c, snippet_find("team_run")->text);
         text_putc(c, '\n');
         program_write_text(p, c, share_text);

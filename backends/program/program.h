@@ -75,8 +75,9 @@ const struct snippet *snippet_find(const char *name);
 void snippets_reserve(struct names *n);                           /* all names of pieces */
 /* whether some piece uses the word as an identifier */
 bool snippets_mention(const char *word);
-/* The set of pieces that a program uses, closed under needs. */
-struct snippet_set { struct tgc *t; bool *used; };
+/* The set of pieces that a program uses, closed under needs. language: NULL, or "opencl", whose
+ * piece opencl_x stands for x where there is one. */
+struct snippet_set { struct tgc *t; bool *used; const char *language; };
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
 /* those in use of one file, in its order; with a suffix only those whose names end so */
@@ -127,6 +128,30 @@ struct program {
     int threads;                 /* of program_threads() */
     size_t head_bytes;           /* the arena's beginning, where struct NAME lies */
     struct text tasks;           /* how threads call the kernels that they share */
+
+    /* Devices: what their kernels use, and whether that has 64-bit floats; by buffer->id where it
+     * lies, in the memory or in the weights; bytes of the memory. */
+    struct snippet_set device_snippets;
+    bool device_doubles;
+    size_t *place, device_nbytes;
+};
+
+/* What a program does around kernels that run on a device. Statements are those of a function with
+ * `self` and `status`, without indentation but for open and close. */
+struct device {
+    /* Decides where buffers lie. false: a diagnostic says what devices cannot have */
+    bool (*begin)(struct program *p);
+    void (*types)(struct program *p, struct text *out);          /* before struct NAME */
+    void (*fields)(struct program *p, struct text *out);         /* of struct NAME */
+    /* The text of all kernels as what the device takes, and the functions that launch it. */
+    void (*kernels)(struct program *p, const char *kernels, struct text *out);
+    void (*open)(struct program *p, struct text *out);           /* in NAME_init() */
+    void (*close)(struct program *p, struct text *out);          /* in NAME_close() */
+    /* Where the host sees a buffer, behind what to_host() writes. */
+    const char *(*host_view)(struct program *p, const struct buffer *b);
+    void (*to_host)(struct program *p, struct text *out);
+    void (*begin_run)(struct program *p, struct text *out);      /* the inputs */
+    void (*end_run)(struct program *p, struct text *out);        /* the results */
 };
 
 struct backend {
@@ -137,8 +162,9 @@ struct backend {
                    struct text *out);
     /* Writes the statements of NAME_run that run it. */
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
+    const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
 };
-extern const struct backend backend_c;
+extern const struct backend backend_c, backend_opencl;
 
 /* twins.c: by position in schedule->kernel, the first kernel that the same function computes */
 const struct kernel **twins_find(struct tgc *t, const struct schedule *s);

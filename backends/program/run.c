@@ -23,8 +23,10 @@ const char *program_buffer(struct program *p, const struct buffer *b)
     const char *name = p->buffer_name[root->id];
     if (!name)
         TGC_BUG(p->t, "buffer %d is not in the schedule", root->id);
-    p->buffer_used[root->id] = true;
-    const char *s = root->state                   ? name
+    bool on_device = p->backend->device && root->kind != BUFFER_INPUT && root->kind != BUFFER_WEIGHT;
+    p->buffer_used[root->id] = !on_device;
+    const char *s = on_device                    ? p->backend->device->host_view(p, root)
+                    : root->state                   ? name
                     : root->kind == BUFFER_INPUT  ? mem_printf(p->t, "in->%s", name)
                     : root->kind == BUFFER_OUTPUT ? mem_printf(p->t, "out->%s", name)
                     : root->kind == BUFFER_WEIGHT ? mem_printf(p->t, "w->%s", name)
@@ -174,6 +176,22 @@ static void write_host_call(struct program *p, struct text *out, const struct st
     }
 }
 
+static bool has_load(struct tgc *t, struct uop *u)
+{
+    int n;
+    struct uop **order = u ? uop_toposort(t, &u, 1, &n) : NULL;
+    for (int i = 0; order && i < n; i++)
+        if (order[i]->op == OP_LOAD)
+            return true;
+    return false;
+}
+
+/* Whether the host itself looks at intermediates in this step. */
+static bool is_of_host(struct tgc *t, const struct step *step)
+{
+    return step->kind == STEP_HOST || has_load(t, step->cond) || has_load(t, step->trip);
+}
+
 static void write_steps(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -181,6 +199,8 @@ static void write_steps(struct program *p, struct text *out)
     for (int i = 0; i < s->nstep; i++) {
         const struct step *step = &s->step[i];
         struct text line = {.t = p->t};
+        if (p->backend->device && is_of_host(p->t, step))
+            p->backend->device->to_host(p, &line);
         switch (step->kind) {
         case STEP_KERNEL:
             text_printf(&line, "step(self, %d);\n", step->kernel->index);
@@ -229,6 +249,12 @@ void run_write(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     struct text body = {.t = p->t};
     write_steps(p, &body);
+    struct text begin = {.t = p->t}, end = {.t = p->t};
+    if (p->backend->device) {
+        p->backend->device->begin_run(p, &begin);
+        p->backend->device->end_run(p, &end);
+        text_lines(&body, end.s, 1);
+    }
     write_shapes(p, &body);
     text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name,
                 p->name, p->name, p->name);
@@ -248,11 +274,13 @@ void run_write(struct program *p, struct text *out)
         for (int j = 0; s->step[i].host && j < s->step[i].host->nresult; j++)
             text_printf(out, "    int64_t %s = 0;\n", program_var(p, s->step[i].host->result[j]));
     }
-    if (host)
+    if (host || p->backend->device)
         text_puts(out, "    int status;\n");
     write_places(p, out);
     state_write_places(p, out);
     text_putc(out, '\n');
+    if (begin.s)
+        text_lines(out, begin.s, 1);
     text_puts(out, body.s ? body.s : "");
     state_write_end(p, out);
     text_puts(out, "    step(self, -1);\n    return ");

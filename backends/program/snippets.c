@@ -51,12 +51,20 @@ bool snippets_mention(const char *word)
     return false;
 }
 
+/* The piece of that name in the set's language. */
+static const struct snippet *find_in(const struct snippet_set *s, const char *name)
+{
+    const struct snippet *own =
+        s->language ? snippet_find(mem_printf(s->t, "%s_%s", s->language, name)) : NULL;
+    return own ? own : snippet_find(name);
+}
+
 /* Closed by repeated sweeps instead of recursion: the table is small and needs are shallow. */
 void snippet_use(struct snippet_set *s, const char *name)
 {
     if (!s->used)
         s->used = mem_array(s->t, NSNIPPET, sizeof *s->used);
-    const struct snippet *p = snippet_find(name);
+    const struct snippet *p = find_in(s, name);
     if (!p)
         TGC_BUG(s->t, "no piece of runtime/ is called '%s'", name);
     if (s->used[p - table])
@@ -74,7 +82,7 @@ void snippet_use(struct snippet_set *s, const char *name)
                 end = word + strcspn(word, " ");
                 if (*end)
                     *end++ = 0;
-                const struct snippet *q = *word ? snippet_find(word) : NULL;
+                const struct snippet *q = *word ? find_in(s, word) : NULL;
                 if (*word && !q)
                     TGC_BUG(s->t, "runtime/%s.c: '%s' needs the unknown piece '%s'", table[i].file,
                             table[i].name, word);

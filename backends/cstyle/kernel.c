@@ -1,0 +1,117 @@
+/* kernel.c - what every language like C makes of a kernel in the same way: the list of its function's
+ * parameters, their names, and the comment above the function.
+ */
+#include "backends/cstyle/cstyle.h"
+
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------- parameters */
+
+struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *n)
+{
+    size_t most = (size_t)(k->nbuffer + k->nscratch + k->nvar);
+    struct parameter *list = mem_array(t, most + 1, sizeof *list);
+    *n = 0;
+    for (int i = 0; i < k->nbuffer; i++)
+        list[(*n)++] = (struct parameter){.b = k->buffer[i], .at = i};
+    for (int i = 0; i < k->nscratch; i++)
+        if (!scratch_is_on_stack(k->scratch[i]))
+            list[(*n)++] = (struct parameter){.b = k->scratch[i], .at = k->nbuffer + i};
+    for (int i = 0; i < k->nvar; i++)
+        list[(*n)++] = (struct parameter){.v = k->var[i]};
+    return list;
+}
+
+bool parameter_is_written(const struct kernel *k, const struct parameter *a)
+{
+    return a->at < k->noutput || a->at >= k->nbuffer;
+}
+
+bool parameter_is_restrict(const struct kernel *k, const struct parameter *a)
+{
+    if (a->at >= k->nbuffer)
+        return true;
+    for (int j = 0; j < k->nbuffer; j++)
+        if (j != a->at && (a->at < k->noutput || j < k->noutput) &&
+            buffers_may_alias(a->b, k->buffer[j]))
+            return false;
+    return true;
+}
+
+bool var_is_int(const struct var *v) { return v->max <= INT32_MAX && v->min >= INT32_MIN; }
+
+/* ---------------------------------------------------------------------------------------- names */
+
+const char *parameter_name(struct function *f, const char *stem)
+{
+    const char *s = names_number(f->names, stem, "");
+    names_add(f->names, s);
+    return s;
+}
+
+void kernel_name_parameters(struct function *f)
+{
+    const struct kernel *k = f->k;
+    struct tgc *t = f->p->t;
+    f->names = names_new(t, f->p->visible);
+    f->buffer_name = mem_array(t, (size_t)(k->nbuffer + k->nscratch), sizeof *f->buffer_name);
+    f->is_used = mem_array(t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *f->is_used);
+    for (int i = 0; i < k->nvar; i++)
+        names_add(f->names, program_var(f->p, k->var[i]));
+    if (k->is_shared) {
+        names_add(f->names, "part");
+        names_add(f->names, "parts");
+    }
+    for (int i = 0; i < k->nbuffer; i++) {
+        const struct buffer *b = k->buffer[i];
+        bool weight = b->kind == BUFFER_WEIGHT;
+        f->buffer_name[i] = parameter_name(f, i < k->noutput ? "y"
+                                              : !weight      ? "x"
+                                              : b->ndim > 1  ? "w"
+                                                             : "b");
+    }
+    for (int i = 0; i < k->nscratch; i++)
+        f->buffer_name[k->nbuffer + i] = parameter_name(f, "tile");
+}
+
+/* ------------------------------------------------------------------------------------- comment */
+
+void kernel_write_comment(const struct function *f, struct text *out)
+{
+    const struct kernel *k = f->k;
+    const struct program *p = f->p;
+    text_puts(out, "/* ");
+    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(p, k));
+    for (int i = 0; i < k->nbuffer; i++) {
+        const struct buffer *b = k->buffer[i];
+        text_puts(out, "\n *   ");
+        size_t start = out->n;
+        text_puts(out, f->buffer_name[i]);
+        text_pad(out, start, 3);
+        text_printf(out, " %s", dtype_name(b->dtype));
+        text_dims(out, b->dim, b->ndim, "[", "]");
+        if (b->name && *b->name) {
+            text_puts(out, b->state                  ? "  state \""
+                           : b->kind == BUFFER_WEIGHT  ? "  weight \""
+                           : b->kind == BUFFER_INPUT ? "  input \""
+                                                     : "  \"");
+            text_comment(out, b->name);
+            text_puts(out, "\"");
+        }
+        if (i < k->noutput)
+            text_puts(out, "  <- result");
+    }
+    for (int i = k->index + 1; i < p->s->nkernel; i++)
+        if (p->twin[i] == k) {
+            const char *title = p->s->kernel[i]->title;
+            text_puts(out, "\n * the same: ");
+            text_comment(out, title && *title ? title : program_kernel_name(p, p->s->kernel[i]));
+        }
+    if (k->flop > 0 || k->nbytes > 0) {
+        text_printf(out, "\n * %s", text_si(p->t, k->flop, "FLOP"));
+        text_puts(out, ", touches ");
+        text_bytes(out, k->nbytes);
+        text_putc(out, '.');
+    }
+    text_puts(out, " */\n");
+}
