@@ -197,6 +197,8 @@ typedef ulong uint64_t;
 #define INT64_MIN LONG_MIN
 #define INT64_MAX LONG_MAX
 #define UINT64_MAX ULONG_MAX
+#define INT64_C(x) x##L
+#define UINT64_C(x) x##UL
 #define fabsf(x) fabs((float)(x))
 #define copysignf(x, y) copysign((float)(x), (float)(y))
 #define fmaf(x, y, z) fma((float)(x), (float)(y), (float)(z))

@@ -7,8 +7,12 @@ import numpy as np
 from suite import expect
 
 NOWHERE = C.c_size_t(-1).value
-DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "bool": np.bool_, "i8": np.int8,
-          "u8": np.uint8, "i32": np.int32, "i64": np.int64}
+# What NumPy does not have travels as its bits.
+DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "bool": np.bool_, "bf16": np.uint16,
+          **{f"{kind}{bits}": np.dtype(f"{kind}{bits // 8}") for kind in "iu" for bits in (8, 16, 32, 64)},
+          **{name: np.uint8 for name in ("u2", "u4", "f4e2m1", "f6e2m3", "f6e3m2", "f8e4m3fn", "f8e4m3fnuz",
+                                         "f8e5m2", "f8e5m2fnuz", "f8e8m0")},
+          "i2": np.int8, "i4": np.int8}
 
 
 class Dim(C.Structure):

@@ -1,0 +1,126 @@
+"""The OpenCL target, on a processor by PoCL: the onnx package's tests that pass by the C target, and
+the models of models/. What devices do not have (strings) is refused with a message, and nothing
+else is. Quick: every seventh test. The models are shared objects in this process, since a driver's compiler
+takes longer to load than to compile."""
+
+import ctypes
+import os
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import onnx
+
+import node_test as N
+import tgc as T
+from borders import border, graph_inputs
+from library import Library
+from suite import Failure, Skip, Suite, expect
+
+EVERY = 7
+OPTIONS = ("--target=opencl",)
+STRING = onnx.TensorProto.STRING
+
+
+def need_device():
+    """Skips where there is no driver with a device."""
+    try:
+        library = ctypes.CDLL("libOpenCL.so.1")
+    except OSError:
+        raise Skip("no OpenCL driver is installed (pocl-opencl-icd)") from None
+    count = ctypes.c_uint(0)
+    if library.clGetPlatformIDs(0, None, ctypes.byref(count)) != 0 or count.value == 0:
+        raise Skip("OpenCL has no device here (pocl-opencl-icd)")
+
+
+def has_strings(case):
+    """Whether a string is anywhere in the model or what it is given."""
+    text = str(case.model)
+    values = [value for inputs, outputs in case.data_sets for value in (*inputs, *outputs)]
+    return "elem_type: 8" in text or f"data_type: {STRING}" in text or "strings" in text or \
+        any(getattr(value, "dtype", None) is not None and value.dtype.kind in "OUS" for value in values)
+
+
+def symbols(library, arrays):
+    """The run-time sizes that the arrays' shapes are."""
+    info, found = library.info, {}
+    for k, array in enumerate(arrays):
+        for axis in range(info.inputs[k].rank):
+            symbol = info.inputs[k].dim[axis].symbol
+            if symbol:
+                found[symbol.decode()] = array.shape[axis]
+    return found
+
+
+def check_case(tgc, case, folder, told):
+    need_device()
+    try:
+        N.emit_case(tgc, case, folder, OPTIONS, told)
+        T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "node.c", "-o", "node.so",
+                      *N.libraries_of(case)], cwd=folder))
+        library = Library(folder / "node.so", "node")
+        for inputs, outputs in case.data_sets:
+            given, _ = border(graph_inputs(case.model), inputs)
+            wanted, _ = border(case.model.graph.output, outputs)
+            arrays = [T.as_npy(array) for _, array in given]
+            names = [library.info.inputs[k].name.decode() for k in range(len(arrays))]
+            got = library.run(dict(zip(names, arrays)), symbols(library, arrays))
+            for (name, expected), array in zip(wanted, got.values()):
+                if N.is_random(case.model):
+                    N.compare_form(name, array, expected)
+                else:
+                    T.compare(name, array, expected, case.rtol, case.atol)
+    except N.Refused as refusal:
+        expect("devices do not have" in str(refusal) and has_strings(case),
+               f"refused for no reason that devices give: {refusal}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_model(tgc, path, folder):
+    """The program's own check of its reference vectors."""
+    need_device()
+    T.scratch(folder)
+    T.must(T.run([tgc, path, "-o", "m.c", *OPTIONS], cwd=folder))
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    done = T.run([folder / "m", "--selftest"], cwd=folder, timeout=120)
+    if done.status == 0:
+        return
+    if "no reference vectors" not in done.out.decode() + done.err:
+        raise Failure(f"--selftest: status {done.status}, {done.out.decode()[-300:]} {done.err[-300:]}")
+
+
+def check_missing_driver(tgc, folder):
+    """Without a driver the program says so; nothing is linked against it."""
+    T.scratch(folder)
+    T.must(T.run([tgc, ROOT / "models" / "mlp.tg", "-o", "m.c", *OPTIONS], cwd=folder))
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    done = T.run([folder / "m", "--selftest"], cwd=folder,
+                 env={**os.environ, "OCL_ICD_VENDORS": str(folder / "none"), "OPENCL_VENDOR_PATH": str(folder / "none")})
+    expect(done.status != 0 and "driver of the device" in done.out.decode() + done.err,
+           f"status {done.status}: {done.out} {done.err}")
+
+
+def main():
+    suite = Suite("opencl")
+    options = suite.parse()
+    tgc = T.find_tgc(options.build)
+    scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "opencl")
+    for path in sorted((ROOT / "models").glob("*.tg")):
+        suite.add(path.name, check_model, tgc, path, scratch / path.stem)
+    suite.add("no driver", check_missing_driver, tgc, scratch / "none")
+    cases = N.load_cases()
+    passing, _ = N.read_lists()
+    for number, (name, told) in enumerate(passing.items()):
+        if name in cases:
+            suite.add(name, check_case, tgc, cases[name], scratch / N.flat(name), told,
+                      slow=number % EVERY != 0)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
