@@ -802,6 +802,10 @@ static bool check_operands(struct parser *p)
     if (o->command == COMMAND_VERIFY && o->data && (o->model2 || o->nother || o->ninput))
         return usage(p, "--data holds inputs and outputs; %s is for comparing two models",
                      o->model2 ? "a second model" : o->nother ? "--other" : "-i");
+    if (o->target == TARGET_OPENCL && o->threads > 1)
+        return usage(p, "--threads is for processors: a device decides itself how many it has");
+    if (o->target == TARGET_OPENCL && o->isa && o->isa != (1u << ISA_COUNT) - 1)
+        return usage(p, "--cpu names no device of --target=opencl in this version");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
     if (o->command == COMMAND_COMPILE && !o->depfile &&

@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
 python='python3 python3-venv'
 check='g++ clang cmake libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
-optional='zsh fish libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+optional='pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap'
 wheel='binutils dpkg-dev qemu-user'

@@ -68,6 +68,7 @@ SUITES = [
     ("hosts", "tests/fuzz/hosts_test.py", 300, 600),
     ("mutants", "tests/fuzz/mutants.py", 300, 1800),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
+    ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]
 
