@@ -39,20 +39,12 @@ static bool find_reach(const struct layer *l, int place, struct reach *r)
     return true;
 }
 
-static bool is_tap(const struct layer *l, int p)
-{
-    for (int s = 0; s < l->nside; s++)
-        if (l->side[s]->tap == p)
-            return true;
-    return false;
-}
-
 /* The part of x that one place reads, with the axes of the product. */
 static struct uop *part_of_x(const struct layer *l, const struct reach *r)
 {
     struct tgc *t = l->t;
     struct uop *begin[MAX_RANK], *size[MAX_RANK], *dim[MAX_RANK];
-    int axis_of[MAX_RANK], perm[MAX_RANK], ndim = 0, n = 0;
+    int axis_of[MAX_RANK], ndim = 0;
     for (int a = 0; a < l->x->ndim; a++) {
         int s = 0;
         while (s < l->nside && l->side[s]->axis != a)
@@ -70,15 +62,7 @@ static struct uop *part_of_x(const struct layer *l, const struct reach *r)
             axis_of[ndim] = l->part[a][i], dim[ndim++] = l->product->dim[l->part[a][i]];
     }
     struct uop *x = uop_reshape(t, uop_shrink(t, l->x, begin, size), dim, ndim);
-    for (int p = 0; p < l->product->ndim; p++)
-        for (int a = 0; a < ndim; a++)
-            if (axis_of[a] == p)
-                perm[n++] = a;
-    x = uop_permute(t, x, perm);
-    n = 0;
-    for (int p = 0; p < l->product->ndim; p++)
-        dim[p] = l->of_x[p] && !is_tap(l, p) ? x->dim[n++] : uop_int(t, 1);
-    return uop_reshape(t, x, dim, l->product->ndim);
+    return contraction_arrange(t, x, axis_of, l->product->ndim);
 }
 
 static struct uop *weights_of(const struct layer *l, const struct reach *r)
@@ -87,7 +71,7 @@ static struct uop *weights_of(const struct layer *l, const struct reach *r)
     struct uop *begin[MAX_RANK], *size[MAX_RANK];
     for (int p = 0; p < l->product->ndim; p++) {
         begin[p] = uop_int(t, 0);
-        size[p] = l->of_weight[p] ? l->product->dim[p] : uop_int(t, 1);
+        size[p] = l->of_weight >> p & 1 ? l->product->dim[p] : uop_int(t, 1);
         for (int s = 0; s < l->nside; s++)
             if (l->side[s]->tap == p) {
                 begin[p] = uop_int(t, r->tap[s]);

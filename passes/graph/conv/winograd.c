@@ -17,9 +17,7 @@
  * transforms (cook_toom.c) are sums of shifted parts of a tensor, and the places xi a tree of
  * decisions on an index (`place_select`), which optimize.c makes straight-line code of.
  */
-#include "passes/analysis/stationary.h"
 #include "passes/graph/conv/winograd.h"
-#include "passes/kernel/tile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,77 +32,46 @@ int64_t window_tiles(const struct window *w, int m)
     return (each + m - 1) / m * w->dilation;
 }
 
-/* Down to what v is a view of, with the coordinates there. */
-static struct uop *walk(struct tgc *t, struct uop *v, struct uop *const *range, struct uop **at)
-{
-    memcpy(at, range, (size_t)v->ndim * sizeof *at);
-    return move_down(t, v, MOVES_VIEW, at);
-}
-
 bool layer_is_reduced(const struct layer *l, int axis)
 {
-    return REDUCE_AXES(l->reduce->arg.i) >> axis & 1;
+    return contraction_is_reduced(&l->c, axis);
 }
 
 /* A window's axis of x: stride * o + dilation * k + begin. */
-static bool add_window(struct layer *l, int axis, const int *of, const int64_t *stride,
-                       int64_t begin)
+static bool add_window(struct layer *l, int axis, const struct run *r)
 {
-    int k = layer_is_reduced(l, of[1]), o = of[1 - k], tap = of[k];
-    if (layer_is_reduced(l, o) || !layer_is_reduced(l, tap) || begin < 0 ||
+    int k = layer_is_reduced(l, r->axis[1]), o = r->axis[1 - k], tap = r->axis[k];
+    if (layer_is_reduced(l, o) || !layer_is_reduced(l, tap) || r->begin < 0 ||
         size_of(l->product->dim[o]) < 1 || size_of(l->product->dim[tap]) < 1 ||
         size_of(l->x->dim[axis]) < 1)
         return false;
     l->window[l->nwindow++] = (struct window){
         .axis = axis, .out = o, .tap = tap, .size = size_of(l->product->dim[o]),
-        .taps = size_of(l->product->dim[tap]), .begin = begin, .stride = stride[1 - k],
-        .dilation = stride[k]};
-    l->npart[axis] = 0;
+        .taps = size_of(l->product->dim[tap]), .begin = r->begin, .stride = r->stride[1 - k],
+        .dilation = r->stride[k]};
     return true;
 }
 
 /* How one axis of x is run through by the product's axes: row-major by one or several of them, or
- * by windows. */
-static bool find_parts(struct layer *l, int axis, struct uop *at)
+ * by windows. *seen: the product's axes that another one is run through by. */
+static bool find_parts(struct layer *l, const struct factor *x, int axis, uint32_t *seen)
 {
-    struct tgc *t = l->t;
-    int of[4], n = 0;
-    int64_t stride[4], s, rest;
-    for (int p = 0; p < l->product->ndim; p++) {
-        if (l->range[p]->op != OP_RANGE || !nest_depends(t, at, l->range[p]))
-            continue;
-        if (n == 4 || l->of_x[p] || !nest_stride(t, at, l->range[p], &s) || s < 1)
-            return false;
-        l->of_x[p] = true;
-        int i = n++;
-        for (; i > 0 && stride[i - 1] < s; i--)
-            stride[i] = stride[i - 1], of[i] = of[i - 1];
-        stride[i] = s, of[i] = p;
-    }
-    struct uop *left = at;
-    for (int i = 0; i < n; i++)
-        left = sym_sub(t, left, sym_muli(t, l->range[of[i]], stride[i]));
-    if (!uop_const_int(left, &rest))
+    struct run r = contraction_run(&l->c, x, axis);
+    if (r.n < 0 || (*seen & x->axes[axis]) || (r.n > 0 && r.stride[r.n - 1] < 1))
         return false;
-    struct uop *total = uop_int(t, 1);
-    bool whole = rest == 0;
-    for (int i = n - 1; i >= 0; i--) {
-        whole &= sym_equal(t, total, uop_int(t, stride[i]));
-        total = sym_mul(t, total, l->product->dim[of[i]]);
-    }
-    if (n == 2 && !(whole && sym_equal(t, total, l->x->dim[axis])))
-        return add_window(l, axis, of, stride, rest);
-    memcpy(l->part[axis], of, (size_t)n * sizeof *of);
-    l->npart[axis] = n;
-    return whole && sym_equal(t, total, l->x->dim[axis]);
+    *seen |= x->axes[axis];
+    if (r.n == 2 && !r.whole)
+        return add_window(l, axis, &r);
+    memcpy(l->part[axis], r.axis, sizeof r.axis);
+    l->npart[axis] = r.n;
+    return r.whole;
 }
 
 /* Padding of zeros under the windows is made anew, to whole tiles. */
 static struct uop *take_padding(struct layer *l, struct uop *x)
 {
     struct uop *zero = uop_int(l->t, 0);
-    bool padded =
-        x->op == OP_PAD && (uop_is_constf(x->src[1], 0.0) || uop_is_constf(x->src[1], -0.0));
+    bool padded = x->op == OP_PAD && move_is(x, MOVES_ZEROS);
     for (int a = 0; a < 2 * x->ndim; a++)
         l->pad[a] = padded ? x->src[2 + a] : zero;
     return padded ? x->src[0] : x;
@@ -116,7 +83,7 @@ static bool find_sides(struct layer *l)
 {
     for (int i = 0; i < l->nwindow; i++) {
         const struct window *w = &l->window[i];
-        if (l->of_weight[w->out] || !l->of_weight[w->tap])
+        if ((l->of_weight >> w->out & 1) || !(l->of_weight >> w->tap & 1))
             return false;
         if (w->stride != 1 || w->taps < 2 || w->taps > TAPS_MAX)
             continue;
@@ -129,41 +96,30 @@ static bool find_sides(struct layer *l)
 
 bool layer_find(struct tgc *t, struct uop *u, struct layer *l)
 {
-    struct uop *at[MAX_RANK];
-    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
-        u->src[0]->op != OP_MUL || u->ndim > MAX_RANK - 7)
+    *l = (struct layer){.t = t};
+    if (u->dtype != DTYPE_F32 || u->ndim > MAX_RANK - 7 ||
+        !contraction_find(t, u, MOVES_VIEW, &l->c))
         return false;
-    *l = (struct layer){.t = t, .reduce = u, .product = u->src[0]};
+    const struct factor *x = &l->c.factor[l->c.streamed], *w = &l->c.factor[l->c.stationary];
+    if (!is_known_f32(w->base) || x->base->dtype != DTYPE_F32 || x->base->ndim > MAX_RANK - 7 ||
+        (x->base->op == OP_CAST && x->base->src[0]->dtype != DTYPE_F32))
+        return false;
+    l->reduce = u;
+    l->product = l->c.product;
+    l->weight = w->value;
+    l->of_x = x->of;
+    l->of_weight = w->of;
+    l->x = x->base;                                   /* find_parts looks at the padded axes */
+    uint32_t seen = 0;
+    for (int a = 0; a < x->base->ndim; a++)
+        if (!find_parts(l, x, a, &seen))
+            return false;
     for (int p = 0; p < u->ndim; p++) {
-        struct uop *dim = l->product->dim[p];
-        l->range[p] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
-    }
-    int k = 1;
-    struct uop *base = walk(t, l->product->src[1], l->range, at);
-    if (!is_known_f32(base)) {
-        k = 0;
-        base = walk(t, l->product->src[0], l->range, at);
-    }
-    if (!is_known_f32(base))
-        return false;
-    l->weight = l->product->src[k];
-    for (int p = 0; p < u->ndim; p++)
-        for (int a = 0; a < base->ndim; a++)
-            l->of_weight[p] |= l->range[p]->op == OP_RANGE && nest_depends(t, at[a], l->range[p]);
-    struct uop *padded = walk(t, l->product->src[1 - k], l->range, at);
-    if (padded->dtype != DTYPE_F32 || padded->ndim > MAX_RANK - 7 ||
-        (padded->op == OP_CAST && padded->src[0]->dtype != DTYPE_F32))
-        return false;
-    l->x = padded;                                    /* find_parts looks at the padded axes */
-    for (int a = 0; a < padded->ndim; a++)
-        if (!find_parts(l, a, at[a]))
+        bool both = x->of & w->of & 1u << p, reduced = layer_is_reduced(l, p);
+        if (l->c.range[p]->op == OP_RANGE && (reduced ? !both : l->c.role[p] == ROLE_NONE))
             return false;
-    for (int p = 0; p < u->ndim; p++)
-        if (l->range[p]->op == OP_RANGE &&
-            (layer_is_reduced(l, p) ? !l->of_x[p] || !l->of_weight[p]
-                                    : !l->of_x[p] && !l->of_weight[p]))
-            return false;
-    l->x = take_padding(l, padded);
+    }
+    l->x = take_padding(l, x->base);
     return find_sides(l);
 }
 
@@ -233,21 +189,15 @@ struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x,
     return tensor_where(t, tensor_binary(t, OP_LT, index, uop_int(t, mid)), low, high);
 }
 
-/* The product's axes as one operand has them: tiles for windows that have some, of x what other
- * windows walk, 1 for what it does not depend on. */
-static void dims_of(const struct tiling *g, bool is_x, struct uop **dim)
+/* The weight's axes of the product: 1 for taps of windows with tiles, and for what it does not
+ * depend on. */
+static void weight_dims(const struct tiling *g, struct uop **dim)
 {
     const struct layer *l = g->l;
     for (int p = 0; p < l->product->ndim; p++)
-        dim[p] = (is_x ? l->of_x : l->of_weight)[p] ? l->product->dim[p] : uop_int(l->t, 1);
-    for (int i = 0; i < l->nwindow; i++) {
-        const struct window *w = &l->window[i];
-        int s = side_of(g, w);
-        if (is_x)
-            dim[w->out] = uop_int(l->t, s < 0 ? length_of(g, w) : tiles_of(g, s));
-        if (is_x || s >= 0)
-            dim[w->tap] = uop_int(l->t, 1);
-    }
+        dim[p] = l->of_weight >> p & 1 ? l->product->dim[p] : uop_int(l->t, 1);
+    for (int s = 0; s < g->nside; s++)
+        dim[g->side[s]->tap] = uop_int(l->t, 1);
 }
 
 /* x, padded to what the windows walk, its axes apart as the product has them: axis_of[a] is the
@@ -296,8 +246,7 @@ static struct uop *tiles_of_x(const struct tiling *g)
 {
     const struct layer *l = g->l;
     struct tgc *t = l->t;
-    struct uop *dim[MAX_RANK];
-    int axis_of[MAX_RANK], perm[MAX_RANK], n = 0;
+    int axis_of[MAX_RANK];
     struct uop *x = pad_to_tiles(g, axis_of);
     int ndim = x->ndim;
     for (int s = 0; s < g->nside; s++) {
@@ -307,21 +256,11 @@ static struct uop *tiles_of_x(const struct tiling *g)
         x = uop_window(t, x, a, uop_int(t, tiles_of(g, s) / g->side[s]->dilation),
                        uop_int(t, g->f[s].n), g->f[s].m, 1);
         memmove(axis_of + a + 2, axis_of + a + 1, (size_t)(ndim++ - a - 1) * sizeof *axis_of);
-        axis_of[a + 1] = -1 - s;
+        axis_of[a + 1] = s - g->nside;
     }
-    for (int p = -1; p >= -g->nside; p--)
-        for (int a = 0; a < ndim; a++)
-            if (axis_of[a] == p)
-                perm[n++] = a;
-    for (int p = 0; p < l->product->ndim; p++)
-        for (int a = 0; a < ndim; a++)
-            if (axis_of[a] == p)
-                perm[n++] = a;
-    x = uop_permute(t, x, perm);
-    for (int s = 0; s < g->nside; s++)
-        dim[s] = uop_int(t, g->f[s].n);
-    dims_of(g, true, dim + g->nside);
-    return uop_reshape(t, x, dim, l->product->ndim + g->nside);
+    for (int a = 0; a < ndim; a++)
+        axis_of[a] += g->nside;
+    return contraction_arrange(t, x, axis_of, l->product->ndim + g->nside);
 }
 
 struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep)
@@ -371,17 +310,13 @@ static struct uop *transform_input(const struct tiling *g)
 static float *weight_values(const struct layer *l, struct uop **dim, int64_t *nelem)
 {
     struct tgc *t = l->t;
-    struct uop *zero[MAX_RANK];
+    struct uop *w = axes_keep(t, l->weight, l->of_weight);
     *nelem = 1;
-    for (int p = 0; p < l->product->ndim; p++) {
-        zero[p] = uop_int(t, 0);
-        dim[p] = l->of_weight[p] ? l->product->dim[p] : uop_int(t, 1);
-        *nelem = sat_mul(*nelem, size_of(dim[p]));
-    }
+    for (int p = 0; p < l->product->ndim; p++)
+        *nelem = sat_mul(*nelem, size_of(dim[p] = w->dim[p]));
     size_t nbytes, room = t->mem_limit - t->mem_used;
     if (*nelem < 1 || !size_mul((size_t)*nelem, sizeof(float), &nbytes) || nbytes > room / 16)
         return NULL;
-    struct uop *w = uop_shrink(t, l->weight, zero, dim);
     struct eval_env env = {.budget = -1};
     float *data = mem_alloc(t, nbytes);
     return eval_store(t, w, *nelem, &env, data, NULL) ? data : NULL;
@@ -422,7 +357,7 @@ static struct uop *transform_weight(const struct tiling *g)
         for (int p = g->side[s]->tap + 1; p < ndim; p++)
             stride[s] *= size_of(dim[p]);
     }
-    dims_of(g, false, udim);
+    weight_dims(g, udim);
     int64_t each = nelem / ntap;
     float *u = mem_array(t, (size_t)each * (size_t)g->nplace, sizeof *u);
     for (int64_t i = 0; i < each; i++) {

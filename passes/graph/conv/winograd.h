@@ -2,6 +2,7 @@
 #ifndef TGC_WINOGRAD_H
 #define TGC_WINOGRAD_H
 
+#include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 
 struct tuned;
@@ -29,11 +30,11 @@ struct window { int axis, out, tap; int64_t size, taps, begin, stride, dilation;
 /* A convolution. Axes of `product` are its axes; roles of those of size 1 do not matter. */
 struct layer {
     struct tgc *t;
-    struct uop *reduce, *product;
+    struct contraction c;
+    struct uop *reduce, *product;        /* c's */
     struct uop *x, *weight;              /* under the windows; the product's other operand */
     struct uop *pad[2 * MAX_RANK];       /* of x: lo, hi per axis */
-    struct uop *range[MAX_RANK];         /* of the product's axes; 0 where the size is 1 */
-    bool of_x[MAX_RANK], of_weight[MAX_RANK];
+    uint32_t of_x, of_weight;            /* the product's axes along which they change */
     struct window window[MAX_RANK]; int nwindow;
     int part[MAX_RANK][4], npart[MAX_RANK]; /* per axis of x: the product's axes it is made of */
     const struct window *side[SIDES_MAX]; int nside;         /* windows that tiles suit */

@@ -21,14 +21,12 @@ static struct extent extent_of(const struct layer *l)
             window |= p == l->window[i].tap || p == l->window[i].out;
         if (window)
             continue;
-        if (layer_is_reduced(l, p))
-            e.in *= n;
-        else if (l->of_x[p] && l->of_weight[p])
-            e.groups *= n;
-        else if (l->of_x[p])
-            e.batch *= n;
-        else
-            e.out *= n;
+        switch (l->c.role[p]) {
+        case ROLE_SUM: case ROLE_TAP: e.in *= n; break;
+        case ROLE_BATCH: e.groups *= n; break;
+        case ROLE_ROW: e.batch *= n; break;
+        case ROLE_COLUMN: case ROLE_NONE: e.out *= n; break;
+        }
     }
     return e;
 }
