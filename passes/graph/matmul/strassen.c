@@ -25,9 +25,9 @@
  * element are left alone: their values lie otherwise until layout.c has seen them, and bands serve
  * them.)
  */
+#include "passes/analysis/contraction.h"
 #include "passes/analysis/error.h"
 #include "passes/analysis/samples.h"
-#include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 #include "passes/graph/conv/winograd.h"
 
@@ -51,12 +51,9 @@ static const signed char of_result[QUARTERS][PRODUCTS] = {
 /* A product of matrices: its axes, of which one of each kind is halved. */
 struct product {
     struct tgc *t;
-    struct uop *reduce, *product;
-    struct uop *values, *weight;         /* both with all the product's axes */
-    const char *name;                    /* the weight's */
-    bool of_values[MAX_RANK], of_weight[MAX_RANK];
+    struct contraction c;
+    const struct factor *values, *weight;
     struct uop *sample; /* which one the values are of, by the axes' ranges; or NULL */
-    struct uop *range[MAX_RANK];         /* of the axes; 0 where the size is 1 */
     int row, column, step;               /* the axes that are halved */
 };
 
@@ -64,69 +61,46 @@ static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim
 
 /* ---------------------------------------------------------------------------------- the product */
 
-/* Down to what an operand is a view of; which of the product's axes move in it, and in its last
- * axis. */
-static struct uop *find_base(struct product *p, struct uop *operand, struct uop *const *range,
-                             bool *depends, bool *last)
-{
-    struct uop *at[MAX_RANK];
-    memcpy(at, range, (size_t)operand->ndim * sizeof *at);
-    struct uop *base = move_down(p->t, operand, MOVES_VIEW, at);
-    for (int a = 0; a < operand->ndim; a++)
-        for (int b = 0; b < base->ndim; b++)
-            if (range[a]->op == OP_RANGE && nest_depends(p->t, at[b], range[a])) {
-                depends[a] = true;
-                last[a] |= b == base->ndim - 1;
-            }
-    return base;
-}
-
-static bool is_reduced(const struct product *p, int axis)
-{
-    return REDUCE_AXES(p->reduce->arg.i) >> axis & 1;
-}
-
-/* The product of the sizes of all axes of one kind. */
-static double size_of_kind(const struct product *p, bool values, bool weight)
-{
-    double n = 1;
-    for (int a = 0; a < p->product->ndim; a++)
-        if (p->of_values[a] == values && p->of_weight[a] == weight)
-            n *= (double)size_of(p->product->dim[a]);
-    return n;
-}
-
 /* Whether an axis leads from one sample to another one. */
 static bool changes_sample(const struct product *p, int axis)
 {
-    return p->sample && p->range[axis]->op == OP_RANGE &&
-           nest_depends(p->t, p->sample, p->range[axis]);
+    return p->sample && p->c.range[axis]->op == OP_RANGE &&
+           nest_depends(p->t, p->sample, p->c.range[axis]);
 }
 
-/* Each axis is one of the rows (it moves in the values), of the columns (in the weight), or of the
- * sum (in both). The largest of each kind is halved: the last of equals, which lies side by
- * side. */
+/* The axis of a role that is halved; NULL: what has this role is none of a product of matrices. */
+static int *halved_of(struct product *p, int axis)
+{
+    switch (p->c.role[axis]) {
+    case ROLE_ROW: return &p->row;
+    case ROLE_COLUMN: return &p->column;
+    case ROLE_SUM: case ROLE_TAP:
+        return p->values->of & p->weight->of & 1u << axis ? &p->step : NULL;
+    default: return NULL;
+    }
+}
+
+/* The largest axis of each kind is halved: the last of equals, which lies side by side. */
 static bool find_axes(struct product *p)
 {
     p->row = p->column = p->step = -1;
-    for (int a = 0; a < p->product->ndim; a++) {
-        int64_t n = size_of(p->product->dim[a]);
+    for (int a = 0; a < p->c.product->ndim; a++) {
+        int64_t n = size_of(p->c.product->dim[a]);
         if (n < 1)
             return false;
         if (n == 1)
             continue;
-        bool both = p->of_values[a] && p->of_weight[a];
-        if (both != is_reduced(p, a) || (!p->of_values[a] && !p->of_weight[a]))
+        int *of = halved_of(p, a);
+        if (!of)
             return false;
-        int *of = both ? &p->step : p->of_values[a] ? &p->row : &p->column;
         if (of == &p->row && changes_sample(p, a))
             continue;
-        if (*of < 0 || n >= size_of(p->product->dim[*of]))
+        if (*of < 0 || n >= size_of(p->c.product->dim[*of]))
             *of = a;
     }
     return p->row >= 0 && p->column >= 0 && p->step >= 0 &&
-           size_of(p->product->dim[p->column]) % 2 == 0 &&
-           size_of(p->product->dim[p->step]) % 2 == 0;
+           size_of(p->c.product->dim[p->column]) % 2 == 0 &&
+           size_of(p->c.product->dim[p->step]) % 2 == 0;
 }
 
 /* Whether there are rows of zeros among the values, which padding made: their sums would be no
@@ -156,37 +130,36 @@ static bool has_padding(struct tgc *t, struct uop *values)
     return found;
 }
 
+static double steps_of(const struct product *p)
+{
+    return contraction_extent(&p->c, ROLE_SUM) * contraction_extent(&p->c, ROLE_TAP);
+}
+
+/* Whether the values' innermost axis is run along by the steps. */
+static bool lies_along_steps(const struct product *p)
+{
+    int last = p->values->base->ndim - 1;
+    return last >= 0 && (p->values->axes[last] >> p->step & 1);
+}
+
 static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, struct product *p)
 {
-    struct uop *base[2];
-    bool depends[2][MAX_RANK] = {{false}}, last[2][MAX_RANK] = {{false}};
-    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
-        u->src[0]->op != OP_MUL || u->ndim > MAX_RANK - 3)
+    *p = (struct product){.t = t};
+    if (u->dtype != DTYPE_F32 || u->ndim > MAX_RANK - 3 ||
+        !contraction_find(t, u, MOVES_VIEW, &p->c))
         return false;
-    *p = (struct product){.t = t, .reduce = u, .product = u->src[0]};
-    for (int a = 0; a < u->ndim; a++) {
-        struct uop *dim = p->product->dim[a];
-        p->range[a] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
-    }
-    for (int k = 0; k < 2; k++)
-        base[k] = find_base(p, p->product->src[k], p->range, depends[k], last[k]);
-    int w = is_known_f32(base[1]);
-    if (is_known_f32(base[0]) == is_known_f32(base[1]))
+    p->values = &p->c.factor[p->c.streamed];
+    p->weight = &p->c.factor[p->c.stationary];
+    if (!is_known_f32(p->weight->base) || is_known_f32(p->values->base) ||
+        (samples && !samples_row(samples, p->values->value, p->c.range, &p->sample)))
         return false;
-    p->weight = p->product->src[w];
-    p->values = p->product->src[1 - w];
-    p->name = ((const struct buffer *)base[w]->arg.p)->name;
-    memcpy(p->of_weight, depends[w], sizeof p->of_weight);
-    memcpy(p->of_values, depends[1 - w], sizeof p->of_values);
-    if (samples && !samples_row(samples, p->values, p->range, &p->sample))
-        return false;
-    if (!find_axes(p) || base[1 - w]->dtype != DTYPE_F32 || !last[1 - w][p->step] ||
-        has_padding(t, p->values))
+    if (!find_axes(p) || p->values->base->dtype != DTYPE_F32 || !lies_along_steps(p) ||
+        has_padding(t, p->values->value))
         return false;
     double elements = 1;                                  /* windows read them again and again */
-    for (int a = 0; a < base[1 - w]->ndim; a++)
-        elements *= (double)size_of(base[1 - w]->dim[a]);
-    return size_of_kind(p, true, false) * size_of_kind(p, true, true) <= elements;
+    for (int a = 0; a < p->values->base->ndim; a++)
+        elements *= (double)size_of(p->values->base->dim[a]);
+    return contraction_extent(&p->c, ROLE_ROW) * steps_of(p) <= elements;
 }
 
 /* ------------------------------------------------------------------------------------- the cost */
@@ -204,9 +177,9 @@ struct weighed_product {
  * stored and read again, the weight is longer. */
 static void weigh(const struct machine *m, const struct product *p, struct weighed_product *w)
 {
-    double rows = size_of_kind(p, true, false), columns = size_of_kind(p, false, true),
-           steps = size_of_kind(p, true, true);
-    double half = (double)size_of(p->product->dim[p->row]) / 2;
+    double rows = contraction_extent(&p->c, ROLE_ROW), steps = steps_of(p),
+           columns = contraction_extent(&p->c, ROLE_COLUMN);
+    double half = (double)size_of(p->c.product->dim[p->row]) / 2;
     double all = cost_of_flop(m, FLOP_PRODUCT, 2 * rows * columns * steps);
     double filled = __builtin_ceil(half) / half;
     double moved = 7.0 / 4 * (rows * steps + rows * columns) * 2 * sizeof(float);
@@ -312,23 +285,12 @@ static struct uop *sum_of(struct tgc *t, struct uop *const *x, const signed char
     return sum;
 }
 
-/* The operand's own axes: those in which nothing moves have one value. */
-static struct uop *own_axes(struct tgc *t, struct uop *operand, const bool *of)
-{
-    struct uop *zero[MAX_RANK], *dim[MAX_RANK];
-    for (int a = 0; a < operand->ndim; a++) {
-        zero[a] = uop_int(t, 0);
-        dim[a] = of[a] ? operand->dim[a] : uop_int(t, 1);
-    }
-    return uop_shrink(t, operand, zero, dim);
-}
-
 /* [7, the product's axes] */
 static struct uop *sums_of_values(const struct product *p)
 {
     struct tgc *t = p->t;
     struct uop *quarter[QUARTERS], *sum[PRODUCTS], *lo[MAX_RANK], *hi[MAX_RANK];
-    struct uop *x = own_axes(t, p->values, p->of_values);
+    struct uop *x = axes_keep(t, p->values->value, p->values->of);
     for (int a = 0; a < x->ndim; a++) {
         lo[a] = uop_int(t, 0);
         hi[a] = uop_int(t, a == p->row ? size_of(x->dim[a]) % 2 : 0);
@@ -345,7 +307,7 @@ static struct uop *sums_of_values(const struct product *p)
 static struct uop *sums_of_weight(const struct product *p)
 {
     struct tgc *t = p->t;
-    struct uop *w = own_axes(t, p->weight, p->of_weight);
+    struct uop *w = axes_keep(t, p->weight->value, p->weight->of);
     int64_t size[MAX_RANK + 1] = {PRODUCTS}, stride[MAX_RANK + 1], nelem = 1;
     size_t nbytes, room = t->mem_limit - t->mem_used;
     for (int a = w->ndim - 1; a >= 0; a--) {
@@ -375,12 +337,13 @@ static struct uop *sums_of_weight(const struct product *p)
         }
     }
     return tensor_from_data(t, DTYPE_F32, size, w->ndim + 1, sum,
-                            (size_t)each * PRODUCTS * sizeof *sum, p->name);
+                            (size_t)each * PRODUCTS * sizeof *sum,
+                            known_buffer(p->weight->base)->name);
 }
 
 static void name_product(const struct product *p, struct uop *product)
 {
-    const char *axes = uop_get_axes(p->t, p->product);
+    const char *axes = uop_get_axes(p->t, p->c.product);
     if (axes)
         uop_name_axes(p->t, product, mem_printf(p->t, "part %s", axes));
 }
@@ -391,7 +354,7 @@ static struct uop *join_quarters(const struct product *p, struct uop *const *qua
     struct tgc *t = p->t;
     struct uop *part[QUARTERS], *row[2], *dim[MAX_RANK], *zero[MAX_RANK];
     int at[2] = {0}, n = 0;
-    for (int a = 0; a < p->product->ndim; a++) {
+    for (int a = 0; a < p->c.product->ndim; a++) {
         if (a == p->row || a == p->column)
             at[a == p->column] = n, dim[n++] = uop_int(t, 1);
         dim[n++] = quarter[0]->dim[a];
@@ -401,12 +364,12 @@ static struct uop *join_quarters(const struct product *p, struct uop *const *qua
     for (int i = 0; i < 2; i++)
         row[i] = place_select(t, place_index(t, 2, at[1], n), part + 2 * i, 0, 2);
     struct uop *r = place_select(t, place_index(t, 2, at[0], n), row, 0, 2);
-    for (int a = 0; a < p->product->ndim; a++) {
+    for (int a = 0; a < p->c.product->ndim; a++) {
         bool halved = a == p->row || a == p->column;
         dim[a] = uop_int(t, size_of(quarter[0]->dim[a]) * (halved ? 2 : 1));
         zero[a] = uop_int(t, 0);
     }
-    return uop_shrink(t, uop_reshape(t, r, dim, p->product->ndim), zero, p->reduce->dim);
+    return uop_shrink(t, uop_reshape(t, r, dim, p->c.product->ndim), zero, p->c.sum->dim);
 }
 
 static struct uop *rewrite_product(const struct product *p)
@@ -417,7 +380,7 @@ static struct uop *rewrite_product(const struct product *p)
         return NULL;
     struct uop *product = tensor_binary(t, OP_MUL, sums_of_values(p), weight);
     name_product(p, product);
-    struct uop *sums = uop_reduce(t, OP_ADD, product, REDUCE_AXES(p->reduce->arg.i) << 1);
+    struct uop *sums = uop_reduce(t, OP_ADD, product, REDUCE_AXES(p->c.sum->arg.i) << 1);
     sums = uop_new(t, OP_CONTIGUOUS, sums->dtype, &sums, 1, (union arg){0});
     for (int k = 0; k < PRODUCTS; k++)
         part[k] = place_part(t, sums, 1, &k, 0);
@@ -432,30 +395,29 @@ static int64_t samples_side_by_side(const struct uop *sample, const struct uop *
 {
     int64_t n;
     bool divides = sample && (sample->op == OP_FLOORDIV || sample->op == OP_FLOORMOD) &&
-                   sample->src[0] == range && uop_const_int(sample->src[1], &n);
+                   sample->src[0] == range && range->op == OP_RANGE &&
+                   uop_const_int(sample->src[1], &n);
     return divides && n > 1 && n < range->src[0]->arg.i && range->src[0]->arg.i % n == 0 ? n : 0;
 }
 
 /* The same sum, where an axis that holds the rows of all samples is two of them. */
 static struct uop *part_samples(struct tgc *t, struct samples *samples, struct uop *u)
 {
-    struct uop *range[MAX_RANK], *dim[MAX_RANK], *sample, *x[2];
-    const struct uop *product = u->op == OP_REDUCE ? u->src[0] : NULL;
-    if (!product || REDUCE_OP(u->arg.i) != OP_ADD || product->op != OP_MUL ||
-        u->ndim > MAX_RANK - 4 || product->src[0]->ndim != u->ndim ||
-        product->src[1]->ndim != u->ndim)
+    struct contraction c;
+    struct uop *dim[MAX_RANK], *sample, *x[2];
+    if (u->ndim > MAX_RANK - 4 || !contraction_begin(t, u, &c))
         return u;
-    for (int a = 0; a < u->ndim; a++) {
+    const struct uop *product = c.product;
+    for (int a = 0; a < u->ndim; a++)
         if (product->dim[a]->op != OP_CONST)
             return u;
-        range[a] = uop_range(t, product->dim[a], t->next_range++);
-    }
-    if (!samples_row(samples, u->src[0], range, &sample))
+    if (product->src[0]->ndim != u->ndim || product->src[1]->ndim != u->ndim ||
+        !samples_row(samples, u->src[0], c.range, &sample))
         return u;
     for (int a = 0; a < u->ndim; a++) {
-        int64_t n = samples_side_by_side(sample, range[a]);
-        uint32_t axes = REDUCE_AXES(u->arg.i), below = (1u << a) - 1;
-        if (!n || axes >> a & 1)
+        int64_t n = samples_side_by_side(sample, c.range[a]);
+        uint32_t below = (1u << a) - 1;
+        if (!n || contraction_is_reduced(&c, a))
             continue;
         for (int b = 0; b <= u->ndim; b++)
             dim[b] = product->dim[b > a ? b - 1 : b];
@@ -464,14 +426,14 @@ static struct uop *part_samples(struct tgc *t, struct samples *samples, struct u
         for (int k = 0; k < 2; k++)
             x[k] = uop_reshape(t, product->src[k], dim, u->ndim + 1);
         return uop_reduce(t, OP_ADD, tensor_binary(t, OP_MUL, x[0], x[1]),
-                          (axes & below) | (axes & ~below) << 1);
+                          (c.reduced & below) | (c.reduced & ~below) << 1);
     }
     return u;
 }
 
 /* ------------------------------------------------------------------------ keys of long attention */
 
-static struct uop *base_of(struct uop *v) { return value_behind(v, MOVES_VIEW); }
+static struct uop *base_of(const struct uop *v) { return value_behind(v, MOVES_VIEW); }
 
 /* The weight of the layer that v is made of, all of it, element by element; NULL: there is none. */
 static struct uop *find_weight(struct uop *v)
@@ -483,50 +445,44 @@ static struct uop *find_weight(struct uop *v)
             return NULL;
         v = v->src[!moves && v->nsrc == 2 && base_of(v->src[1])->op == OP_REDUCE];
     }
-    for (int k = 0; k < 2 && v->op == OP_REDUCE && v->src[0]->op == OP_MUL; k++)
-        if (is_known_f32(base_of(v->src[0]->src[k])))
-            return base_of(v->src[0]->src[k]);
+    const struct uop *product = summed_product(v);
+    for (int k = 0; k < 2 && product; k++)
+        if (is_known_f32(base_of(product->src[k])))
+            return base_of(product->src[k]);
     return NULL;
 }
 
-/* How what v is a view of moves with one of the axes' ranges: not at all, or along its innermost
- * axis, or across. */
+/* How a factor's base is run through by one of the axes: not at all, or along its innermost axis,
+ * or across. */
 enum motion { MOTION_NONE, MOTION_ALONG, MOTION_ACROSS };
-static enum motion motion_of(struct tgc *t, struct uop *v, struct uop *const *range, int axis)
+static enum motion motion_of(const struct factor *f, int axis)
 {
-    struct uop *at[MAX_RANK];
-    memcpy(at, range, (size_t)v->ndim * sizeof *at);
-    const struct uop *base = move_down(t, v, MOVES_VIEW, at);
     bool along = true;
-    for (int a = base->ndim - 1; a >= 0; a--) {
-        if (nest_depends(t, at[a], range[axis]))
+    for (int a = f->base->ndim - 1; a >= 0; a--) {
+        if (f->axes[a] >> axis & 1)
             return along ? MOTION_ALONG : MOTION_ACROSS;
-        along &= uop_is_int(base->dim[a], 1);
+        along &= uop_is_int(f->base->dim[a], 1);
     }
     return MOTION_NONE;
 }
 
-/* The operand of a product of two values that lies across the result's last axis, which moves in
- * no other one. NULL: there is none, or a head of it is so small that it is copied
- * (pack_keys.c). */
-static struct uop *find_keys(struct tgc *t, const struct uop *u)
+/* The factor that lies across the result's last axis, which moves in no other one. NULL: there is
+ * none, or a head of it is so small that it is copied (pack_keys.c). */
+static struct uop *find_keys(const struct contraction *c)
 {
-    const struct uop *product = u->src[0];
-    struct uop *range[MAX_RANK], *keys = NULL;
-    int column = u->ndim - 1;
-    int64_t nelem = 1, copied = cost_fit_nelem(machine_of(t), FIT_KEYS_COPIED);
-    while (column > 0 && uop_is_int(u->dim[column], 1))
+    struct uop *keys = NULL;
+    int column = c->sum->ndim - 1;
+    int64_t nelem = 1, copied = cost_fit_nelem(machine_of(c->t), FIT_KEYS_COPIED);
+    while (column > 0 && uop_is_int(c->sum->dim[column], 1))
         column--;
-    for (int a = 0; a < u->ndim; a++) {
-        range[a] = uop_range(t, product->dim[a], t->next_range++);
-        if (a == column || REDUCE_AXES(u->arg.i) >> a & 1)
-            nelem = sat_mul(nelem, size_of(product->dim[a]));
-    }
+    for (int a = 0; a < c->sum->ndim; a++)
+        if (a == column || contraction_is_reduced(c, a))
+            nelem = sat_mul(nelem, size_of(c->product->dim[a]));
     for (int k = 0; k < 2 && nelem > copied; k++) {
-        enum motion motion = motion_of(t, product->src[k], range, column);
+        enum motion motion = motion_of(&c->factor[k], column);
         if (motion == MOTION_ALONG || (motion == MOTION_ACROSS && keys))
             return NULL;
-        keys = motion == MOTION_ACROSS ? product->src[k] : keys;
+        keys = motion == MOTION_ACROSS ? c->factor[k].value : keys;
     }
     return keys;
 }
@@ -547,11 +503,10 @@ static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map 
     int n, nroot;
     struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
     for (int i = 0; i < n; i++) {
-        struct uop *u = order[i];
-        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
-            u->src[0]->op != OP_MUL)
+        struct contraction c;
+        if (order[i]->dtype != DTYPE_F32 || !contraction_find(t, order[i], MOVES_VIEW, &c))
             continue;
-        struct uop *across = find_keys(t, u), *weight = across ? find_weight(across) : NULL;
+        struct uop *across = find_keys(&c), *weight = across ? find_weight(across) : NULL;
         if (weight)
             map_set(keys, weight, weight);
     }
@@ -562,7 +517,7 @@ static bool find_taken(struct tgc *t, struct rewriting *r, struct uop *u, struct
                        struct product *p)
 {
     *apart = r->samples ? part_samples(t, r->samples, u) : u;
-    return find_product(t, r->samples, *apart, p) && !map_get(&r->keys, base_of(p->weight));
+    return find_product(t, r->samples, *apart, p) && !map_get(&r->keys, p->weight->base);
 }
 
 /* All products of the graph, and which of them are taken. */
