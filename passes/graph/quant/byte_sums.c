@@ -14,7 +14,6 @@
  * multiple of four: with bytes of any value, times weights of 0.
  */
 #include "passes/graph/quant/byte_sums.h"
-#include "passes/kernel/tile.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,11 +28,6 @@ static bool sum_is_held(const struct sum_of_bytes *s, int64_t largest)
 {
     return s->reduce->dtype == DTYPE_I32 ||
            products_of(s) * 255 * (double)largest <= 2147483647.0;
-}
-
-bool is_reduced(const struct sum_of_bytes *s, int axis)
-{
-    return REDUCE_AXES(s->reduce->arg.i) >> axis & 1;
 }
 
 /* ------------------------------------------------------------------------------------- operands */
@@ -111,20 +105,20 @@ static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
     return false;
 }
 
-/* Which of the product's axes v, seen through the operand's moves, depends on. */
-static void find_axes(struct sum_of_bytes *s, const struct operand *o, struct uop *const *range,
-                      struct uop *v, bool *of)
+/* From the operand as the product has it to v, of q's shape, and on to what that is a view of. */
+static void follow(struct contraction *c, struct factor *f, struct uop *v)
 {
-    struct uop *at[MAX_RANK], *next[MAX_RANK], *valid;
-    memcpy(at, range, (size_t)s->product->ndim * sizeof *at);
-    for (int i = 0; i < o->nmove; i++) {
-        move_index(s->t, o->move[i], 0, at, next, &valid);
-        memcpy(at, next, (size_t)o->move[i]->src[0]->ndim * sizeof *at);
-    }
-    v = move_down(s->t, v, MOVES_BYTES, at);
-    for (int p = 0; p < s->product->ndim; p++)
-        for (int a = 0; a < v->ndim; a++)
-            of[p] |= range[p]->op == OP_RANGE && nest_depends(s->t, at[a], range[p]);
+    factor_follow(c, f, MOVES_BYTES);
+    f->base = v;
+    factor_follow(c, f, MOVES_BYTES);
+}
+
+static uint32_t axes_of_scale(const struct contraction *c, int k, struct uop *scale)
+{
+    struct contraction of = *c;
+    follow(&of, &of.factor[k], scale);
+    contraction_settle(&of);
+    return of.factor[k].of;
 }
 
 /* ------------------------------------------------------------------------------ moves made again
@@ -225,7 +219,7 @@ double products_of(const struct sum_of_bytes *s)
 {
     double n = 1;
     for (int p = 0; p < s->product->ndim; p++)
-        if (is_reduced(s, p))
+        if (contraction_is_reduced(&s->c, p))
             n *= s->product->dim[p]->vmax < 0 ? 0 : (double)s->product->dim[p]->vmax;
     return n;
 }
@@ -234,21 +228,29 @@ double products_of(const struct sum_of_bytes *s)
 static bool has_columns(const struct sum_of_bytes *s)
 {
     for (int p = 0; p < s->product->ndim; p++)
-        if (!is_reduced(s, p) && s->w.of[p] && !s->a.of[p] &&
-            s->product->dim[p]->vmin >= COLUMNS_MIN)
+        if (s->c.role[p] == ROLE_COLUMN && s->product->dim[p]->vmin >= COLUMNS_MIN)
             return true;
     return false;
+}
+
+/* The axes that are added up and along which the weight's scale changes, or not both factors do. */
+static bool sums_alike(const struct sum_of_bytes *s, uint32_t of_scale)
+{
+    for (int p = 0; p < s->product->ndim; p++)
+        if (contraction_is_reduced(&s->c, p) && s->c.range[p]->op == OP_RANGE &&
+            !((s->a.of & s->w.of & ~of_scale) >> p & 1))
+            return false;
+    return true;
 }
 
 static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
 {
     struct operand o[2] = {{0}, {0}};
-    struct uop *range[MAX_RANK];
-    bool of_scale[MAX_RANK] = {false};
-    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->src[0]->op != OP_MUL ||
-        (u->dtype != DTYPE_F32 && u->dtype != DTYPE_I32))
+    *s = (struct sum_of_bytes){.t = t};
+    if ((u->dtype != DTYPE_F32 && u->dtype != DTYPE_I32) || !contraction_begin(t, u, &s->c))
         return false;
-    *s = (struct sum_of_bytes){.t = t, .reduce = u, .product = u->src[0]};
+    s->reduce = u;
+    s->product = s->c.product;
     for (int k = 0; k < 2; k++)
         if (!take_operand(t, s->product->src[k], &o[k]))
             return false;
@@ -256,23 +258,18 @@ static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
     s->weighted = known_behind(o[w].q) != NULL;
     if (known_behind(o[1 - w].q) || products_of(s) > PRODUCTS_MAX)
         return false;
+    bool fixed = o[w].scale && o[w].scale->ndim > 0;
+    uint32_t of_scale = fixed ? axes_of_scale(&s->c, w, o[w].scale) : 0;
+    for (int k = 0; k < 2; k++)
+        follow(&s->c, &s->c.factor[k], o[k].q);
+    contraction_settle(&s->c);
+    for (int k = 0; k < 2; k++)
+        o[k].of = s->c.factor[k].of;
     s->a = o[1 - w];
     s->w = o[w];
-    for (int p = 0; p < u->ndim; p++) {
-        struct uop *dim = s->product->dim[p];
-        range[p] = uop_is_int(dim, 1) ? uop_int(t, 0) : uop_range(t, dim, t->next_range++);
-    }
-    find_axes(s, &s->a, range, s->a.q, s->a.of);
-    find_axes(s, &s->w, range, s->w.q, s->w.of);
-    bool fixed = s->w.scale && s->w.scale->ndim > 0;
-    if (fixed)
-        find_axes(s, &s->w, range, s->w.scale, of_scale);
-    for (int p = 0; p < u->ndim; p++) {
-        bool reduced = is_reduced(s, p) && range[p]->op == OP_RANGE;
-        if (reduced && (of_scale[p] || !s->a.of[p] || !s->w.of[p]))
-            return false;
-    }
-    if ((s->a.scale && s->a.scale->ndim > 0) || (fixed && !s->weighted))
+    s->weight = w;
+    if (!sums_alike(s, of_scale) ||
+        (s->a.scale && s->a.scale->ndim > 0) || (fixed && !s->weighted))
         return false;
     return !(has_padding(&s->w) && s->weighted) &&
            (!has_padding(&s->a) || !s->weighted || can_be_padded(&s->a));
@@ -391,7 +388,7 @@ static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop 
         if (!has_padding(&s->a) &&
             (x != values || (i < x->ndim - 1 && value_behind(x, MOVES_VIEW)->op == OP_BUFFER)))
             x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
-        if (!(*a = move_again(t, &s->a, x, &at)) || !is_reduced(s, at) ||
+        if (!(*a = move_again(t, &s->a, x, &at)) || !contraction_is_reduced(&s->c, at) ||
             !uop_const_int((*a)->dim[at], &n) || n % DOT_BYTES)
             continue;
         for (int k = 0; k < weights->ndim; k++)
@@ -401,22 +398,11 @@ static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop 
     return -1;
 }
 
-struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
-                      bool reduced)
-{
-    struct uop *begin[MAX_RANK], *size[MAX_RANK];
-    for (int p = 0; p < v->ndim; p++) {
-        begin[p] = uop_int(s->t, 0);
-        size[p] = !o->of[p] || (reduced && is_reduced(s, p)) ? uop_int(s->t, 1) : v->dim[p];
-    }
-    return uop_shrink(s->t, v, begin, size);
-}
-
 struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d)
 {
     struct tgc *t = s->t;
-    struct uop *wide = uop_cast(t, d, shrink_to(s, &s->w, w, false));
-    return weights_evaluate(t, uop_reduce(t, OP_ADD, wide, REDUCE_AXES(s->reduce->arg.i)));
+    struct uop *wide = uop_cast(t, d, axes_keep(t, w, s->w.of));
+    return weights_evaluate(t, uop_reduce(t, OP_ADD, wide, s->c.reduced));
 }
 
 static struct uop *sum_to_buffer(struct tgc *t, struct uop *a, uint32_t axes)
@@ -442,13 +428,8 @@ static struct uop *sum_values(const struct sum_of_bytes *s, struct uop *values, 
     a = move_again(t, &o, each, &at);
     if (!a)
         a = uop_cast(t, d, move_again(t, &s->a, values, &none));
-    struct uop *begin[MAX_RANK], *size[MAX_RANK];
-    for (int p = 0; p < a->ndim; p++) {
-        begin[p] = uop_int(t, 0);
-        size[p] = s->a.of[p] ? a->dim[p] : uop_int(t, 1);
-    }
-    a = uop_shrink(t, a, begin, size);
-    return uop_cast(t, DTYPE_I32, sum_to_buffer(t, a, REDUCE_AXES(s->reduce->arg.i)));
+    a = axes_keep(t, a, s->a.of);
+    return uop_cast(t, DTYPE_I32, sum_to_buffer(t, a, s->c.reduced));
 }
 
 struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum)
@@ -460,7 +441,7 @@ struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum)
     if (s->w.scale) {
         int none = -1;
         struct uop *by = s->w.scale->ndim ? move_again(t, &s->w, s->w.scale, &none) : s->w.scale;
-        by = by->ndim ? shrink_to(s, &s->w, by, true) : by;
+        by = by->ndim ? axes_keep(t, by, s->w.of & ~s->c.reduced) : by;
         scale = scale ? tensor_binary(t, OP_MUL, scale, by) : by;
     }
     sum = uop_cast(t, DTYPE_F32, sum);
@@ -481,11 +462,8 @@ static struct uop *rewrite_sum(struct sum_of_bytes *s)
         s->a = before;
         return NULL;
     }
-    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
-                                     uop_cast(t, DTYPE_I32, w));
-    if (uop_get_axes(t, s->product))
-        uop_name_axes(t, product, uop_get_axes(t, s->product));
-    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
+    struct uop *sum = contraction_like(t, s->reduce, uop_cast(t, DTYPE_I32, a),
+                                       uop_cast(t, DTYPE_I32, w));
     struct uop *zero = s->a.zero && !uop_is_int(s->a.zero, 0) ? s->a.zero : NULL;
     if (zero) {
         struct uop *each = weights_sum(s, w, DTYPE_I32);

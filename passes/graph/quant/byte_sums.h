@@ -3,7 +3,7 @@
 #ifndef TGC_BYTE_SUMS_H
 #define TGC_BYTE_SUMS_H
 
-#include "passes/analysis/stationary.h"
+#include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 
 enum { MAX_MOVES = 24 };
@@ -16,26 +16,24 @@ struct operand {
     struct uop *zero;            /* i32 of rank 0; NULL: none */
     struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
     struct uop *move[MAX_MOVES]; int nmove;
-    bool of[MAX_RANK];           /* the product's axes that it depends on */
+    uint32_t of;                 /* the product's axes along which it changes */
 };
 
 struct sum_of_bytes {
     struct tgc *t;
-    struct uop *reduce, *product;
+    struct contraction c;        /* of the bytes, behind their scales and zero points */
+    struct uop *reduce, *product;        /* c's */
     struct operand a, w;         /* w: a weight, if one of them is */
+    int weight;                  /* w is this one of c's factors */
     bool weighted;
 };
 
 /* byte_sums.c */
 bool has_padding(const struct operand *o);
-bool is_reduced(const struct sum_of_bytes *s, int axis);
 /* Operand a as u8, its zero point moved along. */
 struct uop *values_as_u8(struct sum_of_bytes *s);
 /* x with its axis filled up to a multiple of DOT_BYTES by `value`. */
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value);
-/* Of an operand, seen as the product, one of what it does not depend on, or of what is reduced. */
-struct uop *shrink_to(const struct sum_of_bytes *s, const struct operand *o, struct uop *v,
-                      bool reduced);
 /* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
  * becomes where it ends up. What is padded is o->zero. NULL: the axis is lost on the way. */
 struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis);

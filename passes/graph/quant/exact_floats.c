@@ -46,15 +46,6 @@ static struct uop *centered(struct tgc *t, const struct operand *o)
                : tensor_binary(t, OP_SUB, x, uop_cast(t, DTYPE_F32, o->zero));
 }
 
-static struct uop *sum_products(const struct sum_of_bytes *s, struct uop *a, struct uop *w)
-{
-    struct tgc *t = s->t;
-    struct uop *product = uop_binary(t, OP_MUL, a, w);
-    if (uop_get_axes(t, s->product))
-        uop_name_axes(t, product, uop_get_axes(t, s->product));
-    return uop_reduce(t, OP_ADD, product, REDUCE_AXES(s->reduce->arg.i));
-}
-
 static struct uop *sum_of_values(const struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
@@ -65,7 +56,7 @@ static struct uop *sum_of_values(const struct sum_of_bytes *s)
     left = move_again(t, &a, left, &none);
     none = -1;
     right = move_again(t, &w, right, &none);
-    return bytes_scale_sum(s, sum_products(s, left, right));
+    return bytes_scale_sum(s, contraction_like(t, s->reduce, left, right));
 }
 
 /* w' as integers that are read as bytes. */
@@ -90,7 +81,7 @@ static struct uop *sum_of_weights(const struct sum_of_bytes *s)
     struct uop *w = move_again(t, &s->w, weights, &none);
     none = -1;
     struct uop *a = uop_cast(t, d, move_again(t, &s->a, s->a.q, &none));
-    struct uop *sum = sum_products(s, a, w);
+    struct uop *sum = contraction_like(t, s->reduce, a, w);
     if (s->a.zero && !uop_is_int(s->a.zero, 0)) {
         struct uop *each = weights_sum(s, w, d);
         if (!each)

@@ -35,30 +35,25 @@ static bool fill_columns(struct shape *shape)
     return true;
 }
 
-/* The last axis of one operand alone makes that one w. False: something has no fixed size, or is
- * too small. */
+/* w is what has the columns. False: something has no fixed size, or is too small. */
 static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
 {
-    double rows = 1;
     shape->k = shape->column = -1;
+    if (s->weight != s->c.stationary) {
+        struct operand a = s->a;
+        s->a = s->w, s->w = a;
+    }
     for (int p = s->product->ndim - 1; p >= 0; p--) {
-        if (uop_is_int(s->product->dim[p], 1))
-            continue;
-        if (is_reduced(s, p)) {
+        enum role role = s->c.role[p];
+        if (role == ROLE_SUM || role == ROLE_TAP) {
             if (shape->k >= 0)
                 return false;
             shape->k = p;
-        } else if (shape->column < 0 && s->a.of[p] != s->w.of[p]) {
-            shape->column = p;
-            if (s->a.of[p]) {
-                struct operand a = s->a;
-                s->a = s->w, s->w = a;
-            }
-        } else if (s->a.of[p] && !s->w.of[p]) {
-            rows *= s->product->dim[p]->vmax < 0 ? 0 : (double)s->product->dim[p]->vmax;
         }
+        if (role == ROLE_COLUMN && shape->column < 0)
+            shape->column = p;
     }
-    return rows >= ROWS_MIN && shape->k >= 0 && shape->column >= 0 &&
+    return contraction_extent(&s->c, ROLE_ROW) >= ROWS_MIN && shape->k >= 0 && shape->column >= 0 &&
            uop_const_int(s->product->dim[shape->k], &shape->size) && shape->size >= DEPTH_MIN &&
            uop_const_int(s->product->dim[shape->column], &shape->ncolumn) &&
            fill_columns(shape);
@@ -141,7 +136,7 @@ static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
     struct tgc *t = s->t;
     struct uop *dim[MAX_RANK];
     int perm[MAX_RANK], back[MAX_RANK], n = 0, k = shape->k;
-    w = fill_to(t, shrink_to(s, &s->w, w, false), k, round_up(shape->size));
+    w = fill_to(t, axes_keep(t, w, s->w.of), k, round_up(shape->size));
     w = fill_to(t, w, shape->column, shape->ncolumn);
     int ndim = w->ndim + 1;
     for (int p = 0; p < w->ndim; p++)
@@ -185,8 +180,8 @@ static struct uop *zero_times_sums(const struct sum_of_bytes *s, const struct op
     const double exact = 0x1p24 / 255;
     struct tgc *t = s->t;
     enum dtype d = products_of(s) <= exact ? DTYPE_F32 : DTYPE_I32;
-    struct uop *sum = uop_reduce(t, OP_ADD, uop_cast(t, d, shrink_to(s, o, bytes, false)),
-                                 REDUCE_AXES(s->reduce->arg.i));
+    struct uop *sum = uop_reduce(t, OP_ADD, uop_cast(t, d, axes_keep(t, bytes, o->of)),
+                                 s->c.reduced);
     return tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, sum), zero);
 }
 
@@ -231,12 +226,9 @@ struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
     none = -1;
     struct uop *w = move_again(t, &s.w, as_i8(t, &s.w), &none);
     filled_dims(&s, &shape, dim);
-    a = uop_expand(t, shrink_to(&s, &s.a, a, false), dim);
-    struct uop *product = uop_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, a),
-                                     uop_cast(t, DTYPE_I32, store_groups(&s, w, &shape)));
-    if (uop_get_axes(t, s.product))
-        uop_name_axes(t, product, uop_get_axes(t, s.product));
-    struct uop *sum = uop_reduce(t, OP_ADD, product, REDUCE_AXES(s.reduce->arg.i));
+    a = uop_expand(t, axes_keep(t, a, s.a.of), dim);
+    struct uop *sum = contraction_like(t, s.reduce, uop_cast(t, DTYPE_I32, a),
+                                       uop_cast(t, DTYPE_I32, store_groups(&s, w, &shape)));
     sum = without_filling(&s, &shape, sum);
     return bytes_scale_sum(&s, without_zeros(&s, sum, seen, w));
 }
