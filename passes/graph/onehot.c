@@ -10,7 +10,7 @@
  * Whether they do is read off the coordinates: those of the product, as ranges, are taken through
  * the movement ops down to both sides of the comparison.
  */
-#include "passes/analysis/stationary.h"
+#include "passes/analysis/contraction.h"
 #include "passes/kernel/tile.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ enum { STEPS_MIN = 8 };
 
 struct onehot {
     struct tgc *t;
-    struct uop *product, *range[MAX_RANK];
+    struct contraction c;
     int axis;                    /* of the sum */
     struct uop *hot, *matrix;    /* factors of the product */
     struct uop *flag, *equal;    /* the CAST under `hot`, what it casts */
@@ -49,7 +49,7 @@ static bool integer_at(const struct buffer *b, int64_t i, int64_t *v)
 static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinate)
 {
     struct tgc *t = h->t;
-    struct uop *at[MAX_RANK], *offset = uop_int(t, 0), *r = h->range[h->axis];
+    struct uop *at[MAX_RANK], *offset = uop_int(t, 0), *r = h->c.range[h->axis];
     int64_t from, n, v;
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
     u = move_down(t, u, MOVES_SPREAD, at);
@@ -78,7 +78,7 @@ static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *co
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
     u = move_down(h->t, u, MOVES_SPREAD, at);
     for (int a = 0; a < u->ndim; a++)
-        if (nest_depends(h->t, at[a], h->range[h->axis]))
+        if (nest_depends(h->t, at[a], h->c.range[h->axis]))
             return false;
     return true;
 }
@@ -87,7 +87,7 @@ static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *co
 static bool find_comparison(struct onehot *h)
 {
     struct uop *at[MAX_RANK];
-    memcpy(at, h->range, sizeof at);
+    memcpy(at, h->c.range, sizeof at);
     h->flag = move_down(h->t, h->hot, MOVES_SPREAD, at);
     h->equal = h->flag->op == OP_CAST ? h->flag->src[0] : h->flag;
     if (h->flag->op != OP_CAST || h->equal->op != OP_EQ ||
@@ -119,25 +119,21 @@ static bool is_finite_weight(const struct uop *u)
 
 static bool find_onehot(struct tgc *t, struct uop *u, struct onehot *h)
 {
-    uint32_t axes = u->op == OP_REDUCE ? REDUCE_AXES(u->arg.i) : 0;
     int64_t n;
     *h = (struct onehot){.t = t};
-    if (!axes || (axes & (axes - 1)) || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
-        u->src[0]->op != OP_MUL)
+    if (u->dtype != DTYPE_F32 || !contraction_begin(t, u, &h->c))
         return false;
-    h->product = u->src[0];
-    while (!(axes >> h->axis & 1))
-        h->axis++;
-    if (!uop_const_int(h->product->dim[h->axis], &n) || n < STEPS_MIN)
+    uint32_t axes = h->c.reduced;
+    const struct uop *product = h->c.product;
+    if (!axes || (axes & (axes - 1)))
         return false;
-    for (int a = 0; a < h->product->ndim; a++)
-        h->range[a] = uop_is_int(h->product->dim[a], 1)
-                          ? uop_int(t, 0)
-                          : uop_range(t, h->product->dim[a], t->next_range++);
+    h->axis = __builtin_ctz(axes);
+    if (!uop_const_int(product->dim[h->axis], &n) || n < STEPS_MIN)
+        return false;
     for (int k = 0; k < 2; k++) {
-        h->hot = h->product->src[k];
-        h->matrix = h->product->src[1 - k];
-        if (h->hot->ndim == h->product->ndim && h->matrix->ndim == h->product->ndim &&
+        h->hot = product->src[k];
+        h->matrix = product->src[1 - k];
+        if (h->hot->ndim == product->ndim && h->matrix->ndim == product->ndim &&
             find_comparison(h) && is_finite_weight(h->matrix))
             return true;
     }
@@ -148,7 +144,7 @@ static bool find_onehot(struct tgc *t, struct uop *u, struct onehot *h)
 static struct uop *move_key(const struct onehot *h)
 {
     struct tgc *t = h->t;
-    struct uop *move[64], *u = h->hot, *begin[MAX_RANK], *end[MAX_RANK];
+    struct uop *move[64], *u = h->hot;
     int n = 0;
     for (; u != h->flag; u = u->src[0]) {
         if (n == 64)
@@ -159,11 +155,7 @@ static struct uop *move_key(const struct onehot *h)
     u = tensor_binary(t, OP_SUB, u, uop_int(t, h->first));
     while (n > 0)
         u = move_alike(t, u, move[--n]);
-    for (int a = 0; a < u->ndim; a++) {
-        begin[a] = uop_int(t, 0);
-        end[a] = a == h->axis ? uop_int(t, 1) : u->dim[a];
-    }
-    return uop_shrink(t, u, begin, end);
+    return axes_keep(t, u, ~(1u << h->axis));
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
