@@ -11,10 +11,9 @@
  * since a power of two is exact. (But for powers e below 2^-126 times that number, 1e-35 of the
  * row's largest one for 500 keys.) Values that cannot be so large, halves for one, need none.
  */
-#include "passes/analysis/stationary.h"
+#include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 #include "passes/analysis/softmax.h"
-#include "passes/kernel/tile.h"
 
 #include <math.h>
 
@@ -59,23 +58,15 @@ static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
 static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor,
                                   bool *may_be_empty)
 {
-    struct uop *at[MAX_RANK], *range[MAX_RANK], *zero[MAX_RANK], *dim[MAX_RANK];
+    uint32_t reduced = REDUCE_AXES(sum->arg.i);
     *may_be_empty = false;
     for (int a = 0; a < divisor->ndim; a++) {
-        bool reduced = REDUCE_AXES(sum->arg.i) >> a & 1;
-        if (reduced && divisor->dim[a]->vmax < 1)
+        if ((reduced >> a & 1) && divisor->dim[a]->vmax < 1)
             return NULL;
-        *may_be_empty |= reduced && divisor->dim[a]->vmin < 1;
-        range[a] = at[a] = uop_range(t, divisor->dim[a], t->next_range++);
-        zero[a] = uop_int(t, 0);
-        dim[a] = sum->dim[a];
+        *may_be_empty |= (reduced >> a & 1) && divisor->dim[a]->vmin < 1;
     }
-    struct uop *base = move_down(t, divisor, MOVES_SPREAD, at);
-    for (int a = 0; a < divisor->ndim; a++)
-        for (int b = 0; b < base->ndim && (REDUCE_AXES(sum->arg.i) >> a & 1); b++)
-            if (nest_depends(t, at[b], range[a]))
-                return NULL;
-    return uop_shrink(t, divisor, zero, dim);
+    return axes_of_base(t, divisor, MOVES_SPREAD) & reduced ? NULL
+                                                            : axes_keep(t, divisor, ~reduced);
 }
 
 /* 1, where a sum of powers times v cannot overflow, or a power of two that keeps it from that. */
@@ -115,10 +106,9 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     struct uop *move[MOVES_MAX];
     int n;
     (void)ctx;
-    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->src[0]->op != OP_MUL)
-        return NULL;
-    for (int k = 0; k < 2; k++) {
-        struct uop *product = u->src[0], *q = find_quotient(product->src[k], move, &n);
+    struct uop *product = summed_product(u);
+    for (int k = 0; k < 2 && product; k++) {
+        struct uop *q = find_quotient(product->src[k], move, &n);
         /* what a layer with weights reads is stored anyway, quotients as well as powers */
         if (!q || is_stored_weight(product->src[1 - k]))
             continue;
@@ -136,11 +126,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         /* over nothing the sum is 0, not 0 / 0; otherwise the largest power is the scale itself */
         if (may_be_empty)
             divisor = tensor_binary(t, OP_MAX, divisor, uop_constf(t, DTYPE_F32, scale));
-        struct uop *by = tensor_binary(t, OP_MUL, power, product->src[1 - k]);
-        const char *axes = uop_get_axes(t, product);
-        if (axes)
-            uop_name_axes(t, by, axes);
-        return tensor_binary(t, OP_DIV, uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i)), divisor);
+        return tensor_binary(t, OP_DIV, contraction_like(t, u, power, product->src[1 - k]),
+                             divisor);
     }
     return NULL;
 }

@@ -10,25 +10,10 @@
  * kernel; where they are more than such a kernel reads again for every row (realize.c), they are
  * a tensor, whose order of axes layout.c finds.
  */
+#include "passes/analysis/contraction.h"
 #include "passes/plan/fuse.h"
-#include "passes/kernel/tile.h"
 
 enum { MOVES_MAX = 8, ROWS_MIN = 64 };
-
-/* Whether an element of the base depends on where it is read along an axis of what lies above. */
-static bool depends_on(struct tgc *t, struct uop *v, int axis)
-{
-    struct uop *at[MAX_RANK], *range = NULL;
-    for (int a = 0; a < v->ndim; a++) {
-        at[a] = uop_range(t, v->dim[a], t->next_range++);
-        range = a == axis ? at[a] : range;
-    }
-    struct uop *base = move_down(t, v, MOVES_SPREAD, at);
-    for (int a = 0; a < base->ndim; a++)
-        if (nest_depends(t, at[a], range))
-            return true;
-    return false;
-}
 
 /* The axis that is summed up, if it is one, and the result's innermost one. */
 static bool find_axes(const struct uop *sum, int *summed, int *column)
@@ -69,25 +54,22 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     int e, j;
     int64_t nkey, nfeature;
+    struct contraction c;
     (void)ctx;
-    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
-        u->src[0]->op != OP_MUL || !find_axes(u, &e, &j))
+    if (u->dtype != DTYPE_F32 || !summed_product(u) || !find_axes(u, &e, &j))
         return NULL;
     struct uop *product = u->src[0];
     if (!uop_const_int(product->dim[j], &nkey) || !uop_const_int(product->dim[e], &nfeature) ||
-        nkey <= nfeature || sat_mul(nkey, nfeature) <= cost_fit_nelem(machine_of(t), FIT_STAGE))
+        nkey <= nfeature || sat_mul(nkey, nfeature) <= cost_fit_nelem(machine_of(t), FIT_STAGE) ||
+        !contraction_find(t, u, MOVES_SPREAD, &c))
         return NULL;
     for (int k = 0; k < 2; k++) {
-        struct uop *keys = product->src[k];
-        if (!depends_on(t, keys, j) || !depends_on(t, keys, e))
-            continue;
-        keys = in_buffer(t, keys, plan_nelem(u), (double)nfeature);
-        if (!keys)
-            continue;
-        struct uop *by = tensor_binary(t, OP_MUL, product->src[1 - k], keys);
-        if (uop_get_axes(t, product))
-            uop_name_axes(t, by, uop_get_axes(t, product));
-        return uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i));
+        uint32_t both = 1u << j | 1u << e;
+        struct uop *keys = NULL;
+        if ((c.factor[k].of & both) == both)
+            keys = in_buffer(t, product->src[k], plan_nelem(u), (double)nfeature);
+        if (keys)
+            return contraction_like(t, u, product->src[1 - k], keys);
     }
     return NULL;
 }
