@@ -16,9 +16,8 @@
  * loses is noted in graph.narrowing, for the header and tgc info. Winograd's transforms come later
  * and do not see such a layer.
  */
-#include "passes/analysis/stationary.h"
+#include "passes/analysis/contraction.h"
 #include "passes/passes.h"
-#include "passes/kernel/tile.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,26 +55,15 @@ static struct uop *base_of(struct uop *v)
 
 static bool is_contraction(const struct uop *u)
 {
-    return u->op == OP_REDUCE && REDUCE_OP(u->arg.i) == OP_ADD && u->dtype == DTYPE_F32 &&
-           u->src[0]->op == OP_MUL;
+    return u->dtype == DTYPE_F32 && summed_product(u);
 }
 
-/* The axes of the weight below v, an operand of the sum u, along which u adds nothing up. */
-static uint32_t kept_axes(struct tgc *t, const struct uop *u, struct uop *v)
+/* The axes of the factor's base along which the sum adds nothing up. */
+static uint32_t kept_axes(const struct contraction *c, const struct factor *f)
 {
-    struct uop *at[MAX_RANK], *range[MAX_RANK];
-    uint32_t reduced = REDUCE_AXES(u->arg.i), kept = 0;
-    for (int p = 0; p < v->ndim; p++)
-        at[p] = range[p] = uop_is_int(v->dim[p], 1) ? uop_int(t, 0)
-                                                    : uop_range(t, v->dim[p], t->next_range++);
-    v = move_down(t, v, MOVES_VIEW, at);
-    for (int a = 0; a < v->ndim; a++) {
-        bool adds = false;
-        for (int p = 0; p < u->src[0]->ndim; p++)
-            adds |= (reduced >> p & 1) && range[p]->op == OP_RANGE &&
-                    nest_depends(t, at[a], range[p]);
-        kept |= adds ? 0 : 1u << a;
-    }
+    uint32_t kept = 0;
+    for (int a = 0; a < f->base->ndim; a++)
+        kept |= f->axes[a] & c->reduced ? 0 : 1u << a;
     return kept;
 }
 
@@ -85,14 +73,18 @@ static struct weight *weight_of(const struct narrower *m, const struct uop *buff
     return at ? &m->weight[at - 1] : NULL;
 }
 
-static void find_weight(struct narrower *m, const struct uop *u, int k)
+static void find_weight(struct narrower *m, struct uop *u, int k)
 {
+    struct contraction c;
     struct uop *base = base_of(u->src[0]->src[k]);
     if (!base || base_of(u->src[0]->src[1 - k]))
         return;
     struct mem_mark mark = scratch_mark(m->t);
-    uint32_t kept = kept_axes(m->t, u, u->src[0]->src[k]);
+    bool found = contraction_find(m->t, u, MOVES_VIEW, &c);
+    uint32_t kept = found ? kept_axes(&c, &c.factor[k]) : 0;
     scratch_release(m->t, mark);
+    if (!found)
+        return;
     struct weight *w = weight_of(m, base);
     if (w) {
         w->kept &= kept;
@@ -301,23 +293,17 @@ static struct uop *scale_behind(struct narrower *m, struct uop *u)
     struct tgc *t = m->t;
     if (!is_contraction(u))
         return NULL;
-    struct uop *product = u->src[0], *src[2], *begin[MAX_RANK], *size[MAX_RANK];
+    struct uop *product = u->src[0], *src[2];
     int k = map_get(&m->pair, product->src[1]) ? 1 : 0;
     const struct pair *p = map_get(&m->pair, product->src[k]);
     if (!p || !p->scale || map_get(&m->pair, product->src[1 - k]) || !base_of(product->src[k]))
         return NULL;
     src[k] = uop_cast(t, DTYPE_F32, p->value);
     src[1 - k] = replacement(m, product->src[1 - k]);
-    struct uop *by = uop_binary(t, OP_MUL, src[0], src[1]);
-    keep_notes(t, by, product);
-    by = uop_reduce(t, OP_ADD, by, REDUCE_AXES(u->arg.i));
+    struct uop *by = contraction_like(t, u, src[0], src[1]);
+    uop_set_origin(t, by->src[0], product);
     keep_notes(t, by, u);
-    for (int a = 0; a < product->ndim; a++) {
-        bool reduced = REDUCE_AXES(u->arg.i) >> a & 1;
-        begin[a] = uop_int(t, 0);
-        size[a] = reduced ? uop_int(t, 1) : product->dim[a];
-    }
-    return uop_binary(t, OP_MUL, by, uop_shrink(t, p->scale, begin, size));
+    return uop_binary(t, OP_MUL, by, axes_keep(t, p->scale, ~REDUCE_AXES(u->arg.i)));
 }
 
 static void rewrite(struct narrower *m, struct uop *u)
