@@ -17,11 +17,15 @@
 /* Ranges of these ids belong to axes of tensors, not to kernels: 16 bits below the largest id. */
 enum { AXIS_RANGES = 0x7fff0000 };
 
-struct uop *summed_product(const struct uop *u)
+struct uop *summed_product_behind(const struct uop *u, unsigned moves)
 {
-    bool sums = u->op == OP_REDUCE && REDUCE_OP(u->arg.i) == OP_ADD && u->src[0]->op == OP_MUL;
-    return sums ? u->src[0] : NULL;
+    if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD)
+        return NULL;
+    struct uop *product = value_behind(u->src[0], moves);
+    return product->op == OP_MUL ? product : NULL;
 }
+
+struct uop *summed_product(const struct uop *u) { return summed_product_behind(u, 0); }
 
 /* ----------------------------------------------------------------------------------------- axes */
 

@@ -52,6 +52,8 @@ struct contraction {
 
 /* The MUL that u, a REDUCE, adds up, among tensors or in a kernel; NULL: it does something else. */
 struct uop *summed_product(const struct uop *u);
+/* The same with such moves (enum moves) between the two. */
+struct uop *summed_product_behind(const struct uop *u, unsigned moves);
 /* Reads u, whose factors are followed through such moves (enum moves). false: it is no sum of
  * products of two tensors; nor is a sum of squares, or of multiples. */
 bool contraction_find(struct tgc *t, struct uop *u, unsigned moves, struct contraction *c);

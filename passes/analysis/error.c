@@ -18,7 +18,7 @@
  */
 #include "passes/analysis/error.h"
 #include "passes/analysis/error_field.h"
-#include "passes/analysis/stationary.h"
+#include "passes/analysis/contraction.h"
 
 #include <math.h>
 #include <string.h>
@@ -172,6 +172,11 @@ static void pick_back(const struct pixel_step *s)
 
 /* ------------------------------------------------------------------------------------------ runs */
 
+static bool sums_products(const struct uop *u)
+{
+    return dtype_is_float(u->dtype) && summed_product(u);
+}
+
 static struct field compute(struct pixels *p, struct uop *u)
 {
     const struct buffer *b = u->arg.p;
@@ -186,10 +191,7 @@ static struct field compute(struct pixels *p, struct uop *u)
     case OP_CONTIGUOUS: return p->field[p->at[u->src[0]->id]];
     case OP_INDEX: return u->nsrc > 1 ? field_index(p, u) : p->field[p->at[u->src[0]->id]];
     case OP_REDUCE:
-        if (REDUCE_OP(u->arg.i) == OP_ADD && u->src[0]->op == OP_MUL &&
-            dtype_is_float(u->dtype))
-            return pixels_contract(p, u);
-        return pixels_fold(p, u);
+        return sums_products(u) ? pixels_contract(p, u) : pixels_fold(p, u);
     default:
         return class == CLASS_MOVE     ? field_move(p, u)
                : op_is_elementwise(u->op) ? pixels_each(p, u)
@@ -197,18 +199,12 @@ static struct field compute(struct pixels *p, struct uop *u)
     }
 }
 
-static bool is_inside(const struct uop *u, const struct uop *by)
-{
-    return by->op == OP_REDUCE && REDUCE_OP(by->arg.i) == OP_ADD && u->op == OP_MUL &&
-           dtype_is_float(by->dtype);
-}
-
 /* The values of all that is read, but of products that only sums read. */
 static void run_forward(struct pixels *p, struct uop *const *root, int nroot)
 {
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < p->order[i]->nsrc; k++)
-            if (!is_inside(p->order[i]->src[k], p->order[i]))
+            if (k > 0 || !sums_products(p->order[i]))
                 p->has[p->at[p->order[i]->src[k]->id]] = true;
     for (int i = 0; i < nroot; i++)
         p->has[p->at[root[i]->id]] = true;

@@ -2,6 +2,7 @@
  * epilogue of one, made of weights alone. Each is found by a look at a few ops below it.
  */
 #include "passes/plan/fuse.h"
+#include "passes/analysis/contraction.h"
 #include "passes/kernel/tile.h"
 
 #include <string.h>
@@ -12,17 +13,19 @@ bool value_is_leaf(const struct uop *v)
            v->op == OP_VAR;
 }
 
+bool value_outgrows_factors(const struct uop *m)
+{
+    for (int k = 0; k < 2; k++)
+        if (plan_nelem(m) <= 1.5 * plan_nelem(value_behind(m->src[k], MOVES_OPERAND)))
+            return false;
+    return true;
+}
+
 bool value_is_contraction(const struct uop *v)
 {
-    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
-        return false;
-    const struct uop *m = value_behind(v->src[0], MOVES_OPERAND);
-    if (m->op != OP_MUL)
-        return false;
-    const struct uop *a = value_behind(m->src[0], MOVES_OPERAND),
-                     *b = value_behind(m->src[1], MOVES_OPERAND);
-    return a->ndim && b->ndim && plan_nelem(m) > 1.5 * plan_nelem(a) &&
-           plan_nelem(m) > 1.5 * plan_nelem(b);
+    const struct uop *m = summed_product_behind(v, MOVES_OPERAND);
+    return m && value_behind(m->src[0], MOVES_OPERAND)->ndim &&
+           value_behind(m->src[1], MOVES_OPERAND)->ndim && value_outgrows_factors(m);
 }
 
 /* Whether v is made, in at most `depth` steps, of nothing but what `operands` takes: the number of
@@ -230,7 +233,6 @@ bool value_joins_parts(struct plan *p, const struct uop *v)
 
 bool value_streams_weight(const struct machine *m, const struct uop *v)
 {
-    return v->op == OP_REDUCE && REDUCE_OP(v->arg.i) == OP_ADD &&
-           value_behind(v->src[0], MOVES_OPERAND)->op == OP_MUL && value_contracts_weight(v) &&
+    return summed_product_behind(v, MOVES_OPERAND) && value_contracts_weight(v) &&
            plan_nelem(v->src[0]) >= (double)cost_fit_nelem(m, FIT_WEIGHT_LONG);
 }

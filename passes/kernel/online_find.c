@@ -5,6 +5,7 @@
 #include "passes/plan/fuse.h"
 #include "passes/kernel/online_softmax.h"
 #include "passes/graph/mask_tables.h"
+#include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
 #include "passes/kernel/tile.h"
 
@@ -35,8 +36,7 @@ static bool has_products(const struct uop *scores)
             return false;
         v = next;
     }
-    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD || v->src[0]->op != OP_MUL ||
-        !value_is_contraction(v) || value_contracts_weight(v))
+    if (!summed_product(v) || !value_is_contraction(v) || value_contracts_weight(v))
         return false;
     double n = plan_nelem(v->src[0]) / plan_nelem(v);
     return n >= 8 && n <= FEATURES_MAX;
@@ -96,8 +96,7 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
         follow(t, u, &results, kept);
-        if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->dtype != DTYPE_F32 ||
-            u->src[0]->op != OP_MUL)
+        if (u->dtype != DTYPE_F32 || !summed_product(u))
             continue;
         for (int k = 0; k < 2; k++) {
             struct uop *power = value_behind(u->src[0]->src[k], MOVES_SPREAD), *scores;

@@ -2,6 +2,7 @@
  * queries, keys and values.
  */
 #include "passes/kernel/online_softmax.h"
+#include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
 #include "passes/kernel/tile.h"
 
@@ -50,18 +51,19 @@ static bool find_sums(struct online *x, struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
+        const struct uop *product = summed_product(u);
         if (u->op != OP_REDUCE || REDUCE_OP(u->arg.i) != OP_ADD || u->nsrc != 2)
             continue;
         if (stage_of(u->src[0]) == x->power && u->src[0]->src[1] == u->src[1])
             x->sum = u;
-        for (int k = 0; k < 2 && u->src[0]->op == OP_MUL; k++) {
-            struct uop *p = u->src[0]->src[k];
+        for (int k = 0; k < 2 && product; k++) {
+            struct uop *p = product->src[k];
             if (stage_of(p) != x->power || p->src[1] != u->src[1])
                 continue;
             if (x->product && x->product != u)
                 return false;
             x->product = u;
-            x->values = u->src[0]->src[1 - k];
+            x->values = product->src[1 - k];
         }
     }
     return x->sum && x->product && x->sum->src[1]->src[0] == x->nkey &&
@@ -96,8 +98,8 @@ static bool find_factors(struct online *x)
     for (int i = 0; i < n; i++) {
         if (order[i]->op != OP_REDUCE)
             continue;
-        if (x->dot || REDUCE_OP(order[i]->arg.i) != OP_ADD || order[i]->nsrc != 2 ||
-            order[i]->src[1]->src[0]->op != OP_CONST || order[i]->src[0]->op != OP_MUL)
+        if (x->dot || !summed_product(order[i]) || order[i]->nsrc != 2 ||
+            order[i]->src[1]->src[0]->op != OP_CONST)
             return false;
         x->dot = order[i];
     }

@@ -179,9 +179,7 @@ static bool inline_reduce(struct plan *p, struct node *n)
 static bool noopt_inlines(const struct node *n)
 {
     const struct uop *m = value_behind(n->u, MOVES_OPERAND);
-    return n->use && !n->use->next && !n->use->root && m->op == OP_MUL &&
-           plan_nelem(m) > 1.5 * plan_nelem(value_behind(m->src[0], MOVES_OPERAND)) &&
-           plan_nelem(m) > 1.5 * plan_nelem(value_behind(m->src[1], MOVES_OPERAND));
+    return n->use && !n->use->next && !n->use->root && m->op == OP_MUL && value_outgrows_factors(m);
 }
 
 /* The segment's own value, where the segment writes to a place that nobody else can read it

@@ -36,6 +36,8 @@ bool value_is_leaf(const struct uop *v);                          /* it is read 
 /* A reduction of products with more products than either factor has elements: matmul,
  * convolution. */
 bool value_is_contraction(const struct uop *v);
+/* m: a product. */
+bool value_outgrows_factors(const struct uop *m);
 bool value_contracts_weight(const struct uop *v);                 /* v: a sum of products */
 /* c is the contraction that v is an epilogue of. Whether it has weights that differ along one of
  * the axes of v that are marked: a layer's columns, but not a row of constant queries. */
