@@ -1,15 +1,20 @@
 /* bounds.c - what a float can be, from integers that are cast, weights, and arithmetic on them.
  *
- * Interval arithmetic. Rounding is monotonic, so an interval's ends are rounded; that of a product,
- * which may be fused with a sum, is widened by more than a rounding.
+ * Of scalars and vectors in a kernel by interval arithmetic; of tensors in the graph, whose sums
+ * are still in one piece, whether it is a whole number, and how large.
+ *
+ * Rounding is monotonic, so an interval's ends are rounded; that of a product, which may be fused
+ * with a sum, is widened by more than a rounding.
  */
 #include "passes/analysis/bounds.h"
+#include "passes/analysis/stationary.h"
 
 #include <math.h>
 
 /* deeper ones are not looked at; of weights with more elements nothing is known */
-enum { DEPTH_MAX = 64, ELEMENTS_MAX = 1 << 14 };
+enum { DEPTH_MAX = 64, ELEMENTS_MAX = 1 << 14, WHOLE_ELEMENTS_MAX = 1 << 16 };
 static const double largest = 0x1p100;
+static const double exact = 0x1p24;      /* so far all whole numbers are floats */
 
 static const struct bounds unknown = {0, 0, false};
 
@@ -105,11 +110,12 @@ static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth)
 
 struct bounds bounds_of(struct bounds_memo *m, const struct uop *u) { return find(m, u, 0); }
 
+/* ----------------------------------------------------------------------- whole numbers, in kernels */
+
 /* depth: a chain of sums and clamps */
 bool bounds_is_whole(const struct uop *u)
 {
     enum { STEPS_MAX = 16 };
-    const double exact = 0x1p24;
     for (int i = 0; i < STEPS_MAX; i++) {
         const struct uop *c = u->nsrc == 2 ? u->src[1] : NULL;
         c = c && c->op == OP_SPLAT ? c->src[0] : c;
@@ -127,4 +133,61 @@ bool bounds_is_whole(const struct uop *u)
         u = u->src[0];
     }
     return false;
+}
+
+/* --------------------------------------------------------------------- whole numbers, in the graph */
+
+bool value_is_whole(const struct uop *v, int *steps)
+{
+    struct element_bounds e;
+    v = value_behind(v, MOVES_VIEW);
+    if (--*steps < 0 || v->dtype != DTYPE_F32)
+        return false;
+    switch (v->op) {
+    case OP_CONST:
+        return fabs(v->arg.f) <= exact && v->arg.f == rint(v->arg.f);
+    case OP_CAST:
+        return dtype_is_byte(v->src[0]->dtype);
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_MAX: case OP_MIN:
+        return value_is_whole(v->src[0], steps) && value_is_whole(v->src[1], steps);
+    case OP_REDUCE:
+        return value_is_whole(v->src[0], steps);
+    case OP_BUFFER:
+        return buffer_bounds(known_buffer(v), WHOLE_ELEMENTS_MAX, &e) && e.whole &&
+               e.lo.f >= -exact && e.hi.f <= exact;
+    default:
+        return false;
+    }
+}
+
+double value_magnitude(const struct uop *v, int *steps)
+{
+    struct element_bounds e;
+    v = value_behind(v, MOVES_VIEW);
+    if (--*steps < 0)
+        return INFINITY;
+    switch (v->op) {
+    case OP_CONST:
+        return fabs(v->arg.f);
+    case OP_CAST:
+        return dtype_is_byte(v->src[0]->dtype) ? 255 : INFINITY;
+    case OP_ADD: case OP_SUB:
+        return value_magnitude(v->src[0], steps) + value_magnitude(v->src[1], steps);
+    case OP_MUL:
+        return value_magnitude(v->src[0], steps) * value_magnitude(v->src[1], steps);
+    case OP_REDUCE: {
+        double n = REDUCE_OP(v->arg.i) == OP_ADD ? 1 : INFINITY;
+        for (int a = 0; a < v->ndim; a++)
+            if (REDUCE_AXES(v->arg.i) >> a & 1)
+                n *= v->src[0]->dim[a]->vmax < 0 ? INFINITY : (double)v->src[0]->dim[a]->vmax;
+        return n * value_magnitude(v->src[0], steps);
+    }
+    case OP_BUFFER:
+        if ((v->dtype != DTYPE_I32 && v->dtype != DTYPE_F32) ||
+            !buffer_bounds(known_buffer(v), WHOLE_ELEMENTS_MAX, &e))
+            return INFINITY;
+        return v->dtype == DTYPE_F32 ? fmax(fabs(e.lo.f), fabs(e.hi.f))
+                                     : fmax(fabs((double)e.lo.i), fabs((double)e.hi.i));
+    default: return INFINITY;
+    }
 }

@@ -1,4 +1,4 @@
-/* bounds.h - private to bounds.c, merge_clamps.c and expand.c: what a float can be. */
+/* bounds.h - what a float can be, in kernels and in the graph. */
 #ifndef TGC_BOUNDS_H
 #define TGC_BOUNDS_H
 
@@ -15,5 +15,12 @@ struct bounds_memo { struct tgc *t; struct uop_map of; bool most; };
 struct bounds bounds_of(struct bounds_memo *m, const struct uop *u);
 /* Whether it is known to be a whole number (or none). */
 bool bounds_is_whole(const struct uop *u);
+
+/* Of a tensor in the graph; *steps: how many uops may still be looked at. */
+enum { WHOLE_STEPS = 40 };
+/* Whether all its elements, of f32, are known to be whole numbers. */
+bool value_is_whole(const struct uop *v, int *steps);
+/* What |v|, a whole number, cannot exceed; INFINITY: not known. */
+double value_magnitude(const struct uop *v, int *steps);
 
 #endif

@@ -59,8 +59,6 @@ struct uop *whole_rewrite_sum(const struct sum_of_bytes *s);
 struct uop *whole_rewrite_most(struct tgc *t, struct uop *u);
 /* A cast of a whole number to an integer and back; NULL: it is none. */
 struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u);
-/* Whether a float is known to be a whole number. *steps: how many uops may still be looked at. */
-bool is_whole_number(const struct uop *v, int *steps);
 
 /* byte_table.c: a byte, u, that depends on one byte alone, by a table; NULL: it does not, or
  * that takes longer. */

@@ -12,12 +12,12 @@
  *
  * A program without vectors multiplies integers, so that its weights stay bytes.
  */
+#include "passes/analysis/bounds.h"
 #include "passes/graph/quant/byte_sums.h"
 
 #include <math.h>
 
 static const double exact = 0x1p24;
-enum { LOOK_MAX = 40, ELEMENTS_MAX = 1 << 16 };   /* uops; of a weight that is looked at */
 
 /* The largest magnitude of the operand's q - zero. */
 static double largest_of(const struct operand *o)
@@ -200,72 +200,16 @@ struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
     return uop_cast(t, u->dtype, uop_reduce(t, op, x, REDUCE_AXES(u->arg.i)));
 }
 
-bool is_whole_number(const struct uop *v, int *steps)
-{
-    struct element_bounds e;
-    v = value_behind(v, MOVES_VIEW);
-    if (--*steps < 0 || v->dtype != DTYPE_F32)
-        return false;
-    switch (v->op) {
-    case OP_CONST:
-        return fabs(v->arg.f) <= exact && v->arg.f == rint(v->arg.f);
-    case OP_CAST:
-        return dtype_is_byte(v->src[0]->dtype);
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_MAX: case OP_MIN:
-        return is_whole_number(v->src[0], steps) && is_whole_number(v->src[1], steps);
-    case OP_REDUCE:
-        return is_whole_number(v->src[0], steps);
-    case OP_BUFFER:
-        return buffer_bounds(known_buffer(v), ELEMENTS_MAX, &e) && e.whole && e.lo.f >= -exact &&
-               e.hi.f <= exact;
-    default:
-        return false;
-    }
-}
-
-/* What |v|, a whole number, cannot exceed; INFINITY: not known. */
-static double magnitude_of(const struct uop *v, int *steps)
-{
-    struct element_bounds e;
-    v = value_behind(v, MOVES_VIEW);
-    if (--*steps < 0)
-        return INFINITY;
-    switch (v->op) {
-    case OP_CONST:
-        return fabs(v->arg.f);
-    case OP_CAST:
-        return dtype_is_byte(v->src[0]->dtype) ? 255 : INFINITY;
-    case OP_ADD: case OP_SUB:
-        return magnitude_of(v->src[0], steps) + magnitude_of(v->src[1], steps);
-    case OP_MUL:
-        return magnitude_of(v->src[0], steps) * magnitude_of(v->src[1], steps);
-    case OP_REDUCE: {
-        double n = REDUCE_OP(v->arg.i) == OP_ADD ? 1 : INFINITY;
-        for (int a = 0; a < v->ndim; a++)
-            if (REDUCE_AXES(v->arg.i) >> a & 1)
-                n *= v->src[0]->dim[a]->vmax < 0 ? INFINITY : (double)v->src[0]->dim[a]->vmax;
-        return n * magnitude_of(v->src[0], steps);
-    }
-    case OP_BUFFER:
-        if ((v->dtype != DTYPE_I32 && v->dtype != DTYPE_F32) ||
-            !buffer_bounds(known_buffer(v), ELEMENTS_MAX, &e))
-            return INFINITY;
-        return v->dtype == DTYPE_F32 ? fmax(fabs(e.lo.f), fabs(e.hi.f))
-                                     : fmax(fabs((double)e.lo.i), fabs((double)e.hi.i));
-    default: return INFINITY;
-    }
-}
-
 /* (f32)((i32)whole + b) with weights b, as a sum of floats, if that is exact. */
 static struct uop *add_weights(struct tgc *t, const struct uop *v)
 {
     for (int k = 0; k < 2 && v->op == OP_ADD && v->dtype == DTYPE_I32; k++) {
-        int steps = LOOK_MAX;
+        int steps = WHOLE_STEPS;
         struct uop *b = v->src[1 - k];
         if (!known_behind(b) || value_behind(v->src[k], MOVES_VIEW)->op != OP_CAST)
             continue;
         struct uop *a = whole_rewrite_cast(t, uop_cast(t, DTYPE_F32, v->src[k]));
-        if (a && magnitude_of(a, &steps) + magnitude_of(b, &steps) <= exact)
+        if (a && value_magnitude(a, &steps) + value_magnitude(b, &steps) <= exact)
             return uop_binary(t, OP_ADD, a, uop_cast(t, DTYPE_F32, b));
     }
     return NULL;
@@ -273,12 +217,12 @@ static struct uop *add_weights(struct tgc *t, const struct uop *v)
 
 struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u)
 {
-    int steps = LOOK_MAX, none = -1;
+    int steps = WHOLE_STEPS, none = -1;
     struct operand o = {0};
     struct uop *v = u->src[0];
     for (; move_is(v, MOVES_VIEW) && o.nmove < MAX_MOVES; v = v->src[0])
         o.move[o.nmove++] = v;
-    struct uop *x = v->op == OP_CAST && v->dtype == DTYPE_I32 && is_whole_number(v->src[0], &steps)
+    struct uop *x = v->op == OP_CAST && v->dtype == DTYPE_I32 && value_is_whole(v->src[0], &steps)
                         ? v->src[0]
                         : add_weights(t, v);
     return x ? move_again(t, &o, x, &none) : NULL;

@@ -8,6 +8,7 @@
  * what bytes stand for and a constant that it is divided by. Bytes that are made of bytes with the
  * same scale and zero point are those bytes.
  */
+#include "passes/analysis/bounds.h"
 #include "passes/graph/quant/byte_sums.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static bool is_counted(const struct uop *v)
     if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST)
         v = value_behind(v->src[0], MOVES_VIEW);
     return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
-           ((v->op == OP_REDUCE || v->op == OP_SUB) && is_whole_number(v, &steps));
+           ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
 }
 
 /* v / c for a quotient v whose divisor is the same along some axis; NULL: v is none. */
