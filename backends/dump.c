@@ -92,8 +92,13 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
         text_dims(out, b->dim, b->ndim, "[", "]");
         text_puts(out, "\"];\n");
     }
-    for (int i = 0; i < 2 * s->nstate; i++) {
-        const struct buffer *b = i % 2 ? s->state[i / 2]->out : s->state[i / 2]->in;
+    for (int i = 0; i < 2 * s->nstate + s->npart; i++) {
+        int part = i - 2 * s->nstate;
+        const struct buffer *b = part >= 0 ? s->part[part]->out
+                                 : i % 2   ? s->state[i / 2]->out
+                                           : s->state[i / 2]->in;
+        if (part >= 0 && b == s->part[part]->state->out)
+            continue;
         text_printf(out, "  b%d [shape=ellipse, label=\"state ", b->id);
         text_dot(out, b->name);
         text_puts(out, "\"];\n");

@@ -254,9 +254,22 @@ struct state {
     struct var *length;
     int axis;
     struct uop *rows;
+    struct state_part *part; int npart; size_t cap_part;
+    struct uop *join;            /* `out`, made of its parts' leaves; NULL: it is one part */
     /* set by the memory plan, in the states' part of the arena: where runs 0, 2, 4 ... read it and
      * where 1, 3, 5 ... do, which is what the run before has written; one place if it may be */
     size_t place[2], nbytes;
+};
+
+/* A state that grows is one CONCAT with rows, or several of them that are joined along other axes,
+ * as keys and values are in one tensor: each has rows of its own, and a leaf that is there when
+ * these are. A state of one size is one part, which is `out`. */
+struct state_part {
+    struct state *state;
+    struct buffer *out;          /* what a run stores rows into, and reads; in axes of its own */
+    struct uop *past;            /* the part of `in` that the rows are behind; NULL: it has none */
+    int axis;                    /* of `out`, along which it grows */
+    int64_t first;               /* element of the place with which it begins */
 };
 
 /* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried],
@@ -675,9 +688,10 @@ struct graph {
     /* BUFFER_INPUT uops, in the model's order */
     int ninput; struct uop **input;
     int noutput; struct graph_output *output;
-    /* The last `nstate` of both are not the caller's: state[k]->in, and what is stored into
-     * state[k]->out, which is the new rows alone where it grows. */
+    /* The last `nstate` inputs and `npart` outputs are not the caller's: state[k]->in, and what is
+     * stored into part[k]->out, which is the new rows alone where it grows. */
     int nstate; struct state **state;
+    int npart; struct state_part **part;
     uint64_t state_hash;         /* of the model and its states: who may read a block of them */
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
     /* HOST uops that no operand leads to: those that give a symbol its value, which run before the

@@ -99,6 +99,7 @@ struct schedule {
     struct buffer **input; int ninput;     /* as graph->input, without states */
     struct buffer **output; int noutput;   /* as graph->output, without states; BUFFER_OUTPUT */
     struct state **state; int nstate;      /* as graph->state */
+    struct state_part **part; int npart;   /* as graph->part */
     size_t state_nbytes;                   /* of all their places */
     struct var **var; int nvar;            /* run-time dimensions and host results */
     isa_set isa;                 /* for which kernels may have variants */
@@ -143,16 +144,19 @@ void passes_init(struct tgc *t);
 struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o);
 
 /* state.c: --state OUT=IN. Makes the graph's output OUT and its input IN a state each; one that is
- * Concat(IN, rows) along a run-time dimension grows. needs: what a frontend has made; breaks:
- * nothing. false: diagnostics name what does not exist, agree or end; file: for these. */
+ * Concat(IN, rows) along a run-time dimension, or is joined of such parts along others, grows.
+ * needs: what a frontend has made; breaks: nothing. false: diagnostics name what does not exist,
+ * agree or end; file: for these. */
 bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int noption,
                  const char *file);
 /* The graph as it was, where what grows is a CONCAT: of values that the oracle can compute. value[]
- * has graph->noutput of them; those of states are what the next run reads. */
+ * has graph->noutput of them; the last are what parts of states store. */
 void state_whole_values(struct tgc *t, const struct graph *g, struct uop **value);
 /* Whether the run's symbol v is the length of a state, or must stay as it is while states live. */
 bool state_is_length(const struct graph *g, const struct var *v);
 bool state_is_size(const struct graph *g, const struct var *v);
+/* The axis along which a state's buffer grows; -1: none. */
+int state_axis(const struct buffer *b);
 
 /* One pass each; false: diagnostics were recorded. */
 /* half_precision.c: f16 is computed in f32, and rounded where it leaves */

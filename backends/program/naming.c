@@ -127,6 +127,8 @@ static void name_buffers(struct program *p)
         note_buffers(p, &s->state[i]->in, 1);
         note_buffers(p, &s->state[i]->out, 1);
     }
+    for (int i = 0; i < s->npart; i++)
+        note_buffers(p, &s->part[i]->out, 1);
     p->buffer_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_name);
     p->buffer_used = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_used);
     struct names *reserved = names_reserved(p->t), *field = names_new(p->t, reserved);
@@ -157,6 +159,11 @@ static void name_buffers(struct program *p)
         const struct state *st = s->state[i];
         p->buffer_name[st->in->id] = names_unique(p->run, st->name, "state");
         p->buffer_name[st->out->id] = names_unique(p->run, st->from, "state");
+    }
+    for (int i = 0; i < s->npart; i++) {
+        const struct buffer *out = s->part[i]->out;
+        if (!p->buffer_name[out->id])
+            p->buffer_name[out->id] = names_unique(p->run, s->part[i]->state->from, "state");
     }
     name_intermediates(p);
 }

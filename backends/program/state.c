@@ -358,9 +358,10 @@ void state_write_checks(struct program *p, struct text *out)
     }
 }
 
-static void write_place(struct program *p, struct text *out, const struct state *st, bool next)
+static void write_place(struct program *p, struct text *out, const struct buffer *b, size_t first)
 {
-    const struct buffer *b = next ? st->out : st->in;
+    const struct state *st = b->state;
+    bool next = b != st->in;
     size_t start = out->n;
     if (!p->buffer_used[b->id])
         return;
@@ -369,7 +370,7 @@ static void write_place(struct program *p, struct text *out, const struct state 
     if (has_two_places(st))
         text_printf(out, "(self->odd ? %zu : %zu));", st->place[!next], st->place[next]);
     else
-        text_printf(out, "%zu);", st->place[0]);
+        text_printf(out, "%zu);", st->place[0] + first);
     text_pad(out, start, 72);
     text_printf(out, " /* %s", dtype_name(b->dtype));
     text_dims(out, b->dim, b->ndim, "[", "]");
@@ -382,14 +383,21 @@ void state_write_places(struct program *p, struct text *out)
     bool any = false;
     for (int i = 0; i < s->nstate; i++)
         any |= p->buffer_used[s->state[i]->in->id] || p->buffer_used[s->state[i]->out->id];
+    for (int i = 0; i < s->npart; i++)
+        any |= p->buffer_used[s->part[i]->out->id];
     if (any)
         text_printf(out,
                     "\n    /* what runs keep for the next one */\n"
                     "    unsigned char *const states = (unsigned char *)(void *)self + %zu;\n",
                     p->head_bytes);
     for (int i = 0; i < s->nstate; i++) {
-        write_place(p, out, s->state[i], false);
-        write_place(p, out, s->state[i], true);
+        const struct state *st = s->state[i];
+        write_place(p, out, st->in, 0);
+        write_place(p, out, st->out, 0);
+        for (int k = 0; k < st->npart; k++)
+            if (st->part[k].out != st->out)
+                write_place(p, out, st->part[k].out,
+                            (size_t)st->part[k].first * dtype_nbytes(st->out->dtype));
     }
 }
 

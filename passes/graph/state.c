@@ -9,20 +9,34 @@
  * The CONCAT is gone from the graph: its readers read a buffer, its new rows are what the graph
  * stores. That nothing of `past` changes makes the order of its own readers free; those of the leaf
  * come behind the store (schedule.c).
+ *
+ *      past[0] ──┐                          Keys and values in one tensor: a state of several parts,
+ *                CONCAT ──┐                 each with a leaf of its own that is a box of the place.
+ *      keys ─────┘        CONCAT ──> OUT    What reads OUT itself reads all of the place, behind
+ *      past[1] ──┐        │                 the rows of all parts.
+ *                CONCAT ──┘
+ *      values ───┘
  */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
 #include <string.h>
 
+/* What a part of a state stores: all of OUT, or new rows, which the CONCAT `grown` joins. */
+struct stored {
+    struct uop *value, *grown;
+};
+
 struct states {
     struct tgc *t;
     struct graph *g;
     struct place at;
     struct state **state;
-    struct uop **value; /* what is stored: of OUT, or its new rows */
     struct uop **whole; /* of OUT */
     int n;
+    struct stored *stored; /* of the states' parts, one state after the other */
+    int nstored;
+    size_t cap_stored;
 };
 
 /* ---------------------------------------------------------------------------------------- names */
@@ -157,31 +171,161 @@ static const struct view *bounded_view(struct tgc *t, const struct buffer *b)
     return v;
 }
 
-/* OUT is Concat(IN, rows...) along an axis whose size in IN is a symbol. */
+/* ---------------------------------------------------------------------------------------- parts */
+
+/* u, which is a part of OUT; at: what it would be as a movement of st->out. */
+struct piece {
+    struct uop *u, *at;
+};
+
+static bool is_plain_move(const struct uop *u)
+{
+    return u->op == OP_RESHAPE || u->op == OP_PERMUTE || u->op == OP_SHRINK;
+}
+
+/* The source of u, a RESHAPE or PERMUTE, as a movement of what `at` is one of. */
+static struct uop *move_back(struct tgc *t, const struct uop *u, struct uop *at)
+{
+    int perm[MAX_RANK];
+    if (u->op == OP_RESHAPE)
+        return uop_reshape(t, at, u->src[0]->dim, u->src[0]->ndim);
+    for (int a = 0; a < u->ndim; a++)
+        perm[PERM_GET(u->arg.i, a)] = a;
+    return uop_permute(t, at, perm);
+}
+
+/* Source k of the CONCAT u as a movement of what `at` is one of. */
+static struct uop *cut_part(struct tgc *t, const struct uop *u, int k, struct uop *at)
+{
+    struct uop *begin[MAX_RANK];
+    for (int a = 0; a < u->ndim; a++)
+        begin[a] = uop_int(t, 0);
+    for (int i = 0; i < k; i++)
+        begin[u->arg.i] = sym_add(t, begin[u->arg.i], u->src[i]->dim[u->arg.i]);
+    return uop_shrink(t, at, begin, u->src[k]->dim);
+}
+
+/* Where the elements of a movement of st->out lie: a box of its place, or its rows in another order;
+ * NULL: they do not lie at strides. */
+static struct view *find_view(struct tgc *t, const struct state *st, struct uop *at)
+{
+    struct view *whole = mem_copy(t, st->in->storage, sizeof *whole);
+    struct tracker *tr = &(struct tracker){1, whole};
+    struct uop **move = NULL;
+    int n = 0;
+    size_t cap = 0;
+    memcpy(whole->dim, st->out->dim, sizeof whole->dim);
+    for (; is_plain_move(at); at = at->src[0])
+        VEC_PUSH(t, move, n, cap, at);
+    while (n > 0)
+        tr = tracker_apply(t, tr, move[--n]);
+    return tr->nview == 1 && !tr->view->has_mask && tr->view->offset->op == OP_CONST ? tr->view
+                                                                                     : NULL;
+}
+
+/* Whether `past` holds at each place what the last run stored for `at`, of which it is the first
+ * rows, at these coordinates. */
+static bool is_where_it_was(struct tgc *t, const struct state *st, struct uop *past, struct uop *at,
+                            struct uop *const *index)
+{
+    struct uop *from[MAX_RANK], *to[MAX_RANK];
+    memcpy(from, index, sizeof from);
+    memcpy(to, index, sizeof to);
+    if (move_down(t, past, is_plain_move, from) != uop_buffer(t, st->in))
+        return false;
+    move_down(t, at, is_plain_move, to);
+    for (int a = 0; a < st->in->ndim; a++)
+        if (from[a] != to[a])
+            return false;
+    return true;
+}
+
+/* p is a CONCAT along an axis that grows: its first source must be the part of IN that lies there. */
+static bool add_part(struct states *s, struct state *st, const struct piece *p,
+                     struct uop *const *index)
+{
+    struct tgc *t = s->t;
+    int axis = (int)p->u->arg.i;
+    struct uop *past = p->u->src[0];
+    struct view *view = find_view(t, st, p->at);
+    struct state_part part = {.state = st, .out = st->out, .past = past, .axis = axis};
+    if (!view || !sym_equal(t, past->dim[axis], st->in->dim[st->axis]) ||
+        !is_where_it_was(t, st, past, p->at, index))
+        return false;
+    if (p->u != s->whole[s->n]) {
+        part.first = view->offset->arg.i;
+        part.out = buffer_new(t, BUFFER_OUTPUT, p->u->dtype, p->u->dim, p->u->ndim, st->from);
+        part.out->state = st;
+        view->offset = uop_int(t, 0);
+        part.out->storage = view;
+    }
+    VEC_PUSH(t, st->part, st->npart, st->cap_part, part);
+    struct uop *rows = p->u->nsrc == 2
+                           ? p->u->src[1]
+                           : uop_concat(t, p->u->src + 1, p->u->nsrc - 1, axis);
+    VEC_PUSH(t, s->stored, s->nstored, s->cap_stored, ((struct stored){rows, p->u}));
+    return true;
+}
+
+/* From OUT down to the CONCATs with rows of their own. */
+static bool find_parts(struct states *s, struct state *st, struct uop *value)
+{
+    struct tgc *t = s->t;
+    struct piece *open = NULL;
+    int n = 0;
+    size_t cap = 0;
+    VEC_PUSH(t, open, n, cap, ((struct piece){value, uop_buffer(t, st->out)}));
+    while (n > 0) {
+        struct piece p = open[--n];
+        struct uop *index[MAX_RANK] = {NULL}, *at[MAX_RANK] = {NULL};
+        if (p.u->op == OP_RESHAPE || p.u->op == OP_PERMUTE) {
+            struct piece below = {p.u->src[0], move_back(t, p.u, p.at)};
+            VEC_PUSH(t, open, n, cap, below);
+            continue;
+        }
+        if (p.u->op != OP_CONCAT)
+            return false;
+        for (int a = 0; a < p.u->ndim; a++)
+            at[a] = index[a] = uop_is_int(p.u->dim[a], 1)
+                                   ? uop_int(t, 0)
+                                   : uop_range(t, p.u->dim[a], t->next_range++);
+        move_down(t, p.at, is_plain_move, at);
+        bool grows = at[st->axis] == index[p.u->arg.i];
+        if (grows && !add_part(s, st, &p, index))
+            return false;
+        for (int k = p.u->nsrc - 1; k >= 0 && !grows; k--) {
+            struct piece below = {p.u->src[k], cut_part(t, p.u, k, p.at)};
+            VEC_PUSH(t, open, n, cap, below);
+        }
+    }
+    return true;
+}
+
+/* OUT is Concat(IN, rows...) along an axis whose size in IN is a symbol, part by part. */
 static bool make_growing(struct states *s, struct state *st, struct uop *value, int axis)
 {
     struct tgc *t = s->t;
-    struct uop *past = uop_buffer(t, st->in), *dim = st->in->dim[axis];
+    struct uop *dim = st->in->dim[axis];
     if (dim->op != OP_VAR)
         return disagree(
             s, st, value,
             "a state keeps its shape, or grows along a run-time dimension of the input: "
             "give that a name in the model, and --dim 'NAME<=BOUND'");
-    if (value->op != OP_CONCAT || value->arg.i != axis || value->src[0] != past)
-        return disagree(s, st, value,
-                        "a state that grows is Concat(input, new rows), which this output is not");
     st->length = (struct var *)(uintptr_t)dim->arg.p;
     st->axis = axis;
+    st->in->storage = bounded_view(t, st->in);
+    st->out->storage = st->in->storage;
+    if (!find_parts(s, st, value))
+        return disagree(s, st, value,
+                        "a state that grows is Concat(input, new rows), or is joined of such "
+                        "Concats, each of the part of the input that is in its place, which this "
+                        "output is not: keep it in the program that calls the model");
     st->rows = sym_sub(t, value->dim[axis], dim);
     if (depends_on(t, st->rows, st->length) || !is_given(s->g, t, st->rows))
         return disagree(s, st, value, "how many rows a run adds must be known when it begins");
     for (int a = 0; a < value->ndim; a++)
         if (a != axis && depends_on(t, value->dim[a], st->length))
             return disagree(s, st, value, "one axis alone can grow");
-    s->value[s->n] =
-        value->nsrc == 2 ? value->src[1] : uop_concat(t, value->src + 1, value->nsrc - 1, axis);
-    st->in->storage = bounded_view(t, st->in);
-    st->out->storage = st->in->storage;
     return true;
 }
 
@@ -230,9 +374,14 @@ static bool add_state(struct states *s, const char *option)
     if (ndiffer > 1)
         return disagree(s, st, value, "a state keeps its shape, or grows along one axis");
     st->out = buffer_new(t, BUFFER_OUTPUT, value->dtype, value->dim, value->ndim, st->from);
-    s->whole[s->n] = s->value[s->n] = value;
+    s->whole[s->n] = value;
     if (axis >= 0 && !make_growing(s, st, value, axis))
         return false;
+    if (axis < 0) {
+        struct state_part all = {.state = st, .out = st->out, .axis = -1};
+        VEC_PUSH(t, st->part, st->npart, st->cap_part, all);
+        VEC_PUSH(t, s->stored, s->nstored, s->cap_stored, ((struct stored){value, NULL}));
+    }
     for (int a = 0; a < st->in->ndim; a++)
         if (!is_given(s->g, t, st->in->dim[a]))
             return disagree(s, st, value, "a state's size must be known when a run begins");
@@ -318,19 +467,31 @@ static struct uop *read_in_place(struct tgc *t, void *ctx, struct uop *u)
 }
 
 /* What grows becomes the leaf, in all that is computed; one after the other, since that makes other
- * uops of those that are made of it, later layers' concats among them. */
+ * uops of those that are made of it, later layers' concats among them. First the parts, then what
+ * is joined of them. */
 static void read_leaves(struct states *s)
 {
     struct graph *g = s->g;
     int nroot;
     struct uop **graph_root = graph_roots(s->t, g, &nroot);
-    struct uop **root = mem_array(s->t, (size_t)(nroot + s->n), sizeof *root);
+    int nall = nroot + s->nstored + s->n;
+    struct uop **root = mem_array(s->t, (size_t)nall, sizeof *root), **grown = root + nroot,
+               **whole = grown + s->nstored;
     memcpy(root, graph_root, (size_t)nroot * sizeof *root);
-    memcpy(root + nroot, s->whole, (size_t)s->n * sizeof *root);
+    memcpy(whole, s->whole, (size_t)s->n * sizeof *root);
+    for (int k = 0; k < s->nstored; k++)
+        grown[k] = s->stored[k].grown ? s->stored[k].grown : s->stored[k].value;
+    for (int k = 0; k < s->nstored; k++) {
+        struct leaf l = {grown[k], uop_buffer(s->t, g->part[k]->out)};
+        if (s->stored[k].grown)
+            uop_rewrite(s->t, root, nall, read_in_place, &l);
+    }
     for (int k = 0; k < s->n; k++) {
-        struct leaf l = {root[nroot + k], uop_buffer(s->t, s->state[k]->out)};
-        if (s->state[k]->length)
-            uop_rewrite(s->t, root, nroot + s->n, read_in_place, &l);
+        struct leaf l = {whole[k], uop_buffer(s->t, s->state[k]->out)};
+        if (!s->state[k]->length || l.whole == l.leaf)
+            continue;
+        s->state[k]->join = l.whole;
+        uop_rewrite(s->t, root, nall, read_in_place, &l);
     }
     for (int i = 0; i < g->noutput; i++)
         g->output[i].value = root[i];
@@ -344,7 +505,9 @@ static void move_to_end(struct states *s)
     struct graph *g = s->g;
     int nin = 0, nout = 0;
     struct uop **input = mem_array(s->t, (size_t)g->ninput, sizeof *input);
-    struct graph_output *output = mem_array(s->t, (size_t)(g->noutput + s->n), sizeof *output);
+    struct graph_output *output =
+        mem_array(s->t, (size_t)(g->noutput + s->nstored), sizeof *output);
+    g->part = mem_array(s->t, (size_t)s->nstored, sizeof *g->part);
     for (int i = 0; i < g->ninput; i++)
         if (!uop_buffer_of(g->input[i])->state)
             input[nin++] = g->input[i];
@@ -356,8 +519,12 @@ static void move_to_end(struct states *s)
             output[nout++] = g->output[i];
     }
     for (int k = 0; k < s->n; k++) {
-        input[nin++] = uop_buffer(s->t, s->state[k]->in);
-        output[nout++] = (struct graph_output){s->state[k]->from, s->value[k]};
+        struct state *st = s->state[k];
+        input[nin++] = uop_buffer(s->t, st->in);
+        for (int i = 0; i < st->npart; i++) {
+            output[nout++] = (struct graph_output){st->from, s->stored[g->npart].value};
+            g->part[g->npart++] = &st->part[i];
+        }
     }
     g->input = input;
     g->output = output;
@@ -373,7 +540,6 @@ bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int 
     if (noption == 0)
         return true;
     s.state = mem_array(t, (size_t)noption, sizeof(struct state *));
-    s.value = mem_array(t, (size_t)noption, sizeof *s.value);
     s.whole = mem_array(t, (size_t)noption, sizeof *s.whole);
     for (int i = 0; i < noption; i++)
         if (!add_state(&s, option[i]))
@@ -397,29 +563,25 @@ static struct uop *join_again(struct tgc *t, void *ctx, struct uop *u)
 {
     const struct whole *w = ctx;
     const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
-    for (int k = 0; b && b->kind == BUFFER_OUTPUT && k < w->g->nstate; k++) {
-        const struct state *st = w->g->state[k];
-        struct uop *part[2] = {uop_buffer(t, st->in), w->value[w->g->noutput - w->g->nstate + k]};
-        if (st->out == b)
-            return uop_concat(t, part, 2, st->axis);
+    if (!b || b->kind != BUFFER_OUTPUT || !b->state)
+        return NULL;
+    for (int k = 0; k < w->g->npart; k++) {
+        const struct state_part *part = w->g->part[k];
+        struct uop *src[2] = {part->past, w->value[w->g->noutput - w->g->npart + k]};
+        if (part->out == b && part->past)
+            return uop_concat(t, src, 2, part->axis);
     }
-    return NULL;
+    return b->state->join;
 }
 
-/* New rows may be made of what other states have grown to: as often as there are states. */
+/* New rows may be made of what other states have grown to: as often as there are leaves. */
 void state_whole_values(struct tgc *t, const struct graph *g, struct uop **value)
 {
     struct whole w = {g, value};
     for (int i = 0; i < g->noutput; i++)
         value[i] = g->output[i].value;
-    for (int k = 0; k < g->nstate; k++)
+    for (int k = 0; k < g->npart + g->nstate; k++)
         uop_rewrite(t, value, g->noutput, join_again, &w);
-    for (int k = 0; k < g->nstate; k++) {
-        struct uop **v = &value[g->noutput - g->nstate + k];
-        struct uop *part[2] = {uop_buffer(t, g->state[k]->in), *v};
-        if (g->state[k]->length)
-            *v = uop_concat(t, part, 2, g->state[k]->axis);
-    }
 }
 
 bool state_is_length(const struct graph *g, const struct var *v)
@@ -428,6 +590,17 @@ bool state_is_length(const struct graph *g, const struct var *v)
         if (g->state[k]->length == v)
             return true;
     return false;
+}
+
+int state_axis(const struct buffer *b)
+{
+    const struct state *st = b->state;
+    if (!st || !st->length || b == st->in || b == st->out)
+        return st && st->length ? st->axis : -1;
+    for (int k = 0; k < st->npart; k++)
+        if (st->part[k].out == b)
+            return st->part[k].axis;
+    return -1;
 }
 
 bool state_is_size(const struct graph *g, const struct var *v)

@@ -560,12 +560,13 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
  * rows alone, and reads no more than fit. */
 static double touched_nbytes(const struct buffer *b, bool stored)
 {
-    const struct state *st = b->state && b->state->length ? b->state : NULL;
+    const struct state *st = b->state;
+    int grown = state_axis(b);
     double n = (double)dtype_nbytes(b->dtype);
     for (int a = 0; a < b->ndim; a++) {
-        const struct uop *dim = !st || a != st->axis ? b->dim[a]
-                                : stored             ? st->rows
-                                                     : st->in->dim[a];
+        const struct uop *dim = a != grown ? b->dim[a]
+                                : stored   ? st->rows
+                                           : st->in->dim[st->axis];
         n *= (double)dim->vmax;
     }
     return n;

@@ -677,6 +677,17 @@ static bool may_stay(struct memory *m, const struct state *st)
     return read < write || (read == write && same);
 }
 
+/* It lies in its state's place, from its first element on. */
+static bool size_part(struct tgc *t, struct state_part *part)
+{
+    size_t first = (size_t)part->first * dtype_nbytes(part->out->dtype);
+    if (!size_buffer(t, part->out))
+        return false;
+    part->out->nbytes = part->state->nbytes ? part->state->nbytes - first : 0;
+    part->out->offset = part->state->place[1] + first;
+    return true;
+}
+
 /* Every state's place or places, from 0 on: the program puts them in front of what a run makes. */
 static bool plan_states(struct memory *m)
 {
@@ -700,6 +711,9 @@ static bool plan_states(struct memory *m)
         }
         st->in->offset = st->place[0];
         st->out->offset = st->place[1];
+        for (int k = 0; k < st->npart; k++)
+            if (!size_part(m->t, &st->part[k]))
+                return false;
     }
     if (!size_add(total, s->arena_nbytes, &all) || all > m->t->mem_limit)
         return diag_error(

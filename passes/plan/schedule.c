@@ -30,13 +30,14 @@ static int loop_of_counter(const struct plan *p, const struct var *v)
     return -1;
 }
 
-/* The state that has grown to what the leaf u is; -1: none has. */
-static int grown_state(const struct graph *g, const struct uop *u)
+/* What makes a state as large as the leaf b is: of the parts that lie in b the new rows of number
+ * k; NULL: there are no more. */
+static struct uop *rows_of(const struct graph *g, const struct buffer *b, int k)
 {
-    for (int i = 0; u->op == OP_BUFFER && i < g->nstate; i++)
-        if (g->state[i]->length && g->state[i]->out == u->arg.p)
-            return i;
-    return -1;
+    for (int i = 0; b->state && b->state->length && i < g->npart; i++)
+        if ((g->part[i]->out == b || g->part[i]->state->out == b) && k-- == 0)
+            return g->output[g->noutput - g->npart + i].value;
+    return NULL;
 }
 
 /* What must run before u: its sources, the rows that make a state larger, and the host calls that
@@ -47,10 +48,8 @@ static struct uop *plan_child(const struct plan *p, const struct uop *u, int k)
     if (k < u->nsrc)
         return u->src[k];
     k -= u->nsrc;
-    if (u->op == OP_BUFFER) {
-        int grown = k == 0 ? grown_state(g, u) : -1;
-        return grown < 0 ? NULL : g->output[g->noutput - g->nstate + grown].value;
-    }
+    if (u->op == OP_BUFFER)
+        return rows_of(g, u->arg.p, k);
     if (u->op == OP_VAR)
         return k == 0 ? map_get(&p->finder, u) : NULL;
     if (u->op == OP_HOST)
@@ -317,21 +316,25 @@ static void demand_scalar(struct plan *p, struct uop *u)
 static void plan_state(struct plan *p, int k)
 {
     const struct graph *g = p->graph;
-    const struct state *st = g->state[k];
-    struct uop *value = g->output[g->noutput - g->nstate + k].value;
-    const struct node *reader = st->length ? plan_node(p, uop_buffer(p->t, st->out)) : NULL;
-    struct segment *s =
-        store_to(p, p->top, reader ? reader->pos : p->nnode + g->noutput, value, st->out);
+    const struct state_part *part = g->part[k];
+    const struct state *st = part->state;
+    struct uop *value = g->output[g->noutput - g->npart + k].value;
+    int pos = p->nnode + g->noutput;
+    for (int i = 0; st->length && i < 2; i++) {
+        const struct node *reader = plan_node(p, uop_buffer(p->t, i ? st->out : part->out));
+        pos = reader && reader->pos < pos ? reader->pos : pos;
+    }
+    struct segment *s = store_to(p, p->top, pos, value, part->out);
     if (!st->length)
         return;
     s->start = mem_array(p->t, (size_t)value->ndim, sizeof *s->start);
     for (int a = 0; a < value->ndim; a++)
-        s->start[a] = a == st->axis ? uop_var(p->t, st->length) : uop_int(p->t, 0);
+        s->start[a] = a == part->axis ? uop_var(p->t, st->length) : uop_int(p->t, 0);
 }
 
 static void plan_fuse(struct plan *p, struct schedule *s)
 {
-    for (int k = 0; k < p->graph->nstate; k++)
+    for (int k = 0; k < p->graph->npart; k++)
         plan_state(p, k);
     for (int i = 0; i < s->noutput; i++) {
         const struct graph_output *o = &p->graph->output[i];
@@ -680,9 +683,11 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     struct schedule *s = MEM_NEW(t, struct schedule);
     *s = (struct schedule){.graph = g,
                            .ninput = g->ninput - g->nstate,
-                           .noutput = g->noutput - g->nstate,
+                           .noutput = g->noutput - g->npart,
                            .state = g->state,
                            .nstate = g->nstate,
+                           .part = g->part,
+                           .npart = g->npart,
                            .var = g->var,
                            .nvar = g->nvar};
     s->input = mem_array(t, (size_t)s->ninput, sizeof *s->input);

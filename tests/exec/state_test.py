@@ -355,6 +355,109 @@ def cache():
     in_place_alone(folder, 2)
 
 
+def joined(spelling="stack", n=2, heads=2, size=8, rows=1, dtype=F32, batch=1, outside=False):
+    """As older exports of GPT-2: keys and values of a layer in one tensor, [2, batch, heads, past, size].
+    turned: keys lie across where they are joined; one: all layers in one tensor; early: rows are
+    joined with the past before keys and values are."""
+    kind = {F32: np.float32, F16: np.float16}[dtype]
+    nodes, weights, inputs, outputs, x = [], [G.weight("scale", kind(0.35))], [], [], "q"
+    shape = [batch, heads, rows, size]
+    put = lambda op, ins, out, **more: nodes.append(G.node(op, ins, [out], **more)) or out
+    weights += [G.weight(f"i{v}", np.array(v)) for v in range(2 * n)]
+    weights += [G.weight(f"u{v}", np.array([v])) for v in range(2 * n + 1)]
+    weights += [G.weight("all", np.array([0, 0, -1, 0, 0, 0][:6])), G.weight("halves", np.array([1, 1]))]
+    one = spelling == "one"
+    for k in range(1 if one else n):
+        inputs.append(G.value(f"past_{k}", [2 * n if one else 2, batch, heads, "past", size], dtype))
+        outputs.append(G.value(f"present_{k}", [2 * n if one else 2, batch, heads, "total", size], dtype))
+    ends = []
+    for k in range(n):
+        past, parts = f"past_{0 if one else k}", []
+        rows_of = {}
+        for j, part in enumerate("kv"):
+            name = f"{part}{k}"
+            rows_of[part] = put("Mul", [x, f"m{name}"], f"new_{name}")
+            weights.append(G.weight(f"m{name}", draw(7 * k + j, heads, 1, size, by=1.0).astype(kind)))
+        if spelling == "split":
+            nodes.append(G.node("Split", [past, "halves"], [f"pu_k{k}", f"pu_v{k}"], axis=0))
+        for j, part in enumerate("kv"):
+            name, at = f"{part}{k}", 2 * k + j if one else j
+            if spelling == "split":
+                before = put("Squeeze", [f"pu_{name}", "u0"], f"p_{name}")
+            elif spelling == "slice":
+                before = put("Slice", [past, f"u{at}", f"u{at + 1}", "u0"], f"s_{name}")
+                before = put("Squeeze", [before, "u0"], f"p_{name}")
+            else:
+                before = put("Gather", [past, f"i{at}"], f"p_{name}", axis=0)
+            if spelling == "turned" and part == "k":
+                across = put("Transpose", [before], f"pt_{name}", perm=[0, 1, 3, 2])
+                fresh = put("Transpose", [rows_of[part]], f"nt_{name}", perm=[0, 1, 3, 2])
+                keys = put("Concat", [across, fresh], f"c_{name}", axis=3)
+                now = put("Transpose", [keys], f"n_{name}", perm=[0, 1, 3, 2])
+            elif spelling == "early":
+                now = put("Unsqueeze", [before, "u0"], f"e_{name}")
+                more = put("Unsqueeze", [rows_of[part], "u0"], f"f_{name}")
+                up = put("Concat", [now, more], f"g_{name}", axis=3)
+                now = put("Squeeze", [up, "u0"], f"n_{name}")
+            else:
+                now = put("Concat", [before, rows_of[part]], f"n_{name}", axis=2)
+            parts.append(up if spelling == "early" else put("Unsqueeze", [now, "u0"], f"x_{name}"))
+            rows_of[part] = now
+        if one:
+            ends += parts
+        elif spelling == "sequence":
+            nodes.append(G.node("SequenceConstruct", [f"n_k{k}", f"n_v{k}"], [f"seq{k}"]))
+            nodes.append(G.node("ConcatFromSequence", [f"seq{k}"], [f"present_{k}"], axis=0, new_axis=1))
+        else:
+            put("Concat", parts, f"present_{k}", axis=0)
+        if spelling == "whole":
+            rows_of = {part: put("Gather", [f"present_{k}", f"i{j}"], f"w_{part}{k}", axis=0)
+                       for j, part in enumerate("kv")}
+        t = put("Transpose", [rows_of["k"]], f"t{k}", perm=[0, 1, 3, 2])
+        s = put("Mul", [put("MatMul", [x, t], f"s{k}"), "scale"], f"r{k}")
+        p = put("Softmax", [s], f"p{k}", axis=-1)
+        a = put("MatMul", [p, rows_of["v"]], f"a{k}")
+        x = put("Add", [x, a], f"y{k}")
+    if one:
+        put("Concat", ends, "present_0", axis=0)
+    put("Identity", [x], "y")
+    outputs.insert(0, G.value("y", shape, dtype))
+    if outside:
+        put("Identity", ["present_0"], "seen")
+        outputs.append(G.value("seen", [2 * n if one else 2, batch, heads, "total", size], dtype))
+    return (G.model(nodes, [G.value("q", shape, dtype), *inputs], outputs, weights),
+            [(f"present_{k}", f"past_{k}") for k in range(1 if one else n)])
+
+
+def no_past(model, dtype=np.float32, batch=1):
+    """What the caches of a model begin with: no rows."""
+    shape = lambda v: [0 if d.dim_param == "past" else batch if d.dim_param else d.dim_value
+                       for d in v.type.tensor_type.shape.dim]
+    return {v.name: zeros(*shape(v), dtype=dtype) for v in model.graph.input if v.name.startswith("past")}
+
+
+SPELLINGS = ["stack", "split", "slice", "turned", "early", "sequence", "whole", "one"]
+
+
+@suite.case("keys and values in one tensor, however that is spelled, grow in place")
+def cache_of_two():
+    for spelling in SPELLINGS:
+        model, states = joined(spelling)
+        steps = [{"q": draw(step, 1, 2, 1, 8)} for step in range(9)]
+        folder, net = follow(f"joined_{spelling}", model, states, steps, *BOUND, first=no_past(model))
+        body = (folder / "net.c").read_text().split("int net_run(")[1].split("\n}\n")[0]
+        if spelling != "whole":
+            places = [line for line in body.splitlines() if "past + 1" in line and "/* f32[" in line]
+            expect(len(places) == 4 and all("(states +" in line for line in places), f"{spelling}:\n" + "\n".join(places))
+        for step in steps:
+            net.run(step)
+        expect(not net.run(steps[0], status=16)["y"].any(), "a run beyond the bound stores something")
+        if spelling in ("stack", "one"):
+            check_promises(folder, plus=spelling == "one")
+            T.build(folder / "net.c", folder / "net", flags=T.SANITIZE)
+            T.must(T.run([folder / "net", "--selftest"]))
+
+
 @suite.case("a cache in each instruction set, by threads and at -O0")
 def cache_variants():
     long = queries(20, heads=3, size=20)
