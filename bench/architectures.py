@@ -103,8 +103,9 @@ def lstm_vad(frames=20, bands=40, width=64):
     return net.model("lstm_vad")
 
 
-def gpt2_decode(past=256, layers=12, width=768, heads=12, vocabulary=50257, positions=1024):
-    """One token of GPT-2 (124M) behind `past` others: keys and values come in and go out."""
+def gpt2_decode(past=256, layers=12, width=768, heads=12, vocabulary=50257, positions=1024, joined=False):
+    """One token of GPT-2 (124M) behind `past` others: keys and values come in and go out. joined: a
+    layer's in one tensor, as older exports have them."""
     net = Network(2)
     size = width // heads
     token = net.input("input_ids", 1, 1, dtype=TensorProto.INT64)
@@ -119,11 +120,18 @@ def gpt2_decode(past=256, layers=12, width=768, heads=12, vocabulary=50257, posi
                                                          width, 3 * width),
                                      split, count=3, axis=2)
         query, key, value = (head_split(net, part, heads, size) for part in (query, key, value))
-        cache = [net.input(f"past_{kind}_{layer}", 1, heads, past, size)
-                 for kind in ("key", "value")]
+        if joined:
+            both = net.input(f"past_{layer}", 2, 1, heads, past, size)
+            cache = [net.op("Gather", both, net.constant(k, np.int64), axis=0) for k in range(2)]
+        else:
+            cache = [net.input(f"past_{kind}_{layer}", 1, heads, past, size)
+                     for kind in ("key", "value")]
         key = net.op("Concat", cache[0], key, axis=2)
         value = net.op("Concat", cache[1], value, axis=2)
-        for kind, tensor in (("key", key), ("value", value)):
+        if joined:
+            rows = [net.op("Unsqueeze", x, net.constant([0], np.int64)) for x in (key, value)]
+            net.output(f"present_{layer}", net.op("Concat", *rows, axis=0), 2, 1, heads, past + 1, size)
+        for kind, tensor in (("key", key), ("value", value)) if not joined else ():
             net.output(f"present_{kind}_{layer}", tensor, 1, heads, past + 1, size)
         scores = net.op("Div", net.op("MatMul", query,
                                       net.op("Transpose", key, perm=[0, 1, 3, 2])),

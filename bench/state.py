@@ -2,11 +2,12 @@
 caller hands over, against those that stay in the arena (--state), and against ONNX Runtime with its
 inputs and outputs bound.
 
-    .venv/bin/python bench/state.py [--build build] [--compiler gcc] [--past 1024] [--steps 16] [--moved]
+    .venv/bin/python bench/state.py [--build build] [--compiler gcc] [--past 1024] [--steps 16] [--joined] [--moved]
 
 One thread, -O2. The runs of all take turns; times are medians of a step's. GPT-2's caches hold `past`
 tokens before the first of the steps, and one more after each. ONNX Runtime's step has its keys and
 values bound as device values: those that a step makes are the next one's. The answers are compared.
+--joined: keys and values of a layer are one tensor.
 
 --moved counts bytes that pass between memory and caches of 1 MB in a run, by cachegrind (which has no
 AVX-512: --cpu=avx2): of a program with N + 1 runs less one with N.
@@ -32,7 +33,6 @@ from library import Library
 from suite import expect
 
 LAYERS, HEADS, SIZE = 12, 12, 64
-CACHES = [f"{kind}_{layer}" for layer in range(LAYERS) for kind in ("key", "value")]
 
 
 class Symbol(str):
@@ -42,9 +42,16 @@ class Symbol(str):
         return "total"
 
 
-def gpt2(folder, past):
-    model = architectures.gpt2_decode(past, positions=2048)
+def gpt2(folder, past, joined):
+    model = architectures.gpt2_decode(past, positions=2048, joined=joined)
     onnx.save(model, folder / "model.onnx")
+
+
+def cache_shapes(past, joined):
+    """By name, without past_ and present_."""
+    if joined:
+        return {f"{layer}": (2, 1, HEADS, past, SIZE) for layer in range(LAYERS)}
+    return {f"{kind}_{layer}": (1, HEADS, past, SIZE) for layer in range(LAYERS) for kind in ("key", "value")}
 
 
 def compile_model(tgc, folder, options, more):
@@ -67,7 +74,7 @@ def set_states(net, values, length):
             block[state.length_offset:state.length_offset + 8] = np.frombuffer(np.int64(length).tobytes(), np.uint8)
             bounds = state.input.bounds()
             room = block[state.input.offset:state.input.offset + 4 * int(np.prod(bounds))].view(np.float32)
-            room.reshape(bounds)[:, :, :length] = value
+            room.reshape(bounds)[..., :length, :] = value
         else:
             block[state.input.offset:state.input.offset + value.nbytes] = value.reshape(-1).view(np.uint8)
     net.restore(block)
@@ -129,18 +136,19 @@ def touched(net, tables=0):
 
 def measure_gpt2(tgc, scratch, options):
     past, steps = options.past, options.steps
-    pairs = [(f"present_{name}", f"past_{name}") for name in CACHES]
-    folder, before = scratch / "grown", scratch / "given"
+    shapes = cache_shapes(past, options.joined)
+    pairs = [(f"present_{name}", f"past_{name}") for name in shapes]
+    folder, before = (scratch / (name + options.joined * "_joined") for name in ("grown", "given"))
     if not options.reuse:
         T.scratch(folder), T.scratch(before)
-        gpt2(folder, Symbol("past"))
-        gpt2(before, past)
+        gpt2(folder, Symbol("past"), options.joined)
+        gpt2(before, past, options.joined)
     # a bound that the steps just fill: what kernels touch is counted at the bounds
     net = compile_model(tgc, folder, options, ["--dim", f"past<={past + steps}", *state_options(pairs)])
     old = compile_model(tgc, before, options, [])
     random = np.random.default_rng(3)
-    caches = {f"past_{name}": (random.standard_normal((1, HEADS, past, SIZE)) * 0.5).astype(np.float32)
-              for name in CACHES}
+    caches = {f"past_{name}": (random.standard_normal(shape) * 0.5).astype(np.float32)
+              for name, shape in shapes.items()}
     feeds = {"input_ids": np.array([[11]]), "position_ids": np.array([[past]])}
     net.give(feeds)
     old.give({**feeds, **caches})
@@ -163,8 +171,9 @@ def measure_gpt2(tgc, scratch, options):
                   if w.name not in ("wte", "wpe")) * 4
     words = 50257 * 768 * 4                           # once, as the last product's
     tables = words + 2048 * 768 * 4                   # of which the first kernel picks two rows
-    cache = len(CACHES) * HEADS * SIZE * 4
-    report(f"GPT-2, {past} tokens and on", times, weights + words + cache * (past + steps) + cache,
+    cache = 2 * LAYERS * HEADS * SIZE * 4
+    form = ", keys and values in one tensor" * options.joined
+    report(f"GPT-2, {past} tokens and on{form}", times, weights + words + cache * (past + steps) + cache,
            touched(old, tables), touched(net, tables))
 
 
@@ -263,8 +272,8 @@ def moved_bytes(folder, options, length):
 
 def measure_moved(scratch, options):
     for title, name, length in (("--state", "grown", options.past), ("caller's cache", "given", 0)):
-        print(f"GPT-2, {title}: {moved_bytes(scratch / name, options, length) / 1e6:.1f} MB pass between memory "
-              "and a cache of 1 MB in a run", flush=True)
+        moved = moved_bytes(scratch / (name + options.joined * "_joined"), options, length)
+        print(f"GPT-2, {title}: {moved / 1e6:.1f} MB pass between memory and a cache of 1 MB in a run", flush=True)
 
 
 def main():
@@ -277,6 +286,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
     parser.add_argument("--only", choices=["gpt2", "lstm"])
+    parser.add_argument("--joined", action="store_true", help="GPT-2's keys and values of a layer in one tensor")
     parser.add_argument("--reuse", action="store_true", help="models that an earlier call has made")
     parser.add_argument("--moved", action="store_true", help="bytes between memory and caches, no times")
     options = parser.parse_args()
