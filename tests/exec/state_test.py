@@ -458,6 +458,122 @@ def cache_of_two():
             T.must(T.run([folder / "net", "--selftest"]))
 
 
+@suite.case("keys and values in one tensor: instruction sets, threads, -O0, halves, rows of run-time number, a batch")
+def cache_of_two_variants():
+    long = [{"q": draw(step, 1, 3, 1, 20)} for step in range(20)]
+    model, states = joined(heads=3, size=20)
+    for name, more in (("avx2", ["--cpu=avx2"]), ("avx512", ["--cpu=avx512"]), ("threads", ["--threads=3"]),
+                       ("plain", ["-O0", "--cpu=generic"])):
+        if not name.startswith("avx") or name in Path("/proc/cpuinfo").read_text():
+            follow(f"two_{name}", model, states, long, "--dim", "past<=33", *more, first=no_past(model))
+    model, states = joined(dtype=F16)
+    follow("two_halves", model, states, [{"q": draw(step, 1, 2, 1, 8).astype(np.float16)} for step in range(6)], *BOUND,
+           first=no_past(model, np.float16), error=1e-2)
+    model, states = joined("turned", rows="new")
+    chunks = [{"q": draw(step, 1, 2, [3, 1, 0, 2, 3][step], 8)} for step in range(5)]
+    _, net = follow("two_chunks", model, states, chunks, *BOUND, "--dim", "new<=3", first=no_past(model),
+                    sizes=[("new", "q", 2)])
+    net.run({"q": draw(1, 1, 2, 1, 8)}, {"new": 1})
+    model, states = joined(batch="batch", outside=True)
+    follow("two_batch", model, states, [{"q": draw(step, 3, 2, 1, 8)} for step in range(6)], *BOUND, "--dim", "batch<=4",
+           first=no_past(model, batch=3), sizes=[("batch", "q", 0)])
+    model, states = joined(n=1)
+    rows = {"past_0": draw(70, 2, 1, 2, 3, 8)}
+    begun = onnx.ModelProto.FromString(model.SerializeToString())
+    begun.graph.initializer.append(G.weight("past_0", rows["past_0"]))
+    folder, _ = follow("two_begun", begun, states, [{"q": draw(step, 1, 2, 1, 8)} for step in range(6)], *BOUND, first=rows)
+    check_promises(folder)
+    folder = T.scratch(SCRATCH / "two_verified")
+    data = T.scratch(folder / "data")
+    onnx.save(model, folder / "net.onnx")
+    session = onnxruntime.InferenceSession(str(folder / "net.onnx"))
+    feeds = {"q": draw(1, 1, 2, 1, 8), "past_0": draw(2, 2, 1, 2, 4, 8)}
+    for k, name in enumerate(feeds):
+        np.save(data / f"input_{k}.npy", feeds[name])
+    for k, array in enumerate(session.run(None, feeds)):
+        np.save(data / f"output_{k}.npy", array)
+    text = T.must(T.run([TGC, "verify", folder / "net.onnx", "--data", data, *FEW, *states_options(states), *BOUND])).out
+    expect(b"present_0: f32[2,1,2,5,8]" in text, text.decode())
+
+
+def random_joins(seed):
+    """A state that is cut along axes at random, down to parts that each get rows of their own, some of
+    them made of what other parts have grown to, some turned; joined again, and read in part and whole."""
+    rng = np.random.default_rng(seed)
+    rank, count = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    grows = int(rng.integers(rank))
+    shape = [int(rng.integers(1, 6)) for _ in range(rank)]
+    nodes, weights, named, sums = [], [], set(), ["x"]
+
+    def number(v):
+        if f"n{v}" not in named:
+            named.add(f"n{v}")
+            weights.append(G.weight(f"n{v}", np.array([v])))
+        return f"n{v}"
+
+    def put(op, ins, **more):
+        nodes.append(G.node(op, ins, [f"t{len(nodes)}"], **more))
+        return nodes[-1].output[0]
+
+    def rows(box):
+        """New rows of this box's shape: x times numbers, less the mean of what was summed up last."""
+        shaped = list(box)
+        shaped[grows] = count
+        weights.append(G.weight(f"w{len(weights)}", rng.standard_normal(shaped).astype(np.float32) * 0.5))
+        return put("Add", [put("Mul", [sums[-1 if rng.random() < 0.5 else 0], weights[-1].name]), weights[-1].name])
+
+    def grow(past, box):
+        if rng.random() < 0.3:
+            perm = [int(a) for a in rng.permutation(rank)]
+            back = [perm.index(a) for a in range(rank)]
+            now = put("Concat", [put("Transpose", [past], perm=perm), put("Transpose", [rows(box)], perm=perm)],
+                      axis=perm.index(grows))
+            now = put("Transpose", [now], perm=back)
+        else:
+            now = put("Concat", [past, rows(box)], axis=grows)
+        read = past if rng.random() < 0.15 else now
+        sums.append(put("Tanh", [put("ReduceSum", [read], keepdims=0)]))
+        return now
+
+    def build(past, box, depth):
+        wide = [a for a in range(rank) if a != grows and box[a] > 1]
+        if depth == 0 or not wide or rng.random() < 0.2:
+            return grow(past, box)
+        axis = int(rng.choice(wide))
+        ends = sorted({0, box[axis], *[int(v) for v in rng.integers(1, box[axis], 2)]})
+        parts = []
+        for lo, hi in zip(ends, ends[1:]):
+            small = [hi - lo if a == axis else n for a, n in enumerate(box)]
+            parts.append(build(put("Slice", [past, number(lo), number(hi), number(axis)]), small, depth - 1))
+        if rng.random() < 0.2:
+            parts = [put("Unsqueeze", [p, number(0)]) for p in parts]
+            return put("Squeeze", [put("Concat", parts, axis=axis + 1), number(0)])
+        return put("Concat", parts, axis=axis)
+
+    whole = build("past", shape, 2)
+    nodes.append(G.node("Identity", [whole], ["now"]))
+    if rng.random() < 0.5:
+        sums.append(put("ReduceSum", [put("Mul", ["now", "now"])], keepdims=0))
+    nodes.append(G.node("Sum", sums, ["y"]))
+    dims = lambda name: [name if a == grows else n for a, n in enumerate(shape)]
+    first = {"past": zeros(*[0 if a == grows else n for a, n in enumerate(shape)])}
+    return G.model(nodes, [G.value("x", []), G.value("past", dims("past"))],
+                   [G.value("y", []), G.value("now", dims("total"))], weights), first
+
+
+@suite.case("states of random parts, step by step")
+def random_parts():
+    options = [["-O0"], [], ["--threads=2"], ["--cpu=avx2"]]
+    for seed in range(60 if OPTIONS.all else 10):
+        model, first = random_joins(seed)
+        steps = [{"x": np.array(0.3 * step - 0.5, np.float32)} for step in range(4)]
+        folder, _ = follow(f"random_{seed}", model, [("now", "past")], steps, "--dim", "past<=13",
+                           *options[seed % 4], first=first, flags=("-O0",))
+        if seed % 5 == 0:
+            T.build(folder / "net.c", folder / "net", flags=["-O0"])
+            T.must(T.run([folder / "net", "--selftest"]))
+
+
 @suite.case("a cache in each instruction set, by threads and at -O0")
 def cache_variants():
     long = queries(20, heads=3, size=20)
