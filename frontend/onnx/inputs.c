@@ -211,8 +211,8 @@ struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
                                                                   : NULL;
 }
 
-/* An input that --state makes of an output: that OUT=IN ends so is enough to look at it. */
-static bool is_state(const struct lower *l, const char *name)
+/* That OUT=IN ends so is enough to look at it. */
+bool lower_is_state(const struct lower *l, const char *name)
 {
     size_t n = strlen(name);
     for (int i = 0; l->options && i < l->options->nstate; i++) {
@@ -270,7 +270,7 @@ bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
         struct onnx_tensor x;
         const TensorProto *p = g->initializer[i];
         struct place at = onnx_place_value(l->model, "initializer", p->name);
-        if (is_state(l, p->name) && is_input(g, p->name))
+        if (lower_is_state(l, p->name) && is_input(g, p->name))
             continue;
         if (onnx_decode_tensor(l->model, &at, p, &x))
             scope_set(l->t, s, p->name, value_tensor(l->t, constant_from(l, &x)));
@@ -461,7 +461,7 @@ bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct 
         }
         struct buffer *b =
             buffer_new(t, BUFFER_INPUT, dtype_from_onnx(type->elem_type), dim, ndim, in[i]->name);
-        if (is_state(l, in[i]->name) && !set_first(l, g, b))
+        if (lower_is_state(l, in[i]->name) && !set_first(l, g, b))
             return false;
         out->input[out->ninput++] = uop_buffer(t, b);
         tell_input(l, out->input[i]);

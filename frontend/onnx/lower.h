@@ -228,6 +228,8 @@ struct onnx_model *lower_model(const struct lower *l);
 struct value *value_tensor(struct tgc *t, struct uop *u);
 struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem, enum dtype dtype);
 struct value *value_optional(struct tgc *t, struct value *item);          /* NULL: absent */
+/* inputs.c: an input of the model that --state makes of an output */
+bool lower_is_state(const struct lower *l, const char *name);
 /* An attribute's tensor as a constant; NULL: reported. */
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p);
 struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,

@@ -260,8 +260,9 @@ bool lower_multi_head_attention(struct node *n)
 
 struct group_query {
     struct fused_attention a;
+    bool grows;        /* the cache is a state as long as all sequences are: it gets the new keys behind */
     struct uop *total; /* INDEX scalar: the longest sequence with its new part */
-    struct uop *past;  /* [b, 1, 1, 1] how many keys there are before the new ones */
+    struct uop *past;  /* [b, 1, 1, 1] how many keys there are before the new ones; a scalar if it grows */
     struct uop *at;    /* [b, 1, s, 1] position of each query */
 };
 
@@ -283,6 +284,19 @@ static struct uop *rotate_at(const struct node *n, struct uop *x, struct uop *at
         table[i] = lib_gather(l, n->in[k], uop_reshape(n->t, at, dim, 3), 0); /* [b, 1, s, r] */
     }
     return lib_rope(l, x, table[0], table[1], interleaved);
+}
+
+/* Whether past_key and past_value are states (--state) whose run-time size is the length. */
+static bool group_query_grows(const struct node *n)
+{
+    for (int k = 3; k <= 4; k++) {
+        const struct uop *x = n->in[k];
+        const struct buffer *b = x && x->op == OP_BUFFER ? x->arg.p : NULL;
+        if (!b || b->kind != BUFFER_INPUT || b->ndim != 4 || b->dim[2]->op != OP_VAR ||
+            !lower_is_state(n->lower, b->name))
+            return false;
+    }
+    return n->in[3]->dim[2] == n->in[4]->dim[2];
 }
 
 /* The cache: `old` up to past, then the new keys, zeros behind them; [b, h, length, e]. */
@@ -339,6 +353,25 @@ static bool group_query_operands(struct node *n, struct group_query *g)
     return g->a.q && g->a.k;
 }
 
+/* A cache that grows is as long as each sequence is without its new part: what seqlens_k and
+ * total_sequence_length say must agree. */
+static bool group_query_behind(struct node *n, struct group_query *g, struct uop *lengths)
+{
+    const struct lib *l = &n->lib;
+    struct tgc *t = n->t;
+    struct uop *s = g->a.q->dim[2], *total = node_scalar(n, 6);
+    g->past = n->in[3]->dim[2];
+    g->total = sym_add(t, g->past, s);
+    g->at = lib_add(l, g->past, positions(n, s, 2));
+    if (!total || !g->at)
+        return false;
+    struct uop *all = lib_binaryf(l, OP_ADD, per_batch(n, lengths), 1);
+    return node_require(n, 6, lib_binary(l, OP_EQ, uop_cast(t, DTYPE_INDEX, total), g->total),
+                        "the total length is not that of the cache and the new part") &&
+           node_require(n, 5, lib_binary(l, OP_EQ, all, g->total),
+                        "a sequence is not as long as the cache and the new part");
+}
+
 /* Where the new part of each sequence stands: behind seqlens_k + 1 - s keys, but at the start where
  * the new part is all there is. */
 static bool group_query_positions(struct node *n, struct group_query *g)
@@ -347,16 +380,18 @@ static bool group_query_positions(struct node *n, struct group_query *g)
     struct tgc *t = n->t;
     struct uop **total, *s = g->a.q->dim[2], *zero = uop_int(t, 0), *lengths = n->in[5];
     int count;
-    if (!node_symbols(n, 6, &total, &count))
-        return false;
-    if (count != 1)
-        return node_error(n, 6, "one length is expected, found %d", count);
-    g->total = total[0];
     if (lengths->ndim == 2 && uop_is_int(lengths->dim[1], 1))
         lengths = uop_reshape(t, lengths, lengths->dim, 1);
     if (lengths->ndim != 1)
         return node_error(n, 5, "a length of each sequence is expected, found %s",
                           shape_text(n, lengths));
+    if (g->grows)
+        return group_query_behind(n, g, lengths);
+    if (!node_symbols(n, 6, &total, &count))
+        return false;
+    if (count != 1)
+        return node_error(n, 6, "one length is expected, found %d", count);
+    g->total = total[0];
     struct uop *past = lib_sub(l, lib_binaryf(l, OP_ADD, per_batch(n, lengths), 1), s);
     past = lib_where(l, lib_binary(l, OP_EQ, g->total, s), zero, past);
     if (!past || !node_require(n, 5, uop_not(t, lib_binary(l, OP_LT, past, zero)),
@@ -441,9 +476,27 @@ static bool group_query_sink(struct node *n, struct group_query *g, struct uop *
     return g->a.bias && g->a.k && g->a.v;
 }
 
+/* present_key and present_value: what there was, with the new keys and values. */
+static bool group_query_present(struct node *n, struct group_query *g)
+{
+    struct uop *length = g->total, **part[2] = {&g->a.k, &g->a.v};
+    for (int i = 0; i < 2 && n->in[3]; i++)
+        if (!node_rank(n, 3 + i, 4, 4))
+            return false;
+    if (n->in[3] && !g->grows)
+        length = sym_max(n->t, length, n->in[3]->dim[2]);
+    for (int i = 0; i < 2; i++) {
+        struct uop *joined[2] = {n->in[3 + i], *part[i]};
+        *part[i] = g->grows ? lib_concat(&n->lib, joined, 2, 2)
+                            : append(n, g, n->in[3 + i], *part[i], length);
+        n->out[1 + i] = *part[i];
+    }
+    return g->a.k && g->a.v;
+}
+
 bool lower_group_query_attention(struct node *n)
 {
-    struct group_query g = {0};
+    struct group_query g = {.grows = group_query_grows(n)};
     for (int k = 12; k <= 13; k++)
         if (n->in[k])
             return node_error(n, k, "a quantized cache is not supported");
@@ -461,18 +514,8 @@ bool lower_group_query_attention(struct node *n)
         return false;
     if (!group_query_operands(n, &g) || !group_query_positions(n, &g) || !group_query_rotate(n, &g))
         return false;
-    struct uop *length = g.total;
-    if (n->in[3]) {
-        if (!node_rank(n, 3, 4, 4) || !node_rank(n, 4, 4, 4))
-            return false;
-        length = sym_max(n->t, length, n->in[3]->dim[2]);
-    }
-    g.a.k = append(n, &g, n->in[3], g.a.k, length);
-    g.a.v = append(n, &g, n->in[4], g.a.v, length);
-    n->out[1] = g.a.k;
-    n->out[2] = g.a.v;
     bool sink = n->in[11] || node_int(n, "smooth_softmax", -1) == 1;
-    return g.a.k && g.a.v && group_query_masks(n, &g) &&
+    return group_query_present(n, &g) && group_query_masks(n, &g) &&
            (!sink || group_query_sink(n, &g, n->in[11])) &&
            node_set(n, 0, fused_attention(n, &g.a));
 }

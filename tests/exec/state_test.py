@@ -574,6 +574,78 @@ def random_parts():
             T.must(T.run([folder / "net", "--selftest"]))
 
 
+def llama(n=2, heads=4, pairs=2, size=16, batch="batch_size", keep=1, packed=True, **more):
+    """As onnxruntime's model builder writes it: GroupQueryAttention, whose lengths are sums of the
+    attention mask. packed: queries, keys and values come of one product."""
+    width, over = heads * size, [G.value("x", [batch, "sequence_length", heads * size]),
+                                 G.value("attention_mask", [batch, "total_sequence_length"], I64)]
+    outputs, angle = [G.value("y", [batch, "sequence_length", width])], np.arange(40)[:, None] * 0.3 / (1 + np.arange(size // 2))
+    weights = [G.weight("one", np.array([1])), G.weight("at", np.array(1)),
+               G.weight("cos", np.cos(angle).astype(np.float32)), G.weight("sin", np.sin(angle).astype(np.float32))]
+    nodes = [G.node("ReduceSum", ["attention_mask", "one"], ["count"], keepdims=keep), G.node("Sub", ["count", "one"], ["last"]),
+             G.node("Cast", ["last"], ["seqlens_k"], to=TensorProto.INT32), G.node("Shape", ["attention_mask"], ["mask_shape"]),
+             G.node("Gather", ["mask_shape", "at"], ["all"], axis=0), G.node("Cast", ["all"], ["total"], to=TensorProto.INT32)]
+    x = "x"
+    for k in range(n):
+        caches = [f"past_key_values.{k}.{part}" for part in ("key", "value")]
+        fresh = [f"present.{k}.{part}" for part in ("key", "value")]
+        over += [G.value(name, [batch, pairs, "past_sequence_length", size]) for name in caches]
+        outputs += [G.value(name, [batch, pairs, "present_length", size]) for name in fresh]
+        sizes = [width + 2 * pairs * size] if packed else [width, pairs * size, pairs * size]
+        rows = []
+        for j, wide in enumerate(sizes):
+            weights.append(G.weight(f"w{k}.{j}", draw(9 * k + j, width, wide, by=0.3)))
+            nodes.append(G.node("MatMul", [x, f"w{k}.{j}"], [f"rows{k}.{j}"]))
+            rows.append(f"rows{k}.{j}")
+        rows += [""] * (3 - len(rows))
+        nodes.append(onnx.helper.make_node("GroupQueryAttention", [*rows, *caches, "seqlens_k", "total", "cos", "sin"],
+                                           [f"a{k}", *fresh], domain="com.microsoft", num_heads=heads, kv_num_heads=pairs,
+                                           do_rotary=1, **more))
+        nodes.append(G.node("Add", [x, f"a{k}"], [f"x{k}"]))
+        x = f"x{k}"
+    nodes.append(G.node("Identity", [x], ["y"]))
+    states = [(f"present.{k}.{part}", f"past_key_values.{k}.{part}") for k in range(n) for part in ("key", "value")]
+    return G.model(nodes, over, outputs, weights, 18, ["com.microsoft"]), states
+
+
+LLAMA_SIZES = [("batch_size", "x", 0), ("sequence_length", "x", 1), ("total_sequence_length", "attention_mask", 1)]
+LLAMA_BOUNDS = ["--dim", "past_sequence_length<=20", "--dim", "batch_size<=2", "--dim", "sequence_length<=5", "--dim",
+                "total_sequence_length<=20"]
+
+
+def sentences(rows, batch=1, width=64, seed=0):
+    total = np.cumsum(rows)
+    return [{"x": draw(seed + step, batch, count, width), "attention_mask": np.ones((batch, total[step]), np.int64)}
+            for step, count in enumerate(rows)]
+
+
+@suite.case("GroupQueryAttention's caches, whose lengths are data, grow in place")
+def group_query():
+    steps = sentences([5, 1, 1, 3, 1, 1])
+    for name, more, options in (("packed", {}, []), ("apart", dict(packed=False, keep=0), ["-O0"]),
+                                ("window", dict(local_window_size=4), []), ("threads", dict(n=1), ["--threads=2"])):
+        model, states = llama(**more)
+        first = {key: zeros(1, 2, 0, 16) for _, key in states}
+        folder, net = follow(f"llama_{name}", model, states, steps, *LLAMA_BOUNDS, *options, first=first, sizes=LLAMA_SIZES,
+                             error=1e-4)
+    in_place = (SCRATCH / "llama_packed" / "net.c").read_text().split("int net_run(")[1].split("\n}\n")[0]
+    places = [line for line in in_place.splitlines() if "past_sequence_length + sequence_length,16] */" in line]
+    expect(len(places) == 4 and all("(states +" in line for line in places), "\n".join(places))
+    model, states = llama()
+    folder, net = follow("llama_two", model, states, sentences([4, 1, 1], batch=2), *LLAMA_BOUNDS, sizes=LLAMA_SIZES,
+                         first={key: zeros(2, 2, 0, 16) for _, key in states}, error=1e-4)
+    size = lambda feeds: {n: feeds[v].shape[a] for n, v, a in LLAMA_SIZES}
+    good = sentences([4, 1, 1], batch=2)
+    first, second, third = (net.run(f, size(f))["y"] for f in good)
+    net.reset()
+    net.run(good[0], size(good[0]))
+    net.run(good[2], size(good[2]), status=13)        # a mask of other length than past and new rows
+    ragged = {**good[1], "attention_mask": np.array([[1] * 5, [0] + [1] * 4])}
+    net.run(ragged, size(ragged), status=10)          # a sequence that is shorter than the cache
+    expect((net.run(good[1], size(good[1]))["y"] == second).all(), "a run that failed has left something")
+    expect((net.run(good[2], size(good[2]))["y"] == third).all(), "a run that failed has left something")
+
+
 @suite.case("a cache in each instruction set, by threads and at -O0")
 def cache_variants():
     long = queries(20, heads=3, size=20)
