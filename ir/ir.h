@@ -256,6 +256,7 @@ struct state {
     struct uop *rows;
     struct state_part *part; int npart; size_t cap_part;
     struct uop *join;            /* `out`, made of its parts' leaves; NULL: it is one part */
+    bool is_updated;             /* set by the schedule: a run stores some places, where it lies */
     /* set by the memory plan, in the states' part of the arena: where runs 0, 2, 4 ... read it and
      * where 1, 3, 5 ... do, which is what the run before has written; one place if it may be */
     size_t place[2], nbytes;

@@ -260,9 +260,12 @@ bool lower_multi_head_attention(struct node *n)
 
 struct group_query {
     struct fused_attention a;
-    bool grows;        /* the cache is a state as long as all sequences are: it gets the new keys behind */
+    /* the caches are states: as long as all sequences are, so new keys stand behind; or of one size
+     * with room for them */
+    bool grows, stays;
     struct uop *total; /* INDEX scalar: the longest sequence with its new part */
-    struct uop *past;  /* [b, 1, 1, 1] how many keys there are before the new ones; a scalar if it grows */
+    /* [b, 1, 1, 1] how many keys there are before the new ones; a scalar if the cache grows */
+    struct uop *past;
     struct uop *at;    /* [b, 1, s, 1] position of each query */
 };
 
@@ -286,17 +289,18 @@ static struct uop *rotate_at(const struct node *n, struct uop *x, struct uop *at
     return lib_rope(l, x, table[0], table[1], interleaved);
 }
 
-/* Whether past_key and past_value are states (--state) whose run-time size is the length. */
-static bool group_query_grows(const struct node *n)
+/* Whether past_key and past_value are states (--state): of a run-time length, or of one size. */
+static void group_query_states(const struct node *n, struct group_query *g)
 {
     for (int k = 3; k <= 4; k++) {
         const struct uop *x = n->in[k];
         const struct buffer *b = x && x->op == OP_BUFFER ? x->arg.p : NULL;
-        if (!b || b->kind != BUFFER_INPUT || b->ndim != 4 || b->dim[2]->op != OP_VAR ||
-            !lower_is_state(n->lower, b->name))
-            return false;
+        if (!b || b->kind != BUFFER_INPUT || b->ndim != 4 || !lower_is_state(n->lower, b->name))
+            return;
     }
-    return n->in[3]->dim[2] == n->in[4]->dim[2];
+    const struct uop *length = n->in[3]->dim[2];
+    g->grows = length->op == OP_VAR && length == n->in[4]->dim[2];
+    g->stays = length->op == OP_CONST && length == n->in[4]->dim[2];
 }
 
 /* The cache: `old` up to past, then the new keys, zeros behind them; [b, h, length, e]. */
@@ -317,6 +321,31 @@ static struct uop *append(const struct node *n, const struct group_query *g, str
         rest = lib_where(l, is_old, tensor_fit(n->t, old, dim), rest);
     }
     return lib_where(l, is_new, fresh, rest);
+}
+
+/* Whether only the length differs. */
+static bool is_room_for(struct tgc *t, const struct uop *old, const struct uop *new)
+{
+    bool same = old->dtype == new->dtype;
+    for (int a = 0; a < 4 && same; a++)
+        same = a == 2 || sym_equal(t, old->dim[a], new->dim[a]);
+    return same;
+}
+
+/* The same where `old` is a state that has room: the new keys are all that is stored, and what lies
+ * behind them stays. */
+static struct uop *overwrite(const struct node *n, const struct group_query *g, struct uop *old,
+                             struct uop *new)
+{
+    struct uop *index[4];
+    for (int a = 0; a < 4; a++) {
+        index[a] = a == 2 ? g->at : positions(n, new->dim[a], a);
+        if (!(index[a] = lib_broadcast_to(&n->lib, index[a], new->dim, 4)))
+            return NULL;
+    }
+    if (!node_require_index(n, 5, g->at, old->dim[2]))
+        return NULL;
+    return uop_scatter(n->t, OP_CONST, old, new, index);
 }
 
 /* q, k, v [b, h, s, e] from inputs 0 to 2, or packed in input 0; normalized and rotated. */
@@ -485,10 +514,13 @@ static bool group_query_present(struct node *n, struct group_query *g)
             return false;
     if (n->in[3] && !g->grows)
         length = sym_max(n->t, length, n->in[3]->dim[2]);
+    g->stays = g->stays && sym_equal(n->t, length, n->in[3]->dim[2]) &&
+               is_room_for(n->t, n->in[3], g->a.k) && is_room_for(n->t, n->in[4], g->a.v);
     for (int i = 0; i < 2; i++) {
         struct uop *joined[2] = {n->in[3 + i], *part[i]};
-        *part[i] = g->grows ? lib_concat(&n->lib, joined, 2, 2)
-                            : append(n, g, n->in[3 + i], *part[i], length);
+        *part[i] = g->grows   ? lib_concat(&n->lib, joined, 2, 2)
+                   : g->stays ? overwrite(n, g, n->in[3 + i], *part[i])
+                              : append(n, g, n->in[3 + i], *part[i], length);
         n->out[1 + i] = *part[i];
     }
     return g->a.k && g->a.v;
@@ -496,7 +528,8 @@ static bool group_query_present(struct node *n, struct group_query *g)
 
 bool lower_group_query_attention(struct node *n)
 {
-    struct group_query g = {.grows = group_query_grows(n)};
+    struct group_query g = {0};
+    group_query_states(n, &g);
     for (int k = 12; k <= 13; k++)
         if (n->in[k])
             return node_error(n, k, "a quantized cache is not supported");

@@ -10,6 +10,9 @@
  * stores. That nothing of `past` changes makes the order of its own readers free; those of the leaf
  * come behind the store (schedule.c).
  *
+ *      past ──> SCATTER ──> ...             one place, of which some rows are stored, at places that
+ *      new rows ──┘                         are data; ... reads it, too, as a leaf
+ *
  *      past[0] ──┐                          Keys and values in one tensor: a state of several parts,
  *                CONCAT ──┐                 each with a leaf of its own that is a box of the place.
  *      keys ─────┘        CONCAT ──> OUT    What reads OUT itself reads all of the place, behind
@@ -22,9 +25,10 @@
 
 #include <string.h>
 
-/* What a part of a state stores: all of OUT, or new rows, which the CONCAT `grown` joins. */
+/* What a part of a state stores: all of OUT, or new rows. `whole` is read as a leaf: the CONCAT with
+ * the rows, or all of OUT where it is IN with some places overwritten; else NULL. */
 struct stored {
-    struct uop *value, *grown;
+    struct uop *value, *whole;
 };
 
 struct states {
@@ -173,15 +177,13 @@ static const struct view *bounded_view(struct tgc *t, const struct buffer *b)
 
 /* ---------------------------------------------------------------------------------------- parts */
 
+/* What leads from a part of OUT to OUT. */
+enum { MOVES_BOX = MOVES_SPREAD | MOVES_CUT };
+
 /* u, which is a part of OUT; at: what it would be as a movement of st->out. */
 struct piece {
     struct uop *u, *at;
 };
-
-static bool is_plain_move(const struct uop *u)
-{
-    return u->op == OP_RESHAPE || u->op == OP_PERMUTE || u->op == OP_SHRINK;
-}
 
 /* The source of u, a RESHAPE or PERMUTE, as a movement of what `at` is one of. */
 static struct uop *move_back(struct tgc *t, const struct uop *u, struct uop *at)
@@ -215,7 +217,7 @@ static struct view *find_view(struct tgc *t, const struct state *st, struct uop 
     int n = 0;
     size_t cap = 0;
     memcpy(whole->dim, st->out->dim, sizeof whole->dim);
-    for (; is_plain_move(at); at = at->src[0])
+    for (; move_is(at, MOVES_BOX); at = at->src[0])
         VEC_PUSH(t, move, n, cap, at);
     while (n > 0)
         tr = tracker_apply(t, tr, move[--n]);
@@ -231,9 +233,9 @@ static bool is_where_it_was(struct tgc *t, const struct state *st, struct uop *p
     struct uop *from[MAX_RANK], *to[MAX_RANK];
     memcpy(from, index, sizeof from);
     memcpy(to, index, sizeof to);
-    if (move_down(t, past, is_plain_move, from) != uop_buffer(t, st->in))
+    if (move_down(t, past, MOVES_BOX, from) != uop_buffer(t, st->in))
         return false;
-    move_down(t, at, is_plain_move, to);
+    move_down(t, at, MOVES_BOX, to);
     for (int a = 0; a < st->in->ndim; a++)
         if (from[a] != to[a])
             return false;
@@ -289,7 +291,7 @@ static bool find_parts(struct states *s, struct state *st, struct uop *value)
             at[a] = index[a] = uop_is_int(p.u->dim[a], 1)
                                    ? uop_int(t, 0)
                                    : uop_range(t, p.u->dim[a], t->next_range++);
-        move_down(t, p.at, is_plain_move, at);
+        move_down(t, p.at, MOVES_BOX, at);
         bool grows = at[st->axis] == index[p.u->arg.i];
         if (grows && !add_part(s, st, &p, index))
             return false;
@@ -379,8 +381,10 @@ static bool add_state(struct states *s, const char *option)
         return false;
     if (axis < 0) {
         struct state_part all = {.state = st, .out = st->out, .axis = -1};
+        bool update = value->op == OP_SCATTER && value->src[0] == uop_buffer(t, st->in);
         VEC_PUSH(t, st->part, st->npart, st->cap_part, all);
-        VEC_PUSH(t, s->stored, s->nstored, s->cap_stored, ((struct stored){value, NULL}));
+        VEC_PUSH(t, s->stored, s->nstored, s->cap_stored,
+                 ((struct stored){value, update ? value : NULL}));
     }
     for (int a = 0; a < st->in->ndim; a++)
         if (!is_given(s->g, t, st->in->dim[a]))
@@ -475,16 +479,19 @@ static void read_leaves(struct states *s)
     int nroot;
     struct uop **graph_root = graph_roots(s->t, g, &nroot);
     int nall = nroot + s->nstored + s->n;
-    struct uop **root = mem_array(s->t, (size_t)nall, sizeof *root), **grown = root + nroot,
-               **whole = grown + s->nstored;
+    struct uop **root = mem_array(s->t, (size_t)nall, sizeof *root), **part = root + nroot,
+               **whole = part + s->nstored, **value = root + g->noutput - g->npart;
     memcpy(root, graph_root, (size_t)nroot * sizeof *root);
     memcpy(whole, s->whole, (size_t)s->n * sizeof *root);
     for (int k = 0; k < s->nstored; k++)
-        grown[k] = s->stored[k].grown ? s->stored[k].grown : s->stored[k].value;
+        part[k] = s->stored[k].whole ? s->stored[k].whole : s->stored[k].value;
     for (int k = 0; k < s->nstored; k++) {
-        struct leaf l = {grown[k], uop_buffer(s->t, g->part[k]->out)};
-        if (s->stored[k].grown)
-            uop_rewrite(s->t, root, nall, read_in_place, &l);
+        struct leaf l = {part[k], uop_buffer(s->t, g->part[k]->out)};
+        struct uop *own = value[k];
+        if (!s->stored[k].whole)
+            continue;
+        uop_rewrite(s->t, root, nall, read_in_place, &l);
+        value[k] = own == l.whole ? own : value[k];
     }
     for (int k = 0; k < s->n; k++) {
         struct leaf l = {whole[k], uop_buffer(s->t, s->state[k]->out)};
@@ -568,8 +575,8 @@ static struct uop *join_again(struct tgc *t, void *ctx, struct uop *u)
     for (int k = 0; k < w->g->npart; k++) {
         const struct state_part *part = w->g->part[k];
         struct uop *src[2] = {part->past, w->value[w->g->noutput - w->g->npart + k]};
-        if (part->out == b && part->past)
-            return uop_concat(t, src, 2, part->axis);
+        if (part->out == b)
+            return part->past ? uop_concat(t, src, 2, part->axis) : src[1];
     }
     return b->state->join;
 }

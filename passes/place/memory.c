@@ -695,7 +695,7 @@ static bool plan_states(struct memory *m)
     size_t total = 0, all;
     for (int i = 0; i < s->nstate; i++) {
         struct state *st = s->state[i];
-        bool one = st->length || may_stay(m, st);
+        bool one = st->length || st->is_updated || may_stay(m, st);
         if (!size_buffer(m->t, st->in) || !size_buffer(m->t, st->out))
             return false;
         st->nbytes = st->in->nbytes;

@@ -141,6 +141,9 @@ struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uo
                              struct buffer *dest);
 /* Says that the segment's value is needed: the first use of a node. */
 void plan_use_root(struct plan *p, struct segment *s);
+/* What the SCATTER v puts into dest, which holds what it is put over already. */
+struct segment *plan_update(struct plan *p, struct block *b, int pos, struct uop *v,
+                            struct buffer *dest);
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index);
 double plan_extent(const struct uop *dim);   /* upper bound of a dimension, as a double */
 double plan_nelem(const struct uop *u);

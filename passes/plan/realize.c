@@ -86,18 +86,23 @@ static void realize_pad(struct plan *p, struct node *n, struct block *b, struct 
     plan_use_root(p, inside);
 }
 
-static void realize_scatter(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
+struct segment *plan_update(struct plan *p, struct block *b, int pos, struct uop *v,
+                            struct buffer *dest)
 {
-    struct uop *v = n->u;
-    struct segment *base = plan_segment(p, b, n->pos, v->src[0], dest);
-    struct segment *update = plan_segment(p, b, n->pos, v->src[1], dest);
+    struct segment *update = plan_segment(p, b, pos, v->src[1], dest);
     update->scatter = v;
-    update->absorbed = true;
-    base->next = update;
-    plan_use_root(p, base);
     plan_use_root(p, update);
     for (int k = 2; k < v->nsrc; k++)
         plan_add_use(p, v->src[k], update, update->axis, update->out);
+    return update;
+}
+
+static void realize_scatter(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
+{
+    struct segment *base = plan_segment(p, b, n->pos, n->u->src[0], dest);
+    plan_use_root(p, base);
+    base->next = plan_update(p, b, n->pos, n->u, dest);
+    base->next->absorbed = true;
 }
 
 /* A reduction's buffer does without the axes of size 1 that it leaves. */

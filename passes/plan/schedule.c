@@ -30,11 +30,11 @@ static int loop_of_counter(const struct plan *p, const struct var *v)
     return -1;
 }
 
-/* What makes a state as large as the leaf b is: of the parts that lie in b the new rows of number
- * k; NULL: there are no more. */
+/* What makes a state what the leaf b is: of the parts that lie in b what number k stores; NULL:
+ * there are no more. */
 static struct uop *rows_of(const struct graph *g, const struct buffer *b, int k)
 {
-    for (int i = 0; b->state && b->state->length && i < g->npart; i++)
+    for (int i = 0; b->state && i < g->npart; i++)
         if ((g->part[i]->out == b || g->part[i]->state->out == b) && k-- == 0)
             return g->output[g->noutput - g->npart + i].value;
     return NULL;
@@ -311,18 +311,36 @@ static void demand_scalar(struct plan *p, struct uop *u)
     plan_node(p, u)->must = plan_node(p, u)->in_order = true;
 }
 
-/* What the next run reads. New rows are stored behind the others, in front of whoever reads them
- * all. */
+/* Whether v is the state with some places overwritten, and can become so where the state lies: nobody
+ * else reads what it was, and no call behind pos can end the run with a bad status. */
+static bool is_update(const struct plan *p, const struct state *st, const struct uop *v, int pos)
+{
+    const struct uop *in = uop_buffer(p->t, st->in);
+    if (v->op != OP_SCATTER || v->src[0] != in || plan_node(p, in)->nconsumer != 1)
+        return false;
+    for (int i = pos; i < p->nnode; i++)
+        if (p->node[i].u->op == OP_HOST)
+            return false;
+    return true;
+}
+
+/* What the next run reads. New rows are stored behind the others, and what is overwritten where it
+ * lies, in front of whoever reads it all. */
 static void plan_state(struct plan *p, int k)
 {
     const struct graph *g = p->graph;
     const struct state_part *part = g->part[k];
-    const struct state *st = part->state;
+    struct state *st = part->state;
     struct uop *value = g->output[g->noutput - g->npart + k].value;
     int pos = p->nnode + g->noutput;
-    for (int i = 0; st->length && i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         const struct node *reader = plan_node(p, uop_buffer(p->t, i ? st->out : part->out));
         pos = reader && reader->pos < pos ? reader->pos : pos;
+    }
+    st->is_updated = is_update(p, st, value, pos);
+    if (st->is_updated) {
+        plan_update(p, p->top, pos, value, part->out);
+        return;
     }
     struct segment *s = store_to(p, p->top, pos, value, part->out);
     if (!st->length)

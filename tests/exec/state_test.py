@@ -646,6 +646,75 @@ def group_query():
     expect((net.run(good[2], size(good[2]))["y"] == third).all(), "a run that failed has left something")
 
 
+def has_no_cache(folder, shape, n):
+    """Of a run's buffers that are as large as a cache, n are there, all of them states in one place."""
+    body = (folder / "net.c").read_text().split("int net_run(")[1].split("\n}\n")[0]
+    lines = [line for line in body.splitlines() if f"[{shape}] */" in line and "*const" in line]
+    expect(len(lines) == n and all("(states +" in line for line in lines), "\n".join(lines))
+    expect(all(a == b for a, b in places(folder)), f"places: {places(folder)}")
+
+
+@suite.case("GroupQueryAttention's caches of one size get new rows where they lie, at places that are data")
+def group_query_shared():
+    bounds = ["--dim", "past_sequence_length=20", *LLAMA_BOUNDS[2:]]
+    for name, options, more in (("packed", [], {}), ("plain", ["-O0"], dict(packed=False)), ("threads", ["--threads=2"], {}),
+                                ("window", [], dict(local_window_size=4))):
+        model, states = llama(**more)
+        folder, net = follow(f"shared_{name}", model, states, sentences([5, 1, 1, 3, 1, 1]), *bounds, *options,
+                             first={key: zeros(1, 2, 20, 16) for _, key in states}, sizes=LLAMA_SIZES, error=1e-4)
+        if not options:
+            has_no_cache(folder, "batch_size,2,20,16", 4)
+    check_promises(folder)
+    T.build(folder / "net.c", folder / "net", flags=T.SANITIZE)
+    T.must(T.run([folder / "net", "--selftest"]))
+    model, states = llama()
+    steps = sentences([4, 1, 1, 1], batch=2)
+    for step in steps[1:]:
+        step["attention_mask"][1, :2] = 0             # the second sequence is two tokens shorter
+    folder, net = follow("shared_ragged", model, states, steps, *bounds, sizes=LLAMA_SIZES,
+                         first={key: zeros(2, 2, 20, 16) for _, key in states}, error=1e-4)
+
+
+@suite.case("a state of which some places are overwritten is one place; two, where what it was is read or a call may fail")
+def scattered():
+    for name, node, extra in (
+            ("tensor", G.node("TensorScatter", ["past", "rows", "at"], ["now"], axis=1), G.value("at", [2], I64)),
+            ("elements", G.node("ScatterElements", ["past", "at", "rows"], ["now"], axis=1), G.value("at", [2, 1, 3], I64)),
+            ("add", G.node("ScatterElements", ["past", "at", "rows"], ["now"], axis=1, reduction="add"),
+             G.value("at", [2, 1, 3], I64)),
+            ("nd", G.node("ScatterND", ["past", "at", "row"], ["now"]), G.value("at", [1, 2], I64))):
+        shape = [d.dim_value for d in extra.type.tensor_type.shape.dim]
+        nodes = [G.node("Mul", ["x", "x"], ["rows"]), G.node("Slice", ["rows", "zero", "one", "zero"], ["cut"]),
+                 G.node("Squeeze", ["cut", "one"], ["row"]), node, G.node("ReduceSum", ["now", "one"], ["y"])]
+        weights = [G.weight("zero", np.array([0])), G.weight("one", np.array([1]))]
+        steps = [{"x": draw(step, 2, 1, 3), "at": (np.arange(np.prod(shape)).reshape(shape) * 3 + step) % (2 if name == "nd" else 5)}
+                 for step in range(5)]
+        for late in (False, True):
+            more = [G.node("Sub", ["y", "was"], ["z"]), G.node("ReduceMax", ["past", "one"], ["was"])][::-1] if late else []
+            ends = [G.value("z", [2, 1, 3])] if late else []
+            model = G.model(nodes + more, [G.value("x", [2, 1, 3]), G.value("past", [2, 5, 3]), extra],
+                            [G.value("y", [2, 1, 3]), G.value("now", [2, 5, 3]), *ends], weights, 24 if name == "tensor" else 18)
+            folder, _ = follow(f"scatter_{name}_{late}", model, [("now", "past")], steps, first={"past": zeros(2, 5, 3)})
+            (a, b), = places(folder)
+            expect((a == b) == (not late), f"{name}, {late}: places {a}, {b}")
+            if not late:
+                has_no_cache(folder, "2,5,3", 1)
+    words = [G.node("Cast", ["words"], ["n"], to=F32), G.node("Add", ["top", "n"], ["y"])]
+    model = G.model([G.node("ScatterElements", ["past", "at", "x"], ["now"], axis=0), G.node("Tanh", ["now"], ["t"]),
+                     G.node("TopK", ["t", "one"], ["top", "place"]), *words],
+                    [G.value("x", [1]), G.value("at", [1], I64), G.value("past", [3]), G.value("words", [1], TensorProto.STRING)],
+                    [G.value("y", [1]), G.value("now", [3])], [G.weight("one", np.array([1]))])
+    folder, net = make("scatter_failing", model, [("now", "past")])
+    good, bad = ((C.c_char_p * 1)(word) for word in (b"1", b"one"))
+    for step, fine in enumerate((True, False, True)):
+        feeds = {"x": np.ones(1, np.float32) * (step + 1), "at": np.array([step]),
+                 "words": np.frombuffer(good if fine else bad, np.uint64)}
+        got = net.run(feeds, status=0 if fine else 10)
+        if fine:
+            expect(abs(got["y"][0] - np.tanh(step + 1) - 1) < 1e-5, f"step {step}: {got['y']}")
+    expect((np.frombuffer(net.save().tobytes()[64:76], np.float32) == [1, 0, 3]).all(), "a run that failed has left something")
+
+
 @suite.case("a cache in each instruction set, by threads and at -O0")
 def cache_variants():
     long = queries(20, heads=3, size=20)
