@@ -670,8 +670,12 @@ struct uop *value_behind(const struct uop *v, unsigned moves);
 /* The same; at[MAX_RANK], the coordinates of v, become those there. needs: no padding is passed, or
  * it does not matter whether there is an element. */
 struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop **at);
-/* x, of the shape of what `move` moves, moved alike. */
-struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move);
+/* The ops on the way down, the outermost first. A longer way ends at PATH_MAX of them. */
+enum { PATH_MAX = 24 };
+struct path { struct uop *base, *move[PATH_MAX]; int n; };
+struct path path_down(struct uop *v, unsigned moves);
+/* x, of the base's shape, moved alike. needs: nothing is padded, or x has the base's dtype. */
+struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x);
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };

@@ -259,11 +259,23 @@ struct uop *value_behind(const struct uop *v, unsigned moves)
     return (struct uop *)(uintptr_t)v;                /* uops are immutable in any case */
 }
 
-struct uop *move_alike(struct tgc *t, struct uop *x, const struct uop *move)
+struct path path_down(struct uop *v, unsigned moves)
 {
-    struct uop **src = mem_copy(t, move->src, (size_t)move->nsrc * sizeof *src);
-    src[0] = x;
-    return uop_new(t, move->op, x->dtype, src, move->nsrc, move->arg);
+    struct path p = {.base = v};
+    for (; p.n < PATH_MAX && move_is(p.base, moves); p.base = p.base->src[0])
+        p.move[p.n++] = p.base;
+    return p;
+}
+
+struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x)
+{
+    for (int i = p->n - 1; i >= 0; i--) {
+        const struct uop *m = p->move[i];
+        struct uop **src = mem_copy(t, m->src, (size_t)m->nsrc * sizeof *src);
+        src[0] = x;
+        x = uop_new(t, m->op, x->dtype, src, m->nsrc, m->arg);
+    }
+    return x;
 }
 
 struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop **at)

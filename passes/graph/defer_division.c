@@ -17,8 +17,6 @@
 
 #include <math.h>
 
-enum { MOVES_MAX = 8 };
-
 static bool is_stored_weight(const struct uop *v)
 {
     v = value_behind(v, MOVES_SPREAD);
@@ -39,18 +37,13 @@ static struct uop *without_choice(struct uop *u)
     return chosen ? value_behind(u->src[2], MOVES_SPREAD) : u;
 }
 
-/* The quotient that an operand of a sum of products is, below `*n` moves; NULL: it is none of a
- * softmax. */
-static struct uop *find_quotient(struct uop *v, struct uop **move, int *n)
+/* Whether v is the quotient of a softmax. */
+static bool is_quotient(const struct uop *v)
 {
-    for (*n = 0; move_is(v, MOVES_SPREAD) && *n < MOVES_MAX; v = v->src[0])
-        move[(*n)++] = v;
     if (v->op != OP_DIV || v->dtype != DTYPE_F32 || !is_softmax_power(v->src[0]))
-        return NULL;
+        return false;
     const struct uop *sum = without_choice(value_behind(v->src[1], MOVES_SPREAD));
-    return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0]
-               ? v
-               : NULL;
+    return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0];
 }
 
 /* The divisor with the sum's axes, if it is the same along those that are summed up. *may_be_empty:
@@ -87,40 +80,30 @@ static double scale_of_powers(const struct uop *sum, struct uop *v)
 static void scale_quotient(struct tgc *t, const struct uop *q, double scale, struct uop **power,
                            struct uop **divisor)
 {
-    struct uop *move[MOVES_MAX], *sum = q->src[1];
-    int n = 0;
+    struct path p = path_down(q->src[1], MOVES_SPREAD);
     *power = q->src[0];
     *divisor = q->src[1];
-    for (; move_is(sum, MOVES_SPREAD) && n < MOVES_MAX; sum = sum->src[0])
-        move[n++] = sum;
-    if (scale == 1 || sum->op != OP_REDUCE)
+    if (scale == 1 || p.base->op != OP_REDUCE)
         return;
     *power = tensor_binary(t, OP_MUL, q->src[0], uop_constf(t, DTYPE_F32, scale));
-    *divisor = uop_reduce(t, OP_ADD, *power, REDUCE_AXES(sum->arg.i));
-    while (n > 0)
-        *divisor = move_alike(t, *divisor, move[--n]);
+    *divisor = path_up(t, &p, uop_reduce(t, OP_ADD, *power, REDUCE_AXES(p.base->arg.i)));
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
-    struct uop *move[MOVES_MAX];
-    int n;
     (void)ctx;
     struct uop *product = summed_product(u);
     for (int k = 0; k < 2 && product; k++) {
-        struct uop *q = find_quotient(product->src[k], move, &n);
+        struct path p = path_down(product->src[k], MOVES_SPREAD);
         /* what a layer with weights reads is stored anyway, quotients as well as powers */
-        if (!q || is_stored_weight(product->src[1 - k]))
+        if (!is_quotient(p.base) || is_stored_weight(product->src[1 - k]))
             continue;
         struct uop *power, *divisor;
         double scale = scale_of_powers(u, product->src[1 - k]);
         bool may_be_empty;
-        scale_quotient(t, q, scale, &power, &divisor);
-        while (n > 0) {
-            power = move_alike(t, power, move[--n]);
-            divisor = move_alike(t, divisor, move[n]);
-        }
-        divisor = common_divisor(t, u, divisor, &may_be_empty);
+        scale_quotient(t, p.base, scale, &power, &divisor);
+        power = path_up(t, &p, power);
+        divisor = common_divisor(t, u, path_up(t, &p, divisor), &may_be_empty);
         if (!divisor)
             continue;
         /* over nothing the sum is 0, not 0 / 0; otherwise the largest power is the scale itself */

@@ -144,18 +144,12 @@ static bool find_onehot(struct tgc *t, struct uop *u, struct onehot *h)
 static struct uop *move_key(const struct onehot *h)
 {
     struct tgc *t = h->t;
-    struct uop *move[64], *u = h->hot;
-    int n = 0;
-    for (; u != h->flag; u = u->src[0]) {
-        if (n == 64)
-            return NULL;
-        move[n++] = u;
-    }
-    u = uop_cast(t, DTYPE_INDEX, h->key);
+    struct path p = path_down(h->hot, MOVES_SPREAD);
+    if (p.base != h->flag)
+        return NULL;
+    struct uop *u = uop_cast(t, DTYPE_INDEX, h->key);
     u = tensor_binary(t, OP_SUB, u, uop_int(t, h->first));
-    while (n > 0)
-        u = move_alike(t, u, move[--n]);
-    return axes_keep(t, u, ~(1u << h->axis));
+    return axes_keep(t, path_up(t, &p, u), ~(1u << h->axis));
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)

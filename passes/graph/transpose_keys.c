@@ -13,7 +13,7 @@
 #include "passes/analysis/contraction.h"
 #include "passes/plan/fuse.h"
 
-enum { MOVES_MAX = 8, ROWS_MIN = 64 };
+enum { ROWS_MIN = 64 };
 
 /* The axis that is summed up, if it is one, and the result's innermost one. */
 static bool find_axes(const struct uop *sum, int *summed, int *column)
@@ -37,17 +37,12 @@ static bool find_axes(const struct uop *sum, int *summed, int *column)
  * the `nsum` sums of so many features each. */
 static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, double nfeature)
 {
-    struct uop *move[MOVES_MAX], *x = keys;
-    int n = 0;
-    for (; move_is(x, MOVES_SPREAD) && n < MOVES_MAX; x = x->src[0])
-        move[n++] = x;
+    struct path p = path_down(keys, MOVES_SPREAD);
+    struct uop *x = p.base;
     if (x->op != OP_SHRINK || value_is_stationary(x) ||
         nsum < ROWS_MIN * plan_nelem(x) / nfeature)
         return NULL;
-    x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
-    while (n > 0)
-        x = move_alike(t, x, move[--n]);
-    return x;
+    return path_up(t, &p, uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0}));
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)

@@ -359,19 +359,19 @@ static struct uop *random_chain(struct generator *g)
 
 /* Where an element may come from: one path for each choice of concat sources. Exactly one may be
  * valid. */
-struct path {
+struct route {
     struct uop *valid, *offset;
 };
 
 static void find_paths(struct tgc *t, const struct uop *u, struct uop *const *index,
-                       struct uop *valid, struct path *path, int *npath)
+                       struct uop *valid, struct route *path, int *npath)
 {
     if (u->op == OP_BUFFER) {
         struct uop *offset = uop_int(t, 0);
         for (int a = 0; a < u->ndim; a++)
             offset = sym_add(t, sym_mul(t, offset, u->dim[a]), index[a]);
         assert_true(*npath < 32);
-        path[(*npath)++] = (struct path){valid, offset};
+        path[(*npath)++] = (struct route){valid, offset};
         return;
     }
     for (int k = 0; k < (u->op == OP_CONCAT ? u->nsrc : 1); k++) {
@@ -389,7 +389,7 @@ static struct tracker *track(struct tgc *t, struct uop *u)
     return tr ? tracker_apply(t, tr, u) : NULL;
 }
 
-static int64_t expected_at(struct tgc *t, const struct path *path, int npath, const int64_t *value)
+static int64_t expected_at(struct tgc *t, const struct route *path, int npath, const int64_t *value)
 {
     int64_t found = -1;
     for (int k = 0; k < npath; k++) {
@@ -414,8 +414,8 @@ struct totals {
     long chains, comparisons, views, one_view, tracked;
 };
 
-static void compare(struct tgc *t, const struct uop *u, const struct path *path, int npath,
-                    const struct tracker *tr, const struct path *tracked, struct var *const *axis,
+static void compare(struct tgc *t, const struct uop *u, const struct route *path, int npath,
+                    const struct tracker *tr, const struct route *tracked, struct var *const *axis,
                     int64_t *value, struct totals *sum)
 {
     struct array r = materialize(t, u, value);
@@ -460,7 +460,7 @@ static void check_chain(struct generator *g, struct uop *u, struct totals *sum)
         axis[a] = var_new(t, "i", 0, u->dim[a]->vmax > 0 ? u->dim[a]->vmax - 1 : 0);
         index[a] = uop_var(t, axis[a]);
     }
-    struct path path[32], tracked = {0};
+    struct route path[32], tracked = {0};
     int npath = 0;
     find_paths(t, u, index, uop_bool(t, true), path, &npath);
     struct tracker *tr = track(t, u);

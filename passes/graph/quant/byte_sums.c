@@ -87,11 +87,8 @@ static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
 
 static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
 {
-    for (; move_is(v, MOVES_BYTES); v = v->src[0]) {
-        if (o->nmove == MAX_MOVES)
-            return false;
-        o->move[o->nmove++] = v;
-    }
+    o->path = path_down(v, MOVES_BYTES);
+    v = o->path.base;
     if (take_difference(t, v, o))
         return true;
     for (int k = 0; k < 2 && v->op == OP_MUL && v->dtype == DTYPE_F32; k++) {
@@ -147,8 +144,8 @@ static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *
 struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis)
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK];
-    for (int i = o->nmove - 1; i >= 0; i--) {
-        const struct uop *m = o->move[i], *from = m->src[0];
+    for (int i = o->path.n - 1; i >= 0; i--) {
+        const struct uop *m = o->path.move[i], *from = m->src[0];
         struct uop *size = *axis >= 0 ? x->dim[*axis] : NULL;
         bool filled = size && !sym_equal(t, size, from->dim[*axis]);
         int now = *axis;
@@ -202,8 +199,8 @@ struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, in
 
 bool has_padding(const struct operand *o)
 {
-    for (int i = 0; i < o->nmove; i++)
-        if (o->move[i]->op == OP_PAD)
+    for (int i = 0; i < o->path.n; i++)
+        if (o->path.move[i]->op == OP_PAD)
             return true;
     return false;
 }
@@ -307,17 +304,15 @@ struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
 struct uop *values_as_u8(struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
-    struct operand *a = &s->a, o = {0};
-    struct uop *q = a->q;
-    int none = -1;
-    if (q->dtype == DTYPE_U8)
-        return q;
-    for (; move_is(q, MOVES_VIEW) && o.nmove < MAX_MOVES; q = q->src[0])
-        o.move[o.nmove++] = q;
+    struct operand *a = &s->a;
+    if (a->q->dtype == DTYPE_U8)
+        return a->q;
+    struct path p = path_down(a->q, MOVES_VIEW);
     struct uop *shift = uop_consti(t, DTYPE_I32, 128);
     a->zero = a->zero ? uop_binary(t, OP_ADD, a->zero, shift) : shift;
-    q = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, q), uop_constf(t, DTYPE_F32, 128));
-    return move_again(t, &o, uop_cast(t, DTYPE_U8, q), &none);
+    struct uop *q = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, p.base),
+                                  uop_constf(t, DTYPE_F32, 128));
+    return path_up(t, &p, uop_cast(t, DTYPE_U8, q));
 }
 
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)

@@ -6,16 +6,15 @@
 #include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 
-enum { MAX_MOVES = 24 };
 /* Through which bytes can be followed: padding becomes padding with the zero point. */
 enum { MOVES_BYTES = MOVES_VIEW | MOVES_ZEROS };
 
-/* One factor: moves(scale * (q - zero)). Moves: the outermost first. */
+/* One factor: scale * (q - zero), moved. */
 struct operand {
     struct uop *q;
     struct uop *zero;            /* i32 of rank 0; NULL: none */
     struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
-    struct uop *move[MAX_MOVES]; int nmove;
+    struct path path;            /* on top of the scale */
     uint32_t of;                 /* the product's axes along which it changes */
 };
 

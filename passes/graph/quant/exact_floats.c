@@ -117,18 +117,18 @@ static int axis_after(const struct uop *m, int at)
  * then windows, which are not as narrow as what is padded on a side, and the order of the axes. */
 static bool windows_reach(const struct operand *o, uint32_t axes)
 {
-    int at[MAX_RANK], tap[MAX_RANK], first = o->nmove - 1;
-    const struct uop *pad = first >= 0 && o->move[first]->op == OP_PAD ? o->move[first] : NULL;
+    int at[MAX_RANK], tap[MAX_RANK], first = o->path.n - 1;
+    const struct uop *pad = first >= 0 && o->path.move[first]->op == OP_PAD ? o->path.move[first] : NULL;
     for (int i = 0; i < first + (pad == NULL); i++)
-        if (o->move[i]->op == OP_PAD ||
-            (pad && o->move[i]->op != OP_WINDOW && o->move[i]->op != OP_PERMUTE))
+        if (o->path.move[i]->op == OP_PAD ||
+            (pad && o->path.move[i]->op != OP_WINDOW && o->path.move[i]->op != OP_PERMUTE))
             return false;
     for (int a = 0; pad && a < pad->ndim; a++) {
         at[a] = a;
         tap[a] = -1;
     }
     for (int i = first - 1; pad && i >= 0; i--) {
-        const struct uop *w = o->move[i];
+        const struct uop *w = o->path.move[i];
         for (int a = 0; a < pad->ndim; a++) {
             int64_t taps, lo, hi;
             int axis = w->op == OP_WINDOW && tap[a] < 0 ? WINDOW_AXIS(w->arg.i) : -1;
@@ -172,9 +172,9 @@ static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
     struct uop *v = u->src[0], *step[STEPS_MAX], *q;
     int none = -1, nstep = 0;
     for (; pads_lowest(v) || (move_is(v, MOVES_VIEW)); v = v->src[0]) {
-        if (o.nmove == MAX_MOVES)
+        if (o.path.n == PATH_MAX)
             return NULL;
-        o.move[o.nmove++] = v;
+        o.path.move[o.path.n++] = v;
     }
     for (; nstep < STEPS_MAX && never_falls(v); v = v->src[0])
         step[nstep++] = v;
@@ -217,13 +217,11 @@ static struct uop *add_weights(struct tgc *t, const struct uop *v)
 
 struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u)
 {
-    int steps = WHOLE_STEPS, none = -1;
-    struct operand o = {0};
-    struct uop *v = u->src[0];
-    for (; move_is(v, MOVES_VIEW) && o.nmove < MAX_MOVES; v = v->src[0])
-        o.move[o.nmove++] = v;
+    int steps = WHOLE_STEPS;
+    struct path p = path_down(u->src[0], MOVES_VIEW);
+    struct uop *v = p.base;
     struct uop *x = v->op == OP_CAST && v->dtype == DTYPE_I32 && value_is_whole(v->src[0], &steps)
                         ? v->src[0]
                         : add_weights(t, v);
-    return x ? move_again(t, &o, x, &none) : NULL;
+    return x ? path_up(t, &p, x) : NULL;
 }

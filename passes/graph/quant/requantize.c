@@ -41,18 +41,14 @@ static bool is_counted(const struct uop *v)
 /* v / c for a quotient v whose divisor is the same along some axis; NULL: v is none. */
 static struct uop *divide_quotient(struct tgc *t, struct uop *v, double c)
 {
-    struct operand by = {0};
-    struct uop *sum = v->op == OP_DIV ? v->src[1] : v;
+    struct path by = path_down(v->op == OP_DIV ? v->src[1] : v, MOVES_VIEW);
     bool spread = false;
-    int none = -1;
-    for (; move_is(sum, MOVES_VIEW) && by.nmove < MAX_MOVES; sum = sum->src[0]) {
-        spread |= sum->op == OP_EXPAND;
-        by.move[by.nmove++] = sum;
-    }
-    if (v->op != OP_DIV || !spread || sum->op == OP_CONST)
+    for (int i = 0; i < by.n; i++)
+        spread |= by.move[i]->op == OP_EXPAND;
+    if (v->op != OP_DIV || !spread || by.base->op == OP_CONST)
         return NULL;
-    struct uop *factor = tensor_binary(t, OP_DIV, uop_constf(t, DTYPE_F32, 1 / c), sum);
-    return uop_binary(t, OP_MUL, v->src[0], move_again(t, &by, factor, &none));
+    struct uop *factor = tensor_binary(t, OP_DIV, uop_constf(t, DTYPE_F32, 1 / c), by.base);
+    return uop_binary(t, OP_MUL, v->src[0], path_up(t, &by, factor));
 }
 
 /* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
@@ -86,11 +82,9 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
 static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
                               struct uop *const *step, int n)
 {
-    struct operand o = {0};
+    struct path p = path_down(v, MOVES_VIEW);
     double zero = 0, least = (double)dtype_min(u->dtype), most = (double)dtype_max(u->dtype);
-    int none = -1;
-    for (; move_is(v, MOVES_VIEW) && o.nmove < MAX_MOVES; v = v->src[0])
-        o.move[o.nmove++] = v;
+    v = p.base;
     if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST) {
         zero -= value_behind(v->src[1], MOVES_VIEW)->arg.f;
         v = v->src[0];
@@ -105,7 +99,7 @@ static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
         zero -= step[i]->op == OP_ADD ? c->arg.f : 0;
     }
     return zero == 0 && v->op == OP_CAST && v->src[0]->dtype == u->dtype
-               ? move_again(t, &o, v->src[0], &none)
+               ? path_up(t, &p, v->src[0])
                : NULL;
 }
 

@@ -68,19 +68,16 @@ static struct uop *to_buffer(struct tgc *t, struct uop *x)
  * lies there: what moves it comes later. */
 static struct uop *as_i8(struct tgc *t, struct operand *w)
 {
-    struct operand o = {0};
-    struct uop *x = w->q;
-    int none = -1;
-    if (x->dtype == DTYPE_I8)
-        return x;
-    for (; move_is(x, MOVES_VIEW) && o.nmove < MAX_MOVES; x = x->src[0])
-        o.move[o.nmove++] = x;
+    if (w->q->dtype == DTYPE_I8)
+        return w->q;
+    struct path p = path_down(w->q, MOVES_VIEW);
+    struct uop *x = p.base;
     bool leaf = x->op == OP_BUFFER;
     struct uop *shift = uop_consti(t, DTYPE_I32, -128);
     w->zero = w->zero ? uop_binary(t, OP_ADD, w->zero, shift) : shift;
     x = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, x), uop_constf(t, DTYPE_F32, -128));
     x = uop_cast(t, DTYPE_I8, x);
-    return move_again(t, &o, leaf ? x : to_buffer(t, x), &none);
+    return path_up(t, &p, leaf ? x : to_buffer(t, x));
 }
 
 /* Where the product's axis k is in the operand's bytes; -1: it is merged with others. */
