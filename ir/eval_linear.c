@@ -56,6 +56,7 @@ struct memory {
     void *packed;
     int64_t nelem;
     bool own;
+    struct touched *touch;         /* NULL: races are not looked for */
 };
 
 /* An accumulator with lanes: one element per combination of them, row-major. */
@@ -183,6 +184,7 @@ static bool find_memory(struct linear_eval *e, struct memory *m)
         if (e->env->leaf[i]->arg.p == b) {
             m->data = e->env->value[i]->data;
             m->nelem = e->env->value[i]->nelem;
+            m->touch = e->env->race ? e->env->touch[i] : NULL;
             return e->env->value[i]->dtype == b->dtype;
         }
     size_t nbytes;
@@ -409,11 +411,31 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
     return offset;
 }
 
+/* Notes that this part reads or writes the element, and whether another one has. */
+static void touch(const struct linear_eval *e, const struct memory *m, int64_t at, bool writes)
+{
+    int me = e->env->part + 1;
+    if (!m->touch)
+        return;
+    struct touched *c = &m->touch[at];
+    int other = c->writer && c->writer != me              ? c->writer
+                : writes && c->reader && c->reader != me ? c->reader
+                                                         : 0;
+    if (other && !e->env->race->buffer)
+        *e->env->race = (struct race){m->buffer, at, {me - 1, other > 0 ? other - 1 : -1}};
+    if (writes)
+        c->writer = me;
+    else
+        c->reader = c->reader && c->reader != me ? -1 : me;
+}
+
 static void run_load(struct linear_eval *e, const struct linstr *in)
 {
     const struct memory *m = &e->memory[in->memory];
     bool outside = in->nsrc > 2 && !e->reg[in->src[1]].i;
     int64_t offset = outside ? 0 : element(e, in, "load");
+    for (int l = 0; l < in->part && !outside; l++)
+        touch(e, m, offset + lane_at(in, l), false);
     for (int l = 0; l < in->lanes; l++)
         e->reg[in->dst + l] = l >= in->part ? (union scalar){.f = NAN}
                               : outside ? e->reg[in->src[2] + l * in->step[2]]
@@ -438,8 +460,10 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
     int64_t offset = element(e, in, "store");
     if (!e->memory[in->memory].data)
         TGC_BUG(e->t, "store to a weight");
-    for (int l = 0; l < in->part; l++)
+    for (int l = 0; l < in->part; l++) {
+        touch(e, &e->memory[in->memory], offset + l * in->stride, true);
         e->memory[in->memory].data[offset + l * in->stride] = e->reg[in->src[1] + l * in->step[1]];
+    }
 }
 
 static void run_alu(struct linear_eval *e, const struct linstr *in)
@@ -528,6 +552,7 @@ static void run_gather(struct linear_eval *e, const struct linstr *in)
         if (at < 0 || at >= m->nelem)
             TGC_BUG(e->t, "gather of element %lld of buffer %d with %lld", (long long)at,
                     m->buffer->id, (long long)m->nelem);
+        touch(e, m, at, false);
         e->reg[in->dst + l] =
             m->raw ? scalar_load(m->buffer->dtype,
                                  m->raw + (size_t)at * dtype_nbytes(m->buffer->dtype))

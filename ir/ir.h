@@ -741,6 +741,10 @@ struct tensor {
     int64_t nelem;
     void *data; /* double[] for floats, int64_t[] otherwise */
 };
+/* Who has touched an element: part + 1; 0: nobody; reader -1: several parts. */
+struct touched { int writer, reader; };
+/* Two parts that touch an element, one of which writes it; buffer NULL: there are none. */
+struct race { const struct buffer *buffer; int64_t element; int part[2]; };
 struct eval_env {
     const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
     const int64_t *var; int nvar;                                  /* by var->id */
@@ -751,6 +755,10 @@ struct eval_env {
     struct uop *const *host; int nhost;
     /* eval_linear(): which part of the loops that threads share; parts 0: all of them */
     int part, parts;
+    /* likewise: NULL, or where the first race among all parts is noted, by what each has touched of
+     * a leaf: [nelem], zeros before the first part; NULL for what each part has for itself */
+    struct race *race;
+    struct touched **touch;
 };
 /* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
  * diagnostic). */

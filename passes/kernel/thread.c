@@ -285,6 +285,8 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
     for (int i = 0; i <= k->nvariant; i++)
         find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]);
     const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant's */
+    if (s->on_device)            /* one item alone would leave all of the others idle */
+        return first->saved > 0 ? each : NULL;
     return first->saved >= s->thread_gain_ns &&
                    first->time >= RATIO_THREADS_WORTH * (first->time - first->saved)
                ? each

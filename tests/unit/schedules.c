@@ -174,11 +174,22 @@ static void run_kernel(struct fixture *f, const struct kernel *k)
     /* the parts of a shared kernel in some other order than that of its loops */
     env.parts = k->is_shared ? f->threads : 0;
     f->nshared += k->is_shared;
+    struct race race = {0};
+    env.race = env.parts > 0 ? &race : NULL;
+    env.touch = mem_array(f->t, (size_t)f->nleaf + 1, sizeof *env.touch);
+    for (int i = 0; i < f->nleaf && env.race; i++) {
+        const struct buffer *b = f->leaf[i]->arg.p;
+        if (b->kind != BUFFER_SCRATCH)
+            env.touch[i] = mem_array(f->t, (size_t)f->value[i]->nelem + 1, sizeof **env.touch);
+    }
     for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
         for (int i = 0; i < k->nscratch; i++)
             spoil(value_of(f, k->scratch[i]));
         assert_true(eval_linear(f->t, linear, nlinear, &env));
     }
+    if (race.buffer)
+        fail_msg("%s: parts %d and %d meet at element %lld of buffer %d", k->name, race.part[0],
+                 race.part[1], (long long)race.element, race.buffer->id);
 }
 
 static void run_schedule(struct fixture *f, const struct schedule *s)
@@ -292,7 +303,7 @@ int check(struct fixture *f, bool noopt)
     struct schedule *s = schedule_graph(f->t, &f->g, noopt);
     assert_non_null(s);
     s->isa = 1u << f->isa;
-    s->threads = f->threads;
+    s->threads = f->t->threads = f->threads;
     if (!noopt)
         assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
     assert_true(pass_linearize(f->t, s));

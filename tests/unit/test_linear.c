@@ -128,6 +128,43 @@ static void test_linear_guards(void **state)
     assert_true(f->t->bug);
 }
 
+/* y[i / div] = x[i] by two parts, or y[i] = y[i + shift]: do they meet? */
+static bool race_of(struct fixture *f, struct uop *x, struct uop *y, int div, int shift, int nparts)
+{
+    struct program_text p = {.t = f->t};
+    struct uop *i = uop_axis(f->t, uop_int(f->t, 6), AXIS_LOOP, WORKER_TEAM);
+    p.u[p.n++] = i;
+    struct uop *at = PUT(&p, OP_FLOORDIV, DTYPE_INDEX, 0, i, uop_int(f->t, div)),
+               *from = iadd(&p, i, uop_int(f->t, shift)),
+               *v = PUT(&p, OP_LOAD, DTYPE_F32, 0, shift ? y : x, from);
+    PUT(&p, OP_STORE, DTYPE_F32, 0, y, at, v);
+    close_loop(&p, i);
+    struct race race = {0};
+    struct touched *each[8] = {0};
+    struct eval_env env = {f->leaf, f->value, f->nleaf, f->var, f->nvar, -1};
+    env.parts = nparts;
+    env.race = &race;
+    env.touch = each;
+    for (int k = 0; k < f->nleaf; k++)
+        each[k] = mem_array(f->t, (size_t)f->value[k]->nelem, sizeof **each);
+    for (env.part = 0; env.part < nparts; env.part++)
+        assert_true(eval_linear(f->t, p.u, p.n, &env));
+    return race.buffer != NULL;
+}
+
+static void test_races(void **state)
+{
+    struct fixture *f = *state;
+    struct array a, out;
+    struct uop *x = input(f, DTYPE_F32, &a, DIMS(6)), *y = output_of(f, DTYPE_F32, &out, 8);
+    assert_false(race_of(f, x, y, 1, 0, 2));
+    assert_false(race_of(f, x, y, 3, 0, 2));      /* 0 0 0 by one, 1 1 1 by the other */
+    assert_true(race_of(f, x, y, 4, 0, 2));       /* both store y[0] */
+    assert_false(race_of(f, x, y, 4, 0, 1));
+    assert_true(race_of(f, x, y, 1, 1, 2));       /* y[3] is read by the first, stored by the second */
+    assert_false(race_of(f, x, y, 1, 1, 1));
+}
+
 /* t[] is stored by one loop and read by another within a band; how the program is damaged. */
 enum damage {
     SOUND,
@@ -436,6 +473,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_linear_sums),
+        TEST(test_races),
         TEST(test_linear_guards),
         TEST(test_linear_refused),
         TEST(test_scratch),
