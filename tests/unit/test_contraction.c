@@ -83,7 +83,8 @@ static void test_matmul(void **state)
 {
     struct fixture *f = *state;
     const struct lib *l = &f->l;
-    struct uop *x = INPUT(f, 5, 7), *xt = INPUT(f, 7, 5), *w = WEIGHT(f, 7, 4), *wt = WEIGHT(f, 4, 7);
+    struct uop *x = INPUT(f, 5, 7), *xt = INPUT(f, 7, 5);
+    struct uop *w = WEIGHT(f, 7, 4), *wt = WEIGHT(f, 4, 7);
     check_only(f, lib_matmul(l, x, w), "rcs", SAME);
     check_only(f, lib_gemm(l, xt, w, NULL, 1, 0, true, false), "rcs", SAME);
     check_only(f, lib_gemm(l, x, wt, NULL, 1, 0, false, true), "rcs", SAME);
@@ -200,10 +201,11 @@ static void test_transposed(void **state)
 {
     struct fixture *f = *state;
     struct window_attr a = {.group = 1, .stride = {2, 2}, .dilation = {1, 1}};
-    struct uop *y = lib_conv_transpose(&f->l, INPUT(f, 2, 3, 5, 5), WEIGHT(f, 3, 4, 4, 4), NULL, &a);
+    struct uop *x = INPUT(f, 2, 3, 5, 5);
+    struct uop *y = lib_conv_transpose(&f->l, x, WEIGHT(f, 3, 4, 4, 4), NULL, &a);
     check_only(f, y, "rcrrstt", NONE);
     a.stride[0] = a.stride[1] = 1;
-    y = lib_conv_transpose(&f->l, INPUT(f, 2, 3, 5, 5), WEIGHT(f, 3, 4, 3, 3), NULL, &a);
+    y = lib_conv_transpose(&f->l, x, WEIGHT(f, 3, 4, 3, 3), NULL, &a);
     check_only(f, y, "rcrrstt", NONE);                 /* the kernel is mirrored */
 }
 
@@ -218,9 +220,45 @@ static void test_runs(void **state)
     assert_true(channels.whole && channels.n == 2);
     assert_true(channels.axis[0] == 1 && channels.stride[0] == 2 && channels.axis[1] == 5);
     assert_true(!rows.whole && rows.n == 2 && rows.begin == -1);
-    assert_true(rows.axis[0] == 3 && rows.stride[0] == 2 && rows.axis[1] == 6 && rows.stride[1] == 1);
+    assert_true(rows.axis[0] == 3 && rows.stride[0] == 2);
+    assert_true(rows.axis[1] == 6 && rows.stride[1] == 1);
     assert_false(uop_is_int(x->valid, 1));
     assert_true(uop_is_int(c.factor[c.stationary].valid, 1));
+}
+
+/* ------------------------------------------------------------------------------------- movement */
+
+static void test_moves(void **state)
+{
+    struct fixture *f = *state;
+    struct tgc *t = f->t;
+    struct uop *x = make_inputi(f, DTYPE_I8, 2, (int[]){5, 6}), *c = uop_cast(t, DTYPE_F32, x);
+    struct uop *zero = uop_int(t, 0), *one = uop_int(t, 1), *two = uop_int(t, 2);
+    struct uop *five = uop_int(t, 5), *pad[2] = {zero, one}, *none[2] = {zero, zero};
+    struct uop *p = uop_pad(t, c, uop_constf(t, DTYPE_F32, 0), none, pad);
+    struct uop *w = uop_window(t, p, 1, five, two, 1, 2);
+    struct uop *s = uop_shrink(t, w, (struct uop *[]){one, zero, zero},
+                               (struct uop *[]){two, five, two});
+    struct uop *v = uop_permute(t, s, (int[]){2, 0, 1});
+    assert_ptr_equal(value_behind(v, 0), v);
+    assert_ptr_equal(value_behind(v, MOVES_SPREAD), s);
+    assert_ptr_equal(value_behind(v, MOVES_PLACES), s);
+    assert_ptr_equal(value_behind(v, MOVES_VIEW), p);
+    assert_ptr_equal(value_behind(v, MOVES_VIEW | MOVES_ZEROS), c);
+    assert_ptr_equal(value_behind(v, MOVES_OPERAND), x);
+    p = uop_pad(t, c, uop_constf(t, DTYPE_F32, 1), none, pad);
+    assert_ptr_equal(value_behind(p, MOVES_VIEW | MOVES_ZEROS), p);
+    assert_ptr_equal(value_behind(p, MOVES_ANY), c);
+    struct path down = path_down(v, MOVES_VIEW | MOVES_ZEROS);
+    assert_int_equal(down.n, 4);
+    assert_ptr_equal(down.base, c);
+    assert_ptr_equal(path_up(t, &down, c), v);
+    assert_ptr_not_equal(path_up(t, &down, uop_unary(t, OP_NEG, c)), v);
+    assert_int_equal(axes_of_base(t, v, MOVES_SPREAD), 7);
+    /* what repeats does not change its base's coordinates */
+    struct uop *twice[3] = {x->dim[0], x->dim[1], two};
+    v = uop_expand(t, tensor_insert_axis(t, x, 2), twice);
+    assert_int_equal(axes_of_base(t, v, MOVES_SPREAD), 3);
 }
 
 /* ---------------------------------------------------------------------------------- no products */
@@ -258,7 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_matmul), CASE(test_batch), CASE(test_standing), CASE(test_einsum),
         CASE(test_attention), CASE(test_convolution), CASE(test_groups), CASE(test_transposed),
-        CASE(test_runs), CASE(test_others),
+        CASE(test_runs), CASE(test_moves), CASE(test_others),
     };
     return cmocka_run_group_tests_name("contraction", tests, NULL, NULL);
 }
