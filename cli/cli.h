@@ -81,6 +81,7 @@ struct options {
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes that a run may take of it; 0: any */
+    const struct machine *machine;  /* NULL: the first row */
     size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */
@@ -107,6 +108,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o);
 /* What the processor that tgc runs on has. */
 isa_set options_host_isa(void);
+/* host_machine.c: its caches and units, as far as they are known; t's. */
+const struct machine *host_machine(struct tgc *t);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
 const char *target_name(enum target target);

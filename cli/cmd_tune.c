@@ -111,9 +111,11 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
     const struct options *o = s->o;
     int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, o->fast_math,
                          o->no_winograd, o->strassen,
-                         (int64_t)fmin(o->error * 1e12, 1e18), s->width, (int64_t)options_host_isa()};
+                         (int64_t)fmin(o->error * 1e12, 1e18), s->width,
+                         (int64_t)options_host_isa(), (int64_t)o->cache};
     uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);
     hash_text(&h, TGC_VERSION);
+    hash_text(&h, o->machine ? o->machine->text : "");
     hash_text(&h, getenv("CC") ? getenv("CC") : "");
     for (int i = 0; i < r->n; i++)
         h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].taken.key}, 2);

@@ -278,7 +278,6 @@ static bool compare_models(struct tgc *t, const struct options *o, const struct 
     s->t->mem_limit = t->mem_limit;
     s->t->run_limit = t->run_limit;
     s->t->run_used = t->run_used;
-    s->t->cache_nbytes = s->o.cache;
     s->o.load.budget_per_external_byte = o->load.budget_per_external_byte;
     start_second(s, first);
     messages_print(s->t, &s->o, stderr);

@@ -54,7 +54,6 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
 {
     t->mem_limit = o->max_memory ? o->max_memory : default_memory(o);
     t->run_limit = o->max_memory ? o->max_memory : default_run_memory();
-    t->cache_nbytes = o->cache;
     o->subject = o->model && strcmp(o->model, "-") == 0 ? "<stdin>" : o->model;
     o->load.budget_per_external_byte = o->max_memory ? 0 : 2;
     switch (o->command) {

@@ -144,6 +144,8 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->no_winograd = o->no_winograd;
     t->strassen = o->strassen;
     t->error_limit = o->error;
+    t->machine = o->machine;
+    t->cache_nbytes = o->cache;
     t->weight_dtype = o->weight_dtype;
     if (format_of(o, m->base) == FORMAT_TG) {
         m->text = tg_load(t, o->model, &m->text_nbytes);

@@ -60,6 +60,12 @@ void option_put_choices(struct text *out, enum option_id id)
         text_puts(out, "auto native");
         for (int i = 0; i < ISA_COUNT; i++)
             text_printf(out, " %s", isa_table[i].text);
+    } else if (id == OPTION_MACHINE) {
+        int n;
+        const struct machine *m = machine_rows(&n);
+        text_puts(out, "host");
+        for (int i = 0; i < n; i++)
+            text_printf(out, " %s", m[i].text);
     } else if (id == OPTION_EMIT) {
         for (int i = 0, n = 0; i < EMIT_COUNT; i++)
             if (emits[i].built)
@@ -500,6 +506,18 @@ static bool read_cpu(struct parser *p, const struct given *g)
     return true;
 }
 
+static bool read_machine(struct parser *p, const struct given *g)
+{
+    int n;
+    const struct machine *rows = machine_rows(&n);
+    struct text known = {.t = p->t};
+    p->o->machine = strcmp(g->value, "host") == 0 ? host_machine(p->t) : machine_find(g->value);
+    for (int i = 0; i < n; i++)
+        text_printf(&known, " %s", rows[i].text);
+    return p->o->machine ||
+           usage(p, "--machine: '%.100s' is not known; known are host%s", g->value, known.s);
+}
+
 static bool read_other(struct parser *p, const char *s)
 {
     struct options *o = p->o;
@@ -583,6 +601,8 @@ static bool apply(struct parser *p, const struct given *g)
         return set_target(p, g->value, "--target");
     case OPTION_CPU:
         return read_cpu(p, g);
+    case OPTION_MACHINE:
+        return read_machine(p, g);
     case OPTION_TRIPLE:
         return usage(p, "--triple is not in this version of tgc; compile the emitted C with a "
                         "cross compiler (CC=...)");

@@ -54,9 +54,10 @@ static void put_tiles(struct text *x, const struct tuning *s, const struct choic
 {
     enum { OTHERS = 3 };
     double best = c->candidate[0].tile.gain, own = c->taken.tile.gain;
+    double cycle = c->taken.tile.vector ? own * machine_of(x->t)->ns_cycle : own;
     text_printf(x, "    %s: ", isa_table[c->taken.isa].text);
     put_tile(x, &c->taken.tile);
-    text_printf(x, "; estimated %.1f lanes a cycle", own);
+    text_printf(x, "; estimated %.1f lanes a cycle", cycle);
     if (c->by)
         put_measured(x, s, c->by);
     text_putc(x, '\n');

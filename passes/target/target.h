@@ -61,7 +61,7 @@ struct machine {
     double loads_cycle;          /* vectors */
     double decoded_cycle;        /* instructions */
     int lanes;                   /* f32 that a unit takes at once: wider vectors take longer */
-    int flop_lanes;              /* of a whole model's vectors, for estimates of it */
+    int flop_lanes;              /* of these, those that whole kernels keep busy */
     int line;                    /* bytes of a cache's line */
     struct { double nbytes; int ways; double bytes_cycle; } level[LEVEL_COUNT];
     /* of one element in vectors, as a multiple of an addition's time */

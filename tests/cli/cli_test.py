@@ -191,6 +191,26 @@ def _(folder):
         expect(str(folder).encode() not in output[0], "the path stands in the output")
 
 
+@case("--machine: the first row is the default, and each row, and the machine at hand, give right answers")
+def _(folder):
+    model = perceptron(folder)
+    x = np.linspace(-2, 2, 8, dtype=np.float32)[None]
+    known = re.search(r"known are host (.*)", tgc(folder, "model.onnx", "-o", "m.c", "--machine=abacus",
+                                                  status=2).err)
+    expect(known, "the rows are not named")
+    rows = known.group(1).split()
+    (folder / "plain").mkdir()
+    tgc(folder, "model.onnx", "-o", "plain/net.c")
+    tgc(folder, "model.onnx", "-o", "net.c", f"--machine={rows[0]}")
+    expect((folder / "plain/net.c").read_bytes() == (folder / "net.c").read_bytes(),
+           f"--machine={rows[0]} is not the default")
+    for name in [*rows, "host"]:
+        T.emit(TGC, folder / "model.onnx", folder / "m.c", f"--machine={name}")
+        T.build(folder / "m.c", folder / "m")
+        y = T.Program(folder / "m", ["y"]).run([x])["y"]
+        T.compare("y", y, G.perceptron_reference(model, x), 1e-5, 1e-6)
+
+
 @case("-O0 gives another program of the same answer")
 def _(folder):
     model = perceptron(folder)

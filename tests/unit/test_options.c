@@ -139,6 +139,7 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --target=cuda", "not in this version"},
         {"m.onnx -o m.c --target=abacus", "abacus"},
         {"m.onnx -o m.c --cpu=zen9", "zen9"},
+        {"m.onnx -o m.c --machine=zen9", "'zen9' is not known; known are host common"},
         {"m.onnx -o m.c --name=1x", "not a C identifier"},
         {"m.onnx -o m.c --name=double", "identifier"},
         {"m.onnx -o m.c --max-memory=12Q", "--max-memory"},

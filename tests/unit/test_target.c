@@ -1,0 +1,114 @@
+/* test_target.c - rows of machines.def are machines, costs are what their facts say, questions about
+ * instruction sets are answered for each of them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "passes/target/cost.h"
+
+static bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+static void check_row(const struct machine *m)
+{
+    const char *text = m->text;
+    if (m->ns_cycle < 0.1 || m->ns_cycle > 20 || m->fma_cycle <= 0 || m->fma_latency < 1 ||
+        m->loads_cycle <= 0 || m->decoded_cycle < 1 || m->lanes < 4 || m->flop_lanes < 1)
+        fail_msg("%s: a core's facts are no core's", text);
+    if (!is_power_of_two(m->line) || m->division < 1 || m->function < 1 || m->lookup < 1 ||
+        m->strided_cycles <= 0 || m->nest_cycles < 0 || m->wake_ns < 0)
+        fail_msg("%s: what operations take is missing", text);
+    for (int i = LEVEL_L1; i < LEVEL_COUNT; i++) {
+        if (m->level[i].bytes_cycle <= 0 ||
+            (i > LEVEL_L1 && m->level[i].bytes_cycle > m->level[i - 1].bytes_cycle))
+            fail_msg("%s: level %d is faster than the one before", text, i);
+        if (i < LEVEL_MEMORY && (m->level[i].ways < 1 ||
+                                 (i > LEVEL_L1 && m->level[i].nbytes < m->level[i - 1].nbytes)))
+            fail_msg("%s: level %d is smaller than the one before", text, i);
+    }
+    if (!is_power_of_two(machine_way_nbytes(m, LEVEL_L1)) || cost_alias_nbytes(m) < m->line)
+        fail_msg("%s: an L1 of %d ways has no sets", text, m->level[LEVEL_L1].ways);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    int n;
+    const struct machine *rows = machine_rows(&n);
+    assert_true(n > 1);
+    for (int i = 0; i < n; i++) {
+        check_row(&rows[i]);
+        assert_ptr_equal(machine_find(rows[i].text), &rows[i]);
+        assert_string_not_equal(rows[i].text, "host");
+    }
+    assert_null(machine_find("zen9"));
+}
+
+/* What is asked for twice takes twice as long; beyond a cache it takes longer; a machine of half the
+ * frequency takes twice as long. */
+static void test_costs(void **state)
+{
+    (void)state;
+    int n;
+    const struct machine *rows = machine_rows(&n);
+    for (int i = 0; i < n; i++) {
+        struct machine slow = rows[i];
+        slow.ns_cycle *= 2;
+        double one = cost_of_flop(&rows[i], FLOP_CONVOLUTION, 1000);
+        assert_true(one > 0 && cost_of_flop(&rows[i], FLOP_CONVOLUTION, 2000) == 2 * one);
+        assert_true(cost_of_flop(&slow, FLOP_CONVOLUTION, 1000) == 2 * one);
+        assert_true(cost_of_bytes(&rows[i], TRAFFIC_PASSED, 64) <
+                    cost_of_bytes(&rows[i], TRAFFIC_PASSED_FAR, 64));
+        struct cost_step step = {12, 7, 2, 8, true}, more = step;
+        more.work = 24;
+        assert_true(cost_of_step(&rows[i], &step) < cost_of_step(&rows[i], &more));
+        assert_true(cost_in_additions(&rows[i], OP_ADD) == 1);
+        assert_true(cost_in_additions(&rows[i], OP_DIV) > 1);
+        assert_true(cost_to_cycles(&rows[i], cost_of_cycles(&rows[i], 8)) == 8);
+    }
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    struct machine m = *machine_of(t);
+    assert_true(cost_cache_nbytes(t) == m.level[LEVEL_L2].nbytes);
+    m.level[LEVEL_L2].nbytes = 512 << 10;
+    t->machine = &m;
+    assert_true(cost_cache_nbytes(t) == 512 << 10);
+    t->cache_nbytes = 0;
+    assert_true(cost_cache_nbytes(t) == 0);
+    tgc_free(t);
+}
+
+static void test_isas(void **state)
+{
+    (void)state;
+    enum isa isa = isa_last();
+    for (int n = 1; !isa_is_portable(isa); n++, isa = isa_before(isa)) {
+        enum isa found;
+        assert_true(isa_find(isa_name(isa), &found) && found == isa);
+        assert_true(isa_half_lanes(isa) == 0 || 2 * isa_half_lanes(isa) == isa_lanes(isa));
+        assert_int_equal(isa_register_nbytes(isa), isa_registers(isa) * isa_lanes(isa) * 4);
+        assert_true(isa_lanes(isa_base(isa)) == isa_lanes(isa));
+        assert_true(n < ISA_COUNT);
+    }
+    assert_true(isa == isa_portable() && isa_before(isa) == isa);
+    assert_true(isa_centers_bytes(ISA_NEONDOT) && !isa_centers_bytes(ISA_NEONI8MM));
+    assert_true(isa_adds_bytes(ISA_AVX512VNNI) && !isa_adds_bytes(ISA_AVX2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_isas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
