@@ -220,5 +220,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
             dump_kernels(t, &dumped, s, passes[i].name);
     }
     verify_scratch(t, s);
+    if (t->debug >= 2)
+        fprintf(stderr, "uops: %zu, %zu MB of memory\n", t->nuop, t->mem_used >> 20);
     return s;
 }
