@@ -195,6 +195,7 @@ struct uop {
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
     struct uop *folded;          /* what the fold hook made of it; itself if nothing */
     uint32_t mark;               /* uop_toposort's visit */
+    uint32_t ranges;             /* the set of those below it: passes/analysis/access.c; or 0 */
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
@@ -389,6 +390,7 @@ struct tgc {
     struct intern_slot { struct uop *uop; uint32_t hash; } *table; /* every uop */
     size_t table_size, nuop;
     uint32_t mark;
+    struct range_sets *range_sets;                       /* see uop.ranges */
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     /* simplifies a new uop; NULL: no folding. Set by passes/rules/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);

@@ -10,7 +10,7 @@
  *      neither           NONE                               both of them in row-major order
  */
 #include "passes/analysis/contraction.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 #include <string.h>
 
@@ -198,7 +198,7 @@ struct run contraction_run(const struct contraction *c, const struct factor *f, 
         int64_t stride;
         if (!(f->axes[axis] >> p & 1))
             continue;
-        if (r.n == RUN_MAX || !nest_stride(t, f->at[axis], c->range[p], &stride) || stride == 0)
+        if (r.n == RUN_MAX || !index_stride(t, f->at[axis], c->range[p], &stride) || stride == 0)
             return none;
         r.axis[r.n] = p;
         r.stride[r.n++] = stride;

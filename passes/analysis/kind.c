@@ -3,7 +3,7 @@
  */
 #include "passes/plan/fuse.h"
 #include "passes/analysis/contraction.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 #include <string.h>
 
@@ -203,7 +203,7 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
             step_down(t, &w);
         for (int a = 0; a < v->ndim; a++)
             for (int i = 0; kept[a] && i < w.u->ndim; i++)
-                if (nest_depends(t, w.at[i], range[a]))
+                if (uop_depends_on(t, w.at[i], range[a]))
                     return true;
     }
     return false;

@@ -86,11 +86,11 @@ static bool as_bound(struct tgc *t, struct uop *cond, struct uop *key, struct bo
 {
     int64_t along;
     struct uop *less = sym_sub(t, cond->src[1], cond->src[0]);           /* > 0 */
-    if (!nest_stride(t, less, key, &along) || (along != 1 && along != -1))
+    if (!index_stride(t, less, key, &along) || (along != 1 && along != -1))
         return false;
     *b = (struct bound){.cond = cond, .below = along == -1};
     b->at = b->below ? sym_add(t, less, key) : sym_addi(t, sym_sub(t, key, less), 1);
-    return !nest_depends(t, b->at, key);
+    return !uop_depends_on(t, b->at, key);
 }
 
 /* Seen keys are those for which the comparison has the other value. */
@@ -117,7 +117,7 @@ void visible_find(struct tgc *t, struct uop *scores, struct uop *key, const stru
     for (int i = 0; i < n && v->nbound < BOUNDS_MAX; i++) {
         struct bound b;
         if (order[i]->op != OP_LT || order[i]->src[0]->dtype != DTYPE_INDEX ||
-            !nest_depends(t, order[i], key) || !as_bound(t, order[i], key, &b))
+            !uop_depends_on(t, order[i], key) || !as_bound(t, order[i], key, &b))
             continue;
         v->bound[v->nbound++] = b;
         for (int value = 0; value < 2 && !has_sums(t, b.at); value++) {
@@ -133,9 +133,9 @@ struct uop *visible_extreme(struct tgc *t, struct uop *u, const struct uop *r, b
     struct uop *a, *b;
     int64_t along;
     struct uop *range = (struct uop *)(uintptr_t)r;
-    if (!nest_depends(t, u, r))
+    if (!uop_depends_on(t, u, r))
         return u;
-    if (nest_stride(t, u, range, &along)) {
+    if (index_stride(t, u, range, &along)) {
         struct uop *last = sym_addi(t, r->src[0], -1);
         return uop_substitute(t, u, range, (along > 0) == most ? last : uop_int(t, 0));
     }

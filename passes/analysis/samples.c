@@ -13,7 +13,7 @@
  * be followed (an index that is data, the results of loops) is not known.
  */
 #include "passes/analysis/samples.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 #include <string.h>
 
@@ -65,7 +65,7 @@ static bool differ(struct samples *s, const struct uop *v, struct uop *a, struct
     int64_t apart;
     for (int i = 0; i < v->ndim; i++) {
         const struct uop *r = range_of(s, v->dim[i], i);
-        if (r->op == OP_RANGE && nest_depends(s->t, a, r) != nest_depends(s->t, b, r))
+        if (r->op == OP_RANGE && uop_depends_on(s->t, a, r) != uop_depends_on(s->t, b, r))
             return true;
     }
     return uop_const_int(sym_sub(s->t, a, b), &apart) && apart != 0;
@@ -100,7 +100,7 @@ static struct row row_of_move(struct samples *s, struct uop *v)
             from.at = row_at(s, v->src[k], from.at, below);
             /* rows of several values one after the other */
             from.known = v->op != OP_CONCAT || uop_is_int(valid, 1) ||
-                         !nest_depends(s->t, from.at, at[v->arg.i]);
+                         !uop_depends_on(s->t, from.at, at[v->arg.i]);
         }
         join(s, v, &row, from);
     }
@@ -114,7 +114,7 @@ static struct row row_of_reduce(struct samples *s, const struct uop *v)
     for (int a = 0; a < x->ndim && row.known && row.at; a++) {
         const struct uop *r = range_of(s, x->dim[a], a);
         s->meet |= (REDUCE_AXES(v->arg.i) >> a & 1) && r->op == OP_RANGE &&
-                   nest_depends(s->t, row.at, r);
+                   uop_depends_on(s->t, row.at, r);
     }
     return row;
 }

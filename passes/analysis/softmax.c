@@ -1,7 +1,6 @@
 /* softmax.c - the powers of a softmax: e^(x - the largest x), as frontends and rules write them. */
 #include "passes/analysis/softmax.h"
 #include "passes/passes.h"
-#include "passes/kernel/tile.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
  * the movement ops down to both sides of the comparison.
  */
 #include "passes/analysis/contraction.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *co
     memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
     u = move_down(h->t, u, MOVES_SPREAD, at);
     for (int a = 0; a < u->ndim; a++)
-        if (nest_depends(h->t, at[a], h->c.range[h->axis]))
+        if (uop_depends_on(h->t, at[a], h->c.range[h->axis]))
             return false;
     return true;
 }

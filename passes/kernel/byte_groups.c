@@ -37,7 +37,7 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
 static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, int64_t n)
 {
     int64_t stride;
-    return n == DOT_BYTES && nest_stride(m->t, weights->src[1], r, &stride) && stride == 1;
+    return n == DOT_BYTES && index_stride(m->t, weights->src[1], r, &stride) && stride == 1;
 }
 
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
@@ -51,7 +51,7 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
     int last = m.reduce->nsrc - 1;
     struct uop *r = m.reduce->src[last];
     if (!uop_const_int(r->src[0], &n) || n % DOT_BYTES ||
-        !nest_stride(t, values->src[1], r, &stride) || stride != 1 ||
+        !index_stride(t, values->src[1], r, &stride) || stride != 1 ||
         (!is_group(&m, weights, r, n) && !nest_is_packable(&m, weights)))
         return store;
     struct uop *count = uop_int(t, n / DOT_BYTES), *bytes = uop_int(t, DOT_BYTES);

@@ -24,7 +24,7 @@ int64_t range_fixed_size(const struct uop *range)
 
 static bool is_gated_by(const struct nest *m, const struct uop *load, const struct uop *r)
 {
-    return load->nsrc > 2 && nest_depends(m->t, load->src[2], r);
+    return load->nsrc > 2 && uop_depends_on(m->t, load->src[2], r);
 }
 
 /* Whether columns can run along r: some operand is contiguous then. */
@@ -32,10 +32,10 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 {
     int64_t stride;
     bool vectors = false;
-    if (nest_stages_depend(m, r) || !nest_stride(m->t, m->store->src[1], r, &stride))
+    if (nest_stages_depend(m, r) || !index_stride(m->t, m->store->src[1], r, &stride))
         return false;
     for (int i = 0; i < m->nload; i++) {
-        if (is_gated_by(m, m->load[i], r) || !nest_stride(m->t, m->load[i]->src[1], r, &stride))
+        if (is_gated_by(m, m->load[i], r) || !index_stride(m->t, m->load[i]->src[1], r, &stride))
             return false;
         vectors |= stride != 0;
         bool groups = m->bytes && stride == DOT_BYTES && m->load[i]->dtype == DTYPE_I8;
@@ -53,7 +53,7 @@ static bool rows_fit(const struct nest *m, struct uop *r)
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r))
             return false;
-        reuse |= !nest_depends(m->t, m->load[i]->src[1], r);
+        reuse |= !uop_depends_on(m->t, m->load[i]->src[1], r);
     }
     return reuse || !m->contraction;
 }
@@ -156,7 +156,7 @@ static bool may_lie_apart(const struct nest *m, int64_t stride)
 static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
     int64_t stride;
-    if (is_gated_by(m, load, r) || !nest_stride(m->t, load->src[1], r, &stride))
+    if (is_gated_by(m, load, r) || !index_stride(m->t, load->src[1], r, &stride))
         return false;
     if (m->bytes && reduced)
         return load->dtype == DTYPE_I8 ? stride == DOT_BYTES || nest_is_packable(m, load)
@@ -192,11 +192,11 @@ static bool may_transpose(const struct nest *m, const struct uop *r)
     bool apart = false;
     if (m->reduce || m->first != 3 || r == last || m->store->dtype != DTYPE_F32 ||
         range_fixed_size(last) < CROSS_ROWS_MIN ||
-        !nest_stride(m->t, m->store->src[1], last, &stride) || stride != 1)
+        !index_stride(m->t, m->store->src[1], last, &stride) || stride != 1)
         return false;
     for (int i = 0; i < m->nother; i++)
-        apart |= nest_depends(m->t, m->other[i]->src[1], r) &&
-                 nest_stride(m->t, m->other[i]->src[1], last, &stride) && stride != 0 &&
+        apart |= uop_depends_on(m->t, m->other[i]->src[1], r) &&
+                 index_stride(m->t, m->other[i]->src[1], last, &stride) && stride != 0 &&
                  stride != 1;
     return apart;
 }
@@ -213,7 +213,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     struct tgc *t = m->t;
     int64_t stride;
     int n;
-    if (nest_stages_depend(m, r) || !nest_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
+    if (nest_stages_depend(m, r) || !index_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
         (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride) &&
          !may_transpose(m, r)) ||
         !tile_stores_vectors(m->store))
@@ -231,7 +231,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     for (int i = 0; i < n && fits; i++) {
         struct uop *u = order[i];
         bool any = false;
-        if (u->dtype == DTYPE_BOOL && nest_depends(t, u, r) && tile_compares_places(t, u, r)) {
+        if (u->dtype == DTYPE_BOOL && uop_depends_on(t, u, r) && tile_compares_places(t, u, r)) {
             map_set(&varies, u, u);
             continue;
         }
@@ -242,12 +242,12 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
             fits &= u->src[k] != r || u->dtype == DTYPE_INDEX || !value;
         }
         if (u->op == OP_LOAD)
-            any |= nest_depends(t, u->src[1], r);
+            any |= uop_depends_on(t, u->src[1], r);
         if (any && u->op != OP_LOAD)
             fits &= (u->op == OP_REDUCE && (u->dtype == DTYPE_F32 || is_sum_of_i32(u))) ||
                     tile_is_vector_op(u) || tile_stores_small(m->store, u);
         if (any || (u->dtype != DTYPE_INDEX && u->op != OP_LOAD && u->op != OP_BUFFER &&
-                    op_is_elementwise(u->op) && nest_depends(t, u, r)))
+                    op_is_elementwise(u->op) && uop_depends_on(t, u, r)))
             map_set(&varies, u, u);
         if (map_get(&varies, u) && u->op != OP_LOAD && !any)
             fits = false;                             /* a value made of r itself */
@@ -273,8 +273,8 @@ static double window_fits(const struct nest *m, enum isa isa,
         steps = sat_mul(steps, range_fixed_size(m->reduce->src[k]));
     for (int i = 0; row && taps > 1 && i < m->nload; i++) {
         struct uop *offset = m->load[i]->src[1];
-        if (!nest_depends(m->t, offset, column) || !nest_stride(m->t, offset, row, &down) ||
-            !nest_stride(m->t, offset, step, &along) || along == 0 || down % along ||
+        if (!uop_depends_on(m->t, offset, column) || !index_stride(m->t, offset, row, &down) ||
+            !index_stride(m->t, offset, step, &along) || along == 0 || down % along ||
             down / along < 1 || down / along >= taps)
             continue;
         int64_t places = (rows - 1) * (down / along) + taps;
@@ -295,9 +295,9 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
 {
     bool weights = false;
     for (int i = 0; i < m->nload; i++) {
-        if (!nest_depends(m->t, m->load[i]->src[1], column))
+        if (!uop_depends_on(m->t, m->load[i]->src[1], column))
             continue;
-        if (!nest_depends(m->t, m->load[i]->src[1], row))
+        if (!uop_depends_on(m->t, m->load[i]->src[1], row))
             return false;
         weights |= load_is_stationary(m->load[i]);
     }
@@ -313,7 +313,7 @@ static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
     for (int i = 0; row && rows > ways && i < m->nload; i++) {
         int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
         bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
-        if (values && nest_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
+        if (values && index_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
             sat_mul(stride, size) % apart == 0)
             return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
     }
@@ -333,7 +333,7 @@ static int extra_of(const struct nest *m, const struct uop *column)
     enum { FACTORS = 2 };
     int columns = 0, widened = 0;
     for (int i = 0; i < m->nload; i++) {
-        bool depends = nest_depends(m->t, m->load[i]->src[1], column);
+        bool depends = uop_depends_on(m->t, m->load[i]->src[1], column);
         columns += depends;
         widened += depends && m->load[i]->dtype != DTYPE_F32;
     }
@@ -387,7 +387,7 @@ bool nest_has_gates(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload + m->nother; i++) {
         const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
-        if ((load->nsrc > 2 || load->dtype != DTYPE_F32) && nest_depends(m->t, load->src[1], r))
+        if ((load->nsrc > 2 || load->dtype != DTYPE_F32) && uop_depends_on(m->t, load->src[1], r))
             return true;
     }
     return m->store->src[2]->dtype != DTYPE_F32;
@@ -415,7 +415,7 @@ static bool may_cross_rows(const struct nest *m, struct uop *row, int64_t rows, 
 {
     int64_t step;
     return row && rows >= CROSS_ROWS_MIN && rows <= vector && m->first == 3 &&
-           m->store->dtype == DTYPE_F32 && nest_stride(m->t, m->store->src[1], row, &step) &&
+           m->store->dtype == DTYPE_F32 && index_stride(m->t, m->store->src[1], row, &step) &&
            step == 1;
 }
 
@@ -426,7 +426,7 @@ static double store_lane(const struct nest *m, struct uop *column, struct uop *r
 {
     const struct machine *machine = machine_of(m->t);
     int64_t stride, way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
-    if (!nest_stride(m->t, m->store->src[1], column, &stride))
+    if (!index_stride(m->t, m->store->src[1], column, &stride))
         return machine->strided_cycles;
     if (stride == 1)
         return RATIO_LANE;
@@ -521,7 +521,7 @@ static void list_vectors(const struct nest *m, enum isa isa, const struct tile *
                          bool exact, struct shortlist *s)
 {
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
-        bool plain = !m->reduce || !nest_depends(m->t, m->reduce, m->store->src[a]);
+        bool plain = !m->reduce || !uop_depends_on(m->t, m->reduce, m->store->src[a]);
         if (range_fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
             /* strip.c does that, with any size */
             (plain && a == m->store->nsrc - 1) || !nest_vectors_fit(m, m->store->src[a]))

@@ -7,7 +7,6 @@
 #include "passes/graph/mask_tables.h"
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
-#include "passes/kernel/tile.h"
 
 #include <math.h>
 

@@ -106,7 +106,7 @@ static bool find_factors(struct online *x)
     if (!x->dot)
         return false;
     for (int k = 0; k < 2; k++)
-        if (nest_depends(t, x->dot->src[0]->src[k], x->key)) {
+        if (uop_depends_on(t, x->dot->src[0]->src[k], x->key)) {
             if (x->keys)
                 return false;
             x->keys = x->dot->src[0]->src[k];
@@ -123,8 +123,9 @@ static bool find_row(struct online *x)
         struct uop *r = x->store->src[k];
         if (r->op != OP_RANGE)
             return false;
-        if (!range_is(r, AXIS_BAND) && nest_depends(t, x->query, r) &&
-            !nest_depends(t, x->keys, r) && !nest_depends(t, x->values, r) && (!x->row || r->src[0]->vmax > x->row->src[0]->vmax))
+        if (!range_is(r, AXIS_BAND) && uop_depends_on(t, x->query, r) &&
+            !uop_depends_on(t, x->keys, r) && !uop_depends_on(t, x->values, r) &&
+            (!x->row || r->src[0]->vmax > x->row->src[0]->vmax))
             x->row = r;
     }
     if (!x->row || x->nkey->vmax > PLACES_MAX || x->row->src[0]->vmax > PLACES_MAX)

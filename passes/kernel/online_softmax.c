@@ -106,7 +106,7 @@ static struct uop *open_bands(struct online *x)
     int n = 3;
     for (int k = 3; k < x->store->nsrc; k++) {
         struct uop *r = x->store->src[k];
-        if (r != x->row && nest_depends(x->t, x->scores, r))
+        if (r != x->row && uop_depends_on(x->t, x->scores, r))
             store = uop_substitute(x->t, store, r, as_band(x, r->src[0], r));
     }
     for (int k = 0; k < 3; k++)
@@ -254,7 +254,7 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
     struct tgc *t = x->t;
     for (int k = 0; k < x->visible.nbound; k++) {
         const struct bound *b = &x->visible.bound[k];
-        if (!nest_depends(t, b->at, x->row))
+        if (!uop_depends_on(t, b->at, x->row))
             continue;
         struct uop *r = rows_of(x), *at = for_row(x, b->at, r);
         struct buffer *kept = new_scratch(x, DTYPE_F32, ROWS);
@@ -271,7 +271,7 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
  * may reach. */
 static bool ends_by_mask(const struct online *x)
 {
-    return x->visible.end && !x->visible.is_finite && nest_depends(x->t, x->visible.end, x->row);
+    return x->visible.end && !x->visible.is_finite && uop_depends_on(x->t, x->visible.end, x->row);
 }
 
 /* q[e][r] */

@@ -37,7 +37,7 @@ static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
     for (int i = 0; i < n; i++)
         if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD || order[i]->op == OP_DIV ||
              order[i]->op == OP_MOD) &&
-            nest_depends(t, order[i], r))
+            uop_depends_on(t, order[i], r))
             return true;
     return false;
 }
@@ -73,7 +73,7 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
 static bool depends_on_ranges(struct tgc *t, struct uop *offset, const struct uop *u)
 {
     for (int k = 1; k < u->nsrc; k++)
-        if (nest_depends(t, offset, u->src[k]))
+        if (uop_depends_on(t, offset, u->src[k]))
             return true;
     return false;
 }
@@ -103,7 +103,7 @@ static struct uop *order_ranges(struct tgc *t, struct uop *u)
     for (int k = 0; k < u->nsrc; k++)
         src[k] = u->src[k];
     for (int k = 1; k < u->nsrc; k++)
-        if (src[k]->op != OP_RANGE || !nest_stride(t, values->src[1], src[k], &stride[k]) ||
+        if (src[k]->op != OP_RANGE || !index_stride(t, values->src[1], src[k], &stride[k]) ||
             stride[k] < 0)
             return u;
     for (int k = 2; k < u->nsrc; k++)                    /* stable, by falling stride */
@@ -244,7 +244,7 @@ static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop
             continue;
         if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
             a->src[0]->op != OP_CONST || range_is_lane(a) || range_is_lane(b) ||
-            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || nest_depends(t, rest, a))
+            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || uop_depends_on(t, rest, a))
             break;
         rest = uop_substitute(t, rest, b, a);
     }

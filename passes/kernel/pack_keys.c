@@ -77,8 +77,8 @@ static bool is_reused(struct tgc *t, const struct uop *store, struct uop *stage,
 {
     for (int k = 3; k < store->nsrc; k++) {
         struct uop *r = store->src[k];
-        if (r->op == OP_RANGE && r->src[0]->vmax >= ROWS_MIN && nest_depends(t, stage, r) &&
-            !nest_depends(t, rest, r))
+        if (r->op == OP_RANGE && r->src[0]->vmax >= ROWS_MIN && uop_depends_on(t, stage, r) &&
+            !uop_depends_on(t, rest, r))
             return true;
     }
     return false;
@@ -94,14 +94,14 @@ static struct uop *find_keys(const struct nest *m, const struct uop *store, stru
     int64_t along_c, along_e;
     for (int i = 0; i < m->nload; i++) {
         struct uop *load = m->load[i];
-        if (!nest_depends(t, load->src[1], c))
+        if (!uop_depends_on(t, load->src[1], c))
             continue;
-        if (!nest_stride(t, load->src[1], c, &along_c) || load->nsrc > 2)
+        if (!index_stride(t, load->src[1], c, &along_c) || load->nsrc > 2)
             return NULL;
         if (along_c == 1 && !is_padded)
             continue;
         if (keys || load->dtype != DTYPE_F32 || load->src[0]->op == OP_STAGE ||
-            !nest_stride(t, load->src[1], e, &along_e))
+            !index_stride(t, load->src[1], e, &along_e))
             return NULL;
         keys = load;
         *rest = sym_sub(t, sym_sub(t, load->src[1], sym_muli(t, c, along_c)),
@@ -116,9 +116,9 @@ static bool is_masked(const struct nest *m, struct uop *c, bool is_padded)
 {
     int64_t along;
     for (int i = 0; i < m->nother; i++)
-        if (nest_depends(m->t, m->other[i]->src[1], c) &&
+        if (uop_depends_on(m->t, m->other[i]->src[1], c) &&
             (is_padded || m->other[i]->nsrc > 2 ||
-             !nest_stride(m->t, m->other[i]->src[1], c, &along) || along != 1))
+             !index_stride(m->t, m->other[i]->src[1], c, &along) || along != 1))
             return true;
     return false;
 }
@@ -130,8 +130,8 @@ static struct uop *copy_keys(struct tgc *t, struct kernel *k, struct uop *keys, 
     struct uop *e = m->reduce->src[1], *load[4];
     int64_t along_c, along_e, nstep = e->src[0]->arg.i, n = c->src[0]->arg.i;
     int64_t pitch = scratch_pitch(t, wide);
-    (void)nest_stride(t, keys->src[1], c, &along_c);
-    (void)nest_stride(t, keys->src[1], e, &along_e);
+    (void)index_stride(t, keys->src[1], c, &along_c);
+    (void)index_stride(t, keys->src[1], e, &along_e);
     struct uop *j = uop_range(t, uop_int(t, wide), t->next_range++);
     struct uop *s = uop_range(t, uop_int(t, nstep), t->next_range++);
     load[0] = keys->src[0];
@@ -206,7 +206,7 @@ static struct uop *keep_scores(struct tgc *t, struct kernel *k, struct uop *stag
 {
     struct nest m, bare;
     int64_t n;
-    if (!find_scores(t, stage, &m, &n) || !nest_depends(t, m.reduce, stage->src[2]) ||
+    if (!find_scores(t, stage, &m, &n) || !uop_depends_on(t, m.reduce, stage->src[2]) ||
         nest_vectors_fit(&m, stage->src[2]))
         return NULL;
     struct buffer *b = (struct buffer *)(uintptr_t)stage->arg.p;

@@ -48,9 +48,9 @@ static bool is_shared_product(const struct nest *m, const struct uop *r)
 {
     bool same = false, own = false;
     for (int i = 0; i < m->nload; i++) {
-        bool depends = nest_depends(m->t, m->load[i]->src[1], r) ||
+        bool depends = uop_depends_on(m->t, m->load[i]->src[1], r) ||
                        (m->load[i]->src[0]->op == OP_STAGE &&
-                        nest_depends(m->t, m->load[i]->src[0], r));
+                        uop_depends_on(m->t, m->load[i]->src[0], r));
         own |= depends;
         same |= !depends;
     }
@@ -68,7 +68,7 @@ static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, st
     *nbytes = 0;
     for (int i = 0; i < n; i++) {
         int64_t nelem;
-        if (order[i]->op != OP_STAGE || !nest_depends(t, order[i], r))
+        if (order[i]->op != OP_STAGE || !uop_depends_on(t, order[i], r))
             continue;
         if (found == MAX_STAGES || order[i]->nsrc > MAX_RANK || (nelem = stage_nelem(order[i])) < 1)
             return 0;
@@ -109,8 +109,8 @@ static struct uop *find_row_sum(struct tgc *t, struct uop *store)
         stage |= order[i]->op == OP_STAGE;
         if (order[i]->op != OP_REDUCE)
             continue;
-        if (nest_depends(t, order[i], last))
-            product |= !sum || !nest_depends(t, order[i], sum);
+        if (uop_depends_on(t, order[i], last))
+            product |= !sum || !uop_depends_on(t, order[i], sum);
         else
             sum = order[i];
     }
@@ -200,7 +200,7 @@ static struct uop *take_rows(struct tgc *t, struct kernel *k, struct uop *store,
     /* the rows' own loop stands inside of all that a stage depends on */
     for (int i = 3; i < store->nsrc; i++)
         for (int j = 0; j < nstage; j++)
-            if (i > last && nest_depends(t, stage[j], store->src[i]))
+            if (i > last && uop_depends_on(t, stage[j], store->src[i]))
                 last = i;
     for (int j = 0; j < nstage; j++)
         map_set(&x.by, stage[j], stage_of_rows(&x, stage[j]));

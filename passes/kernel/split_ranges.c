@@ -46,7 +46,7 @@ static bool is_divided_in_sums(struct tgc *t, struct uop *store, const struct uo
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++)
         if (is_division(order[i]) && order[i]->dtype == DTYPE_INDEX && order[i]->src[0] != r &&
-            nest_depends(t, order[i], r))
+            uop_depends_on(t, order[i], r))
             return true;
     return false;
 }

@@ -130,7 +130,7 @@ static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range
             continue;
         double size = buffer_most_nbytes(uop_buffer_of(order[i]->src[0]));
         *all += size;
-        *along += range && nest_depends(t, order[i]->src[1], range) ? size : 0;
+        *along += range && uop_depends_on(t, order[i]->src[1], range) ? size : 0;
     }
 }
 

@@ -12,22 +12,6 @@
 
 /* ------------------------------------------------------------------------------------- the nest */
 
-bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride)
-{
-    struct uop *next = uop_substitute(t, offset, r, sym_addi(t, r, 1));
-    return uop_const_int(sym_sub(t, next, offset), stride);
-}
-
-bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i] == r)
-            return true;
-    return false;
-}
-
 struct uop **nest_order(struct tgc *t, struct uop *root, int *n)
 {
     int nall;
@@ -49,7 +33,7 @@ bool nest_stages_depend(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload + m->nother; i++) {
         const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
-        if (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r))
+        if (load->src[0]->op == OP_STAGE && uop_depends_on(m->t, load->src[0], r))
             return true;
     }
     return false;
@@ -96,7 +80,7 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
             return false;
         if (order[i]->op != OP_REDUCE)
             continue;
-        if (m->reduce && !nest_depends(t, order[i], m->reduce))
+        if (m->reduce && !uop_depends_on(t, order[i], m->reduce))
             return false;
         if (!m->reduce)
             m->reduce = order[i];
@@ -137,7 +121,7 @@ bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r)
     return (u->op == OP_LT || u->op == OP_EQ || u->op == OP_NE) &&
            u->src[0]->dtype == DTYPE_INDEX &&
            is_of_places(t, u->src[0]) && is_of_places(t, u->src[1]) &&
-           nest_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
+           index_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
 }
 
 bool tile_is_vector_op(const struct uop *u)
@@ -237,7 +221,7 @@ static bool storage_view(const struct nest *m, const struct uop *load, struct vi
     *v = (struct view){0};
     int nrange = ranges_of(m, range);
     for (int k = 0; k < nrange; k++) {
-        if (!nest_stride(t, load->src[1], range[k], &stride) ||
+        if (!index_stride(t, load->src[1], range[k], &stride) ||
             (stride && (!uop_const_int(range[k]->src[0], &n) || v->ndim == MAX_RANK)))
             return false;
         if (stride == 0)
@@ -417,8 +401,8 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
 
 static bool load_depends(const struct nest *m, const struct uop *load, const struct uop *r)
 {
-    return nest_depends(m->t, load->src[1], r) ||
-           (load->src[0]->op == OP_STAGE && nest_depends(m->t, load->src[0], r));
+    return uop_depends_on(m->t, load->src[1], r) ||
+           (load->src[0]->op == OP_STAGE && uop_depends_on(m->t, load->src[0], r));
 }
 
 /* The leading ranges in which the panels' loop must stand, or should: those for whose values stages
@@ -431,7 +415,7 @@ static int nest_batches(const struct nest *m)
         for (int i = 0; i < m->nload + m->nother; i++) {
             const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
             if (load->src[0]->op == OP_STAGE &&
-                nest_depends(m->t, load->src[0], m->store->src[k]))
+                uop_depends_on(m->t, load->src[0], m->store->src[k]))
                 n = k + 1 - m->first;
         }
     for (int k = m->first + n; k < m->store->nsrc; k++) {
@@ -496,12 +480,12 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
         return PANELS_THERE;
     /* a sum that some loop does not change (a mean) stays outside of it */
     for (int k = m->first; k < m->store->nsrc; k++)
-        if (!nest_depends(m->t, m->reduce, m->store->src[k]))
+        if (!uop_depends_on(m->t, m->reduce, m->store->src[k]))
             return PANELS_THERE;
     for (int i = 0; i < m->nload; i++) {
         if (is_read_once(m, m->load[i], nbatch))
             continue;
-        if (nest_depends(m->t, m->load[i]->src[1], column))
+        if (uop_depends_on(m->t, m->load[i]->src[1], column))
             weights += nelem_read(m, m->load[i], nbatch);
         else
             values += nelem_read(m, m->load[i], nbatch);
@@ -609,7 +593,7 @@ static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *co
             changed |= s != NULL;
             src[nsrc++] = s ? s : u->src[k];
         }
-        if (u->op == OP_LOAD && u->nsrc == 2 && nest_depends(t, u->src[1], lane)) {
+        if (u->op == OP_LOAD && u->nsrc == 2 && uop_depends_on(t, u->src[1], lane)) {
             src[nsrc++] = valid;
             src[nsrc++] = uop_consti(t, u->dtype, 0);
             changed = true;

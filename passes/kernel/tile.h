@@ -18,6 +18,7 @@
 #ifndef TGC_TILE_H
 #define TGC_TILE_H
 
+#include "passes/analysis/access.h"
 #include "passes/passes.h"
 
 enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
@@ -58,9 +59,6 @@ bool nest_stages_depend(const struct nest *m, const struct uop *r);
 /* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
  * condition on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
-/* By how much `offset` grows with r; false if that is no constant. */
-bool nest_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t *stride);
-bool nest_depends(struct tgc *t, struct uop *u, const struct uop *r);
 /* Whether a load could read its weight in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 

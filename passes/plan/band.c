@@ -17,7 +17,7 @@
  * layers are: Winograd's transforms and products become one, as do layers with small windows.
  */
 #include "passes/plan/band.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,17 +36,17 @@ static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
                       const struct band *own, struct uop **base, int64_t *lo, int64_t *hi)
 {
     *base = NULL;
-    if (!nest_depends(t, at, s->axis[own->axis]))
+    if (!uop_depends_on(t, at, s->axis[own->axis]))
         return true;
     at = uop_substitute(t, at, s->axis[own->axis], sym_add(t, own->start, own->inner));
-    if (!nest_depends(t, at, own->range))
+    if (!uop_depends_on(t, at, own->range))
         return true;
     *base = at;
     uop_rewrite(t, base, 1, zero_ranges, own->range);
     struct uop *local = sym_sub(t, at, *base);
     *lo = local->vmin;
     *hi = local->vmax;
-    return !nest_depends(t, local, own->range);
+    return !uop_depends_on(t, local, own->range);
 }
 
 /* Which part of a node's value the k-th band needs. false: there is no such part, or it is all. */

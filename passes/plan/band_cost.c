@@ -3,7 +3,7 @@
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/band.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 #include <math.h>
 
@@ -37,7 +37,7 @@ static uint32_t axes_of_no_effect(struct tgc *t, struct uop *u, const struct seg
     uint32_t on = 0, off = 0;
     for (int a = 0; a < s->value->ndim && u->op == OP_REDUCE; a++)
         if (s->axis[a]->op == OP_RANGE)
-            *(nest_depends(t, u, s->axis[a]) ? &on : &off) |= 1u << a;
+            *(uop_depends_on(t, u, s->axis[a]) ? &on : &off) |= 1u << a;
     return on ? off : 0;
 }
 
@@ -69,7 +69,7 @@ const struct work *band_work(struct banding *w, struct segment *s)
     for (int i = 0; i < n; i++) {
         bool weight = order[i]->op == OP_LOAD && load_is_stationary(order[i]);
         for (int a = 0; a < s->value->ndim && (weight || order[i]->op == OP_LT); a++)
-            if (s->axis[a]->op == OP_RANGE && nest_depends(p->t, order[i], s->axis[a]))
+            if (s->axis[a]->op == OP_RANGE && uop_depends_on(p->t, order[i], s->axis[a]))
                 *(weight ? &k->columns : &k->chooses) |= 1u << a;
         k->repeats |= axes_of_no_effect(p->t, order[i], s);
     }
@@ -458,7 +458,7 @@ static double gain_in_room(struct banding *w, const struct group *g)
 static bool is_index_of(struct tgc *t, const struct node *n, const struct use *u, struct uop *r)
 {
     for (int a = 0; a < n->u->ndim; a++)
-        if (nest_depends(t, u->index[a], r))
+        if (uop_depends_on(t, u->index[a], r))
             return true;
     return false;
 }

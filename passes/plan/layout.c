@@ -42,7 +42,7 @@ static double *vote_of(struct layout *l, const struct buffer *b, int axis)
 static int axis_along(struct tgc *t, const struct buffer *b, struct uop *offset, struct uop *r)
 {
     int64_t stride, step = 1, size;
-    if (!uop_const_int(r->src[0], &size) || !nest_stride(t, offset, r, &stride))
+    if (!uop_const_int(r->src[0], &size) || !index_stride(t, offset, r, &stride))
         return NO_AXIS;
     for (int a = b->ndim - 1; a >= 0; a--) {
         int64_t dim = b->dim[a]->arg.i;
@@ -106,7 +106,7 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
                  const struct uop *weight, struct uop *r)
 {
     int64_t stride;
-    double share = nest_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
+    double share = index_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
     int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
     /* a result with hardly any columns is better off with its pixels side by side */
@@ -136,7 +136,7 @@ static bool has_columns(const struct nest *m)
         for (int k = m->first; k < m->store->nsrc; k++)
             if (load_is_stationary(m->load[i]) &&
                 m->store->src[k]->src[0]->vmax >= COLUMNS_MIN &&
-                nest_depends(m->t, m->load[i]->src[1], m->store->src[k]))
+                uop_depends_on(m->t, m->load[i]->src[1], m->store->src[k]))
                 return true;
     return false;
 }
@@ -145,7 +145,7 @@ static bool is_channel(const struct nest *m, const struct uop *r)
 {
     for (int i = 0; i < m->nload; i++)
         if (load_is_stationary(m->load[i]) &&
-            nest_depends(m->t, m->load[i]->src[1], r))
+            uop_depends_on(m->t, m->load[i]->src[1], r))
             return true;
     return false;
 }
@@ -196,13 +196,13 @@ static void vote_columns(struct layout *l, struct uop *store)
     struct uop **order = nest_order(m.t, store->src[2], &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD &&
-            nest_depends(m.t, order[i], last))
+            uop_depends_on(m.t, order[i], last))
             m.reduce = order[i];
     if (!m.reduce)
         return;
     order = nest_order(m.t, m.reduce->src[0], &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op != OP_LOAD || !nest_depends(m.t, order[i], last))
+        if (order[i]->op != OP_LOAD || !uop_depends_on(m.t, order[i], last))
             continue;
         struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(order[i]->src[0]);
         int axis = l->is_free[b->id] ? axis_along(m.t, b, order[i]->src[1], last) : NO_AXIS;
@@ -258,7 +258,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         if (!load_is_stationary(m.load[i]))
             continue;
         for (int k = m.first; k < store->nsrc; k++) {
-            if (!nest_depends(m.t, m.load[i]->src[1], store->src[k]))
+            if (!uop_depends_on(m.t, m.load[i]->src[1], store->src[k]))
                 continue;
             vote(l, &m, store, m.load[i], store->src[k]);
             for (int j = 0; j < m.nload; j++)
@@ -267,7 +267,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         for (int part = 0; part < 2; part++)              /* windows last */
             for (int k = 1; k < m.reduce->nsrc; k++)
                 for (int j = 0;
-                     j < m.nload && nest_depends(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
+                     j < m.nload && uop_depends_on(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
                     if (is_part(l, m.load[j], m.reduce->src[k]) == (part == 1) &&
                         !(part && columns[j]) &&
                         vote(l, &m, m.load[j], m.load[i], m.reduce->src[k]))
@@ -291,7 +291,7 @@ static void vote_rows(struct layout *l, struct uop *store)
     for (int k = 3; k < store->nsrc; k++) {
         bool power = false, largest = false;
         for (int i = 0; i < n; i++) {
-            bool along = nest_depends(t, order[i], store->src[k]);
+            bool along = uop_depends_on(t, order[i], store->src[k]);
             power |= order[i]->op == OP_EXP && along;
             largest |= order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_MAX && !along;
         }

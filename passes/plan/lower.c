@@ -8,7 +8,6 @@
  */
 #include "passes/plan/fuse.h"
 #include "passes/plan/plan.h"
-#include "passes/kernel/tile.h"
 
 #include <string.h>
 

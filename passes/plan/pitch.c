@@ -6,7 +6,7 @@
  * scratch is spread by band.c.)
  */
 #include "passes/plan/plan.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 
 enum { PLACES = 8 };
 
@@ -49,7 +49,7 @@ static bool is_choice_along(struct plan *p, struct segment *s, int axis)
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
     for (int i = 0; i < n && !found; i++)
         found = order[i]->op == OP_LT && s->axis[axis]->op == OP_RANGE &&
-                nest_depends(p->t, order[i], s->axis[axis]);
+                uop_depends_on(p->t, order[i], s->axis[axis]);
     scratch_release(p->t, mark);
     plan_forget(p);
     return found;

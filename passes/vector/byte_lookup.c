@@ -32,7 +32,7 @@ static struct uop *key_of(const struct uop *at)
 static bool is_side_by_side(struct tgc *t, struct uop *offset, struct uop *range)
 {
     int64_t stride;
-    return nest_stride(t, offset, range, &stride) && stride == 1;
+    return index_stride(t, offset, range, &stride) && stride == 1;
 }
 
 bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l)

@@ -105,7 +105,7 @@ static bool is_unrolled(const struct uop *lane)
 /* Whether the lane k of an accumulator tells apart what weights are summed up for. */
 static bool is_of_weights(const struct expander *e, const struct accs *a, int k)
 {
-    return nest_depends(e->t, a->weights->src[1], a->acc->src[k]);
+    return uop_depends_on(e->t, a->weights->src[1], a->acc->src[k]);
 }
 
 /* Which of an accumulator's lanes is open: row-major, a vector counts as one; those of the weights
@@ -187,7 +187,7 @@ static bool expand_places(struct expander *e, struct uop *u)
     if (!e->vector || u->dtype != DTYPE_BOOL || !tile_compares_places(t, u, e->vector))
         return false;
     struct uop *apart = sym_sub(t, u->src[1], u->src[0]), *src[2], *v;
-    if (!nest_stride(t, apart, e->vector, &along) || along == 0)
+    if (!index_stride(t, apart, e->vector, &along) || along == 0)
         return false;
     apart = value_now(e, apart);
     apart = along > 0 ? apart : sym_muli(t, apart, -1);
@@ -245,7 +245,7 @@ static int64_t stride_of(struct expander *e, struct uop *offset)
     intptr_t memo = (intptr_t)map_get(&e->stride, offset);
     if (memo)
         return memo - VECTOR_STRIDE_MAX - 1;
-    if (!nest_stride(e->t, offset, e->vector, &stride) || stride > VECTOR_STRIDE_MAX ||
+    if (!index_stride(e->t, offset, e->vector, &stride) || stride > VECTOR_STRIDE_MAX ||
         stride < -VECTOR_STRIDE_MAX)
         TGC_BUG(e->t, "a vector's lane has no stride");
     map_set(&e->stride, offset, (void *)(intptr_t)(stride + VECTOR_STRIDE_MAX + 1));
@@ -293,7 +293,7 @@ static int count_lanes(struct expander *e, struct uop **cond)
 
 static bool is_lane_wise(struct expander *e, struct uop *cond)
 {
-    return e->vector && nest_depends(e->t, cond, e->vector);
+    return e->vector && uop_depends_on(e->t, cond, e->vector);
 }
 
 /* A group of bytes: four neighbours, or those of all the vector's columns. */
@@ -301,7 +301,7 @@ static void expand_bytes(struct expander *e, struct uop *u)
 {
     struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
     int64_t stride = stride_of(e, u->src[1]), along;
-    if (!nest_stride(e->t, u->src[1], e->group, &along) || along != 1 ||
+    if (!index_stride(e->t, u->src[1], e->group, &along) || along != 1 ||
         (stride != 0 && stride != DOT_BYTES))
         TGC_BUG(e->t, "bytes of a group lie apart");
     int lanes = stride ? DOT_BYTES * e->lanes : DOT_BYTES;
@@ -555,7 +555,7 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     for (int i = begin; i < end; i++) {
         const struct uop *u = e->in[i];
         vector = range_is(u, AXIS_VECTOR) ? u : vector;
-        bool part = vector && u->op == OP_GUARD && nest_depends(e->t, u->src[0], vector);
+        bool part = vector && u->op == OP_GUARD && uop_depends_on(e->t, u->src[0], vector);
         if (u->op == OP_ACC || u->op == OP_ASSIGN || (u->op == OP_GUARD && !part) ||
             (u->op == OP_RANGE && !range_is_lane(u)))
             return false;

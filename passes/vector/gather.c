@@ -29,7 +29,7 @@ static bool fits_i32(int64_t lo, int64_t hi) { return lo >= INT32_MIN && hi <= I
 
 static bool depends(const struct gather *g, struct uop *u)
 {
-    return nest_depends(g->e->t, u, g->range);
+    return uop_depends_on(g->e->t, u, g->range);
 }
 
 /* What is known of u in the lanes; false: it cannot be an i32 there. */
@@ -44,7 +44,7 @@ static bool index_of(const struct gather *g, struct uop *u, struct index *x)
     *x = (struct index){u->vmin, u->vmax, INT64_MAX};
     return u->dtype == DTYPE_INDEX && fits_i32(u->vmin, u->vmax) &&
            (!depends(g, u) ||
-            (nest_stride(g->e->t, u, g->range, &stride) && stride > -VECTOR_STRIDE_MAX &&
+            (index_stride(g->e->t, u, g->range, &stride) && stride > -VECTOR_STRIDE_MAX &&
              stride < VECTOR_STRIDE_MAX));
 }
 
@@ -264,7 +264,7 @@ void gather_find(struct expander *e, int begin, int end, struct gather *g)
     for (int i = begin + 1; i < end; i++) {
         struct uop *u = e->in[i];
         if (u->op == OP_LOAD && depends(g, u->src[1]) &&
-            !nest_stride(e->t, u->src[1], g->range, &stride))
+            !index_stride(e->t, u->src[1], g->range, &stride))
             g->any = true;
     }
     g->index = g->load = (struct uop_map){.t = e->t, .scratch = true};
@@ -276,7 +276,7 @@ bool gather_load(struct gather *g, struct uop *u, const struct uop_map *varies)
     int64_t stride;
     if (!g->any)
         return false;
-    bool affine = nest_stride(g->e->t, u->src[1], g->range, &stride);
+    bool affine = index_stride(g->e->t, u->src[1], g->range, &stride);
     if (u->dtype == DTYPE_INDEX && u->nsrc == 2 && affine && stride > 0 &&
         stride < VECTOR_STRIDE_MAX) {
         note_index(g, u);
@@ -298,7 +298,7 @@ bool gather_value(struct gather *g, struct uop *u)
         return false;
     if (u->dtype == DTYPE_INDEX) {
         int64_t stride;
-        if (nest_stride(g->e->t, u, g->range, &stride))
+        if (index_stride(g->e->t, u, g->range, &stride))
             return false;                             /* it goes along the loop */
         note_index(g, u);
         return true;
@@ -335,7 +335,7 @@ static struct uop *in_lanes(struct gather *g, struct uop *u)
     if (map_get(&g->index, u))
         return map_get(&g->e->value, u);
     struct uop *v = splat_i32(g, expand_value_of(g->e, u));
-    if (!depends(g, u) || !nest_stride(t, u, g->range, &stride) || stride == 0)
+    if (!depends(g, u) || !index_stride(t, u, g->range, &stride) || stride == 0)
         return v;
     struct uop *lane = uop_intern(t, OP_LANES, DTYPE_I32, NULL, 0, (union arg){.i = g->e->lanes});
     if (stride != 1)
@@ -352,7 +352,7 @@ static struct uop *load_index(struct gather *g, struct uop *u)
 {
     struct uop *src[2] = {u->src[0], expand_value_of(g->e, u->src[1])};
     int64_t stride;
-    if (!nest_stride(g->e->t, u->src[1], g->range, &stride))
+    if (!index_stride(g->e->t, u->src[1], g->range, &stride))
         TGC_BUG(g->e->t, "an index has no stride");
     return narrow(g, uop_intern(g->e->t, OP_LOAD, u->dtype, src, 2,
                                 (union arg){.i = VECTOR_BITS(g->e->lanes, 0, stride)}));
@@ -409,7 +409,7 @@ bool gather_expand(struct gather *g, struct uop *u)
         v = make_load(g, u);
     } else if (u->dtype == DTYPE_INDEX && op_is_elementwise(u->op) && depends(g, u)) {
         int64_t stride;
-        return !nest_stride(g->e->t, u, g->range, &stride);
+        return !index_stride(g->e->t, u, g->range, &stride);
     } else if (op_is_elementwise(u->op) && u->nsrc > 0 && u->src[0]->dtype == DTYPE_INDEX &&
                depends(g, u)) {
         struct uop *src[2];
@@ -430,8 +430,8 @@ bool gather_expand(struct gather *g, struct uop *u)
 static bool is_gathered(struct tgc *t, struct uop *u, struct uop *inner)
 {
     int64_t stride;
-    return u->op == OP_LOAD && nest_depends(t, u->src[1], inner) &&
-           !nest_stride(t, u->src[1], inner, &stride);
+    return u->op == OP_LOAD && uop_depends_on(t, u->src[1], inner) &&
+           !index_stride(t, u->src[1], inner, &stride);
 }
 
 /* How many operations what is read at such places takes to find them, each time that r moves on
@@ -444,10 +444,11 @@ static int repeated_steps(struct tgc *t, struct uop *const *order, int n, struct
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
         if (u->op == OP_REDUCE || u->op == OP_STAGE ||
-            (is_gathered(t, u, inner) && (!nest_stride(t, u->src[1], r, &stride) ||
-                                          (u->nsrc == 4 && nest_depends(t, u->src[2], r)))))
+            (is_gathered(t, u, inner) && (!index_stride(t, u->src[1], r, &stride) ||
+                                          (u->nsrc == 4 && uop_depends_on(t, u->src[2], r)))))
             return 0;
-        steps += op_is_elementwise(u->op) && nest_depends(t, u, inner) && !nest_depends(t, u, r);
+        steps += op_is_elementwise(u->op) && uop_depends_on(t, u, inner) &&
+                 !uop_depends_on(t, u, r);
     }
     return steps;
 }

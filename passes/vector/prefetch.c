@@ -47,7 +47,7 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
     int64_t nbytes = (int64_t)dtype_nbytes(load->dtype);
     const struct machine *m = machine_of(p->t);
     for (int i = p->nloop - 1; i >= 0; i--) {
-        if (!nest_stride(p->t, load->src[1], p->loop[i], &stride) ||
+        if (!index_stride(p->t, load->src[1], p->loop[i], &stride) ||
             !uop_const_int(p->loop[i]->src[0], &size) || stride < 0)
             return 0;
         if (stride == 0 && run == 0)

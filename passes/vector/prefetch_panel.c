@@ -70,22 +70,22 @@ static bool find_panel(struct stream *s)
     int64_t stride, row;
     s->tile = s->nloop;
     s->tiles = s->steps = 1;
-    while (s->tile > 0 && nest_depends(t, offset, s->loop[s->tile - 1]))
+    while (s->tile > 0 && uop_depends_on(t, offset, s->loop[s->tile - 1]))
         s->steps = sat_mul(s->steps, size_of(s->loop[--s->tile]));
     s->panel = s->tile;
-    while (s->panel > 0 && !nest_depends(t, offset, s->loop[s->panel - 1]))
+    while (s->panel > 0 && !uop_depends_on(t, offset, s->loop[s->panel - 1]))
         s->tiles = sat_mul(s->tiles, size_of(s->loop[--s->panel]));
     if (s->panel == 0 || s->tile == s->nloop || s->tiles < TILES_MIN)
         return false;
     s->panel--;
     if (range_is(s->loop[s->panel], AXIS_PART) ||
-        !nest_stride(t, offset, s->loop[s->panel], &s->size) ||
-        !nest_stride(t, offset, s->loop[s->nloop - 1], &row) || row < 1)
+        !index_stride(t, offset, s->loop[s->panel], &s->size) ||
+        !index_stride(t, offset, s->loop[s->nloop - 1], &row) || row < 1)
         return false;
     stride = row;
     for (int k = s->nloop - 1; k >= s->tile; k--) {
         int64_t is;
-        if (!nest_stride(t, offset, s->loop[k], &is) || is != stride)
+        if (!index_stride(t, offset, s->loop[k], &is) || is != stride)
             return false;
         stride = sat_mul(stride, size_of(s->loop[k]));
     }
@@ -109,7 +109,7 @@ void expand_panel(struct expander *e, int at)
     place = sym_muli(t, place, each);
     for (int k = 0; k <= s.panel; k++) {
         int64_t stride;
-        if (!nest_stride(t, s.load->src[1], s.loop[k], &stride))
+        if (!index_stride(t, s.load->src[1], s.loop[k], &stride))
             return;
         struct uop *now = expand_value_of(e, s.loop[k]);
         place = sym_add(t, place, sym_muli(t, k == s.panel ? sym_addi(t, now, 1) : now, stride));

@@ -12,7 +12,7 @@
 static bool has_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t want)
 {
     int64_t stride;
-    return nest_stride(t, offset, r, &stride) && stride == want;
+    return index_stride(t, offset, r, &stride) && stride == want;
 }
 
 /* A loop that copies bytes, with at most one loop inside. */
@@ -50,7 +50,7 @@ bool groups_find(const struct expander *e, int begin, int end, struct groups *g)
     if (!g->inner)
         return has_stride(t, from, range, 1);
     return has_stride(t, to, range, DOT_BYTES) && has_stride(t, from, range, 1) &&
-           nest_stride(t, from, group, &g->step) && g->step != 1 && g->step > 0 &&
+           index_stride(t, from, group, &g->step) && g->step != 1 && g->step > 0 &&
            g->step <= VECTOR_STRIDE_MAX;
 }
 

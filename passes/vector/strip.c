@@ -110,7 +110,7 @@ static bool memory_fits(const struct strip *s)
 /* How much an offset grows with the loop, if that is a vector's: 0 or 1. */
 static bool stride_fits(const struct strip *s, struct uop *offset, int64_t *stride)
 {
-    return nest_stride(s->e->t, offset, s->range, stride) && (*stride == 0 || *stride == 1);
+    return index_stride(s->e->t, offset, s->range, stride) && (*stride == 0 || *stride == 1);
 }
 
 static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *varies)
@@ -120,7 +120,7 @@ static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *vari
         (stride == 1 && u->dtype != DTYPE_F32 && u->nsrc > 2))
         return false;
     for (int k = 1; k < u->nsrc; k++)
-        if (map_get(varies, u->src[k]) || (k > 1 && nest_depends(s->e->t, u->src[k], s->range)))
+        if (map_get(varies, u->src[k]) || (k > 1 && uop_depends_on(s->e->t, u->src[k], s->range)))
             return false;
     if (stride == 1)
         map_set(varies, u, (void *)(uintptr_t)u);
@@ -138,7 +138,7 @@ static bool is_stored(const struct strip *s, const struct uop *u)
 static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 {
     bool any = false, of_index = false;
-    if (u->dtype == DTYPE_BOOL && nest_depends(s->e->t, u, s->range) &&
+    if (u->dtype == DTYPE_BOOL && uop_depends_on(s->e->t, u, s->range) &&
         tile_compares_places(s->e->t, u, s->range)) {
         map_set(varies, u, u);
         return true;
@@ -146,7 +146,7 @@ static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
     for (int k = 0; k < u->nsrc; k++) {
         any |= map_get(varies, u->src[k]) != NULL;
         of_index |= u->src[k]->dtype == DTYPE_INDEX && u->dtype != DTYPE_INDEX &&
-                    nest_depends(s->e->t, u->src[k], s->range);
+                    uop_depends_on(s->e->t, u->src[k], s->range);
     }
     if (any)
         map_set(varies, u, u);
@@ -156,7 +156,7 @@ static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 /* What is read at a place that is data, and indices. */
 static bool gather_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 {
-    if (!s->gather.any || !nest_depends(s->e->t, u, s->range) ||
+    if (!s->gather.any || !uop_depends_on(s->e->t, u, s->range) ||
         !(u->op == OP_LOAD ? gather_load(&s->gather, u, varies) : gather_value(&s->gather, u)))
         return false;
     map_set(varies, u, u);
@@ -206,7 +206,7 @@ static bool loop_fits(struct strip *s)
                 return false;
             map_set(&varies, u, u);
         } else if (u->op == OP_RANGE) {
-            if (range_is_lane(u) || nest_depends(e->t, u->src[0], s->range))
+            if (range_is_lane(u) || uop_depends_on(e->t, u->src[0], s->range))
                 return false;
         } else if (u->op != OP_ASSIGN && u->op != OP_END && op_class(u->op) != CLASS_LEAF) {
             return false;

@@ -17,7 +17,7 @@ static bool is_row(struct expander *e, const struct uop *store, const struct lan
 {
     int64_t step;
     return l->size >= CROSS_ROWS_MIN && l->size <= e->lanes &&
-           nest_stride(e->t, store->src[1], e->in[l->begin], &step) && step == 1;
+           index_stride(e->t, store->src[1], e->in[l->begin], &step) && step == 1;
 }
 
 /* The open lane along which what is stored is side by side, or NULL. */

@@ -28,7 +28,7 @@
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/error.h"
 #include "passes/analysis/samples.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/access.h"
 #include "passes/graph/conv/winograd.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim
 static bool changes_sample(const struct product *p, int axis)
 {
     return p->sample && p->c.range[axis]->op == OP_RANGE &&
-           nest_depends(p->t, p->sample, p->c.range[axis]);
+           uop_depends_on(p->t, p->sample, p->c.range[axis]);
 }
 
 /* The axis of a role that is halved; NULL: what has this role is none of a product of matrices. */

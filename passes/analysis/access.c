@@ -1,0 +1,197 @@
+/* access.c - what depends on a range, and strides.
+ *
+ * Each uop that was asked for keeps the number of a set: of the RANGEs among what it is made of.
+ * Sets are sorted by age and interned, since most uops have the set of one of their sources. A set
+ * is made once, from those of the sources.
+ */
+#include "passes/analysis/access.h"
+
+#include <string.h>
+
+enum { SET_UNKNOWN, SET_EMPTY, NSET_FIRST = 256, PAIRS = 1024 };
+
+struct set { uint32_t n, hash; const uint32_t *id; };
+struct pair { uint32_t a, b, both; };
+/* set[0] is none. table: numbers of sets by hash, 0: free. pair: unions that were made lately. */
+struct range_sets {
+    struct set *set; size_t nset, cap_set;
+    uint32_t *table; size_t ntable;
+    struct pair pair[PAIRS];
+};
+
+/* ------------------------------------------------------------------------------------- the sets */
+
+static void enter(struct range_sets *s, uint32_t number)
+{
+    size_t i = s->set[number].hash & (s->ntable - 1);
+    while (s->table[i])
+        i = (i + 1) & (s->ntable - 1);
+    s->table[i] = number;
+}
+
+/* The number of the set of n ids, which are sorted. */
+static uint32_t set_find(struct tgc *t, const uint32_t *id, uint32_t n)
+{
+    struct range_sets *s = t->range_sets;
+    uint32_t hash = (uint32_t)hash_bytes(n, id, n * sizeof *id);
+    for (size_t i = hash & (s->ntable - 1); s->table[i]; i = (i + 1) & (s->ntable - 1)) {
+        const struct set *x = &s->set[s->table[i]];
+        if (x->hash == hash && x->n == n && !memcmp(x->id, id, n * sizeof *id))
+            return s->table[i];
+    }
+    uint32_t number = (uint32_t)s->nset;
+    VEC_PUSH(t, s->set, s->nset, s->cap_set,
+             ((struct set){n, hash, n ? mem_copy(t, id, n * sizeof *id) : NULL}));
+    if (2 * s->nset > s->ntable) {
+        s->ntable *= 2;
+        s->table = mem_array(t, s->ntable, sizeof *s->table);
+        for (uint32_t i = SET_EMPTY; i < s->nset; i++)
+            enter(s, i);
+    } else {
+        enter(s, number);
+    }
+    return number;
+}
+
+static struct range_sets *sets_of(struct tgc *t)
+{
+    if (t->range_sets)
+        return t->range_sets;
+    struct range_sets *s = t->range_sets = MEM_NEW(t, struct range_sets);
+    s->ntable = NSET_FIRST;
+    s->table = mem_array(t, s->ntable, sizeof *s->table);
+    VEC_PUSH(t, s->set, s->nset, s->cap_set, (struct set){0});
+    if (set_find(t, NULL, 0) != SET_EMPTY)
+        TGC_BUG(t, "the empty set is not the first");
+    return s;
+}
+
+static bool set_has(const struct set *s, uint32_t id)
+{
+    uint32_t lo = 0, hi = s->n;
+    while (lo < hi) {
+        uint32_t at = (lo + hi) / 2;
+        if (s->id[at] < id)
+            lo = at + 1;
+        else
+            hi = at;
+    }
+    return lo < s->n && s->id[lo] == id;
+}
+
+static uint32_t set_union(struct tgc *t, uint32_t a, uint32_t b)
+{
+    if (a == b || b == SET_EMPTY)
+        return a;
+    if (a == SET_EMPTY)
+        return b;
+    struct range_sets *s = t->range_sets;
+    struct pair *p = &s->pair[(a * 31 + b) % PAIRS];
+    if (p->a == a && p->b == b)
+        return p->both;
+    const struct set *x = &s->set[a], *y = &s->set[b];
+    struct mem_mark mark = scratch_mark(t);
+    uint32_t *id = scratch_array(t, (size_t)x->n + y->n, sizeof *id), n = 0;
+    for (uint32_t i = 0, k = 0; i < x->n || k < y->n;) {
+        bool left = k == y->n || (i < x->n && x->id[i] <= y->id[k]);
+        uint32_t next = left ? x->id[i++] : y->id[k++];
+        if (n == 0 || id[n - 1] != next)
+            id[n++] = next;
+    }
+    *p = (struct pair){a, b, set_find(t, id, n)};
+    scratch_release(t, mark);
+    return p->both;
+}
+
+static uint32_t set_of_sources(struct tgc *t, const struct uop *u)
+{
+    uint32_t set = SET_EMPTY;
+    for (int k = 0; k < u->nsrc; k++)
+        set = set_union(t, set, u->src[k]->ranges);
+    return u->op == OP_RANGE ? set_union(t, set, set_find(t, &u->id, 1)) : set;
+}
+
+struct frame { struct uop *u; int next; };
+
+/* The set of what u is made of, sources first. */
+static const struct set *ranges_of(struct tgc *t, struct uop *u)
+{
+    struct range_sets *s = sets_of(t);
+    if (u->ranges)
+        return &s->set[u->ranges];
+    struct mem_mark mark = scratch_mark(t);
+    struct frame *stack = NULL;
+    size_t depth = 0, cap = 0;
+    SCRATCH_PUSH(t, stack, depth, cap, ((struct frame){u, 0}));
+    while (depth) {
+        struct frame *f = &stack[depth - 1];
+        while (f->next < f->u->nsrc && f->u->src[f->next]->ranges)
+            f->next++;
+        if (f->next < f->u->nsrc) {
+            SCRATCH_PUSH(t, stack, depth, cap, ((struct frame){f->u->src[f->next], 0}));
+            continue;
+        }
+        f->u->ranges = set_of_sources(t, f->u);
+        depth--;
+    }
+    scratch_release(t, mark);
+    return &s->set[u->ranges];
+}
+
+/* ---------------------------------------------------------------------------------- dependence */
+
+/* Of what is no RANGE; what is older than r is not made of it. */
+static bool reaches(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop **stack = NULL;
+    size_t depth = 0, cap = 0;
+    uint32_t seen = ++t->mark;
+    bool found = u == r;
+    SCRATCH_PUSH(t, stack, depth, cap, u);
+    while (depth && !found) {
+        const struct uop *x = stack[--depth];
+        for (int k = 0; k < x->nsrc; k++) {
+            struct uop *s = x->src[k];
+            found |= s == r;
+            if (s->id <= r->id || s->mark == seen)
+                continue;
+            s->mark = seen;
+            SCRATCH_PUSH(t, stack, depth, cap, s);
+        }
+    }
+    scratch_release(t, mark);
+    return found;
+}
+
+bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    if (u->id <= r->id)
+        return u == r;
+    return r->op == OP_RANGE ? set_has(ranges_of(t, u), r->id) : reaches(t, u, r);
+}
+
+/* -------------------------------------------------------------------------------------- strides */
+
+/* Adds that of one term of a sum. */
+static bool add_stride(struct tgc *t, struct uop *u, const struct uop *r, uint64_t *stride)
+{
+    bool scaled = u->op == OP_MUL && u->src[1]->op == OP_CONST;
+    if ((scaled ? u->src[0] : u) != r)
+        return !uop_depends_on(t, u, r);
+    *stride += scaled ? (uint64_t)u->src[1]->arg.i : 1;
+    return true;
+}
+
+bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride)
+{
+    struct uop *u = offset;
+    uint64_t sum = 0;
+    for (; u->op == OP_ADD && uop_depends_on(t, u, r); u = u->src[0])
+        if (!add_stride(t, u->src[1], r, &sum))
+            return false;
+    if (!add_stride(t, u, r, &sum))
+        return false;
+    *stride = (int64_t)sum;
+    return true;
+}
