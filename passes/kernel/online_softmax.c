@@ -25,7 +25,6 @@
  * needs: the AST of one segment, whose stages keep rows of scores and of their powers
  */
 #include "passes/kernel/online_softmax.h"
-#include "passes/kernel/tile.h"
 
 #include <math.h>
 

@@ -121,7 +121,8 @@ bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r)
     return (u->op == OP_LT || u->op == OP_EQ || u->op == OP_NE) &&
            u->src[0]->dtype == DTYPE_INDEX &&
            is_of_places(t, u->src[0]) && is_of_places(t, u->src[1]) &&
-           index_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 && along <= 1;
+           index_stride(t, sym_sub(t, u->src[1], u->src[0]), r, &along) && along >= -1 &&
+           along <= 1;
 }
 
 bool tile_is_vector_op(const struct uop *u)

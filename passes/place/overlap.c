@@ -49,7 +49,8 @@ static struct touch touch_of(struct tgc *t, const struct uop *u, struct uop *loo
     double size = (double)dtype_nbytes(uop_buffer_of(u->src[0])->dtype), lo, hi;
     int64_t step = 0;
     vector_extent(u, &lo, &hi);
-    if (loop && uop_depends_on(t, offset, loop) && index_stride(t, offset, loop, &step) && step >= 0)
+    if (loop && uop_depends_on(t, offset, loop) && index_stride(t, offset, loop, &step) &&
+        step >= 0)
         offset = uop_substitute(t, offset, loop, uop_int(t, 0));
     else
         step = 0;
