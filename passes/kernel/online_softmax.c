@@ -24,6 +24,7 @@
  *
  * needs: the AST of one segment, whose stages keep rows of scores and of their powers
  */
+#include "passes/analysis/access.h"
 #include "passes/kernel/online_softmax.h"
 
 #include <math.h>
