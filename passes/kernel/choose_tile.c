@@ -32,7 +32,7 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 {
     int64_t stride;
     bool vectors = false;
-    if (nest_stages_depend(m, r) || !index_stride(m->t, m->store->src[1], r, &stride))
+    if (nest_axis(m, r).stages || !index_stride(m->t, m->store->src[1], r, &stride))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r) || !index_stride(m->t, m->load[i]->src[1], r, &stride))
@@ -47,15 +47,13 @@ static bool columns_fit(const struct nest *m, struct uop *r)
 
 static bool rows_fit(const struct nest *m, struct uop *r)
 {
-    bool reuse = false;
-    if (nest_stages_depend(m, r))
+    struct nest_axis axis = nest_axis(m, r);
+    if (axis.stages)
         return false;
-    for (int i = 0; i < m->nload; i++) {
+    for (int i = 0; i < m->nload; i++)
         if (is_gated_by(m, m->load[i], r))
             return false;
-        reuse |= !uop_depends_on(m->t, m->load[i]->src[1], r);
-    }
-    return reuse || !m->contraction;
+    return !m->contraction || !operands_equal(axis.reads, m->operands);
 }
 
 /* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in
@@ -213,7 +211,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     struct tgc *t = m->t;
     int64_t stride;
     int n;
-    if (nest_stages_depend(m, r) || !index_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
+    if (nest_axis(m, r).stages || !index_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
         (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride) &&
          !may_transpose(m, r)) ||
         !tile_stores_vectors(m->store))
@@ -256,68 +254,113 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     return fits;
 }
 
+/* What the costs of tiles want to know of the columns' range together with the rows', or with none:
+ * asked once, not for each size of a tile. */
+struct pairing {
+    int axis;                    /* the rows', of store->src; -1: one row */
+    int64_t size;                /* of the row's range */
+    bool strided; int64_t stride;               /* the store's, along the columns */
+    bool crosses;                /* its columns' rows are contiguous in memory */
+    bool differ;                 /* see columns_differ() */
+    bool share_set;              /* see rows_share_set() */
+    /* A window: row i reads at step k what row i - 1 reads at step k + window, of `taps`; so many
+     * `steps` of all others. 0: there is none. */
+    int64_t window, taps, steps;
+};
+
 /* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
  * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
  * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
  * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
  * of it is spilled. It saves little where the windows and the weights are more than the L1
  * holds. */
-static double window_fits(const struct nest *m, enum isa isa,
-                          const struct uop *column, struct uop *row, int64_t rows, int64_t blocks)
+static double window_fits(const struct nest *m, enum isa isa, const struct pairing *p,
+                          int64_t rows, int64_t blocks)
 {
     enum { TAPS_MAX = 8 };
-    struct uop *step =
-        m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
-    int64_t down, along, taps = step ? range_fixed_size(step) : 0, steps = 1;
-    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
-        steps = sat_mul(steps, range_fixed_size(m->reduce->src[k]));
-    for (int i = 0; row && taps > 1 && i < m->nload; i++) {
-        struct uop *offset = m->load[i]->src[1];
-        if (!uop_depends_on(m->t, offset, column) || !index_stride(m->t, offset, row, &down) ||
-            !index_stride(m->t, offset, step, &along) || along == 0 || down % along ||
-            down / along < 1 || down / along >= taps)
-            continue;
-        int64_t places = (rows - 1) * (down / along) + taps;
-        if (taps <= TAPS_MAX ? (double)((rows + places) * blocks) >=
-                                   RATIO_WINDOW_ROOM * isa_registers(isa)
-                             : down == along && (2 * rows + 1) * blocks >= isa_registers(isa))
-            return RATIO_WINDOW_SPILLED;
-        int64_t floats = sat_mul(sat_mul(steps / taps, taps + places), blocks * isa_lanes(isa));
-        bool near = floats <= cost_fit_nelem(machine_of(m->t), FIT_WINDOW);
-        return down == along && near ? RATIO_WINDOW_SAVED : 1;
-    }
-    return 1;
+    if (!p->window)
+        return 1;
+    int64_t places = (rows - 1) * p->window + p->taps;
+    if (p->taps <= TAPS_MAX ? (double)((rows + places) * blocks) >=
+                                  RATIO_WINDOW_ROOM * isa_registers(isa)
+                            : p->window == 1 && (2 * rows + 1) * blocks >= isa_registers(isa))
+        return RATIO_WINDOW_SPILLED;
+    int64_t floats = sat_mul(sat_mul(p->steps, p->taps + places), blocks * isa_lanes(isa));
+    bool near = floats <= cost_fit_nelem(machine_of(m->t), FIT_WINDOW);
+    return p->window == 1 && near ? RATIO_WINDOW_SAVED : 1;
 }
 
 /* Whether each row has weights of its own along the columns: a layer whose columns are split in two
  * (attention's heads and features), seen with one part of them as the rows. */
 static bool columns_differ(const struct nest *m, const struct uop *column, const struct uop *row)
 {
-    bool weights = false;
-    for (int i = 0; i < m->nload; i++) {
-        if (!uop_depends_on(m->t, m->load[i]->src[1], column))
-            continue;
-        if (!uop_depends_on(m->t, m->load[i]->src[1], row))
-            return false;
-        weights |= load_is_stationary(m->load[i]);
-    }
-    return m->contraction && weights;
+    struct operands o = nest_axis(m, column).reads, weights = o;
+    for (int i = 0; i < 2; i++)
+        weights.bit[i] &= m->stationary.bit[i];
+    return m->contraction && operands_any(weights) &&
+           operands_within(o, nest_axis(m, row).reads);
 }
 
-/* Rows a multiple of a page apart share the few lines of one set of the L1. */
-static double rows_apart(const struct nest *m, struct uop *row, int64_t rows)
+/* Whether rows lie a multiple of a way apart in memory, and so share the few lines of one set of
+ * the L1. */
+static bool rows_share_set(const struct nest *m, const struct uop *row)
 {
-    const struct machine *machine = machine_of(m->t);
-    int ways = machine->level[LEVEL_L1].ways;
-    int64_t stride, apart = machine_way_nbytes(machine, LEVEL_L1);
-    for (int i = 0; row && rows > ways && i < m->nload; i++) {
+    int64_t stride, apart = machine_way_nbytes(machine_of(m->t), LEVEL_L1);
+    for (int i = 0; i < m->nload; i++) {
         int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
         bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
         if (values && index_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
             sat_mul(stride, size) % apart == 0)
-            return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
+            return true;
     }
-    return 1;
+    return false;
+}
+
+/* The first operand of the columns that a window walks along the rows. */
+static void find_window(const struct nest *m, const struct uop *column, const struct uop *row,
+                        struct pairing *p)
+{
+    const struct uop *step =
+        m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
+    int64_t down, along, taps = step ? range_fixed_size(step) : 0, steps = 1;
+    struct operands of = nest_axis(m, column).reads;
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps = sat_mul(steps, range_fixed_size(m->reduce->src[k]));
+    for (int i = 0; taps > 1 && i < m->nload; i++) {
+        struct uop *offset = m->load[i]->src[1];
+        if (!operands_has(of, i) || !index_stride(m->t, offset, row, &down) ||
+            !index_stride(m->t, offset, step, &along) || along == 0 || down % along ||
+            down / along < 1 || down / along >= taps)
+            continue;
+        p->window = down / along;
+        p->taps = taps;
+        p->steps = steps / taps;
+        return;
+    }
+}
+
+static struct pairing pair(const struct nest *m, struct uop *column, int axis)
+{
+    struct pairing p = {.axis = axis, .size = 1};
+    int64_t step;
+    p.strided = index_stride(m->t, m->store->src[1], column, &p.stride);
+    if (axis < 0)
+        return p;
+    struct uop *row = m->store->src[axis];
+    p.size = range_fixed_size(row);
+    p.differ = columns_differ(m, column, row);
+    p.share_set = rows_share_set(m, row);
+    p.crosses = m->first == 3 && m->store->dtype == DTYPE_F32 &&
+                index_stride(m->t, m->store->src[1], row, &step) && step == 1;
+    find_window(m, column, row, &p);
+    return p;
+}
+
+static double rows_apart(const struct nest *m, const struct pairing *p, int64_t rows)
+{
+    if (!p->share_set || rows <= machine_of(m->t)->level[LEVEL_L1].ways)
+        return 1;
+    return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
 }
 
 /* How a nest is seen by vector_gain(). */
@@ -333,7 +376,7 @@ static int extra_of(const struct nest *m, const struct uop *column)
     enum { FACTORS = 2 };
     int columns = 0, widened = 0;
     for (int i = 0; i < m->nload; i++) {
-        bool depends = uop_depends_on(m->t, m->load[i]->src[1], column);
+        bool depends = operands_has(nest_axis(m, column).reads, i);
         columns += depends;
         widened += depends && m->load[i]->dtype != DTYPE_F32;
     }
@@ -410,39 +453,31 @@ int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
     return overlap ? align_up(rest, tile->vector) : rest;
 }
 
-/* Whether the columns of so many rows are neighbours in memory, and stored so, see cross.c. */
-static bool may_cross_rows(const struct nest *m, struct uop *row, int64_t rows, int64_t vector)
-{
-    int64_t step;
-    return row && rows >= CROSS_ROWS_MIN && rows <= vector && m->first == 3 &&
-           m->store->dtype == DTYPE_F32 && index_stride(m->t, m->store->src[1], row, &step) &&
-           step == 1;
-}
-
 /* Cycles to store a lane of a tile. Lanes a multiple of a page apart share a set of the L1, which
  * holds fewer lines than they have. */
-static double store_lane(const struct nest *m, struct uop *column, struct uop *row, int64_t rows,
+static double store_lane(const struct nest *m, const struct pairing *p, int64_t rows,
                          int64_t vector)
 {
     const struct machine *machine = machine_of(m->t);
-    int64_t stride, way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
-    if (!index_stride(m->t, m->store->src[1], column, &stride))
+    int64_t way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
+    if (!p->strided)
         return machine->strided_cycles;
-    if (stride == 1)
+    if (p->stride == 1)
         return RATIO_LANE;
-    if (may_cross_rows(m, row, rows, vector))
+    /* rows that are contiguous in memory are stored so, see transpose_store.c */
+    if (p->crosses && rows >= CROSS_ROWS_MIN && rows <= vector)
         return RATIO_LANE_CROSSED / (double)rows;
-    return stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
+    return p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
 }
 
 /* The same in ns for each step of the reduction, on average: the last rows are fewer. */
-static double store_cost(const struct nest *m, struct uop *column, struct uop *row, int64_t rows,
+static double store_cost(const struct nest *m, const struct pairing *p, int64_t rows,
                          int64_t vector)
 {
-    int64_t size = row ? range_fixed_size(row) : 1, rest = size % rows;
-    double cost = (double)(size - rest) * store_lane(m, column, row, rows, vector), steps = 1;
+    int64_t size = p->size, rest = size % rows;
+    double cost = (double)(size - rest) * store_lane(m, p, rows, vector), steps = 1;
     if (rest)
-        cost += (double)rest * store_lane(m, column, row, rest, vector);
+        cost += (double)rest * store_lane(m, p, rest, vector);
     for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
         steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
     return cost_of_cycles(machine_of(m->t), cost / (double)size / steps);
@@ -469,14 +504,55 @@ static double evenness(const struct nest *m, int column_axis, int64_t columns, i
     return steps < RATIO_THREAD_STEPS ? 1 : best;
 }
 
+/* All tiles of so many columns, and of any number of those rows. */
+static void try_columns(const struct nest *m, enum isa isa, const struct pairing *p, int npair,
+                        struct steps of, struct tile tile, double used, struct shortlist *s)
+{
+    int64_t blocks = tile.columns / tile.vector;
+    for (int i = 0; i < npair; i++) {
+        const struct pairing *by = &p[i];
+        of.apart = by->differ;
+        int64_t most = by->size < VECTOR_ROWS_MAX ? by->size : VECTOR_ROWS_MAX;
+        tile.row_axis = by->axis;
+        for (tile.rows = by->axis < 0 ? 1 : 2; tile.rows <= most; tile.rows++) {
+            double gain = used * rows_gain(isa, of, by->size, tile.rows, blocks, tile.vector);
+            gain = gain > 0 ? 1 / (1 / gain + store_cost(m, by, tile.rows, tile.vector)) : 0;
+            gain *= evenness(m, tile.column_axis, tile.columns, tile.row_axis, tile.rows);
+            gain *= rows_apart(m, by, tile.rows);
+            gain *= window_fits(m, isa, by, tile.rows, blocks);
+            tile.gain = gain;
+            consider(m, s, tile);
+        }
+    }
+}
+
+/* The rows that go with columns along that axis: each range that suits, and none. */
+static int list_pairs(const struct nest *m, int axis, struct pairing *p)
+{
+    struct uop *column = m->store->src[axis];
+    bool turned = may_transpose(m, column);
+    int n = 0;
+    for (int a = m->first; a < m->store->nsrc; a++) {
+        struct uop *row = m->store->src[a];
+        if (range_fixed_size(row) >= 2 && a != axis && rows_fit(m, row) &&
+            (m->reduce || (turned && a == m->store->nsrc - 1)))
+            p[n++] = pair(m, column, a);
+    }
+    p[n++] = pair(m, column, -1);
+    return n;
+}
+
 static void try_vectors(const struct nest *m, enum isa isa, const struct tile *like,
-                        bool exact, struct shortlist *s, int axis, int64_t vector)
+                        bool exact, struct shortlist *s, int axis, const struct pairing *p,
+                        int npair, int64_t vector)
 {
     struct uop *column = m->store->src[axis];
     int64_t n = range_fixed_size(column), panel;
     bool gated = nest_has_gates(m, column);
-    int extra = extra_of(m, column), half = isa_half_lanes(isa);
-    bool turned = may_transpose(m, column);
+    int half = isa_half_lanes(isa);
+    struct steps of = {machine_of(m->t), m->reduce != NULL, false,
+                       m->bytes && isa_centers_bytes(isa), m->bytes && !isa_adds_bytes(isa),
+                       extra_of(m, column)};
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
@@ -490,30 +566,9 @@ static void try_vectors(const struct nest *m, enum isa isa, const struct tile *l
             lanes -= half;                            /* half a vector, see half_vectors.c */
         bool rest = n > columns && n % columns;
         double used = (double)n / (double)lanes * (rest ? RATIO_REMAINDER : 1);
-        for (int a = m->first; a <= m->store->nsrc; a++) {
-            bool none = a == m->store->nsrc;             /* one row */
-            int64_t size = none ? 1 : range_fixed_size(m->store->src[a]);
-            if (!none && (size < 2 || a == axis || !rows_fit(m, m->store->src[a]) ||
-                          (!m->reduce && !(turned && a == m->store->nsrc - 1))))
-                continue;
-            struct steps of = {machine_of(m->t), m->reduce != NULL,
-                               !none && columns_differ(m, column, m->store->src[a]),
-                               m->bytes && isa_centers_bytes(isa),
-                               m->bytes && !isa_adds_bytes(isa), extra};
-            for (int64_t rows = none ? 1 : 2; rows <= size && rows <= VECTOR_ROWS_MAX; rows++) {
-                struct uop *row = none ? NULL : m->store->src[a];
-                double storing = store_cost(m, column, row, rows, vector);
-                double gain = used * rows_gain(isa, of, size, rows, blocks, vector);
-                gain = gain > 0 ? 1 / (1 / gain + storing) : 0;
-                gain *= evenness(m, axis, columns, none ? -1 : a, rows);
-                gain *= rows_apart(m, row, rows);
-                gain *= window_fits(m, isa, column, row, rows, blocks);
-                consider(m, s,
-                         (struct tile){.column_axis = axis, .row_axis = none ? -1 : a,
-                                       .panel = panel, .columns = columns, .rows = rows,
-                                       .vector = (int)vector, .gain = gain});
-            }
-        }
+        struct tile tile = {.column_axis = axis, .panel = panel, .columns = columns,
+                            .vector = (int)vector};
+        try_columns(m, isa, p, npair, of, tile, used, s);
     }
 }
 
@@ -526,9 +581,11 @@ static void list_vectors(const struct nest *m, enum isa isa, const struct tile *
             /* strip.c does that, with any size */
             (plain && a == m->store->nsrc - 1) || !nest_vectors_fit(m, m->store->src[a]))
             continue;
-        try_vectors(m, isa, like, exact, s, a, isa_lanes(isa));
+        struct pairing p[64];
+        int npair = list_pairs(m, a, p);
+        try_vectors(m, isa, like, exact, s, a, p, npair, isa_lanes(isa));
         if (isa_half_lanes(isa))
-            try_vectors(m, isa, like, exact, s, a, isa_half_lanes(isa));
+            try_vectors(m, isa, like, exact, s, a, p, npair, isa_half_lanes(isa));
     }
 }
 

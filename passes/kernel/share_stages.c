@@ -46,15 +46,8 @@ static int64_t stage_nelem(const struct uop *stage)
 /* A sum of products of which some factor is the same for all rows. */
 static bool is_shared_product(const struct nest *m, const struct uop *r)
 {
-    bool same = false, own = false;
-    for (int i = 0; i < m->nload; i++) {
-        bool depends = uop_depends_on(m->t, m->load[i]->src[1], r) ||
-                       (m->load[i]->src[0]->op == OP_STAGE &&
-                        uop_depends_on(m->t, m->load[i]->src[0], r));
-        own |= depends;
-        same |= !depends;
-    }
-    return m->contraction && same && own;
+    struct operands own = nest_axis(m, r).varies;
+    return m->contraction && operands_any(own) && !operands_equal(own, m->operands);
 }
 
 /* The stages that depend on r; how many, or 0 if they do not suit. *nbytes: of one row. */

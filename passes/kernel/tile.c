@@ -29,14 +29,55 @@ struct uop **nest_order(struct tgc *t, struct uop *root, int *n)
     return order;
 }
 
-bool nest_stages_depend(const struct nest *m, const struct uop *r)
+bool operands_any(struct operands o) { return (o.bit[0] | o.bit[1]) != 0; }
+
+bool operands_equal(struct operands a, struct operands b)
 {
+    return a.bit[0] == b.bit[0] && a.bit[1] == b.bit[1];
+}
+
+bool operands_within(struct operands a, struct operands b)
+{
+    return !((a.bit[0] & ~b.bit[0]) | (a.bit[1] & ~b.bit[1]));
+}
+
+static void operands_add(struct operands *o, int i) { o->bit[i / 64] |= (uint64_t)1 << i % 64; }
+
+static struct nest_axis read_axis(const struct nest *m, const struct uop *r)
+{
+    struct nest_axis axis = {.range = r};
     for (int i = 0; i < m->nload + m->nother; i++) {
         const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
-        if (load->src[0]->op == OP_STAGE && uop_depends_on(m->t, load->src[0], r))
-            return true;
+        bool stage = load->src[0]->op == OP_STAGE && uop_depends_on(m->t, load->src[0], r);
+        bool reads = uop_depends_on(m->t, load->src[1], r);
+        axis.stages |= stage;
+        if (i < m->nload && reads)
+            operands_add(&axis.reads, i);
+        if (i < m->nload && (reads || stage))
+            operands_add(&axis.varies, i);
     }
-    return false;
+    return axis;
+}
+
+static void read_axes(struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++) {
+        operands_add(&m->operands, i);
+        if (load_is_stationary(m->load[i]))
+            operands_add(&m->stationary, i);
+    }
+    for (int k = m->first; k < m->store->nsrc && m->naxis < MAX_NEST_AXES; k++)
+        m->axis[m->naxis++] = read_axis(m, m->store->src[k]);
+    for (int k = 1; m->reduce && k < m->reduce->nsrc && m->naxis < MAX_NEST_AXES; k++)
+        m->axis[m->naxis++] = read_axis(m, m->reduce->src[k]);
+}
+
+struct nest_axis nest_axis(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].range == r)
+            return m->axis[i];
+    return read_axis(m, r);
 }
 
 /* Loads under u, each of them once. */
@@ -93,7 +134,10 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
     m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
     m->bytes = m->contraction && range_is(m->reduce->src[m->reduce->nsrc - 1], AXIS_GROUP) &&
                m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
-    return collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother);
+    if (!collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother))
+        return false;
+    read_axes(m);
+    return true;
 }
 
 bool tile_is_vector_dtype(enum dtype d)
@@ -400,12 +444,6 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PANELS_THERE);
 }
 
-static bool load_depends(const struct nest *m, const struct uop *load, const struct uop *r)
-{
-    return uop_depends_on(m->t, load->src[1], r) ||
-           (load->src[0]->op == OP_STAGE && uop_depends_on(m->t, load->src[0], r));
-}
-
 /* The leading ranges in which the panels' loop must stand, or should: those for whose values stages
  * are computed, and those that all operands depend on, each of whose values has a contraction of
  * its own. */
@@ -413,16 +451,11 @@ static int nest_batches(const struct nest *m)
 {
     int n = 0;
     for (int k = m->first; k < m->store->nsrc; k++)
-        for (int i = 0; i < m->nload + m->nother; i++) {
-            const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
-            if (load->src[0]->op == OP_STAGE &&
-                uop_depends_on(m->t, load->src[0], m->store->src[k]))
-                n = k + 1 - m->first;
-        }
+        if (nest_axis(m, m->store->src[k]).stages)
+            n = k + 1 - m->first;
     for (int k = m->first + n; k < m->store->nsrc; k++) {
-        for (int i = 0; i < m->nload; i++)
-            if (!load_depends(m, m->load[i], m->store->src[k]))
-                return n;
+        if (!operands_equal(nest_axis(m, m->store->src[k]).varies, m->operands))
+            return n;
         n++;
     }
     return 0;
@@ -430,15 +463,15 @@ static int nest_batches(const struct nest *m)
 
 /* Elements that a load reads in one batch: each once, though windows overlap; and of what a stride
  * steps over, nothing. */
-static double nelem_read(const struct nest *m, const struct uop *load, int nbatch)
+static double nelem_read(const struct nest *m, int load, int nbatch)
 {
-    const struct buffer *b = uop_buffer_of(load->src[0]);
+    const struct buffer *b = uop_buffer_of(m->load[load]->src[0]);
     double whole = 1, reads = 1;
     for (int a = 0; a < b->ndim; a++)
         whole *= (double)b->dim[a]->vmax;
     for (int k = m->first; k < m->store->nsrc; k++) {
         const struct uop *r = m->store->src[k];
-        if (!load_depends(m, load, r))
+        if (!operands_has(nest_axis(m, r).varies, load))
             continue;
         if (k < m->first + nbatch)
             whole /= (double)r->src[0]->vmax;
@@ -446,17 +479,17 @@ static double nelem_read(const struct nest *m, const struct uop *load, int nbatc
             reads *= (double)r->src[0]->vmax;
     }
     for (int k = 1; k < m->reduce->nsrc; k++)
-        if (load_depends(m, load, m->reduce->src[k]))
+        if (operands_has(nest_axis(m, m->reduce->src[k]).varies, load))
             reads *= (double)m->reduce->src[k]->src[0]->vmax;
     return reads < whole ? reads : whole;
 }
 
 /* Whether each element is for one result, or a few neighbours, as a depthwise layer's values: it is
  * read once in whichever order. */
-static bool is_read_once(const struct nest *m, const struct uop *load, int nbatch)
+static bool is_read_once(const struct nest *m, int load, int nbatch)
 {
     for (int k = m->first + nbatch; k < m->store->nsrc; k++)
-        if (!load_depends(m, load, m->store->src[k]))
+        if (!operands_has(nest_axis(m, m->store->src[k]).varies, load))
             return false;
     return true;
 }
@@ -484,12 +517,12 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
         if (!uop_depends_on(m->t, m->reduce, m->store->src[k]))
             return PANELS_THERE;
     for (int i = 0; i < m->nload; i++) {
-        if (is_read_once(m, m->load[i], nbatch))
+        if (is_read_once(m, i, nbatch))
             continue;
-        if (uop_depends_on(m->t, m->load[i]->src[1], column))
-            weights += nelem_read(m, m->load[i], nbatch);
+        if (operands_has(nest_axis(m, column).reads, i))
+            weights += nelem_read(m, i, nbatch);
         else
-            values += nelem_read(m, m->load[i], nbatch);
+            values += nelem_read(m, i, nbatch);
     }
     for (int k = m->first + nbatch; k < m->store->nsrc; k++)
         if (m->store->src[k] != column)
@@ -504,15 +537,9 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 /* Whether r tells weights apart and nothing else, as the anchors of a detector's head do. */
 static bool is_of_weights(const struct nest *m, const struct uop *column, const struct uop *r)
 {
-    bool any = false;
-    for (int i = 0; i < m->nload; i++) {
-        if (!load_depends(m, m->load[i], r))
-            continue;
-        if (!load_depends(m, m->load[i], column) || !load_is_stationary(m->load[i]))
-            return false;
-        any = true;
-    }
-    return any;
+    struct operands o = nest_axis(m, r).varies;
+    return operands_any(o) && operands_within(o, nest_axis(m, column).varies) &&
+           operands_within(o, m->stationary);
 }
 
 /* Loops over weights stand where the panels' loop does, outside of the rows. */
@@ -522,8 +549,8 @@ static struct uop *move_panels(const struct nest *m, const struct uop *column, s
     double weights = 0;
     int first = m->first + nest_batches(m), n = first;
     for (int i = 0; i < m->nload; i++)
-        if (load_depends(m, m->load[i], column))
-            weights += nelem_read(m, m->load[i], first - m->first);
+        if (operands_has(nest_axis(m, column).varies, i))
+            weights += nelem_read(m, i, first - m->first);
     if (weights <= (double)cost_fit_nelem(machine_of(m->t), FIT_TILE))
         return store;
     memcpy(src, store->src, (size_t)first * sizeof *src);

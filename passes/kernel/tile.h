@@ -26,6 +26,23 @@ enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
  * cross.c. */
 enum { CROSS_ROWS_MIN = 4 };
 
+/* Some of a nest's operands: bit i of all is load[i]. */
+struct operands { uint64_t bit[(MAX_LOADS + 63) / 64]; };
+static inline bool operands_has(struct operands o, int i) { return o.bit[i / 64] >> i % 64 & 1; }
+bool operands_any(struct operands o);
+bool operands_equal(struct operands a, struct operands b);
+bool operands_within(struct operands a, struct operands b);       /* all of a are of b */
+
+/* A range as a nest's operands see it. What changes all of them is a batch; streamed ones alone,
+ * rows; stationary ones alone, columns. */
+struct nest_axis {
+    const struct uop *range;
+    struct operands reads;       /* their offsets change with it */
+    struct operands varies;      /* these, or what a stage that they read keeps */
+    bool stages;                 /* what some stage keeps changes, of whatever load */
+};
+
+enum { MAX_NEST_AXES = 40 };
 struct nest {
     struct tgc *t;
     struct uop *store;
@@ -37,6 +54,9 @@ struct nest {
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
     struct uop *part;            /* the range s, once there is one */
+    struct operands operands, stationary;       /* all of load[]; those that no run changes */
+    /* the store's ranges and the reduction's, outermost first, as far as they go in here */
+    struct nest_axis axis[MAX_NEST_AXES]; int naxis;
 };
 
 /* Where the loop over panels stands: where the columns' was, or first, or behind the rows'. */
@@ -54,11 +74,11 @@ struct tile {
 /* What root is made of, sources first; what is under a STAGE is another nest's. In scratch
  * memory. */
 struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
-/* Whether what a stage keeps depends on r: it would have to be kept for each of r's lanes. */
-bool nest_stages_depend(const struct nest *m, const struct uop *r);
 /* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
  * condition on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
+/* The axis of a range, of the nest or not: known since nest_find() of its own ranges. */
+struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
 /* Whether a load could read its weight in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
