@@ -42,6 +42,29 @@ static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
+/* Whether the steps of the two ranges in an offset tell that they cannot be one: another division
+ * would be left. */
+static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m)
+{
+    int64_t outer, inner;
+    return index_stride(t, offset, m->outer, &outer) &&
+           index_stride(t, offset, m->inner, &inner) && outer != sat_mul(inner, m->size);
+}
+
+/* The same of what a store stores and reads: found before anything is built. */
+static bool is_apart(struct tgc *t, const struct uop *store, const struct merge *m)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop *root = store->src[2];
+    int n;
+    bool apart = is_apart_at(t, store->src[1], m);
+    struct uop **order = apart ? NULL : uop_toposort(t, &root, 1, &n);
+    for (int i = 0; !apart && i < n; i++)
+        apart = order[i]->op == OP_LOAD && is_apart_at(t, order[i]->src[1], m);
+    scratch_release(t, mark);
+    return apart;
+}
+
 /* Two neighbouring ranges of a store become one, where nothing needs them apart. */
 static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
 {
@@ -54,6 +77,8 @@ static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
             __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
             continue;
         m.both = uop_range(t, uop_int(t, total), t->next_range++);
+        if (n > 1 && m.size > 1 && is_apart(t, store, &m))
+            continue;
         memcpy(src, store->src, (size_t)first * sizeof *src);
         uop_rewrite(t, src, first, merge_two, &m);
         bool apart = false;
