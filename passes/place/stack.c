@@ -14,8 +14,8 @@
  * Portable kernels: an array's elements that registers do not hold, twice to three times; scalars
  * beyond the registers; a fixed number for the largest function that is inlined. Lanes that are
  * fetched one by one have an address each.
- * The numbers were fitted to what gcc 12, clang 14 and 19 take for 42 small models, and then once
- * more where it was too little for 23 others: it is an estimate from above, no proof.
+ * The numbers were fitted to what gcc 12, clang 14 and 19 take for small models of every kind
+ * (tests/lib/small.py): it is an estimate from above, no proof.
  *
  * stack_find_kept() says which loops the compiler is asked to leave alone, since unrolled they take
  * more than registers, at every -O: what they load is moved out of the loop around them, they pass
@@ -36,6 +36,7 @@ enum {
     LOOP_MORE = 28, /* bytes, of each further loop of what only copies: addresses, unrolled */
     FUNCTION = 64,  /* bytes, of a function of a float that is inlined */
     FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
+    FUNCTION_LONG = 320,    /* ... that clang makes vectors of, and is two in one: sinh */
     BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes of eight vectors of doubles */
     LANE_APART = 12,        /* each lane's address, and its number in an array */
     FEW_CONSTANTS = 11,     /* of a vector's exp */
@@ -47,6 +48,10 @@ enum {
     ARRAY_HELD = 64,     /* bytes of an array that registers hold */
     ARRAY_MORE = 192,    /* ... that are spilled beside it, at most */
     CALL_VECTORS = 3,    /* of a function beside others in one block: they are interleaved */
+    CALL_LONG = 6,       /* ... of erf, whose parts are many */
+    ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and what it is for */
+    ROWS_MORE = 3,       /* ... by others, beside the table itself */
+    TABLE = 256,         /* bytes of it */
     KINDS_MORE = 3,      /* vectors, where there are functions of several kinds */
     SPILLED = 2,         /* slots of a value that has no register */
     UNROLLED_MAX = 1024  /* operations of a loop that is unrolled altogether */
@@ -212,7 +217,8 @@ static int64_t widest_vector(struct uop *const *u, int n)
 {
     int64_t widest = 0;
     for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && u[i]->dtype == DTYPE_F32 && value_nbytes(u[i]) > widest)
+        if (u[i]->lanes > 1 && (u[i]->dtype == DTYPE_F32 || u[i]->op == OP_LOOKUP) &&
+            value_nbytes(u[i]) > widest)
             widest = value_nbytes(u[i]);
     return widest;
 }
@@ -260,7 +266,9 @@ static int64_t inlined_nbytes(const struct stack *s)
         const struct uop *u = s->u[i];
         bool function = (u->op >= OP_EXP && u->op <= OP_EXP1) || u->op == OP_POW ||
                         (u->op == OP_MOD && dtype_is_float(u->dtype));
-        int64_t n = function ? u->dtype == DTYPE_F64 ? FUNCTION_DOUBLE : FUNCTION
+        int64_t n = function ? u->dtype == DTYPE_F64                ? FUNCTION_DOUBLE
+                               : u->op == OP_SINH || u->op == OP_COSH ? FUNCTION_LONG
+                                                                      : FUNCTION
                     : u->op == OP_CAST && is_byte(u->dtype) && u->src[0]->dtype == DTYPE_F64
                         ? BYTES_OF_DOUBLES
                         : 0;
@@ -298,7 +306,7 @@ static bool is_half(enum isa isa, const struct uop *u)
 /* Constants of the functions that the program calls, in vectors. */
 static int64_t constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
-    int64_t exp = 0, exp1 = 0, log = 0, many = 0, half = 0;
+    int64_t exp = 0, exp1 = 0, log = 0, many = 0, half = 0, rows = 0;
     for (int i = 0; i < s->n; i++) {
         enum op op = s->u[i]->op;
         bool wide = s->u[i]->lanes > 1;
@@ -307,9 +315,11 @@ static int64_t constants_nbytes(const struct stack *s, enum isa isa, int64_t wid
         many = wide && (op == OP_TANH || op == OP_ERF) ? MANY_CONSTANTS : many;
         log = wide && op == OP_LOG ? LOG_CONSTANTS : log;
         half = is_half(isa, s->u[i]) ? HALF_CONSTANTS : half;
+        if (op == OP_LOOKUP)
+            rows = isa_lanes(isa) == 8 ? ROWS_TWICE : TABLE / widest + ROWS_MORE;
     }
-    int kinds = (exp > 0) + (exp1 > 0) + (log > 0) + (many > 0) + (half > 0);
-    return widest * (exp + exp1 + log + many + half + (kinds > 1 ? KINDS_MORE : 0));
+    int kinds = (exp > 0) + (exp1 > 0) + (log > 0) + (many > 0) + (half > 0) + (rows > 0);
+    return widest * (exp + exp1 + log + many + half + rows + (kinds > 1 ? KINDS_MORE : 0));
 }
 
 static bool is_function(enum isa isa, const struct uop *u)
@@ -351,12 +361,16 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
  */
 static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
-    int64_t most = 1, n = 0;
+    int64_t most = 0, n = 0, first = CALL_VECTORS;
     for (int i = 0; i < s->n; i++) {
-        n = is_opener(s->u[i]) || is_closer(s->u[i]) ? 0 : n + is_function(isa, s->u[i]);
+        int64_t keeps = s->u[i]->op == OP_ERF ? CALL_LONG : CALL_VECTORS;
+        if (is_opener(s->u[i]) || is_closer(s->u[i]))
+            n = 0;
+        else if (is_function(isa, s->u[i]))
+            n += keeps, first = keeps > first ? keeps : first;
         most = n > most ? n : most;
     }
-    return (most - 1) * CALL_VECTORS * widest;
+    return most > first ? (most - first) * widest : 0;
 }
 
 /* Vectors of one constant each, every constant once. */
@@ -401,13 +415,23 @@ static bool has_double(struct uop *const *u, int n)
     return false;
 }
 
-/* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
- * is long, and erf where no instruction takes a constant from memory. */
-static bool has_long(enum isa isa, struct uop *const *u, int n)
+/* Scalar sums of products of bytes: compilers make vectors of them, of twice as many values. */
+static bool sums_bytes(struct uop *const *u, int n)
 {
-    bool neon = isa_lanes(isa) == 4;
+    bool sums = false, bytes = false;
+    for (int i = 0; i < n; i++) {
+        sums |= u[i]->op == OP_ACC && u[i]->dtype == DTYPE_I32;
+        bytes |= u[i]->op == OP_LOAD && is_byte(u[i]->dtype);
+    }
+    return sums && bytes;
+}
+
+/* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
+ * is long, and erf, whose parts are many. */
+static bool has_long(struct uop *const *u, int n)
+{
     for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && (u[i]->op == OP_TANH || (neon && u[i]->op == OP_ERF)))
+        if (u[i]->lanes > 1 && (u[i]->op == OP_TANH || u[i]->op == OP_ERF))
             return true;
     return false;
 }
@@ -431,7 +455,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     more += copies && loops > LOOPS_FEW ? (loops - LOOPS_FEW) * LOOP_MORE : 0;
     int64_t words = scalars > WORDS_FEW ? scalars - WORDS_FEW : 0;
     if (widest == 0) {
-        int64_t most = arrays + ARRAY_MORE * (has_double(u, n) ? 2 : 1),
+        int64_t most = arrays + ARRAY_MORE * (has_double(u, n) || sums_bytes(u, n) ? 2 : 1),
                 some = arrays > ARRAY_HELD ? (arrays - ARRAY_HELD) * 3 : 0;
         int64_t apart = words * WORD + more + (some < most ? some : most) + inlined_nbytes(&s);
         return SAVED + apart + apart / 4 + locals;
@@ -440,7 +464,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     /* functions of a tile's sums are interleaved as far as the sums leave registers */
     int64_t file = isa_register_nbytes(isa), room = vectors < file ? file - vectors : 0;
     /* ... but tiles of more sums interleave more of them */
-    room += has_long(isa, u, n) && vectors > file / 4 * 3 ? (vectors - file / 4 * 3) * 5 / 2 : 0;
+    room += has_long(u, n) && vectors > file / 4 * 3 ? (vectors - file / 4 * 3) * 5 / 2 : 0;
     int64_t alive =
         vectors + constants + splats / 4 + (calls < room ? calls : room) - isa_register_nbytes(isa);
     if (alive > -2 * widest && alive < widest)
@@ -451,11 +475,13 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     early = early < file / 16 * 11 ? early : file / 16 * 11;
     for (int i = 0; i < n && excess > -file / 2; i++)
         if (u[i]->op == OP_DOT)
-            early = vectors / 4 * 3; /* products of bytes: sums, and what is made of them */
+            /* products of bytes: sums, and what is made of them; AVX2 has no instruction for
+             * them: bytes that are widened to pairs, which gcc moves up */
+            early = isa_lanes(isa) == 8 ? vectors / 2 * 7 : vectors / 4 * 3;
     int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
     int64_t spilled = alive > 0 ? SPILLED * alive : 0;
-    if (constants && vectors <= file / 4 * 3 && !locals && spilled > 2 * file)
-        spilled = 2 * file; /* what is more is read from memory, where constants are */
+    if (constants && vectors <= file / 4 * 3 && !locals && spilled > file / 2 * 5)
+        spilled = file / 2 * 5; /* what is more is read from memory, where constants are */
     int64_t apart = locals + early + spilled,
             promoted = locals && alive + locals > 0
                            ? SPILLED * (alive + locals) + (splats + locals) / 2

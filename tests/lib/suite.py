@@ -75,6 +75,7 @@ class Suite:
         parser.add_argument("--all", action="store_true", help="run the slow cases too")
         parser.add_argument("--jobs", type=int, default=2)
         parser.add_argument("--filter", default="", help="run the cases whose name matches")
+        parser.add_argument("--part", default="1/1", help="K/N: of the cases every N-th, from the K-th on")
         parser.add_argument("--list", action="store_true", help="print the names and stop")
         parser.add_argument("--build", default="build", help="Meson's build folder")
         parser.add_argument("--times", action="store_true", help="print each case's seconds")
@@ -87,6 +88,8 @@ class Suite:
         options = self.options or self.parse()
         chosen = [case for case in self.cases
                   if (options.all or not case[3]) and re.search(options.filter, case[0])]
+        part, parts = map(int, options.part.split("/"))
+        chosen = chosen[part - 1::parts]
         if options.list:
             for case in chosen:
                 print(case[0])
