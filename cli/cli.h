@@ -3,7 +3,7 @@
  *      main.c     options.c ──> one of cmd_*.c ──> model.c: file -> graph -> schedule
  *                                              ├─> output.c: files that appear whole or not at all
  *                                              └─> instance.c: schedule -> shared object, opened
- *                                              and run; array.c, npy.c: its tensors
+ *                                              and run; array.c, npy.c, image.c: its tensors
  *
  * Diagnostics are recorded where they arise and printed by message.c when the command is over. Only
  * main.c ends the process.
@@ -50,6 +50,20 @@ enum model_format { FORMAT_BY_NAME, FORMAT_ONNX, FORMAT_TG };
 
 struct depfile_target { const char *text; bool quote; };
 struct input_file { const char *name, *path; };
+/* How an input holds a picture (--image-layout). A byte b becomes (range[0] + b * (range[1] -
+ * range[0]) / 255 - mean) / std. */
+enum channel_order { CHANNELS_RGB, CHANNELS_BGR, CHANNELS_RGBA, CHANNELS_GRAY };
+enum image_resize { RESIZE_NONE, RESIZE_STRETCH, RESIZE_CROP };
+struct image_layout {
+    const char *input;              /* NULL: of all that are not named */
+    const char *words;              /* as they were given */
+    char axes[5];                   /* NCHW, HWC, ... */
+    enum channel_order channels;
+    enum image_resize resize;
+    bool has_channels, has_range;
+    double range[2], mean[4], std[4];
+    int nmean, nstd;                /* 1: the same for all channels */
+};
 struct options {
     enum command command;
     const char *model;              /* the operand; NULL: none was given */
@@ -86,6 +100,7 @@ struct options {
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */
     struct input_file *input; int ninput; size_t cap_input;
+    struct image_layout *layout; int nlayout; size_t cap_layout;
     const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
     const char *out_dir, *data, *keep;
     double rtol, atol;
@@ -259,6 +274,18 @@ struct recorded { struct array *item; int n; bool is_absent; };
 /* An ONNX TensorProto, SequenceProto or OptionalProto of one of these. */
 bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence,
              struct recorded *r);
+
+/* --------------------------------------------------------------------------------------- image.c */
+
+/* "NAME:NCHW,RGB,0..1". false: it is none, and nothing is said. */
+bool image_layout_read(struct tgc *t, const char *s, struct image_layout *v);
+/* Whether the file begins as a picture does. */
+bool image_is(const char *path);
+/* A picture as the input's tensor, by --image-layout. false: a diagnostic. */
+bool image_input(struct tgc *t, const struct options *o, const char *path,
+                 const struct model_input *in, struct array *v);
+/* What can be decoded, for --version. */
+const char *image_formats(void);
 
 /* ----------------------------------------------------------------------------------- instance.c */
 

@@ -103,11 +103,29 @@ static bool check_names(struct tgc *t, const struct options *o, const struct mod
     return true;
 }
 
+/* A layout that nothing uses is a mistake in a name. */
+static bool check_layouts(struct tgc *t, const struct options *o, const struct feed *f,
+                          const bool *is_image)
+{
+    for (int i = 0; i < o->nlayout; i++) {
+        const char *name = o->layout[i].input;
+        bool used = false;
+        for (int k = 0; k < f->n; k++)
+            used |= is_image[k] && (!name || strcmp(name, f->input[k].name) == 0);
+        if (!used)
+            return diag_error(t, &(struct place){.file = o->model},
+                              "--image-layout is given, but -i gives no picture%s%.100s%s",
+                              name ? " for an input '" : "", name ? name : "", name ? "'" : "");
+    }
+    return true;
+}
+
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
     f->input = model_inputs(t, o, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
+    bool *is_image = mem_array(t, (size_t)f->n + 1, sizeof *is_image);
     if (!check_names(t, o, f->input, f->n))
         return false;
     for (int i = 0; i < f->n; i++) {
@@ -115,14 +133,17 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
         if (!file)
             continue;
         f->source[i] = file->path;
-        if (!npy_read(t, file->path, f->input[i].dtype, &f->value[i]))
+        is_image[i] = image_is(file->path);
+        if (is_image[i] && !image_input(t, o, file->path, &f->input[i], &f->value[i]))
+            return false;
+        if (!is_image[i] && !npy_read(t, file->path, f->input[i].dtype, &f->value[i]))
             return diag_error(t, &(struct place){.file = file->path},
                               "is given for the input '%.100s', which is %s", f->input[i].name,
                               declared_text(t, &f->input[i]));
         if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], file->path))
             return false;
     }
-    return true;
+    return check_layouts(t, o, f, is_image);
 }
 
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)

@@ -127,7 +127,7 @@ void version_write(struct text *out)
     text_puts(out, "\noutputs:");
     for (size_t i = 0; i < COUNT(emits); i++)
         text_printf(out, " .%s%s", emits[i].extension, emits[i].built ? "" : "(no)");
-    text_putc(out, '\n');
+    text_printf(out, "\nimages: %s\n", image_formats());
 }
 
 /* Text for troff: backslashes and hyphens are escaped; no line begins with a control character. */

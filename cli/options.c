@@ -411,6 +411,15 @@ static bool read_input(struct parser *p, const char *s)
     return true;
 }
 
+static bool read_layout(struct parser *p, const struct given *g)
+{
+    struct image_layout v;
+    if (!image_layout_read(p->t, g->value, &v))
+        return bad_value(p, g);
+    VEC_PUSH(p->t, p->o->layout, p->o->nlayout, p->o->cap_layout, v);
+    return true;
+}
+
 static bool set_target(struct parser *p, const char *name, const char *from)
 {
     for (int i = 0; i < TARGET_COUNT; i++) {
@@ -642,6 +651,8 @@ static bool apply(struct parser *p, const struct given *g)
         return true;
     case OPTION_INPUT:
         return read_input(p, g->value) || bad_value(p, g);
+    case OPTION_IMAGE_LAYOUT:
+        return read_layout(p, g);
     case OPTION_OUT_DIR:
         o->out_dir = g->value;
         return true;
@@ -819,9 +830,13 @@ static bool check_operands(struct parser *p)
     if (o->command == COMMAND_VERIFY && !o->data && !o->model2 && !o->nother)
         return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are, a "
                         "second model, or --other=OPTIONS");
-    if (o->command == COMMAND_VERIFY && o->data && (o->model2 || o->nother || o->ninput))
+    if (o->command == COMMAND_VERIFY && o->data &&
+        (o->model2 || o->nother || o->ninput || o->nlayout))
         return usage(p, "--data holds inputs and outputs; %s is for comparing two models",
-                     o->model2 ? "a second model" : o->nother ? "--other" : "-i");
+                     o->model2    ? "a second model"
+                     : o->nother  ? "--other"
+                     : o->ninput  ? "-i"
+                                  : "--image-layout");
     if (o->target == TARGET_OPENCL && o->threads > 1)
         return usage(p, "--threads is for processors: a device decides itself how many it has");
     if (o->target == TARGET_OPENCL && o->isa && o->isa != (1u << ISA_COUNT) - 1)

@@ -16,11 +16,12 @@ enum {
 };
 
 //@ image
-/* What is read, and where its pixels go. order: 0 RGB, 1 BGR, 2 gray. */
+/* What is read, and where its pixels go. order: 0 RGB, 1 BGR, 2 gray, 3 RGB and alpha. */
 struct image {
     const uint8_t *data;
     uint8_t *pixels, *room;
     int64_t size, order, most_height, most_width, room_size, height, width;
+    unsigned clear; /* 255 - alpha of the pixel at hand */
 };
 enum { IMAGE_DONE, IMAGE_BROKEN, IMAGE_TOO_LARGE, IMAGE_NO_DECODER };
 
@@ -29,11 +30,9 @@ static int image_begin(struct image *m, int64_t height, int64_t width)
 {
     if (height < 1 || width < 1)
         return IMAGE_BROKEN;
-    if (height > m->most_height || width > m->most_width)
-        return IMAGE_TOO_LARGE;
     m->height = height;
     m->width = width;
-    return IMAGE_DONE;
+    return height > m->most_height || width > m->most_width ? IMAGE_TOO_LARGE : IMAGE_DONE;
 }
 
 //@ image_put image
@@ -46,10 +45,12 @@ static void image_put(const struct image *m, int64_t row, int64_t column, unsign
         m->pixels[at] = (uint8_t)((r * 19595u + g * 38470u + b * 7471u + 0x8000u) >> 16);
         return;
     }
-    uint8_t *to = m->pixels + 3 * at;
-    to[0] = (uint8_t)(m->order ? b : r);
+    uint8_t *to = m->pixels + (m->order == 3 ? 4 : 3) * at;
+    to[0] = (uint8_t)(m->order == 1 ? b : r);
     to[1] = (uint8_t)g;
-    to[2] = (uint8_t)(m->order ? r : b);
+    to[2] = (uint8_t)(m->order == 1 ? r : b);
+    if (m->order == 3)
+        to[3] = (uint8_t)(255 - m->clear);
 }
 
 //@ image_uint image
@@ -438,7 +439,7 @@ static int image_png(struct image *m)
     static const uint8_t row0[8] = {0, 0, 4, 0, 2, 0, 1, 0}, column0[8] = {0, 4, 0, 2, 0, 1, 0, 0},
                          rows[8] = {8, 8, 8, 4, 4, 2, 2, 1}, columns[8] = {8, 8, 4, 4, 2, 2, 1, 1};
     int64_t width = image_uint(m, 16, 4, true), height = image_uint(m, 20, 4, true), at = 33,
-            palette = 0, colors = 0, total = 0;
+            palette = 0, colors = 0, clear = 0, clears = 0, total = 0;
     int bits = (int)image_uint(m, 24, 1, true), kind = (int)image_uint(m, 25, 1, true),
         samples = kind == 2 ? 3 : kind == 6 ? 4 : kind == 4 ? 2 : 1;
     bool interlaced = image_uint(m, 28, 1, true) == 1;
@@ -454,6 +455,9 @@ static int image_png(struct image *m)
         if (image_uint(m, at + 4, 4, true) == 0x504c5445u) {
             palette = at + 8;
             colors = size / 3;
+        } else if (image_uint(m, at + 4, 4, true) == 0x74524e53u) { /* the palette's alpha */
+            clear = at + 8;
+            clears = size;
         }
         at += 12 + size;
     }
@@ -487,10 +491,12 @@ static int image_png(struct image *m)
                     if (bits < 8 && kind == 0)
                         v[k] = v[k] * 255u / ((1u << bits) - 1);
                 }
+                m->clear = kind == 6 ? 255 - v[3] : kind == 4 ? 255 - v[1] : 0;
                 if (kind == 3) {
                     if ((int64_t)v[0] >= colors)
                         return IMAGE_BROKEN;
-                    int64_t p = palette + 3 * (int64_t)v[0];
+                    int64_t p = palette + 3 * (int64_t)v[0], i = (int64_t)v[0];
+                    m->clear = i < clears ? 255 - image_uint(m, clear + i, 1, true) : 0;
                     for (int k = 2; k >= 0; k--)
                         v[k] = image_uint(m, p + k, 1, true);
                 } else if (samples < 3) {
@@ -661,13 +667,9 @@ static int image_jpeg2000(struct image *m)
 static int image_jpeg2000(struct image *m) { return m->size < 0 ? IMAGE_BROKEN : IMAGE_NO_DECODER; }
 #endif
 
-//@ image_decode image_bmp image_pnm image_tiff image_png image_jpeg image_webp image_jpeg2000
-/* data[size] -> pixels [*height][*width][3, or 1 for gray]; room: for a row, or a PNG's tables and bytes,
- * aligned for uint16_t. */
-static int image_decode(const uint8_t *data, uint8_t *pixels, uint8_t *room, int64_t size,
-                        int64_t order, int64_t least_height, int64_t most_height,
-                        int64_t least_width, int64_t most_width, int64_t room_size, int64_t *height,
-                        int64_t *width)
+//@ image_read image_bmp image_pnm image_tiff image_png image_jpeg image_webp image_jpeg2000
+/* By the bytes that a file begins with. An image that is too large has its size. */
+static int image_read(struct image *m)
 {
     static const struct {
         const char *magic;
@@ -680,12 +682,24 @@ static int image_decode(const uint8_t *data, uint8_t *pixels, uint8_t *room, int
         {"\x89PNG", 4, image_png},  {"\xff\xd8\xff", 3, image_jpeg}, {"RIFF", 4, image_webp},
         {"\0\0\0\x0cjP  ", 8, image_jpeg2000}, {"\xff\x4f\xff\x51", 4, image_jpeg2000},
     };
-    struct image m = {data,        pixels,     room,      size, order,
-                      most_height, most_width, room_size, 0,    0};
     int status = IMAGE_BROKEN;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (size > 8 && memcmp(data, formats[i].magic, (size_t)formats[i].n) == 0)
-            status = formats[i].decode(&m);
+        if (m->size > 8 && memcmp(m->data, formats[i].magic, (size_t)formats[i].n) == 0)
+            status = formats[i].decode(m);
+    return status;
+}
+
+//@ image_decode image_read
+/* data[size] -> pixels [*height][*width][3, or 1 for gray]; room: for a row, or a PNG's tables and bytes,
+ * aligned for uint16_t. */
+static int image_decode(const uint8_t *data, uint8_t *pixels, uint8_t *room, int64_t size,
+                        int64_t order, int64_t least_height, int64_t most_height,
+                        int64_t least_width, int64_t most_width, int64_t room_size, int64_t *height,
+                        int64_t *width)
+{
+    struct image m = {data,        pixels,     room,      size, order,
+                      most_height, most_width, room_size, 0,    0, 0};
+    int status = image_read(&m);
     if (status == IMAGE_NO_DECODER)
         return MODEL_NO_DECODER;
     if (status == IMAGE_TOO_LARGE)
