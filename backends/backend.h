@@ -126,6 +126,10 @@ const struct backend *backend_find(const char *target);
 /* Whether its kernels run on a device, in memory that is not the caller's. */
 bool backend_is_of_device(const struct backend *backend);
 
+/* Whether the interpreter computes reference vectors: where that is quick, or however long it
+ * takes. */
+enum vectors_mode { VECTORS_AUTO, VECTORS_ALWAYS, VECTORS_NEVER };
+
 struct program_options {
     const struct backend *backend;         /* NULL: c */
     const char *name;            /* C identifier: see program_name() */
@@ -136,8 +140,8 @@ struct program_options {
     const char *producer;        /* "tgc 0.1.0" */
     enum weights_mode weights;
     bool no_main;                /* leave the -DNAME_MAIN program out */
-    /* NULL: computed with the interpreter if that is quick, else no reference vectors */
-    const struct program_vectors *vectors;
+    const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
+    enum vectors_mode vectors_mode;
     struct text *kernels;                  /* NULL, or where the kernels' text is put, too */
 };
 

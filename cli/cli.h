@@ -85,6 +85,7 @@ struct options {
     enum emit emit;
     const char *name;               /* NULL: from the output or the model */
     enum weights_mode weights;
+    enum vectors_mode vectors;
     bool depfile, depfile_phony;
     const char *depfile_name;
     struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;

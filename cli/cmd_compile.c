@@ -156,12 +156,17 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     struct text kernels = {.t = t};
     po.header = e->header;
     po.kernels = &kernels;
+    po.no_main = o->emit != EMIT_C;
     bool to_stdout = strcmp(o->output, "-") == 0;
     e->c.t = e->h.t = t;
     if (to_stdout && po.weights == WEIGHTS_AUTO)
         po.weights = WEIGHTS_STRING;
     mention_weights(t, m->schedule, po.weights, e->name);
-    if (!program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside))
+    progress(o, "%s: writing C%s", e->name,
+             po.no_main || o->vectors == VECTORS_NEVER ? "" : ", with reference vectors");
+    bool ok = program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside);
+    progress_end(o);
+    if (!ok)
         return false;
     if (e->beside && to_stdout)
         return diag_error(t, NULL,

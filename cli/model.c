@@ -381,5 +381,6 @@ struct program_options model_program_options(const struct options *o, const stru
         .model = m->base,
         .producer = "tgc " TGC_VERSION,
         .weights = o->weights,
+        .vectors_mode = o->vectors,
     };
 }

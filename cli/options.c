@@ -587,6 +587,10 @@ static bool apply(struct parser *p, const struct given *g)
         k = choice(table[g->id].value, g->value);
         o->weights = (enum weights_mode)(WEIGHTS_STRING + k);
         return k >= 0 || bad_value(p, g);
+    case OPTION_VECTORS:
+        k = choice(table[g->id].value, g->value);
+        o->vectors = (enum vectors_mode)(VECTORS_AUTO + k);
+        return k >= 0 || bad_value(p, g);
     case OPTION_WEIGHT_TYPE:
         k = choice(table[g->id].value, g->value);
         o->weight_dtype = k == 1 ? DTYPE_BF16 : k == 2 ? DTYPE_I8 : DTYPE_VOID;

@@ -74,8 +74,9 @@ struct instr {
 
 /* How often a register changes: once, per batch of lanes, per step, or both. */
 enum { VARIES_LANE = 1, VARIES_STEP = 2 };
-/* value: where it does not vary by lane */
-struct reg { int varies, producer; bool is_const, needed; union scalar value; int slot; };
+/* value: where it does not vary by lane; pace: of the step axes that it depends on, the one that
+ * changes most often, 0 in each step, MAX_RANK: none */
+struct reg { int varies, pace, producer; bool is_const, needed; union scalar value; int slot; };
 
 /* Elements are computed at points of two boxes: the lane axes are flattened into vectors, the step
  * axes are loops around them. */
@@ -88,6 +89,7 @@ struct program {
     int *last_use; size_t cap_last_use;
     int *free_slot; size_t cap_free_slot;
     int nlane_axes, nstep_axes;
+    bool first_fastest;          /* the first step axis changes most often, otherwise the last */
     int64_t lane_dim[MAX_RANK], step_dim[MAX_RANK];
     int lane_reg[MAX_RANK], step_reg[MAX_RANK];
     int64_t *budget;             /* element operations left; negative: no limit */
@@ -99,7 +101,7 @@ void eval_program_reset(struct program *p);
 void eval_program_free(struct program *p);
 /* Registers of the coordinates of a box. */
 void eval_program_lanes(struct program *p, const int64_t *dim, int ndim);
-void eval_program_steps(struct program *p, const int64_t *dim, int ndim);
+void eval_program_steps(struct program *p, const int64_t *dim, int ndim, bool first_fastest);
 /* The register with u at these coordinates; -1 after a failure. needs: dims of all nodes below
  * known, all that is not inline computed. */
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
@@ -107,15 +109,18 @@ int eval_program_value(struct program *p, struct eval *e, struct uop *u, const i
 int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* A bit for each lane axis that a register depends on; 0 after a failure. */
 uint32_t eval_program_axes(struct program *p, int reg);
-/* Runs; after each step hands over the lanes first .. first+n of step number `step`. value[i] are
- * operands for root[i]. */
+/* Runs; after each step hands over the lanes first .. first+n of step number `step`, row-major by the
+ * step axes. value[i] are operands for root[i]. */
 typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step,
                              const struct operand *value);
 bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx);
 
 /* ----------------------------------------------------------------------------------- evaluation */
 
-enum { WEIGHT_MAX = 64 };        /* uops in one program's tree */
+enum {
+    WEIGHT_MAX = 64,             /* uops in one program's tree */
+    ITERATION_COST = 2048        /* element operations in the time of a loop's turn that does little */
+};
 
 struct loop_state {
     struct loop *loop;

@@ -189,7 +189,7 @@ static enum status loop_iterate(struct eval *e, struct loop_state *s)
     e->var_set[l->counter->id] = false;
     s->cond = cond != 0;
     s->iteration++;
-    if (e->budget >= 0 && (e->budget -= WEIGHT_MAX) < 0)
+    if (e->budget >= 0 && (e->budget -= ITERATION_COST) < 0)
         return STATUS_FAIL;
     return STATUS_READY;
 }

@@ -22,7 +22,7 @@
 enum {
     ROWS = 128, COLUMNS = 64, DEPTH = 256,
     LEAST = 4,                   /* rows and columns from which a factor of its own pays */
-    RATE = 8                     /* multiply-adds in the time of a program's element operation */
+    RATE = 32                    /* multiply-adds in the time of a program's element operation */
 };
 
 struct group { int axis[MAX_RANK], n; int64_t dim[MAX_RANK], stride[MAX_RANK], nelem; };

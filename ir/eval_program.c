@@ -7,6 +7,8 @@
  *
  *      once;  for each batch of lanes { lane part;  for each step { step part;  sink } }
  *
+ * and of the step part what depends on slower axes only when one of those has changed.
+ *
  * Coordinates are plain numbers in registers. Nothing here knows of views, strides of views or
  * symbolic simplification, so that all of those can be tested against it.
  */
@@ -58,7 +60,7 @@ static int reg_new(struct program *p, int varies)
 {
     if (p->failed || !reserve(p, &p->reg, &p->cap_reg, (size_t)p->nreg + 1, sizeof *p->reg))
         return -1;
-    p->reg[p->nreg] = (struct reg){.varies = varies, .producer = -1};
+    p->reg[p->nreg] = (struct reg){.varies = varies, .pace = MAX_RANK, .producer = -1};
     return p->nreg++;
 }
 
@@ -76,17 +78,20 @@ static int reg_int(struct program *p, int64_t v) { return reg_const(p, (union sc
 
 static int emit(struct program *p, struct instr in)
 {
-    int varies = 0;
+    int varies = 0, pace = MAX_RANK;
     for (int k = 0; k < in.nsrc; k++) {
         if (p->failed || in.src[k] < 0)
             return -1;
         varies |= p->reg[in.src[k]].varies;
+        pace = p->reg[in.src[k]].pace < pace ? p->reg[in.src[k]].pace : pace;
     }
     if (!reserve(p, &p->instr, &p->cap_instr, (size_t)p->ninstr + 1, sizeof *p->instr))
         return -1;
     in.dst = reg_new(p, varies);
-    if (in.dst >= 0)
+    if (in.dst >= 0) {
         p->reg[in.dst].producer = p->ninstr;
+        p->reg[in.dst].pace = pace;
+    }
     p->instr[p->ninstr++] = in;
     return in.dst;
 }
@@ -427,12 +432,15 @@ void eval_program_lanes(struct program *p, const int64_t *dim, int ndim)
     }
 }
 
-void eval_program_steps(struct program *p, const int64_t *dim, int ndim)
+void eval_program_steps(struct program *p, const int64_t *dim, int ndim, bool first_fastest)
 {
     p->nstep_axes = ndim;
+    p->first_fastest = first_fastest;
     for (int a = 0; a < ndim; a++) {
         p->step_dim[a] = dim[a];
         p->step_reg[a] = reg_new(p, VARIES_STEP);
+        if (p->step_reg[a] >= 0)
+            p->reg[p->step_reg[a]].pace = first_fastest ? a : ndim - 1 - a;
     }
 }
 
@@ -559,7 +567,8 @@ static bool make_lists(struct program *p, const int *root, int nroot, int end[3]
     return true;
 }
 
-/* Gives vectors their places; one whose last use is in its own part makes room there. */
+/* Gives vectors their places; one whose last use is in its own part makes room there, unless it
+ * stays for steps that do not compute it again. */
 static bool assign_slots(struct program *p, const int *root, int nroot, const int end[3])
 {
     if (!reserve(p, &p->last_use, &p->cap_last_use, (size_t)p->nreg, sizeof *p->last_use) ||
@@ -584,8 +593,11 @@ static bool assign_slots(struct program *p, const int *root, int nroot, const in
     for (int i = end[0]; i < end[2]; i++) {
         const struct instr *in = &p->instr[p->list[i]];
         struct reg *dst = &p->reg[in->dst];
+        bool stays = i >= end[1] && dst->pace > 0;
+        if (stays)
+            p->last_use[in->dst] = forever;
         if (dst->varies & VARIES_LANE)
-            dst->slot = nfree ? p->free_slot[--nfree] : nslot++;
+            dst->slot = nfree && !stays ? p->free_slot[--nfree] : nslot++;
         for (int k = 0; k < in->nsrc; k++)
             if (p->last_use[in->src[k]] == i && p->reg[in->src[k]].varies & VARIES_LANE) {
                 p->free_slot[nfree++] = p->reg[in->src[k]].slot;
@@ -598,10 +610,14 @@ static bool assign_slots(struct program *p, const int *root, int nroot, const in
            reserve(p, &p->slot, &p->cap_slot, nvalue, sizeof *p->slot);
 }
 
-static void run_part(struct program *p, int from, int to, int lanes)
+/* What depends on axes of pace `most` or less. */
+static void run_part(struct program *p, int from, int to, int lanes, int most)
 {
-    for (int i = from; i < to && !p->failed; i++)
-        run_instr(p, &p->instr[p->list[i]], lanes);
+    for (int i = from; i < to && !p->failed; i++) {
+        const struct instr *in = &p->instr[p->list[i]];
+        if (p->reg[in->dst].pace <= most)
+            run_instr(p, in, lanes);
+    }
 }
 
 /* Coordinates of the lanes first .. first+n. */
@@ -629,11 +645,24 @@ static bool box_nelem(const int64_t *dim, int ndim, int64_t *nelem)
     return true;
 }
 
+/* The step axis of a pace. */
+static int axis_of(const struct program *p, int pace)
+{
+    return p->first_fastest ? pace : p->nstep_axes - 1 - pace;
+}
+
+/* An instruction takes as long for few lanes as for FEWEST. */
 static bool pay(struct program *p, const int end[3], int64_t lanes, int64_t steps)
 {
-    int64_t by_lane = sat_mul(end[1] - end[0], lanes),
-            by_step = sat_mul(sat_mul(end[2] - end[1] + 1, lanes), steps);
-    int64_t cost = sat_add(by_lane, by_step);
+    enum { FEWEST = 32 };
+    lanes = lanes < FEWEST ? FEWEST : lanes;
+    int64_t cost = sat_add(sat_mul(end[1] - end[0], lanes), sat_mul(lanes, steps));
+    for (int i = end[1]; i < end[2]; i++) {
+        int64_t times = lanes;
+        for (int k = p->reg[p->instr[p->list[i]].dst].pace; k < p->nstep_axes; k++)
+            times = sat_mul(times, p->step_dim[axis_of(p, k)]);
+        cost = sat_add(cost, times);
+    }
     if (*p->budget < 0)
         return true;
     if (cost > *p->budget)
@@ -642,13 +671,24 @@ static bool pay(struct program *p, const int end[3], int64_t lanes, int64_t step
     return true;
 }
 
-static void next_step(struct program *p, int64_t *at)
+/* Returns the slowest pace at which something has changed. */
+static int next_step(const struct program *p, int64_t *at)
 {
-    for (int a = p->nstep_axes - 1; a >= 0; a--) {
+    for (int k = 0; k < p->nstep_axes; k++) {
+        int a = axis_of(p, k);
         if (++at[a] < p->step_dim[a])
-            break;
+            return k;
         at[a] = 0;
     }
+    return MAX_RANK;
+}
+
+static int64_t step_number(const struct program *p, const int64_t *at)
+{
+    int64_t number = 0;
+    for (int a = 0; a < p->nstep_axes; a++)
+        number = number * p->step_dim[a] + at[a];
+    return number;
 }
 
 bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx)
@@ -667,20 +707,21 @@ bool eval_program_run(struct program *p, const int *root, int nroot, program_sin
     if (!make_lists(p, root, nroot, end) || !pay(p, end, lanes, steps) ||
         !assign_slots(p, root, nroot, end))
         return false;
-    run_part(p, 0, end[0], 1);
+    run_part(p, 0, end[0], 1, MAX_RANK);
     for (int64_t first = 0; first < lanes && !p->failed; first += LANES) {
         int n = lanes - first < LANES ? (int)(lanes - first) : LANES;
         int64_t at[MAX_RANK] = {0};
+        int changed = MAX_RANK;
         fill_lanes(p, first, n);
-        run_part(p, end[0], end[1], n);
+        run_part(p, end[0], end[1], n, MAX_RANK);
         for (int64_t step = 0; step < steps && !p->failed; step++) {
             for (int a = 0; a < p->nstep_axes; a++)
                 p->reg[p->step_reg[a]].value.i = at[a];
-            run_part(p, end[1], end[2], n);
+            run_part(p, end[1], end[2], n, changed);
             for (int k = 0; k < nroot; k++)
                 value[k] = operand_of(p, root[k]);
-            sink(ctx, first, n, step, value);
-            next_step(p, at);
+            sink(ctx, first, n, step_number(p, at), value);
+            changed = next_step(p, at);
         }
     }
     return !p->failed;

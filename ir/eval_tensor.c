@@ -61,25 +61,50 @@ static void put_lanes(union scalar *to, int n, const struct operand *v)
         to[i] = v->v[0];
 }
 
-static void sink_copy(void *ctx, int64_t first, int n, int64_t step, const struct operand *v)
+struct rows { union scalar *out; int64_t nlane; };
+
+static void sink_rows(void *ctx, int64_t first, int n, int64_t step, const struct operand *v)
 {
-    (void)step;
-    put_lanes((union scalar *)((struct tensor *)ctx)->data + first, n, v);
+    const struct rows *r = ctx;
+    put_lanes(r->out + step * r->nlane + first, n, v);
 }
 
-struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body)
+/* Lanes go along the last axes, and steps along the others, the first one fastest: a window's
+ * channels come one after the other, and where its taps are inside is found out once for all. */
+static struct tensor *compute_over(struct eval *e, struct uop *u, const int *axis, int naxis,
+                                   bool body)
 {
+    enum { LEAST_LANES = LANES / 4 };
     const struct node *n = eval_node(e, u);
-    struct tensor *r = eval_tensor_new(e, u->dtype, n->dim, u->ndim);
     struct program *p = &e->program;
+    int64_t dim[MAX_RANK], step[MAX_RANK], nlane = 1;
+    int coord[MAX_RANK], nstep = naxis;
+    bool given[MAX_RANK] = {false};
+    for (int i = 0; i < naxis; i++)
+        dim[i] = n->dim[axis[i]];
+    struct tensor *r = eval_tensor_new(e, u->dtype, dim, naxis);
     if (!r)
         return NULL;
+    while (nstep > 0 && nlane < LEAST_LANES)
+        nlane *= dim[--nstep];
+    memcpy(step, dim, sizeof step);
+    for (int i = nstep; i < u->ndim; i++)
+        step[i] = 1;                 /* of the axes that it does not change along */
     eval_program_reset(p);
-    eval_program_lanes(p, n->dim, u->ndim);
-    int root = n->nelem == 0 ? 0
-               : body        ? eval_program_body(p, e, u, p->lane_reg)
-                             : eval_program_value(p, e, u, p->lane_reg);
-    if (n->nelem == 0 || eval_program_run(p, &root, 1, sink_copy, r))
+    eval_program_lanes(p, dim + nstep, naxis - nstep);
+    eval_program_steps(p, step, u->ndim - (naxis - nstep), true);
+    for (int i = 0; i < naxis; i++) {
+        coord[axis[i]] = i < nstep ? p->step_reg[i] : p->lane_reg[i - nstep];
+        given[axis[i]] = true;
+    }
+    for (int a = 0, k = nstep; a < u->ndim; a++)
+        if (!given[a])
+            coord[a] = p->step_reg[k++];
+    struct rows rows = {r->data, nlane};
+    int root = r->nelem == 0 ? 0
+               : body        ? eval_program_body(p, e, u, coord)
+                             : eval_program_value(p, e, u, coord);
+    if (r->nelem == 0 || eval_program_run(p, &root, 1, sink_rows, &rows))
         return r;
     eval_tensor_free(e, r);
     return NULL;
@@ -87,28 +112,15 @@ struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body)
 
 struct tensor *eval_compute_over(struct eval *e, struct uop *u, const int *axis, int naxis)
 {
-    const struct node *n = eval_node(e, u);
-    struct program *p = &e->program;
-    int64_t dim[MAX_RANK], one[MAX_RANK];
-    int coord[MAX_RANK];
+    return compute_over(e, u, axis, naxis, false);
+}
+
+struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body)
+{
+    int axis[MAX_RANK];
     for (int a = 0; a < u->ndim; a++)
-        one[a] = 1;
-    for (int i = 0; i < naxis; i++)
-        dim[i] = n->dim[axis[i]];
-    struct tensor *r = eval_tensor_new(e, u->dtype, dim, naxis);
-    if (!r)
-        return NULL;
-    eval_program_reset(p);
-    eval_program_lanes(p, dim, naxis);
-    eval_program_steps(p, one, u->ndim);
-    memcpy(coord, p->step_reg, sizeof coord);
-    for (int i = 0; i < naxis; i++)
-        coord[axis[i]] = p->lane_reg[i];
-    int root = eval_program_value(p, e, u, coord);
-    if (eval_program_run(p, &root, 1, sink_copy, r))
-        return r;
-    eval_tensor_free(e, r);
-    return NULL;
+        axis[a] = a;
+    return compute_over(e, u, axis, u->ndim, body);
 }
 
 struct reduction { enum op op; enum dtype dtype; bool by_step; union scalar *out; };
@@ -171,7 +183,7 @@ static struct tensor *compute_reduce(struct eval *e, struct uop *u)
     int lane = red.by_step, step = !red.by_step;
     eval_program_reset(p);
     eval_program_lanes(p, dim[lane], count[lane]);
-    eval_program_steps(p, dim[step], count[step]);
+    eval_program_steps(p, dim[step], count[step], false);
     for (int a = 0; a < count[lane]; a++)
         coord[axis[lane][a]] = p->lane_reg[a];
     for (int a = 0; a < count[step]; a++)

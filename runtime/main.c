@@ -479,7 +479,7 @@ static int selftest(const char *weights_path, const model_options *options)
     const struct model_info *info = model_describe();
     struct session s;
     if (selftest_count == 0) {
-        printf("%s: carries no reference vectors\n", info->name);
+        printf("%s: carries no reference vectors; tgc --vectors=always computes them\n", info->name);
         return 77;
     }
     open_session(&s, weights_path, options);

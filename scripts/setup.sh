@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a target needs, on Debian and Ubuntu, and nothing when nothing is missing.
 #
-#   scripts/setup.sh build    the compiler, Meson and protobuf-c
+#   scripts/setup.sh build    the compiler, Meson, protobuf-c and libjpeg
 #   scripts/setup.sh demo     the same, and a Python with pip that fetches the demo's model
 #   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
 #   scripts/setup.sh check-all    the same, older compilers, and what builds and checks packages
@@ -16,7 +16,8 @@ cd "$(dirname "$0")/.."
 
 build='gcc libc6-dev make meson ninja-build pkg-config protobuf-c-compiler libprotobuf-c-dev'
 python='python3 python3-venv'
-check='g++ clang cmake libcmocka-dev libjpeg-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
+reads='libjpeg-dev'    # JPEG as inputs of tgc run; tgc can be built without
+check='g++ clang cmake libcmocka-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap'
@@ -85,7 +86,7 @@ install_packages() {
     as_root apt-get update -q >/dev/null || say 'apt-get update failed; trying with the lists at hand'
     wanted=
     for package in $missing; do
-        case " $optional $long " in
+        case " $reads $optional $long " in
         *" $package "*)
             apt-cache show "$package" >/dev/null 2>&1 || {
                 say "no package $package here; going on without"
@@ -134,17 +135,17 @@ trap 'rm -f "$log"' EXIT
 
 case ${1:-} in
 build)
-    install_packages $build
+    install_packages $build $reads
     require_packages $build
     ;;
 demo)
-    install_packages $build $python
+    install_packages $build $reads $python
     require_packages $build $python
     python_environment
     ;;
 check | check-all)
     [ "$1" = check ] && long=
-    install_packages $build $python $check $optional $long
+    install_packages $build $reads $python $check $optional $long
     require_packages $build $python
     python_environment
     python_packages tests/requirements.txt
@@ -161,7 +162,7 @@ wheel)
     python_environment
     ;;
 bench)
-    install_packages $build $python $check $optional
+    install_packages $build $reads $python $check $optional
     require_packages $build $python
     python_environment
     python_packages tests/requirements.txt

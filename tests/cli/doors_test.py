@@ -279,6 +279,27 @@ def _(folder):
         T.must(T.run(["./net", "--selftest"], cwd=folder))
 
 
+@case("--vectors: a self-test of whatever size, or none")
+def _(folder):
+    product(folder, 64, "small.onnx")
+    tgc(folder, "small.onnx", "-o", "net.c", "--vectors=never")
+    expect("selftest_count = 0" in (folder / "net.c").read_text(), "vectors though nobody wants them")
+    weight = G.weight("w", np.random.default_rng(3).standard_normal((40, 3, 3, 3)).astype(np.float32))
+    onnx.save(G.model([G.node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])], [G.value("x", [1, 3, 90, 110])],
+                      [G.value("y", [1, 40, 90, 110])], [weight]), folder / "large.onnx")
+    for mode, count in (("auto", 0), ("always", 1)):
+        tgc(folder, "large.onnx", "-o", "net.c", f"--vectors={mode}", "--cpu=generic")
+        expect(f"selftest_count = {count}" in (folder / "net.c").read_text(), f"{mode}: not {count}")
+    T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
+    T.must(T.run(["./net", "--selftest"], cwd=folder))
+    tgc(folder, "small.onnx", "-o", "net.c", "--vectors=some", status=2)
+    onnx.save(G.model([G.node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]), G.node("Relu", ["c"], ["r"]),
+                       G.node("Conv", ["r", "v"], ["d"]), G.node("GlobalAveragePool", ["d"], ["y"])], [G.value("x", [1, 3, 224, 224])],
+                      [G.value("y", [1, 40, 1, 1])], [weight, G.weight("v", np.full((40, 40, 1, 1), 1 / 40, np.float32))]), folder / "deep.onnx")
+    tgc(folder, "deep.onnx", "-o", "net.c", "--cpu=generic")
+    expect("selftest_count = 1" in (folder / "net.c").read_text(), "a network that reads its weights often has no vectors")
+
+
 @case("a large C file says once what makes it small; large weights have a self-test")
 def _(folder):
     product(folder, 2900)
