@@ -4,10 +4,10 @@
  *      file -> R G B A in bytes [height][width] -> cut and scaled, if that is asked for
  *           -> the input's axes, channels, range and dtype
  *
- * Nothing is guessed: a layout that is not said, or another size than the input's, is an error that
- * names the option. The decoders are those of ImageDecoder (runtime/host/image.c): PNG, BMP, PNM and
- * TIFF by themselves, JPEG by libjpeg where tgc is built with it. Scaling is linear, over all pixels
- * that one becomes, with 22 bits for weights: Pillow's BILINEAR to the bit.
+ * Nothing is guessed: a layout that is not said, or another size than the input's, is an error
+ * that names the option. The decoders are those of ImageDecoder (runtime/host/image.c): PNG, BMP,
+ * PNM and TIFF by themselves, JPEG by libjpeg where tgc is built with it. Scaling is linear, over
+ * all pixels that become one, with 22 bits for weights: Pillow's BILINEAR to the bit.
  */
 #include "cli/cli.h"
 
@@ -26,7 +26,7 @@ enum { CHANNELS = 4, WEIGHT_BITS = 22, MOST_FILE_NBYTES = 1 << 30 };
 /* Pixels, R G B A. */
 struct picture { int64_t width, height; uint8_t *pixel; };
 
-/* -------------------------------------------------------------------------------- --image-layout */
+/* ------------------------------------------------------------------------------ --image-layout */
 
 static const char *const channel_words[] = {"RGB", "BGR", "RGBA", "GRAY"};
 
@@ -246,9 +246,10 @@ static int64_t weights_at(int64_t at, int64_t n, float begin, float end, int64_t
 }
 
 /* One axis: `size` pixels, `step` bytes apart, of `lines` lines, `pitch` bytes apart, become n. */
-struct axis { int64_t size, step, n, to_step, lines, pitch, to_pitch; float begin, end; };
+struct scaled_axis { int64_t size, step, n, to_step, lines, pitch, to_pitch; float begin, end; };
 
-static void scale_axis(const struct axis *a, const uint8_t *from, uint8_t *to, double *weight)
+static void scale_axis(const struct scaled_axis *a, const uint8_t *from, uint8_t *to,
+                       double *weight)
 {
     for (int64_t i = 0; i < a->n; i++) {
         int64_t first, count = weights_at(i, a->n, a->begin, a->end, a->size, weight, &first);
@@ -285,14 +286,15 @@ static bool scale(struct tgc *t, struct picture *p, enum image_resize how, int64
                            : NULL;
     if (!weight)
         return false;
-    scale_axis(&(struct axis){.size = p->width, .step = CHANNELS, .n = width, .to_step = CHANNELS,
-                              .lines = p->height, .pitch = CHANNELS * p->width,
-                              .to_pitch = row, .begin = x, .end = w},
-               p->pixel, across, weight);
-    scale_axis(&(struct axis){.size = p->height, .step = row, .n = height,
-                              .to_step = row, .lines = width, .pitch = CHANNELS,
-                              .to_pitch = CHANNELS, .begin = y, .end = h},
-               across, whole, weight);
+    struct scaled_axis columns = {.size = p->width, .step = CHANNELS, .n = width,
+                                  .to_step = CHANNELS, .lines = p->height,
+                                  .pitch = CHANNELS * p->width, .to_pitch = row, .begin = x,
+                                  .end = w},
+                       rows = {.size = p->height, .step = row, .n = height, .to_step = row,
+                               .lines = width, .pitch = CHANNELS, .to_pitch = CHANNELS,
+                               .begin = y, .end = h};
+    scale_axis(&columns, p->pixel, across, weight);
+    scale_axis(&rows, across, whole, weight);
     *p = (struct picture){width, height, whole};
     return true;
 }
