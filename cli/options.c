@@ -316,7 +316,8 @@ static bool read_size(const char *s, int64_t least, size_t *v)
     return !*end && size_mul(*v, (size_t)1 << shift, v);
 }
 
-/* NAME=N, NAME=..N or NAME<=N; the last = splits, since a name may have some. */
+/* NAME=N, NAME=..N or NAME<=N; the last = splits, since a name may have some. Of one name the last
+ * option counts, as of options that take one value. */
 static bool read_dim(struct parser *p, const char *s)
 {
     const char *equals = strrchr(s, '=');
@@ -335,6 +336,11 @@ static bool read_dim(struct parser *p, const char *s)
     char *name = mem_copy(p->t, s, n + 1);
     name[n] = 0;
     d.name = name;
+    for (int i = 0; i < p->o->ndim; i++)
+        if (strcmp(p->o->dim[i].name, name) == 0) {
+            p->o->dim[i] = d;
+            return true;
+        }
     VEC_PUSH(p->t, p->o->dim, p->o->ndim, p->o->cap_dim, d);
     return true;
 }
@@ -395,6 +401,11 @@ static bool read_shape(struct parser *p, const char *s)
     struct onnx_shape_option shape = {.input = name};
     if (!read_sizes(equals + 1, "", &end, &shape))
         return false;
+    for (int i = 0; i < p->o->nshape; i++)
+        if (strcmp(p->o->shape[i].input, name) == 0) {
+            p->o->shape[i] = shape;
+            return true;
+        }
     VEC_PUSH(p->t, p->o->shape, p->o->nshape, p->o->cap_shape, shape);
     return true;
 }

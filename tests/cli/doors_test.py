@@ -311,6 +311,18 @@ def _(folder):
     expect("the end of this file" not in text and "which net.weights holds" in text, "where the numbers are")
 
 
+@case("of --dim and --shape given twice for one name the last one counts")
+def _(folder):
+    onnx.save(G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["n", 3])], [G.value("y", ["n", 3])]), folder / "m.onnx")
+    tgc(folder, "m.onnx", "-o", "net.c", "--dim", "n<=9")
+    wanted = (folder / "net.c").read_bytes()
+    for before in ("n<=9", "n=4", "n=..5"):
+        tgc(folder, "m.onnx", "-o", "net.c", "--dim", before, "--dim", "n<=9")
+        expect((folder / "net.c").read_bytes() == wanted, f"{before} before n<=9")
+    done = tgc(folder, "run", "m.onnx", "--shape", "x=4x3", "--shape", "x=2x3")
+    expect(b"f32[2,3]" in done.out, done.out)
+
+
 # --------------------------------------------------------------------------------------- licence
 
 
