@@ -9,7 +9,9 @@
  * eval_control.c   if, loop, calls of host functions
  * eval_host.c      the host functions
  * eval.c           what is computed when; the exported functions
+ * eval_memory.c    what kernels read and write
  * eval_linear.c    linear programs
+ * eval_kernel.c    kernels' ASTs
  */
 #ifndef TGC_EVAL_H
 #define TGC_EVAL_H
@@ -211,5 +213,31 @@ enum status eval_compute_get(struct eval *e, struct node *n);     /* a result of
  * dimensions. false: no such function here. */
 bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,
                int nout, const int64_t *param, int nparam, int64_t *result);
+
+/* -------------------------------------------------------------------------------- eval_memory.c */
+
+/* A buffer's elements: as wide scalars, or a weight's bytes. */
+struct memory {
+    const struct buffer *buffer;
+    union scalar *data;
+    const char *raw;
+    void *packed;
+    int64_t nelem;
+    bool own;
+    struct touched *touch;       /* NULL: races are not looked for */
+};
+/* What a kernel accesses: given by the caller, weights, and scratch that lives as long as this. */
+struct eval_memory {
+    struct tgc *t;
+    const struct eval_env *env;
+    bool *failed;                /* set where memory is not to be had */
+    struct memory *v;
+    int n;
+    size_t cap;
+};
+/* Its index in v[]. Fresh scratch holds what no sum survives unseen. */
+int eval_memory_of(struct eval_memory *m, const struct buffer *b);
+union scalar eval_memory_get(const struct memory *m, int64_t at);
+void eval_memory_free(struct eval_memory *m);
 
 #endif

@@ -48,17 +48,6 @@ struct linstr {
     int target;
 };
 
-/* A buffer's elements: as wide scalars, or a weight's bytes. */
-struct memory {
-    const struct buffer *buffer;
-    union scalar *data;
-    const char *raw;
-    void *packed;
-    int64_t nelem;
-    bool own;
-    struct touched *touch;         /* NULL: races are not looked for */
-};
-
 /* An accumulator with lanes: one element per combination of them, row-major. */
 enum { LANES_RANK = 4 };
 struct lanes {
@@ -73,7 +62,7 @@ struct linear_eval {
     const struct eval_env *env;
     struct linstr *code; int ncode; size_t cap_code;
     union scalar *reg; bool *set; int nreg; size_t cap_reg;
-    struct memory *memory; int nmemory; size_t cap_memory;
+    struct eval_memory memory;
     struct lanes *lanes; int nlanes; size_t cap_lanes;
     struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
     const struct uop **of; size_t cap_of;        /* by register */
@@ -161,70 +150,12 @@ static int reg_of(struct linear_eval *e, const struct uop *u)
     return r;
 }
 
-/* --------------------------------------------------------------------------------------- memory */
-
-static bool buffer_nelem(const struct linear_eval *e, const struct buffer *b, int64_t *nelem)
-{
-    *nelem = 1;
-    for (int a = 0; a < b->ndim; a++) {
-        int64_t d;
-        if (!sym_eval(b->dim[a], e->env->var, e->env->nvar, &d) || d < 0 ||
-            __builtin_mul_overflow(*nelem, d, nelem))
-            return false;
-    }
-    return true;
-}
-
-/* Given by the caller, a weight, or scratch that lives for this run. Fresh scratch holds what no
- * sum survives unseen. */
-static bool find_memory(struct linear_eval *e, struct memory *m)
-{
-    const struct buffer *b = m->buffer;
-    for (int i = 0; i < e->env->n; i++)
-        if (e->env->leaf[i]->arg.p == b) {
-            m->data = e->env->value[i]->data;
-            m->nelem = e->env->value[i]->nelem;
-            m->touch = e->env->race ? e->env->touch[i] : NULL;
-            return e->env->value[i]->dtype == b->dtype;
-        }
-    size_t nbytes;
-    if (!buffer_nelem(e, b, &m->nelem))
-        return false;
-    if (b->kind == BUFFER_WEIGHT) {
-        m->raw = b->data ? view_stored_bytes(b, &m->packed) : NULL;
-        return m->raw && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) &&
-               nbytes <= b->nbytes;
-    }
-    if (b->kind != BUFFER_SCRATCH || !size_mul((size_t)m->nelem + 1, sizeof *m->data, &nbytes))
-        return false;
-    m->data = malloc(nbytes);
-    m->own = true;
-    union scalar poison = {.i = INT64_MIN + 12345};
-    if (dtype_is_float(b->dtype))
-        poison.f = NAN;
-    for (int64_t i = 0; m->data && i < m->nelem; i++)
-        m->data[i] = poison;
-    return m->data != NULL;
-}
+/* ------------------------------------------------------------------------------------ compiling */
 
 static int memory_of(struct linear_eval *e, const struct uop *u)
 {
-    const struct buffer *b = uop_buffer_of(u);
-    if (!b)
-        TGC_BUG(e->t, "memory access through %s", op_name(u->op));
-    for (int i = 0; i < e->nmemory; i++)
-        if (e->memory[i].buffer == b)
-            return i;
-    if (!reserve(e, &e->memory, &e->cap_memory, (size_t)e->nmemory + 1, sizeof *e->memory))
-        return 0;
-    struct memory *m = &e->memory[e->nmemory++];
-    *m = (struct memory){.buffer = b};
-    if (!find_memory(e, m))
-        e->failed = true;
-    return e->nmemory - 1;
+    return eval_memory_of(&e->memory, uop_buffer_of(u->src[0]));
 }
-
-/* ------------------------------------------------------------------------------------ compiling */
 
 static void append(struct linear_eval *e, struct linstr in)
 {
@@ -358,7 +289,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
              u, 0);
         break;
     case OP_GATHER:
-        emit(e, (struct linstr){.code = CODE_GATHER, .memory = memory_of(e, u->src[0])}, u, 1);
+        emit(e, (struct linstr){.code = CODE_GATHER, .memory = memory_of(e, u)}, u, 1);
         break;
     case OP_NEAREST:
         emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
@@ -371,15 +302,15 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_LOOKUP:
         emit(e,
-             (struct linstr){.code = CODE_LOOKUP, .memory = memory_of(e, u->src[0]),
+             (struct linstr){.code = CODE_LOOKUP, .memory = memory_of(e, u),
                              .sdtype = u->src[1]->dtype},
              u, 1);
         break;
     case OP_LOAD:
-        emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u->src[0])}, u, 1);
+        emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u)}, u, 1);
         break;
     case OP_STORE:
-        emit(e, (struct linstr){.code = CODE_STORE, .memory = memory_of(e, u->src[0])}, u, 1);
+        emit(e, (struct linstr){.code = CODE_STORE, .memory = memory_of(e, u)}, u, 1);
         break;
     default:
         if (!op_is_elementwise(u->op))
@@ -402,7 +333,7 @@ static int64_t lane_at(const struct linstr *in, int l)
 static int64_t element(struct linear_eval *e, const struct linstr *in, const char *what)
 {
     int64_t offset = e->reg[in->src[0]].i;
-    const struct memory *m = &e->memory[in->memory];
+    const struct memory *m = &e->memory.v[in->memory];
     int64_t last = offset + lane_at(in, in->part - 1);
     if (offset < 0 || offset >= m->nelem || last < 0 || last >= m->nelem)
         TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->part,
@@ -431,19 +362,15 @@ static void touch(const struct linear_eval *e, const struct memory *m, int64_t a
 
 static void run_load(struct linear_eval *e, const struct linstr *in)
 {
-    const struct memory *m = &e->memory[in->memory];
+    const struct memory *m = &e->memory.v[in->memory];
     bool outside = in->nsrc > 2 && !e->reg[in->src[1]].i;
     int64_t offset = outside ? 0 : element(e, in, "load");
     for (int l = 0; l < in->part && !outside; l++)
         touch(e, m, offset + lane_at(in, l), false);
     for (int l = 0; l < in->lanes; l++)
         e->reg[in->dst + l] = l >= in->part ? (union scalar){.f = NAN}
-                              : outside ? e->reg[in->src[2] + l * in->step[2]]
-                              : m->raw
-                                  ? scalar_load(m->buffer->dtype,
-                                                m->raw + (size_t)(offset + lane_at(in, l)) *
-                                                             dtype_nbytes(m->buffer->dtype))
-                                  : m->data[offset + lane_at(in, l)];
+                              : outside     ? e->reg[in->src[2] + l * in->step[2]]
+                                            : eval_memory_get(m, offset + lane_at(in, l));
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)
@@ -458,11 +385,12 @@ static union scalar *lane_element(const struct linear_eval *e, const struct lins
 static void run_store(struct linear_eval *e, const struct linstr *in)
 {
     int64_t offset = element(e, in, "store");
-    if (!e->memory[in->memory].data)
+    if (!e->memory.v[in->memory].data)
         TGC_BUG(e->t, "store to a weight");
     for (int l = 0; l < in->part; l++) {
-        touch(e, &e->memory[in->memory], offset + l * in->stride, true);
-        e->memory[in->memory].data[offset + l * in->stride] = e->reg[in->src[1] + l * in->step[1]];
+        int64_t at = offset + l * in->stride;
+        touch(e, &e->memory.v[in->memory], at, true);
+        e->memory.v[in->memory].data[at] = e->reg[in->src[1] + l * in->step[1]];
     }
 }
 
@@ -509,10 +437,10 @@ static void run_dot(struct linear_eval *e, const struct linstr *in)
 
 static void run_lookup(struct linear_eval *e, const struct linstr *in)
 {
-    const struct memory *m = &e->memory[in->memory];
+    const struct memory *m = &e->memory.v[in->memory];
     for (int l = 0; l < in->lanes; l++) {
         int64_t at = e->reg[in->src[0] + l].i - dtype_min(in->sdtype);
-        e->reg[in->dst + l] = m->raw ? scalar_load(m->buffer->dtype, m->raw + at) : m->data[at];
+        e->reg[in->dst + l] = eval_memory_get(m, at);
     }
 }
 
@@ -542,7 +470,7 @@ static void run_narrow(struct linear_eval *e, const struct linstr *in)
 
 static void run_gather(struct linear_eval *e, const struct linstr *in)
 {
-    const struct memory *m = &e->memory[in->memory];
+    const struct memory *m = &e->memory.v[in->memory];
     for (int l = 0; l < in->lanes; l++) {
         int64_t at = e->reg[in->src[0]].i + e->reg[in->src[1] + l].i;
         if (in->nsrc > 2 && !e->reg[in->src[2] + l].i) {
@@ -553,10 +481,7 @@ static void run_gather(struct linear_eval *e, const struct linstr *in)
             TGC_BUG(e->t, "gather of element %lld of buffer %d with %lld", (long long)at,
                     m->buffer->id, (long long)m->nelem);
         touch(e, m, at, false);
-        e->reg[in->dst + l] =
-            m->raw ? scalar_load(m->buffer->dtype,
-                                 m->raw + (size_t)at * dtype_nbytes(m->buffer->dtype))
-                   : m->data[at];
+        e->reg[in->dst + l] = eval_memory_get(m, at);
     }
 }
 
@@ -658,11 +583,7 @@ static bool run(struct linear_eval *e)
 
 static void linear_free(struct linear_eval *e)
 {
-    for (int i = 0; i < e->nmemory; i++) {
-        free(e->memory[i].packed);
-        if (e->memory[i].own)
-            free(e->memory[i].data);
-    }
+    eval_memory_free(&e->memory);
     for (int i = 0; i < e->nlanes; i++)
         free(e->lanes[i].data);
     free(e->lanes);
@@ -670,7 +591,6 @@ static void linear_free(struct linear_eval *e)
     free(e->reg);
     free(e->set);
     free(e->of);
-    free(e->memory);
     free(e->table);
     free(e->open);
     free(e);
@@ -684,6 +604,7 @@ bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_e
         return false;
     e->t = t;
     e->env = env;
+    e->memory = (struct eval_memory){.t = t, .env = env, .failed = &e->failed};
     e->budget = env->budget;
     memcpy(&outer, &t->stop, sizeof outer);
     /* a stop of the compile must not leak */

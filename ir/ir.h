@@ -721,9 +721,17 @@ bool uop_is_check(const struct uop *u);
 void uop_print(struct text *out, const struct uop *u);
 void graph_print(struct text *out, struct tgc *t, const struct graph *g);
 void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n);
+/* print_kernel.c: all of a kernel's AST, or of a linear program, as text that can be read again */
+void kernel_print(struct text *out, struct tgc *t, const struct uop *ast);
+void program_print(struct text *out, struct tgc *t, struct uop *const *u, int n);
 /* TGC_BUG on a violation */
 bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);
 bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass);
+bool kernel_verify(struct tgc *t, const struct uop *ast, const char *after_pass);
+/* The same without an end: false, and what is violated, where. */
+struct violation { const struct uop *at; const char *what; };
+bool linear_check(struct tgc *t, struct uop *const *u, int n, struct violation *v);
+bool kernel_check(struct tgc *t, const struct uop *ast, struct violation *v);
 /* Loads of scratch of which it is proved that what they read was stored before, and those where it
  * cannot be decided. */
 struct scratch_proof { int proved, open; };
@@ -771,6 +779,8 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
  * that fails for want of it has done no more than that much work either. */
 bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
                 void *data, int64_t *left);
+/* eval_kernel.c: runs a kernel's AST on buffers, store after store. */
+bool eval_kernel(struct tgc *t, const struct uop *ast, const struct eval_env *env);
 /* Runs a linear program on buffers. */
 bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env);
 

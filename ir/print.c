@@ -10,13 +10,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/print.h"
 
 enum { PRINT_DEPTH = 40 };
 
 /* ---------------------------------------------------------------------------------- small parts */
 
-static void print_name(struct text *out, const char *s)
+void print_name(struct text *out, const char *s)
 {
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
@@ -48,7 +48,7 @@ static void print_float(struct text *out, double x)
         text_puts(out, ".0");
 }
 
-static void print_const(struct text *out, const struct uop *u)
+void print_const(struct text *out, const struct uop *u)
 {
     if (dtype_is_float(u->dtype))
         print_float(out, u->arg.f);
@@ -64,10 +64,15 @@ static void print_const(struct text *out, const struct uop *u)
         text_printf(out, "%lld", (long long)u->arg.i);
 }
 
-static void print_buffer(struct text *out, const struct buffer *b)
+const char *buffer_kind_name(enum buffer_kind k)
 {
     static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
-    text_printf(out, "%%%s%d", kind[b->kind], b->id);
+    return kind[k];
+}
+
+void print_buffer(struct text *out, const struct buffer *b)
+{
+    text_printf(out, "%%%s%d", buffer_kind_name(b->kind), b->id);
 }
 
 /* ---------------------------------------------------------------------------------- expressions */
@@ -187,7 +192,8 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
         print_buffer(out, u->arg.p);
         return;
     case OP_RANGE:
-        text_printf(out, "%c%d", axis_letter(RANGE_AXIS(u->arg.i)), RANGE_ID(u->arg.i));
+        text_printf(out, "%c%d%s", axis_letter(RANGE_AXIS(u->arg.i)), RANGE_ID(u->arg.i),
+                    range_is_shared(u) ? ".team" : "");
         return;
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);

@@ -21,23 +21,19 @@
  */
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/verify.h"
 
-struct verifier { struct tgc *t; const char *after; };
-
-static _Noreturn void violation(const struct verifier *v, const struct uop *u, const char *what)
+_Noreturn void verify_violation(const struct verifier *v, const struct uop *u, const char *what)
 {
+    if (v->found) {
+        *v->found = (struct violation){u, what};
+        longjmp(*v->back, 1);
+    }
     struct text line = {.t = v->t};
     const struct origin *o = uop_get_origin(v->t, u);
     uop_print(&line, u);
     TGC_BUG(v->t, "after %s: %s %%%u%s%s%s: %s; it is %.200s", v->after, op_name(u->op), u->id,
             o ? " of node '" : "", o ? o->node : "", o ? "'" : "", what, line.s ? line.s : "");
-}
-
-static void require(const struct verifier *v, const struct uop *u, bool ok, const char *what)
-{
-    if (!ok)
-        violation(v, u, what);
 }
 
 /* --------------------------------------------------------------------- what both dialects share */
@@ -55,7 +51,7 @@ static bool is_bitwise(enum op op)
     return op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_NOT;
 }
 
-static void check_elementwise(const struct verifier *v, const struct uop *u)
+void verify_elementwise(const struct verifier *v, const struct uop *u)
 {
     enum dtype d = u->src[u->nsrc - 1]->dtype;
     if (u->op == OP_CAST)
@@ -77,13 +73,13 @@ static void check_elementwise(const struct verifier *v, const struct uop *u)
             "the operands are neither integers nor bools");
 }
 
-static bool is_reduction(enum op op)
+bool verify_is_reduction(enum op op)
 {
     return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_AND ||
            op == OP_OR || op == OP_XOR;
 }
 
-static void check_bounds(const struct verifier *v, const struct uop *u)
+void verify_bounds(const struct verifier *v, const struct uop *u)
 {
     if (dtype_is_int(u->dtype) || u->dtype == DTYPE_BOOL)
         require(v, u, u->vmin <= u->vmax, "its bounds are empty");
@@ -101,7 +97,7 @@ static bool may_equal(const struct uop *a, const struct uop *b)
     return a == b || (a->vmin <= b->vmax && b->vmin <= a->vmax);
 }
 
-static bool is_dim(const struct uop *d) { return d->dtype == DTYPE_INDEX && d->ndim == 0; }
+bool verify_is_size(const struct uop *d) { return d->dtype == DTYPE_INDEX && d->ndim == 0; }
 
 static void check_same_dims(const struct verifier *v, const struct uop *u, const struct uop *a)
 {
@@ -181,7 +177,7 @@ static void check_pad_shrink(const struct verifier *v, const struct uop *u)
                 "the value is no scalar of this dtype");
     for (int a = 0; a < u->ndim; a++) {
         const struct uop *p = u->src[1 + pad + 2 * a], *q = u->src[2 + pad + 2 * a];
-        require(v, u, is_dim(p) && is_dim(q), "an amount is no i64 scalar");
+        require(v, u, verify_is_size(p) && verify_is_size(q), "an amount is no i64 scalar");
         if (pad) {
             int64_t lo = sat_add(x->dim[a]->vmin, sat_add(p->vmin, q->vmin)),
                     hi = sat_add(x->dim[a]->vmax, sat_add(p->vmax, q->vmax));
@@ -233,7 +229,7 @@ static void check_move(const struct verifier *v, const struct uop *u)
     }
     if (u->op == OP_RESHAPE || u->op == OP_EXPAND)
         for (int a = 0; a < u->ndim; a++)
-            require(v, u, u->dim[a] == u->src[1 + a] && is_dim(u->dim[a]),
+            require(v, u, u->dim[a] == u->src[1 + a] && verify_is_size(u->dim[a]),
                     "the shape is not the one asked for");
 }
 
@@ -243,7 +239,7 @@ static void check_reduce(const struct verifier *v, const struct uop *u)
 {
     const struct uop *x = u->src[0];
     uint32_t axes = REDUCE_AXES(u->arg.i);
-    require(v, u, u->nsrc == 1 && is_reduction(REDUCE_OP(u->arg.i)),
+    require(v, u, u->nsrc == 1 && verify_is_reduction(REDUCE_OP(u->arg.i)),
             "not a reduction of one tensor");
     require(v, u, u->dtype == x->dtype && u->ndim == x->ndim && axes && axes >> x->ndim == 0,
             "dtype, rank or axes are wrong");
@@ -261,7 +257,7 @@ static void check_indexed(const struct verifier *v, const struct uop *u)
     if (scatter) {
         require(v, u, shape->dtype == u->dtype, "values of another dtype");
         check_same_dims(v, u, x);
-        require(v, u, u->arg.i == OP_CONST || is_reduction((enum op)u->arg.i),
+        require(v, u, u->arg.i == OP_CONST || verify_is_reduction((enum op)u->arg.i),
                 "no such way to combine");
     }
     for (int k = 1 + scatter; k < u->nsrc; k++) {
@@ -278,7 +274,7 @@ static void check_loop(const struct verifier *v, const struct uop *u)
     const struct loop *l = u->arg.p;
     require(v, u, u->nsrc == 3 + 2 * l->ncarried + l->nscan,
             "the number of sources is not that of its values");
-    require(v, u, is_dim(u->src[0]), "the trip count is no i64 scalar");
+    require(v, u, verify_is_size(u->src[0]), "the trip count is no i64 scalar");
     require(v, u, u->src[1]->dtype == DTYPE_BOOL && u->src[1]->ndim == 0,
             "the condition is no bool scalar");
     const struct uop *next = u->src[2 + l->ncarried];
@@ -339,7 +335,7 @@ static void check_buffer(const struct verifier *v, const struct uop *u)
     require(v, u, u->dtype == b->dtype && u->ndim == b->ndim,
             "dtype or rank is not that of its memory");
     for (int a = 0; a < u->ndim; a++)
-        require(v, u, is_dim(u->dim[a]) && u->dim[a]->vmax >= 0,
+        require(v, u, verify_is_size(u->dim[a]) && u->dim[a]->vmax >= 0,
                 "a dimension is negative or no i64 scalar");
     if (b->kind != BUFFER_WEIGHT)
         return;
@@ -356,9 +352,9 @@ static void check_graph_uop(const struct verifier *v, const struct uop *u)
 {
     require(v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
     require(v, u, u->ndim >= 0 && u->ndim <= MAX_RANK, "rank out of range");
-    check_bounds(v, u);
+    verify_bounds(v, u);
     if (op_is_elementwise(u->op)) {
-        check_elementwise(v, u);
+        verify_elementwise(v, u);
         for (int k = 0; k < u->nsrc; k++)
             if (u->src[k]->ndim)
                 check_same_dims(v, u, u->src[k]);
@@ -394,7 +390,7 @@ static void check_graph_uop(const struct verifier *v, const struct uop *u)
         check_get(v, u);
         break;
     default:
-        violation(v, u, "a kernel op in a graph");
+        verify_violation(v, u, "a kernel op in a graph");
     }
 }
 
@@ -428,13 +424,13 @@ static void check_param_bound(const struct verifier *v, struct uop *const *order
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_LOOP && order[i]->arg.p == l)
             return;
-    violation(v, param, "its loop is not in the graph");
+    verify_violation(v, param, "its loop is not in the graph");
 }
 
 bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
 {
     enum { SCOPE_STEPS = 1 << 26 };
-    struct verifier v = {t, after_pass};
+    struct verifier v = {.t = t, .after = after_pass};
     int n, nroot, nloop = 0, nparam = 0;
     struct uop **root = graph_roots(t, g, &nroot);
     for (int i = 0; i < g->noutput; i++)
@@ -492,7 +488,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
             u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
             u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES ||
             u->op == OP_NARROW || u->op == OP_GATHER)
-            violation(&l->v, u, "is computed again where it is known");
+            verify_violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
     }
@@ -569,7 +565,7 @@ static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
             }
     }
     if (l->current)
-        violation(&l->v, l->region[l->current].opener, "is not closed");
+        verify_violation(&l->v, l->region[l->current].opener, "is not closed");
     l->nregion = 1;
 }
 
@@ -712,7 +708,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
      * again */
     for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
         unfinished |= check_read(l, u, u->src[k]);
-    check_bounds(&l->v, u);
+    verify_bounds(&l->v, u);
     check_lanes(l, u);
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
@@ -742,7 +738,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_lookup(l, u);
         break;
     case OP_RANGE:
-        require(&l->v, u, is_dim(u->src[0]) && !unfinished,
+        require(&l->v, u, verify_is_size(u->src[0]) && !unfinished,
                 "the size is no i64 scalar, or not yet known");
         require(&l->v, u, !find_def(l, u) || !l->region[find_def(l, u)->region].open,
                 "opened inside itself");
@@ -774,19 +770,36 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     default:
         require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0,
                 "a graph op in a linear program");
-        check_elementwise(&l->v, u);
+        verify_elementwise(&l->v, u);
     }
     define(l, u, unfinished);
 }
 
-bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass)
+static bool verify_linear(struct verifier v, struct uop *const *u, int n)
 {
+    struct tgc *t = v.t;
     struct mem_mark mark = scratch_mark(t);
-    struct linear_verifier l = {.v = {t, after_pass}, .where = {.t = t, .scratch = true}};
+    struct linear_verifier l = {.v = v, .where = {.t = t, .scratch = true}};
     open_region(&l, NULL);
     find_updates(&l, u, n);
     for (int i = 0; i < n; i++)
         check_linear_uop(&l, u[i]);
     scratch_release(t, mark);
     return true;
+}
+
+bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass)
+{
+    return verify_linear((struct verifier){.t = t, .after = after_pass}, u, n);
+}
+
+bool linear_check(struct tgc *t, struct uop *const *u, int n, struct violation *found)
+{
+    jmp_buf back;
+    struct mem_mark mark = scratch_mark(t);
+    if (setjmp(back)) {
+        scratch_release(t, mark);
+        return false;
+    }
+    return verify_linear((struct verifier){.t = t, .found = found, .back = &back}, u, n);
 }

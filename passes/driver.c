@@ -120,11 +120,15 @@ static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *
 {
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
-        if (k->linear && !linear_verify(t, k->linear, k->nlinear, after))
+        bool ok = k->linear ? linear_verify(t, k->linear, k->nlinear, after)
+                            : kernel_verify(t, k->ast, after);
+        for (int j = 0; j < k->nvariant && ok; j++) {
+            const struct variant *v = &k->variant[j];
+            ok = v->linear ? linear_verify(t, v->linear, v->nlinear, after)
+                           : kernel_verify(t, v->ast, after);
+        }
+        if (!ok)
             return false;
-        for (int j = 0; j < k->nvariant && k->variant[j].linear; j++)
-            if (!linear_verify(t, k->variant[j].linear, k->variant[j].nlinear, after))
-                return false;
     }
     return true;
 }
@@ -208,7 +212,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
                 dump_graph(t, &dumped, g, passes[i].name);
             continue;
         }
-        if (!s && !(s = schedule_graph(t, g, o->noopt)))
+        if (!s && (!(s = schedule_graph(t, g, o->noopt)) || !verify_kernels(t, s, "lower")))
             return NULL;
         s->isa = o->isa;
         s->threads = o->threads;

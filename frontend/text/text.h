@@ -49,4 +49,16 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
  * "axis, keep=false, size?", with what holds where one is not given. */
 const char *tg_function_at(int i, const char **operands, const char **attributes);
 
+/* kernel.c: a kernel's AST (ast), or a linear program (linear), and its memory as declared. */
+struct kernel_text {
+    struct uop *ast;
+    struct uop **linear; int nlinear;
+    struct buffer **buffer; int nbuffer;
+};
+bool tg_is_kernel(const void *bytes, size_t nbytes);
+/* Reads what kernel_print() and program_print() write, and checks it as the verifier does. path: for
+ * messages. false: a diagnostic with line and column. */
+bool tg_read_kernel(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
+                    struct kernel_text *text);
+
 #endif

@@ -124,12 +124,94 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
 
 struct command { bool noopt, locations; const char *side, *verb, *path; };
 
+/* -------------------------------------------------------------------------------------- kernels */
+
+static void print_text(struct text *out, struct tgc *t, const struct kernel_text *k)
+{
+    if (k->ast)
+        kernel_print(out, t, k->ast);
+    else
+        program_print(out, t, k->linear, k->nlinear);
+}
+
+static int print_kernel(struct tgc *t, const struct kernel_text *k, const char *path)
+{
+    struct text out = {.t = t}, again = {.t = t};
+    struct kernel_text second;
+    print_text(&out, t, k);
+    fwrite(out.s, 1, out.n, stdout);
+    if (!tg_read_kernel(t, path, out.s, out.n, &second))
+        return 1;
+    print_text(&again, t, &second);
+    if (again.n == out.n && memcmp(again.s, out.s, out.n) == 0)
+        return 0;
+    fprintf(stderr, "print(parse(print(k))) differs from print(k):\n%s", again.s);
+    return 1;
+}
+
+/* What a kernel reads and writes: test inputs, and the same in what it writes. */
+static struct eval_env kernel_memory(struct tgc *t, const struct kernel_text *k)
+{
+    int64_t *var = mem_array(t, (size_t)t->next_var + 1, sizeof *var);
+    for (int i = 0; i < t->next_var; i++)
+        var[i] = 2;
+    struct eval_env env = {.var = var, .nvar = t->next_var, .budget = 1 << 26};
+    env.leaf = mem_array(t, (size_t)k->nbuffer + 1, sizeof *env.leaf);
+    env.value = mem_array(t, (size_t)k->nbuffer + 1, sizeof *env.value);
+    for (int i = 0; i < k->nbuffer; i++) {
+        struct buffer *b = k->buffer[i];
+        if (b->kind == BUFFER_SCRATCH || (b->kind == BUFFER_WEIGHT && b->data))
+            continue;
+        env.leaf[env.n] = uop_buffer(t, b);
+        env.value[env.n] = test_input(t, env.leaf[env.n], var, t->next_var);
+        env.n++;
+    }
+    return env;
+}
+
+static bool is_stored(const struct kernel_text *k, const struct buffer *b)
+{
+    bool stored = false;
+    for (int i = 0; k->ast && i < k->ast->nsrc; i++)
+        stored |= uop_buffer_of(k->ast->src[i]->src[0]) == b;
+    for (int i = 0; i < k->nlinear; i++)
+        stored |= k->linear[i]->op == OP_STORE && uop_buffer_of(k->linear[i]->src[0]) == b;
+    return stored;
+}
+
+static int eval_text(struct tgc *t, const struct kernel_text *k)
+{
+    struct eval_env env = kernel_memory(t, k);
+    bool ok = k->ast ? eval_kernel(t, k->ast, &env) : eval_linear(t, k->linear, k->nlinear, &env);
+    if (!ok) {
+        fprintf(stderr, "the kernel cannot be evaluated\n");
+        return 1;
+    }
+    for (int i = 0; i < env.n; i++)
+        if (is_stored(k, env.leaf[i]->arg.p))
+            print_tensor(mem_printf(t, "%d", ((const struct buffer *)env.leaf[i]->arg.p)->id),
+                         env.value[i]);
+    return 0;
+}
+
+static int run_kernel(struct tgc *t, const struct command *c, const char *bytes, size_t nbytes)
+{
+    struct kernel_text k;
+    if (!tg_read_kernel(t, c->path, bytes, nbytes, &k))
+        return 1;
+    return !strcmp(c->verb, "eval") ? eval_text(t, &k) : print_kernel(t, &k, c->path);
+}
+
 static int run(struct tgc *t, const struct command *c)
 {
+    size_t nbytes;
     if (setjmp(t->stop))
         return 1;
     t->noopt = c->noopt;
     passes_init(t);
+    const char *bytes = tg_load(t, c->path, &nbytes);
+    if (bytes && tg_is_kernel(bytes, nbytes))
+        return run_kernel(t, c, bytes, nbytes);
     struct graph *g = tg_read(t, c->path, NULL);
     if (!g || !graph_verify(t, g, "reading"))
         return 1;

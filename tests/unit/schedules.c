@@ -1,5 +1,6 @@
 /* schedules.c - see schedules.h */
 #include "tests/unit/schedules.h"
+#include "frontend/text/text.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -152,8 +153,83 @@ static int count_banded(const struct uop *ast)
     return n;
 }
 
+/* What is printed is read as something that prints alike. */
+static void read_again(struct fixture *f, const struct uop *ast, struct uop *const *linear, int n)
+{
+    struct text one = {.t = f->t}, two = {.t = f->t};
+    struct kernel_text k;
+    if (ast)
+        kernel_print(&one, f->t, ast);
+    else
+        program_print(&one, f->t, linear, n);
+    bool ok = tg_read_kernel(f->t, "printed", one.s, one.n, &k);
+    if (ok && k.ast)
+        kernel_print(&two, f->t, k.ast);
+    else if (ok)
+        program_print(&two, f->t, k.linear, k.nlinear);
+    if (ok && one.n == two.n && memcmp(one.s, two.s, one.n) == 0)
+        return;
+    for (int i = 0; i < f->t->ndiag; i++)
+        print_message("%d:%d: %s\n", f->t->diag[i].at.line, f->t->diag[i].at.column,
+                      f->t->diag[i].message);
+    fprintf(stderr, "%s---- read again:\n%s", one.s, two.s ? two.s : "");
+    fail_msg("a kernel's text is not read as what it was");
+}
+
+/* Runs the program, or an AST if there is one, from the same memory; what it wrote. */
+static struct tensor **run_form(struct fixture *f, const struct kernel *k, const struct uop *ast,
+                                struct uop *const *linear, int n, bool shared)
+{
+    struct tensor **result = mem_array(f->t, (size_t)k->noutput, sizeof *result);
+    struct eval_env env = {
+        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
+    /* the parts of a shared kernel in some other order than that of its loops */
+    env.parts = shared ? f->threads : 0;
+    for (int i = 0; i < k->noutput; i++) {
+        struct tensor *x = value_of(f, k->buffer[i]);
+        result[i] = mem_copy(f->t, x, sizeof *x);
+        result[i]->data = mem_copy(f->t, x->data, (size_t)x->nelem * 8);
+    }
+    struct race race = {0};
+    env.race = env.parts > 0 ? &race : NULL;
+    env.touch = mem_array(f->t, (size_t)f->nleaf + 1, sizeof *env.touch);
+    for (int i = 0; i < f->nleaf && env.race; i++) {
+        const struct buffer *b = f->leaf[i]->arg.p;
+        if (b->kind != BUFFER_SCRATCH)
+            env.touch[i] = mem_array(f->t, (size_t)f->value[i]->nelem + 1, sizeof **env.touch);
+    }
+    for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
+        for (int i = 0; i < k->nscratch; i++)
+            spoil(value_of(f, k->scratch[i]));
+        assert_true(ast ? eval_kernel(f->t, ast, &env) : eval_linear(f->t, linear, n, &env));
+    }
+    for (int i = 0; i < k->noutput; i++) { /* as before, and what is new apart */
+        struct tensor *x = value_of(f, k->buffer[i]);
+        void *old = result[i]->data;
+        result[i]->data = x->data;
+        x->data = old;
+    }
+    return result;
+}
+
+static void compare_forms(struct fixture *f, const struct kernel *k, struct tensor **want,
+                          const struct uop *ast, bool shared, double tolerance, const char *what)
+{
+    read_again(f, ast, NULL, 0);
+    struct tensor **got = run_form(f, k, ast, NULL, 0, shared);
+    for (int i = 0; i < k->noutput; i++)
+        if (!equal(want[i], got[i], tolerance)) {
+            struct text text = {.t = f->t};
+            kernel_print(&text, f->t, ast);
+            fprintf(stderr, "%s", text.s);
+            fail_msg("%s: the AST %s and the linear program differ", k->name, what);
+        }
+}
+
 static void run_kernel(struct fixture *f, const struct kernel *k)
 {
+    const struct uop *ast = k->ast;
+    bool vectors = false;
     f->nband += count_banded(k->ast);
     for (int i = 0; i < k->nbuffer; i++)
         if (k->buffer[i]->kind != BUFFER_WEIGHT)
@@ -166,30 +242,21 @@ static void run_kernel(struct fixture *f, const struct kernel *k)
         if (k->variant[i].isa == f->isa) {
             linear = k->variant[i].linear;
             nlinear = k->variant[i].nlinear;
+            ast = k->variant[i].ast;
+            vectors = true;
             f->nvariant++;
         }
     assert_true(linear_verify(f->t, linear, nlinear, "test"));
-    struct eval_env env = {
-        .leaf = f->leaf, .value = f->value, .n = f->nleaf, .var = f->var, .nvar = 64, .budget = -1};
-    /* the parts of a shared kernel in some other order than that of its loops */
-    env.parts = k->is_shared ? f->threads : 0;
     f->nshared += k->is_shared;
-    struct race race = {0};
-    env.race = env.parts > 0 ? &race : NULL;
-    env.touch = mem_array(f->t, (size_t)f->nleaf + 1, sizeof *env.touch);
-    for (int i = 0; i < f->nleaf && env.race; i++) {
-        const struct buffer *b = f->leaf[i]->arg.p;
-        if (b->kind != BUFFER_SCRATCH)
-            env.touch[i] = mem_array(f->t, (size_t)f->value[i]->nelem + 1, sizeof **env.touch);
+    read_again(f, NULL, linear, nlinear);
+    struct tensor **result = run_form(f, k, NULL, linear, nlinear, k->is_shared);
+    /* vectors sum up in another order */
+    compare_forms(f, k, result, ast, k->is_shared, vectors ? 1e-9 : 0, "as tiled");
+    compare_forms(f, k, result, f->lowered[k->index], false, 1e-9, "as lowered");
+    for (int i = 0; i < k->noutput; i++) {
+        struct tensor *x = value_of(f, k->buffer[i]);
+        memcpy(x->data, result[i]->data, (size_t)x->nelem * 8);
     }
-    for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
-        for (int i = 0; i < k->nscratch; i++)
-            spoil(value_of(f, k->scratch[i]));
-        assert_true(eval_linear(f->t, linear, nlinear, &env));
-    }
-    if (race.buffer)
-        fail_msg("%s: parts %d and %d meet at element %lld of buffer %d", k->name, race.part[0],
-                 race.part[1], (long long)race.element, race.buffer->id);
 }
 
 static void run_schedule(struct fixture *f, const struct schedule *s)
@@ -305,7 +372,12 @@ int check(struct fixture *f, bool noopt)
     s->isa = 1u << f->isa;
     s->threads = f->t->threads = f->threads;
     if (!noopt)
-        assert_true(pass_part(f->t, s) && pass_optimize(f->t, s) && pass_thread(f->t, s));
+        assert_true(pass_part(f->t, s));
+    f->lowered = mem_array(f->t, (size_t)s->nkernel + 1, sizeof *f->lowered);
+    for (int i = 0; i < s->nkernel; i++)
+        f->lowered[i] = s->kernel[i]->ast;
+    if (!noopt)
+        assert_true(pass_optimize(f->t, s) && pass_thread(f->t, s));
     assert_true(pass_linearize(f->t, s));
     f->schedule = s;
     assert_true(pass_expand(f->t, s));

@@ -1,5 +1,6 @@
 /* schedules.h - what the tests of schedules share: graphs of random values, which are evaluated
- * twice, as graphs by ir/eval.c and as a schedule's linear kernels, run step by step.
+ * twice, as graphs by ir/eval.c and as a schedule's linear kernels, run step by step. Each kernel's
+ * ASTs are run beside it, as lowered and as tiled, and read again from their text.
  */
 #ifndef TGC_TEST_SCHEDULES_H
 #define TGC_TEST_SCHEDULES_H
@@ -25,6 +26,7 @@ struct fixture {
     int threads, nshared;            /* 0: one thread; kernels that threads shared */
     bool bands;                      /* wherever there can be some, not only where they pay */
     int nband;                       /* nests within bands */
+    struct uop **lowered;            /* by kernel: its AST before it was tiled */
 };
 
 int pick(struct fixture *f, int n);

@@ -1,0 +1,668 @@
+/* kernel.c - reads a kernel's AST, or a linear program, from the text that ir/print_kernel.c
+ * writes.
+ *
+ *      file    = ( "kernel" | "linear" ) { line }
+ *      line    = "symbol" 'N' least greatest [ "counter" ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "in" %kindM "+" expr ]
+ *                [ string ] [ "=" { number } ]
+ *              | ( "range" | "for" ) rN [ ".team" ] "<" expr [ string ]
+ *              | "end" rN
+ *              | [ "let" ] [ %k [ ":" dtype ] "=" ] op operands [ "{" argument { "," argument } "}" ]
+ *      argument = name "=" ( integer | op )
+ *      expr    = term { "+" term | "-" integer }
+ *      term    = factor { ( "*" | "//" | "%" ) factor }
+ *      factor  = [ "-" ] integer | 'N' | rN | %k | %kindN | dtype "(" number ")" | "(" expr ")"
+ *              | op [ "." dtype ] operands
+ *      operands = "(" [ expr { "," expr } ] ")"
+ *
+ * Nothing folds: what is written is what is built. Reading ends at the first mistake; what can only
+ * be seen in the whole (a range that nothing binds) is reported where it is written.
+ */
+#include "frontend/text/reader.h"
+
+#include <string.h>
+
+enum { ID_MAX = 1 << 20, SOURCES_MAX = 96, VALUES_MAX = 1 << 16 };
+
+struct kernel_reader {
+    struct reader r;   /* the tokens; nothing of a graph's */
+    struct dict value; /* of %k and %kindN */
+    struct dict range, symbol;
+    struct uop_map line; /* the token of each uop's line */
+    struct kernel_text *k;
+    bool linear;
+    struct uop **open;
+    int nopen;
+    size_t cap_open;
+    struct uop **store;
+    int nstore;
+    size_t cap_store;
+    size_t cap_linear, cap_buffer;
+};
+
+static bool read_sum(struct kernel_reader *k, struct uop **e);
+
+static bool found(struct kernel_reader *k, const char *expected)
+{
+    return k->r.token.kind == TOKEN_BAD ? false
+                                        : read_error(&k->r, &k->r.token, "found %s, expected %s",
+                                                     token_describe(&k->r, &k->r.token), expected);
+}
+
+static bool read_int(struct kernel_reader *k, int64_t *v)
+{
+    bool minus = accept(&k->r, '-');
+    if (!token_int(&k->r.token, v) || (*v < 0 && !(minus && *v == INT64_MIN)))
+        return found(k, "an integer of 64 bits");
+    *v = minus && *v != INT64_MIN ? -*v : *v;
+    lex_next(&k->r);
+    return true;
+}
+
+/* ---------------------------------------------------------------------------------- expressions */
+
+static bool read_number(struct kernel_reader *k, enum dtype d, union scalar *v)
+{
+    bool minus = accept(&k->r, '-');
+    struct token at = k->r.token;
+    int64_t i;
+    double f;
+    if (dtype_is_float(d) && token_number(&at, &f)) {
+        v->f = minus ? -f : f;
+        if (v->f == v->f && v->f != scalar_cast(d, DTYPE_F64, *v).f)
+            return read_error(&k->r, &at, "%s does not hold this number", dtype_name(d));
+    } else if (!dtype_is_float(d) && d != DTYPE_STRING && token_int(&at, &i)) {
+        v->i = minus ? (int64_t)(0 - (uint64_t)i) : i;
+        bool wraps = d != DTYPE_U64 && i < 0 && !(minus && i == INT64_MIN);
+        if (wraps || scalar_cast(d, DTYPE_I64, *v).i != v->i)
+            return read_error(&k->r, &at, "%s does not hold this number", dtype_name(d));
+    } else if (d == DTYPE_BOOL && at.kind == TOKEN_NAME &&
+               (!strcmp(at.text, "true") || !strcmp(at.text, "false"))) {
+        v->i = at.text[0] == 't';
+    } else {
+        return found(k, "a number");
+    }
+    lex_next(&k->r);
+    return true;
+}
+
+/* How many sources an op has at least, where it may have any number. */
+static int least_sources(enum op op)
+{
+    switch (op) {
+    case OP_LOAD:
+    case OP_REDUCE:
+    case OP_STAGE:
+        return 2;
+    case OP_STORE:
+    case OP_GATHER:
+        return 3;
+    case OP_ACC:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static bool is_of_kernels(const struct kernel_reader *k, enum op op)
+{
+    if (op_is_elementwise(op) || op == OP_LOAD || op == OP_STORE)
+        return true;
+    if (!k->linear)
+        return op == OP_REDUCE || op == OP_STAGE;
+    return op == OP_PREFETCH || (op >= OP_ACC && op < OP_SINK);
+}
+
+/* Only memory's own place takes memory, only ENDGUARD a guard, and nothing a store. */
+static bool check_operands(struct kernel_reader *k, const struct token *at, enum op op,
+                           struct uop *const *src, int n)
+{
+    bool accesses =
+        op == OP_LOAD || op == OP_STORE || op == OP_PREFETCH || op == OP_GATHER || op == OP_LOOKUP;
+    if (op_nsrc(op) >= 0 ? n != op_nsrc(op) : n < least_sources(op))
+        return read_error(&k->r, at, "%s with %d operands", op_name(op), n);
+    for (int i = 0; i < n; i++) {
+        bool memory = src[i]->op == OP_BUFFER || src[i]->op == OP_STAGE;
+        if (memory != (accesses && i == 0))
+            return read_error(&k->r, at, "operand %d of %s is %s", i + 1, op_name(op),
+                              memory ? "memory" : "no memory");
+        if (!memory && (src[i]->dtype == DTYPE_VOID) != (op == OP_ENDGUARD))
+            return read_error(&k->r, at, "operand %d of %s is no value of its kind", i + 1,
+                              op_name(op));
+        if (op == OP_ENDGUARD && src[i]->op != OP_GUARD)
+            return read_error(&k->r, at, "endguard of what is no guard");
+    }
+    return true;
+}
+
+static bool read_operands(struct kernel_reader *k, struct uop **src, int *n)
+{
+    if (!expect(&k->r, '(', "before the operands"))
+        return false;
+    while (!(k->r.token.kind == TOKEN_PUNCT && k->r.token.punct == ')')) {
+        if (*n == SOURCES_MAX)
+            return read_error(&k->r, &k->r.token, "more than %d operands", SOURCES_MAX);
+        if (!read_sum(k, &src[(*n)++]))
+            return false;
+        if (!accept(&k->r, ','))
+            break;
+    }
+    return expect(&k->r, ')', "behind the operands");
+}
+
+/* op or op.dtype; *d: the dtype, VOID if there is none. */
+static bool find_op(struct kernel_reader *k, const struct token *at, enum op *op, enum dtype *d)
+{
+    const char *dot = strchr(at->text, '.');
+    const char *name = dot ? mem_printf(k->r.t, "%.*s", (int)(dot - at->text), at->text) : at->text;
+    *d = DTYPE_VOID;
+    if (!op_parse(name, op) || !is_of_kernels(k, *op))
+        return read_error(&k->r, at, "'%.60s' is no op of a %s", name,
+                          k->linear ? "linear program" : "kernel");
+    if (dot && !dtype_parse(dot + 1, d))
+        return read_error(&k->r, at, "'%.60s' is no dtype", dot + 1);
+    return true;
+}
+
+/* An elementwise op in place. */
+static bool read_call_of(struct kernel_reader *k, const struct token *at, struct uop **e)
+{
+    struct uop *src[SOURCES_MAX];
+    enum op op;
+    enum dtype d;
+    int n = 0;
+    if (!find_op(k, at, &op, &d) || !read_operands(k, src, &n) ||
+        !check_operands(k, at, op, src, n))
+        return false;
+    bool cast = op == OP_CAST || op == OP_BITCAST;
+    bool to_bool = op == OP_LT || op == OP_EQ || op == OP_NE || op == OP_ISNAN;
+    if (!op_is_elementwise(op) || cast != (d != DTYPE_VOID))
+        return read_error(&k->r, at, "%s cannot stand in an expression", at->text);
+    *e = uop_intern(k->r.t, op,
+                    cast      ? d
+                    : to_bool ? DTYPE_BOOL
+                              : src[n - 1]->dtype,
+                    src, n, (union arg){0});
+    map_set(&k->line, *e, mem_copy(k->r.t, at, sizeof *at));
+    return true;
+}
+
+static bool read_named(struct kernel_reader *k, struct uop **e)
+{
+    struct token at = k->r.token;
+    enum dtype d;
+    union scalar v;
+    lex_next(&k->r);
+    if ((*e = dict_get(&k->range, at.text)) != NULL)
+        return true;
+    if (!(k->r.token.kind == TOKEN_PUNCT && k->r.token.punct == '('))
+        return read_error(&k->r, &at, "there is no range '%.60s' before this line", at.text);
+    if (!dtype_parse(at.text, &d))
+        return read_call_of(k, &at, e);
+    if (!expect(&k->r, '(', "behind the dtype") || !read_number(k, d, &v) ||
+        !expect(&k->r, ')', "behind the number"))
+        return false;
+    *e = uop_const(k->r.t, d, v);
+    return true;
+}
+
+static bool read_factor(struct kernel_reader *k, struct uop **e)
+{
+    struct token at = k->r.token;
+    int64_t v;
+    if (accept(&k->r, '('))
+        return read_sum(k, e) && expect(&k->r, ')', "behind the expression");
+    if (at.kind == TOKEN_NUMBER || (at.kind == TOKEN_PUNCT && at.punct == '-')) {
+        if (!read_int(k, &v))
+            return false;
+        *e = uop_int(k->r.t, v);
+        return true;
+    }
+    if (at.kind == TOKEN_NAME)
+        return read_named(k, e);
+    if (at.kind != TOKEN_REF && at.kind != TOKEN_SYMBOL)
+        return found(k, "a value");
+    *e = dict_get(at.kind == TOKEN_REF ? &k->value : &k->symbol, at.text);
+    lex_next(&k->r);
+    return *e ||
+           read_error(&k->r, &at, "there is no %s before this line", token_describe(&k->r, &at));
+}
+
+static bool join(struct kernel_reader *k, const struct token *at, enum op op, struct uop *b,
+                 struct uop **e)
+{
+    struct uop *src[2] = {*e, b};
+    if (!check_operands(k, at, op, src, 2))
+        return false;
+    if (src[0]->dtype != DTYPE_INDEX || b->dtype != DTYPE_INDEX)
+        return read_error(&k->r, at, "a sign between values that are not i64: write the op");
+    *e = uop_intern(k->r.t, op, DTYPE_INDEX, src, 2, (union arg){0});
+    map_set(&k->line, *e, mem_copy(k->r.t, at, sizeof *at));
+    return true;
+}
+
+static bool read_term(struct kernel_reader *k, struct uop **e)
+{
+    if (!read_factor(k, e))
+        return false;
+    for (;;) {
+        struct token at = k->r.token;
+        struct uop *b;
+        enum op op = accept(&k->r, '*')   ? OP_MUL
+                     : accept(&k->r, '%') ? OP_FLOORMOD
+                     : accept(&k->r, '/') ? OP_FLOORDIV
+                                          : OP_COUNT;
+        if (op == OP_COUNT)
+            return true;
+        if ((op == OP_FLOORDIV && !expect(&k->r, '/', "as in a // b")) || !read_factor(k, &b) ||
+            !join(k, &at, op, b, e))
+            return false;
+    }
+}
+
+static bool read_sum(struct kernel_reader *k, struct uop **e)
+{
+    struct token at = k->r.token;
+    if (k->r.nesting == MAX_NESTING)
+        return read_error(&k->r, &at, "more than %d expressions in each other", MAX_NESTING);
+    k->r.nesting++;
+    bool ok = read_term(k, e);
+    while (ok) {
+        struct uop *b;
+        int64_t v;
+        at = k->r.token;
+        if (accept(&k->r, '+')) {
+            ok = read_term(k, &b) && join(k, &at, OP_ADD, b, e);
+        } else if (at.kind == TOKEN_PUNCT && at.punct == '-') {
+            ok = read_int(k, &v) && join(k, &at, OP_ADD, uop_int(k->r.t, v), e);
+        } else {
+            break;
+        }
+    }
+    k->r.nesting--;
+    return ok;
+}
+
+/* --------------------------------------------------------------------------------- declarations */
+
+/* What a name's digits say, from `from` on: -1: nothing that can be meant. */
+static int number_of(const char *s)
+{
+    int n = 0, digits = 0;
+    for (; *s >= '0' && *s <= '9' && n < ID_MAX; s++, digits++)
+        n = n * 10 + (*s - '0');
+    return *s || digits == 0 || n >= ID_MAX ? -1 : n;
+}
+
+static bool enter(struct kernel_reader *k, struct dict *d, const struct token *at, struct uop *u)
+{
+    void **slot = dict_enter(k->r.t, d, at->text);
+    if (*slot && (*slot != u || !k->linear))
+        return read_error(&k->r, at, "there is a %s already", token_describe(&k->r, at));
+    *slot = u;
+    return true;
+}
+
+static bool read_symbol_line(struct kernel_reader *k)
+{
+    struct token at = k->r.token;
+    int64_t lo, hi;
+    if (at.kind != TOKEN_SYMBOL)
+        return found(k, "the symbol's name in '...'");
+    lex_next(&k->r);
+    if (!read_int(k, &lo) || !read_int(k, &hi))
+        return false;
+    if (lo > hi)
+        return read_error(&k->r, &at, "its bounds are empty");
+    struct var *v = var_new(k->r.t, at.text, lo, hi);
+    v->is_counter = accept_word(&k->r, "counter");
+    return enter(k, &k->symbol, &at, uop_var(k->r.t, v));
+}
+
+static bool read_size(struct kernel_reader *k, struct uop **e)
+{
+    struct token at = k->r.token;
+    if (!read_sum(k, e))
+        return false;
+    return ((*e)->dtype == DTYPE_INDEX && (*e)->ndim == 0 && (*e)->lanes == 1) ||
+           read_error(&k->r, &at, "a size that is no i64 scalar");
+}
+
+static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
+{
+    struct token at = k->r.token;
+    if (!accept(&k->r, '['))
+        return true;
+    do {
+        if (*n == MAX_RANK)
+            return read_error(&k->r, &at, "more than %d axes", MAX_RANK);
+        if (!read_size(k, &dim[*n]))
+            return false;
+        if (dim[(*n)++]->vmin < 0)
+            return read_error(&k->r, &at, "a size that may be negative");
+    } while (accept(&k->r, ','));
+    return expect(&k->r, ']', "behind the shape");
+}
+
+static bool read_elements(struct kernel_reader *k, struct buffer *b)
+{
+    struct token at = k->r.token;
+    int64_t n = 1, d;
+    size_t size = dtype_nbytes(b->dtype);
+    if (!accept(&k->r, '='))
+        return true;
+    for (int a = 0; a < b->ndim; a++)
+        n = uop_const_int(b->dim[a], &d) ? sat_mul(n, d) : VALUES_MAX + 1;
+    if (b->kind != BUFFER_WEIGHT || b->dtype == DTYPE_STRING || n > VALUES_MAX)
+        return read_error(&k->r, &at, "values of what is no weight of at most %d", VALUES_MAX);
+    char *data = mem_alloc(k->r.t, (size_t)n * size + 1);
+    for (int64_t i = 0; i < n; i++) {
+        union scalar v;
+        if (!read_number(k, b->dtype, &v))
+            return false;
+        scalar_store(b->dtype, data + (size_t)i * size, v);
+    }
+    b->data = data;
+    b->nbytes = (size_t)n * size;
+    return true;
+}
+
+static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const char *word)
+{
+    struct token at = k->r.token;
+    struct uop *dim[MAX_RANK];
+    enum dtype d;
+    int n = 0, id = -1;
+    if (at.kind == TOKEN_REF && !strncmp(at.text, word, strlen(word)))
+        id = number_of(at.text + strlen(word));
+    if (id < 0)
+        return found(k, mem_printf(k->r.t, "%%%s and a number", word));
+    lex_next(&k->r);
+    if (!expect(&k->r, ':', "and the dtype"))
+        return false;
+    if (k->r.token.kind != TOKEN_NAME || !dtype_parse(k->r.token.text, &d) || d == DTYPE_VOID)
+        return found(k, "a dtype");
+    lex_next(&k->r);
+    if (!read_dims(k, dim, &n))
+        return false;
+    struct buffer *b = buffer_new(k->r.t, kind, d, dim, n, NULL);
+    b->id = id;
+    k->r.t->next_buffer = k->r.t->next_buffer > id ? k->r.t->next_buffer : id + 1;
+    if (accept_word(&k->r, "in")) {
+        struct uop *base =
+            k->r.token.kind == TOKEN_REF ? dict_get(&k->value, k->r.token.text) : NULL;
+        if (!base || base->op != OP_BUFFER || uop_buffer_of(base)->base)
+            return found(k, "memory that is part of no other");
+        lex_next(&k->r);
+        b->base = (struct buffer *)(uintptr_t)base->arg.p;
+        if (!expect(&k->r, '+', "and where it begins") || !read_size(k, &b->base_offset))
+            return false;
+    }
+    if (k->r.token.kind == TOKEN_STRING) {
+        b->name = k->r.token.text;
+        lex_next(&k->r);
+    }
+    struct uop *u;
+    if (!read_elements(k, b))
+        return false;
+    u = uop_buffer(k->r.t, b); /* behind its elements, which bound it */
+    VEC_PUSH(k->r.t, k->k->buffer, k->k->nbuffer, k->cap_buffer, b);
+    return enter(k, &k->value, &at, u);
+}
+
+static bool read_range(struct kernel_reader *k, bool opens)
+{
+    struct token at = k->r.token;
+    struct uop *size;
+    const char *dot = at.kind == TOKEN_NAME ? strchr(at.text, '.') : NULL;
+    enum worker w = dot && !strcmp(dot, ".team") ? WORKER_TEAM : WORKER_EACH;
+    int axis = 0, id = -1;
+    if (at.kind == TOKEN_NAME && (!dot || w == WORKER_TEAM) && at.text[0])
+        id = number_of(dot ? mem_printf(k->r.t, "%.*s", (int)(dot - at.text) - 1, at.text + 1)
+                           : at.text + 1);
+    while (id >= 0 && axis < AXIS_COUNT && axis_letter((enum axis)axis) != at.text[0])
+        axis++;
+    if (id < 0 || axis == AXIS_COUNT)
+        return found(k, "a range's name, as in r12 or r12.team");
+    lex_next(&k->r);
+    if (!expect(&k->r, '<', "and its size") || !read_size(k, &size))
+        return false;
+    struct uop *r = uop_intern(k->r.t, OP_RANGE, DTYPE_INDEX, &size, 1,
+                               (union arg){.i = RANGE_BITS(id, axis, w)});
+    k->r.t->next_range = k->r.t->next_range > id ? k->r.t->next_range : id + 1;
+    if (k->r.token.kind == TOKEN_STRING) {
+        uop_name_axes(k->r.t, r, k->r.token.text);
+        lex_next(&k->r);
+    }
+    map_set(&k->line, r, mem_copy(k->r.t, &at, sizeof at));
+    if (opens) {
+        VEC_PUSH(k->r.t, k->k->linear, k->k->nlinear, k->cap_linear, r);
+        VEC_PUSH(k->r.t, k->open, k->nopen, k->cap_open, r);
+    }
+    return enter(k, &k->range, &at, r);
+}
+
+static bool read_end(struct kernel_reader *k)
+{
+    struct token at = k->r.token;
+    struct uop *r = at.kind == TOKEN_NAME ? dict_get(&k->range, at.text) : NULL;
+    if (!r || !k->linear || k->nopen == 0 || k->open[k->nopen - 1] != r)
+        return found(k, "the range of the innermost open loop");
+    lex_next(&k->r);
+    k->nopen--;
+    struct uop *end = uop_intern(k->r.t, OP_END, DTYPE_VOID, &r, 1, (union arg){0});
+    map_set(&k->line, end, mem_copy(k->r.t, &at, sizeof at));
+    VEC_PUSH(k->r.t, k->k->linear, k->k->nlinear, k->cap_linear, end);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------- values
+ */
+
+struct arguments {
+    enum op op;
+    int64_t lanes, part, stride, groups, by, odd, limit, less, id;
+};
+
+static bool read_arguments_of(struct kernel_reader *k, struct arguments *a)
+{
+    struct {
+        const char *name;
+        int64_t *v;
+    } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
+                 {"groups", &a->groups}, {"by", &a->by},     {"odd", &a->odd},
+                 {"limit", &a->limit},   {"less", &a->less}, {"id", &a->id}};
+    enum { NAMED = sizeof named / sizeof *named };
+    *a = (struct arguments){.op = OP_COUNT};
+    if (!accept(&k->r, '{'))
+        return true;
+    do {
+        struct token at = k->r.token;
+        int i = 0;
+        if (accept_word(&k->r, "op")) {
+            if (!expect(&k->r, '=', "and the op") || k->r.token.kind != TOKEN_NAME ||
+                !op_parse(k->r.token.text, &a->op))
+                return found(k, "an op");
+            lex_next(&k->r);
+            continue;
+        }
+        while (i < NAMED && !accept_word(&k->r, named[i].name))
+            i++;
+        if (i == NAMED)
+            return read_error(&k->r, &at, "%s is no argument", token_describe(&k->r, &at));
+        if (!expect(&k->r, '=', "and its value") || !read_int(k, named[i].v))
+            return false;
+    } while (accept(&k->r, ','));
+    return expect(&k->r, '}', "behind the arguments");
+}
+
+static bool is_between(int64_t v, int64_t lo, int64_t hi) { return v >= lo && v <= hi; }
+
+/* The argument of an op, as the IR packs it. */
+static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
+{
+    bool folds = a->op == OP_ADD || a->op == OP_MUL || a->op == OP_MAX || a->op == OP_MIN ||
+                 a->op == OP_AND || a->op == OP_OR || a->op == OP_XOR;
+    *bits = 0;
+    switch (op) {
+    case OP_REDUCE:
+        *bits = REDUCE_BITS(a->op, 0);
+        return folds;
+    case OP_FOLD:
+        *bits = a->op;
+        return folds;
+    case OP_LOAD:
+    case OP_STORE:
+        if (a->lanes)
+            *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0);
+        return !a->lanes || (is_between(a->lanes, 1, 127) && is_between(a->part, 0, 127) &&
+                             is_between(a->stride, -(1 << 30), 1 << 30));
+    case OP_SPLAT:
+    case OP_RAMP:
+    case OP_LANES:
+        *bits = a->lanes;
+        return is_between(a->lanes, 1, 127);
+    case OP_CROSS:
+        *bits = CROSS_BITS(a->by, a->odd);
+        return is_between(a->by, 1, 64) && is_between(a->odd, 0, 1);
+    case OP_NARROW:
+        *bits = a->limit;
+        return is_between(a->limit, 1, INT32_MAX);
+    case OP_DOT:
+        *bits = a->less;
+        return is_between(a->less, 0, 255);
+    case OP_ACC:
+    case OP_GUARD:
+        *bits = a->id;
+        return is_between(a->id, 0, ID_MAX);
+    default:
+        return true;
+    }
+}
+
+static enum dtype result_dtype(enum op op, struct uop *const *src)
+{
+    return op == OP_STORE && src[2] ? src[2]->dtype : op == OP_ASSIGN ? src[0]->dtype : DTYPE_VOID;
+}
+
+/* op "(" operands ")" arguments; `name`: of the result, or END. A stage's first operand is its
+ * memory. */
+static bool read_op(struct kernel_reader *k, const struct token *name, enum dtype d, bool let)
+{
+    struct token at = k->r.token;
+    struct uop *src[SOURCES_MAX] = {0}, **from = src;
+    struct arguments a;
+    union arg arg = {0};
+    enum op op;
+    enum dtype to;
+    int n = 0;
+    if (at.kind != TOKEN_NAME)
+        return found(k, "an op");
+    lex_next(&k->r);
+    if (!find_op(k, &at, &op, &to) || !read_operands(k, src, &n) || !read_arguments_of(k, &a))
+        return false;
+    if (op == OP_STAGE) {
+        if (n < 3 || src[0]->op != OP_BUFFER)
+            return read_error(&k->r, &at, "a stage without its memory, value and offset");
+        arg.p = src[0]->arg.p;
+        from = src + 1;
+        n--;
+    }
+    if (!check_operands(k, &at, op, from, n))
+        return false;
+    if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
+        return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
+    bool results = op != OP_STORE && op != OP_PREFETCH && op != OP_ASSIGN && op != OP_ENDGUARD;
+    if (results != (name->kind == TOKEN_REF) || (let && !op_is_elementwise(op)))
+        return read_error(&k->r, &at, "%s %s", op_name(op),
+                          results ? "whose result has no name" : "has no result here");
+    if (results == (d == DTYPE_VOID) && op != OP_GUARD)
+        return read_error(&k->r, &at, "a result without a dtype");
+    struct uop *u = uop_intern(k->r.t, op, results ? d : result_dtype(op, from), from, n, arg);
+    if (u->lanes < 1)
+        return read_error(&k->r, &at, "a vector without lanes");
+    map_set(&k->line, u, mem_copy(k->r.t, &at, sizeof at));
+    if (k->linear && !let)
+        VEC_PUSH(k->r.t, k->k->linear, k->k->nlinear, k->cap_linear, u);
+    else if (op == OP_STORE)
+        VEC_PUSH(k->r.t, k->store, k->nstore, k->cap_store, u);
+    return !results || enter(k, &k->value, name, u);
+}
+
+static bool read_value_line(struct kernel_reader *k, bool let)
+{
+    struct token name = k->r.token;
+    enum dtype d = DTYPE_VOID;
+    if (name.kind == TOKEN_REF) {
+        lex_next(&k->r);
+        if (accept(&k->r, ':')) {
+            if (k->r.token.kind != TOKEN_NAME || !dtype_parse(k->r.token.text, &d))
+                return found(k, "a dtype");
+            lex_next(&k->r);
+        }
+        if (!expect(&k->r, '=', "and the value"))
+            return false;
+    }
+    return read_op(k, &name, d, let);
+}
+
+static bool read_line(struct kernel_reader *k)
+{
+    static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
+    for (int i = 0; i < (int)(sizeof kind / sizeof *kind); i++)
+        if (accept_word(&k->r, kind[i]))
+            return read_memory(k, (enum buffer_kind)i, kind[i]);
+    if (accept_word(&k->r, "symbol"))
+        return read_symbol_line(k);
+    if (accept_word(&k->r, "range"))
+        return read_range(k, false);
+    if (k->linear && accept_word(&k->r, "for"))
+        return read_range(k, true);
+    if (accept_word(&k->r, "end"))
+        return read_end(k);
+    return read_value_line(k, accept_word(&k->r, "let"));
+}
+
+/* What only the whole can tell. */
+static bool check_whole(struct kernel_reader *k)
+{
+    struct violation v;
+    if (k->linear ? k->k->nlinear == 0 || k->nopen : k->nstore == 0)
+        return read_error(&k->r, &k->r.token,
+                          k->nopen ? "a loop is still open" : "a kernel that stores nothing");
+    if (!k->linear)
+        k->k->ast = uop_intern(k->r.t, OP_SINK, DTYPE_VOID, k->store, k->nstore, (union arg){0});
+    if (k->linear ? linear_check(k->r.t, k->k->linear, k->k->nlinear, &v)
+                  : kernel_check(k->r.t, k->k->ast, &v))
+        return true;
+    const struct token *at = v.at ? map_get(&k->line, v.at) : NULL;
+    return read_error(&k->r, at ? at : &k->r.token, "%s: %s",
+                      v.at ? op_name(v.at->op) : "the whole", v.what);
+}
+
+bool tg_is_kernel(const void *bytes, size_t nbytes)
+{
+    const char *s = bytes, *end = s + nbytes;
+    while (s < end && (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r' || *s == '#'))
+        s = *s == '#' && memchr(s, '\n', (size_t)(end - s))
+                ? (const char *)memchr(s, '\n', (size_t)(end - s))
+            : *s == '#' ? end
+                        : s + 1;
+    return end - s > 6 && (!memcmp(s, "kernel", 6) || !memcmp(s, "linear", 6));
+}
+
+bool tg_read_kernel(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
+                    struct kernel_text *text)
+{
+    struct kernel_reader *k = MEM_NEW(t, struct kernel_reader);
+    *text = (struct kernel_text){0};
+    *k = (struct kernel_reader){.r = {.t = t, .path = path}, .k = text, .line = {.t = t}};
+    lex_start(&k->r, bytes, nbytes);
+    k->linear = accept_word(&k->r, "linear");
+    if (!k->linear && !accept_word(&k->r, "kernel"))
+        return found(k, "'kernel' or 'linear'");
+    while (k->r.token.kind != TOKEN_END)
+        if (!read_line(k))
+            return false;
+    return check_whole(k);
+}

@@ -1,0 +1,273 @@
+/* verify_kernel.c - what a kernel's AST promises at every stage, checked: after lowering, tiled,
+ * and shared by threads.
+ *
+ *   - The root is a SINK of STOREs, and below it there are scalars alone: constants, symbols,
+ * ranges, elementwise ops, LOADs of memory or of a STAGE, REDUCEs and STAGEs.
+ *   - A range is bound where it is used: by the REDUCE, the STAGE or the STORE that lists it,
+ * outside of which it means nothing. How often a loop runs may depend on loops around it.
+ *   - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own.
+ *   - Offsets are i64, gates are bool, values have the dtype of the memory.
+ *   - Memory of a STAGE is scratch and no other's. Scratch that one store passes on to another is
+ * read behind that store, within the same bands.
+ */
+#include <string.h>
+
+#include "ir/verify.h"
+
+/* A set of ranges, by their place among the AST's. */
+struct kernel_verifier {
+    struct verifier v;
+    struct uop **order;
+    int n;
+    struct uop_map place; /* uop -> index in order[] + 1 */
+    uint64_t *free;       /* nword words a uop: ranges that must be bound around it */
+    int *depth;           /* of REDUCEs and STAGEs below each other */
+    size_t nword;
+    struct uop_map bit; /* range -> its bit + 1 */
+};
+
+enum { NESTED_MAX = 64, LOOPS_MAX = 80 };
+
+static uint64_t *free_of(const struct kernel_verifier *k, const struct uop *u)
+{
+    return k->free + k->nword * ((uintptr_t)map_get(&k->place, u) - 1);
+}
+
+static void set_range(const struct kernel_verifier *k, uint64_t *set, const struct uop *r, bool in)
+{
+    uintptr_t bit = (uintptr_t)map_get(&k->bit, r) - 1;
+    uint64_t one = (uint64_t)1 << bit % 64;
+    set[bit / 64] = in ? set[bit / 64] | one : set[bit / 64] & ~one;
+}
+
+static int first_range_of(const struct uop *u)
+{
+    if (u->op == OP_STORE)
+        return u->nsrc > 3 && u->src[3]->op != OP_RANGE ? 4 : 3;
+    return u->op == OP_STAGE ? 2 : 1;
+}
+
+static bool is_vector(const struct uop *u) { return u->lanes != 1 || u->ndim != 0; }
+
+/* The ranges that u lists, from the innermost on: a loop's size is computed outside of it. What is
+ * left free is free in u. */
+static void bind(struct kernel_verifier *k, const struct uop *u, uint64_t *set)
+{
+    for (int i = u->nsrc - 1; i >= first_range_of(u); i--) {
+        const struct uop *r = u->src[i];
+        require(&k->v, u, r->op == OP_RANGE, "lists what is no range");
+        for (int j = first_range_of(u); j < i; j++)
+            require(&k->v, u, u->src[j] != r, "lists a range twice");
+        set_range(k, set, r, false);
+        const uint64_t *size = free_of(k, r->src[0]);
+        for (size_t w = 0; w < k->nword; w++)
+            set[w] |= size[w];
+    }
+}
+
+static void find_free(struct kernel_verifier *k, int i)
+{
+    const struct uop *u = k->order[i];
+    bool binds = u->op == OP_REDUCE || u->op == OP_STAGE || u->op == OP_STORE;
+    uint64_t *set = k->free + k->nword * (size_t)i;
+    int nvalue = binds ? first_range_of(u) : u->nsrc;
+    for (int j = 0; j < u->nsrc; j++) {
+        int below = k->depth[(uintptr_t)map_get(&k->place, u->src[j]) - 1];
+        k->depth[i] = below > k->depth[i] ? below : k->depth[i];
+    }
+    k->depth[i] += u->op == OP_REDUCE || u->op == OP_STAGE;
+    require(&k->v, u, k->depth[i] <= NESTED_MAX, "sums and stages inside of too many others");
+    for (int j = 0; j < nvalue && u->op != OP_SINK; j++) {
+        const uint64_t *of = free_of(k, u->src[j]);
+        for (size_t w = 0; w < k->nword; w++)
+            set[w] |= of[w];
+    }
+    if (binds)
+        bind(k, u, set);
+    if (u->op == OP_RANGE)
+        set_range(k, set, u, true);
+    for (size_t w = 0; w < k->nword && u->op == OP_STORE; w++)
+        require(&k->v, u, set[w] == 0, "depends on a range that nothing around it binds");
+}
+
+/* -------------------------------------------------------------------------------------- each uop
+ */
+
+static void check_memory(const struct kernel_verifier *k, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    bool load = u->op == OP_LOAD;
+    require(&k->v, u, b != NULL, "accesses what is no memory");
+    require(&k->v, u, verify_is_size(u->src[1]), "its offset is no i64 scalar");
+    require(&k->v, u, u->arg.i == 0, "a vector before there are any");
+    if (load) {
+        require(&k->v, u, u->nsrc == 2 || u->nsrc == 4, "wrong number of sources");
+        require(&k->v, u, u->dtype == b->dtype, "reads another dtype than is there");
+    } else {
+        require(&k->v, u, u->src[0]->op == OP_BUFFER, "stores into a stage");
+        require(&k->v, u, u->src[2]->dtype == b->dtype && !is_vector(u->src[2]),
+                "stores another dtype than is there");
+        require(&k->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT,
+                "writes to an input or a weight");
+    }
+    const struct uop *gate = load && u->nsrc == 4              ? u->src[2]
+                             : !load && first_range_of(u) == 4 ? u->src[3]
+                                                               : NULL;
+    require(&k->v, u, !gate || (gate->dtype == DTYPE_BOOL && !is_vector(gate)),
+            "its gate is no bool");
+    require(&k->v, u, !load || u->nsrc == 2 || u->src[3]->dtype == u->dtype,
+            "what it gives outside is of another dtype");
+}
+
+/* Bands, then loops, then lanes. */
+static void check_order(const struct kernel_verifier *k, const struct uop *u)
+{
+    bool loop = false, lane = false;
+    for (int i = first_range_of(u); i < u->nsrc; i++) {
+        const struct uop *r = u->src[i];
+        require(&k->v, u, r->op == OP_RANGE, "lists what is no range");
+        require(&k->v, u, i < LOOPS_MAX, "too many loops");
+        require(&k->v, u, !lane || range_is_lane(r), "a loop inside of its lanes");
+        require(&k->v, u, !loop || !range_is(r, AXIS_BAND), "a band inside of a loop");
+        lane |= range_is_lane(r);
+        loop |= !range_is(r, AXIS_BAND);
+    }
+}
+
+static void check_uop(const struct kernel_verifier *k, const struct uop *u)
+{
+    const struct buffer *b;
+    require(&k->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
+    verify_bounds(&k->v, u);
+    for (int i = 0; i < u->nsrc; i++) {
+        bool memory = i == 0 && (u->op == OP_LOAD || u->op == OP_STORE);
+        require(&k->v, u, memory || u->op == OP_SINK || !is_vector(u->src[i]),
+                "an operand is no scalar");
+        require(&k->v, u, memory || (u->src[i]->op != OP_STAGE && u->src[i]->op != OP_BUFFER),
+                "computes with memory");
+        require(&k->v, u, u->op == OP_SINK || u->src[i]->op != OP_STORE, "uses a store");
+    }
+    switch (u->op) {
+    case OP_CONST:
+    case OP_VAR:
+    case OP_BUFFER:
+        return;
+    case OP_RANGE:
+        require(&k->v, u, verify_is_size(u->src[0]), "its size is no i64 scalar");
+        require(&k->v, u, !range_is_lane(u) || u->src[0]->op == OP_CONST,
+                "a lane whose size is not known");
+        return;
+    case OP_LOAD:
+        check_memory(k, u);
+        return;
+    case OP_STORE:
+        require(&k->v, u, u->nsrc >= 3, "wrong number of sources");
+        check_memory(k, u);
+        check_order(k, u);
+        return;
+    case OP_REDUCE:
+        require(&k->v, u,
+                u->nsrc > 1 && u->nsrc < LOOPS_MAX && verify_is_reduction(REDUCE_OP(u->arg.i)),
+                "no reduction over ranges");
+        require(&k->v, u, u->dtype == u->src[0]->dtype, "a sum changes the dtype");
+        for (int i = 1; i < u->nsrc; i++)
+            require(&k->v, u, u->src[i]->op == OP_RANGE && !range_is_lane(u->src[i]),
+                    "sums over a lane, or over no range");
+        return;
+    case OP_STAGE:
+        b = u->arg.p;
+        require(&k->v, u, u->nsrc >= 2 && b->kind == BUFFER_SCRATCH && b->dtype == u->dtype,
+                "its memory is no scratch of its dtype");
+        require(&k->v, u, u->src[0]->dtype == u->dtype && verify_is_size(u->src[1]),
+                "its value or its offset is of another dtype");
+        check_order(k, u);
+        return;
+    case OP_SINK:
+        return;
+    default:
+        require(&k->v, u, op_is_elementwise(u->op) && u->ndim == 0, "no op of a kernel's AST");
+        verify_elementwise(&k->v, u);
+    }
+}
+
+/* --------------------------------------------------------------------------- what stores pass on
+ */
+
+static int count_bands_of(const struct uop *store)
+{
+    int first = first_range_of(store), n = 0;
+    while (first + n < store->nsrc && range_is(store->src[first + n], AXIS_BAND))
+        n++;
+    return n;
+}
+
+/* Whether the stores stand in one loop over bands; without bands they follow each other. */
+static bool in_same_band(const struct uop *a, const struct uop *b)
+{
+    int n = count_bands_of(a), m = count_bands_of(b);
+    return n && m ? a->src[first_range_of(a)] == b->src[first_range_of(b)] : n == m;
+}
+
+static void check_passed(const struct kernel_verifier *k, const struct uop *sink)
+{
+    for (int i = 0; i < sink->nsrc; i++) {
+        int n;
+        struct mem_mark mark = scratch_mark(k->v.t);
+        struct uop *store = sink->src[i], **order = uop_toposort(k->v.t, &store, 1, &n);
+        for (int j = 0; j < n; j++) {
+            const struct uop *u = order[j];
+            bool scratch = u->op == OP_LOAD && u->src[0]->op == OP_BUFFER &&
+                           uop_buffer_of(u->src[0])->kind == BUFFER_SCRATCH,
+                 stored = !scratch;
+            for (int s = 0; s <= i && !stored; s++)
+                stored = sink->src[s]->src[0] == u->src[0] && in_same_band(sink->src[s], store);
+            require(&k->v, u, stored, "reads scratch that no store before it wrote");
+        }
+        scratch_release(k->v.t, mark);
+    }
+}
+
+static bool verify_ast(struct verifier v, const struct uop *ast)
+{
+    struct tgc *t = v.t;
+    struct mem_mark mark = scratch_mark(t);
+    struct kernel_verifier k = {
+        .v = v, .place = {.t = t, .scratch = true}, .bit = {.t = t, .scratch = true}};
+    struct uop *root = (struct uop *)(uintptr_t)ast;
+    uintptr_t nrange = 0;
+    require(&v, ast, ast->op == OP_SINK && ast->nsrc > 0, "no SINK of stores");
+    for (int i = 0; i < ast->nsrc; i++)
+        require(&v, ast, ast->src[i]->op == OP_STORE, "what is sunk is no store");
+    k.order = uop_toposort(t, &root, 1, &k.n);
+    for (int i = 0; i < k.n; i++) {
+        map_set(&k.place, k.order[i], (void *)(uintptr_t)(i + 1));
+        if (k.order[i]->op == OP_RANGE)
+            map_set(&k.bit, k.order[i], (void *)++nrange);
+    }
+    k.nword = nrange / 64 + 1;
+    k.free = scratch_array(t, (size_t)k.n * k.nword, sizeof *k.free);
+    k.depth = scratch_array(t, (size_t)k.n, sizeof *k.depth);
+    for (int i = 0; i < k.n; i++) {
+        check_uop(&k, k.order[i]);
+        find_free(&k, i);
+    }
+    check_passed(&k, ast);
+    scratch_release(t, mark);
+    return true;
+}
+
+bool kernel_verify(struct tgc *t, const struct uop *ast, const char *after_pass)
+{
+    return verify_ast((struct verifier){.t = t, .after = after_pass}, ast);
+}
+
+bool kernel_check(struct tgc *t, const struct uop *ast, struct violation *found)
+{
+    jmp_buf back;
+    struct mem_mark mark = scratch_mark(t);
+    if (setjmp(back)) {
+        scratch_release(t, mark);
+        return false;
+    }
+    return verify_ast((struct verifier){.t = t, .found = found, .back = &back}, ast);
+}
