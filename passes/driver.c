@@ -1,136 +1,72 @@
-/* driver.c - runs the passes in the order of passes.def; verifies after each of them, dumps at
- * DEBUG=4. */
-#include "passes/passes.h"
+/* driver.c - runs the passes in the order of passes.def. Before each it checks that what the pass
+ * needs is there; after each it verifies the graph, the ASTs or the programs.
+ *
+ * Passes of kernels that follow each other are run for one kernel after the other.
+ */
+#include "passes/dump.h"
+#include "passes/plan/plan.h"
+#include "passes/target/target.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-typedef bool (*graph_pass)(struct tgc *, struct graph *);
-typedef bool (*schedule_pass)(struct tgc *, struct schedule *);
-enum pass_when { pass_always, pass_opt };
-
-static const struct {
-    const char *name;
-    enum pass_when when;
-    graph_pass graph;
-    schedule_pass schedule;
-} passes[] = {
-#define GRAPH_PASS(function, name, when) {name, pass_##when, function, NULL},
-#define SCHEDULE_PASS(function, name, when) {name, pass_##when, NULL, function},
+enum pass_when { pass_opt, pass_always };
+enum facts {
+#define FACT(name, text) name = 1 << FACT_##name,
 #include "passes/passes.def"
-#undef GRAPH_PASS
-#undef SCHEDULE_PASS
 };
+
+static const char *const facts[FACT_COUNT] = {
+#define FACT(name, text) text,
+#include "passes/passes.def"
+};
+
+/* clang-format off */
+static const struct pass passes[] = {
+#define ROW(name, stage, when, needs, makes, breaks, of, function) \
+    {name, stage, pass_##when == pass_always, needs, makes, breaks, .of = function},
+#define GRAPH_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_GRAPH, when, needs, makes, breaks, graph, f)
+#define PLAN_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_PLAN, when, needs, makes, breaks, plan, f)
+#define SCHEDULE_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_SCHEDULE, when, needs, makes, breaks, schedule, f)
+#define KERNEL_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_KERNEL, when, needs, makes, breaks, kernel, f)
+#define CODE_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_CODE, when, needs, makes, breaks, kernel, f)
+#include "passes/passes.def"
+};
+/* clang-format on */
 enum { NPASS = sizeof passes / sizeof passes[0] };
 
-/* ------------------------------------------------------------------------------------- DEBUG=4 */
+const char *fact_text(enum pass_fact f) { return facts[f]; }
 
-/* What was last printed of the graph (key "") or of a kernel, so that a pass shows what it changed
- * alone: a UOp has its number for good, so one that stays has its line. */
-struct dumped { const char *key, *text; };
-struct dump { struct dumped *v; size_t n, cap; };
-
-static int compare_lines(const void *a, const void *b)
+const char *stage_name(enum stage_of s)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    static const char *const name[] = {"graph", "plan", "schedule", "kernel", "code"};
+    return name[s];
 }
 
-/* The lines of a text, sorted if asked for; the text is cut up. */
-static const char **cut_lines(struct tgc *t, const char *text, bool sorted, size_t *n)
+const struct pass *pass_at(int i) { return i >= 0 && i < NPASS ? &passes[i] : NULL; }
+
+const struct pass *pass_find(const char *name)
 {
-    const char **line = NULL;
-    size_t cap = 0;
-    *n = 0;
-    for (char *s = mem_str(t, text), *end; *s; s = end + 1) {
-        end = s + strcspn(s, "\n");
-        VEC_PUSH(t, line, *n, cap, s);
-        if (!*end)
-            break;
-        *end = 0;
-    }
-    if (sorted && *n)
-        qsort(line, *n, sizeof *line, compare_lines);
-    return line;
+    for (int i = 0; i < NPASS; i++)
+        if (!strcmp(passes[i].name, name))
+            return &passes[i];
+    return NULL;
 }
 
-/* Lines of `of` that `among` lacks. */
-static int print_lacking(struct tgc *t, const char *of, const char *among, const char *sign)
+/* ---------------------------------------------------------------------------------------- checks */
+
+static bool verify_form(struct tgc *t, const struct uop *ast, struct uop *const *linear, int n,
+                        const char *after)
 {
-    size_t n, nknown;
-    const char **line = cut_lines(t, of, false, &n), **known = cut_lines(t, among, true, &nknown);
-    int count = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (nknown && bsearch(&line[i], known, nknown, sizeof *known, compare_lines))
-            continue;
-        fprintf(stderr, "%s%s\n", sign, line[i]);
-        count++;
-    }
-    return count;
+    return linear ? linear_verify(t, linear, n, after) : kernel_verify(t, ast, after);
 }
 
-static void dump_text(struct tgc *t, struct dump *d, const char *key, const char *title,
-                      const char *text)
+static bool verify_kernel(struct tgc *t, const struct kernel *k, const char *after)
 {
-    size_t i = 0;
-    while (i < d->n && strcmp(d->v[i].key, key) != 0)
-        i++;
-    if (i == d->n) {
-        VEC_PUSH(t, d->v, d->n, d->cap, ((struct dumped){key, text}));
-        fprintf(stderr, "*** %s\n%s", title, text);
-        return;
-    }
-    if (strcmp(d->v[i].text, text) == 0)
-        return;
-    fprintf(stderr, "*** %s: what changed\n", title);
-    if (print_lacking(t, d->v[i].text, text, "- ") + print_lacking(t, text, d->v[i].text, "+ ") == 0)
-        fputs("(the order)\n", stderr);
-    d->v[i].text = text;
-}
-
-static void dump_graph(struct tgc *t, struct dump *d, const struct graph *g, const char *after)
-{
-    struct text x = {.t = t};
-    graph_print(&x, t, g);
-    dump_text(t, d, "", mem_printf(t, "graph after %s", after), x.s ? x.s : "");
-}
-
-static void dump_kernel(struct tgc *t, struct dump *d, const struct kernel *k, const char *isa,
-                        struct uop *const *linear, int n, const char *after)
-{
-    struct text x = {.t = t};
-    linear_print(&x, t, linear, n);
-    dump_text(t, d, mem_printf(t, "%s (%s)", k->name, isa),
-              mem_printf(t, "%s (%s) after %s: %s", k->name, isa, after, k->title), x.s ? x.s : "");
-}
-
-static void dump_kernels(struct tgc *t, struct dump *d, const struct schedule *s, const char *after)
-{
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
-        dump_kernel(t, d, k, isa_name(isa_portable()), k->linear, k->nlinear, after);
-        for (int j = 0; j < k->nvariant; j++)
-            dump_kernel(t, d, k, isa_name(k->variant[j].isa), k->variant[j].linear,
-                        k->variant[j].nlinear, after);
-    }
-}
-
-/* ------------------------------------------------------------------------------------------------ */
-
-static bool verify_kernels(struct tgc *t, const struct schedule *s, const char *after)
-{
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
-        bool ok = k->linear ? linear_verify(t, k->linear, k->nlinear, after)
-                            : kernel_verify(t, k->ast, after);
-        for (int j = 0; j < k->nvariant && ok; j++) {
-            const struct variant *v = &k->variant[j];
-            ok = v->linear ? linear_verify(t, v->linear, v->nlinear, after)
-                           : kernel_verify(t, v->ast, after);
-        }
-        if (!ok)
-            return false;
-    }
-    return true;
+    bool ok = verify_form(t, k->ast, k->linear, k->nlinear, after);
+    for (int j = 0; j < k->nvariant && ok; j++)
+        ok = verify_form(t, k->variant[j].ast, k->variant[j].linear, k->variant[j].nlinear, after);
+    return ok;
 }
 
 /* Once, when the programs are what they stay. */
@@ -191,40 +127,189 @@ static bool check_sizes(struct tgc *t, const struct graph *g)
                                 o ? "node '" : "the graph", o ? o->node : "", o ? "'" : "");
 }
 
-struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o)
+/* What the pass needs is there, or a pass that -O0 leaves out would have made it. */
+static void check_facts(struct tgc *t, const struct passing *p, const struct pass *pass)
 {
-    bool dump = t->debug >= 4;
-    struct dump dumped = {0};
-    t->threads = o->threads;
-    t->scalar = !(o->isa & ~(1u << isa_portable()));
-    struct schedule *s = NULL;
-    if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
-        return NULL;
-    if (dump)
-        dump_graph(t, &dumped, g, "the frontend");
-    for (int i = 0; i < NPASS; i++) {
-        if (passes[i].when == pass_opt && o->noopt)
-            continue;
-        if (passes[i].graph) {
-            if (!passes[i].graph(t, g) || !graph_verify(t, g, passes[i].name))
-                return NULL;
-            if (dump)
-                dump_graph(t, &dumped, g, passes[i].name);
+    for (int f = 0; f < FACT_COUNT; f++)
+        if ((pass->needs & ~p->facts) >> f & 1)
+            TGC_BUG(t, "pass %s needs %s", pass->name, facts[f]);
+}
+
+/* ---------------------------------------------------------------------------------------- running */
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void note(struct passing *p, int i, double start, bool changed)
+{
+    if (!p->record)
+        return;
+    p->record[i].seconds += seconds_now() - start;
+    p->record[i].runs++;
+    p->record[i].changes += changed;
+}
+
+/* What tells that a pass changed a graph or a kernel: its uops, in order. */
+static uint64_t hash_uops(uint64_t h, struct uop *const *u, int n)
+{
+    return n ? hash_bytes(h, u, (size_t)n * sizeof *u) : h;
+}
+
+static uint64_t graph_mark(struct tgc *t, const struct graph *g)
+{
+    int n;
+    struct uop **root = graph_roots(t, g, &n);
+    return hash_uops(1, root, n);
+}
+
+static uint64_t kernel_mark(const struct kernel *k)
+{
+    uint64_t h = hash_uops(hash_uops(1, &k->ast, 1), k->linear, k->nlinear);
+    for (int i = 0; i < k->nvariant; i++) {
+        h = hash_uops(h, &k->variant[i].ast, 1);
+        h = hash_uops(h, k->variant[i].linear, k->variant[i].nlinear);
+    }
+    return h;
+}
+
+static bool run_graph_pass(struct tgc *t, struct passing *p, int i)
+{
+    double start = seconds_now();
+    uint64_t before = graph_mark(t, p->graph);
+    if (!passes[i].graph(t, p->graph))
+        return false;
+    note(p, i, start, before != graph_mark(t, p->graph));
+    if (p->dump)
+        dump_graph(t, p->dump, p->graph, passes[i].name);
+    return graph_verify(t, p->graph, passes[i].name);
+}
+
+static bool verify_all(struct tgc *t, struct passing *p, const char *after)
+{
+    for (int i = 0; i < p->schedule->nkernel; i++) {
+        if (!verify_kernel(t, p->schedule->kernel[i], after))
+            return false;
+        if (p->dump)
+            dump_kernel(t, p->dump, p->schedule->kernel[i], after);
+    }
+    return true;
+}
+
+static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
+{
+    double start = seconds_now();
+    int before = t->nerror;
+    passes[i].plan(p->plan);
+    note(p, i, start, true);
+    return t->nerror == before && verify_all(t, p, passes[i].name);
+}
+
+static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
+{
+    double start = seconds_now();
+    int nkernel = p->schedule->nkernel;
+    if (!passes[i].schedule(t, p->schedule))
+        return false;
+    note(p, i, start, nkernel != p->schedule->nkernel);
+    return verify_all(t, p, passes[i].name);
+}
+
+static bool run_kernel_pass(struct tgc *t, struct passing *p, int i, struct kernel *k)
+{
+    struct mem_mark mark = scratch_mark(t);
+    double start = seconds_now();
+    uint64_t before = kernel_mark(k);
+    bool ok = passes[i].kernel(t, p->schedule, k);
+    scratch_release(t, mark);
+    bool changed = before != kernel_mark(k);
+    note(p, i, start, changed);
+    if (ok && changed && p->dump)
+        dump_kernel(t, p->dump, k, passes[i].name);
+    return ok && (!changed || verify_kernel(t, k, passes[i].name));
+}
+
+static bool is_left_out(const struct passing *p, int i) { return p->noopt && !passes[i].always; }
+
+static void change_facts(struct tgc *t, struct passing *p, int i)
+{
+    if (!is_left_out(p, i))
+        check_facts(t, p, &passes[i]);
+    p->facts |= passes[i].makes;
+    p->facts &= ~(is_left_out(p, i) ? 0 : passes[i].breaks);
+}
+
+/* The passes of one stage of kernels from `first` on, for each kernel; returns the next pass, or -1. */
+static int run_kernel_passes(struct tgc *t, struct passing *p, int first, int last)
+{
+    int end = first;
+    for (; end <= last && passes[end].stage == passes[first].stage; end++)
+        change_facts(t, p, end);
+    for (int k = 0; k < p->schedule->nkernel; k++)
+        for (int i = first; i < end; i++)
+            if (!is_left_out(p, i) && !run_kernel_pass(t, p, i, p->schedule->kernel[k]))
+                return -1;
+    return end;
+}
+
+bool passes_run_rows(struct tgc *t, struct passing *p, const char *first, const char *last)
+{
+    const struct pass *from = pass_find(first), *to = pass_find(last);
+    if (!from || !to)
+        TGC_BUG(t, "no pass %s or %s", first, last);
+    for (int i = (int)(from - passes), end = (int)(to - passes); i <= end; i++) {
+        bool ok = true;
+        if (passes[i].kernel) {
+            i = run_kernel_passes(t, p, i, end) - 1;
+            if (i < 0)
+                return false;
             continue;
         }
-        if (!s && (!(s = schedule_graph(t, g, o->noopt)) || !verify_kernels(t, s, "lower")))
-            return NULL;
-        s->isa = o->isa;
-        s->threads = o->threads;
-        s->on_device = o->on_device;
-        s->thread_gain_ns = o->on_device ? 0 : machine_of(t)->wake_ns;
-        if (!passes[i].schedule(t, s) || !verify_kernels(t, s, passes[i].name))
-            return NULL;
-        if (dump && (passes[i].schedule == pass_linearize || passes[i].schedule == pass_expand))
-            dump_kernels(t, &dumped, s, passes[i].name);
+        change_facts(t, p, i);
+        if (is_left_out(p, i))
+            continue;
+        if (passes[i].plan && !p->plan) {
+            p->plan = plan_new(t, p->graph, p->noopt);
+            p->schedule = p->plan->schedule;
+            p->schedule->isa = p->isa;
+            p->schedule->threads = p->threads;
+            p->schedule->on_device = p->on_device;
+            p->schedule->thread_gain_ns = p->thread_gain_ns;
+        }
+        ok = passes[i].graph  ? run_graph_pass(t, p, i)
+             : passes[i].plan ? run_plan_pass(t, p, i)
+                              : run_schedule_pass(t, p, i);
+        if (!ok)
+            return false;
     }
-    verify_scratch(t, s);
+    return true;
+}
+
+struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile_options *o)
+{
+    struct passing p = {.graph = g,
+                        .noopt = o->noopt,
+                        .isa = o->isa,
+                        .threads = o->threads,
+                        .on_device = o->on_device,
+                        .thread_gain_ns = o->on_device ? 0 : machine_of(t)->wake_ns,
+                        .facts = TENSORS,
+                        .record = o->record};
+    t->threads = o->threads;
+    t->scalar = !(o->isa & ~(1u << isa_portable()));
+    if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
+        return NULL;
+    if (t->debug >= 4) {
+        p.dump = dump_new(t);
+        dump_graph(t, p.dump, g, "the frontend");
+    }
+    if (!passes_run_rows(t, &p, passes[0].name, passes[NPASS - 1].name))
+        return NULL;
+    verify_scratch(t, p.schedule);
     if (t->debug >= 2)
         fprintf(stderr, "uops: %zu, %zu MB of memory\n", t->nuop, t->mem_used >> 20);
-    return s;
+    return p.schedule;
 }

@@ -135,6 +135,7 @@ struct compile_options {
     int threads;                 /* of a run, at most; 0 as 1 */
     isa_set isa;                 /* 0: the portable one alone */
     const char *name;            /* C identifier */
+    struct pass_record *record;  /* NULL, or by pass: what became of it */
 };
 
 /* Installs the fold hook (rules) into t; called once, before a frontend builds anything. */
@@ -207,21 +208,90 @@ bool pass_across(struct tgc *t, struct graph *g);
  * computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
 bool winograd_apply(struct tgc *t, struct graph *g, int side);
-/* schedule.c: fusion, lowering, control */
-struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt);
 /* s->buffer, s->weight from the steps' kernels */
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
-bool pass_optimize(struct tgc *t, struct schedule *s);           /* optimize.c: tiles */
 /* k->buffer anew: the first noutput stay, then what any variant reads, in order of first use */
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
-/* expand.c: in the variants, lanes become vectors and straight-line code */
-bool pass_expand(struct tgc *t, struct schedule *s);
-/* thread.c: nests that meet become kernels of their own; which loops threads share */
+/* thread.c: nests that meet become kernels of their own */
 bool pass_part(struct tgc *t, struct schedule *s);
-bool pass_thread(struct tgc *t, struct schedule *s);
-bool pass_linearize(struct tgc *t, struct schedule *s);          /* linearize.c */
+/* optimize.c: the loops of a kernel's stores. s: for which instruction sets */
+bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_divide_sums(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_order_sums(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_group_stages(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_collect(struct tgc *t, struct schedule *s);            /* s->buffer, s->weight */
+/* thread.c: which loops threads share */
+bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k);
 /* The linear program of a kernel's AST; *flop: its floating point operations. */
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop);
-bool pass_plan_memory(struct tgc *t, struct schedule *s);        /* memory.c */
+/* expand.c: in the variants, lanes become vectors and straight-line code */
+bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
+/* half_vectors.c: vectors of which no more than half the lanes are stored become half as wide, where
+ * the instruction set has vectors of half the size */
+bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
+/* prefetch.c: PREFETCH behind loads of weights; of those that are read once only if they are far:
+ * more than a cache keeps from one run to the next */
+bool pass_prefetch(struct tgc *t, struct schedule *s, struct kernel *k);
+/* a variant without vectors says nothing that the portable one does not say */
+bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k);
+/* memory.c */
+bool pass_sizes(struct tgc *t, struct schedule *s);
+bool pass_arena(struct tgc *t, struct schedule *s);
+bool pass_weights(struct tgc *t, struct schedule *s);
+
+/* ------------------------------------------------------------------------------ driver.c */
+
+enum pass_fact {
+#define FACT(name, text) FACT_##name,
+#include "passes/passes.def"
+    FACT_COUNT
+};
+const char *fact_text(enum pass_fact f);
+enum stage_of { STAGE_GRAPH, STAGE_PLAN, STAGE_SCHEDULE, STAGE_KERNEL, STAGE_CODE };
+struct plan;
+/* A row of passes.def. One of the functions is not NULL, as the stage says. needs, makes, breaks: bit
+ * i is enum pass_fact i. */
+struct pass {
+    const char *name;
+    enum stage_of stage;
+    bool always;
+    unsigned needs, makes, breaks;
+    bool (*graph)(struct tgc *t, struct graph *g);
+    void (*plan)(struct plan *p);
+    bool (*schedule)(struct tgc *t, struct schedule *s);
+    bool (*kernel)(struct tgc *t, struct schedule *s, struct kernel *k);
+};
+const struct pass *pass_at(int i);                               /* NULL: no more */
+const struct pass *pass_find(const char *name);                  /* NULL: there is none */
+const char *stage_name(enum stage_of s);
+/* What became of a pass: how long it took, of how many graphs or kernels, and how many changed. */
+struct pass_record { double seconds; int runs, changes; };
+
+/* A compile between two passes. */
+struct passing {
+    struct graph *graph;
+    struct plan *plan;           /* made for the first of its passes, with its schedule */
+    struct schedule *schedule;
+    bool noopt;
+    isa_set isa;                 /* these are the schedule's */
+    int threads;
+    bool on_device;
+    double thread_gain_ns;
+    unsigned facts;              /* bit i is enum pass_fact i */
+    struct pass_record *record;  /* by pass; NULL: nobody asks */
+    struct dump *dump;           /* at DEBUG=4 */
+};
+/* All passes from one to another, verified after each. needs: a verified graph. false: diagnostics
+ * were recorded. */
+bool passes_run_rows(struct tgc *t, struct passing *p, const char *first, const char *last);
 
 #endif

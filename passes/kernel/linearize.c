@@ -572,16 +572,14 @@ static double touched_nbytes(const struct buffer *b, bool stored)
     return n;
 }
 
-bool pass_linearize(struct tgc *t, struct schedule *s)
+bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    for (int i = 0; i < s->nkernel; i++) {
-        struct kernel *k = s->kernel[i];
-        double same;
-        k->linear = linearize(t, k->ast, &k->nlinear, &k->flop);
-        for (int j = 0; j < k->nvariant; j++)
-            k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);
-        for (int j = 0; j < k->nbuffer; j++)
-            k->nbytes += touched_nbytes(k->buffer[j], j < k->noutput);
-    }
+    double same;
+    (void)s;
+    k->linear = linearize(t, k->ast, &k->nlinear, &k->flop);
+    for (int j = 0; j < k->nvariant; j++)
+        k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);
+    for (int j = 0; j < k->nbuffer; j++)
+        k->nbytes += touched_nbytes(k->buffer[j], j < k->noutput);
     return true;
 }

@@ -325,13 +325,8 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         out->u[i] = join_loops(t, store, out->u[i]);
 }
 
-static struct uop *simplify_sum(struct tgc *t, struct uop *store)
-{
-    return tile_group_bytes(t, order_reductions(t, divide_sums(t, store)));
-}
-
 /* Sums of products of bytes that the kernel keeps in scratch become groups as well. */
-static struct uop *simplify_stages(struct tgc *t, struct uop *store)
+static struct uop *group_stages(struct tgc *t, struct uop *store)
 {
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n), *values, *weights;
@@ -339,20 +334,16 @@ static struct uop *simplify_stages(struct tgc *t, struct uop *store)
         struct nest m;
         struct uop *stage = order[i]->op == OP_STAGE ? stage_as_store(t, order[i]) : NULL, *by;
         if (!stage || !nest_find(t, stage, &m) || m.bytes ||
-            !nest_sums_bytes(&m, &values, &weights) || (by = simplify_sum(t, stage)) == stage)
+            !nest_sums_bytes(&m, &values, &weights))
+            continue;
+        by = tile_group_bytes(t, order_reductions(t, divide_sums(t, stage)));
+        if (by == stage)
             continue;
         store = uop_substitute(t, store, order[i], store_as_stage(t, by));
         order = uop_toposort(t, &store, 1, &n);
         i = -1;
     }
     return store;
-}
-
-static struct uop *simplify_store(struct tgc *t, struct uop *store)
-{
-    int first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-    store = merge_ranges(t, tile_fold_clamps(t, store), first);
-    return simplify_stages(t, simplify_sum(t, tile_order_gathers(t, store, first)));
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
@@ -379,8 +370,143 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k)
     k->nbuffer = n;
 }
 
-/* The stores of a kernel, as all its variants see them. Columns that a vector's tile leaves over
- * are a store of their own, so that the weights of both are packed. */
+/* Whether there are sums of groups of bytes, in scratch or not. */
+static bool has_bytes(struct tgc *t, struct uop *ast)
+{
+    int nuop;
+    struct uop **order = uop_toposort(t, &ast, 1, &nuop);
+    for (int i = 0; i < nuop; i++)
+        if (range_is(order[i], AXIS_GROUP))
+            return true;
+    return false;
+}
+
+/* The instruction sets for which the kernel may have variants: those that differ in their sums of
+ * bytes alone, if it has some. *widest: the first of them. */
+static isa_set variants_of(struct tgc *t, const struct schedule *s, const struct kernel *k,
+                           enum isa *widest)
+{
+    isa_set isa = s->isa;
+    bool bytes = has_bytes(t, k->ast);
+    *widest = isa_last();
+    for (enum isa a = *widest; !bytes && !isa_is_portable(a); a = isa_before(a))
+        if (isa >> isa_base(a) & 1 && isa_base(a) != a)
+            isa &= ~(1u << a);
+    while (!isa_is_portable(*widest) && !(isa >> *widest & 1))
+        *widest = isa_before(*widest);
+    return isa;
+}
+
+/* ---------------------------------------------------------------------------------- passes of stores */
+
+static void set_stores(struct tgc *t, struct kernel *k, const struct stores *to)
+{
+    k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, to->u, to->n, (union arg){0});
+}
+
+/* Each store becomes another one. */
+static bool each_store(struct tgc *t, struct kernel *k, struct uop *(*pass)(struct tgc *, struct uop *))
+{
+    struct stores to = {0};
+    for (int i = 0; i < k->ast->nsrc; i++)
+        push_store(t, &to, pass(t, k->ast->src[i]), (struct tile){.column_axis = -1});
+    set_stores(t, k, &to);
+    return true;
+}
+
+static int first_range(const struct uop *store)
+{
+    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+}
+
+static struct uop *merge_store(struct tgc *t, struct uop *store)
+{
+    return merge_ranges(t, store, first_range(store));
+}
+
+static struct uop *order_store(struct tgc *t, struct uop *store)
+{
+    return tile_order_gathers(t, store, first_range(store));
+}
+
+bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, tile_fold_clamps);
+}
+
+bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, merge_store);
+}
+
+bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, order_store);
+}
+
+bool pass_divide_sums(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, divide_sums);
+}
+
+bool pass_order_sums(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, order_reductions);
+}
+
+bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, tile_group_bytes);
+}
+
+bool pass_group_stages(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, group_stages);
+}
+
+bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    struct stores to = {0};
+    struct uop *part[PARTS_MAX];
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        for (int j = 0, n = divide_ranges(t, k->ast->src[i], part); j < n; j++)
+            push_store(t, &to, part[j], (struct tile){.column_axis = -1});
+    set_stores(t, k, &to);
+    return true;
+}
+
+bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    struct stores to = {0};
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        push_store(t, &to, keys_pack(t, k, k->ast->src[i]), (struct tile){.column_axis = -1});
+    set_stores(t, k, &to);
+    return true;
+}
+
+bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    struct stores to = {0};
+    struct uop *part[2];
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        for (int j = 0, n = rows_share_stages(t, k, k->ast->src[i], part); j < n; j++)
+            push_store(t, &to, part[j], (struct tile){.column_axis = -1});
+    set_stores(t, k, &to);
+    return true;
+}
+
+/* Columns that a vector's tile leaves over are a store of their own, as all variants see them, so
+ * that the weights of both are packed. */
 static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct uop *store,
                           struct stores *out)
 {
@@ -404,46 +530,32 @@ static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct 
         push_store(t, out, rest, none);
 }
 
-/* Whether there are sums of groups of bytes, in scratch or not. */
-static bool has_bytes(struct tgc *t, struct uop *const *store, int n)
+bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    int nuop;
-    struct uop **order = uop_toposort(t, store, n, &nuop);
-    for (int i = 0; i < nuop; i++)
-        if (range_is(order[i], AXIS_GROUP))
-            return true;
-    return false;
+    struct stores to = {0};
+    enum isa widest;
+    variants_of(t, s, k, &widest);
+    for (int i = 0; i < k->ast->nsrc; i++)
+        split_columns(t, k, widest, k->ast->src[i], &to);
+    set_stores(t, k, &to);
+    return true;
 }
 
-static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
+bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    struct stores from = {0};
-    struct uop **simple = scratch_array(t, (size_t)k->ast->nsrc, sizeof *simple);
-    enum isa widest = isa_last();
-    for (int i = 0; i < k->ast->nsrc; i++)
-        simple[i] = simplify_store(t, k->ast->src[i]);
-    bool bytes = has_bytes(t, simple, k->ast->nsrc);
-    for (enum isa a = widest; !bytes && !isa_is_portable(a); a = isa_before(a))
-        if (isa >> isa_base(a) & 1 && isa_base(a) != a)
-            isa &= ~(1u << a);
-    while (!isa_is_portable(widest) && !(isa >> widest & 1))
-        widest = isa_before(widest);
-    for (int i = 0; i < k->ast->nsrc; i++) {
-        struct uop *part[PARTS_MAX], *rows[2];
-        int n = divide_ranges(t, simple[i], part);
-        for (int j = 0; j < n; j++) {
-            int nrows = rows_share_stages(t, k, keys_pack(t, k, part[j]), rows);
-            for (int l = 0; l < nrows; l++)
-                split_columns(t, k, widest, rows[l], &from);
-        }
-    }
+    const struct uop *ast = k->ast;
+    enum isa widest;
+    isa_set isa = variants_of(t, s, k, &widest);
+    struct tile *like = scratch_array(t, (size_t)ast->nsrc, sizeof *like);
+    for (int i = 0; i < ast->nsrc; i++)
+        like[i].column_axis = -1;
     for (enum isa a = widest;; a = isa_before(a)) {
         struct variant v = {.isa = a};
         struct stores to = {0};
         if (!(isa >> a & 1) && !isa_is_portable(a))
             continue;
-        for (int i = 0; i < from.n; i++)
-            optimize_store(t, k, &v, from.u[i], i, &from.like[i], &to);
+        for (int i = 0; i < ast->nsrc; i++)
+            optimize_store(t, k, &v, ast->src[i], i, &like[i], &to);
         v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
         if (isa_is_portable(a)) {
             k->ast = v.ast;
@@ -454,15 +566,11 @@ static void optimize_kernel(struct tgc *t, struct kernel *k, isa_set isa)
         VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
     }
     kernel_collect_buffers(t, k);
+    return true;
 }
 
-bool pass_optimize(struct tgc *t, struct schedule *s)
+bool pass_collect(struct tgc *t, struct schedule *s)
 {
-    for (int i = 0; i < s->nkernel; i++) {
-        struct mem_mark mark = scratch_mark(t);
-        optimize_kernel(t, s->kernel[i], s->isa);
-        scratch_release(t, mark);
-    }
     schedule_collect_buffers(t, s);                   /* packed weights are buffers of their own */
     return true;
 }

@@ -455,12 +455,9 @@ bool pass_part(struct tgc *t, struct schedule *s)
     return true;
 }
 
-bool pass_thread(struct tgc *t, struct schedule *s)
+bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    for (int i = 0; i < s->nkernel && s->threads > 1; i++) {
-        struct mem_mark mark = scratch_mark(t);
-        share_kernel(t, s->kernel[i], s);
-        scratch_release(t, mark);
-    }
+    if (s->threads > 1)
+        share_kernel(t, k, s);
     return true;
 }

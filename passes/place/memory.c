@@ -748,7 +748,7 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
 }
 
 /* Weights lie in order of first use; equal ones lie at one place. */
-static bool plan_weights(struct tgc *t, struct schedule *s)
+bool pass_weights(struct tgc *t, struct schedule *s)
 {
     size_t size = 16, total = 0;
     while (size < 2 * (size_t)s->nweight)
@@ -780,10 +780,14 @@ static bool plan_weights(struct tgc *t, struct schedule *s)
     return true;
 }
 
-bool pass_plan_memory(struct tgc *t, struct schedule *s)
+bool pass_sizes(struct tgc *t, struct schedule *s)
+{
+    return size_buffers(t, s->buffer, s->nbuffer) && size_buffers(t, s->input, s->ninput) &&
+           size_buffers(t, s->output, s->noutput);
+}
+
+bool pass_arena(struct tgc *t, struct schedule *s)
 {
     struct memory m = {.t = t, .s = s};
-    return size_buffers(t, s->buffer, s->nbuffer) && size_buffers(t, s->input, s->ninput) &&
-           size_buffers(t, s->output, s->noutput) && plan_arena(&m) && plan_states(&m) &&
-           plan_weights(t, s);
+    return plan_arena(&m) && plan_states(&m);
 }

@@ -1,4 +1,4 @@
-/* plan.h - private to fuse.c, lower.c and schedule.c: what fusion decided.
+/* plan.h - private to plan/ and the driver: what fusion decided.
  *
  * A segment is one loop nest that stores one value; a kernel is a segment, or several that fill
  * parts of one buffer (CONCAT, SCATTER). Fusion walks the graph from consumers to producers. Every
@@ -123,6 +123,7 @@ struct node {
 struct plan {
     struct tgc *t;
     struct graph *graph;
+    struct schedule *schedule;               /* what the plan becomes */
     bool noopt;
     struct node *node; int nnode;            /* in topological order */
     struct uop_map of;                       /* uop -> node */
@@ -133,6 +134,16 @@ struct plan {
     struct loop *loop[64]; struct uop *loop_node[64]; int nloop;
     struct block *top;
 };
+
+/* schedule.c: a plan of nothing, and its schedule of nothing. */
+struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt);
+/* The nodes in topological order, the loops that they depend on; a diagnostic if those are too
+ * many. */
+void plan_nodes(struct plan *p);
+void plan_blocks(struct plan *p);        /* where each node runs */
+void plan_online(struct plan *p);        /* which attention goes by blocks of keys */
+void plan_fuse(struct plan *p);          /* what becomes a kernel */
+void plan_lower(struct plan *p);         /* kernels' ASTs and the schedule's steps */
 
 struct node *plan_node(const struct plan *p, const struct uop *u);
 range_set plan_mask(struct plan *p, const struct uop *index);

@@ -100,7 +100,7 @@ static void plan_finders(struct plan *p)
     }
 }
 
-static bool plan_nodes(struct plan *p)
+void plan_nodes(struct plan *p)
 {
     plan_finders(p);
     struct uop **order = plan_order(p), *c;
@@ -110,8 +110,10 @@ static bool plan_nodes(struct plan *p)
         map_set(&p->of, order[i], &p->node[i]);
         if (order[i]->op != OP_LOOP)
             continue;
-        if (p->nloop == 64)
-            return diag_error(p->t, NULL, "more than 64 loops in one model: split the model");
+        if (p->nloop == 64) {
+            diag_error(p->t, NULL, "more than 64 loops in one model: split the model");
+            return;
+        }
         p->loop[p->nloop++] = (struct loop *)(uintptr_t)order[i]->arg.p;
     }
     for (int i = 0; i < p->nnode; i++) {
@@ -129,7 +131,6 @@ static bool plan_nodes(struct plan *p)
         if (n->u->op == OP_LOOP)
             n->loops &= ~((range_set)1 << loop_find(p, n->u->arg.p));
     }
-    return true;
 }
 
 static struct block *block_new(struct plan *p, enum block_kind kind, struct block *parent,
@@ -173,7 +174,7 @@ static void join_into(struct plan *p, struct uop *u, struct block *b)
     n->block = block_join(n->block, b);
 }
 
-static void plan_blocks(struct plan *p)
+void plan_blocks(struct plan *p)
 {
     p->top = block_new(p, BLOCK_TOP, NULL, NULL);
     for (int i = 0; i < p->graph->noutput; i++)
@@ -350,8 +351,9 @@ static void plan_state(struct plan *p, int k)
         s->start[a] = a == part->axis ? uop_var(p->t, st->length) : uop_int(p->t, 0);
 }
 
-static void plan_fuse(struct plan *p, struct schedule *s)
+void plan_fuse(struct plan *p)
 {
+    struct schedule *s = p->schedule;
     for (int k = 0; k < p->graph->npart; k++)
         plan_state(p, k);
     for (int i = 0; i < s->noutput; i++) {
@@ -645,7 +647,7 @@ static void emit_block(struct emission *e, struct block *b)
 
 /* ---- attention by blocks of keys */
 
-static void mark_online(struct plan *p)
+void plan_online(struct plan *p)
 {
     struct mem_mark mark = scratch_mark(p->t);
     struct uop_map found = {.t = p->t}, kept = {.t = p->t};
@@ -688,7 +690,7 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
             VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
 }
 
-struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
+struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt)
 {
     struct plan *p = MEM_NEW(t, struct plan);
     *p = (struct plan){.t = t,
@@ -698,7 +700,7 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
                        .finder = {.t = t},
                        .bit = {.t = t},
                        .mask = {.t = t}};
-    struct schedule *s = MEM_NEW(t, struct schedule);
+    struct schedule *s = p->schedule = MEM_NEW(t, struct schedule);
     *s = (struct schedule){.graph = g,
                            .ninput = g->ninput - g->nstate,
                            .noutput = g->noutput - g->npart,
@@ -712,26 +714,19 @@ struct schedule *schedule_graph(struct tgc *t, struct graph *g, bool noopt)
     s->output = mem_array(t, (size_t)s->noutput, sizeof *s->output);
     for (int i = 0; i < s->ninput; i++)
         s->input[i] = (struct buffer *)(uintptr_t)g->input[i]->arg.p;
-    if (!plan_nodes(p))
-        return NULL;
-    plan_blocks(p);
-    if (!noopt)
-        mark_online(p);
-    plan_fuse(p, s);
-    if (!noopt) {
-        plan_insets(p);
-        plan_layout(p);
-        plan_bands(p);
-        plan_clip(p);
-        plan_spread(p);
-    }
+    return p;
+}
+
+void plan_lower(struct plan *p)
+{
+    const struct graph *g = p->graph;
+    struct schedule *s = p->schedule;
     plan_items(p);
     struct emission e = {.p = p, .s = s};
     e.cap_var = (size_t)g->nvar + 4;
-    s->var = mem_array(t, e.cap_var, sizeof *s->var);
+    s->var = mem_array(p->t, e.cap_var, sizeof *s->var);
     if (g->nvar)
         memcpy(s->var, g->var, (size_t)g->nvar * sizeof *s->var);
     emit_block(&e, p->top);
-    schedule_collect_buffers(t, s);
-    return s;
+    schedule_collect_buffers(p->t, s);
 }

@@ -669,27 +669,24 @@ static bool has_choices(const struct kernel *k)
     return false;
 }
 
-/* A variant without vectors says nothing that the portable one does not say. */
-static void expand_kernel(struct tgc *t, bool far, struct kernel *k)
+bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    int n = 0;
-    for (int j = 0; j < k->nvariant; j++) {
+    (void)s;
+    for (int j = 0; j < k->nvariant; j++)
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
-        halve_vectors(t, &isa_table[k->variant[j].isa], &k->variant[j].linear,
-                      &k->variant[j].nlinear);
-        prefetch_weights(t, far, &k->variant[j].linear, &k->variant[j].nlinear);
-        if (has_vectors(&k->variant[j]))
-            k->variant[n++] = k->variant[j];
-    }
-    k->nvariant = n;
     if (has_choices(k))
-        expand_program(t, ISA_GENERIC, &k->linear, &k->nlinear);
+        expand_program(t, isa_portable(), &k->linear, &k->nlinear);
+    return true;
 }
 
-bool pass_expand(struct tgc *t, struct schedule *s)
+bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    bool far = weights_are_far(t, s);
-    for (int i = 0; i < s->nkernel; i++)
-        expand_kernel(t, far, s->kernel[i]);
+    int n = 0;
+    (void)t;
+    (void)s;
+    for (int j = 0; j < k->nvariant; j++)
+        if (has_vectors(&k->variant[j]))
+            k->variant[n++] = k->variant[j];
+    k->nvariant = n;
     return true;
 }

@@ -63,20 +63,11 @@ void expand_one(struct expander *e, struct uop *u);
 /* The index of the END that closes the loop at `at`. */
 int expand_find_end(const struct expander *e, int at);
 
-/* prefetch.c: PREFETCH behind loads of weights, in a variant's program; of those that are read once
- * only if they are far: more than a cache keeps from one run to the next */
-bool weights_are_far(const struct tgc *t, const struct schedule *s);
-void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear);
-
 void scopes_enter(struct scopes *s);
 void scopes_leave(struct scopes *s);
 void scopes_learn(struct scopes *s, struct uop *u);
 /* A store to the place: loads from there may read something else now. */
 void scopes_forget_loads(struct scopes *s, const struct uop *place);
-
-/* half_vectors.c: vectors of which no more than half the lanes are stored become half as wide, in a
- * variant's program, where the instruction set has vectors of half the size. */
-void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***linear, int *nlinear);
 
 /* prefetch_panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of
  * weights that others have read before. */

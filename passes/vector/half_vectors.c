@@ -152,7 +152,8 @@ static void rewrite(struct halves *h, struct uop *u)
     push(h, u);
 }
 
-void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***linear, int *nlinear)
+static void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***linear,
+                          int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct halves h = {.t = t, .wide = isa->lanes, .in = *linear, .nin = *nlinear};
@@ -172,4 +173,13 @@ void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop ***line
         *nlinear = h.nout;
     }
     scratch_release(t, mark);
+}
+
+bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    for (int i = 0; i < k->nvariant; i++)
+        halve_vectors(t, &isa_table[k->variant[i].isa], &k->variant[i].linear,
+                      &k->variant[i].nlinear);
+    return true;
 }

@@ -31,7 +31,7 @@ static bool is_large_weight(const struct machine *m, const struct uop *load)
            buffer_most_nbytes(b) >= cost_fit(m, FIT_WEIGHT_LEAST);
 }
 
-bool weights_are_far(const struct tgc *t, const struct schedule *s)
+static bool weights_are_far(const struct tgc *t, const struct schedule *s)
 {
     double n = 0;
     for (int i = 0; i < s->nweight; i++)
@@ -85,7 +85,7 @@ static void note_loops(struct prefetching *p, struct uop *u)
         p->nloop--;
 }
 
-void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear)
+static void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct prefetching p = {.t = t, .far = far};
@@ -114,4 +114,12 @@ void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int *nlinea
     *linear = mem_copy(t, out, (size_t)n * sizeof *out);
     *nlinear = n;
     scratch_release(t, mark);
+}
+
+bool pass_prefetch(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    bool far = weights_are_far(t, s);
+    for (int i = 0; i < k->nvariant; i++)
+        prefetch_weights(t, far, &k->variant[i].linear, &k->variant[i].nlinear);
+    return true;
 }

@@ -367,20 +367,20 @@ int check(struct fixture *f, bool noopt)
     }
     if (f->bands)
         f->t->cache_nbytes = 0;
-    struct schedule *s = schedule_graph(f->t, &f->g, noopt);
-    assert_non_null(s);
-    s->isa = 1u << f->isa;
-    s->threads = f->t->threads = f->threads;
-    if (!noopt)
-        assert_true(pass_part(f->t, s));
+    f->t->threads = f->threads;
+    struct passing p = {.graph = &f->g,
+                        .noopt = noopt,
+                        .isa = 1u << f->isa,
+                        .threads = f->threads,
+                        .facts = 1u << FACT_TENSORS};
+    assert_true(passes_run_rows(f->t, &p, "nodes", "part"));
+    struct schedule *s = p.schedule;
     f->lowered = mem_array(f->t, (size_t)s->nkernel + 1, sizeof *f->lowered);
     for (int i = 0; i < s->nkernel; i++)
         f->lowered[i] = s->kernel[i]->ast;
-    if (!noopt)
-        assert_true(pass_optimize(f->t, s) && pass_thread(f->t, s));
-    assert_true(pass_linearize(f->t, s));
+    assert_true(passes_run_rows(f->t, &p, "clamps", "linearize"));
     f->schedule = s;
-    assert_true(pass_expand(f->t, s));
+    assert_true(passes_run_rows(f->t, &p, "expand", "plain"));
     run_schedule(f, s);
     for (int i = 0; i < f->g.noutput; i++)
         /* its weights are rounded to f32 */

@@ -287,6 +287,12 @@ static void sum_and_max(struct program_text *p, struct uop *x, struct uop *y, in
     PUT(p, OP_STORE, DTYPE_F32, 0, y, uop_int(p->t, 1), max);
 }
 
+static void write_vectors(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    assert_true(pass_expand(t, s, k) && pass_halve(t, s, k) && pass_prefetch(t, s, k) &&
+                pass_drop_plain(t, s, k));
+}
+
 static void test_strips_of_two_sums(void **state)
 {
     struct fixture *f = *state;
@@ -301,7 +307,7 @@ static void test_strips_of_two_sums(void **state)
             struct variant v = {.isa = (enum isa)isa, .linear = p.u, .nlinear = p.n};
             struct kernel k = {.variant = &v, .nvariant = 1}, *kernel = &k;
             struct schedule s = {.kernel = &kernel, .nkernel = 1};
-            assert_true(pass_expand(f->t, &s));
+            write_vectors(f->t, &s, &k);
             bool vectors = isa != ISA_GENERIC && n >= isa_table[isa].lanes;
             assert_int_equal(k.nvariant, vectors);
             struct program_text got = {.t = f->t, .n = v.nlinear};
@@ -356,7 +362,7 @@ static void test_strips_of_lookups(void **state)
         struct variant v = {.isa = isa, .linear = p.u, .nlinear = p.n};
         struct kernel k = {.variant = &v, .nvariant = 1}, *kernel = &k;
         struct schedule s = {.kernel = &kernel, .nkernel = 1};
-        assert_true(pass_expand(f->t, &s));
+        write_vectors(f->t, &s, &k);
         assert_int_equal(k.nvariant, isa != ISA_GENERIC && n == 300);
         struct program_text got = {.t = f->t, .n = v.nlinear};
         memcpy(got.u, v.linear, (size_t)v.nlinear * sizeof *v.linear);
@@ -387,7 +393,7 @@ static void test_strips_of_groups(void **state)
         struct variant variant = {.isa = (enum isa)isa, .linear = p.u, .nlinear = p.n};
         struct kernel k = {.variant = &variant, .nvariant = 1}, *kernel = &k;
         struct schedule s = {.kernel = &kernel, .nkernel = 1};
-        assert_true(pass_expand(f->t, &s));
+        write_vectors(f->t, &s, &k);
         assert_int_equal(k.nvariant, isa != ISA_GENERIC);
         struct program_text got = {.t = f->t, .n = variant.nlinear};
         memcpy(got.u, variant.linear, (size_t)variant.nlinear * sizeof *variant.linear);

@@ -569,6 +569,11 @@ struct totals {
     double ratio;
 };
 
+static bool plan_memory(struct tgc *t, struct schedule *s)
+{
+    return pass_sizes(t, s) && pass_arena(t, s) && pass_weights(t, s);
+}
+
 static void plan_and_run(struct tgc *t, struct random *g, struct totals *sum)
 {
     struct program *p = MEM_NEW(t, struct program);
@@ -576,7 +581,7 @@ static void plan_and_run(struct tgc *t, struct random *g, struct totals *sum)
     p->g = g;
     push_block(p, 3 + draw(g, 20));
     write_buffer(p, new_buffer(p, BUFFER_OUTPUT, DTYPE_F32, 100), false);
-    assert_true(pass_plan_memory(t, &p->s));
+    assert_true(plan_memory(t, &p->s));
     assert_true(p->s.arena_nbytes >= p->s.live_nbytes);
     for (int run = 0; run < 8; run++) {
         struct replay *m = MEM_NEW(t, struct replay);
@@ -649,7 +654,7 @@ static void test_in_place(void **state)
         push_copy(p, a, NULL, true);
         push_copy(p, b, a, elementwise);
         push_copy(p, new_buffer(p, BUFFER_OUTPUT, DTYPE_F32, 1024), b, true);
-        assert_true(pass_plan_memory(p->t, &p->s));
+        assert_true(plan_memory(p->t, &p->s));
         assert_int_equal(p->s.arena_nbytes, elementwise ? 4096 : 8192);
         assert_true((a->offset == b->offset) == elementwise);
         tgc_free(p->t);
@@ -675,7 +680,7 @@ static void test_branches_share(void **state)
     }
     push_step(p, (struct step){.kind = STEP_ENDIF});
     push_copy(p, new_buffer(p, BUFFER_OUTPUT, DTYPE_F32, 2048), r, true);
-    assert_true(pass_plan_memory(p->t, &p->s));
+    assert_true(plan_memory(p->t, &p->s));
     /* r is not alive in ELSE before it is written there: never more than two large ones */
     assert_int_equal(p->s.arena_nbytes, 2 * 8192);
     tgc_free(p->t);
@@ -696,7 +701,7 @@ static void test_parts_live_in_their_base(void **state)
         push_copy(p, new_buffer(p, BUFFER_TEMP, DTYPE_F32, 5000), NULL, true);
     }
     push_copy(p, new_buffer(p, BUFFER_OUTPUT, DTYPE_F32, 48), base, true);
-    assert_true(pass_plan_memory(p->t, &p->s));
+    assert_true(plan_memory(p->t, &p->s));
     assert_int_equal(part[0]->offset, base->offset);
     assert_int_equal(part[1]->offset, base->offset + 64);
     assert_int_equal(p->s.arena_nbytes, 20032 + 192);
@@ -722,7 +727,7 @@ static void test_weights(void **state)
                            new_weight(p, a, 19), new_weight(p, a, 0),      new_weight(p, same, 20)};
     p->s.weight = w;
     p->s.nweight = 6;
-    assert_true(pass_plan_memory(p->t, &p->s));
+    assert_true(plan_memory(p->t, &p->s));
     assert_int_equal(w[0]->offset, 0);
     assert_int_equal(w[1]->offset, 128);
     assert_int_equal(w[2]->offset, 0);
@@ -744,7 +749,7 @@ static void test_limits(void **state)
         VEC_PUSH(p->t, p->s.buffer, p->s.nbuffer, p->cap_buffer, b);
         push_copy(p, b, NULL, true);
         p->t->mem_limit = (size_t)8 << 20;
-        assert_false(pass_plan_memory(p->t, &p->s));
+        assert_false(plan_memory(p->t, &p->s));
         assert_int_equal(p->t->nerror, 1);
         print_message("  %s\n", p->t->diag[0].message);
         tgc_free(p->t);

@@ -1,0 +1,11 @@
+/* dump.h - private to the driver: what passes changed, for people who debug them. */
+#ifndef TGC_DUMP_H
+#define TGC_DUMP_H
+
+#include "passes/passes.h"
+
+struct dump *dump_new(struct tgc *t);
+void dump_graph(struct tgc *t, struct dump *d, const struct graph *g, const char *after);
+void dump_kernel(struct tgc *t, struct dump *d, const struct kernel *k, const char *after);
+
+#endif
