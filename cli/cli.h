@@ -93,7 +93,7 @@ struct options {
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as the model has them */
-    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why;
+    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes that a run may take of it; 0: any */
     const struct machine *machine;  /* NULL: the first row */
@@ -205,6 +205,7 @@ struct model {
     struct tgc *tgc;
     struct graph *graph;
     struct schedule *schedule;
+    struct pass_record *record;     /* with --passes: what became of each pass */
     const char *base;               /* the file's name without directories; "stdin" */
     const char *stem;               /* without its extension either */
 };

@@ -15,6 +15,7 @@ struct report {
     /* dimensions that nobody has bounded: what depends on them is not known */
     struct text open;
     struct text why;                /* --why: lines */
+    struct text passes;             /* --passes: lines, or the elements of a JSON list */
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
@@ -49,6 +50,28 @@ static void put_dim(struct text *shape, bool json, const char *symbol, int64_t s
         text_json(shape, symbol);
     else
         text_puts(shape, symbol);
+}
+
+/* A line for each pass, in the order in which they ran. What a pass of the plan or the schedule
+ * changed is not counted. */
+static void put_passes(struct text *x, bool json, const struct pass_record *record)
+{
+    const struct pass *p;
+    for (int i = 0; (p = pass_at(i)) != NULL; i++) {
+        bool counts = p->graph || p->kernel;
+        if (json)
+            text_printf(x,
+                        "%s{\"name\":\"%s\",\"stage\":\"%s\",\"runs\":%d,\"changes\":%s,"
+                        "\"seconds\":%.6f}",
+                        i ? "," : "", p->name, stage_name(p->stage), record[i].runs,
+                        counts ? mem_printf(x->t, "%d", record[i].changes) : "null",
+                        record[i].seconds);
+        else
+            text_printf(x, "    %-8s %-15s %5d %5s %9.3f\n", stage_name(p->stage), p->name,
+                        record[i].runs,
+                        counts ? mem_printf(x->t, "%d", record[i].changes) : "-",
+                        record[i].seconds * 1e3);
+    }
 }
 
 /* An output that is the next run's input; axis: along which it grows, or -1. */
@@ -279,6 +302,8 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     r->narrowing = m.graph->narrowing;
     r->error_estimate = error_estimate(t);
     r->error_limit = t->error_limit;
+    if (o->passes)
+        put_passes(&r->passes, o->json, m.record);
     if (o->why && o->json)
         why_write_json(&r->why, t);
     else if (o->why)
@@ -361,6 +386,8 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
                     r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
     if (!r->open.n && !r->is_artefact)
         text_printf(&x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
+    if (o->passes && !r->open.n && !r->is_artefact)
+        text_printf(&x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
         text_printf(&x, ",\"choices\":[%s]", r->why.s ? r->why.s : "");
     text_puts(&x, ",\"operators\":{");
@@ -421,6 +448,9 @@ static void print_text(struct tgc *t, const struct report *r)
                    r->error_estimate, r->error_limit);
         if (r->table.n)
             print_lines("each kernel, and its shapes", &r->table);
+        if (r->passes.n)
+            print_lines("passes, how often they ran and changed something, milliseconds",
+                        &r->passes);
         if (r->why.n)
             print_lines("choices", &r->why);
         return;
@@ -435,6 +465,7 @@ enum exit_status cmd_info(struct tgc *t, const struct options *o)
     struct report r = {.open = {.t = t},
                        .states = {.t = t},
                        .why = {.t = t},
+                       .passes = {.t = t},
                        .table = {.t = t},
                        .inputs = {.t = t},
                        .outputs = {.t = t}};

@@ -346,6 +346,9 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     }
     if (!read_tuning(t, o) || !model_lower(t, o, m))
         return false;
+    if (o->passes)
+        m->record = mem_array(t, (size_t)pass_count(), sizeof *m->record);
+    compile_options.record = m->record;
     double start = seconds_now();
     if (!state_apply(t, m->graph, o->state, o->nstate, o->model))
         return false;

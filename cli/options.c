@@ -658,6 +658,9 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_TUNE:
         o->tune = g->value;
         return *g->value || usage(p, "option --tune has an empty name; a file is expected");
+    case OPTION_PASSES:
+        o->passes = true;
+        return true;
     case OPTION_WHY:
         o->why = true;
         return true;

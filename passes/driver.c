@@ -45,6 +45,8 @@ const char *stage_name(enum stage_of s)
 
 const struct pass *pass_at(int i) { return i >= 0 && i < NPASS ? &passes[i] : NULL; }
 
+int pass_count(void) { return NPASS; }
+
 const struct pass *pass_find(const char *name)
 {
     for (int i = 0; i < NPASS; i++)

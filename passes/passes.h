@@ -271,6 +271,7 @@ struct pass {
     bool (*kernel)(struct tgc *t, struct schedule *s, struct kernel *k);
 };
 const struct pass *pass_at(int i);                               /* NULL: no more */
+int pass_count(void);
 const struct pass *pass_find(const char *name);                  /* NULL: there is none */
 const char *stage_name(enum stage_of s);
 /* What became of a pass: how long it took, of how many graphs or kernels, and how many changed. */

@@ -27,6 +27,7 @@ SUITES = [
     ("wheel", "tests/python/wheel_test.py", 300, 2400),
     ("library", "tests/ir/library_test.py", 600, 600),
     ("text", "tests/ir/text_test.py", 600, 1800),
+    ("passes", "tests/ir/passes_test.py", 300, 600),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),

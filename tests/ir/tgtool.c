@@ -1,9 +1,13 @@
-/* tgtool.c - the tests' window on the text format: reads a .tg graph and prints it, or evaluates
- * it.
+/* tgtool.c - the tests' window on the text formats: reads a graph or a kernel, and prints it,
+ * evaluates it, or runs one pass on it.
  *
  *      tgtool [-O0] [-s SIDE] [-l] print FILE     the graph in primitive ops; fails unless reading
  *      that again gives the same text
  *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
+ *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's AST
+ *      or of a linear program; of a pass of the plan, the kernels that become of a graph with all
+ *      passes of the plan up to it. -b: without the pass itself
+ *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
  * eval hold 0.1 * (index % 7) - 0.2, and symbols are 2. Diagnostics go to standard error as
@@ -11,6 +15,7 @@
  */
 #include "frontend/text/text.h"
 #include "passes/passes.h"
+#include "passes/target/target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +127,12 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
     return 0;
 }
 
-struct command { bool noopt, locations; const char *side, *verb, *path; };
+struct command {
+    bool noopt, locations, before;
+    const char *side, *verb, *pass, *path;
+    enum isa isa;
+    int threads;
+};
 
 /* -------------------------------------------------------------------------------------- kernels */
 
@@ -194,11 +204,129 @@ static int eval_text(struct tgc *t, const struct kernel_text *k)
     return 0;
 }
 
+/* ---------------------------------------------------------------------------------------- passes */
+
+static struct kernel *kernel_of(struct tgc *t, const struct kernel_text *text, enum isa isa)
+{
+    struct kernel *k = MEM_NEW(t, struct kernel);
+    struct variant *v = MEM_NEW(t, struct variant);
+    *k = (struct kernel){.name = "kernel", .title = "", .ast = text->ast};
+    *v = (struct variant){.isa = isa, .linear = text->linear, .nlinear = text->nlinear};
+    if (text->linear) {                               /* the portable program, and a variant of it */
+        k->linear = text->linear;
+        k->nlinear = text->nlinear;
+        k->variant = v;
+        k->nvariant = 1;
+    }
+    k->buffer = mem_array(t, (size_t)text->nbuffer + 1, sizeof *k->buffer);
+    k->scratch = mem_array(t, (size_t)text->nbuffer + 1, sizeof *k->scratch);
+    for (int stored = 1; stored >= 0; stored--) {
+        for (int i = 0; i < text->nbuffer; i++) {
+            struct buffer *b = text->buffer[i];
+            if (b->kind == BUFFER_SCRATCH && stored)
+                k->scratch[k->nscratch++] = b;
+            else if (b->kind != BUFFER_SCRATCH && is_stored(text, b) == stored)
+                k->buffer[k->nbuffer++] = b;
+        }
+        k->noutput = stored ? k->nbuffer : k->noutput;
+    }
+    return k;
+}
+
+static void print_kernels(struct tgc *t, const struct schedule *s)
+{
+    struct text out = {.t = t};
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        if (k->linear && k->nvariant == 0)
+            program_print(&out, t, k->linear, k->nlinear);
+        else if (!k->linear)
+            kernel_print(&out, t, k->ast);
+        for (int j = 0; j < k->nvariant; j++) {
+            text_printf(&out, "# %s\n", isa_table[k->variant[j].isa].text);
+            if (k->variant[j].linear)
+                program_print(&out, t, k->variant[j].linear, k->variant[j].nlinear);
+            else
+                kernel_print(&out, t, k->variant[j].ast);
+        }
+    }
+    fwrite(out.s, 1, out.n, stdout);
+}
+
+static int pass_on_kernel(struct tgc *t, const struct command *c, const struct pass *pass,
+                          const struct kernel_text *text)
+{
+    struct kernel *k = kernel_of(t, text, c->isa);
+    struct schedule s = {.kernel = &k, .nkernel = 1, .threads = c->threads, .isa = 1u << c->isa};
+    if (!pass->kernel || (pass->stage == STAGE_CODE) != (text->linear != NULL)) {
+        fprintf(stderr, "pass %s does not take this: it is one of the stage %s\n", pass->name,
+                stage_name(pass->stage));
+        return 2;
+    }
+    if (!c->before && !pass->kernel(t, &s, k))
+        return 1;
+    if (k->linear)
+        linear_verify(t, k->linear, k->nlinear, pass->name);
+    else
+        kernel_verify(t, k->ast, pass->name);
+    for (int i = 0; i < k->nvariant; i++)
+        if (k->variant[i].linear)
+            linear_verify(t, k->variant[i].linear, k->variant[i].nlinear, pass->name);
+        else
+            kernel_verify(t, k->variant[i].ast, pass->name);
+    print_kernels(t, &s);
+    return 0;
+}
+
+/* All of the plan's passes up to this one, then those that make kernels of the plan. */
+static int pass_of_plan(struct tgc *t, const struct command *c, struct graph *g)
+{
+    struct passing p = {.graph = g, .isa = 1u << c->isa, .threads = c->threads,
+                        .facts = 1u << FACT_TENSORS | 1u << FACT_CONSTANTS};
+    const struct pass *pass = pass_find(c->pass), *row;
+    for (int i = 0; (row = pass_at(i)) != NULL; i++) {
+        bool behind = row > pass || (c->before && row == pass);
+        if (row->stage == STAGE_PLAN && (!behind || row->always) &&
+            !passes_run_rows(t, &p, row->name, row->name))
+            return 1;
+    }
+    print_kernels(t, p.schedule);
+    return 0;
+}
+
+static int pass_on_graph(struct tgc *t, const struct command *c, const struct pass *pass,
+                         struct graph *g)
+{
+    struct text out = {.t = t};
+    if (pass->plan)
+        return pass_of_plan(t, c, g);
+    if (!pass->graph) {
+        fprintf(stderr, "pass %s takes no graph\n", pass->name);
+        return 2;
+    }
+    if (!c->before && (!pass->graph(t, g) || !graph_verify(t, g, pass->name)))
+        return 1;
+    if (!tg_write(t, g, &(struct tg_write_options){.no_locations = true}, &out, NULL))
+        return 1;
+    fwrite(out.s, 1, out.n, stdout);
+    return 0;
+}
+
+static int list_passes(void)
+{
+    const struct pass *p;
+    for (int i = 0; (p = pass_at(i)) != NULL; i++)
+        printf("%-8s %s\n", stage_name(p->stage), p->name);
+    return 0;
+}
+
 static int run_kernel(struct tgc *t, const struct command *c, const char *bytes, size_t nbytes)
 {
     struct kernel_text k;
     if (!tg_read_kernel(t, c->path, bytes, nbytes, &k))
         return 1;
+    if (c->pass)
+        return pass_on_kernel(t, c, pass_find(c->pass), &k);
     return !strcmp(c->verb, "eval") ? eval_text(t, &k) : print_kernel(t, &k, c->path);
 }
 
@@ -212,31 +340,61 @@ static int run(struct tgc *t, const struct command *c)
     const char *bytes = tg_load(t, c->path, &nbytes);
     if (bytes && tg_is_kernel(bytes, nbytes))
         return run_kernel(t, c, bytes, nbytes);
-    struct graph *g = tg_read(t, c->path, NULL);
+    struct graph *g =
+        bytes ? tg_read_bytes(t, strcmp(c->path, "-") ? c->path : "<stdin>", bytes, nbytes, NULL) : NULL;
     if (!g || !graph_verify(t, g, "reading"))
         return 1;
+    if (c->pass)
+        return pass_on_graph(t, c, pass_find(c->pass), g);
     int status = !strcmp(c->verb, "eval") ? eval_outputs(t, g)
                                           : print_graph(t, g, c->path, c->side, c->locations);
     return t->nerror ? 1 : status;
 }
 
+static bool read_isa(const char *s, enum isa *isa)
+{
+    for (int i = 0; i < ISA_COUNT; i++)
+        if (!strcmp(isa_table[i].text, s)) {
+            *isa = (enum isa)i;
+            return true;
+        }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    struct command c = {0};
+    struct command c = {.isa = isa_portable(), .threads = 1};
     int i = 1;
+    bool ok = true;
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
         c.noopt |= !strcmp(argv[i], "-O0");
         c.locations |= !strcmp(argv[i], "-l");
+        c.before |= !strcmp(argv[i], "-b");
         if (!strcmp(argv[i], "-s") && i + 1 < argc)
             c.side = argv[++i];
+        else if (!strcmp(argv[i], "-i") && i + 1 < argc)
+            ok &= read_isa(argv[++i], &c.isa);
+        else if (!strcmp(argv[i], "-t") && i + 1 < argc)
+            c.threads = atoi(argv[++i]);
     }
+    if (i + 1 == argc && !strcmp(argv[i], "passes"))
+        return list_passes();
+    bool pass = i < argc && !strcmp(argv[i], "pass");
     struct tgc *t = tgc_new((size_t)1 << 30);
-    if (!t || i + 2 != argc) {
-        fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n");
+    if (!t || !ok || i + 2 + pass != argc) {
+        fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
+                        "       tgtool [-b] [-i ISA] [-t N] pass NAME FILE\n"
+                        "       tgtool passes\n");
         return 2;
     }
     c.verb = argv[i];
-    c.path = argv[i + 1];
+    c.pass = pass ? argv[i + 1] : NULL;
+    c.path = argv[i + 1 + pass];
+    if (pass && !pass_find(c.pass)) {
+        fprintf(stderr, "there is no pass %s\n", c.pass);
+        return 2;
+    }
+    t->threads = c.threads;
     int status = run(t, &c);
     print_diagnostics(t);
     tgc_free(t);

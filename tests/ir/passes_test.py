@@ -1,0 +1,163 @@
+"""Kernels as text, and passes one by one.
+
+golden/passes/ROW/ holds, for a row of passes.def, `changes`, which the pass changes, and `forbidden`, which is like it but for what a
+legality condition forbids: it stays as it is. .tgk is a kernel's AST or a linear program, .tg a graph. Beside each stands what tgtool
+makes of it (--bless rewrites it), but for a forbidden one, whose text is its own. A first line `# flags: ...` has tgtool's options.
+Rows without such texts are counted in docs/status.md. What a pass makes of a kernel computes the same: both are run.
+"""
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+from suite import Suite, expect  # noqa: E402
+
+suite = Suite("passes")
+GOLDEN = ROOT / "tests/ir/golden/passes"
+NO_CONDITION = {"linearize", "nodes", "blocks", "fuse", "lower", "collect", "sizes", "arena", "weights"}   # done to everything
+
+
+def tgtool(*arguments, text=None, timeout=60):
+    command = [Path(suite.options.build).resolve() / "tests/ir/tgtool", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, timeout=timeout)
+
+
+def flags(path):
+    first = path.read_text().splitlines()[0]
+    return first.removeprefix("# flags:").split() if first.startswith("# flags:") else []
+
+
+def run_pass(path, *more):
+    done = tgtool(*flags(path), *more, "pass", path.parent.name, path)
+    expect(done.returncode == 0, f"{path.parent.name} ends with {done.returncode}: {done.stderr.decode()}")
+    return done.stdout.decode()
+
+
+def changes(path):
+    before, after = run_pass(path, "-b"), run_pass(path)
+    expect(before != after, "the pass changes nothing")
+    expected = path.with_suffix(".expected")
+    if suite.options.bless:
+        expected.write_text(after)
+    expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
+    expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
+    if path.suffix == ".tgk":
+        same_values(before, after)
+
+
+def forbidden(path):
+    before, after = run_pass(path, "-b"), run_pass(path)
+    expect(set(forms(before)) == set(forms(after)), f"the pass changes what it must leave alone:\n{after}")
+
+
+def forms(text):
+    """The kernels of a text, each from its first line on; what names instruction sets stands in front of a variant."""
+    parts = re.split(r"(?m)^(?=kernel$|linear$|tg 1$)", re.sub(r"(?m)^#.*\n", "", text))
+    return [part for part in parts if part]
+
+
+def values(text):
+    done = tgtool("eval", "-", text=text.encode())
+    expect(done.returncode == 0, f"cannot be run: {done.stderr.decode()}\n{text}")
+    return {line.split(" =")[0]: [float(v) for v in line.partition(" =")[2].split()] for line in done.stdout.decode().splitlines()}
+
+
+def same_values(before, after):
+    """Every form of the kernel stores what it stored before."""
+    want = values(forms(before)[0])
+    for form in forms(after):
+        have = values(form)
+        for name in want:
+            close = all(a == b or (a != a and b != b) or abs(a - b) <= 1e-6 * (1 + abs(a)) for a, b in zip(want[name], have[name]))
+            expect(len(want[name]) == len(have[name]) and close, f"%{name} has other values:\n{form}")
+
+
+def read_again(path):
+    """print(parse(print(k))) is print(k), of the text and of what the pass makes of it."""
+    for text in [path.read_text(), *forms(run_pass(path))]:
+        done = tgtool("print", "-", text=text.encode())
+        expect(done.returncode == 0, done.stderr.decode())
+
+
+ERRORS = [
+    ("kernel\n", "2:1: a kernel that stores nothing"),
+    ("kernel\nrange r0 < 4\n", "a kernel that stores nothing"),
+    ("kernel\noutput %output0 : f32[4] \"y\"\nrange r0 < 4\nstore(%output0, r0, f32(0.0))\n",
+     "4:1: store: depends on a range that nothing around it binds"),
+    ("kernel\noutput %output0 : f32[4] \"y\"\nrange r0 < 4\nstore(%output0, r0, f64(0.0), r0)\n",
+     "4:1: store: stores another dtype than is there"),
+    ("kernel\ninput %input0 : f32[4] \"x\"\nrange r0 < 4\nstore(%input0, r0, f32(0.0), r0)\n", "4:1: store: writes to an input or a weight"),
+    ("kernel\n%0 : f32 = add(f32(1.0), r7)\n", "2:26: there is no range 'r7' before this line"),
+    ("kernel\n%0 : f32 = conv(%1)\n", "2:12: 'conv' is no op of a kernel"),
+    ("kernel\nrange x1 < 4\n", "2:7: found 'x1', expected a range's name"),
+    ("kernel\noutput %output0 : f32[4]\nrange v0 < 4\nrange r1 < 2\nstore(%output0, r1*4 + v0, f32(0.0), v0, r1)\n",
+     "5:1: store: a loop inside of its lanes"),
+    ("kernel\nscratch %scratch0 : f32[4]\noutput %output1 : f32[4]\nrange r0 < 4\n%0 : f32 = load(%scratch0, r0)\nstore(%output1, r0, %0, r0)\n",
+     "reads scratch that no store before it wrote"),
+    ("linear\nfor r0 < 4\n", "a loop is still open"),
+    ("linear\nfor r0 < 4\nend r1\n", "3:5: found 'r1', expected the range of the innermost open loop"),
+    ("linear\noutput %output0 : f32[4]\nfor r0 < 4\n%0 : f32 = splat(f32(1.0)) {lanes=900}\nend r0\n", "with arguments that are none of its own"),
+    ("kernel\nweight %weight0 : i8[2] = 1 200\n", "2:29: i8 does not hold this number"),
+    ("kernel\n%0 : i64 = add(" + "(" * 500 + "\n", "more than 64 expressions in each other"),
+]
+
+
+def error(text, message):
+    done = tgtool("print", "-", text=text.encode())
+    expect(done.returncode == 1, f"exit status {done.returncode}")
+    expect(message in done.stderr.decode(), f"have {done.stderr.decode()}want {message}")
+
+
+def hostile():
+    """Damaged texts are refused with a place, or are other kernels; nothing crashes or is a bug of tgc's."""
+    source = [path.read_text() for path in sorted(GOLDEN.glob("*/*.tgk"))]
+    chance = random.Random(7)
+    tokens = ["-1", "999999999999999999999", "r0", "%0", "%input0", "(", ")", "{", "}", "=", "f64", "'N'", "load", "reduce", "stage", "store", "end",
+              "kernel", "<", "nan", ".team", "\0", "\"", "0", "{lanes=3}", "symbol 'N' -5 5\n"]
+    for _ in range(400 if suite.options.all else 120):
+        text = chance.choice(source)
+        parts = re.findall(r"\w+|\s+|.", text)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(parts))
+            parts[at] = chance.choice(["", chance.choice(tokens), chance.choice(parts), parts[at] * 2])
+        text = "".join(parts)
+        done = tgtool("print", "-", text=text.encode())
+        say = done.stderr.decode(errors="replace")
+        expect(done.returncode in (0, 1), f"exit status {done.returncode} of\n{text}")
+        expect("bug" not in say.lower(), f"{say} of\n{text}")
+        expect(done.returncode == 0 or re.search(r":\d+:\d+: ", say), f"no place in '{say}' of\n{text}")
+
+
+def rows_counted():
+    """docs/status.md names the rows without texts of their own."""
+    rows = [line.split()[1] for line in tgtool("passes").stdout.decode().splitlines()]
+    have = {folder.name for folder in GOLDEN.iterdir() if list(folder.glob("changes.*"))}
+    expect(have <= set(rows), f"texts of what is no pass: {have - set(rows)}")
+    missing = [row for row in rows if row not in have]
+    line = f"Rows of `passes.def` without golden texts ({len(missing)} of {len(rows)}): " + ", ".join(missing) + "."
+    expect(line in (ROOT / "docs/status.md").read_text(), f"docs/status.md lacks the line\n{line}")
+
+
+def main():
+    suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
+    for folder in sorted(GOLDEN.iterdir()):
+        found = {path.stem: path for path in folder.glob("*.tg*")}
+        suite.add(f"{folder.name}: changes", changes, found["changes"])
+        if folder.name not in NO_CONDITION:
+            suite.add(f"{folder.name}: forbidden", forbidden, found["forbidden"])
+        for stem, path in sorted(found.items()):
+            if path.suffix == ".tgk":
+                suite.add(f"{folder.name}: {stem} is read again", read_again, path)
+    for number, (text, message) in enumerate(ERRORS):
+        suite.add(f"error {number}: {message}", error, text, message)
+    suite.add("hostile texts", hostile)
+    suite.add("rows are counted", rows_counted)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
