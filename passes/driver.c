@@ -21,18 +21,21 @@ static const char *const facts[FACT_COUNT] = {
 #include "passes/passes.def"
 };
 
-/* clang-format off */
 static const struct pass passes[] = {
-#define ROW(name, stage, when, needs, makes, breaks, of, function) \
-    {name, stage, pass_##when == pass_always, needs, makes, breaks, .of = function},
-#define GRAPH_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_GRAPH, when, needs, makes, breaks, graph, f)
-#define PLAN_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_PLAN, when, needs, makes, breaks, plan, f)
-#define SCHEDULE_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_SCHEDULE, when, needs, makes, breaks, schedule, f)
-#define KERNEL_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_KERNEL, when, needs, makes, breaks, kernel, f)
-#define CODE_PASS(f, name, when, needs, makes, breaks) ROW(name, STAGE_CODE, when, needs, makes, breaks, kernel, f)
+#define ROW(name, stage, when, needs, makes, breaks, of)                                           \
+    {name, stage, pass_##when == pass_always, needs, makes, breaks, of},
+#define GRAPH_PASS(f, name, when, needs, makes, breaks)                                            \
+    ROW(name, STAGE_GRAPH, when, needs, makes, breaks, .graph = f)
+#define PLAN_PASS(f, name, when, needs, makes, breaks)                                             \
+    ROW(name, STAGE_PLAN, when, needs, makes, breaks, .plan = f)
+#define SCHEDULE_PASS(f, name, when, needs, makes, breaks)                                         \
+    ROW(name, STAGE_SCHEDULE, when, needs, makes, breaks, .schedule = f)
+#define KERNEL_PASS(f, name, when, needs, makes, breaks)                                           \
+    ROW(name, STAGE_KERNEL, when, needs, makes, breaks, .kernel = f)
+#define CODE_PASS(f, name, when, needs, makes, breaks)                                             \
+    ROW(name, STAGE_CODE, when, needs, makes, breaks, .kernel = f)
 #include "passes/passes.def"
 };
-/* clang-format on */
 enum { NPASS = sizeof passes / sizeof passes[0] };
 
 const char *fact_text(enum pass_fact f) { return facts[f]; }
@@ -55,7 +58,7 @@ const struct pass *pass_find(const char *name)
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- checks */
+/* --------------------------------------------------------------------------------------- checks */
 
 static bool verify_form(struct tgc *t, const struct uop *ast, struct uop *const *linear, int n,
                         const char *after)
@@ -137,7 +140,7 @@ static void check_facts(struct tgc *t, const struct passing *p, const struct pas
             TGC_BUG(t, "pass %s needs %s", pass->name, facts[f]);
 }
 
-/* ---------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 static double seconds_now(void)
 {
@@ -244,7 +247,8 @@ static void change_facts(struct tgc *t, struct passing *p, int i)
     p->facts &= ~(is_left_out(p, i) ? 0 : passes[i].breaks);
 }
 
-/* The passes of one stage of kernels from `first` on, for each kernel; returns the next pass, or -1. */
+/* The passes of one stage of kernels from `first` on, for each kernel; returns the next pass, or
+ * -1. */
 static int run_kernel_passes(struct tgc *t, struct passing *p, int first, int last)
 {
     int end = first;

@@ -7,7 +7,8 @@
  *                [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" ] "<" expr [ string ]
  *              | "end" rN
- *              | [ "let" ] [ %k [ ":" dtype ] "=" ] op operands [ "{" argument { "," argument } "}" ]
+ *              | [ "let" ] [ %k [ ":" dtype ] "=" ] op operands
+ *                [ "{" argument { "," argument } "}" ]
  *      argument = name "=" ( integer | op )
  *      expr    = term { "+" term | "-" integer }
  *      term    = factor { ( "*" | "//" | "%" ) factor }

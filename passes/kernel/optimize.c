@@ -397,7 +397,7 @@ static isa_set variants_of(struct tgc *t, const struct schedule *s, const struct
     return isa;
 }
 
-/* ---------------------------------------------------------------------------------- passes of stores */
+/* ----------------------------------------------------------------------------- passes of stores */
 
 static void set_stores(struct tgc *t, struct kernel *k, const struct stores *to)
 {
@@ -405,7 +405,8 @@ static void set_stores(struct tgc *t, struct kernel *k, const struct stores *to)
 }
 
 /* Each store becomes another one. */
-static bool each_store(struct tgc *t, struct kernel *k, struct uop *(*pass)(struct tgc *, struct uop *))
+typedef struct uop *(*store_pass)(struct tgc *t, struct uop *store);
+static bool each_store(struct tgc *t, struct kernel *k, store_pass pass)
 {
     struct stores to = {0};
     for (int i = 0; i < k->ast->nsrc; i++)

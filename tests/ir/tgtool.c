@@ -4,9 +4,9 @@
  *      tgtool [-O0] [-s SIDE] [-l] print FILE     the graph in primitive ops; fails unless reading
  *      that again gives the same text
  *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
- *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's AST
- *      or of a linear program; of a pass of the plan, the kernels that become of a graph with all
- *      passes of the plan up to it. -b: without the pass itself
+ *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's
+ *      AST or of a linear program; of a pass of the plan, the kernels that become of a graph with
+ *      all passes of the plan up to it. -b: without the pass itself
  *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
@@ -204,7 +204,7 @@ static int eval_text(struct tgc *t, const struct kernel_text *k)
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------- passes */
+/* --------------------------------------------------------------------------------------- passes */
 
 static struct kernel *kernel_of(struct tgc *t, const struct kernel_text *text, enum isa isa)
 {
@@ -212,7 +212,7 @@ static struct kernel *kernel_of(struct tgc *t, const struct kernel_text *text, e
     struct variant *v = MEM_NEW(t, struct variant);
     *k = (struct kernel){.name = "kernel", .title = "", .ast = text->ast};
     *v = (struct variant){.isa = isa, .linear = text->linear, .nlinear = text->nlinear};
-    if (text->linear) {                               /* the portable program, and a variant of it */
+    if (text->linear) {                          /* the portable program, and a variant of it */
         k->linear = text->linear;
         k->nlinear = text->nlinear;
         k->variant = v;
@@ -340,8 +340,8 @@ static int run(struct tgc *t, const struct command *c)
     const char *bytes = tg_load(t, c->path, &nbytes);
     if (bytes && tg_is_kernel(bytes, nbytes))
         return run_kernel(t, c, bytes, nbytes);
-    struct graph *g =
-        bytes ? tg_read_bytes(t, strcmp(c->path, "-") ? c->path : "<stdin>", bytes, nbytes, NULL) : NULL;
+    const char *path = strcmp(c->path, "-") ? c->path : "<stdin>";
+    struct graph *g = bytes ? tg_read_bytes(t, path, bytes, nbytes, NULL) : NULL;
     if (!g || !graph_verify(t, g, "reading"))
         return 1;
     if (c->pass)
