@@ -202,6 +202,9 @@ bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: keys that are a part of a tensor and too many for a kernel's scratch are
  * stored */
 bool pass_across(struct tgc *t, struct graph *g);
+/* copy_gathered.c: inputs that are read again and again at places which are data are stored in another
+ * order */
+bool pass_gathered(struct tgc *t, struct graph *g);
 /* The same with tiles of this side, 2 to 6, along all windows that it fits; 0: as
  * pass_winograd() */
 /* layer_memory.c: the most bytes that are alive at once where the layers of the graph are
@@ -223,6 +226,7 @@ bool pass_order_sums(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_group_stages(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k);

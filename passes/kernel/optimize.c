@@ -35,8 +35,9 @@ static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
     int n;
     struct uop **order = uop_toposort(t, &u, 1, &n);
     for (int i = 0; i < n; i++)
-        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD || order[i]->op == OP_DIV ||
-             order[i]->op == OP_MOD) &&
+        if (order[i]->dtype == DTYPE_INDEX &&
+            (order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD ||
+             order[i]->op == OP_DIV || order[i]->op == OP_MOD) &&
             uop_depends_on(t, order[i], r))
             return true;
     return false;
@@ -479,6 +480,18 @@ bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++)
         for (int j = 0, n = divide_ranges(t, k->ast->src[i], part); j < n; j++)
+            push_store(t, &to, part[j], (struct tile){.column_axis = -1});
+    set_stores(t, k, &to);
+    return true;
+}
+
+bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    struct stores to = {0};
+    struct uop *part[GATHER_PARTS_MAX];
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        for (int j = 0, n = gather_rows(t, k, k->ast->src[i], part); j < n; j++)
             push_store(t, &to, part[j], (struct tile){.column_axis = -1});
     set_stores(t, k, &to);
     return true;

@@ -151,6 +151,16 @@ int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
 /* share_stages.c: rows that go through the store's stages together, as up to two stores; returns
  * their number. Scratch joins the kernel's. */
 int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
+/* gather_rows.c: what is read at places that are data, by vectors of neighbours, and stored in another
+ * order, as up to GATHER_PARTS_MAX stores; returns their number. Scratch joins the kernel's. */
+enum { GATHER_PARTS_MAX = 2 };
+int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
+/* stage_places.c: a value that is made of rows at places which are data, with what such places are, and
+ * what else is the same along the row, computed for all points at once; whether there is anything
+ * that is worth it. Scratch joins the kernel's. */
+bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row);
+struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
+                         struct uop *row);
 /* Scratch of n elements that joins the kernel's. */
 struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
 /* A STAGE as the nest of a store to its scratch, and back. */

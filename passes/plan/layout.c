@@ -15,6 +15,7 @@
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
+#include "passes/analysis/gathers.h"
 #include "passes/kernel/tile.h"
 
 #include <string.h>
@@ -29,6 +30,7 @@ struct layout {
     struct plan *p;
     struct stored *stored; int nstored; size_t cap_stored;
     double *weight;              /* by buffer id and axis: how much speaks for it */
+    struct gathered *gathered;   /* the same: how often it is read at places along the others */
     bool *is_free;               /* by buffer id */
 };
 
@@ -219,18 +221,23 @@ static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
     return axis != NO_AXIS && r->src[0] != b->dim[axis];
 }
 
+static bool is_data(struct tgc *t, struct uop *offset)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD)
+            return true;
+    return false;
+}
+
 /* Whether some value is read at places that are data: a resize, which suits any order whose
  * innermost axis has no such places, and therefore follows. */
 static bool gathers(const struct nest *m)
 {
-    for (int i = 0; i < m->nload; i++) {
-        int n;
-        struct uop *offset = m->load[i]->src[1];
-        struct uop **order = uop_toposort(m->t, &offset, 1, &n);
-        for (int k = 0; k < n; k++)
-            if (order[k]->op == OP_LOAD)
-                return true;
-    }
+    for (int i = 0; i < m->nload; i++)
+        if (is_data(m->t, m->load[i]->src[1]))
+            return true;
     return false;
 }
 
@@ -300,6 +307,51 @@ static void vote_rows(struct layout *l, struct uop *store)
                        : NO_AXIS;
         if (axis != NO_AXIS && store->src[k]->src[0]->vmax >= COLUMNS_MIN)
             *vote_of(l, b, axis) += RATIO_LAYOUT_POWER * elements;
+    }
+}
+
+/* What is read at places that are data: counts the elements for the last axis that a range of the
+ * store runs along, if there is not one innermost already. */
+static void count_gathers(struct layout *l, struct uop *store)
+{
+    struct tgc *t = l->p->t;
+    int n, nof, first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+    double nresult = 1;
+    struct uop **order = uop_toposort(t, store->src, store->nsrc, &n);
+    for (int k = first; k < store->nsrc; k++)
+        nresult *= (double)store->src[k]->src[0]->vmax;
+    for (int i = 0; i < n; i++) {
+        struct buffer *b = order[i]->op == OP_LOAD
+                               ? (struct buffer *)(uintptr_t)uop_buffer_of(order[i]->src[0])
+                               : NULL;
+        int axis = NO_AXIS;
+        double nread = 1;
+        if (!b || !l->is_free[b->id] || b->dtype != DTYPE_F32 || !is_data(t, order[i]->src[1]))
+            continue;
+        for (int k = first; k < store->nsrc; k++) {
+            int a = axis_along(t, b, order[i]->src[1], store->src[k]);
+            axis = a > axis && b->dim[a]->arg.i >= GATHER_ROW_MIN ? a : axis;
+        }
+        struct uop **of = uop_toposort(t, &order[i]->src[1], 1, &nof);
+        for (int k = 0; k < nof; k++)
+            nread *= of[k]->op == OP_RANGE ? (double)of[k]->src[0]->vmax : 1;
+        if (axis != NO_AXIS && axis != b->ndim - 1)
+            gather_count(&l->gathered[(size_t)b->id * MAX_RANK + (size_t)axis], nread,
+                         nread / (double)b->dim[axis]->arg.i, nresult);
+    }
+}
+
+/* Rows of what is gathered belong innermost, if that is worth turning it around for. */
+static void vote_gathers(struct layout *l, const struct buffer *b)
+{
+    enum { GATHERED = 16 };                           /* what an element costs, in products */
+    double nelem = 1;
+    for (int a = 0; a < b->ndim; a++)
+        nelem *= (double)b->dim[a]->arg.i;
+    for (int a = 0; a < b->ndim; a++) {
+        const struct gathered *g = &l->gathered[(size_t)b->id * MAX_RANK + (size_t)a];
+        if (g->nread > 0 && gather_gain(l->p->t, g, nelem) > 0)
+            *vote_of(l, b, a) += GATHERED * g->nread;
     }
 }
 
@@ -428,6 +480,7 @@ void plan_layout(struct plan *p)
     l->p = p;
     l->is_free = mem_array(t, (size_t)t->next_buffer, sizeof *l->is_free);
     l->weight = mem_array(t, (size_t)t->next_buffer * MAX_RANK, sizeof *l->weight);
+    l->gathered = mem_array(t, (size_t)t->next_buffer * MAX_RANK, sizeof *l->gathered);
     find_free(l);
     for (int i = 0; i < p->nsegment; i++) {
         struct segment *s = p->segment[i];
@@ -438,10 +491,14 @@ void plan_layout(struct plan *p)
         for (int k = 0; k < ast->nsrc; k++) {
             vote_layer(l, ast->src[k]);
             vote_rows(l, ast->src[k]);
+            count_gathers(l, ast->src[k]);
             collect(l, ast->src[k]);
         }
         scratch_release(t, mark);
     }
+    for (int i = 0; i < p->nnode; i++)
+        if (p->node[i].buffer && l->is_free[p->node[i].buffer->id])
+            vote_gathers(l, p->node[i].buffer);
     for (bool any = true; any;) {
         any = false;
         for (int i = 0; i < l->nstored; i++)

@@ -257,6 +257,12 @@ static int64_t find_limit(const struct gather *g, int begin, int end)
     return limit;
 }
 
+/* Places that are kept for later: i32. */
+static bool is_stored_place(const struct uop *u)
+{
+    return u->op == OP_CAST && u->dtype == DTYPE_I32 && u->src[0]->dtype == DTYPE_INDEX;
+}
+
 void gather_find(struct expander *e, int begin, int end, struct gather *g)
 {
     *g = (struct gather){.e = e, .range = e->in[begin]};
@@ -266,6 +272,7 @@ void gather_find(struct expander *e, int begin, int end, struct gather *g)
         if (u->op == OP_LOAD && depends(g, u->src[1]) &&
             !index_stride(e->t, u->src[1], g->range, &stride))
             g->any = true;
+        g->any |= is_stored_place(u) && depends(g, u);
     }
     g->index = g->load = (struct uop_map){.t = e->t, .scratch = true};
     g->limit = g->any ? find_limit(g, begin, end) : 0;
@@ -305,7 +312,8 @@ bool gather_value(struct gather *g, struct uop *u)
     }
     switch (u->op) {
     case OP_CAST:
-        return u->dtype == DTYPE_F32 && index_of(g, u->src[0], &a) && a.exact == INT64_MAX;
+        return (u->dtype == DTYPE_F32 || is_stored_place(u)) && index_of(g, u->src[0], &a) &&
+               a.exact == INT64_MAX;
     case OP_LT: case OP_EQ: case OP_NE:
         return index_of(g, u->src[0], &a) && index_of(g, u->src[1], &b) &&
                extreme(&a, &b, true, &a);
@@ -407,6 +415,8 @@ bool gather_expand(struct gather *g, struct uop *u)
     }
     if (map_get(&g->load, u)) {
         v = make_load(g, u);
+    } else if (is_stored_place(u) && depends(g, u)) {
+        v = in_lanes(g, u->src[0]);
     } else if (u->dtype == DTYPE_INDEX && op_is_elementwise(u->op) && depends(g, u)) {
         int64_t stride;
         return !index_stride(g->e->t, u, g->range, &stride);

@@ -80,6 +80,41 @@ def volume():
     return samples([1, 3, 5, 6, 7], [3, 4, 9], ("linear", "nearest"), ALL, False)
 
 
+def rows():
+    """Channels enough for vectors: the input is copied, and points that are no whole block are left."""
+    return samples([2, 20, 9, 14], [7, 21], ("linear", "cubic"), ALL, False)
+
+
+def rows_made():
+    return samples([1, 18, 17, 17], [17, 17], ("linear",), ALL, True)
+
+
+def rows_volume():
+    return samples([1, 16, 5, 6, 7], [3, 4, 9], ("linear", "nearest"), ALL, False)
+
+
+def rows_between():
+    """Values that the model computes, for layers that want channels innermost, and beside work
+    whose operands lie in the other order; regions; a resize, whose places are tables."""
+    x, roi = draw(1, 24, 13, 15), np.array([[0, 0, 9, 9], [2.3, 1.1, 12.5, 11.2]], np.float32)
+    grid = np.random.default_rng(2).uniform(-1.3, 1.3, (1, 12, 11, 2)).astype(np.float32)
+    feeds = {"x": x, "grid": grid, "beside": draw(1, 24, 12, 11, seed=4), "rois": roi}
+    weights = [G.weight("w", draw(24, 24, 1, 1, seed=5) / 5), G.weight("v", draw(16, 24, 1, 1, seed=6)),
+               G.weight("scale", draw(24, 1, 1, seed=7)), G.weight("of", np.array([0, 0], np.int64)),
+               G.weight("by", np.array([1, 1, 1.7, 2.3], np.float32))]
+    nodes = [G.node("Conv", ["x", "w"], ["c"]), G.node("Relu", ["c"], ["r"]),
+             G.node("GridSample", ["r", "grid"], ["s"], padding_mode="border"),
+             G.node("Conv", ["s", "v"], ["layers"]),
+             G.node("GridSample", ["x", "grid"], ["t"]), G.node("Add", ["t", "beside"], ["added"]),
+             G.node("Mul", ["t", "scale"], ["m"]), G.node("Sigmoid", ["m"], ["scaled"]),
+             G.node("RoiAlign", ["x", "rois", "of"], ["regions"], output_height=3, output_width=5,
+                    sampling_ratio=2),
+             G.node("Resize", ["x", "", "by"], ["larger"], mode="linear")]
+    outputs = ["layers", "added", "scaled", "regions", "larger"]
+    return G.model(nodes, [G.value(n, list(a.shape)) for n, a in feeds.items()],
+                   [G.value(n, None) for n in outputs], weights, opset=20), feeds, outputs
+
+
 def picks():
     """The other operators that pick, by indices that are inputs and such as are computed."""
     random = np.random.default_rng(3)
@@ -140,7 +175,8 @@ def no_tables():
     expect("//" not in text and " if " not in text, "the places are divided, or tested")
 
 
-MODELS = {"flat": flat, "made": made, "volume": volume, "picks": picks, "strides": strides}
+MODELS = {"rows": rows, "rows_made": rows_made, "rows_volume": rows_volume,
+          "rows_between": rows_between, "flat": flat, "made": made, "volume": volume, "picks": picks, "strides": strides}
 REFERENCE = {}
 
 
@@ -187,6 +223,9 @@ def answers(name, least, cpu, *options):
         text = (folder / "net.c").read_text()
         count = len(re.findall(r"(?<!IN_f32x8 f32x8 )gather(?:_where)?_f32x8\(", text))
         expect(count >= least, f"{count} vectors are gathered, at least {least} are expected")
+        if name.startswith("rows") and "-O0" not in options:
+            wide = len(re.findall(r"inside\w* && .*\? load_f32x8\(|\? load_f32x8\(", text))
+            expect(wide >= 12, f"{wide} rows are read at places that are data, at least 12 are expected")
 
 
 # ------------------------------------------------------------------------------- what is no number
@@ -229,26 +268,26 @@ ODD = [np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, -1e30, 2147483648.0, -2147483
        1e10, -1e10, 65536.0, -65536.0, 1.0000001, -1.0000001, 1e-45, -0.0]
 
 
-def hostile(mode, padding):
+def hostile(mode, padding, channels=4):
     """Numbers that no grid should hold: the same as by scalars, and nothing outside is read."""
     if platform.machine() != "x86_64":
         raise Skip("vectors that are run here are x86-64's")
-    shape, points = [1, 4, 32, 32], [5, 37]
+    shape, points = [1, channels, 32, 32], [5, 37]
     random = np.random.default_rng(7)
     x, grid = draw(*shape), random.uniform(-2, 2, (1, *points, 2)).astype(np.float32)
     spots = random.integers(0, grid.size, 120)
     grid.reshape(-1)[spots] = np.resize(np.array(ODD, np.float32), 120)
     model = G.model([G.node("GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode=padding)],
                     [G.value("x", shape), G.value("grid", list(grid.shape))],
-                    [G.value("y", [1, 4, *points])], opset=20)
+                    [G.value("y", [1, channels, *points])], opset=20)
     found = {}
     flags = Path("/proc/cpuinfo").read_text()
     for cpu in ("generic", *(c for c, f in (("avx2", "avx2"), ("avx512", "avx512f")) if f in flags)):
-        folder = emit(f"hostile-{mode}-{padding}-{cpu}", model, f"--cpu={cpu}")
+        folder = emit(f"hostile-{mode}-{padding}-{channels}-{cpu}", model, f"--cpu={cpu}")
         T.must(T.run(["gcc", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
         room, at = guarded(x)
         (folder / f"net-{cpu}.so").write_bytes((folder / "net.so").read_bytes())
-        found[cpu] = call(folder, at, grid, [1, 4, *points])
+        found[cpu] = call(folder, at, grid, [1, channels, *points])
         del room
     for cpu, y in found.items():
         want = found["generic"]
@@ -257,14 +296,16 @@ def hostile(mode, padding):
                f"{cpu}: wrong by {np.nanmax(np.abs(y - want)):.3g}")
 
 
-QUICK = {"flat by avx2", "flat by avx512", "made by avx2", "volume by neon", "picks by generic",
+QUICK = {"rows by avx2", "rows by avx512", "rows_made by avx512", "rows_volume by avx2",
+         "rows_between by avx2", "rows_between by avx512", "rows_between by neon", "flat by avx2", "flat by avx512", "made by avx2", "volume by neon", "picks by generic",
          "picks by avx2", "picks by neon"}
 # Kernels share what is computed of a grid, and twins their functions, so that each kind of sample
 # has its vectors in some kernels.
-for model_name, gathers in (("flat", 60), ("made", 60), ("volume", 30), ("picks", 4)):
+for model_name, gathers in (("rows", 0), ("rows_made", 0), ("rows_volume", 0), ("rows_between", 0), ("flat", 60), ("made", 60), ("volume", 30), ("picks", 4)):
     for isa in ("generic", "avx2", "avx512", "neon"):
         title = f"{model_name} by {isa}"
         suite.add(title, answers, model_name, gathers, isa, slow=title not in QUICK)
+suite.add("rows by three threads", answers, "rows", 0, "avx2", "--threads=3")
 suite.add("volume by three threads", answers, "volume", 30, "avx2", "--threads=3")
 suite.add("volume without optimization", answers, "volume", 0, "generic", "-O0", slow=True)
 for isa in ("generic", "avx2"):
@@ -274,5 +315,9 @@ for sample_mode, sample_padding in (("linear", "zeros"), ("nearest", "border"), 
                                     ("linear", "reflection")):
     suite.add(f"a hostile grid, {sample_mode}, {sample_padding}", hostile, sample_mode,
               sample_padding, slow=sample_mode == "cubic")
+
+for sample_mode, sample_padding in (("linear", "zeros"), ("nearest", "border"), ("cubic", "reflection")):
+    suite.add(f"a hostile grid for many channels, {sample_mode}, {sample_padding}", hostile,
+              sample_mode, sample_padding, 16, slow=sample_mode == "nearest")
 
 suite.main()

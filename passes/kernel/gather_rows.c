@@ -1,0 +1,185 @@
+/* gather_rows.c - what is read at places that are data lies side by side along c, what is made of it
+ * is stored side by side along p: a grid's samples of an image whose channels are innermost, as a
+ * model wants them.
+ *
+ *      for c  for p                                 for po  p = 16*po + j
+ *        y[c, p] = t[place(p), c] * w(p) + ...        for j < 16, c   row[j][c] = t[place(p), c] * w(p) + ...
+ *                                                     for c, j < 16   y[c, p]   = row[j][c]
+ *
+ * A row is vectors of neighbours, at places that are found once for all of them. Rows are stored by
+ * their columns, see transpose_store.c; or as they are, where that is how they lie. Points are
+ * taken some at a time, whose places are vectors: stage_places.c.
+ */
+#include "passes/analysis/gathers.h"
+#include "passes/analysis/access.h"
+#include "passes/kernel/tile.h"
+
+enum { ROWS = 16, ROW_NBYTES = 8 << 10 };
+
+/* Two ranges of a store: rows are read along `row`, their places differ along `point`. */
+struct turn { int row, point; };
+
+static bool is_affine_along(struct tgc *t, const struct uop *load, struct uop *r)
+{
+    int64_t stride;
+    return index_stride(t, load->src[1], r, &stride);
+}
+
+/* Whether all that is read along r is neighbours, some of them at places that are data along p. */
+static bool is_row(struct tgc *t, struct uop *const *order, int n, struct uop *r, struct uop *p)
+{
+    int64_t stride;
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = order[i];
+        if (u->op != OP_LOAD || !uop_depends_on(t, order[i], r))
+            continue;
+        if (u->src[0]->op == OP_STAGE || u->dtype != DTYPE_F32 ||
+            !index_stride(t, u->src[1], r, &stride) || stride != 1 ||
+            (u->nsrc > 2 && uop_depends_on(t, u->src[2], r)))
+            return false;
+        any |= !is_affine_along(t, u, p);
+    }
+    return any;
+}
+
+/* The range that a store runs along side by side; -1: there is none. */
+static int find_points(struct tgc *t, const struct uop *store)
+{
+    int64_t stride;
+    for (int k = store->nsrc - 1; k >= 3; k--)
+        if (index_stride(t, store->src[1], store->src[k], &stride) && stride == 1)
+            return range_fixed_size(store->src[k]) >= CROSS_ROWS_MIN ? k : -1;
+    return -1;
+}
+
+static bool has_plain_loops(const struct uop *store)
+{
+    for (int k = 3; k < store->nsrc; k++)
+        if (store->src[k]->op != OP_RANGE || RANGE_AXIS(store->src[k]->arg.i) != AXIS_LOOP)
+            return false;
+    return store->nsrc >= 5 && store->nsrc <= 64 && store->dtype == DTYPE_F32;
+}
+
+/* Rows that are read as they are stored: places are what is the same along them. */
+static bool find_block(struct tgc *t, struct uop *store, struct turn *found)
+{
+    int n, row = store->nsrc - 1;
+    int64_t stride;
+    if (!has_plain_loops(store) || range_fixed_size(store->src[row]) < GATHER_ROW_MIN ||
+        !index_stride(t, store->src[1], store->src[row], &stride) || stride != 1)
+        return false;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int k = row - 1; k >= 3; k--)
+        if (range_fixed_size(store->src[k]) >= CROSS_ROWS_MIN &&
+            index_stride(t, store->src[1], store->src[k], &stride) &&
+            is_row(t, order, n, store->src[row], store->src[k]) &&
+            has_places(t, store->src[2], store->src[k], store->src[row])) {
+            *found = (struct turn){row, k};
+            return true;
+        }
+    return false;
+}
+
+static bool find_turn(struct tgc *t, struct uop *store, struct turn *found)
+{
+    int n, point;
+    int64_t stride;
+    if (!has_plain_loops(store) || (point = find_points(t, store)) < 0)
+        return false;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int k = store->nsrc - 1; k >= 3; k--) {
+        struct uop *r = store->src[k];
+        int64_t size = range_fixed_size(r);
+        if (k != point && size >= GATHER_ROW_MIN &&
+            size * (int64_t)sizeof(float) <= ROW_NBYTES &&
+            index_stride(t, store->src[1], r, &stride) &&
+            is_row(t, order, n, r, store->src[point])) {
+            *found = (struct turn){k, point};
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct uop *new_range(struct tgc *t, int64_t n, const struct uop *like)
+{
+    struct uop *r = n == 1 ? uop_int(t, 0) : uop_range(t, uop_int(t, n), t->next_range++);
+    if (n > 1 && uop_get_axes(t, like))
+        uop_name_axes(t, r, uop_get_axes(t, like));
+    return r;
+}
+
+/* The store, `rows` points at a time, which divide them. */
+static struct uop *turn(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
+                        int64_t rows)
+{
+    struct uop *c = store->src[of.row], *p = store->src[of.point], *src[64];
+    int64_t nrow = range_fixed_size(c), pitch = scratch_pitch(t, nrow);
+    struct uop *outer = new_range(t, range_fixed_size(p) / rows, p);
+    struct uop *point = new_range(t, rows, p), *own = new_range(t, rows, p),
+               *column = new_range(t, nrow, c);
+    struct uop *start = sym_muli(t, outer, rows);
+    struct uop *value = uop_substitute(t, store->src[2], c, column);
+    value = uop_substitute(t, value, p, sym_add(t, start, own));
+    struct uop *stage[4] = {stage_places(t, k, value, own, column),
+                            sym_add(t, sym_muli(t, own, pitch), column), own, column};
+    struct uop *load[2] = {
+        uop_intern(t, OP_STAGE, DTYPE_F32, stage, 4,
+                   (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, sat_mul(pitch, rows))}),
+        sym_add(t, sym_muli(t, point, pitch), c)};
+    int n = 3;
+    src[0] = store->src[0];
+    src[1] = uop_substitute(t, store->src[1], p, sym_add(t, start, point));
+    src[2] = uop_intern(t, OP_LOAD, DTYPE_F32, load, 2, (union arg){0});
+    for (int i = 3; i < store->nsrc; i++)
+        if (i != of.row && i != of.point)
+            src[n++] = store->src[i];
+    if (outer->op == OP_RANGE)
+        src[n++] = outer;
+    src[n++] = c;
+    src[n++] = point;
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+/* A store whose rows lie as they are read, `rows` points at a time, which divide them. */
+static struct uop *block(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
+                         int64_t rows)
+{
+    struct uop *c = store->src[of.row], *p = store->src[of.point], *src[64];
+    struct uop *outer = new_range(t, range_fixed_size(p) / rows, p),
+               *point = new_range(t, rows, p);
+    struct uop *at = sym_add(t, sym_muli(t, outer, rows), point);
+    struct uop *value = uop_substitute(t, store->src[2], p, at);
+    int n = 3;
+    src[0] = store->src[0];
+    src[1] = uop_substitute(t, store->src[1], p, at);
+    src[2] = stage_places(t, k, value, point, c);
+    for (int i = 3; i < store->nsrc; i++)
+        if (i != of.row && i != of.point)
+            src[n++] = store->src[i];
+    if (outer->op == OP_RANGE)
+        src[n++] = outer;
+    src[n++] = point;
+    src[n++] = c;
+    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+}
+
+int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part)
+{
+    struct turn of;
+    bool turned = find_turn(t, store, &of);
+    part[0] = store;
+    if (!turned && !find_block(t, store, &of))
+        return 1;
+    int64_t size = range_fixed_size(store->src[of.point]), rows = size < ROWS ? size : ROWS;
+    int n = 1;
+    if (size % rows)
+        tile_split(t, store, of.point, size - size % rows, &part[0], &part[n++]);
+    for (int i = 0; i < n; i++) {
+        int64_t most = i ? size % rows : rows;
+        if (most >= CROSS_ROWS_MIN)
+            part[i] = turned ? turn(t, k, part[i], of, most) : block(t, k, part[i], of, most);
+    }
+    return n;
+}

@@ -1,0 +1,247 @@
+/* stage_places.c - places that are data, and weights that go with them, for a block of points at once.
+ *
+ *      for j < 16                                 for j < 16  x[j]  = grid[2*j]
+ *        f = floor(grid[2*j] * 64)                for j < 16  at[j] = cast(floor(x[j] * 64))
+ *        for c  ... t[cast(f) * 64 + c]           for j < 16  w[j]  = ...
+ *                   * (grid[2*j] * 64 - f)        for j < 16
+ *                                                   for c  ... t[at[j] * 64 + c] * w[j]
+ *
+ * Vectors along c leave what is the same for all of them to scalars, for which floors, bounds and
+ * casts of floats take several steps each. For some points at once these are vectors, too. What a
+ * few cheap steps make of them stays where it is.
+ */
+#include "passes/analysis/access.h"
+#include "passes/kernel/tile.h"
+
+enum { STAGES_MAX = 24, COST_MIN = 8, CHEAP_MAX = 4 };
+/* Beyond it a place is as good as any: of no tensor's element. */
+static const int64_t place_max = (int64_t)1 << 29;
+
+struct places {
+    struct tgc *t;
+    struct kernel *k;
+    struct uop *value, *point, *row;
+    struct uop **order; int n;
+    struct uop_map fits;         /* uop of order: it can be computed for many points at once */
+    struct uop_map cost;         /* uop -> steps of a scalar, as a tree, + 1 */
+    struct uop *chosen[STAGES_MAX]; int nchosen;
+    struct uop_map by;           /* uop -> what stands for it */
+};
+
+static int cost_of(const struct places *x, const struct uop *u)
+{
+    return (int)(uintptr_t)map_get(&x->cost, u) - 1;
+}
+
+static int steps_of(const struct uop *u)
+{
+    switch (u->op) {
+    case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC: case OP_DIV: case OP_CAST: return 5;
+    case OP_MAX: case OP_MIN: case OP_ABS: return 3;
+    case OP_SQRT: case OP_EXP: case OP_LOG: case OP_TANH: case OP_ERF: case OP_RECIP: return 20;
+    default: return op_is_elementwise(u->op) ? 1 : 0;
+    }
+}
+
+static bool is_cheap(const struct uop *u)
+{
+    return u->dtype == DTYPE_F32 && op_is_elementwise(u->op) && steps_of(u) == 1;
+}
+
+static bool is_place(const struct uop *u)
+{
+    return u->op == OP_CAST && u->dtype == DTYPE_INDEX && u->src[0]->dtype == DTYPE_F32;
+}
+
+static bool depends(const struct places *x, struct uop *u)
+{
+    return uop_depends_on(x->t, u, x->point);
+}
+
+/* Whether places are asked whether they are inside, and are parts of offsets; nothing else is made
+ * of them, so one that is too far away may be nearer. */
+static bool is_only_place(const struct places *x, const struct uop *u)
+{
+    for (int i = 0; i < x->n; i++)
+        for (int k = 0; k < x->order[i]->nsrc; k++) {
+            const struct uop *user = x->order[i];
+            int64_t c;
+            bool compares = user->op == OP_LT || user->op == OP_EQ || user->op == OP_NE;
+            if (user->src[k] != u)
+                continue;
+            if (compares ? !uop_const_int(user->src[1 - k], &c) || c >= place_max / 2 ||
+                               c <= -place_max / 2
+                         : user->dtype != DTYPE_INDEX ||
+                               (user->op != OP_MUL && user->op != OP_ADD))
+                return false;
+        }
+    return true;
+}
+
+/* Whether u is the same along the row and has an operation on vectors along the points, in no loop
+ * of a reduction's. */
+static bool fits(const struct places *x, struct uop *u)
+{
+    int64_t stride;
+    if (!depends(x, u))
+        return op_class(u->op) == CLASS_LEAF || u->op == OP_CONST;
+    if (u->op == OP_LOAD)
+        return u->dtype == DTYPE_F32 && u->nsrc == 2 && u->src[0]->op == OP_BUFFER &&
+               index_stride(x->t, u->src[1], x->point, &stride) &&
+               !uop_depends_on(x->t, u->src[1], x->row);
+    for (int k = 0; k < u->nsrc; k++)
+        if (!map_get(&x->fits, u->src[k]))
+            return false;
+    return op_is_elementwise(u->op) && u->nsrc > 0 &&
+           (is_place(u) ? is_only_place(x, u) : tile_is_vector_op(u));
+}
+
+static bool is_of_reduction(const struct places *x, struct uop *u)
+{
+    for (int i = 0; i < x->n; i++)
+        for (int k = 1; x->order[i]->op == OP_REDUCE && k < x->order[i]->nsrc; k++)
+            if (uop_depends_on(x->t, u, x->order[i]->src[k]))
+                return true;
+    return false;
+}
+
+static void find_fitting(struct places *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        struct uop *u = x->order[i];
+        int cost = steps_of(u);
+        for (int k = 0; k < u->nsrc; k++)
+            cost += map_get(&x->cost, u->src[k]) ? cost_of(x, u->src[k]) : 0;
+        cost = cost > 1 << 16 ? 1 << 16 : cost;
+        map_set(&x->cost, u, (void *)(uintptr_t)(u->op == OP_LOAD ? 1 : cost + 1));
+        if (fits(x, u) && !is_of_reduction(x, u))
+            map_set(&x->fits, u, u);
+    }
+}
+
+/* Cheap steps that u is, if all others are done before. */
+static int cheap_steps(const struct places *x, const struct uop *u)
+{
+    int n = 1;
+    if (!is_cheap(u) || !map_get(&x->fits, u))
+        return 0;
+    for (int k = 0; k < u->nsrc && n <= CHEAP_MAX; k++)
+        n += cheap_steps(x, u->src[k]);
+    return n;
+}
+
+static void choose(struct places *x, struct uop *u, bool top)
+{
+    if (!map_get(&x->fits, u) || !depends(x, u) || cost_of(x, u) < COST_MIN)
+        return;
+    if (is_cheap(u) && ((top && u->op == OP_MUL) || cheap_steps(x, u) <= CHEAP_MAX)) {
+        for (int k = 0; k < u->nsrc; k++)
+            choose(x, u->src[k], false);
+        return;
+    }
+    for (int i = 0; i < x->nchosen; i++)
+        if (x->chosen[i] == u)
+            return;
+    if (x->nchosen < STAGES_MAX && (u->dtype == DTYPE_F32 || is_place(u)))
+        x->chosen[x->nchosen++] = u;
+}
+
+/* What others than such values are made of. */
+static void choose_all(struct places *x)
+{
+    for (int i = 0; i < x->n; i++)
+        for (int k = 0; k < x->order[i]->nsrc; k++)
+            if (!map_get(&x->fits, x->order[i]))
+                choose(x, x->order[i]->src[k], true);
+    if (map_get(&x->fits, x->value))
+        x->nchosen = 0;                               /* nothing runs along the row */
+}
+
+static struct uop *rebuild(struct places *x, struct uop *u, const struct uop_map *by)
+{
+    struct tgc *t = x->t;
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n), *src[MAX_RANK + 4];
+    struct uop_map now = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *v = order[i], *to = map_get(by, v);
+        bool changed = false;
+        for (int k = 0; k < v->nsrc && !to; k++) {
+            struct uop *s = map_get(&now, v->src[k]);
+            changed |= s != NULL;
+            src[k] = s ? s : v->src[k];
+        }
+        if (to)
+            map_set(&now, v, to);
+        else if (changed)
+            map_set(&now, v, uop_replace_src(t, v, src));
+    }
+    struct uop *to = map_get(&now, u);
+    return to ? to : u;
+}
+
+/* A row of what u is at each of the points, and what stands for it at one of them. */
+static struct uop *stage(struct places *x, struct uop *u, struct uop *value, enum dtype d)
+{
+    struct tgc *t = x->t;
+    int64_t n = range_fixed_size(x->point);
+    struct uop *own = uop_range(t, uop_int(t, n), t->next_range++);
+    struct uop *src[3] = {uop_substitute(t, value, x->point, own), own, own};
+    struct uop *load[2] = {
+        uop_intern(t, OP_STAGE, d, src, 3, (union arg){.p = kernel_new_scratch(t, x->k, d, n)}),
+        x->point};
+    struct uop *v = uop_intern(t, OP_LOAD, d, load, 2, (union arg){0});
+    uop_set_origin(t, v, u);
+    return v;
+}
+
+/* Loads of the chosen ones that are no neighbours: made so, once for all. */
+static void stage_strided(struct places *x, struct uop_map *by)
+{
+    for (int c = 0; c < x->nchosen; c++) {
+        int n;
+        int64_t stride;
+        struct uop **order = uop_toposort(x->t, &x->chosen[c], 1, &n);
+        for (int i = 0; i < n; i++)
+            if (order[i]->op == OP_LOAD && !map_get(by, order[i]) && depends(x, order[i]) &&
+                index_stride(x->t, order[i]->src[1], x->point, &stride) && stride != 1)
+                map_set(by, order[i], stage(x, order[i], order[i], DTYPE_F32));
+    }
+}
+
+static struct uop *near(struct tgc *t, struct uop *place)
+{
+    return uop_cast(t, DTYPE_I32, sym_max(t, sym_min(t, place, uop_int(t, place_max)),
+                                          uop_int(t, -place_max)));
+}
+
+static void find_places(struct places *x)
+{
+    x->fits = x->cost = x->by = (struct uop_map){.t = x->t, .scratch = true};
+    x->order = nest_order(x->t, x->value, &x->n);
+    find_fitting(x);
+    choose_all(x);
+}
+
+bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row)
+{
+    struct places x = {.t = t, .value = value, .point = point, .row = row};
+    find_places(&x);
+    return x.nchosen > 0;
+}
+
+struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
+                         struct uop *row)
+{
+    struct places x = {.t = t, .k = k, .value = value, .point = point, .row = row};
+    struct uop_map strided = {.t = t, .scratch = true};
+    find_places(&x);
+    stage_strided(&x, &strided);
+    for (int i = 0; i < x.nchosen; i++) {
+        struct uop *u = x.chosen[i], *v = rebuild(&x, u, &strided);
+        map_set(&x.by, u, u->dtype == DTYPE_F32
+                              ? stage(&x, u, v, DTYPE_F32)
+                              : uop_cast(t, DTYPE_INDEX, stage(&x, u, near(t, v), DTYPE_I32)));
+    }
+    return x.nchosen ? rebuild(&x, value, &x.by) : value;
+}
