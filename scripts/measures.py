@@ -204,9 +204,9 @@ def pass_rows(root):
 
 
 def goldens(root, rows):
-    """Passes that have at least two goldens: files of tests/ in a folder golden/ or passes/, named after the pass."""
-    named = [p.name for p in (root / "tests").rglob("*.tg") if {"golden", "passes"} & set(p.parts)]
-    return [r for r in rows if sum(bool(re.match(re.escape(r) + r"[._-]", n)) for n in named) >= 2]
+    """Passes with a text that they change and one that a condition forbids, in a folder of their name."""
+    folder = root / "tests" / "ir" / "golden" / "passes"
+    return [r for r in rows if list(folder.glob(f"{r}/changes*.tg*")) and list(folder.glob(f"{r}/forbidden*.tg*"))]
 
 
 def show(where):
@@ -231,7 +231,7 @@ def table(root):
         "analysis/contraction and rules/", found
     yield "weight", len(weights), "files of passes/ with BUFFER_WEIGHT", matches(passes, r"\bBUFFER_WEIGHT\b")
     yield "rows", len(rows), "rows of passes.def", []
-    yield "goldens", len(goldens(root, rows)), "of them with two files NAME[._-]*.tg in a folder golden/ or passes/ of tests/", []
+    yield "goldens", len(goldens(root, rows)), "of them with changes*.tg* and forbidden*.tg* in tests/ir/golden/passes/NAME/", []
     isa = matches(passes, r"\bISA_|\bisa_table\b|\bisa_info\b", ("target", "vector"))
     yield "isa", len(isa), "lines with ISA_*, isa_table, isa_info in .c and .h of passes/, outside target/ and vector/", isa
     yield "cost", len(named) + len(placed), f"cost constants outside target/: {len(named)} by name (COST_NAME), " \

@@ -1,17 +1,17 @@
 /* opencl.c - the OpenCL target: kernels in OpenCL C 1.2, and what a program does around them.
  *
  *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels, one string each
- *               NAME_init()       loads the driver, builds the text, copies the weights (device_open)
+ *               NAME_init()       loads the driver, builds the text, copies the weights
  *               NAME_run()        copies the inputs, launches, copies the results
  *
  *      kernel void NAME_conv1(global uchar *memory, global const uchar *weights,
  *                             ulong y_at, ulong x_at, ulong w_at)
  *
- * Kernels are the portable ones: loops, no vectors, no local memory. The loop that threads share on a
- * processor is the grid here, one work-item a part (passes/kernel/thread.c): results do not depend on
- * how many there are. The intermediates, the inputs and the results lie in one buffer of the device,
- * and a kernel is told where (sub-buffers would have to be aligned as the device wants); the host
- * maps it to look at a condition or to do a host step.
+ * Kernels are the portable ones: loops, no vectors, no local memory. The loop that threads share on
+ * a processor is the grid here, one work-item a part (passes/kernel/thread.c): results do not
+ * depend on how many there are. The intermediates, the inputs and the results lie in one buffer of
+ * the device, and a kernel is told where (sub-buffers would have to be aligned as the device
+ * wants); the host maps it to look at a condition or to do a host step.
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -24,7 +24,8 @@ static bool place_all(struct program *p, struct buffer *const *b, int n, size_t 
     for (int i = 0; i < n; i++) {
         p->place[b[i]->id] = *end;
         if (!size_add(*end, b[i]->nbytes, end) || !size_align(*end, 128, end))
-            return diag_error(p->t, NULL, "the inputs and outputs take more memory than can be counted");
+            return diag_error(p->t, NULL,
+                              "the inputs and outputs take more memory than can be counted");
     }
     return true;
 }
@@ -34,9 +35,11 @@ static bool check_types(struct program *p, struct buffer *const *b, int n, const
 {
     for (int i = 0; i < n; i++)
         if (b[i]->dtype == DTYPE_STRING)
-            return diag_error(p->t, NULL,
-                              "%s '%.100s' is a tensor of strings, which devices do not have: compile "
-                              "with --target=c", what, b[i]->name ? b[i]->name : "of the model");
+            return diag_error(
+                p->t, NULL,
+                "%s '%.100s' is a tensor of strings, which devices do not have: compile "
+                "with --target=c",
+                what, b[i]->name ? b[i]->name : "of the model");
     return true;
 }
 
@@ -148,9 +151,9 @@ static void opencl_kernel(struct program *p, const struct kernel *k, const struc
     s.parameter = kernel_parameters(p->t, k, &s.n);
     s.at = mem_array(p->t, (size_t)s.n + 1, sizeof *s.at);
     for (int i = 0; i < s.n; i++)
-        s.at[i] = parameter_name(&s.f, s.parameter[i].b
-                                           ? mem_printf(p->t, "%s_at", s.f.buffer_name[s.parameter[i].at])
-                                           : mem_printf(p->t, "%s_is", program_var(p, s.parameter[i].v)));
+        s.at[i] = parameter_name(
+            &s.f, s.parameter[i].b ? mem_printf(p->t, "%s_at", s.f.buffer_name[s.parameter[i].at])
+                                   : mem_printf(p->t, "%s_is", program_var(p, s.parameter[i].v)));
     const char *body = render_body(&s.f);
     kernel_write_comment(&s.f, out);
     write_signature(&s, out);
@@ -296,25 +299,28 @@ static int write_strings(struct program *p, const char *kernels, struct text *ou
 static void write_weight_table(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_printf(out, "/* Copies the weights to the device. */\nstatic int put_weights(%s *self)\n{\n",
+    text_printf(out,
+                "/* Copies the weights to the device. */\nstatic int put_weights(%s *self)\n{\n",
                 p->name);
     if (s->nweight == 0) {
         text_printf(out, "    (void)self;\n    return %s_OK;\n}\n\n", p->upper);
         return;
     }
-    text_puts(out, p->weights == WEIGHTS_FILE
-                       ? "    const struct weights table =\n        place_weights((const unsigned char "
-                         "*)self->options.weights);\n    const struct weights *const w = &table;\n"
-                       : "    const struct weights *const w = get_weights();\n");
+    text_puts(out,
+              p->weights == WEIGHTS_FILE
+                  ? "    const struct weights table =\n        place_weights((const unsigned char "
+                    "*)self->options.weights);\n    const struct weights *const w = &table;\n"
+                  : "    const struct weights *const w = get_weights();\n");
     text_puts(out, "    const struct { size_t at, nbytes; const void *from; } weight[] = {\n");
     for (int i = 0; i < s->nweight; i++)
         text_printf(out, "        {%zu, %zu, w->%s},\n", s->weight[i]->offset, s->weight[i]->nbytes,
                     p->buffer_name[s->weight[i]->id]);
-    text_puts(out, "    };\n    const struct opencl *cl = &self->device;\n"
-                   "    for (size_t i = 0; i < sizeof weight / sizeof *weight; i++)\n"
-                   "        if (weight[i].nbytes > 0 &&\n"
-                   "            cl->write(cl->queue, cl->weights, 1, weight[i].at, weight[i].nbytes, "
-                   "weight[i].from,\n                      0, NULL, NULL) != 0)\n");
+    text_puts(out,
+              "    };\n    const struct opencl *cl = &self->device;\n"
+              "    for (size_t i = 0; i < sizeof weight / sizeof *weight; i++)\n"
+              "        if (weight[i].nbytes > 0 &&\n"
+              "            cl->write(cl->queue, cl->weights, 1, weight[i].at, weight[i].nbytes, "
+              "weight[i].from,\n                      0, NULL, NULL) != 0)\n");
     text_printf(out, "            return %s_DEVICE_FAILED;\n    return %s_OK;\n}\n\n", p->upper,
                 p->upper);
 }
