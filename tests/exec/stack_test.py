@@ -70,7 +70,7 @@ for name in ("mlp", "layer_norm", "causal_attention") + \
 
 
 def check_small(name, number):
-    """The bound holds; how near it is, status.md says: of kernels beside others it matters less."""
+    """The bound holds; how near it is, docs/limits.md says: of kernels beside others it matters less."""
     make, options = small.MODELS[name]
     folder = T.scratch(SCRATCH / f"small{number}")
     onnx.save(make(), folder / "model.onnx")
