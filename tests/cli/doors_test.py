@@ -351,7 +351,7 @@ def shell(name):
 
 # What is typed, and what the last word may become.
 COMPLETED = (("be", "bench"), ("verify --rt", "--rtol="), ("m.onnx -o x.c --cpu=gen", "generic"), ("m.onnx --weights=inc", "incbin"),
-             ("m.onnx --emit=uo", "uops"), ("m.onnx --target=", "c"), ("m.onnx -x on", "onnx"), ("run mod", "model.onnx"),
+             ("m.onnx --emit=uo", "uops"), ("m.onnx --target=o", "opencl"), ("m.onnx -x on", "onnx"), ("run mod", "model.onnx"),
              ("help ver", "verify"), ("m.onnx --tune=mo", "model.onnx"), ("m.onnx --no-wi", "--no-winograd"))
 
 

@@ -69,6 +69,11 @@ def check_case(tgc, case, folder, told):
             arrays = [T.as_npy(array) for _, array in given]
             names = [library.info.inputs[k].name.decode() for k in range(len(arrays))]
             got = library.run(dict(zip(names, arrays)), symbols(library, arrays))
+            dropout = N.training_dropout(case.model)
+            if dropout:
+                results = {name: array for (name, _), array in zip(wanted, got.values())}
+                N.compare_dropout(dropout, dict(given), dict(wanted), results)
+                continue
             for (name, expected), array in zip(wanted, got.values()):
                 if N.is_random(case.model):
                     N.compare_form(name, array, expected)
