@@ -13,7 +13,7 @@
 #include "passes/analysis/access.h"
 #include "passes/kernel/tile.h"
 
-enum { STAGES_MAX = 24, COST_MIN = 8, CHEAP_MAX = 4 };
+enum { STAGES_MAX = 24, COST_MIN = 8, CHEAP_MAX = 4, USES_MAX = 100 };
 /* Beyond it a place is as good as any: of no tensor's element. */
 static const int64_t place_max = (int64_t)1 << 29;
 
@@ -58,24 +58,78 @@ static bool depends(const struct places *x, struct uop *u)
     return uop_depends_on(x->t, u, x->point);
 }
 
-/* Whether places are asked whether they are inside, and are parts of offsets; nothing else is made
- * of them, so one that is too far away may be nearer. */
-static bool is_only_place(const struct places *x, const struct uop *u)
+static bool reads(struct tgc *t, struct uop *root, const struct uop *u)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i] == u)
+            return true;
+    return false;
+}
+
+/* What |v| is at most. */
+static int64_t magnitude(const struct uop *v)
+{
+    if (v->vmin == INT64_MIN)
+        return INT64_MAX;
+    return -v->vmin > v->vmax ? -v->vmin : v->vmax;
+}
+
+static int64_t elements_of(const struct uop *buffer)
+{
+    const struct buffer *b = buffer->op == OP_BUFFER ? buffer->arg.p : NULL;
+    return b ? (int64_t)(b->nbytes / dtype_nbytes(b->dtype)) : INT64_MAX;
+}
+
+/* How far a place is followed through what is made of it. */
+struct use {
+    const struct uop *place;
+    int left;                    /* users that are still looked at */
+};
+
+static bool only_place(const struct places *x, const struct uop *u, int64_t room, struct use *use);
+
+/* The user's k-th source is u: the place itself nearer to 0 than room, otherwise anything that is
+ * at least as far from 0 on the same side. room 0: anything at all. */
+static bool suits(const struct places *x, struct uop *user, int k, int64_t room, struct use *use)
+{
+    const struct uop *other = user->nsrc > 1 ? user->src[1 - (k == 1)] : NULL;
+    int64_t c, m;
+    switch (user->op) {
+    case OP_LT: case OP_EQ: case OP_NE:
+        return magnitude(other) < room;
+    case OP_ADD:
+        m = magnitude(other);
+        return only_place(x, user, m < room ? room - m : 0, use);
+    case OP_MUL:
+        return only_place(x, user, uop_const_int(other, &c) && c != 0 ? room : 0, use);
+    case OP_LOAD:
+        return k == 1 && (elements_of(user->src[0]) <= room ||
+                          (user->nsrc > 2 && reads(x->t, user->src[2], use->place)));
+    default:
+        return false;
+    }
+}
+
+/* Whether nothing else is made of u than comparisons with what is near and offsets of loads that
+ * are not done where the place is far away. */
+static bool only_place(const struct places *x, const struct uop *u, int64_t room, struct use *use)
 {
     for (int i = 0; i < x->n; i++)
-        for (int k = 0; k < x->order[i]->nsrc; k++) {
-            const struct uop *user = x->order[i];
-            int64_t c;
-            bool compares = user->op == OP_LT || user->op == OP_EQ || user->op == OP_NE;
-            if (user->src[k] != u)
-                continue;
-            if (compares ? !uop_const_int(user->src[1 - k], &c) || c >= place_max / 2 ||
-                               c <= -place_max / 2
-                         : user->dtype != DTYPE_INDEX ||
-                               (user->op != OP_MUL && user->op != OP_ADD))
+        for (int k = 0; k < x->order[i]->nsrc; k++)
+            if (x->order[i]->src[k] == u &&
+                (use->left-- <= 0 || !suits(x, x->order[i], k, room, use)))
                 return false;
-        }
     return true;
+}
+
+/* Places that are asked whether they are inside, and are parts of offsets; nothing else is made of
+ * them, so one that is too far away may be nearer. */
+static bool is_only_place(const struct places *x, const struct uop *u)
+{
+    struct use use = {u, USES_MAX};
+    return only_place(x, u, place_max, &use);
 }
 
 /* Whether u is the same along the row and has an operation on vectors along the points, in no loop

@@ -5,6 +5,7 @@ read; and that vectors do it.
 """
 
 import ctypes
+import functools
 import mmap
 import platform
 import re
@@ -143,6 +144,38 @@ def picks():
     return model, feeds, outputs
 
 
+def far(kind):
+    """Places that come of floats beyond any tensor's, and are brought back: rows of a table."""
+    x = np.random.default_rng(6).uniform(-3.7e9, 3.7e9, 48).astype(np.float32)
+    off = np.random.default_rng(7).integers(0, 5, 48)
+    feeds = {"x": x, "rows": draw(1280, 16)}
+    if kind.startswith("sum"):
+        feeds |= {"x": (2.0 ** 31 + 256 * off).astype(np.float32),
+                  "y": np.full(48, -(2.0 ** 31), np.float32)}
+    numbers = {"shift": 5, "prime": 61, "part": 100_000_007, "middle": 40, "mask": 0x3ff,
+               "limit": 10 ** 9, "two": 2}
+    weights = [G.weight(n, np.array(v, np.int64)) for n, v in numbers.items()]
+    nodes = []
+    for name in feeds.keys() - {"rows"}:
+        nodes += [G.node("Floor", [name], ["floor_" + name]),
+                  G.node("Cast", ["floor_" + name], ["whole_" + name], to=INT64)]
+    for op, *names in {
+            "remainder": [("Add", "whole_x", "shift", "a"), ("Mod", "a", "prime", "place")],
+            "quotient": [("Add", "whole_x", "shift", "a"), ("Div", "a", "part", "b"),
+                         ("Add", "b", "middle", "place")],
+            "bits": [("BitwiseAnd", "whole_x", "mask", "place")],
+            "compared": [("Less", "whole_x", "limit", "near")],
+            "sum": [("Add", "whole_x", "whole_y", "place")],
+            "sum twice": [("Add", "whole_x", "whole_y", "a"), ("Mul", "a", "two", "b"),
+                          ("Mod", "b", "prime", "place")]}[kind]:
+        nodes.append(G.node(op, names[:-1], names[-1:]))
+    if kind == "compared":
+        nodes.append(G.node("Cast", ["near"], ["place"], to=INT64))
+    nodes.append(G.node("Gather", ["rows", "place"], ["picked"]))
+    return G.model(nodes, [G.value(n, list(a.shape)) for n, a in feeds.items()],
+                   [G.value("picked", None)], weights, opset=18), feeds, ["picked"]
+
+
 def strides():
     """Windows of neighbours and every other row, by tables of flat places: sums of progressions,
     and whole ones."""
@@ -176,7 +209,10 @@ def no_tables():
 
 
 MODELS = {"rows": rows, "rows_made": rows_made, "rows_volume": rows_volume,
-          "rows_between": rows_between, "flat": flat, "made": made, "volume": volume, "picks": picks, "strides": strides}
+          "rows_between": rows_between, "flat": flat, "made": made, "volume": volume, "picks": picks,
+          "strides": strides}
+FAR = ("remainder", "quotient", "bits", "compared", "sum", "sum twice")
+MODELS |= {f"far {kind}": functools.partial(far, kind) for kind in FAR}
 REFERENCE = {}
 
 
@@ -310,6 +346,8 @@ suite.add("volume by three threads", answers, "volume", 30, "avx2", "--threads=3
 suite.add("volume without optimization", answers, "volume", 0, "generic", "-O0", slow=True)
 for isa in ("generic", "avx2"):
     suite.add(f"strides by {isa}", answers, "strides", 0, isa)
+    for kind in FAR:
+        suite.add(f"far places, {kind} by {isa}", answers, f"far {kind}", 0, isa)
 suite.add("places that are progressions", no_tables)
 for sample_mode, sample_padding in (("linear", "zeros"), ("nearest", "border"), ("cubic", "zeros"),
                                     ("linear", "reflection")):
