@@ -19,13 +19,17 @@
 
 /* --------------------------------------------------------------------------------------- places */
 
+static bool grow(size_t *end, size_t nbytes)
+{
+    return size_add(*end, nbytes, end) && size_align(*end, 128, end);
+}
+
 static bool place_all(struct program *p, struct buffer *const *b, int n, size_t *end)
 {
     for (int i = 0; i < n; i++) {
         p->place[b[i]->id] = *end;
-        if (!size_add(*end, b[i]->nbytes, end) || !size_align(*end, 128, end))
-            return diag_error(p->t, NULL,
-                              "the inputs and outputs take more memory than can be counted");
+        if (!grow(end, b[i]->nbytes))
+            return false;
     }
     return true;
 }
@@ -59,10 +63,11 @@ static bool opencl_begin(struct program *p)
     for (int i = 0; i < s->nweight; i++)
         p->place[s->weight[i]->id] = s->weight[i]->offset;
     p->device_nbytes = 128;      /* no device makes a buffer of no bytes */
-    return size_add(p->device_nbytes, s->arena_nbytes, &p->device_nbytes) &&
-           size_align(p->device_nbytes, 128, &p->device_nbytes) &&
-           place_all(p, s->input, s->ninput, &p->device_nbytes) &&
-           place_all(p, s->output, s->noutput, &p->device_nbytes);
+    return (grow(&p->device_nbytes, s->arena_nbytes) &&
+            place_all(p, s->input, s->ninput, &p->device_nbytes) &&
+            place_all(p, s->output, s->noutput, &p->device_nbytes)) ||
+           diag_error(p->t, NULL, "what the model computes, its inputs and its outputs take more "
+                                  "memory than can be counted: give smaller bounds by --dim");
 }
 
 /* -------------------------------------------------------------------------------------- kernels */
@@ -136,6 +141,26 @@ static bool has_doubles(struct uop *const *u, int n)
     return false;
 }
 
+/* What is rendered between two calls uses pieces of the device's language. */
+static void swap_snippets(struct program *p)
+{
+    struct snippet_set host = p->snippets;
+    p->snippets = p->device_snippets;
+    p->device_snippets = host;
+}
+
+/* A text as a string of several lines: an element of kernel_text[]. */
+static void write_string(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        struct text line = {.t = out->t};
+        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
+        s += n + (s[n] == '\n');
+        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, *s ? "" : ",");
+    }
+}
+
 static void opencl_kernel(struct program *p, const struct kernel *k, const struct variant *v,
                           struct text *out)
 {
@@ -143,8 +168,8 @@ static void opencl_kernel(struct program *p, const struct kernel *k, const struc
         TGC_BUG(p->t, "kernel %s has a variant, but no device has these", k->name);
     struct mem_mark mark = scratch_mark(p->t);
     struct signature s = {.f = {.p = p, .k = k}};
-    struct snippet_set host = p->snippets;
-    p->snippets = p->device_snippets;
+    struct text kernel = {.t = p->t};
+    swap_snippets(p);
     kernel_name_parameters(&s.f);
     s.memory = parameter_name(&s.f, "memory");
     s.weights = parameter_name(&s.f, "weights");
@@ -155,15 +180,15 @@ static void opencl_kernel(struct program *p, const struct kernel *k, const struc
             &s.f, s.parameter[i].b ? mem_printf(p->t, "%s_at", s.f.buffer_name[s.parameter[i].at])
                                    : mem_printf(p->t, "%s_is", program_var(p, s.parameter[i].v)));
     const char *body = render_body(&s.f);
-    kernel_write_comment(&s.f, out);
-    write_signature(&s, out);
-    text_puts(out, "{\n");
-    write_locals(&s, out);
-    text_lines(out, body, 1);
-    text_puts(out, "}\n\n");
+    kernel_write_comment(&s.f, &kernel);
+    write_signature(&s, &kernel);
+    text_puts(&kernel, "{\n");
+    write_locals(&s, &kernel);
+    text_lines(&kernel, body, 1);
+    text_puts(&kernel, "}\n\n");
+    write_string(out, kernel.s);
     p->device_doubles |= has_doubles(k->linear, k->nlinear);
-    p->device_snippets = p->snippets;
-    p->snippets = host;
+    swap_snippets(p);
     scratch_release(p->t, mark);
 }
 
@@ -216,12 +241,13 @@ static const char *opencl_host_view(struct program *p, const struct buffer *b)
                       p->place[b->id]);
 }
 
-/* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run */
+/* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run. A dimension that is computed
+ * may come out below 0, which stands for none. */
 static const char *size_of(struct program *p, const struct buffer *b)
 {
     struct text s = {.t = p->t};
     for (int a = 0; a < b->ndim; a++)
-        text_printf(&s, "(size_t)(%s) * ", program_scalar(p, b->dim[a]));
+        text_printf(&s, "(size_t)(%s) * ", program_scalar(p, sym_max(p->t, b->dim[a], uop_int(p->t, 0))));
     text_printf(&s, "%zu", dtype_nbytes(b->dtype));
     return s.s;
 }
@@ -262,38 +288,18 @@ static void opencl_fields(struct program *p, struct text *out)
     text_printf(out, "    void *kernel[%d];%*s/* by kernel_info[] */\n", p->s->nkernel + 1, 15, "");
 }
 
-/* A text as a string of several lines. */
-static void write_string(struct text *out, const char *s)
-{
-    while (*s) {
-        size_t n = strcspn(s, "\n");
-        struct text line = {.t = out->t};
-        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
-        s += n + (s[n] == '\n');
-        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, *s ? "" : ",");
-    }
-}
-
-/* Kernel by kernel, as an element of kernel_text[]. */
-static int write_strings(struct program *p, const char *kernels, struct text *out)
+/* The pieces of runtime/ that kernels use. */
+static void write_pieces(struct program *p, struct text *out)
 {
     static const char *const file[] = {"opencl", "number", "math"};
-    int n = 0;
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
         struct text piece = {.t = p->t};
         snippets_write(p, &piece, file[i], NULL);
         if (piece.n > 0) {
             p->device_doubles |= strstr(piece.s, "double") != NULL;
             write_string(out, piece.s);
-            n++;
         }
     }
-    for (const char *s = kernels, *end; *s; s = end, n++) {
-        end = strstr(s, "\n}\n\n");
-        end = end ? end + strlen("\n}\n\n") : s + strlen(s);
-        write_string(out, mem_printf(p->t, "%.*s", (int)(end - s), s));
-    }
-    return n;
 }
 
 static void write_weight_table(struct program *p, struct text *out)
@@ -327,19 +333,17 @@ static void write_weight_table(struct program *p, struct text *out)
 
 static void opencl_kernels(struct program *p, const char *kernels, struct text *out)
 {
-    struct text strings = {.t = p->t};
-    struct snippet_set host = p->snippets;
-    p->snippets = p->device_snippets;
+    struct text pieces = {.t = p->t};
+    swap_snippets(p);
     snippet_use(&p->snippets, "opencl_language");
-    int n = write_strings(p, kernels, &strings);
-    p->snippets = host;
+    write_pieces(p, &pieces);
+    swap_snippets(p);
     text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
                    "static const char *const kernel_text[] = {\n");
-    if (p->device_doubles) {
+    if (p->device_doubles)
         text_puts(out, "    \"#pragma OPENCL EXTENSION cl_khr_fp64 : enable\\n\",\n");
-        n++;
-    }
-    text_puts(out, strings.s ? strings.s : "");
+    text_puts(out, pieces.s);
+    text_puts(out, kernels);
     text_puts(out, "};\n\n/* Their functions; NULL: another one's. */\n"
                    "static const char *const kernel_function[] = {\n");
     for (int i = 0; i < p->s->nkernel; i++)
