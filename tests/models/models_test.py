@@ -7,6 +7,7 @@ Variants of the same:
     gcc        as users get it, gcc -O2
     -O0        tgc's optimizations off
     sanitized  clang, address and undefined sanitizers; in the long form gcc's, too
+    opencl     the same by a device, or a processor that OpenCL has as one; with --all
     dynamic    one program for all sizes, the dimensions bounded at compile time
     tgc run    the same by tgc alone, at the first size
 
@@ -33,6 +34,7 @@ import onnxruntime
 
 import catalog
 import tgc as T
+from opencl import need_device
 from suite import Failure, Suite, expect
 
 onnxruntime.set_default_logger_severity(3)
@@ -148,6 +150,11 @@ def check_program(tgc, scratch, model, sizes, tgc_options, compiler, flags, dyna
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def check_opencl(tgc, scratch, model, size):
+    need_device()
+    check_program(tgc, scratch, model, [size], ("--target=opencl",), "gcc", ("-O1",))
+
+
 def check_tgc_run(tgc, scratch, model):
     ref = reference(model)
     folder = T.scratch(scratch)
@@ -190,6 +197,8 @@ def add_model(suite, tgc, scratch, model):
     if model.dynamic:
         add("dynamic", model.heavy, model.sizes, (), "gcc", ("-O2",), dynamic=True)
         add("dynamic sanitized", True, model.sizes, (), "clang", T.SANITIZE, dynamic=True)
+    suite.add(f"{model.name} opencl", check_opencl, tgc, scratch / f"{model.name}_opencl", model,
+              model.sizes[0], slow=True)
     suite.add(f"{model.name} tgc run", check_tgc_run, tgc, scratch / f"{model.name}_run", model,
               slow=model.name not in ("magika", "silero_vad"))
 

@@ -3,7 +3,6 @@ the models of models/. What devices do not have (strings) is refused with a mess
 else is. Quick: every seventh test. The models are shared objects in this process, since a driver's compiler
 takes longer to load than to compile."""
 
-import ctypes
 import os
 import shutil
 import sys
@@ -19,22 +18,12 @@ import node_test as N
 import tgc as T
 from borders import border, graph_inputs
 from library import Library
-from suite import Failure, Skip, Suite, expect
+from opencl import need_device
+from suite import Failure, Suite, expect
 
 EVERY = 7
 OPTIONS = ("--target=opencl",)
 STRING = onnx.TensorProto.STRING
-
-
-def need_device():
-    """Skips where there is no driver with a device."""
-    try:
-        library = ctypes.CDLL("libOpenCL.so.1")
-    except OSError:
-        raise Skip("no OpenCL driver is installed (pocl-opencl-icd)") from None
-    count = ctypes.c_uint(0)
-    if library.clGetPlatformIDs(0, None, ctypes.byref(count)) != 0 or count.value == 0:
-        raise Skip("OpenCL has no device here (pocl-opencl-icd)")
 
 
 def has_strings(case):
