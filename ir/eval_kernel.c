@@ -52,8 +52,7 @@ static bool binds(const struct uop *u)
     return u->op == OP_REDUCE || u->op == OP_STAGE || u->op == OP_STORE;
 }
 
-/* ---------------------------------------------------------------------------------- what is needed
- */
+/* ------------------------------------------------------------------------------- what is needed */
 
 /* All that the roots are made of, but not what a REDUCE or STAGE computes itself. */
 static struct body find_body(struct kernel_eval *e, const int *root, int nroot)
@@ -146,8 +145,7 @@ static void prepare(struct kernel_eval *e, const struct uop *ast)
     }
 }
 
-/* --------------------------------------------------------------------------------------- running
- */
+/* -------------------------------------------------------------------------------------- running */
 
 static void compute(struct kernel_eval *e, int i);
 

@@ -220,8 +220,7 @@ static void print_line(struct printer *p, const struct uop *u)
     text_putc(p->out, '\n');
 }
 
-/* ----------------------------------------------------------------------------------- what it uses
- */
+/* --------------------------------------------------------------------------------- what it uses */
 
 struct used {
     struct buffer **buffer;
@@ -332,8 +331,7 @@ static void print_declarations(struct printer *p, struct uop *const *root, int n
     p->linear = linear;
 }
 
-/* ------------------------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------------------------------------  */
 
 void kernel_print(struct text *out, struct tgc *t, const struct uop *ast)
 {

@@ -90,8 +90,7 @@ static void find_free(struct kernel_verifier *k, int i)
         require(&k->v, u, set[w] == 0, "depends on a range that nothing around it binds");
 }
 
-/* -------------------------------------------------------------------------------------- each uop
- */
+/* ------------------------------------------------------------------------------------- each uop */
 
 static void check_memory(const struct kernel_verifier *k, const struct uop *u)
 {
@@ -190,8 +189,7 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
     }
 }
 
-/* --------------------------------------------------------------------------- what stores pass on
- */
+/* -------------------------------------------------------------------------- what stores pass on */
 
 static int count_bands_of(const struct uop *store)
 {

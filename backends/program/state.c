@@ -97,8 +97,7 @@ int64_t state_first_length(const struct schedule *s, const struct var *v)
     return -1;
 }
 
-/* ----------------------------------------------------------------------------------- the context
- */
+/* ---------------------------------------------------------------------------------- the context */
 
 void state_write_fields(struct program *p, struct text *out)
 {
@@ -326,8 +325,7 @@ void state_write_functions(struct program *p, struct text *out)
     write_words(p, out, restore_text, word);
 }
 
-/* --------------------------------------------------------------------------------------- the run
- */
+/* -------------------------------------------------------------------------------------- the run */
 
 static const struct state *state_of_length(const struct schedule *s, const struct var *v)
 {
@@ -417,8 +415,7 @@ void state_write_end(struct program *p, struct text *out)
         text_puts(out, "    self->odd = !self->odd;\n");
 }
 
-/* ----------------------------------------------------------------------------- NAME.h, describe()
- */
+/* --------------------------------------------------------------------------- NAME.h, describe() */
 
 void state_write_macro(struct program *p, struct text *out)
 {

@@ -340,8 +340,7 @@ bool lower_microsoft_group_norm(struct node *n)
     return node_set(n, 0, last ? channels_last(n, y) : y);
 }
 
-/* ------------------------------------------------------------------------ products, convolutions
- */
+/* ----------------------------------------------------------------------- products, convolutions */
 
 /* FusedConv, and in channels-last form NhwcFusedConv and NhwcConv: act(conv(x, w) + b + z). */
 bool lower_fused_conv(struct node *n)

@@ -99,8 +99,7 @@ struct uop *fused_attention(const struct node *n, const struct fused_attention *
     return heads_pack(n, lib_cast(l, d, y));
 }
 
-/* ------------------------------------------------------------------------- Attention, QAttention
- */
+/* ------------------------------------------------------------------------ Attention, QAttention */
 
 /* [2, b, h, s, e] of k and v. */
 static struct uop *stacked(const struct node *n, struct uop *k, struct uop *v)
@@ -163,8 +162,7 @@ bool lower_microsoft_attention(struct node *n)
            node_set(n, 0, fused_attention(n, &a));
 }
 
-/* ---------------------------------------------------------------------------- MultiHeadAttention
- */
+/* --------------------------------------------------------------------------- MultiHeadAttention */
 
 /* Part i of `count` that lie packed in x [b, s, heads, count, e], as [b, s, heads * e]. */
 static struct uop *unpacked(const struct node *n, struct uop *x, int i)
@@ -255,8 +253,7 @@ bool lower_multi_head_attention(struct node *n)
     return fused_attention_mask(n, 4, &a) && node_set(n, 0, fused_attention(n, &a));
 }
 
-/* --------------------------------------------------------------------------- GroupQueryAttention
- */
+/* -------------------------------------------------------------------------- GroupQueryAttention */
 
 struct group_query {
     struct fused_attention a;
@@ -553,8 +550,7 @@ bool lower_group_query_attention(struct node *n)
            node_set(n, 0, fused_attention(n, &g.a));
 }
 
-/* ------------------------------------------------------------------------------- RotaryEmbedding
- */
+/* ------------------------------------------------------------------------------ RotaryEmbedding */
 
 /* position_ids: [b, s], or one number that the first position has. The caches are [max, rotary /
  * 2].

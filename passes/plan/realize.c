@@ -169,8 +169,7 @@ void plan_realize(struct plan *p, struct node *n)
     plan_push_sources(p, v, own, own->axis, own->out, self);
 }
 
-/* --------------------------------------------------------------------------------------- staging
- */
+/* -------------------------------------------------------------------------------------- staging */
 
 /* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for
  * the keys of one attention head, not for a layer's weights, nor for so few elements at a time that

@@ -21,8 +21,7 @@ double plan_nelem(const struct uop *u)
     return n;
 }
 
-/* ---------------------------------------------------------------------------------------- ranges
- */
+/* --------------------------------------------------------------------------------------- ranges */
 
 range_set plan_mask(struct plan *p, const struct uop *index)
 {
@@ -116,8 +115,7 @@ range_set segment_placed_in(const struct segment *s, range_set deps, range_set o
     return segment_accepts(s, deps) ? deps : open & s->out;
 }
 
-/* ------------------------------------------------------------------------------------------ uses
- */
+/* ----------------------------------------------------------------------------------------- uses */
 
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index)
 {

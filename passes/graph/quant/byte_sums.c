@@ -118,8 +118,7 @@ static uint32_t axes_of_scale(const struct contraction *c, int k, struct uop *sc
     return of.factor[k].of;
 }
 
-/* ------------------------------------------------------------------------------ moves made again
- */
+/* ----------------------------------------------------------------------------- moves made again */
 
 /* Where axis `axis` of v stands after a reshape to dim[], or, if it is split, the innermost part of
  * it; -1: it is merged with others. */
@@ -194,8 +193,7 @@ struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, in
     return x;
 }
 
-/* ---------------------------------------------------------------------------------- what is found
- */
+/* -------------------------------------------------------------------------------- what is found */
 
 bool has_padding(const struct operand *o)
 {
