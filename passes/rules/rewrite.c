@@ -62,8 +62,18 @@ static int float_precision(enum dtype d)
     }
 }
 
+bool rule_integral(const struct uop *c)
+{
+    double v = c->arg.f;
+    return c->op == OP_CONST && dtype_is_float(c->dtype) && fabs(v) <= 0x1p53 &&
+           v == (double)(int64_t)v && !(v == 0 && signbit(v));
+}
+
 bool rule_fits(const struct uop *to, const struct uop *x)
 {
+    if (dtype_is_float(x->dtype))
+        return rule_integral(x) && rule_is_int(to) && x->arg.f >= (double)dtype_min(to->dtype) &&
+               x->arg.f <= (double)dtype_max(to->dtype);
     if (!rule_is_int(x) && x->dtype != DTYPE_BOOL)
         return false;
     if (dtype_is_float(to->dtype)) {
@@ -108,6 +118,12 @@ bool rule_same_shape(const struct uop *a, const struct uop *b)
     if (a->ndim != b->ndim)
         return false;
     return a->ndim == 0 || !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
+}
+
+struct uop *rule_element(struct uop *u)
+{
+    u = value_behind(u, MOVES_VIEW);
+    return u->op == OP_SPLAT ? u->src[0] : u;
 }
 
 bool rule_is_nan(const struct uop *u)

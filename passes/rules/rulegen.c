@@ -1,16 +1,17 @@
 /* rulegen.c - compiles rule files into a matcher; a build-time program.
  *
- *      rulegen OUT.c FILE.rules...          the matcher, included by rewrite.c
+ *      rulegen OUT.c FILE.rules...          what fires when a uop is built, included by rewrite.c
+ *
+ *      rulegen --sets OUT.c FILE.rules...   the named sets, included by sets.c
  *
  *      rulegen --table OUT.c FILE.rules...  left sides as data, for test_rules.c
  *
  *      rulegen --z3 OUT.py FILE.rules...    rules as Python literals, for the prover
  *
- * This half reads: lines, tokens, precedence climbing over one grammar for patterns, right sides
- * and guards, then dtype inference by unification (so that `x < y` needs one class check, and a
- * right side knows what to build). rulegen_emit.c writes. The language is described in
- * docs/rules.md; every mistake ends the build with file:line:column and a caret. Nothing is freed:
- * it runs for a moment.
+ * This part reads: lines, tokens, precedence climbing over one grammar for patterns, right sides
+ * and guards. rulegen_types.c infers dtypes and checks, rulegen_emit.c and rulegen_table.c write.
+ * The language is described in docs/rules.md; every mistake ends the build with file:line:column
+ * and a caret. Nothing is freed: it runs for a moment.
  */
 #include "passes/rules/rulegen.h"
 
@@ -36,24 +37,21 @@ enum {
 };
 static const char *const classes[] = {
 #define RULE_CLASS(name, text) #name,
-#define RULE_GUARD(name, args, python)
-#define RULE_HELPER(name, nargs)
 #include "passes/rules/rules.def"
-#undef RULE_CLASS
-#undef RULE_GUARD
-#undef RULE_HELPER
+};
+static const char *const sets[] = {
+#define RULE_SET(name, equal, text) #name,
+#include "passes/rules/rules.def"
 };
 static const struct {
     const char *name, *args;
     int nargs;
+    bool is_float, asks;
 } functions[] = {
-#define RULE_CLASS(name, text)
-#define RULE_GUARD(name, args, python) {#name, args, 0},
-#define RULE_HELPER(name, nargs) {#name, NULL, nargs},
+#define RULE_GUARD(name, args, python) {#name, args, 0, false, false},
+#define RULE_FACT(name, type, text) {#name, "u", 0, #type[0] == 'd', true},
+#define RULE_HELPER(name, nargs) {#name, NULL, nargs, false, false},
 #include "passes/rules/rules.def"
-#undef RULE_CLASS
-#undef RULE_GUARD
-#undef RULE_HELPER
 };
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -82,14 +80,30 @@ bool gen_op_compares(int op)
     return op == GEN_LT || op == GEN_EQ || op == GEN_NE || op == GEN_ISNAN;
 }
 
-const char *gen_guard_args(const char *name)
+static int find_guard(const char *name)
 {
-    if (!strcmp(name, "exact"))
-        return "u";
     for (int i = 0; i < COUNT(functions); i++)
         if (functions[i].args && !strcmp(functions[i].name, name))
-            return functions[i].args;
-    return NULL;
+            return i;
+    return -1;
+}
+
+const char *gen_guard_args(const char *name)
+{
+    int i = find_guard(name);
+    return !strcmp(name, "exact") ? "u" : i < 0 ? NULL : functions[i].args;
+}
+
+bool gen_guard_is_float(const char *name)
+{
+    int i = find_guard(name);
+    return i >= 0 && functions[i].is_float;
+}
+
+bool gen_guard_asks(const char *name)
+{
+    int i = find_guard(name);
+    return i >= 0 && functions[i].asks;
 }
 
 static void *allocate(size_t nbytes)
@@ -107,12 +121,15 @@ static void *allocate(size_t nbytes)
 struct source {
     const char *file, *text;
 };
+enum { MAX_ALIAS = 8 }; /* name@pattern in one rule */
 enum part { PART_PATTERN, PART_RIGHT, PART_GUARD };
 struct parser {
     struct source src;
     const char *p, *end; /* this rule's text */
     enum part part;
     struct rule *rule;
+    struct { const char *name; struct node *node; } alias[MAX_ALIAS];
+    int nalias;
 };
 static struct source current; /* what errors point into; this program is no library */
 
@@ -211,6 +228,7 @@ static const struct infix { const char *text; int level, op; bool guard_only; } 
 };
 /* clang-format on */
 
+static struct node *parse_unary(struct parser *s);
 static struct node *parse_expr(struct parser *s, int level);
 
 static const struct infix *peek_operator(struct parser *s)
@@ -304,11 +322,26 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
                name);
 }
 
+/* name@pattern: the name stands for what the pattern matched, on the right side and in the guard. */
+static struct node *parse_alias(struct parser *s, const char *name)
+{
+    int k = s->nalias++;
+    if (k >= MAX_ALIAS)
+        rule_error(s->p, "more than %d names of patterns", MAX_ALIAS);
+    s->alias[k].name = name;
+    return s->alias[k].node = parse_unary(s);
+}
+
 static struct node *parse_name(struct parser *s)
 {
     const char *at = s->p, *name = word(s);
     if (peek(s, "("))
         return parse_call(s, name, at);
+    if (s->part == PART_PATTERN && s->rule->lhs == NULL && accept(s, "@"))
+        return parse_alias(s, name);
+    for (int i = 0; i < s->nalias; i++)
+        if (!strcmp(s->alias[i].name, name))
+            return s->alias[i].node;
     if (!strcmp(name, "true") || !strcmp(name, "false")) {
         struct node *n = gen_new(NODE_INT, at);
         n->i = *name == 't';
@@ -361,6 +394,13 @@ static struct node *parse_unary(struct parser *s)
         expect(s, ")");
         return parse_class(s, n);
     }
+    if (s->part == PART_PATTERN && accept(s, "~")) {
+        struct node *n = parse_unary(s);
+        if (n->kind != NODE_CONST && n->kind != NODE_INT && n->kind != NODE_FLOAT)
+            rule_error(at, "'~' stands before a constant: one that may be repeated");
+        n->spread = true;
+        return n;
+    }
     if (accept(s, "-")) {
         skip_space(s);
         if (isdigit((unsigned char)*s->p) || peek(s, "inf"))
@@ -389,184 +429,6 @@ static struct node *parse_expr(struct parser *s, int level)
     return left;
 }
 
-/* ---- dtypes */
-
-int gen_type(struct rule *r, int type)
-{
-    while (r->type_of[type] != type)
-        type = r->type_of[type];
-    return type;
-}
-
-static void unify(struct rule *r, int a, int b, const char *at)
-{
-    a = gen_type(r, a);
-    b = gen_type(r, b);
-    if (a == b)
-        return;
-    if (a < TYPE_FREE && b < TYPE_FREE)
-        rule_error(at, "a bool where an integer is needed, or the reverse");
-    r->type_of[a < b ? b : a] = a < b ? a : b;
-}
-
-static int fresh(struct rule *r, const char *at)
-{
-    if (r->ntype == MAX_NODE)
-        rule_error(at, "a rule of more than %d parts", MAX_NODE);
-    r->type_of[r->ntype] = r->ntype;
-    return r->ntype++;
-}
-
-static struct node *find_name(struct node *n, const char *name)
-{
-    if ((n->kind == NODE_VAR || n->kind == NODE_CONST) && !strcmp(n->name, name))
-        return n;
-    for (int i = 0; i < n->nchild; i++) {
-        struct node *found = find_name(n->child[i], name);
-        if (found)
-            return found;
-    }
-    return NULL;
-}
-
-static void infer_op(struct rule *r, struct node *n)
-{
-    int t = n->type;
-    switch (n->op) {
-    case GEN_LT:
-    case GEN_EQ:
-    case GEN_NE:
-        unify(r, t, TYPE_BOOL, n->at);
-        unify(r, n->child[0]->type, n->child[1]->type, n->at);
-        break;
-    case GEN_WHERE:
-        unify(r, n->child[0]->type, TYPE_BOOL, n->child[0]->at);
-        unify(r, n->child[1]->type, n->child[2]->type, n->at);
-        unify(r, n->child[1]->type, t, n->at);
-        break;
-    case GEN_ISNAN: unify(r, t, TYPE_BOOL, n->at); break;
-    case GEN_CAST:
-    case GEN_BITCAST: break;
-    case GEN_LOAD:
-        unify(r, n->child[1]->type, TYPE_INDEX, n->at);
-        if (n->nchild == 4) {
-            unify(r, n->child[2]->type, TYPE_BOOL, n->at);
-            unify(r, n->child[3]->type, t, n->at);
-        }
-        break;
-    case GEN_RESHAPE:
-    case GEN_PERMUTE:
-    case GEN_EXPAND:
-    case GEN_SHRINK:
-    case GEN_FLIP:
-    case GEN_PAD:
-    case GEN_WINDOW:
-    case GEN_CONTIGUOUS: unify(r, n->child[0]->type, t, n->at); break;
-    case GEN_IOTA:
-    case GEN_CONCAT:
-    case GEN_RANGE:
-    case GEN_IF:
-    case GEN_GET:
-    case GEN_LOOP:
-    case GEN_HOST: break;
-    default:
-        for (int i = 0; i < n->nchild; i++)
-            unify(r, n->child[i]->type, t, n->at);
-    }
-}
-
-static void infer(struct rule *r, struct node *n, bool left)
-{
-    struct node *bound =
-        n->kind == NODE_VAR || n->kind == NODE_CONST ? find_name(r->lhs, n->name) : NULL;
-    if (bound && bound != n && bound->type >= 0) {
-        n->type = bound->type;
-        return;
-    }
-    if (!left && (n->kind == NODE_VAR || n->kind == NODE_CONST))
-        rule_error(n->at, "'%s' does not stand on the left side", n->name);
-    if (n->type < 0)
-        n->type = fresh(r, n->at);
-    for (int i = 0; i < n->nchild; i++)
-        infer(r, n->child[i], left);
-    if (n->kind == NODE_OP)
-        infer_op(r, n);
-}
-
-static bool same_pattern(const struct node *a, const struct node *b)
-{
-    if (a->kind != b->kind || a->nchild != b->nchild || a->op != b->op || a->i != b->i ||
-        a->rest != b->rest)
-        return false;
-    if ((a->kind == NODE_VAR || a->kind == NODE_CONST) && strcmp(a->name, b->name))
-        return false;
-    for (int i = 0; i < a->nchild; i++)
-        if (!same_pattern(a->child[i], b->child[i]))
-            return false;
-    return true;
-}
-
-static struct node *find_pattern(struct node *in, const struct node *pattern)
-{
-    if (same_pattern(in, pattern))
-        return in;
-    for (int i = 0; i < in->nchild; i++) {
-        struct node *found = find_pattern(in->child[i], pattern);
-        if (found)
-            return found;
-    }
-    return NULL;
-}
-
-/* What a guard names must stand on the left side: names, and the patterns that are arguments of its
- * functions. */
-static void check_guard(struct rule *r, struct node *n)
-{
-    if (n->kind == NODE_VAR)
-        rule_error(n->at,
-                   "a guard computes with integers: '%s' is a uop; vmin(), vmax() give its bounds",
-                   n->name);
-    if (n->kind == NODE_CONST && !find_name(r->lhs, n->name))
-        rule_error(n->at, "'%s' does not stand on the left side", n->name);
-    const char *args = n->kind == NODE_CALL ? gen_guard_args(n->name) : NULL;
-    for (int i = 0; i < n->nchild; i++) {
-        if (!args || args[i] == 'i') {
-            check_guard(r, n->child[i]);
-            continue;
-        }
-        struct node *found = find_pattern(r->lhs, n->child[i]);
-        if (!found)
-            rule_error(n->child[i]->at, "this does not stand on the left side");
-        n->child[i] = found;
-    }
-}
-
-static bool has_type(struct rule *r, const struct node *n, int type)
-{
-    bool found = gen_type(r, n->type) == type;
-    for (int i = 0; i < n->nchild && !found; i++)
-        found = has_type(r, n->child[i], type);
-    return found;
-}
-
-/* What a right side builds must have a dtype that something on the left side has. */
-static void check_types(struct rule *r, struct node *n)
-{
-    int type = gen_type(r, n->type);
-    bool built = n->kind == NODE_OP || n->kind == NODE_INT || n->kind == NODE_FLOAT;
-    if (built && type >= TYPE_FREE && !has_type(r, r->lhs, type))
-        rule_error(n->at, "the left side does not say what dtype this has");
-    for (int i = 0; i < n->nchild; i++)
-        check_types(r, n->child[i]);
-}
-
-static void number(struct node *n, int *next)
-{
-    n->id = (*next)++;
-    for (int i = 0; i < n->nchild; i++)
-        number(n->child[i], next);
-}
-
 /* ---- files */
 
 static void parse_rule(struct parser *s)
@@ -589,18 +451,7 @@ static void parse_rule(struct parser *s)
     skip_space(s);
     if (s->p != s->end)
         rule_error(s->p, "expected the end of the rule");
-    r->type_of[TYPE_BOOL] = TYPE_BOOL;
-    r->type_of[TYPE_INDEX] = TYPE_INDEX;
-    r->ntype = TYPE_FREE;
-    infer(r, r->lhs, true);
-    infer(r, r->rhs, false);
-    if (r->rhs->kind != NODE_CALL)
-        unify(r, r->lhs->type, r->rhs->type, r->rhs->at);
-    check_types(r, r->rhs);
-    int next = 0;
-    number(r->lhs, &next);
-    if (r->guard)
-        check_guard(r, r->guard);
+    gen_check(r);
 }
 
 static char *read_file(const char *name)
@@ -622,7 +473,8 @@ static char *read_file(const char *name)
     return text;
 }
 
-static void parse_directive(struct parser *s, enum level *level, const char **class)
+static void parse_directive(struct parser *s, enum level *level, const char **class,
+                            const char **set)
 {
     static const char *const levels[] = {"always", "optimize", "fast_math"};
     const char *at = ++s->p, *what = word(s);
@@ -639,8 +491,13 @@ static void parse_directive(struct parser *s, enum level *level, const char **cl
             *class = classes[i];
             known = true;
         }
-    if (strcmp(what, "level") && strcmp(what, "class"))
-        rule_error(at, "unknown directive '%s': @level and @class exist", what);
+    for (int i = 0; i < COUNT(sets) && !strcmp(what, "set"); i++)
+        if (!strcmp(sets[i], value)) {
+            *set = sets[i];
+            known = true;
+        }
+    if (strcmp(what, "level") && strcmp(what, "class") && strcmp(what, "set"))
+        rule_error(at, "unknown directive '%s': @level, @class and @set exist", what);
     if (!known)
         rule_error(value_at, "unknown %s '%s'", what, value);
 }
@@ -664,21 +521,21 @@ static const char *rule_end(const char *p)
 static void parse_file(const char *name, struct rule **rule, int *nrule)
 {
     enum level level = LEVEL_OPTIMIZE;
-    const char *class = "any";
+    const char *class = "any", *set = NULL;
     current = (struct source){name, read_file(name)};
     int line = 1;
     for (const char *p = current.text, *end; *p; p = end) {
         end = rule_end(p);
-        struct parser s = {current, p, end, PART_PATTERN, NULL};
+        struct parser s = {.src = current, .p = p, .end = end};
         skip_space(&s);
         if (s.p < s.end && *s.p == '@') {
-            parse_directive(&s, &level, &class);
+            parse_directive(&s, &level, &class, &set);
         } else if (s.p < s.end) {
             if (!(*rule = realloc(*rule, (size_t)(*nrule + 1) * sizeof **rule)))
                 exit(1);
             s.rule = &(*rule)[(*nrule)++];
             *s.rule = (struct rule){
-                .file = base_name(name), .line = line, .level = level, .class = class};
+                .file = base_name(name), .line = line, .level = level, .class = class, .set = set};
             const char *at = s.p;
             parse_rule(&s);
             for (int i = 0; i < *nrule - 1; i++)
@@ -696,8 +553,8 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
     int a = *mode ? 2 : 1, nrule = 0;
     struct rule *rule = NULL;
-    if (argc < a + 2 || (*mode && strcmp(mode, "--table") && strcmp(mode, "--z3"))) {
-        fprintf(stderr, "usage: rulegen [--table | --z3] OUT FILE.rules...\n");
+    if (argc < a + 2 || (*mode && strcmp(mode, "--sets") && strcmp(mode, "--table") && strcmp(mode, "--z3"))) {
+        fprintf(stderr, "usage: rulegen [--sets | --table | --z3] OUT FILE.rules...\n");
         return 2;
     }
     for (int i = a + 1; i < argc; i++)
@@ -712,6 +569,6 @@ int main(int argc, char **argv)
     else if (!strcmp(mode, "--z3"))
         emit_python(out, rule, nrule);
     else
-        emit_matcher(out, rule, nrule);
+        emit_matcher(out, rule, nrule, *mode);
     return fclose(out) ? 1 : 0;
 }

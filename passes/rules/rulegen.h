@@ -25,6 +25,7 @@ struct node {
     int op, nchild;
     struct node *child[MAX_CHILD];
     bool rest; /* OP: "..." follows the children */
+    bool spread; /* CONST, INT, FLOAT: "~", also where it is repeated over a tensor or a vector */
     int64_t i;
     double f;
     const char *class; /* annotation, or NULL */
@@ -39,6 +40,7 @@ struct rule {
     int line;
     enum level level;
     const char *class;              /* default class of the file at this point */
+    const char *set;                /* NULL: fires when a uop is built */
     struct node *lhs, *rhs, *guard; /* guard may be NULL */
     int ntype, type_of[MAX_NODE];   /* union-find over dtype variables */
 };
@@ -50,12 +52,23 @@ const char *gen_op_name(int op);
 const char *gen_op_id(int op); /* "ADD" */
 bool gen_op_commutes(int op);
 bool gen_op_compares(int op); /* a bool, whatever its operands are */
-int gen_type(struct rule *r, int type); /* representative of a dtype variable */
 struct node *gen_new(enum node_kind kind, const char *at);
-const char *gen_guard_args(const char *name); /* NULL: not a guard function */
+/* A letter for each argument of a guard function, see rules.def; NULL: there is none of the name */
+const char *gen_guard_args(const char *name);
+bool gen_guard_is_float(const char *name); /* computes a float */
+bool gen_guard_asks(const char *name);     /* needs the facts of a pass */
 
-/* rulegen_emit.c */
-void emit_matcher(FILE *f, struct rule *rule, int nrule);
+/* rulegen_types.c */
+int gen_type(struct rule *r, int type); /* representative of a dtype variable */
+/* Infers dtypes; checks names, the guard, and that the right side's dtypes are known. */
+void gen_check(struct rule *r);
+/* The class of n's dtype, as far as the pattern `in` says it; NULL: it does not. The left side as
+ * `in` always says it. */
+const char *gen_class(struct rule *r, const struct node *n, const struct node *in);
+bool gen_is_float(struct rule *r, const struct node *n);
+
+/* rulegen_emit.c, rulegen_table.c */
+void emit_matcher(FILE *f, struct rule *rule, int nrule, bool sets);
 void emit_table(FILE *f, struct rule *rule, int nrule);
 void emit_python(FILE *f, struct rule *rule, int nrule);
 

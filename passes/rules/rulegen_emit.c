@@ -1,7 +1,6 @@
-/* rulegen_emit.c - writes what rulegen.c has read: the matcher in C, the left sides as data, or
- * Python literals.
+/* rulegen_emit.c - writes what rulegen.c has read as matchers in C.
  *
- * The matcher is one function per op; in it, one `do { checks; build; return } while (0)` per rule
+ * A matcher is one function per op, of each named set and of what fires when a uop is built; in it, one `do { checks; build; return } while (0)` per rule
  * and variant, in file order. A variant is a way to swap the operands of commutative ops. Constants
  * are known to stand on the right of those (the first rules put them there), so variants with a
  * constant on the left are not written, and a swap that gives the same rule again is not either.
@@ -98,32 +97,15 @@ struct writer {
     int nfirst, next;
 };
 
-static const char *class_of(const struct writer *w, const struct node *n, const struct node *in)
-{
-    int type = gen_type(w->r, n->type);
-    if (type == TYPE_BOOL)
-        return "bool";
-    if (type == TYPE_INDEX)
-        return "index";
-    if (in->class && gen_type(w->r, in->type) == type)
-        return in->class;
-    for (int i = 0; i < in->nchild; i++) {
-        const char *c = class_of(w, n, in->child[i]);
-        if (c)
-            return c;
-    }
-    return in == w->r->lhs ? w->r->class : NULL;
-}
-
 static void match_literal(struct writer *w, const struct node *n, const char *path)
 {
-    const char *class = class_of(w, n, w->r->lhs);
+    const char *class = gen_class(w->r, n, w->r->lhs);
     if (n->kind == NODE_FLOAT && n->f != n->f)
         fprintf(w->f, "        if (!rule_is_nan(%s)) break;\n", path);
     else if (n->kind == NODE_FLOAT && isinf(n->f))
         fprintf(w->f, "        if (!uop_is_constf(%s, %s)) break;\n", path,
                 n->f < 0 ? "-INFINITY" : "INFINITY");
-    else if (n->kind == NODE_FLOAT || !strcmp(class, "float"))
+    else if (n->kind == NODE_FLOAT || gen_is_float(w->r, n))
         fprintf(w->f, "        if (!uop_is_constf(%s, %.17g%s)) break;\n", path, n->f,
                 n->f == floor(n->f) ? ".0" : "");
     else
@@ -140,6 +122,11 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
             return;
         }
     snprintf(w->path[n->id], sizeof w->path[0], "%s", path);
+    if (n->spread) {
+        snprintf(w->path[n->id], sizeof w->path[0], "n%d", n->id);
+        fprintf(w->f, "        struct uop *const n%d = rule_element(%s);\n", n->id, path);
+        path = w->path[n->id];
+    }
     switch (n->kind) {
     case NODE_CONST:
         fprintf(w->f, "        if (%s->op != OP_CONST) break;\n", path);
@@ -177,7 +164,7 @@ static void check_classes(struct writer *w, const struct node *n, bool *done)
     if (type == TYPE_BOOL && (n->kind != NODE_OP || !gen_op_compares(n->op)))
         fprintf(w->f, "        if (!rule_is_bool(%s)) break;\n", w->path[n->id]);
     if (type >= TYPE_FREE && !done[type]) {
-        const char *class = class_of(w, n, w->r->lhs);
+        const char *class = gen_class(w->r, n, w->r->lhs);
         done[type] = true;
         if (strcmp(class, "any"))
             fprintf(w->f, "        if (!rule_is_%s(%s)) break;\n", class, w->path[n->id]);
@@ -210,7 +197,7 @@ static void write_guard_call(struct writer *w, const struct node *n)
         return;
     }
     const char *args = gen_guard_args(n->name);
-    fprintf(w->f, "rule_%s(", n->name);
+    fprintf(w->f, gen_guard_asks(n->name) ? "fact_%s(facts, " : "rule_%s(", n->name);
     for (int i = 0; i < n->nchild; i++) {
         fprintf(w->f, i ? ", " : "");
         if (args[i] == 'u')
@@ -221,13 +208,28 @@ static void write_guard_call(struct writer *w, const struct node *n)
     fprintf(w->f, ")");
 }
 
-/* needs: the left side has the name; rulegen.c saw to it */
-static const char *name_path(struct writer *w, const char *name)
+/* The first place of a name. needs: the left side has it; rulegen_types.c saw to that */
+static const struct node *name_node(struct writer *w, const char *name)
 {
     int i = 0;
     while (strcmp(w->first[i]->name, name))
         i++;
-    return w->path[w->first[i]->id];
+    return w->first[i];
+}
+
+static const char *name_path(struct writer *w, const char *name)
+{
+    return w->path[name_node(w, name)->id];
+}
+
+/* Whether a part of a guard is computed in floats. */
+static bool is_float_guard(struct writer *w, const struct node *n)
+{
+    bool any = n->kind == NODE_FLOAT || (n->kind == NODE_CALL && gen_guard_is_float(n->name)) ||
+               (n->kind == NODE_CONST && gen_is_float(w->r, name_node(w, n->name)));
+    for (int i = 0; n->kind == NODE_TEST && i < n->nchild; i++)
+        any |= is_float_guard(w, n->child[i]);
+    return any;
 }
 
 static void write_guard(struct writer *w, const struct node *n)
@@ -239,12 +241,17 @@ static void write_guard(struct writer *w, const struct node *n)
                                            {"%", "int_floormod"}};
     switch (n->kind) {
     case NODE_INT: fprintf(w->f, "%lld", (long long)n->i); return;
-    case NODE_FLOAT: fprintf(w->f, "%.17g", n->f); return;
-    case NODE_CONST: fprintf(w->f, "%s->arg.i", name_path(w, n->name)); return;
+    case NODE_FLOAT:
+        fprintf(w->f, isinf(n->f) ? n->f < 0 ? "-INFINITY" : "INFINITY" : "%.17g", n->f);
+        return;
+    case NODE_CONST:
+        fprintf(w->f, is_float_guard(w, n) ? "%s->arg.f" : "%s->arg.i", name_path(w, n->name));
+        return;
     case NODE_CALL: write_guard_call(w, n); return;
     default: break;
     }
-    for (size_t i = 0; n->nchild == 2 && i < sizeof calls / sizeof *calls; i++)
+    bool counted = n->nchild == 2 && !is_float_guard(w, n);
+    for (size_t i = 0; counted && i < sizeof calls / sizeof *calls; i++)
         if (!strcmp(n->name, calls[i][0])) {
             fprintf(w->f, "%s(", calls[i][1]);
             write_guard(w, n->child[0]);
@@ -254,7 +261,7 @@ static void write_guard(struct writer *w, const struct node *n)
             return;
         }
     fprintf(w->f, "(");
-    if (n->nchild == 1 && !strcmp(n->name, "-"))
+    if (n->nchild == 1 && !strcmp(n->name, "-") && !is_float_guard(w, n))
         fprintf(w->f, "rule_sub(0, ");
     else if (n->nchild == 1)
         fprintf(w->f, "%s(", n->name);
@@ -295,8 +302,8 @@ static void write_dtype(struct writer *w, const struct node *n)
 
 static void build_node(struct writer *w, const struct node *n, char *path, size_t cap)
 {
-    if (n->kind == NODE_VAR || n->kind == NODE_CONST) {
-        snprintf(path, cap, "%s", name_path(w, n->name));
+    if (n->id >= 0 || n->kind == NODE_VAR || n->kind == NODE_CONST) {
+        snprintf(path, cap, "%s", n->id >= 0 ? w->path[n->id] : name_path(w, n->name));
         return;
     }
     char arg[MAX_CHILD][64];
@@ -366,153 +373,76 @@ static void emit_rule(FILE *f, struct rule *r, int index)
     }
 }
 
-static bool has_rules(const struct rule *rule, int nrule, int op)
+static bool is_of(const struct rule *r, const char *set, int op)
+{
+    return r->lhs->op == op && (set == r->set || (set && r->set && !strcmp(set, r->set)));
+}
+
+static bool has_rules(const struct rule *rule, int nrule, const char *set, int op)
 {
     for (int i = 0; i < nrule; i++)
-        if (rule[i].lhs->op == op)
+        if (is_of(&rule[i], set, op))
             return true;
     return false;
 }
 
-void emit_matcher(FILE *f, struct rule *rule, int nrule)
+static int count_ops(void)
+{
+    int n = 0;
+#define OP(name, text, class, nsrc, arg) n++;
+#include "ir/ops.def"
+#undef OP
+    return n;
+}
+
+static const char facts_parameter[] = "struct rule_facts *";
+
+static void emit_op(FILE *f, struct rule *rule, int nrule, const char *set, int op)
 {
     static const char *const tests[] = {"true", "!t->noopt", "t->fast_math && !t->noopt"};
-    int nop = 0;
-#define OP(name, text, class, nsrc, arg) nop++;
-#include "ir/ops.def"
-#undef OP
-    fprintf(f, "/* Written by rulegen from the rule files; included by rewrite.c. */\n\n");
-    for (int op = 0; op < nop; op++) {
-        if (!has_rules(rule, nrule, op))
+    int level = LEVEL_ALWAYS;
+    fprintf(f, "static struct uop *%s_%s(struct tgc *t, %s%sstruct uop *u, int *rule)\n{\n",
+            set ? set : "match", gen_op_id(op), set ? facts_parameter : "", set ? "facts, " : "");
+    if (set)
+        fprintf(f, "    (void)facts;\n");
+    for (int i = 0; i < nrule; i++) {
+        if (!is_of(&rule[i], set, op))
             continue;
-        fprintf(f, "static struct uop *match_%s(struct tgc *t, struct uop *u, int *rule)\n{\n",
-                gen_op_id(op));
-        int level = LEVEL_ALWAYS;
-        for (int i = 0; i < nrule; i++) {
-            if (rule[i].lhs->op != op)
-                continue;
-            if ((int)rule[i].level != level) {
-                fprintf(f, level != LEVEL_ALWAYS ? "    }\n" : "");
-                level = (int)rule[i].level;
-                if (level != LEVEL_ALWAYS)
-                    fprintf(f, "    if (%s) {\n", tests[level]);
-            }
-            emit_rule(f, &rule[i], i);
+        if ((int)rule[i].level != level) {
+            fprintf(f, level != LEVEL_ALWAYS ? "    }\n" : "");
+            level = (int)rule[i].level;
+            if (level != LEVEL_ALWAYS)
+                fprintf(f, "    if (%s) {\n", tests[level]);
         }
-        fprintf(f, "%s    return NULL;\n}\n\n", level != LEVEL_ALWAYS ? "    }\n" : "");
+        emit_rule(f, &rule[i], i);
     }
-    fprintf(f, "static struct uop *(*const rule_match[OP_COUNT])(struct tgc *, struct uop *, int "
-               "*) = {\n");
-    for (int op = 0; op < nop; op++)
-        if (has_rules(rule, nrule, op))
-            fprintf(f, "    [OP_%s] = match_%s,\n", gen_op_id(op), gen_op_id(op));
-    fprintf(f, "};\n");
+    fprintf(f, "%s    return NULL;\n}\n\n", level != LEVEL_ALWAYS ? "    }\n" : "");
 }
 
-/* ---- left sides as data */
-
-static int table_node(FILE *f, struct writer *w, const struct node *n, int *next)
+/* The functions of a set, then a table of them by op. */
+static void emit_set(FILE *f, struct rule *rule, int nrule, const char *set)
 {
-    int child[MAX_CHILD] = {0};
-    static const char *const kinds[] = {"NODE_VAR", "NODE_CONST", "NODE_INT", "NODE_FLOAT",
-                                        "NODE_OP"};
-    for (int i = 0; i < n->nchild; i++)
-        child[i] = table_node(f, w, n->child[i], next);
-    fprintf(f, "    {%s, %d, %d, %d, {", kinds[n->kind], n->kind == NODE_OP ? n->op : 0, n->nchild,
-            n->rest);
-    for (int i = 0; i < MAX_CHILD; i++)
-        fprintf(f, "%s%d", i ? ", " : "", child[i]);
-    fprintf(f, "}, \"%s\", \"%s\", %d, %lld, ",
-            n->kind == NODE_VAR || n->kind == NODE_CONST ? n->name : "", class_of(w, n, w->r->lhs),
-            gen_type(w->r, n->type), (long long)n->i);
-    fprintf(f,
-            isinf(n->f)                  ? n->f < 0 ? "-INFINITY},\n" : "INFINITY},\n"
-            : n->f != n->f               ? "NAN},\n"
-            : n->f == 0 && signbit(n->f) ? "-0.0},\n"
-                                         : "%.17g},\n",
-            n->f);
-    return (*next)++;
+    for (int op = 0; op < count_ops(); op++)
+        if (has_rules(rule, nrule, set, op))
+            emit_op(f, rule, nrule, set, op);
+    fprintf(f, "static struct uop *(*const rule_%s[OP_COUNT])(struct tgc *, %s%sstruct uop *, "
+               "int *) = {\n", set ? set : "match", set ? facts_parameter : "", set ? ", " : "");
+    for (int op = 0; op < count_ops(); op++)
+        if (has_rules(rule, nrule, set, op))
+            fprintf(f, "    [OP_%s] = %s_%s,\n", gen_op_id(op), set ? set : "match", gen_op_id(op));
+    fprintf(f, "};\n\n");
 }
 
-void emit_table(FILE *f, struct rule *rule, int nrule)
+void emit_matcher(FILE *f, struct rule *rule, int nrule, bool sets)
 {
-    int next = 0, *root = calloc((size_t)nrule + 1, sizeof *root);
-    if (!root)
-        exit(1);
-    fprintf(f, "/* Written by rulegen: left sides of the rules, for test_rules.c. */\n\nstatic "
-               "const struct rule_node rule_nodes[] = {\n");
-    for (int i = 0; i < nrule; i++) {
-        struct writer w = {.f = f, .r = &rule[i]};
-        root[i] = table_node(f, &w, rule[i].lhs, &next);
-    }
-    fprintf(f, "};\n\nstatic const struct rule_info rule_infos[] = {\n");
-    for (int i = 0; i < nrule; i++)
-        fprintf(f, "    {\"%s\", \"%s\", %d, %d, %d, %d},\n", rule[i].name, rule[i].file,
-                rule[i].line, (int)rule[i].level, root[i], rule[i].rhs->kind == NODE_CALL);
-    fprintf(f, "};\n\nstatic const unsigned char rule_commutes[] = {");
-    int op = 0;
-#define OP(name, text, class, nsrc, arg) fprintf(f, "%d,", gen_op_commutes(op++));
-#include "ir/ops.def"
-#undef OP
-    fprintf(f, "};\n");
-    free(root);
-}
-
-/* ---- Python */
-
-static void python_node(FILE *f, struct writer *w, const struct node *n)
-{
-    static const char *const kinds[] = {"var", "const", "int", "float", "op", "call", "test"};
-    fprintf(f, "('%s', ", kinds[n->kind]);
-    switch (n->kind) {
-    case NODE_INT: fprintf(f, "%lld", (long long)n->i); break;
-    case NODE_FLOAT: fprintf(f, "'%.17g'", n->f); break;
-    case NODE_OP: fprintf(f, "'%s'", gen_op_id(n->op)); break;
-    default: fprintf(f, "'%s'", n->name);
-    }
-    for (int i = 0; i < n->nchild; i++) {
-        fprintf(f, ", ");
-        python_node(f, w, n->child[i]);
-    }
-    fprintf(f, ")");
-}
-
-static void python_types(FILE *f, struct writer *w, const struct node *n)
-{
-    if (n->kind == NODE_VAR || n->kind == NODE_CONST)
-        fprintf(f, "'%s': '%s', ", n->name, class_of(w, n, w->r->lhs));
-    for (int i = 0; i < n->nchild; i++)
-        python_types(f, w, n->child[i]);
-}
-
-void emit_python(FILE *f, struct rule *rule, int nrule)
-{
-    fprintf(f, "# Written by rulegen: the rules, for tests/rules/prove.py.\nrules = [\n");
-    for (int i = 0; i < nrule; i++) {
-        struct writer w = {.f = f, .r = &rule[i]};
-        fprintf(f, "    {'name': '%s', 'at': '%s:%d', 'class': '%s', 'types': {", rule[i].name,
-                rule[i].file, rule[i].line, class_of(&w, rule[i].lhs, rule[i].lhs));
-        python_types(f, &w, rule[i].lhs);
-        fprintf(f, "},\n     'left': ");
-        python_node(f, &w, rule[i].lhs);
-        fprintf(f, ",\n     'right': ");
-        python_node(f, &w, rule[i].rhs);
-        fprintf(f, ",\n     'guard': ");
-        if (rule[i].guard)
-            python_node(f, &w, rule[i].guard);
-        else
-            fprintf(f, "None");
-        fprintf(f, "},\n");
-    }
-    fprintf(f, "]\nguard_known = {");
-#define RULE_CLASS(name, text)
-#define RULE_GUARD(name, args, python)                                                             \
-    if (python)                                                                                    \
-        fputs("'" #name "', ", f);
-#define RULE_HELPER(name, nargs)
+    static const char *const names[] = {
+#define RULE_SET(name, equal, text) #name,
 #include "passes/rules/rules.def"
-#undef RULE_CLASS
-#undef RULE_GUARD
-#undef RULE_HELPER
-    fprintf(f, "'exact'}\n");
+    };
+    fprintf(f, "/* Written by rulegen from the rule files; included by %s. */\n\n",
+            sets ? "sets.c" : "rewrite.c");
+    if (!sets)
+        emit_set(f, rule, nrule, NULL);
+    for (size_t i = 0; sets && i < sizeof names / sizeof *names; i++)
+        emit_set(f, rule, nrule, names[i]);
 }

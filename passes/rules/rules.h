@@ -1,5 +1,5 @@
 /* rules.h - what compiled rules call: dtype classes, guard functions, builders, and the helpers
- * behind right sides. Private to passes/.
+ * behind right sides; and how passes run named sets of rules. Private to passes/.
  *
  * A helper gets the uop that matched and the operands named in the rule; it returns an equal uop in
  * normal form, or NULL: not this rule.
@@ -33,6 +33,9 @@ static inline bool rule_is_float(const struct uop *u)
     return u->dtype >= DTYPE_F4E2M1 && u->dtype <= DTYPE_F64;
 }
 
+static inline bool rule_is_f32(const struct uop *u) { return u->dtype == DTYPE_F32; }
+static inline bool rule_is_byte(const struct uop *u) { return dtype_is_byte(u->dtype); }
+
 /* ---- guards */
 
 static inline int64_t rule_vmin(const struct uop *u) { return u->vmin; }
@@ -46,18 +49,26 @@ static inline int64_t rule_sub(int64_t a, int64_t b)
 }
 static inline bool rule_constant(const struct uop *u) { return u->op == OP_CONST; }
 static inline int rule_width(const struct uop *u) { return dtype_bits(u->dtype); }
+static inline int64_t rule_least(const struct uop *u) { return dtype_min(u->dtype); }
+static inline int64_t rule_greatest(const struct uop *u) { return dtype_max(u->dtype); }
 static inline bool rule_same_dtype(const struct uop *a, const struct uop *b)
 {
     return a->dtype == b->dtype;
 }
+static inline bool rule_scalar(const struct uop *u) { return u->ndim == 0; }
 bool rule_exact(
     const struct uop *u); /* ADD SUB MUL NEG: no operands within their bounds overflow the dtype */
+/* x may be a float constant, too: a whole number, and not -0, has its value in an integer dtype. */
 bool rule_fits(const struct uop *to, const struct uop *x);
+bool rule_integral(const struct uop *c);
+bool rule_moderate(const struct uop *x); /* fold_cast.c */
 bool rule_widens(const struct uop *to, const struct uop *x);
 bool rule_power_of_two(const struct uop *c);
 bool rule_same_shape(const struct uop *a, const struct uop *b);
 bool rule_implies(const struct uop *a, const struct uop *b);
 bool rule_is_nan(const struct uop *u);
+/* The element that a tensor or a vector repeats, as far as its view says; else u. */
+struct uop *rule_element(struct uop *u);
 bool rule_is_number(const struct uop *u,
                     int64_t v); /* CONST of any dtype equal to v; -0.0 is no 0 */
 
@@ -80,13 +91,37 @@ struct uop *rule_result(struct tgc *t, const struct uop *u, struct uop *r);
 #define RULE_ARGS2 , struct uop *, struct uop *
 #define RULE_ARGS3 , struct uop *, struct uop *, struct uop *
 #define RULE_ARGS4 , struct uop *, struct uop *, struct uop *, struct uop *
-#define RULE_CLASS(name, text)
-#define RULE_GUARD(name, args, python)
 #define RULE_HELPER(name, nargs) struct uop *name(struct tgc *t, struct uop *u RULE_ARGS##nargs);
 #include "passes/rules/rules.def"
-#undef RULE_CLASS
-#undef RULE_GUARD
-#undef RULE_HELPER
+
+/* ---- named sets: rules that passes run */
+
+enum rule_set {
+#define RULE_SET(name, equal, text) RULES_##name,
+#include "passes/rules/rules.def"
+    RULE_SETS
+};
+
+/* What guards ask for: passes/analysis/rule_facts.h. */
+struct rule_facts;
+#define RULE_FACT(name, type, text) type fact_##name(struct rule_facts *facts, const struct uop *u);
+#include "passes/rules/rules.def"
+
+/* sets.c: what the first rule of the set that matches makes of u; NULL: none does. *rule: its
+ * number in order of the files. */
+struct uop *rules_match(struct tgc *t, enum rule_set set, struct rule_facts *facts, struct uop *u,
+                        int *rule);
+
+/* A walk that brings values into a set's normal form. */
+struct rule_walk {
+    struct tgc *t;
+    enum rule_set set;
+    struct rule_facts *facts;
+    bool (*enter)(const struct uop *u); /* whether the operands of u are brought there first */
+    int steps;                          /* how many uops may be looked at */
+    struct uop_map done;
+};
+struct uop *rules_walk(struct rule_walk *w, struct uop *u);
 
 /* rewrite.c, for the rules' tests: the first rule that applies to an interned uop, without the fold
  * by constants and bounds that comes before the rules. Its number in *rule; NULL: none. */

@@ -645,7 +645,7 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
     e->value = e->stride = e->scopes.known = (struct uop_map){.t = t, .scratch = true};
-    e->bounds.t = t;
+    e->facts = (struct rule_facts){.bounds = {.t = t}, .most = {.t = t, .most = true}};
     expand_all(e);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
     *nlinear = e->nout;

@@ -2,7 +2,7 @@
 #ifndef TGC_EXPAND_H
 #define TGC_EXPAND_H
 
-#include "passes/analysis/bounds.h"
+#include "passes/analysis/rule_facts.h"
 #include "passes/kernel/tile.h"
 
 /* An accumulator with lanes: one of its own for each of their values. */
@@ -42,7 +42,7 @@ struct expander {
     int nguard;                  /* conditions that are open, but for those of lanes */
     bool lazy;                   /* values are computed where a store needs them */
     int next_acc;
-    struct bounds_memo bounds;
+    struct rule_facts facts;
 };
 
 void expand_push(struct expander *e, struct uop *u);

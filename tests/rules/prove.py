@@ -2,7 +2,8 @@
 
 Reads what `rulegen --z3` wrote. A rule whose two sides are patterns over integers or bools is proved for words of WIDTH bits, once signed
 and once unsigned: for all operands, and all bounds that contain them, guard implies left = right. Words wrap; guards are computed in a
-wider word, where they cannot. Rules that call a C helper are covered by the brute force of test_fold.c, those over floats, casts,
+wider word, where they cannot. Rules of named sets over f32 are proved over the reals, for all bounds that contain their operands: what
+roundings do to them, and NaN, is left to test_rules.c. Rules that call a C helper are covered by the brute force of test_fold.c, those over floats, casts,
 movement and memory by test_rules.c; they are counted, not proved.
 
     prove.py RULES.py
@@ -189,9 +190,67 @@ class Model:
         return table[n[1]](*x)
 
 
+class Reals(Model):
+    """A rule of f32 as one of real numbers; a uop that is no arithmetic is any function of its operands."""
+
+    def name(self, kind, name):
+        return self.names.setdefault(name, z3.Bool(name) if self.rule["types"][name] == "bool" else z3.Real(name))
+
+    def literal(self, value, like):
+        return z3.BoolVal(value != 0) if z3.is_bool(like) else z3.RealVal(value)
+
+    def pattern(self, n, like=None):
+        if n[0] == "float":
+            return z3.RealVal(n[1])
+        if n[0] == "op" and n[1] in ("CAST", "BITCAST", "NEAREST"):
+            raise NotInteger(n[1])
+        return super().pattern(n, z3.RealVal(0) if like is None else like)
+
+    def operands(self, nodes):
+        return [self.pattern(n) for n in nodes]
+
+    def word_op(self, op, x):
+        table = {"ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b, "MUL": lambda a, b: a * b, "NEG": lambda a: -a, "MULACC": lambda a, b, c: a * b + c,
+                 "DIV": lambda a, b: a / b, "RECIP": lambda a: 1 / a, "MAX": lambda a, b: z3.If(a < b, b, a), "MIN": lambda a, b: z3.If(a < b, a, b),
+                 "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b, "LT": lambda a, b: a < b, "ROUND": self.round,
+                 "EXP": self.exp}
+        if op == "EXP1":
+            return 1 + table["EXP"](-x[0])
+        if op not in table:
+            raise NotInteger(op)
+        return table[op](*x)
+
+    def exp(self, a):
+        power = z3.Function("exp", z3.RealSort(), z3.RealSort())(a)
+        self.facts.append(power > 0)
+        return power
+
+    def round(self, a):
+        down = z3.ToReal(z3.ToInt(a))
+        half = a - down
+        up = z3.Or(half > 0.5, z3.And(half == 0.5, z3.ToInt(a) % 2 == 1))
+        return z3.If(up, down + 1, down)
+
+    def call(self, n):
+        name, x = n[1], self.pattern(n[2])
+        if name in ("lo", "hi"):
+            bound = self.bounds.setdefault(name + repr(n[2]), z3.Real(f"{name}{len(self.bounds)}"))
+            self.facts.append(bound <= x if name == "lo" else bound >= x)
+            return bound
+        known = {"number": lambda: z3.BoolVal(True), "whole": lambda: z3.IsInt(x), "small": lambda: z3.And(z3.IsInt(x), x >= -65536, x <= 65536)}
+        if name not in known:
+            raise NotInteger(name)
+        return known[name]()
+
+    def guard(self, n):
+        if n[0] == "int":
+            return z3.RealVal(n[1])
+        return self.name(*n) if n[0] == "const" else super().guard(n)
+
+
 def counterexample(rule, signed):
-    """None if the rule holds, else a model, or 'unknown'."""
-    m = Model(rule, signed)
+    """None if the rule holds, else a model, or 'unknown'. signed is None: over the reals."""
+    m = Reals(rule, True) if signed is None else Model(rule, signed)
     left = m.pattern(rule["left"])
     right = m.pattern(rule["right"], left)
     guard = m.guard(rule["guard"]) if rule["guard"] else z3.BoolVal(True)
@@ -213,10 +272,10 @@ def prove(rule):
     if rule["class"] == "float" or "float" in rule["types"].values():
         return "other"
     try:
-        for signed in ([True] if "index" in rule["types"].values() else [True, False]):
+        for signed in ([None] if rule["class"] == "f32" else [True] if "index" in rule["types"].values() else [True, False]):
             found = counterexample(rule, signed)
             if found is not None:
-                return f"WRONG ({'signed' if signed else 'unsigned'}): {found}"
+                return f"WRONG ({'reals' if signed is None else 'signed' if signed else 'unsigned'}): {found}"
     except NotInteger:
         return "other"
     return "proved"
@@ -239,7 +298,7 @@ def main():
             failed += 1
             print(f"not ok {tested} - {rule['name']}\n# {rule['at']}: {result}")
     print(f"1..{tested}")
-    print(f"# figure: {len(spec['rules'])} rules, {count['proved']} proved for words of {WIDTH} bits, {count['helper']} with C helpers (brute force), "
+    print(f"# figure: {len(spec['rules'])} rules, {count['proved']} proved (words of {WIDTH} bits, or reals), {count['helper']} with C helpers (brute force), "
           f"{count['other']} over floats, casts, movement or memory (evaluated), {failed} wrong")
     return 1 if failed or not count["proved"] else 0
 

@@ -5,7 +5,9 @@
  * floats with NaN, infinities and both zeros. Inner nodes are built as any builder does, so a rule
  * whose left side is never in normal form never fires, and that fails. Where the rule fires, both
  * sides are evaluated at random values: bit for bit, except under fast_math, which gets tame floats
- * and a tolerance. */
+ * and a tolerance. A rule of a named set is asked as a pass does, with what is known of bounds; its
+ * sides may differ as rules.def says of the set. */
+#include "passes/analysis/rule_facts.h"
 #include "passes/passes.h"
 #include "passes/rules/rules.h"
 
@@ -20,6 +22,7 @@ enum node_kind { NODE_VAR, NODE_CONST, NODE_INT, NODE_FLOAT, NODE_OP };
 struct rule_node {
     enum node_kind kind;
     int op, nchild, rest, child[6];
+    int spread; /* a constant that may be repeated */
     const char *name, *class;
     int type;
     int64_t i;
@@ -27,9 +30,15 @@ struct rule_node {
 };
 struct rule_info {
     const char *name, *file;
-    int line, level, root, helper;
+    int line, level, root, set; /* set: -1: fires when a uop is built */
 };
 #include "rules_table.inc"
+
+enum equality { EXACT, ZERO, ROUNDED };
+static const enum equality set_equal[] = {
+#define RULE_SET(name, equal, text) equal,
+#include "passes/rules/rules.def"
+};
 
 enum {
     NRULE = sizeof rule_infos / sizeof *rule_infos,
@@ -166,6 +175,17 @@ static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar 
         *r = memory(e, u->arg.p, offset);
         return true;
     }
+    case OP_NEAREST:
+        if (!value(e, u->src[0], at, v))
+            return false;
+        *r = scalar_cast(u->dtype, u->src[0]->dtype, (union scalar){.f = rint(v[0].f)});
+        return true;
+    case OP_MULACC:
+        for (int i = 0; i < 3; i++)
+            if (!value(e, u->src[i], u->src[i]->ndim ? at : NULL, &v[i]))
+                return false;
+        *r = scalar_cast(u->dtype, DTYPE_F64, (union scalar){.f = v[0].f * v[1].f + v[2].f});
+        return true;
     default: break;
     }
     if (op_class(u->op) == CLASS_MOVE)
@@ -183,6 +203,7 @@ struct builder {
     struct tgc *t;
     struct random r;
     bool tensor, tame;
+    bool bounded; /* floats of which something is known */
     struct uop *var[3], *range[4], *dim[2];
     enum dtype dtype[64]; /* by the rule's dtype variables */
 };
@@ -233,11 +254,26 @@ static struct uop *constant(struct builder *b, enum dtype d)
                                        : (int64_t)1 << pick(&b->r, 62));
 }
 
+/* A byte as a float, or what is made of one: a number, often a whole one. */
+static struct uop *bounded_float(struct builder *b)
+{
+    struct uop *x = uop_cast(b->t, DTYPE_F32, scalar_buffer(b, pick(&b->r, 2) ? DTYPE_U8 : DTYPE_I8));
+    switch (pick(&b->r, 4)) {
+    case 0: return uop_binary(b->t, OP_MUL, x, constant(b, DTYPE_F32));
+    case 1:
+        x = uop_binary(b->t, OP_MUL, x, uop_constf(b->t, DTYPE_F32, pick(&b->r, 2) ? 0.3 : 4e5));
+        return uop_unary(b->t, OP_ROUND, x);
+    default: return x;
+    }
+}
+
 /* Any uop of the dtype: unknown memory, or an integer with bounds; of the instance's shape if it is
  * a tensor. */
 static struct uop *operand(struct builder *b, enum dtype d)
 {
     struct tgc *t = b->t;
+    if (d == DTYPE_F32 && pick(&b->r, b->bounded ? 3 : 6) > (b->bounded ? 0 : 4))
+        return bounded_float(b);
     if (b->tensor && pick(&b->r, 3))
         return uop_buffer(t, buffer_new(t, BUFFER_INPUT, d, b->dim, 2, "x"));
     if (d == DTYPE_BOOL && pick(&b->r, 2)) {
@@ -258,18 +294,16 @@ static enum dtype choose_dtype(struct builder *b, const char *class)
     static const enum dtype all[] = {DTYPE_BOOL, DTYPE_I8,  DTYPE_U8,  DTYPE_I32,
                                      DTYPE_U32,  DTYPE_I64, DTYPE_U64, DTYPE_BF16,
                                      DTYPE_F16,  DTYPE_F32, DTYPE_F64};
-    if (b->tame)
+    if (b->tame && strcmp(class, "f32") && strcmp(class, "byte"))
         return !strcmp(class, "bool") ? DTYPE_BOOL : DTYPE_F64;
     for (;;) {
         enum dtype d = all[pick(&b->r, 11)];
         struct uop like = {.dtype = d};
-        if (!strcmp(class, "any") || (!strcmp(class, "bool") && rule_is_bool(&like)) ||
-            (!strcmp(class, "integer") && rule_is_integer(&like)) ||
-            (!strcmp(class, "int") && rule_is_int(&like)) ||
-            (!strcmp(class, "index") && rule_is_index(&like)) ||
-            (!strcmp(class, "float") && rule_is_float(&like)) ||
-            (!strcmp(class, "logic") && rule_is_logic(&like)))
-            return d;
+#define RULE_CLASS(name, text)                                                                     \
+    if (!strcmp(class, #name) && rule_is_##name(&like))                                            \
+        return d;
+#define rule_is_any(u) true
+#include "passes/rules/rules.def"
     }
 }
 
@@ -414,6 +448,12 @@ static struct uop *named(struct names *names, const struct rule_node *n, struct 
 static struct uop *instance(struct builder *b, struct names *names, int node, bool raw,
                             enum op parent);
 
+/* A constant of the node, which may be a tensor that repeats it. */
+static struct uop *repeated(struct builder *b, const struct rule_node *n, struct uop *c)
+{
+    return n->spread && b->tensor && pick(&b->r, 2) ? tensor_full(b->t, c, b->dim, 2) : c;
+}
+
 static struct uop *instance_leaf(struct builder *b, struct names *names, const struct rule_node *n,
                                  enum op parent)
 {
@@ -422,8 +462,8 @@ static struct uop *instance_leaf(struct builder *b, struct names *names, const s
     if (u)
         return u;
     if (n->kind == NODE_CONST)
-        u = constant(b, d);
-    else if (parent == OP_LOAD)
+        return named(names, n, repeated(b, n, constant(b, d)));
+    if (parent == OP_LOAD)
         u = uop_buffer(b->t, buffer_new(b->t, BUFFER_INPUT, d, b->dim, 2, "x"));
     else if (op_class(parent) == CLASS_MOVE && parent != OP_IOTA)
         u = parent == OP_CONCAT || parent == OP_SHRINK || pick(&b->r, 2)
@@ -445,7 +485,7 @@ static struct uop *instance(struct builder *b, struct names *names, int node, bo
     case NODE_VAR:
     case NODE_CONST: return instance_leaf(b, names, n, parent);
     case NODE_INT:
-    case NODE_FLOAT: return rule_number(b->t, b->dtype[n->type], n->i, n->f);
+    case NODE_FLOAT: return repeated(b, n, rule_number(b->t, b->dtype[n->type], n->i, n->f));
     default: break;
     }
     enum op op = (enum op)n->op;
@@ -483,6 +523,13 @@ static struct uop *instance(struct builder *b, struct names *names, int node, bo
                : uop_new(b->t, op, b->dtype[n->type], src, n->nchild, (union arg){0});
 }
 
+static struct uop *match_rule(struct tgc *t, const struct rule_info *rule, struct uop *u, int *number)
+{
+    struct rule_facts facts = {.bounds = {.t = t}, .most = {.t = t, .most = true}};
+    return rule->set < 0 ? rewrite_match(t, u, number)
+                         : rules_match(t, (enum rule_set)rule->set, &facts, u, number);
+}
+
 static bool mentions(int node, enum op op)
 {
     const struct rule_node *n = &rule_nodes[node];
@@ -503,10 +550,14 @@ static void choose_dtypes(struct builder *b, int node)
 
 /* ---- comparison */
 
-static bool same_value(enum dtype d, union scalar x, union scalar y, bool tame)
+static bool same_value(enum dtype d, union scalar x, union scalar y, bool tame, enum equality as)
 {
     if (!dtype_is_float(d))
         return x.i == y.i;
+    if (as == ZERO && x.f == y.f)
+        return true;
+    if (as == ROUNDED)
+        return fabs(x.f - y.f) <= 1e-5 * (1 + fabs(x.f));
     if (tame)
         return fabs(x.f - y.f) <= 1e-9 * (1 + fabs(x.f));
     return x.i == y.i || (x.f != x.f && y.f != y.f);
@@ -532,6 +583,7 @@ static void check_equal(struct builder *b, const struct rule_info *rule, struct 
 {
     struct env e = {.t = b->t, .tame = b->tame};
     int64_t at[MAX_RANK], n;
+    enum equality as = rule->set < 0 ? EXACT : set_equal[rule->set];
     if (left->dtype != right->dtype || left->ndim != right->ndim)
         fail_msg("%s (%s:%d): %s of rank %d became %s of rank %d", rule->name, rule->file,
                  rule->line, dtype_name(left->dtype), left->ndim, dtype_name(right->dtype),
@@ -546,9 +598,9 @@ static void check_equal(struct builder *b, const struct rule_info *rule, struct 
         }
         if (!value(&e, left, at, &x) || !value(&e, right, at, &y))
             continue;
-        if (b->tame && dtype_is_float(left->dtype) && (!isfinite(x.f) || !isfinite(y.f)))
+        if ((b->tame || as == ROUNDED) && dtype_is_float(left->dtype) && (!isfinite(x.f) || !isfinite(y.f)))
             continue;
-        if (!same_value(left->dtype, x, y, b->tame))
+        if (!same_value(left->dtype, x, y, b->tame, as))
             fail_msg("%s (%s:%d), %s: %.17g became %.17g (%lld, %lld)", rule->name, rule->file,
                      rule->line, dtype_name(left->dtype), x.f, y.f, (long long)x.i, (long long)y.i);
     }
@@ -566,7 +618,8 @@ static bool folds_before(const struct uop *u)
 static int fire_rule(struct tgc *t, int index, struct random *r, int wanted, int tries)
 {
     const struct rule_info *rule = &rule_infos[index];
-    struct builder b = {.t = t, .r = *r, .tame = rule->level == 2};
+    struct builder b = {
+        .t = t, .r = *r, .tame = rule->level == 2, .bounded = rule->set >= 0};
     int fired = 0;
     builder_symbols(&b);
     for (int k = 0; k < tries && fired < wanted; k++) {
@@ -581,7 +634,7 @@ static int fire_rule(struct tgc *t, int index, struct random *r, int wanted, int
         struct uop *u = instance(&b, &names, rule->root, true, OP_SINK);
         if (!u || folds_before(u))
             continue;
-        struct uop *by = rewrite_match(t, u, &number);
+        struct uop *by = match_rule(t, rule, u, &number);
         if (!by || number != index)
             continue;
         fired++;
