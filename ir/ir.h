@@ -508,6 +508,9 @@ struct uop_map {
 };
 void *map_get(const struct uop_map *m, const struct uop *u);
 void map_set(struct uop_map *m, const struct uop *u, void *value);
+/* uop_substitute() of all uops that `by` has, at once: none of what they become is looked at
+ * again. */
+struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_map *by);
 
 /* origins: provenance beside the graph, outside the hash key. Set while the frontend lowers a node;
  * rewriting keeps the first. */

@@ -379,9 +379,9 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
     return order;
 }
 
-/* `from`, if there is one, is `to`; fn NULL: nothing else changes. */
-static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uop *from,
-                    struct uop *to, uop_rewriter fn, void *ctx)
+/* What has an entry in `by` is that, and is not rebuilt; fn NULL: nothing else changes. */
+static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uop_map *by,
+                    uop_rewriter fn, void *ctx)
 {
     struct mem_mark mark = scratch_mark(t);
     int n, most = 0;
@@ -391,9 +391,9 @@ static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uo
         most = order[i]->nsrc > most ? order[i]->nsrc : most;
     struct uop **src = scratch_array(t, (size_t)most, sizeof *src);
     for (int i = 0; i < n; i++) {
-        struct uop *u = order[i], *r = u;
+        struct uop *u = order[i], *r = u, *given = by ? map_get(by, u) : NULL;
         bool changed = false;
-        for (int k = 0; k < u->nsrc; k++) {
+        for (int k = 0; k < u->nsrc && !given; k++) {
             src[k] = map_get(&done, u->src[k]);
             changed |= src[k] != u->src[k];
         }
@@ -403,9 +403,9 @@ static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uo
             if (uop_get_axes(t, u) && r->op == u->op && !uop_get_axes(t, r))
                 uop_name_axes(t, r, uop_get_axes(t, u));
         }
-        struct uop *by = u == from ? to : fn ? fn(t, ctx, r) : NULL;
-        if (by)
-            r = by;
+        given = given ? given : fn ? fn(t, ctx, r) : NULL;
+        if (given)
+            r = given;
         if (r != u)
             uop_set_origin(t, r, u);
         map_set(&done, u, r);
@@ -417,12 +417,22 @@ static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uo
 
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx)
 {
-    rewrite(t, root, nroot, NULL, NULL, fn, ctx);
+    rewrite(t, root, nroot, NULL, fn, ctx);
+}
+
+struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_map *by)
+{
+    rewrite(t, &u, 1, by, NULL, NULL);
+    return u;
 }
 
 struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from, struct uop *to)
 {
-    rewrite(t, &u, 1, from, to, NULL, NULL);
+    struct mem_mark mark = scratch_mark(t);
+    struct uop_map by = {.t = t, .scratch = true};
+    map_set(&by, from, to);
+    u = uop_substitute_all(t, u, &by);
+    scratch_release(t, mark);
     return u;
 }
 

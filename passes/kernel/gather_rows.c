@@ -110,59 +110,57 @@ static struct uop *new_range(struct tgc *t, int64_t n, const struct uop *like)
     return r;
 }
 
-/* The store, `rows` points at a time, which divide them. */
-static struct uop *turn(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
-                        int64_t rows)
+/* The store with these three sources, `outer` and two ranges inside of all its others. */
+static struct uop *inside(struct tgc *t, const struct uop *store, struct turn of,
+                          struct uop *const *stored, struct uop *outer, struct uop *first,
+                          struct uop *last)
 {
-    struct uop *c = store->src[of.row], *p = store->src[of.point], *src[64];
-    int64_t nrow = range_fixed_size(c), pitch = scratch_pitch(t, nrow);
-    struct uop *outer = new_range(t, range_fixed_size(p) / rows, p);
-    struct uop *point = new_range(t, rows, p), *own = new_range(t, rows, p),
-               *column = new_range(t, nrow, c);
-    struct uop *start = sym_muli(t, outer, rows);
-    struct uop *value = uop_substitute(t, store->src[2], c, column);
-    value = uop_substitute(t, value, p, sym_add(t, start, own));
-    struct uop *stage[4] = {stage_places(t, k, value, own, column),
-                            sym_add(t, sym_muli(t, own, pitch), column), own, column};
-    struct uop *load[2] = {
-        uop_intern(t, OP_STAGE, DTYPE_F32, stage, 4,
-                   (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, sat_mul(pitch, rows))}),
-        sym_add(t, sym_muli(t, point, pitch), c)};
-    int n = 3;
-    src[0] = store->src[0];
-    src[1] = uop_substitute(t, store->src[1], p, sym_add(t, start, point));
-    src[2] = uop_intern(t, OP_LOAD, DTYPE_F32, load, 2, (union arg){0});
+    struct uop *src[64];
+    int n = 0;
+    for (; n < 3; n++)
+        src[n] = stored[n];
     for (int i = 3; i < store->nsrc; i++)
         if (i != of.row && i != of.point)
             src[n++] = store->src[i];
     if (outer->op == OP_RANGE)
         src[n++] = outer;
-    src[n++] = c;
-    src[n++] = point;
+    src[n++] = first;
+    src[n++] = last;
     return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
 }
 
-/* A store whose rows lie as they are read, `rows` points at a time, which divide them. */
-static struct uop *block(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
-                         int64_t rows)
+/* Rows of a block of points in scratch, as a value at row c of one of them. */
+static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
+                              struct uop *start, struct uop *point, int64_t rows)
 {
-    struct uop *c = store->src[of.row], *p = store->src[of.point], *src[64];
+    struct uop *c = store->src[of.row], *p = store->src[of.point];
+    int64_t nrow = range_fixed_size(c), pitch = scratch_pitch(t, nrow);
+    struct uop *own = new_range(t, rows, p), *column = new_range(t, nrow, c);
+    struct uop_map by = {.t = t, .scratch = true};
+    map_set(&by, c, column);
+    map_set(&by, p, sym_add(t, start, own));
+    struct uop *value = uop_substitute_all(t, store->src[2], &by);
+    struct uop *stage[4] = {stage_places(t, k, value, own, column),
+                            sym_add(t, sym_muli(t, own, pitch), column), own, column};
+    union arg scratch = {.p = kernel_new_scratch(t, k, DTYPE_F32, sat_mul(pitch, rows))};
+    struct uop *load[2] = {uop_intern(t, OP_STAGE, DTYPE_F32, stage, 4, scratch),
+                           sym_add(t, sym_muli(t, point, pitch), c)};
+    return uop_intern(t, OP_LOAD, DTYPE_F32, load, 2, (union arg){0});
+}
+
+/* The store, `rows` points at a time, which divide them. turned: by way of rows in scratch, whose
+ * columns are stored; otherwise rows are stored as they are read. */
+static struct uop *take_points(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
+                               int64_t rows, bool turned)
+{
+    struct uop *c = store->src[of.row], *p = store->src[of.point];
     struct uop *outer = new_range(t, range_fixed_size(p) / rows, p),
-               *point = new_range(t, rows, p);
-    struct uop *at = sym_add(t, sym_muli(t, outer, rows), point);
-    struct uop *value = uop_substitute(t, store->src[2], p, at);
-    int n = 3;
-    src[0] = store->src[0];
-    src[1] = uop_substitute(t, store->src[1], p, at);
-    src[2] = stage_places(t, k, value, point, c);
-    for (int i = 3; i < store->nsrc; i++)
-        if (i != of.row && i != of.point)
-            src[n++] = store->src[i];
-    if (outer->op == OP_RANGE)
-        src[n++] = outer;
-    src[n++] = point;
-    src[n++] = c;
-    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+               *point = new_range(t, rows, p), *start = sym_muli(t, outer, rows);
+    struct uop *at = sym_add(t, start, point);
+    struct uop *stored[3] = {store->src[0], uop_substitute(t, store->src[1], p, at)};
+    stored[2] = turned ? stage_rows(t, k, store, of, start, point, rows)
+                       : stage_places(t, k, uop_substitute(t, store->src[2], p, at), point, c);
+    return inside(t, store, of, stored, outer, turned ? c : point, turned ? point : c);
 }
 
 int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part)
@@ -179,7 +177,7 @@ int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop *
     for (int i = 0; i < n; i++) {
         int64_t most = i ? size % rows : rows;
         if (most >= CROSS_ROWS_MIN)
-            part[i] = turned ? turn(t, k, part[i], of, most) : block(t, k, part[i], of, most);
+            part[i] = take_points(t, k, part[i], of, most, turned);
     }
     return n;
 }

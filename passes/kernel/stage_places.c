@@ -211,29 +211,6 @@ static void choose_all(struct places *x)
         x->nchosen = 0;                               /* nothing runs along the row */
 }
 
-static struct uop *rebuild(struct places *x, struct uop *u, const struct uop_map *by)
-{
-    struct tgc *t = x->t;
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n), *src[MAX_RANK + 4];
-    struct uop_map now = {.t = t, .scratch = true};
-    for (int i = 0; i < n; i++) {
-        struct uop *v = order[i], *to = map_get(by, v);
-        bool changed = false;
-        for (int k = 0; k < v->nsrc && !to; k++) {
-            struct uop *s = map_get(&now, v->src[k]);
-            changed |= s != NULL;
-            src[k] = s ? s : v->src[k];
-        }
-        if (to)
-            map_set(&now, v, to);
-        else if (changed)
-            map_set(&now, v, uop_replace_src(t, v, src));
-    }
-    struct uop *to = map_get(&now, u);
-    return to ? to : u;
-}
-
 /* A row of what u is at each of the points, and what stands for it at one of them. */
 static struct uop *stage(struct places *x, struct uop *u, struct uop *value, enum dtype d)
 {
@@ -292,10 +269,10 @@ struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, str
     find_places(&x);
     stage_strided(&x, &strided);
     for (int i = 0; i < x.nchosen; i++) {
-        struct uop *u = x.chosen[i], *v = rebuild(&x, u, &strided);
+        struct uop *u = x.chosen[i], *v = uop_substitute_all(t, u, &strided);
         map_set(&x.by, u, u->dtype == DTYPE_F32
                               ? stage(&x, u, v, DTYPE_F32)
                               : uop_cast(t, DTYPE_INDEX, stage(&x, u, near(t, v), DTYPE_I32)));
     }
-    return x.nchosen ? rebuild(&x, value, &x.by) : value;
+    return x.nchosen ? uop_substitute_all(t, value, &x.by) : value;
 }

@@ -483,6 +483,25 @@ static void substitutes_once(void **state)
     tgc_free(t);
 }
 
+/* Two ranges that become each other are swapped, which one after the other would make them one; what
+ * stands under a uop that has an entry of its own stays. */
+static void substitutes_at_once(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    passes_init(t);
+    struct uop *a = uop_range(t, uop_int(t, 10), 0), *b = uop_range(t, uop_int(t, 10), 1);
+    struct uop *at = sym_add(t, sym_muli(t, a, 10), b), *half = sym_div(t, a, uop_int(t, 2));
+    struct uop_map by = {.t = t};
+    map_set(&by, a, b);
+    map_set(&by, b, a);
+    map_set(&by, half, a);
+    assert_ptr_equal(uop_substitute_all(t, at, &by), sym_add(t, sym_muli(t, b, 10), a));
+    assert_ptr_equal(uop_substitute_all(t, sym_add(t, half, b), &by), sym_muli(t, a, 2));
+    assert_ptr_equal(uop_substitute_all(t, uop_int(t, 3), &by), uop_int(t, 3));
+    tgc_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +509,7 @@ int main(void)
         cmocka_unit_test(normal_forms),
         cmocka_unit_test(constants_fold_as_interpreted),
         cmocka_unit_test(substitutes_once),
+        cmocka_unit_test(substitutes_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
