@@ -124,7 +124,7 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
     if (!size_align(nbytes ? nbytes : 1, 16, &need))
         mem_exhausted(t);
     struct mem_block *b = t->mem;
-    /* large: a block of its own, behind the current one */
+    /* large: a block of its own, so that the current one stays in use */
     if (need > MEM_BLOCK_NBYTES / 4) {
         struct mem_block *own = block_new(t, need);
         own->used = need;
@@ -137,7 +137,7 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
         return own->data;
     }
     if (!b || b->size - b->used < need) {
-        /* near the limit blocks shrink to what is needed */
+        /* near the limit, blocks are only as large as needed */
         size_t room = t->mem_limit - t->mem_used;
         size_t size = room > 2 * (size_t)MEM_BLOCK_NBYTES ? MEM_BLOCK_NBYTES : need;
         b = block_new(t, size);
@@ -315,8 +315,8 @@ uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes)
 
 static char lower_case(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
-/* The optimal string alignment of the words' first letters, whatever their case: row[0] is the last
- * row, row[1] and row[2] the ones before it. source: Damerau (1964), Wagner, Fischer (1974). */
+/* The optimal string alignment distance of the words, ignoring case: row[0] is the current row,
+ * row[1] and row[2] the two before it. source: Damerau (1964), Wagner, Fischer (1974). */
 static int edit_distance(const char *a, const char *b)
 {
     enum { LONGEST = 32 };

@@ -1,5 +1,4 @@
-/* derive.c - what follows from a uop's operation and sources: its shape, the bounds of its
- * integers, its lanes.
+/* derive.c - derives a uop's shape, integer bounds and lanes from its operation and sources.
  *
  * Shapes are uops, built as they are needed. Bounds are intervals of 64-bit integers: each
  * operation maps those of its sources (Moore, Interval Analysis, 1966).
@@ -142,8 +141,8 @@ static void derive_shape(struct tgc *t, struct uop *u)
 /* ---- bounds of integers
  *
  * Words wrap, so bounds that leave the dtype mean nothing: every value of the dtype is possible
- * then. Computed in 64 bits, a bound that leaves those is lost itself; it is never cut to the edge,
- * where it would look like knowledge. */
+ * then. A bound that overflows 64 bits itself is dropped, never saturated: INT64_MAX would look
+ * like a known bound. */
 
 static void set_bounds(struct uop *u, int64_t lo, int64_t hi)
 {
@@ -241,7 +240,7 @@ static uint64_t unsigned_most(const struct uop *u)
     return u->op == OP_CONST ? (uint64_t)u->arg.i : truth ? 1 : UINT64_MAX;
 }
 
-/* Of u64, which have no bounds: constants, and what was a bool. */
+/* u64 has no bounds, but constants and casts of bools are known. */
 static void compare_unsigned(struct uop *u, const struct uop *a, const struct uop *b)
 {
     bool below = unsigned_most(a) < unsigned_least(b), above = unsigned_least(a) > unsigned_most(b);
@@ -294,16 +293,16 @@ static void cast_bounds(struct uop *u, const struct uop *a)
         set_bounds(u, a->vmin, a->vmax);
 }
 
-/* A loop that may run no time has no single value, not even 0: what depends on it must not be
- * computed before it, as loads of an empty buffer. */
+/* A loop that may run zero times has no single value, not even 0: otherwise what depends on it
+ * would be hoisted, as loads of an empty buffer. */
 static void range_bounds(struct uop *u, const struct uop *size)
 {
     int64_t last = size->vmax > 0 ? size->vmax - 1 : 0;
     set_bounds(u, 0, last == 0 && size->vmin < 1 ? 1 : last);
 }
 
-/* Of a small weight's integers: indices that are known are known to be inside. Where all are equal
- * it stays a weight. */
+/* Bounds of a small weight's integers, so that constant indices are known to be in range. Not where
+ * all are equal: bounds of a single value would fold the weight to a constant. */
 static void weight_bounds(struct uop *u, const struct buffer *b)
 {
     enum { LOOK_MAX = 1 << 14 };
@@ -312,7 +311,7 @@ static void weight_bounds(struct uop *u, const struct buffer *b)
         set_bounds(u, e.lo.i, e.hi.i);
 }
 
-/* Whether v is c - x, or the same as a sum: x * -1 + c. */
+/* Whether v is c - x, also spelled x * -1 + c. */
 static bool is_less(const struct uop *v, const struct uop *x, int64_t *c)
 {
     if (v->op == OP_SUB)
@@ -322,7 +321,7 @@ static bool is_less(const struct uop *v, const struct uop *x, int64_t *c)
            uop_const_int(v->src[1], c);
 }
 
-/* min(x, c - x), a mirror, turns at c / 2; INT64_MAX: it is none, or may wrap. */
+/* The largest value of min(x, c - x), a reflection at c / 2; INT64_MAX: it is none, or may wrap. */
 static int64_t turn_of(const struct uop *a, const struct uop *b)
 {
     int64_t c;
@@ -406,7 +405,7 @@ static void derive_bounds(struct uop *u)
     clip_bounds(u);
 }
 
-/* A vector is what a LOAD or SPLAT says; operations on vectors make vectors. */
+/* LOAD and SPLAT say how many lanes they have; other ops take those of their sources. */
 static int derive_lanes(const struct uop *u)
 {
     if (u->op == OP_SPLAT || u->op == OP_LANES || u->op == OP_RAMP ||

@@ -1,8 +1,8 @@
 /* dict.c - tables from strings to pointers: names of values, identifiers in use.
  *
  * Open addressing with linear probing, half full at most; a slot keeps its key's hash, so that a
- * model with a million names that share a prefix is compared by numbers. The tables are only looked
- * into, never walked: no output depends on the order of their slots.
+ * model with a million names that share a prefix is compared by numbers. The tables are looked up,
+ * never iterated over: no output depends on the order of their slots.
  */
 #include "ir/ir.h"
 
@@ -10,7 +10,7 @@
 
 struct dict_slot { const char *key; uint64_t hash; void *value; };
 
-/* FNV-1a, and a last step by which its high bits reach those that choose the slot. */
+/* FNV-1a, and a final mix of the high bits into the low ones, which choose the slot. */
 static uint64_t hash_key(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -19,7 +19,7 @@ static uint64_t hash_key(const char *s)
     return (h ^ h >> 29) * 0x9e3779b97f4a7c15u ^ h >> 32;
 }
 
-/* The key's slot, or the free one where it belongs. */
+/* The key's slot, or the free slot where it would be inserted. */
 static struct dict_slot *find_slot(const struct dict *d, const char *key, uint64_t hash)
 {
     size_t i = hash & (d->nslot - 1);

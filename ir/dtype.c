@@ -31,7 +31,7 @@ static const struct dtype_info info[DTYPE_COUNT] = {
 #undef DTYPE
 };
 
-/* What the codes at the top of the exponent range mean. */
+/* Meaning of the codes with the largest exponent. */
 enum special { SPECIAL_NONE, SPECIAL_IEEE, SPECIAL_FN, SPECIAL_FNUZ };
 /* IEEE: top exponent is Inf and NaN. FN: no Inf, all ones is NaN. FNUZ: no Inf, minus zero is NaN.
  * NONE: neither. */
@@ -169,7 +169,7 @@ static uint32_t code_nan(const struct float_format *f)
         return code_mask(f) & ~((1u << (f->nman - 1)) - 1);
     case SPECIAL_FN:
         return code_mask(f);
-    /* minus zero: NaN in FNUZ, and what is left for one where there is none */
+    /* minus zero: NaN in FNUZ; formats without NaN use it as well */
     default:
         return code_mask(f) + 1;
     }
@@ -192,13 +192,13 @@ static double format_decode(const struct float_format *f, uint32_t code)
     return negative ? -x : x;
 }
 
-/* |x| rounded to the precision of f, as if its exponent had no upper end. */
+/* x| rounded to the precision of f, with unbounded exponents above. */
 static double format_round(const struct float_format *f, double x)
 {
     if (x < power_of_two(1 - f->bias)) {
-        /* where doubles are as far apart as f's subnormals */
+        /* doubles of this size have the spacing of f's subnormals */
         double unit = power_of_two(1 - f->bias - f->nman + 52);
-        /* volatile: to this rounding, not a compiler's */
+        /* volatile: rounds to double even where compilers keep more precision */
         volatile double sum = x + unit;
         return sum - unit;
     }
@@ -242,7 +242,7 @@ static uint8_t e8m0_encode(double x)
 
 /* --------------------------------------------------------------------------------------- memory */
 
-/* The low bits of v as a number of kind d. */
+/* The low bits of v as an integer of kind d. */
 static int64_t int_wrap(enum dtype d, int64_t v)
 {
     if (info[d].kind == 'B')
@@ -338,7 +338,7 @@ static double float_round(enum dtype to, double x)
 {
     const struct float_format *f = float_format(to);
     if (f) {
-        /* ONNX: saturate=1 takes infinities along */
+        /* ONNX: saturate=1 saturates infinities, too */
         if (isinf(x) && f->saturates)
             x = x < 0 ? -DBL_MAX : DBL_MAX;
         return format_decode(f, format_encode(f, x));
@@ -362,8 +362,8 @@ static int64_t float_to_int(enum dtype to, double x)
     return x >= 0x1p63 ? (int64_t)(uint64_t)x : (int64_t)x;
 }
 
-/* An integer to a float kind, rounded once: what a double cannot hold is first rounded to odd,
- * which is far enough below the precision of every narrower kind to leave its rounding right. */
+/* An integer to a float kind, rounded once: an integer that a double cannot hold is first rounded
+ * to odd, at a precision far above that of every narrower kind, so the second rounding is right. */
 static double int_to_float(enum dtype to, enum dtype from, int64_t v)
 {
     bool negative = v < 0 && from != DTYPE_U64;

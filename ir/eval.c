@@ -1,14 +1,15 @@
 /* eval.c - the oracle: the values of graph uops, slowly and plainly.
  *
  * A uop's value is computed where it is read (eval_program.c) unless it gets a tensor: reduce,
- * concat, scatter, contiguous, the results of control, what has several readers, what is read again
- * and again through EXPAND, WINDOW or INDEX, and what would make a program too long. So the product
- * under a convolution's sum never lies in memory, a chain of any length is cut into pieces, and
- * nothing is computed more often than a fixed number of times. Only the factors of such products
- * are computed ahead of them where they are few (eval_product.c).
+ * concat, scatter, contiguous, the results of control, values with several readers, values that
+ * EXPAND, WINDOW or INDEX read repeatedly, and those that would make a program too long. So the
+ * product under a convolution's sum never lies in memory, a chain of any length is cut into pieces,
+ * and nothing is computed more often than a fixed number of times. Only where the factors of such
+ * products are small they are computed before (eval_product.c).
  *
- * Tensors are computed on demand: a stack of tasks, each of which either finds all that it reads,
- * or pushes what is missing and is tried again. Nothing recurses on the depth of the model.
+ * Tensors are computed on demand: a stack of tasks, each of which either finds all its operands
+ * computed, or pushes the missing ones and is tried again. Nothing recurses on the depth of the
+ * model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 
 enum {
     SHARED_MAX = 1 << 24,        /* a shared product with more elements than this, ... */
-    /* ... and so many times its sources', is computed by each reader after all */
+    /* ... and so many times its sources', is computed by each of its readers instead */
     SHARED_GROWTH = 8
 };
 
@@ -37,7 +38,8 @@ static enum status var_value(struct eval *e, struct node *n)
     if (!e->var_set[v->id]) {
         int from = e->var_from[v->id];
         for (int i = 0; i < e->ntask && from >= 0; i++)
-            if (e->task[i] == &e->node[from])                    /* it would wait for itself */
+            /* a task that is on the stack already: it would wait for itself */
+            if (e->task[i] == &e->node[from])
                 return STATUS_FAIL;
         return from >= 0 && eval_push_task(e, &e->node[from]) ? STATUS_WAIT : STATUS_FAIL;
     }
@@ -46,7 +48,7 @@ static enum status var_value(struct eval *e, struct node *n)
     return STATUS_READY;
 }
 
-/* Depth-first with the walk array as stack above its present end. */
+/* Depth-first; the walk array above its current end is the stack. */
 enum status eval_dim_value(struct eval *e, struct node *root)
 {
     int bottom = e->nwalk;
@@ -154,7 +156,7 @@ bool eval_walk_push(struct eval *e, struct node *n)
 }
 
 /* Walks what a program for u would contain; with `body`, u itself is part of it. Lists the tensors
- * that it would read. */
+ * that the program would read. */
 enum status eval_need_more(struct eval *e, struct uop *u, bool body)
 {
     enum status all = STATUS_READY;
@@ -244,7 +246,7 @@ static enum status run_task(struct eval *e, struct node *n)
     }
 }
 
-/* A task may be on the stack twice: asked for again before it was computed. */
+/* A task may be on the stack twice, if it was requested again before it ran. */
 static bool is_done(struct eval *e, const struct node *n)
 {
     if (n->u->op == OP_LOOP)
@@ -368,8 +370,8 @@ static struct eval *eval_begin(struct tgc *t, const struct eval_env *env)
     return e;
 }
 
-/* The heap is used, since tensors come and go; a stop of the compile on the way must not leak
- * them. */
+/* Tensors are on the heap, since they are freed during the evaluation; a stop of the compile must
+ * not leak them. */
 bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env,
                 struct tensor **result)
 {

@@ -23,12 +23,12 @@ enum { LANES = 512 };            /* elements computed by one instruction */
 /* ----------------------------------------------------------------------------------- eval_alu.c */
 
 /* One elementwise op on scalars; d is the result's dtype, sd the last source's. f32 is not rounded.
- * It says the same as scalar_apply(), which folding uses, and is written apart from it: a test
- * compares them. */
+ * It has the same meaning as scalar_apply(), which folding uses, but is an independent
+ * implementation: a test compares them. */
 union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *v);
 /* An operand: n values, or one for all. */
 struct operand { const union scalar *v; bool uniform; };
-/* What lies beyond the largest f32 becomes infinite, if d is f32. */
+/* Values beyond the largest f32 become infinite, if d is f32. */
 void alu_confine(enum dtype d, union scalar *r, int64_t n);
 /* r[0..n) = op(x...); dtype is the result's, sdtype that of the last source. n <= LANES. */
 void alu_vector(enum op op, enum dtype dtype, enum dtype sdtype, int n, union scalar *r,
@@ -42,17 +42,17 @@ union scalar alu_identity(enum op op, enum dtype dtype);
 struct node {
     struct uop *u;
     int weight;                  /* uops in its tree down to what is materialized */
-    /* the innermost loop that it depends on, an index into eval.loop[]; -1: none */
+    /* the innermost loop on which it depends, an index into eval.loop[]; -1: none */
     int scope;
-    /* tensors of the same scope that are still to be computed from it */
+    /* tensors of the same scope that still have to be computed from it */
     int readers;
     bool is_dim;                 /* integer arithmetic on constants and symbols */
-    bool pure;                   /* movement of memory, nothing computed */
+    bool pure;                   /* a movement op: nothing is computed */
     bool stretched;              /* read through an op that repeats elements */
     /* gets a tensor of its own; otherwise it is computed where it is read */
     bool materialize;
     bool shared;                 /* materialized only because it has several readers */
-    bool kept;                   /* its tensor stays when all have read it */
+    bool kept;                   /* its tensor is kept after its last reader */
     bool has_dims, has_scalar;
     int64_t dim[MAX_RANK], nelem;
     int64_t scalar;              /* of a dim */
@@ -76,8 +76,8 @@ struct instr {
 
 /* How often a register changes: once, per batch of lanes, per step, or both. */
 enum { VARIES_LANE = 1, VARIES_STEP = 2 };
-/* value: where it does not vary by lane; pace: of the step axes that it depends on, the one that
- * changes most often, 0 in each step, MAX_RANK: none */
+/* value: of a register that does not vary by lane. pace: the fastest of the step axes on which it
+ * depends, 0 for the one that changes in each step; MAX_RANK: none */
 struct reg { int varies, pace, producer; bool is_const, needed; union scalar value; int slot; };
 
 /* Elements are computed at points of two boxes: the lane axes are flattened into vectors, the step
@@ -91,7 +91,7 @@ struct program {
     int *last_use; size_t cap_last_use;
     int *free_slot; size_t cap_free_slot;
     int nlane_axes, nstep_axes;
-    bool first_fastest;          /* the first step axis changes most often, otherwise the last */
+    bool first_fastest;          /* the first step axis changes fastest, otherwise the last */
     int64_t lane_dim[MAX_RANK], step_dim[MAX_RANK];
     int lane_reg[MAX_RANK], step_reg[MAX_RANK];
     int64_t *budget;             /* element operations left; negative: no limit */
@@ -104,15 +104,15 @@ void eval_program_free(struct program *p);
 /* Registers of the coordinates of a box. */
 void eval_program_lanes(struct program *p, const int64_t *dim, int ndim);
 void eval_program_steps(struct program *p, const int64_t *dim, int ndim, bool first_fastest);
-/* The register with u at these coordinates; -1 after a failure. needs: dims of all nodes below
- * known, all that is not inline computed. */
+/* The register with u at these coordinates; -1 after a failure. needs: the dims of all nodes below
+ * are known, and all that is not inline is computed. */
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* The same, and u itself is computed, materialized or not. */
 int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
-/* A bit for each lane axis that a register depends on; 0 after a failure. */
+/* The lane axes on which a register depends, as bits; 0 after a failure. */
 uint32_t eval_program_axes(struct program *p, int reg);
-/* Runs; after each step hands over the lanes first .. first+n of step number `step`, row-major by the
- * step axes. value[i] are operands for root[i]. */
+/* Runs the program; after each step it hands over the lanes first .. first+n of step number `step`,
+ * row-major by the step axes. value[i] are operands for root[i]. */
 typedef void (*program_sink)(void *ctx, int64_t first, int n, int64_t step,
                              const struct operand *value);
 bool eval_program_run(struct program *p, const int *root, int nroot, program_sink sink, void *ctx);
@@ -121,7 +121,8 @@ bool eval_program_run(struct program *p, const int *root, int nroot, program_sin
 
 enum {
     WEIGHT_MAX = 64,             /* uops in one program's tree */
-    ITERATION_COST = 2048        /* element operations in the time of a loop's turn that does little */
+    /* the cost of a loop iteration that does little, in element operations */
+    ITERATION_COST = 2048
 };
 
 struct loop_state {
@@ -136,7 +137,7 @@ struct loop_state {
     struct node **param_node;
 };
 
-/* A HOST: its results wait here for the GETs that take them. */
+/* A HOST: its results are held here until their GETs take them. */
 struct host_state { struct node *node; struct host_call *call; bool done; struct tensor **out; };
 
 struct eval {
@@ -148,11 +149,11 @@ struct eval {
     int *table; size_t table_size;       /* uop id -> node index + 1 */
     struct loop_state *loop; int nloop; size_t cap_loop;
     struct host_state *host; int nhost; size_t cap_host;
-    /* per node: the loops that it depends on and is not itself */
+    /* per node: the loops on which it depends, without itself */
     uint64_t *free_loops; size_t nword;
-    /* var_from: node whose evaluation sets it, -1 */
+    /* var_from: the node whose evaluation sets the symbol; -1: none */
     int64_t *var; bool *var_set; int *var_from; int nvar;
-    struct uop **var_host;       /* by id: the HOST that finds it, of those that the caller named */
+    struct uop **var_host;       /* by id: which of the caller's HOSTs finds the symbol's value */
     struct node **task; int ntask; size_t cap_task;
     struct node **walk; int nwalk; size_t cap_walk;
     struct node **read; int nread; size_t cap_read;
@@ -169,54 +170,54 @@ enum status { STATUS_FAIL, STATUS_WAIT, STATUS_READY };
 bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t size);
 struct node *eval_node(struct eval *e, const struct uop *u);
 bool eval_is_memory(enum op op);
-/* false: a size that is known from the dims */
+/* false: source k is a size, which is known from the dims */
 bool eval_is_value_source(const struct uop *u, int k);
 struct loop_state *eval_find_loop(struct eval *e, const struct loop *l);
 struct host_state *eval_find_host(struct eval *e, const struct uop *u);
 bool eval_plan(struct eval *e, struct uop *const *root, int nroot);
 
-/* eval.c: finding out what is missing. eval_need() asks for all that a program for u reads;
- * eval_need_more() adds to an earlier question, and with `body` u itself is to be computed. */
+/* eval.c: finds what is missing. eval_need() asks for all that a program for u reads;
+ * eval_need_more() extends an earlier question; with `body`, u itself is computed, too. */
 enum status eval_find_dims(struct eval *e, struct node *n);
 enum status eval_dim_value(struct eval *e, struct node *root);
 void eval_need_begin(struct eval *e);
 enum status eval_need_more(struct eval *e, struct uop *u, bool body);
 enum status eval_need(struct eval *e, struct uop *u);
 bool eval_push_task(struct eval *e, struct node *n);
-/* puts it on the walk unless it was there since the last mark */
+/* pushes n on the walk, unless it was pushed since the last mark */
 bool eval_walk_push(struct eval *e, struct node *n);
-bool eval_is_inline(struct eval *e, const struct node *n);        /* to be compiled in place */
+bool eval_is_inline(struct eval *e, const struct node *n);        /* computed where it is read */
 /* a weight that is read from its bytes; NULL: use value */
 const struct buffer *eval_raw_weight(const struct node *n);
 
-/* eval_tensor.c; NULL: out of memory or budget, or sizes that do not fit. needs: all that is read
- * is there. */
+/* eval_tensor.c. NULL: out of memory or budget, or sizes that do not fit. needs: all that is read
+ * is computed. */
 struct tensor *eval_tensor_new(struct eval *e, enum dtype d, const int64_t *dim, int ndim);
 void eval_tensor_free(struct eval *e, struct tensor *x);
-/* to fewer elements, the first ones */
+/* truncates it to dims that are smaller: its first elements are kept */
 void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim);
 /* u over its shape; body: u itself is computed */
 struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body);
-/* u over these axes, in this order; it must not change along the others */
+/* u over these axes, in this order; needs: it is invariant along the others */
 struct tensor *eval_compute_over(struct eval *e, struct uop *u, const int *axis, int naxis);
 struct tensor *eval_compute(struct eval *e, struct uop *u);       /* u itself, whatever op it is */
 
-/* eval_product.c: a REDUCE; NULL, too, where it is no sum of products of that kind */
+/* eval_product.c: a REDUCE; also NULL if it is not a sum of such products */
 struct tensor *eval_compute_product(struct eval *e, struct uop *u);
 
 /* eval_control.c */
 enum status eval_run_loop(struct eval *e, struct loop_state *s);
 enum status eval_run_host(struct eval *e, struct host_state *s);
-enum status eval_compute_get(struct eval *e, struct node *n);     /* a result of control */
+enum status eval_compute_get(struct eval *e, struct node *n);  /* a result of an IF, LOOP or HOST */
 
-/* eval_host.c: out[] have room for the largest results; result[] receives the data-dependent
+/* eval_host.c: needs: out[] have room for the largest results; result[] receives the data-dependent
  * dimensions. false: no such function here. */
 bool eval_host(const char *function, struct tensor *const *in, int nin, struct tensor *const *out,
                int nout, const int64_t *param, int nparam, int64_t *result);
 
 /* -------------------------------------------------------------------------------- eval_memory.c */
 
-/* A buffer's elements: as wide scalars, or a weight's bytes. */
+/* A buffer's elements: as wide scalars, or a weight's bytes in the storage format. */
 struct memory {
     const struct buffer *buffer;
     union scalar *data;
@@ -230,12 +231,13 @@ struct memory {
 struct eval_memory {
     struct tgc *t;
     const struct eval_env *env;
-    bool *failed;                /* set where memory is not to be had */
+    bool *failed;                /* set when memory runs out */
     struct memory *v;
     int n;
     size_t cap;
 };
-/* Its index in v[]. Fresh scratch holds what no sum survives unseen. */
+/* The buffer's index in v[]. Fresh scratch is filled with a value that shows in any result that
+ * reads it. */
 int eval_memory_of(struct eval_memory *m, const struct buffer *b);
 union scalar eval_memory_get(const struct memory *m, int64_t at);
 void eval_memory_free(struct eval_memory *m);

@@ -2,9 +2,10 @@
  *
  * Floats are computed in double. A result of a kind narrower than f32 is rounded to it at once,
  * since programs in such kinds are written for that rounding; f32 stays in double, so that the
- * evaluator's own rounding is out of the way when the error of f32 code is measured, but is rounded
- * where steps are made of it (floor, comparisons, integers), and infinite where f32 is. Integers
- * wrap to their width; u64 travels as its bits and is compared, divided and shifted as unsigned.
+ * evaluator's own rounding does not hide the error of f32 code when that is measured; but it is
+ * rounded before discontinuous ops (floor, comparisons, conversion to integers), and it is infinite
+ * where f32 is. Integers wrap to their width; u64 travels as its bits and is compared, divided and
+ * shifted as unsigned.
  */
 #include <math.h>
 #include <string.h>
@@ -242,7 +243,7 @@ static union scalar bitcast(enum dtype to, enum dtype from, union scalar v)
     return scalar_load(to, bytes);
 }
 
-/* Ops that tell numbers apart that f32 does not: 5.9999999 is 6. */
+/* Discontinuous ops, whose operands must be rounded to f32 first: 5.9999999 is 6 there. */
 static bool is_step(enum op op, enum dtype d)
 {
     switch (op) {
@@ -274,7 +275,7 @@ union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union sc
     }
     switch (op) {
     case OP_CAST:
-        /* An f32 that was computed in double is not yet one: every cast to f32 rounds. */
+        /* An f32 computed in double is not rounded yet, so a cast to f32 rounds it. */
         return scalar_cast(d, sd == d && d == DTYPE_F32 ? DTYPE_F64 : sd, v[0]);
     case OP_BITCAST:
         return bitcast(d, sd, v[0]);
@@ -322,8 +323,8 @@ union scalar alu_identity(enum op op, enum dtype d)
     return r;
 }
 
-/* The few ops that most elements pass through, as loops that a compiler vectorizes. false: not one
- * of them. */
+/* The few ops that most elements pass through, as loops that a compiler vectorizes. false: another
+ * op. */
 static bool vector_float(enum op op, int n, union scalar *r, const union scalar *a,
                          const union scalar *b)
 {
@@ -345,7 +346,7 @@ static bool vector_float(enum op op, int n, union scalar *r, const union scalar 
     }
 }
 
-/* Coordinates are small and not negative; 32-bit division is several times faster. */
+/* Coordinates are small and not negative, and 32-bit division is several times faster. */
 static int64_t floor_divide(int64_t a, int64_t b)
 {
     if (((uint64_t)a | (uint64_t)b) >> 32 == 0 && b != 0)

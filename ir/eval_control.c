@@ -1,8 +1,8 @@
 /* eval_control.c - IF, LOOP and HOST while a graph is evaluated.
  *
  * An IF asks for its condition, then for one branch. A LOOP is a task that stays on the stack for
- * all its iterations; what belongs to the iteration (depends on the counter or a PARAM) is dropped
- * between them, what does not stays.
+ * all its iterations. Tensors that depend on the counter or a PARAM are dropped after each
+ * iteration, invariant ones stay.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static void scope_clear(struct eval *e, struct loop_state *s)
     }
 }
 
-/* Puts a new set of carried values in place of the old one. */
+/* Replaces the carried values. */
 static bool carry(struct eval *e, struct loop_state *s, struct uop *const *from)
 {
     int n = s->loop->ncarried;
@@ -85,8 +85,8 @@ static bool carry(struct eval *e, struct loop_state *s, struct uop *const *from)
     return ok;
 }
 
-/* Appends one iteration's value to a stack that is as long as is known so far; its length is set
- * right at the end. */
+/* Appends one iteration's value to a stacked result, whose length grows with the iterations and is
+ * set at the end. */
 static bool scan_append(struct eval *e, struct loop_state *s, int j, struct uop *u)
 {
     struct tensor *one = eval_compute_plain(e, u, false), *old = s->scan[j];
@@ -150,7 +150,7 @@ static enum status loop_begin(struct eval *e, struct loop_state *s)
     }
     if (!carry(e, s, u->src + 2))
         return STATUS_FAIL;
-    /* left from an earlier run, inside another loop */
+    /* left over from an earlier run inside another loop */
     for (int j = 0; j < s->loop->nscan; j++) {
         eval_tensor_free(e, s->scan[j]);
         s->scan[j] = NULL;
@@ -161,7 +161,7 @@ static enum status loop_begin(struct eval *e, struct loop_state *s)
     return STATUS_READY;
 }
 
-/* One iteration: all of its values first, then all carried values change at once. */
+/* One iteration: all of its values are computed before any carried value changes. */
 static enum status loop_iterate(struct eval *e, struct loop_state *s)
 {
     const struct loop *l = s->loop;
@@ -212,7 +212,7 @@ enum status eval_run_loop(struct eval *e, struct loop_state *s)
     return STATUS_READY;
 }
 
-/* GET of a LOOP takes the loop's tensor; there is one GET for each result. */
+/* GET of a LOOP takes the loop's tensor over; there is one GET for each result. */
 static enum status compute_loop_result(struct eval *e, struct node *n)
 {
     struct loop_state *s = eval_find_loop(e, n->u->src[0]->arg.p);
@@ -236,7 +236,7 @@ static enum status compute_loop_result(struct eval *e, struct node *n)
     return STATUS_READY;
 }
 
-/* A result's buffer: as large as it can get, since the function says how large it is. */
+/* A result's tensor at its largest size, since the function says how large it really is. */
 static struct tensor *host_room(struct eval *e, const struct host_output *o)
 {
     int64_t dim[MAX_RANK];

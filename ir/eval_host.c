@@ -1,8 +1,8 @@
 /* eval_host.c - what the host functions compute, for the evaluator.
  *
- * Written apart from the functions that emitted programs carry (runtime/host/), and as simply as it
- * goes: sorting is qsort(). An entry of the table stands for all dtypes of a function, "topk" for
- * topk_f32, topk_i64 and so on.
+ * Independent of the functions that emitted programs carry (runtime/host/), and as simple as
+ * possible: sorting is qsort(). An entry of the table stands for all dtypes of a function, "topk"
+ * for topk_f32, topk_i64 and so on.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static bool host_read_dim(const struct host_args *h)
     return *h->result >= h->param[1] && *h->result <= h->param[2];
 }
 
-/* (x) n, least, most -> positions of what is not 0; result: how many */
+/* (x) n, least, most -> positions of nonzero elements; result: how many */
 static bool host_nonzero(const struct host_args *h)
 {
     if (h->nin != 1 || h->nout != 1 || h->nparam != 3 || h->param[0] > h->in[0]->nelem)
@@ -115,7 +115,7 @@ static double float_at(const struct tensor *x, int64_t i) { return ((union scala
 
 static int64_t *ints(struct tensor *x) { return &((union scalar *)x->data)->i; }
 
-/* A box as two corners. */
+/* A box given by two corners, or by center and size, as ordered corners. */
 static void corners(const struct tensor *boxes, int64_t i, bool center, double lo[2], double hi[2])
 {
     for (int a = 0; a < 2; a++) {
@@ -138,7 +138,7 @@ static bool overlap(const struct tensor *boxes, int64_t i, int64_t k, bool cente
 }
 
 /* (boxes, scores, most a class, iou threshold, score threshold) nbatch, nclass, nbox, center,
- * least, most -> selected. The best box that is left, again and again. */
+ * least, most -> selected. Takes the best remaining box repeatedly. */
 static bool host_nms(const struct host_args *h)
 {
     if (h->nin != 5 || h->nout != 2 || h->nparam != 6)
@@ -186,7 +186,7 @@ static int compare_rows(const struct tensor *x, int64_t a, int64_t b, int64_t le
     return order;
 }
 
-/* (x) n, len, sorted, least, most -> first, inverse, counts. A row is compared with all groups. */
+/* (x) n, len, sorted, least, most -> first, inverse, counts. Compares a row with all groups. */
 static bool host_unique(const struct host_args *h)
 {
     if (h->nin != 1 || h->nout != 4 || h->nparam != 5)

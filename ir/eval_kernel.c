@@ -2,19 +2,18 @@
  * keep.
  *
  * Stores run one after the other; those of the same bands do so once for each band. A store runs
- * its loops, and in each turn computes what stands below it, sources first. A REDUCE runs loops of
- * its own whenever its value is asked for and not known, a STAGE fills its scratch. Known is a
- * value as long as no range that is free in it has changed since, nor memory that it reads and the
- * kernel writes: both have the time of their last change. So nothing is hoisted, and no order of
- * loops is chosen: there is nothing here that could be wrong in the way in which linearize.c might
- * be.
+ * its loops, and in each iteration computes the uops below it, sources first. A REDUCE runs its own
+ * loops whenever its value is needed and not valid, a STAGE fills its scratch. A value stays valid
+ * until one of its free ranges changes, or memory that it reads and the kernel writes: both keep
+ * the time of their last change. So nothing is hoisted and no loop order is chosen, and the errors
+ * that linearize.c could make cannot occur here.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/eval.h"
 
-/* What is computed in one turn of a loop: indices into order[], sources first. */
+/* What is computed in one iteration of a loop: indices into order[], sources first. */
 struct body {
     int *at, n;
 };
@@ -24,8 +23,8 @@ struct value {
     union scalar v;
     uint64_t time;       /* when it was computed, or changed; 0: never */
     int *src;            /* indices of its sources */
-    int *causes, ncause; /* indices of ranges and of memory, whose changes make it unknown */
-    struct body body;    /* STORE, REDUCE, STAGE: of a turn; RANGE: of its size */
+    int *causes, ncause; /* indices of the ranges and memory whose changes invalidate it */
+    struct body body;    /* STORE, REDUCE, STAGE: of an iteration; RANGE: of its size */
     int memory;          /* LOAD, STORE, STAGE, BUFFER */
 };
 
@@ -54,7 +53,7 @@ static bool binds(const struct uop *u)
 
 /* ------------------------------------------------------------------------------- what is needed */
 
-/* All that the roots are made of, but not what a REDUCE or STAGE computes itself. */
+/* The uops below the roots, without those that a REDUCE or STAGE computes itself. */
 static struct body find_body(struct kernel_eval *e, const int *root, int nroot)
 {
     struct body b = {0};
@@ -82,8 +81,8 @@ static struct body find_body(struct kernel_eval *e, const int *root, int nroot)
     return b;
 }
 
-/* Those of its sources, without the ranges that it binds; a range, and what it loads that a store
- * writes. */
+/* The causes of its sources except for the ranges that it binds; for a range, itself; for a LOAD,
+ * memory that a store writes. */
 static void find_causes(struct kernel_eval *e, int i, const bool *written)
 {
     struct value *x = &e->value[i];
@@ -174,7 +173,7 @@ static void change(struct kernel_eval *e, struct value *x, int64_t v)
     x->time = ++e->time;
 }
 
-/* The loops that u lists, from number k on, and `turn` inside of them. */
+/* Runs the loops that u lists, from number k on, and `turn` inside them. */
 typedef void (*turn)(struct kernel_eval *, struct value *u);
 static void run_loops(struct kernel_eval *e, struct value *u, int k, turn inside)
 {
@@ -195,7 +194,7 @@ static void run_loops(struct kernel_eval *e, struct value *u, int k, turn inside
         change(e, r, i);
         run_loops(e, u, k + 1, inside);
     }
-    change(e, r, outside); /* it may be open around this, too */
+    change(e, r, outside); /* the same range may be open around this, too */
 }
 
 static void add_up(struct kernel_eval *e, struct value *u)
@@ -215,7 +214,7 @@ static struct memory *element(struct kernel_eval *e, const struct value *x, int6
     return m;
 }
 
-/* A STORE's value, or a STAGE's, whose sources stand in other places. */
+/* The value of a STORE, or of a STAGE, whose sources are at other positions. */
 static void put(struct kernel_eval *e, struct value *u)
 {
     bool stage = u->u->op == OP_STAGE;
@@ -265,7 +264,7 @@ static void compute(struct kernel_eval *e, int i)
     }
 }
 
-/* Stores `from` to `to` of the SINK, all of which stand in the same `depth` bands. */
+/* Runs the stores [from, to) of the SINK, all of which are in the same `depth` bands. */
 static void run_stores(struct kernel_eval *e, const struct value *sink, int from, int to, int depth)
 {
     for (int i = from, next; i < to && !e->failed; i = next) {

@@ -2,7 +2,7 @@
  *
  * The array is first compiled to instructions over numbered registers: one register a uop, jumps
  * for loops and guards. Registers hold double or int64 as in the rest of the evaluator. Array order
- * is execution order; a uop that stands at several places computes into the same register. A memory
+ * is execution order; a uop that occurs several times computes into the same register. A memory
  * access outside its buffer is a bug of the compiler and ends the evaluation as one, as does a
  * register that is read before anything was computed into it.
  */
@@ -38,13 +38,15 @@ struct linstr {
     enum op op;
     enum dtype dtype, sdtype;
     int dst, src[4], nsrc;
-    int lanes, part, stride;     /* of the result; a stored value's; in memory */
+    /* lanes of the result, or of a stored value; those in memory; the stride between them */
+    int lanes, part, stride;
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
     int period;                  /* COPY: the source's lanes, which are repeated */
-    bool grouped;                /* LOAD: of groups of bytes, which lie `stride` apart */
-    bool shared;                 /* OPEN, CLOSE: this run has a part of the loop only */
+    bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
+    bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
     int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
-    /* OPEN, SKIP_UNLESS: where to go on if not; CLOSE: the first instruction inside; DOT: `less` */
+    /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
+     * instruction inside; DOT: `less` */
     int target;
 };
 
@@ -114,7 +116,7 @@ static bool table_grow(struct linear_eval *e)
     return true;
 }
 
-/* The register of u. Constants and symbols get their value here; -1: not to be had. */
+/* The register of u; -1: it has none. Constants and symbols get their value here. */
 static int reg_of(struct linear_eval *e, const struct uop *u)
 {
     if (2 * (e->table_used + 1) > e->table_size && !table_grow(e)) {
@@ -323,7 +325,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
 
 /* -------------------------------------------------------------------------------------- running */
 
-/* Where lane l lies, from the first one on. */
+/* The offset of lane l from the first one. */
 static int64_t lane_at(const struct linstr *in, int l)
 {
     return in->grouped ? l / DOT_BYTES + (int64_t)(l % DOT_BYTES) * in->stride
@@ -342,7 +344,7 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
     return offset;
 }
 
-/* Notes that this part reads or writes the element, and whether another one has. */
+/* Notes that this part reads or writes the element, and reports a race with another part. */
 static void touch(const struct linear_eval *e, const struct memory *m, int64_t at, bool writes)
 {
     int me = e->env->part + 1;
@@ -404,8 +406,7 @@ static void run_alu(struct linear_eval *e, const struct linstr *in)
     }
 }
 
-/* The lanes of a vector, as many as its registers, one after the other. */
-/* Of the groups of lanes the even or the odd ones: a's, each with b's behind it. */
+/* Interleaves the even or the odd groups of lanes: a's group, then b's. */
 static void run_cross(struct linear_eval *e, const struct linstr *in)
 {
     int by = CROSS_BY(in->target), odd = CROSS_IS_ODD(in->target) ? by : 0;
@@ -485,7 +486,7 @@ static void run_gather(struct linear_eval *e, const struct linstr *in)
     }
 }
 
-/* STORE's ranges and CLOSE's size are no values that are read here. */
+/* STORE's ranges and CLOSE's size are not read as values. */
 static void check_set(const struct linear_eval *e, const struct linstr *in)
 {
     int n = in->code == CODE_STORE ? 2 : in->code == CODE_CLOSE ? 0 : in->nsrc;
@@ -495,7 +496,7 @@ static void check_set(const struct linear_eval *e, const struct linstr *in)
                     op_name(e->of[in->src[k]]->op));
 }
 
-/* Where a loop begins (end 0) and ends (end 1). */
+/* The first iteration of a loop (end 0) and the end of its iterations (end 1). */
 static int64_t loop_bound(const struct linear_eval *e, const struct linstr *in, int end)
 {
     int64_t n = e->reg[in->src[0]].i;

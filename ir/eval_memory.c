@@ -1,6 +1,4 @@
-/* eval_memory.c - what a kernel reads and writes while it is interpreted, as an AST or as a linear
- * program.
- */
+/* eval_memory.c - the memory of an interpreted kernel, as an AST or as a linear program. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
-/* eval_plan.c - what is to be computed, and what of it gets a tensor.
+/* eval_plan.c - which nodes are computed, and which of them get a tensor.
  *
  * Everything reachable becomes a node, in topological order. A node depends on loops (it belongs to
  * the innermost of them and is dropped after each iteration), has readers, and is computed in place
- * or materialized; see eval.c for what decides that.
+ * or materialized; eval.c lists the criteria.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +63,8 @@ static bool node_add(struct eval *e, struct uop *u)
     return true;
 }
 
-/* What must be known before u: its sources and its dims; for a symbol that a host call finds, that
- * call. */
+/* What must be computed before u: its sources and its dims; for a symbol that a host call finds,
+ * that call. */
 static struct uop *child(const struct eval *e, const struct uop *u, int k)
 {
     const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
@@ -112,7 +112,7 @@ static bool add_reachable(struct eval *e, struct uop *root)
     return ok;
 }
 
-/* Is the value of source k asked for, or is it a size that is known from the dims? */
+/* Whether source k is read as a value, not as a size known from the dims. */
 bool eval_is_value_source(const struct uop *u, int k)
 {
     switch (u->op) {
@@ -213,7 +213,7 @@ static int innermost(struct eval *e, int node)
     return best;
 }
 
-/* A node depends on the loops of its children; LOOP itself binds its own. A loop is inside those
+/* A node depends on the loops of its children; LOOP itself binds its own. A loop is nested in those
  * that its LOOP depends on. */
 static bool find_scopes(struct eval *e)
 {
@@ -243,7 +243,7 @@ static bool find_scopes(struct eval *e)
                 set[l / 64] &= ~((uint64_t)1 << (l % 64));
         }
         const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
-        for (int k = 0; h && k < h->nresult; k++) {       /* its own results may stand before it */
+        for (int k = 0; h && k < h->nresult; k++) {  /* one of its own results may come before it */
             struct node *n = eval_node(e, uop_var(e->t, h->result[k]));
             uint64_t *s = n ? loops_of(e, (int)(n - e->node)) : NULL;
             for (size_t w = 0; n && w < e->nword; w++)
@@ -316,7 +316,7 @@ static void choose_tensors(struct eval *e)
         if (eval_is_memory(u->op) || is_control(u->op) || n->is_dim || u->op == OP_CONST)
             continue;
         n->shared = !n->pure && n->nreader > 1 && n->weight > 3 && u->ndim > 0;
-        /* not to be computed again and again */
+        /* too expensive to be recomputed by each reader */
         bool dear = u->op == OP_PAD || (!n->pure && !is_movement(u->op));
         bool must = always_materialized(u->op) || n->weight > WEIGHT_MAX ||
                     (n->stretched && dear && u->ndim > 0);
@@ -350,15 +350,15 @@ static bool find_vars(struct eval *e)
     for (int i = 0; i < e->nhost; i++)
         for (int k = 0; k < e->host[i].call->nresult; k++) {
             int id = e->host[i].call->result[k]->id;
-            /* whatever the caller says of it */
+            /* even if the caller gives it a value */
             e->var_set[id] = false;
             e->var_from[id] = (int)(e->host[i].node - e->node);
         }
     return true;
 }
 
-/* How many tensors are computed from each, so that it can go after the last of them. Loops read
- * theirs again: those stay. */
+/* How many tensors are computed from each one, so that it is freed after the last of them. Those
+ * that loops read in each iteration stay. */
 static void count_tensor_readers(struct eval *e)
 {
     for (int i = 0; i < e->nnode; i++) {
@@ -409,7 +409,7 @@ bool eval_plan(struct eval *e, struct uop *const *root, int nroot)
     for (int i = 0; i < e->env->nhost; i++)
         if (uop_is_check(e->env->host[i]) && !add_reachable(e, e->env->host[i]))
             return false;
-    if (e->budget >= 0 && (e->budget -= e->nnode) < 0) {         /* looking at them is work, too */
+    if (e->budget >= 0 && (e->budget -= e->nnode) < 0) {  /* visiting them costs budget, too */
         e->budget = 0;
         return false;
     }

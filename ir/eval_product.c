@@ -1,18 +1,18 @@
-/* eval_product.c - sums of products of two factors that do not change along the same axes.
+/* eval_product.c - sums of products of two factors that are invariant along different axes.
  *
  *      sum[b, i, j] = x[b, i, 0] * y[b, 0, j] + x[b, i, 1] * y[b, 1, j] + ...
  *
  * A program would load both factors of every product anew. Here each factor is computed once, by a
- * program over the axes that it depends on, whatever those axes are called: batch (both factors
- * change), row (the first), column (the second), depth (summed up). What is left is a loop over
- * doubles in blocks that stay in a cache:
+ * program over the axes that it depends on, with the axes' roles: batch (both factors change), row
+ * (the first), column (the second), depth (reduced). What is left is a loop over doubles in blocks
+ * that stay in a cache:
  *
  *                    y[DEPTH][COLUMNS]
  *      x[ROWS, DEPTH] ->  sum[ROWS][COLUMNS], which goes to its places after the last of the depth
  *
- * Each element adds up in the order of eval_tensor.c, from the same products in double: the result
- * is the same to the last bit, which is why the oracle may do this. (But where a single product is
- * beyond f32: here only the sum becomes infinite.)
+ * Each element adds the same products in double in the order of eval_tensor.c, so the result is the
+ * same to the last bit, which is why the oracle may do this. (One exception: where a single product
+ * is beyond f32, only the sum becomes infinite here.)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@
 
 enum {
     ROWS = 128, COLUMNS = 64, DEPTH = 256,
-    LEAST = 4,                   /* rows and columns from which a factor of its own pays */
-    RATE = 32                    /* multiply-adds in the time of a program's element operation */
+    LEAST = 4,  /* rows and columns from which it pays to compute a factor on its own */
+    RATE = 32  /* multiply-adds that cost as much as one element operation of a program */
 };
 
 struct group { int axis[MAX_RANK], n; int64_t dim[MAX_RANK], stride[MAX_RANK], nelem; };
@@ -32,7 +32,8 @@ struct product {
 };
 struct block {
     double y[DEPTH][COLUMNS], sum[ROWS][COLUMNS];
-    int64_t row_at[ROWS], column_at[COLUMNS];          /* elements from the batch's first result */
+    /* offsets of rows and columns from the batch's first result */
+    int64_t row_at[ROWS], column_at[COLUMNS];
 };
 
 static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
@@ -47,7 +48,7 @@ static bool same_dims(const struct node *a, const struct node *b)
     return true;
 }
 
-/* A bit for each axis that u changes along. */
+/* The axes along which u changes, as bits. */
 static uint32_t axes_of(struct eval *e, struct uop *u)
 {
     struct program *p = &e->program;
@@ -64,13 +65,14 @@ static void group_add(struct group *g, int axis, int64_t dim, int64_t stride)
     g->nelem *= dim;
 }
 
-/* Whether u is such a sum. The second factor becomes the one with more columns than the first has
+/* Whether u is such a sum. The factors are swapped so that there are at least as many columns as
  * rows. */
 static bool find_product(struct eval *e, struct uop *u, struct product *pr)
 {
     struct uop *mul = u->src[0];
     const struct node *x = eval_node(e, mul);
-    bool real = u->dtype == DTYPE_F32 || u->dtype == DTYPE_F64;  /* others round each product */
+    /* narrower dtypes round each product */
+    bool real = u->dtype == DTYPE_F32 || u->dtype == DTYPE_F64;
     if (REDUCE_OP(u->arg.i) != OP_ADD || !real || mul->op != OP_MUL || !eval_is_inline(e, x) ||
         x->nelem == 0)
         return false;
@@ -114,7 +116,7 @@ static bool pay(struct eval *e, const struct product *pr)
     return true;
 }
 
-/* A factor, row-major by these groups. */
+/* A factor's values, row-major by these groups. */
 static struct tensor *factor_value(struct eval *e, struct uop *u, const struct group *const *g,
                                    int ngroup)
 {
@@ -125,7 +127,7 @@ static struct tensor *factor_value(struct eval *e, struct uop *u, const struct g
     return eval_compute_over(e, u, axis, n);
 }
 
-/* Where the result of the group's element i is. */
+/* The offset of the group's element i in the result. */
 static int64_t place_of(const struct group *g, int64_t i)
 {
     int64_t at = 0;
@@ -148,7 +150,7 @@ static void add_row(double *restrict sum, const double *restrict x, const double
             sum[j] += x[0] * y[j];
 }
 
-/* x, y, out: a batch's. Columns of the block that there are not are never read. */
+/* x, y, out: one batch. Columns of the block past the end are never read. */
 static void compute_block(struct block *b, const struct product *pr, const double *x,
                           const double *y, double *out, int64_t row, int64_t column)
 {

@@ -1,13 +1,14 @@
 /* eval_program.c - the value of a graph uop at many coordinates at once.
  *
  * Pull model: asked for u at coordinates, movement ops answer by changing the coordinates and
- * asking their source, elementwise ops by asking all sources and combining, memory by loading. The
- * asking is done once, and leaves a straight-line program over registers of LANES values; what
- * depends on fewer loops runs less often:
+ * asking their source, elementwise ops by asking all sources and combining, memory by loading. This
+ * is done once, and emits a straight-line program over registers of LANES values; what depends on
+ * fewer loops runs less often:
  *
  *      once;  for each batch of lanes { lane part;  for each step { step part;  sink } }
  *
- * and of the step part what depends on slower axes only when one of those has changed.
+ * and instructions of the step part that depend on slower axes alone run only when one of those has
+ * changed.
  *
  * Coordinates are plain numbers in registers. Nothing here knows of views, strides of views or
  * symbolic simplification, so that all of those can be tested against it.
@@ -141,9 +142,9 @@ static int clamp(struct program *p, int r, int64_t n)
     return emit(p, (struct instr){.kind = INSTR_CLAMP, .src = {r}, .nsrc = 1, .n = n});
 }
 
-/* Adds r * k to the sum of those terms that change as often. A sum of what changes by lane and what
- * changes by step is taken apart, so that each half is computed when it changes: the window o *
- * stride + k of a convolution costs nothing in its innermost loop. */
+/* Adds r * k to the partial sum that changes as often as r. What changes by lane and what changes
+ * by step is summed separately, so that each half is computed only when it changes: the offset o *
+ * stride + k of a convolution's window costs nothing in the innermost loop. */
 static void add_term(struct program *p, int *part, int r, int64_t k)
 {
     if (p->failed || r < 0)
@@ -170,13 +171,13 @@ static void add_term(struct program *p, int *part, int r, int64_t k)
     *sum = *sum < 0 ? term : index_add(p, *sum, term);
 }
 
-/* The flat offset of coordinates: what changes by lane, and a base that does not. */
+/* The flat offset of coordinates, as a part that changes by lane and a base that does not. */
 static int load(struct program *p, struct node *n, const int *at)
 {
     int part[4] = {-1, -1, -1, -1};
     int64_t stride = 1;
     if (n->nelem == 0)
-        /* never looked at: the box that asks is empty */
+        /* never read: the box is empty */
         return reg_int(p, 0);
     for (int a = n->u->ndim - 1; a >= 0; stride *= n->dim[a--])
         add_term(p, part, at[a], stride);
@@ -200,8 +201,8 @@ static int load(struct program *p, struct node *n, const int *at)
 
 /* --------------------------------------------------------------------------------- movement ops */
 
-/* Axes are matched in groups of equal size: [2,12] -> [4,6] is one group, [5,2,3] -> [5,6] are
- * two. */
+/* Axes are matched in groups of equal numbers of elements: [2,12] -> [4,6] is one group, [5,2,3] ->
+ * [5,6] are two. */
 static void reshape_coords(struct program *p, const struct node *out, const struct node *in,
                            const int *at, int *src)
 {
@@ -332,8 +333,8 @@ static int elementwise_value(struct program *p, struct eval *e, struct uop *u, c
     return emit_alu(p, u->op, u->dtype, u->src[u->nsrc - 1]->dtype, src, u->nsrc);
 }
 
-/* Do the sizes fit together, now that they are numbers? What was proved equal as symbols may not be
- * if the symbols' values lie. */
+/* Whether the sizes fit now that they are numbers. A proof of equality between symbols does not
+ * hold if the symbols' values are wrong. */
 static bool sizes_fit(struct eval *e, const struct uop *u)
 {
     const struct node *n = eval_node(e, u), *x = u->nsrc ? eval_node(e, u->src[0]) : NULL;
@@ -394,8 +395,7 @@ static int inline_value(struct program *p, struct eval *e, struct uop *u, const 
     }
 }
 
-/* Recursion ends at what is materialized, which eval.c's limit on a tree's weight puts within
- * reach. */
+/* Recurses down to materialized nodes; eval.c's limit on a tree's weight bounds the depth. */
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord)
 {
     struct node *n = eval_node(e, u);
@@ -567,8 +567,8 @@ static bool make_lists(struct program *p, const int *root, int nroot, int end[3]
     return true;
 }
 
-/* Gives vectors their places; one whose last use is in its own part makes room there, unless it
- * stays for steps that do not compute it again. */
+/* Assigns vectors to slots by live range. A slot is free again after the last use in the part that
+ * computes the vector; it stays occupied if later steps read it without recomputing it. */
 static bool assign_slots(struct program *p, const int *root, int nroot, const int end[3])
 {
     if (!reserve(p, &p->last_use, &p->cap_last_use, (size_t)p->nreg, sizeof *p->last_use) ||
@@ -601,7 +601,7 @@ static bool assign_slots(struct program *p, const int *root, int nroot, const in
         for (int k = 0; k < in->nsrc; k++)
             if (p->last_use[in->src[k]] == i && p->reg[in->src[k]].varies & VARIES_LANE) {
                 p->free_slot[nfree++] = p->reg[in->src[k]].slot;
-                /* once, though it may be two sources */
+                /* free it once, though it may be two sources */
                 p->last_use[in->src[k]] = -1;
             }
     }
@@ -610,7 +610,7 @@ static bool assign_slots(struct program *p, const int *root, int nroot, const in
            reserve(p, &p->slot, &p->cap_slot, nvalue, sizeof *p->slot);
 }
 
-/* What depends on axes of pace `most` or less. */
+/* Runs the instructions [from, to) with pace `most` or less. */
 static void run_part(struct program *p, int from, int to, int lanes, int most)
 {
     for (int i = from; i < to && !p->failed; i++) {
@@ -651,7 +651,8 @@ static int axis_of(const struct program *p, int pace)
     return p->first_fastest ? pace : p->nstep_axes - 1 - pace;
 }
 
-/* An instruction takes as long for few lanes as for FEWEST. */
+/* Charges the program's cost to the budget; false: over budget. An instruction costs as much for
+ * few lanes as for FEWEST. */
 static bool pay(struct program *p, const int end[3], int64_t lanes, int64_t steps)
 {
     enum { FEWEST = 32 };
@@ -671,7 +672,7 @@ static bool pay(struct program *p, const int end[3], int64_t lanes, int64_t step
     return true;
 }
 
-/* Returns the slowest pace at which something has changed. */
+/* Advances the step coordinates; returns the slowest pace that has changed. */
 static int next_step(const struct program *p, int64_t *at)
 {
     for (int k = 0; k < p->nstep_axes; k++) {

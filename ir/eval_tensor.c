@@ -1,6 +1,6 @@
-/* eval_tensor.c - one tensor, all that it reads being there.
+/* eval_tensor.c - computes one tensor whose operands are all computed.
  *
- * Reductions add up in double in row-major order of the reduced axes, one element after the other.
+ * Reductions add in double, in row-major order of the reduced axes, one element after the other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -69,8 +69,8 @@ static void sink_rows(void *ctx, int64_t first, int n, int64_t step, const struc
     put_lanes(r->out + step * r->nlane + first, n, v);
 }
 
-/* Lanes go along the last axes, and steps along the others, the first one fastest: a window's
- * channels come one after the other, and where its taps are inside is found out once for all. */
+/* Lanes run along the last axes and steps along the others, the first of them fastest: a window's
+ * channels follow each other, so whether its taps are inside is computed once for all channels. */
 static struct tensor *compute_over(struct eval *e, struct uop *u, const int *axis, int naxis,
                                    bool body)
 {
@@ -89,7 +89,7 @@ static struct tensor *compute_over(struct eval *e, struct uop *u, const int *axi
         nlane *= dim[--nstep];
     memcpy(step, dim, sizeof step);
     for (int i = nstep; i < u->ndim; i++)
-        step[i] = 1;                 /* of the axes that it does not change along */
+        step[i] = 1;                 /* axes along which it is invariant */
     eval_program_reset(p);
     eval_program_lanes(p, dim + nstep, naxis - nstep);
     eval_program_steps(p, step, u->ndim - (naxis - nstep), true);
@@ -125,7 +125,7 @@ struct tensor *eval_compute_plain(struct eval *e, struct uop *u, bool body)
 
 struct reduction { enum op op; enum dtype dtype; bool by_step; union scalar *out; };
 
-/* Sums in double; narrow kinds and small integers are brought to their kind at the end. */
+/* Accumulates in double; narrow kinds and small integers are converted at the end. */
 static union scalar reduce_one(const struct reduction *r, union scalar acc, union scalar v)
 {
     enum dtype d = dtype_is_float(r->dtype)                          ? DTYPE_F64
@@ -155,7 +155,7 @@ static void sink_reduce(void *ctx, int64_t first, int n, int64_t step, const str
     }
 }
 
-/* Lanes go along the kept axes and steps along the reduced ones, or the other way round if few
+/* Lanes run along the kept axes and steps along the reduced ones, or the other way round if few
  * elements are kept. */
 static struct tensor *compute_reduce(struct eval *e, struct uop *u)
 {

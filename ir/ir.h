@@ -30,15 +30,15 @@ char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(p
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
-/* Scratch: a stack beside the arena, for what a function needs while it runs. Everything taken
- * since a mark goes at its release. */
+/* Scratch: a stack beside the arena, for a function's temporary data. scratch_release() frees all
+ * that was taken since the mark. */
 struct mem_mark { struct mem_block *block; size_t used; };
 struct mem_mark scratch_mark(struct tgc *t);
 void scratch_release(struct tgc *t, struct mem_mark mark);
 void *scratch_array(struct tgc *t, size_t n, size_t size);        /* zeroed, like mem_array() */
 
-/* Growth of a vector in the arena: returns storage for at least `need` elements, old contents
- * copied. */
+/* Grows a vector in the arena: returns storage for at least `need` elements, with the old
+ * contents. */
 void *mem_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);
 /* the same on the scratch stack */
 void *scratch_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size_t size);
@@ -61,14 +61,14 @@ void text_puts(struct text *x, const char *s);
 void text_write(struct text *x, const void *p, size_t nbytes);
 void text_printf(struct text *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "Did you mean": of all words offered the one that is fewest edits (a letter put in, left out,
- * replaced, or swapped with the next; of either case) from what was written, and close enough to be
- * meant; NULL: none is. */
+/* "Did you mean": of the words offered, the one with the least edit distance (insertions,
+ * deletions, replacements, swaps of neighbours; case does not count) from what was written, if it
+ * is close enough to be meant; else NULL. */
 struct nearest { const char *word, *best; int distance; };
 struct nearest nearest_to(const char *word);
 void nearest_offer(struct nearest *n, const char *word);
 
-/* FNV-1a over words of 8 bytes, from h on; not for hostile keys. */
+/* FNV-1a over words of 8 bytes, continuing from h; not for hostile keys. */
 uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes);
 
 /* --------------------------------------------------------------------------------------- dict.c */
@@ -78,8 +78,8 @@ struct dict { struct dict_slot *slot; size_t nslot, nkey; };
 bool dict_has(const struct dict *d, const char *key);
 /* NULL: the key is not there, or nothing was stored. */
 void *dict_get(const struct dict *d, const char *key);
-/* Where the key's value is stored, NULL if it is new; until the next key is entered. A new key is
- * not copied. */
+/* Where the key's value is stored (NULL in it: the key is new); valid until the next key is
+ * entered. A new key is not copied. */
 void **dict_enter(struct tgc *t, struct dict *d, const char *key);
 
 /* -------------------------------------------------------------------------- base.c: diagnostics */
@@ -118,7 +118,7 @@ enum dtype {
 };
 const char *dtype_name(enum dtype d);                             /* "f32" */
 const char *dtype_ctype(enum dtype d);                            /* "float" */
-/* in memory: sub-byte kinds take 1 */
+/* in memory: sub-byte kinds take 1 byte */
 size_t dtype_nbytes(enum dtype d);
 int dtype_bits(enum dtype d);
 char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
@@ -172,9 +172,9 @@ enum argkind op_argkind(enum op op);
 int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
 bool op_is_commutative(enum op op);
-/* scalar.c: what an elementwise op makes of constants v[nsrc] of dtype `from` (WHERE: v[0] is
- * bool), as a scalar of dtype `to`. false: the IR leaves it open, or the op has no meaning for the
- * dtype. */
+/* scalar.c: the value of an elementwise op on constants v[nsrc] of dtype `from` (WHERE: v[0] is
+ * bool), as a scalar of dtype `to`. false: the IR leaves the result open, or the op has no meaning
+ * for the dtype. */
 bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar *v,
                   union scalar *r);
 
@@ -186,16 +186,16 @@ struct uop {
     enum dtype dtype;
     int nsrc;
     int ndim;                    /* derived: rank of a tensor uop; 0 for scalars and kernel uops */
-    int lanes; /* derived: elements of a vector in a linear program; 1: a scalar */
+    int lanes; /* derived: lanes of a vector in a linear program; 1: a scalar */
     uint32_t id;                 /* order of creation; deterministic */
     union arg arg;
     struct uop **src;
     /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
     struct uop **dim;
     int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
-    struct uop *folded;          /* what the fold hook made of it; itself if nothing */
+    struct uop *folded;          /* the fold hook's result for it; itself if nothing folds */
     uint32_t mark;               /* uop_toposort's visit */
-    uint32_t ranges;             /* the set of those below it: passes/analysis/access.c; or 0 */
+    uint32_t ranges;  /* the set of ranges below it: passes/analysis/access.c; 0: not known yet */
 };
 
 /* The integer symbols. A dimension of the model, or a loop counter. Identity is the pointer. */
@@ -204,7 +204,7 @@ struct var {
     int64_t min, max;
     int id;
     bool is_counter;
-    bool is_found;               /* the frontend's: a host call gives it its value */
+    bool is_found;               /* the frontend says: a host call gives it its value */
 };
 
 /* Memory. Identity is the pointer. */
@@ -228,50 +228,56 @@ struct buffer {
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
     /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
-     * BUFFER_SCRATCH: where an element of the tensor lies of which it holds a band.
-     * BUFFER_TEMP: where an element lies that is not side by side with the one before */
+     * BUFFER_SCRATCH: the layout of the tensor of which it holds a band. BUFFER_TEMP: the layout,
+     * where it is not contiguous */
     const struct view *storage;
     /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     const struct buffer *same;
-    /* set by passes: the axes from the outermost to the innermost, where that is not 0, 1, 2... */
+    /* set by passes: the order of the axes in memory, outermost first, if it is not 0, 1, 2... */
     bool is_ordered;
     unsigned char order[MAX_RANK];
-    /* set by passes: this buffer is a part of another one (concat), at base_offset elements */
+    /* set by passes: this buffer is a part of another one (of a concat), from its element
+     * base_offset on */
     struct buffer *base;
     struct uop *base_offset;
-    bool kept; /* BUFFER_TEMP: lives through the whole run, see struct host_output */
-    /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller gives it */
+    bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
+    /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
+     * it */
     struct state *state;
-    /* BUFFER_INPUT: a weight of the model, the value of the first run where it is a state; or NULL */
+    /* BUFFER_INPUT: the weight with a state's value in the first run; or NULL */
     struct buffer *first;
 };
 
-/* An output that the context keeps as an input of its next run: passes/graph/state.c. */
+/* An output that the context keeps and that is an input of the next run: passes/graph/state.c. */
 struct state {
-    const char *name, *from;     /* the input's and the output's */
+    const char *name, *from;     /* names of the input and of the output */
     struct buffer *in, *out;     /* what a run reads, and what it writes */
-    /* It grows along `axis`: a run stores `rows` of them behind `length` others, in one place whose
-     * strides are those of the bounds, so `out` is read as a leaf. NULL: it is as large as ever. */
+    /* Where it grows along `axis`: a run appends `rows` of them behind the `length` that are there,
+     * in one place whose strides are those of the upper bounds, so `out` is read as a leaf. NULL:
+     * its size is fixed. */
     struct var *length;
     int axis;
     struct uop *rows;
     struct state_part *part; int npart; size_t cap_part;
     struct uop *join;            /* `out`, made of its parts' leaves; NULL: it is one part */
-    bool is_updated;             /* set by the schedule: a run stores some places, where it lies */
-    /* set by the memory plan, in the states' part of the arena: where runs 0, 2, 4 ... read it and
-     * where 1, 3, 5 ... do, which is what the run before has written; one place if it may be */
+    bool is_updated;  /* set by the schedule: a run stores some of its elements, in place */
+    /* set by the memory plan, offsets in the states' part of the arena: where runs 0, 2, 4 ... read
+     * it, and where runs 1, 3, 5 ... do, which is where the run before stores it; equal where one
+     * place is enough */
     size_t place[2], nbytes;
 };
 
-/* A state that grows is one CONCAT with rows, or several of them that are joined along other axes,
- * as keys and values are in one tensor: each has rows of its own, and a leaf that is there when
- * these are. A state of one size is one part, which is `out`. */
+/* A state that grows is one CONCAT with rows, or several that are joined along other axes, as keys
+ * and values are in one tensor. Each has rows of its own, and a leaf that is valid once they are
+ * stored. A state of fixed size has one part, `out`. */
 struct state_part {
     struct state *state;
-    struct buffer *out;          /* what a run stores rows into, and reads; in axes of its own */
-    struct uop *past;            /* the part of `in` that the rows are behind; NULL: it has none */
-    int axis;                    /* of `out`, along which it grows */
-    int64_t first;               /* element of the place with which it begins */
+    /* the place into which a run stores the rows, and from which it reads; in its own axes */
+    struct buffer *out;
+    /* the part of `in` behind which the rows are appended; NULL: there is none */
+    struct uop *past;
+    int axis;                    /* the axis of `out` along which it grows */
+    int64_t first;               /* the element of the place at which it begins */
 };
 
 /* LOOP: src = trip (i64 scalar), cond (bool scalar), init[ncarried], cond_next, next[ncarried],
@@ -295,15 +301,15 @@ struct loop {
 };
 
 /* HOST: a call of `function` in runtime/host: inputs' pointers, outputs' pointers, then params as
- * int64_t. GET k is output k. A data-dependent dimension is a var in `result`, bounded by var->max;
+ * int64_t. GET k is output k. A data-dependent dimension is a var in `result`, at most var->max;
  * the function writes its value. */
 struct host_output {
     enum dtype dtype;
     int ndim;
     struct uop *dim[MAX_RANK];
-    bool kept; /* other results point into it: its memory is its own for the run */
+    bool kept; /* other results point into it: its memory is reserved for the whole run */
 };
-/* What a function of runtime/host/ takes and gives: the table of ir/host.def. */
+/* The signature of a function of runtime/host/: a row of ir/host.def. */
 struct host_function {
     const char *name;
     int nin, nout, nparam, nresult;
@@ -312,9 +318,9 @@ struct host_function {
     const char *signature;              /* "x, keys -> places; params": for people */
 };
 const struct host_function *host_function_at(int i);              /* NULL: no more */
-/* NULL: there is none of that name. */
+/* NULL: there is no function of this name. */
 const struct host_function *host_function_find(const char *name);
-/* The element type of its first input, if its name's ending says one; else VOID. */
+/* The element type of its first input, if the ending of its name says it; else VOID. */
 enum dtype host_function_dtype(const struct host_function *f);
 struct host_call {
     /* C identifier; also selects the snippet, see ir/host.def */
@@ -332,9 +338,9 @@ int64_t perm_pack(const int *perm, int n);
 #define REDUCE_OP(bits) ((enum op)((bits) & 255))
 #define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
-/* RANGE: its number, what its loop becomes, and who runs its iterations. The two are independent: a
- * loop, a band or a part of a panel may be shared, and is one all the same for the passes behind. A
- * GPU's grid, blocks and warps would be workers, too. */
+/* RANGE: its number, what its loop becomes (the axis), and who runs its iterations (the worker).
+ * The two are independent: a loop, a band or a part of a panel may be shared, and later passes
+ * treat it no differently. A GPU's grid, blocks and warps would be workers, too. */
 enum axis {
 #define AXIS(name, text, letter, lane) AXIS_##name,
 #include "ir/axes.def"
@@ -352,13 +358,13 @@ enum worker {
 #define RANGE_AXIS(bits) ((enum axis)((bits) >> 32 & 255))
 #define RANGE_WORKER(bits) ((enum worker)((bits) >> 40 & 255))
 const char *axis_name(enum axis a);
-char axis_letter(enum axis a);           /* that its loops are called by in text: r12 */
-/* DOT: neighbouring bytes that one lane multiplies, and what is taken off values where signed bytes
- * are meant. */
+char axis_letter(enum axis a);           /* the letter of its loops' names in text, as in r12 */
+/* DOT: how many neighbouring bytes a lane multiplies, and what is subtracted from unsigned values
+ * where signed ones are meant. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
-/* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and how many
- * elements they lie apart. Groups of bytes are for DOT; those that are loaded with a stride are of
- * bytes that lie so far apart, and the groups are neighbours. */
+/* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and the stride
+ * between them in elements. Groups of bytes are for DOT: with a stride, it is that between a
+ * group's bytes, while the groups are neighbours. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
     ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
 #define VECTOR_LANES(bits) ((int)((bits) & 0x7f))
@@ -366,7 +372,7 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
 #define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
-/* CROSS: groups of `by` lanes, a power of two; the even ones of them or the odd ones. */
+/* CROSS: the even or odd groups of `by` lanes, a power of two. */
 #define CROSS_BITS(by, odd) ((int64_t)(by) << 1 | (odd))
 #define CROSS_BY(bits) ((int)((bits) >> 1))
 #define CROSS_IS_ODD(bits) (((bits) & 1) != 0)
@@ -381,7 +387,7 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 /* The compile. Everything hangs on it; there is no other global state. */
 struct tgc {
-    jmp_buf stop;                /* set by whoever starts a compile */
+    jmp_buf stop;                /* set by the caller that starts a compile */
     struct mem_block *mem;
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
@@ -394,30 +400,30 @@ struct tgc {
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     /* simplifies a new uop; NULL: no folding. Set by passes/rules/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);
-    /* whether two sizes that are not proved equal may be taken for equal, or for equal where those
-     * of `stretch` (1: a, 2: b) are not 1; who says yes sees to it that the run checks it. NULL:
-     * never. Set by a frontend */
+    /* Whether two sizes that are not proved equal may be assumed equal; or for broadcasting, equal
+     * unless those of `stretch` (1: a, 2: b) are 1. A hook that agrees must make the run check it.
+     * NULL: never. Set by a frontend */
     enum agreement (*agree)(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch);
     void *agree_ctx;
-    /* fold hook: folds under way, to catch rules that undo each other */
+    /* nesting of calls of the fold hook, to catch rules that undo each other */
     int fold_depth;
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
-    bool strassen;               /* products with weights by seven parts, see passes/graph/matmul/strassen.c */
-    /* what rewrites may add to the outputs' error, and the variance of what they have, see
+    /* products with weights by Strassen's seven products, see passes/graph/matmul/strassen.c */
+    bool strassen;
+    /* the error that rewrites may add to the outputs, and the variance already added, see
      * passes/analysis/error.h */
     double error_limit, error_variance;
-    /* of a core's own cache; CACHE_OF_MACHINE: the machine's L2; 0: whatever can be made to fit one
-     * is */
+    /* bytes of a core's own cache; CACHE_OF_MACHINE: the machine's L2; 0: no assumption */
     size_t cache_nbytes;
     /* what the cost models read, see passes/target/target.h; NULL: the first row */
     const struct machine *machine;
-    int threads;                 /* of a run, at most; 0 as 1 */
-    bool scalar;                 /* what is written has no variants with vectors */
-    /* BF16 or I8: in what large f32 weights are stored; VOID: as they are */
+    int threads;                 /* threads of a run, at most; 0 as 1 */
+    bool scalar;                 /* emit no vector variants */
+    /* BF16 or I8: the storage format of large f32 weights; VOID: unchanged */
     enum dtype weight_dtype;
-    /* what has been measured, see passes/kernel/tune.h; NULL: the cost models choose */
+    /* measured choices, see passes/kernel/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
@@ -426,7 +432,7 @@ struct tgc {
     struct origin **origin; size_t norigin, cap_origin;
     /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */
     int current_origin;
-    char last_node[256];         /* the node that memory ran out in, for the message */
+    char last_node[256];         /* the node during which memory ran out, for the message */
     int *uop_origin; size_t cap_uop_origin;              /* by uop id */
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */
@@ -472,17 +478,17 @@ struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
                           struct uop *const *dim, int ndim, const char *name);
 struct uop *uop_buffer(struct tgc *t, struct buffer *b);
 struct uop *uop_range(struct tgc *t, struct uop *size, int id);   /* id from t->next_range++ */
-/* a fresh one of another kind */
+/* a fresh range of another axis kind and worker */
 struct uop *uop_axis(struct tgc *t, struct uop *size, enum axis a, enum worker w);
-/* Whether u is a RANGE of this kind; one whose kind is a lane's; one that threads share. */
+/* Whether u is a RANGE of this kind; one of a lane's kind; one that threads share. */
 bool range_is(const struct uop *u, enum axis a);
 bool range_is_lane(const struct uop *u);
 bool range_is_shared(const struct uop *u);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
-/* What the elements of a weight have in common; whole: each is a whole number. */
+/* Bounds of a weight's elements; whole: each is an integer. */
 struct element_bounds { union scalar lo, hi; bool whole; };
-/* Of integers of 8 bits and more, or of f32; false: it is no weight with such elements that lie in
- * their own order, it has none or more than `most`, or one is infinite or no number. */
+/* Of a weight with integers of at least 8 bits, or with f32, in their stored order. false: it is no
+ * such weight, it is empty or has more than `most` elements, or one is infinite or NaN. */
 bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e);
 
 /* Topological order (sources first) of everything reachable from roots; the array is scratch.
@@ -492,11 +498,11 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
  * replacement (NULL: keep). Iterative. */
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);
 void uop_rewrite(struct tgc *t, struct uop **root, int nroot, uop_rewriter fn, void *ctx);
-/* u with `to` in the place of `from`, once: what `to` is made of, or what becomes `from` by it (of
- * r - 1, by r + 1), stays. */
+/* u with `to` in place of `from`, once: `from` stays inside `to`, and where the substitution itself
+ * creates it (r + 1 for r turns r - 1 into r). */
 struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from, struct uop *to);
-/* A map from uops to pointers, by id. `scratch`: it lives on the scratch stack, and must be filled
- * within one mark. */
+/* A map from uops to pointers, by id. `scratch`: it is on the scratch stack, and must be filled
+ * before its mark is released. */
 struct uop_map {
     struct tgc *t;
     bool scratch;
@@ -526,8 +532,8 @@ void uop_name_axes(struct tgc *t, const struct uop *u, const char *words);
 const char *uop_get_axes(const struct tgc *t, const struct uop *u);
 
 /* ------------------------------------------------------------- symbolic.c: integers with bounds */
-/* Arguments are INDEX-typed scalars. Results are canonical as far as the fold rules go, so that
- * equal expressions are ==. */
+/* Arguments are INDEX-typed scalars. Results are in the fold rules' normal form, so equal
+ * expressions are mostly ==. */
 struct uop *sym_add(struct tgc *t, struct uop *a, struct uop *b);
 struct uop *sym_sub(struct tgc *t, struct uop *a, struct uop *b);
 struct uop *sym_mul(struct tgc *t, struct uop *a, struct uop *b);
@@ -543,11 +549,11 @@ struct uop *sym_prod(struct tgc *t, struct uop *const *v, int n);
 struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b); /* bool */
 /* proved equal: a - b folds to 0 */
 bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
-/* Proved equal, or what the agree hook takes for equal: for sizes that must be, not to tell cases
- * apart. A tensor of the one size becomes one of the other by tensor_match(). */
+/* Proved equal, or assumed so by the agree hook: for sizes that have to be equal, not for telling
+ * cases apart. tensor_match() turns a tensor of the one size into one of the other. */
 bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b);
-/* The same for broadcasting: of which sizes `stretch` says (1: a, 2: b) that a 1 goes with any.
- * None is known to be 1. */
+/* The same for broadcasting: `stretch` says which sizes (1: a, 2: b) may be 1 at run time. None is
+ * known to be 1. */
 enum agreement sym_must_broadcast(struct tgc *t, struct uop *a, struct uop *b, int stretch);
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
@@ -585,15 +591,14 @@ struct uop *uop_loop(struct tgc *t, struct loop *l, struct uop *trip, struct uop
 struct uop *uop_param(struct tgc *t, struct loop_param *p);
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n);
 struct uop *uop_get(struct tgc *t, struct uop *node, int k);
-/* Conveniences on top. */
+/* Built of the ops above. */
 /* a scalar expanded */
 struct uop *tensor_full(struct tgc *t, struct uop *value, struct uop *const *dim, int ndim);
-/* x with dimensions that are equal to its own, written otherwise */
+/* x with dimensions that are equal to its own, but other uops */
 struct uop *tensor_match(struct tgc *t, struct uop *x, struct uop *const *dim);
-/* x with these dimensions: cut, or zeros behind it. Rank and order stay. */
+/* x with these dimensions: truncated, or padded with zeros at the end. Rank and axes stay. */
 struct uop *tensor_fit(struct tgc *t, struct uop *x, struct uop *const *dim);
-/* numpy rules; NULL if impossible. Where only the run knows whether a dimension is 1, it
- * decides. */
+/* numpy rules; NULL if impossible. A dimension that may be 1 at run time is tested by the run. */
 struct uop *tensor_broadcast_to(struct tgc *t, struct uop *x, struct uop *const *dim, int ndim);
 /* dim[MAX_RANK]; false: cannot */
 bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uop **dim, int *ndim);
@@ -611,9 +616,9 @@ struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axi
 /* weight; data is not copied */
 struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
                              const void *data, size_t nbytes, const char *name);
-/* The element at constant coordinates as a scalar uop, if it is known at compile time or from
- * dimensions (Shape -> Gather -> Concat chains): walks movement ops with the index arithmetic,
- * reads weights, folds. NULL if it depends on run-time data. */
+/* The element at constant coordinates as a scalar uop, if it is known at compile time or follows
+ * from dimensions (Shape -> Gather -> Concat chains). It walks movement ops with the index
+ * arithmetic, reads weights, folds. NULL if it depends on run-time data. */
 struct uop *tensor_element(struct tgc *t, struct uop *x, const int64_t *index);
 
 /* --------------------------------------------------------------------------------------- view.c */
@@ -626,11 +631,11 @@ struct view {
     /* valid where lo <= i < hi, if has_mask; NULL otherwise */
     struct uop *mask_lo[MAX_RANK], *mask_hi[MAX_RANK];
     bool has_mask;
-    /* derived: strides proved row-major; an axis of size 1 has any */
+    /* derived: strides proved row-major; the stride of an axis of size 1 does not matter */
     bool row_major;
 };
-/* A part of a weight's bytes in stored order; whole elements. needs: storage's dimensions, strides
- * and offset known. */
+/* Copies bytes [begin, begin + nbytes) of a weight in stored order; whole elements. needs:
+ * storage's dimensions, strides and offset are constants. */
 void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsigned char *to);
 /* A weight's bytes in stored order: b->data itself where storage is NULL, else packed into memory
  * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
@@ -655,37 +660,38 @@ bool tracker_is_alias(const struct tracker *tr, struct uop **offset);
  * src_index has room for MAX_RANK. */
 void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *index,
                 struct uop **src_index, struct uop **valid);
-/* Which ops a walk from a value down to what it is a view of passes, always by src[0]. */
+/* The ops that a walk from a value down to its base passes, always by src[0]. */
 enum moves {
-    MOVES_SPREAD = 1 << 0,       /* RESHAPE, PERMUTE, EXPAND: all elements, somewhere else */
-    MOVES_WALK = 1 << 1,         /* WINDOW, FLIP: elements at steps, or in reverse */
+    MOVES_SPREAD = 1 << 0,  /* RESHAPE, PERMUTE, EXPAND: all elements, rearranged or repeated */
+    MOVES_WALK = 1 << 1,         /* WINDOW, FLIP: strided, or reversed */
     MOVES_CUT = 1 << 2,          /* SHRINK: a part of them */
     MOVES_ZEROS = 1 << 3,        /* PAD with zeros */
     MOVES_PAD = 1 << 4,          /* PAD with any value */
-    MOVES_CAST = 1 << 5,         /* CAST, which is no movement, but moves nothing either */
+    MOVES_CAST = 1 << 5,         /* CAST: no movement, but elements stay where they are */
     MOVES_PLACES = MOVES_SPREAD | MOVES_WALK,
-    MOVES_VIEW = MOVES_PLACES | MOVES_CUT,            /* nothing but elements of the base */
-    MOVES_ANY = MOVES_VIEW | MOVES_PAD,               /* whatever has one source */
-    MOVES_OPERAND = MOVES_ANY | MOVES_CAST            /* down to what is multiplied, or stored */
+    MOVES_VIEW = MOVES_PLACES | MOVES_CUT,            /* elements of the base alone, no padding */
+    MOVES_ANY = MOVES_VIEW | MOVES_PAD,               /* every movement with one source */
+    MOVES_OPERAND = MOVES_ANY | MOVES_CAST  /* down to a factor of a product, or to a buffer */
 };
-/* Whether v is one of these. */
+/* Whether v is an op of this set. */
 bool move_is(const struct uop *v, unsigned moves);
-/* What v is a view of by such moves; v itself, if it is none. */
+/* The value under v's ops of this set; v itself if it has none. */
 struct uop *value_behind(const struct uop *v, unsigned moves);
-/* The same; at[MAX_RANK], the coordinates of v, become those there. needs: no padding is passed, or
- * it does not matter whether there is an element. */
+/* The same; at[MAX_RANK], v's coordinates, become the base's. needs: no padding is passed, or the
+ * caller does not ask whether the element exists. */
 struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop **at);
-/* The ops on the way down, the outermost first. A longer way ends at PATH_MAX of them. */
+/* The ops on the way down, outermost first, at most PATH_MAX of them. */
 enum { PATH_MAX = 24 };
 struct path { struct uop *base, *move[PATH_MAX]; int n; };
 struct path path_down(struct uop *v, unsigned moves);
-/* x, of the base's shape, moved alike. needs: nothing is padded, or x has the base's dtype. */
+/* Applies the path's ops to x, which has the base's shape. needs: no PAD on the path, or x has the
+ * base's dtype. */
 struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x);
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };
-/* What passes/graph/narrow_weights.c did to the weights; nweight 0: nothing. Errors are of the
- * weights narrowed: the root of the mean square relative to that of their values; and the
+/* What passes/graph/narrow_weights.c did to the weights; nweight 0: nothing. Errors are those of
+ * the narrowed weights: the root of the mean square relative to that of their values; and the
  * largest of one value, relative to its own (BF16) or to the largest of its channel (I8). */
 struct narrowing {
     enum dtype dtype;
@@ -698,23 +704,27 @@ struct graph {
     /* BUFFER_INPUT uops, in the model's order */
     int ninput; struct uop **input;
     int noutput; struct graph_output *output;
-    /* The last `nstate` inputs and `npart` outputs are not the caller's: state[k]->in, and what is
-     * stored into part[k]->out, which is the new rows alone where it grows. */
+    /* The last `nstate` inputs and `npart` outputs belong to states, not to the caller:
+     * state[k]->in, and the value stored into part[k]->out, which is the new rows alone if it
+     * grows. */
     int nstate; struct state **state;
     int npart; struct state_part **part;
-    uint64_t state_hash;         /* of the model and its states: who may read a block of them */
+    uint64_t state_hash;  /* of the model and its states: checked when a saved state is loaded */
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
-    /* HOST uops that no operand leads to: those that give a symbol its value, which run before the
-     * symbol is used, if it is; and those without results, which check something and always run. */
+    /* HOST uops that are no operand of any value: those that find a symbol's value, which run
+     * before its first use, if there is one; and those without results, which check something and
+     * always run. */
     int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
     struct narrowing narrowing;
-    double layers_nbytes;        /* see passes/analysis/layer_memory.c; 0: not known */
+    /* bytes that a run of the model's own layers needs, see passes/analysis/layer_memory.c; 0:
+     * not known */
+    double layers_nbytes;
 };
 
-/* uop.c: the values of all outputs, then all of host[]; on the arena. */
+/* uop.c: the values of all outputs, then host[]; in the arena. */
 struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n);
-/* uop_rewrite() of all of them, which become the graph's. */
+/* uop_rewrite() of all roots; the results become the graph's. */
 void graph_rewrite(struct tgc *t, struct graph *g, uop_rewriter fn, void *ctx);
 /* a HOST that only checks */
 bool uop_is_check(const struct uop *u);
@@ -731,12 +741,12 @@ void program_print(struct text *out, struct tgc *t, struct uop *const *u, int n)
 bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);
 bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass);
 bool kernel_verify(struct tgc *t, const struct uop *ast, const char *after_pass);
-/* The same without an end: false, and what is violated, where. */
+/* The same, but returns false and says what is violated, and where. */
 struct violation { const struct uop *at; const char *what; };
 bool linear_check(struct tgc *t, struct uop *const *u, int n, struct violation *v);
 bool kernel_check(struct tgc *t, const struct uop *ast, struct violation *v);
-/* Loads of scratch of which it is proved that what they read was stored before, and those where it
- * cannot be decided. */
+/* Counts loads of scratch that are proved to read what was stored before, and loads where this is
+ * undecided. */
 struct scratch_proof { int proved, open; };
 /* verify_scratch.c: TGC_BUG where a load reads what no store wrote before it, in the same iteration
  * and thread, or where an access is out of bounds. Adds to *proof. */
@@ -754,32 +764,33 @@ struct tensor {
     int64_t nelem;
     void *data; /* double[] for floats, int64_t[] otherwise */
 };
-/* Who has touched an element: part + 1; 0: nobody; reader -1: several parts. */
+/* Which part wrote and read an element: part + 1; 0: none; reader -1: several. */
 struct touched { int writer, reader; };
-/* Two parts that touch an element, one of which writes it; buffer NULL: there are none. */
+/* An element that one part writes and another one accesses; buffer NULL: no race. */
 struct race { const struct buffer *buffer; int64_t element; int part[2]; };
 struct eval_env {
     const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
     const int64_t *var; int nvar;                                  /* by var->id */
     /* element operations left; -1: no limit */
     int64_t budget;
-    /* the graph's: they give symbols their values; those that only check run first, and one that
-     * fails ends the evaluation */
+    /* the graph's: they give symbols their values; pure checks run first, and one that fails ends
+     * the evaluation */
     struct uop *const *host; int nhost;
-    /* eval_linear(): which part of the loops that threads share; parts 0: all of them */
+    /* eval_linear(): the part of the shared loops to run, of `parts`; parts 0: all iterations */
     int part, parts;
-    /* likewise: NULL, or where the first race among all parts is noted, by what each has touched of
-     * a leaf: [nelem], zeros before the first part; NULL for what each part has for itself */
+    /* likewise: NULL, or where the first race among all parts is noted. touched: what each part has
+     * accessed of a leaf, [nelem], zeros before the first part; NULL for memory that each part has
+     * for itself */
     struct race *race;
     struct touched **touch;
 };
-/* Values of roots, in fresh tensors. false: depends on something not given, or over budget (no
- * diagnostic). */
+/* Values of roots, in fresh tensors. false: it depends on something not given, or exceeds the
+ * budget (no diagnostic). */
 bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct eval_env *env,
                 struct tensor **result);
-/* The value of one root as a weight holds it: rounded to its dtype, row-major, in data, which has
- * room for nelem elements. left: NULL, or where to put what remains of the budget; an evaluation
- * that fails for want of it has done no more than that much work either. */
+/* The value of one root as a weight stores it: rounded to its dtype, row-major, in data, which has
+ * room for nelem elements. left: NULL, or receives what remains of the budget; an evaluation that
+ * runs out of budget has done no more work than that. */
 bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
                 void *data, int64_t *left);
 /* eval_kernel.c: runs a kernel's AST on buffers, store after store. */

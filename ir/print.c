@@ -1,7 +1,7 @@
 /* print.c - graphs, linear programs and scalar expressions as text, for people who debug the
  * compiler.
  *
- * One op a line, in the syntax of the .tg format as far as it goes: `%id : dtype[dims] =
+ * One op a line, in the syntax of the .tg format where that has one: `%id : dtype[dims] =
  * op(sources) {attributes} loc("node")`. Scalars over symbols and ranges are written in place,
  * infix, with no more parentheses than they need; a scalar that is too deep to be read ends in an
  * ellipsis. Names come from the model and are escaped. The reader and writer of .tg files are in
@@ -29,7 +29,7 @@ void print_name(struct text *out, const char *s)
     }
 }
 
-/* The shortest of the usual forms that reads back as the same number. */
+/* The shortest of the usual formats that reads back as the same number. */
 static void print_float(struct text *out, double x)
 {
     char s[40];
@@ -77,7 +77,7 @@ void print_buffer(struct text *out, const struct buffer *b)
 
 /* ---------------------------------------------------------------------------------- expressions */
 
-/* How tightly an infix op binds; 0: written as a call. `right` is the sign between the operands. */
+/* The precedence of an infix op; 0: written as a call. `sign` is the text between the operands. */
 static int precedence(enum op op, const char **sign)
 {
     switch (op) {
@@ -168,7 +168,7 @@ static void print_infix(struct text *out, const struct uop *u, int p, const char
     print_expr(out, b, p + 1, depth + 1);
 }
 
-/* outer: how tightly what is around it binds. */
+/* outer: the precedence of the surrounding op. */
 static void print_expr(struct text *out, const struct uop *u, int outer, int depth)
 {
     const char *sign = "";
@@ -316,7 +316,7 @@ static void print_location(struct text *out, const struct tgc *t, const struct u
     text_puts(out, "\")");
 }
 
-/* A scalar that says all in one expression needs no line of its own. */
+/* A scalar that is written in one expression needs no line of its own. */
 static bool is_expression(const struct uop *u)
 {
     return u->ndim == 0 &&

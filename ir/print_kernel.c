@@ -1,9 +1,9 @@
-/* print_kernel.c - a kernel as text that says all of it: its AST at any stage, or a linear program.
+/* print_kernel.c - the complete text of a kernel: its AST at any stage, or a linear program.
  *
  *      kernel                                          or: linear
  *      symbol 'N' 1 64                                 name, least, greatest
  *      input %input0 : f32[4, 'N'] "x"                 memory: its kind, shape and name
- *      weight %weight1 : f32[2] "w" = 1.0 2.0          few elements in the order in which they lie
+ *      weight %weight1 : f32[2] "w" = 1.0 2.0          small ones list their elements
  *      temp %temp3 : f32[8] in %temp2 + 16             a part of another one
  *      let %0 : i64 = max('N', 8)                      a part of such a size that is long
  *      range r4.team < 'N' "row"                       axis (axes.def) and number, who shares it
@@ -11,12 +11,11 @@
  *      %1 : f32 = reduce(%0, r5) {op=add}
  *      store(%output1, r4, %1, r4)
  *
- * Names of memory and ranges hold their numbers, and values are numbered in the order of their
- * lines, so what frontend/text/kernel.c reads prints as the same text. Integer arithmetic of a few
- * operations is written in place. In a linear program each value has its line, in the order of
- * execution, and loops are `for r4 < 8` to `end r4`; `range` declares an accumulator's lanes, which
- * open later. Text has no place for origins, titles and the order in which a weight's elements lay
- * in the model.
+ * Names of memory and ranges contain their ids, and values are numbered by line, so text that
+ * frontend/text/kernel.c has read prints the same. Integer arithmetic of a few operations is
+ * written in place. In a linear program each value has its line, in the order of execution, and
+ * loops are `for r4 < 8` to `end r4`; `range` declares an accumulator's lanes, which open later.
+ * Not in the text: origins, titles, and the order of a weight's elements in the model.
  */
 #include <stdlib.h>
 
@@ -28,8 +27,8 @@ struct printer {
     struct text *out;
     struct tgc *t;
     bool linear;
-    struct uop_map number; /* of a value that has a line, from 1 on */
-    struct uop_map size;   /* operations of what is written in place */
+    struct uop_map number; /* line numbers of values, from 1 on */
+    struct uop_map size;   /* operations of values written in place */
     uintptr_t next;
 };
 
@@ -53,7 +52,7 @@ static bool is_leaf(const struct uop *u)
     return op_class(u->op) == CLASS_LEAF || u->op == OP_RANGE;
 }
 
-/* Written where it is used: what is no value of its own, and short integer arithmetic. */
+/* Whether u is written where it is used: leaves, and short integer arithmetic. */
 static bool is_in_place(const struct printer *p, const struct uop *u)
 {
     if (is_leaf(u))
@@ -96,7 +95,7 @@ static void print_call(struct printer *p, const struct uop *u)
     text_putc(p->out, ')');
 }
 
-/* outer: how tightly what is around it binds. */
+/* outer: the precedence of the surrounding op. */
 static void print_value(struct printer *p, const struct uop *u, int outer)
 {
     const char *sign;
@@ -232,7 +231,7 @@ struct used {
 static void use_buffer(struct tgc *t, struct used *s, const struct buffer *b)
 {
     if (b->base)
-        use_buffer(t, s, b->base); /* bases have none themselves */
+        use_buffer(t, s, b->base); /* bases have no base themselves */
     if (s->seen[b->id])
         return;
     s->seen[b->id] = true;
@@ -291,7 +290,7 @@ static void print_symbol(struct text *out, const struct var *v)
                 v->is_counter ? " counter" : "");
 }
 
-/* Symbols, memory and what their sizes are made of. */
+/* Symbols, memory, and the values in their sizes. */
 static void print_declarations(struct printer *p, struct uop *const *root, int nroot)
 {
     struct tgc *t = p->t;
@@ -301,7 +300,7 @@ static void print_declarations(struct printer *p, struct uop *const *root, int n
     int n, nsize = 0;
     struct uop **order = uop_toposort(t, root, nroot, &n);
     bool linear = p->linear;
-    p->linear = false; /* sizes are written in place all the same */
+    p->linear = false; /* sizes are written in place in a linear program, too */
     used.seen = mem_array(t, (size_t)t->next_buffer + 1, sizeof *used.seen);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_BUFFER || order[i]->op == OP_STAGE)

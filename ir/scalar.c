@@ -1,10 +1,10 @@
-/* scalar.c - what an elementwise op does to constants: the meaning that constant folding and
- * sym_eval() share.
+/* scalar.c - elementwise ops on constants: the semantics that constant folding and sym_eval()
+ * share.
  *
  * Floats are computed in double and rounded once to the dtype, which for + - * / sqrt of f32 and
  * narrower gives the correctly rounded result. Integers are computed modulo 2^64 and wrapped to the
- * dtype. Where the IR leaves a result open (a shift by more than the width to the right, max of
- * zeros of two signs, a negative power of an integer) nothing is computed: the caller keeps the op.
+ * dtype. Where the IR leaves a result open (a right shift by more than the width, max of zeros of
+ * different signs, a negative power of an integer) nothing is computed: the caller keeps the op.
  */
 #include "ir/ir.h"
 
@@ -55,7 +55,7 @@ static int64_t int_pow(int64_t a, int64_t n)
 
 /* clang-format off: tables */
 
-/* u64: where the sign bit is a digit. */
+/* u64: the top bit is a digit, not a sign. */
 static bool apply_u64(enum op op, uint64_t a, uint64_t b, int64_t *r)
 {
     switch (op) {

@@ -1,9 +1,8 @@
 /* symbolic.c - integer expressions over dimensions and loop counters: thin builders, equality,
  * evaluation.
  *
- * An expression is an ordinary INDEX-typed uop. Its normal form is the business of the fold rules
- * (passes/rules/index.rules): polynomials are expanded and ordered there, so that these builders
- * can simply build.
+ * An expression is an ordinary INDEX-typed uop. The fold rules (passes/rules/index.rules) bring it
+ * to normal form: they expand and order polynomials, so these builders only build.
  */
 #include "ir/ir.h"
 

@@ -1,9 +1,9 @@
-/* tensor.c - builders of tensor-graph uops: movement, reduce, indexed access, broadcasting; and
- * what is known of an element.
+/* tensor.c - builders of tensor-graph uops: movement, reduce, indexed access, broadcasting; and the
+ * value of a single element.
  *
- * The builders check what the op needs (TGC_BUG: frontends validate the user's model before) and
- * drop no-ops. Broadcasting is numpy's. Dimensions are uops: two are the same if they are ==, which
- * the fold rules' normal forms make likely, or if sym_equal() proves it.
+ * The builders check their needs (TGC_BUG: frontends validate the user's model first) and drop
+ * no-ops. Broadcasting is numpy's. Dimensions are uops: two are equal if they are ==, which normal
+ * forms make likely, or if sym_equal() proves it.
  */
 #include "ir/ir.h"
 
@@ -271,7 +271,7 @@ struct uop *tensor_fit(struct tgc *t, struct uop *x, struct uop *const *dim)
     return uop_reshape(t, x, dim, x->ndim);
 }
 
-/* One axis of x to a size that its own is equal to or, as only the run knows, 1. */
+/* Broadcasts one axis of x to a size; only the run knows whether the axis has that size or 1. */
 static struct uop *stretch_axis(struct tgc *t, struct uop *x, int axis, struct uop *size)
 {
     struct uop *dim[MAX_RANK], *is_one = uop_binary(t, OP_EQ, x->dim[axis], uop_int(t, 1));
@@ -336,7 +336,7 @@ bool tensor_broadcast_dims(struct tgc *t, struct uop *const *x, int n, struct uo
 
 struct uop *tensor_unary(struct tgc *t, enum op op, struct uop *a) { return uop_unary(t, op, a); }
 
-/* Scalars stay scalars: elementwise ops take them beside tensors. */
+/* Scalars stay scalars: elementwise ops accept them next to tensors. */
 static bool broadcast_all(struct tgc *t, struct uop **x, int n)
 {
     struct uop *dim[MAX_RANK];

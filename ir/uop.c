@@ -64,8 +64,8 @@ static uint32_t hash_mix(uint32_t h, uint64_t v)
     return (uint32_t)(x ^ x >> 32);
 }
 
-/* Pointers hash by identity of what they name in creation order where that exists, so that nothing
- * depends on addresses: the table's order is never visible anyway. */
+/* Pointers with an id hash by it, in order of creation. The table's order is never visible anyway,
+ * so nothing depends on addresses. */
 static uint32_t uop_hash(enum op op, enum dtype dtype, struct uop *const *src, int nsrc,
                          union arg arg)
 {
@@ -169,7 +169,7 @@ struct uop *uop_const(struct tgc *t, enum dtype d, union scalar v)
 {
     union arg arg = {.i = v.i};
     if (dtype_is_float(d) && v.f != v.f)
-        arg.f = __builtin_nan("");                    /* one NaN, so that equality holds */
+        arg.f = __builtin_nan("");                    /* one NaN, so that equal constants are == */
     return uop_intern(t, OP_CONST, d, NULL, 0, arg);
 }
 
@@ -316,8 +316,7 @@ const struct buffer *uop_buffer_of(const struct uop *u)
 
 /* ---- order and rewriting */
 
-/* Eight neighbours by id share a cache line or two,
- * mostly looked up one after the other. */
+/* Eight neighbouring ids share a cache line or two, since uops are mostly looked up in order. */
 static struct uop_slot *map_slot(const struct uop_map *m, uint32_t key)
 {
     size_t block = (uint64_t)(key >> 3) * 0x9E3779B97F4A7C15u >> 32;
@@ -379,7 +378,8 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
     return order;
 }
 
-/* What has an entry in `by` is that, and is not rebuilt; fn NULL: nothing else changes. */
+/* Replaces each uop with an entry in `by` by that, without rebuilding it; fn NULL: replaces nothing
+ * else. */
 static void rewrite(struct tgc *t, struct uop **root, int nroot, const struct uop_map *by,
                     uop_rewriter fn, void *ctx)
 {

@@ -1,4 +1,4 @@
-/* verify.c - what each dialect of the IR promises, checked. A violation is a bug of the pass that
+/* verify.c - checks the invariants of each dialect of the IR. A violation is a bug of the pass that
  * ran last.
  *
  * Graph: every op belongs to the dialect and has its number of sources, dtypes that go together,
@@ -6,18 +6,18 @@
  * decided about them. What a LOOP carries is seen only inside it.
  *
  * Linear program: one walk over the array with a stack of open loops and guards.
- *   - A value is read only while the loop that it was computed in is open; a RANGE only while it is
+ * - A value is read only while the loop that it was computed in is open; a RANGE only while it is
  *     open itself.
- *   - An accumulator is unfinished wherever a loop is open that was opened after its declaration
+ * - An accumulator is unfinished wherever a loop is open that was opened after its declaration
  *     and holds one of its ASSIGNs. What is computed from an unfinished accumulator may flow into
  *     ASSIGNs (its own update, or an online algorithm's), never into memory, a condition or another
  *     initialization. So one that is declared too far inside is read out of scope after its loop,
  *     and one that is declared too far outside is unfinished where it is stored: initialization,
  *     updates and uses dominate correctly, or this fails.
- *   - An accumulator with lanes is an array, which is read and updated where its lanes are open;
+ * - An accumulator with lanes is an array, which is read and updated where its lanes are open;
  *     loops over its own lanes leave it finished or not as it was, since each of their iterations
  *     has its own element. A lane that it does not have must not update it.
- *   - Scratch is loaded only after it was stored to; verify_scratch.c proves it element by element.
+ * - Scratch is loaded only after it was stored to; verify_scratch.c proves it element by element.
  */
 #include <string.h>
 
@@ -91,7 +91,7 @@ void verify_bounds(const struct verifier *v, const struct uop *u)
 
 /* --------------------------------------------------------------------------------------- shapes */
 
-/* Not known to differ. Symbols that the compiler cannot compare are for the run-time checks. */
+/* Not proved different. Symbols that the compiler cannot compare are left to the run's checks. */
 static bool may_equal(const struct uop *a, const struct uop *b)
 {
     return a == b || (a->vmin <= b->vmax && b->vmin <= a->vmax);
@@ -394,7 +394,7 @@ static void check_graph_uop(const struct verifier *v, const struct uop *u)
     }
 }
 
-/* What depends on the counter or a PARAM of this loop is used by its LOOP alone. */
+/* What depends on the counter or a PARAM of a loop is used inside it and by its LOOP alone. */
 static void check_loop_scope(const struct verifier *v, struct uop *const *order, int n,
                              const struct uop *loop, const struct graph *g)
 {
@@ -458,7 +458,7 @@ bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
 
 /* A loop or guard; 0 is the whole program. */
 struct region { const struct uop *opener; int parent; bool open; };
-/* Where a uop was last computed. */
+/* The region in which a uop was last computed. */
 struct defined { int region; bool unfinished; };
 struct linear_verifier {
     struct verifier v;
@@ -503,7 +503,7 @@ static bool has_lane(const struct uop *acc, const struct uop *range)
     return false;
 }
 
-/* Is there an open region, opened since acc was declared, that holds one of its updates? */
+/* Whether an open region, opened after acc's declaration, holds one of its updates. */
 static bool is_unfinished(const struct linear_verifier *l, const struct uop *acc, int declared_in)
 {
     for (int r = l->current; r != declared_in && r > 0; r = l->region[r].parent)
@@ -513,7 +513,8 @@ static bool is_unfinished(const struct linear_verifier *l, const struct uop *acc
     return false;
 }
 
-/* Reading u here: must be possible; tells whether what is read is a sum that is still under way. */
+/* Checks that `by` may read u here; returns whether u is the partial sum of an unfinished
+ * accumulator. */
 static bool check_read(struct linear_verifier *l, const struct uop *by, const struct uop *u)
 {
     if (op_class(u->op) == CLASS_LEAF)
@@ -545,8 +546,7 @@ static void close_region(struct linear_verifier *l, const struct uop *u)
     l->current = l->region[l->current].parent;
 }
 
-/* Which regions hold updates of which accumulators. The regions are numbered as they will be in the
- * check itself. */
+/* Which regions hold updates of which accumulators; regions are numbered as in the check. */
 static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -656,8 +656,7 @@ static void check_lookup(struct linear_verifier *l, const struct uop *u)
             "not read by groups of bytes");
 }
 
-/* All operands have as many lanes as the result; what is the same for all lanes may be a scalar: a
- * condition, nothing else. */
+/* All operands have as many lanes as the result; only a condition may be a scalar. */
 static void check_lanes(struct linear_verifier *l, const struct uop *u)
 {
     if (u->op == OP_SPLAT)
@@ -704,8 +703,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         close_region(l, u);
         return;
     }
-    /* an accumulator's lanes, like a store's ranges, are named, not read: they open later, and
-     * again */
+    /* an accumulator's lanes, as a store's ranges, are named, not read: they open later, and
+     * repeatedly */
     for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
         unfinished |= check_read(l, u, u->src[k]);
     verify_bounds(&l->v, u);

@@ -1,27 +1,27 @@
-/* verify_kernel.c - what a kernel's AST promises at every stage, checked: after lowering, tiled,
- * and shared by threads.
+/* verify_kernel.c - checks the invariants of a kernel's AST at every stage: lowered, tiled, shared
+ * by threads.
  *
- *   - The root is a SINK of STOREs, and below it there are scalars alone: constants, symbols,
- * ranges, elementwise ops, LOADs of memory or of a STAGE, REDUCEs and STAGEs.
- *   - A range is bound where it is used: by the REDUCE, the STAGE or the STORE that lists it,
- * outside of which it means nothing. How often a loop runs may depend on loops around it.
- *   - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own.
- *   - Offsets are i64, gates are bool, values have the dtype of the memory.
- *   - Memory of a STAGE is scratch and no other's. Scratch that one store passes on to another is
- * read behind that store, within the same bands.
+ * - The root is a SINK of STOREs; below it all values are scalars: constants, symbols, ranges,
+ * elementwise ops, LOADs of memory or of a STAGE, REDUCEs and STAGEs.
+ * - A range is bound by the REDUCE, STAGE or STORE that lists it, and is used only below it. A
+ * loop's size may depend on the loops around it.
+ * - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own. -
+ * Offsets are i64, gates are bool, values have the dtype of the memory.
+ * - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
+ * after that store, in the same bands.
  */
 #include <string.h>
 
 #include "ir/verify.h"
 
-/* A set of ranges, by their place among the AST's. */
+/* A set of ranges, as bits by their position in the AST. */
 struct kernel_verifier {
     struct verifier v;
     struct uop **order;
     int n;
     struct uop_map place; /* uop -> index in order[] + 1 */
-    uint64_t *free;       /* nword words a uop: ranges that must be bound around it */
-    int *depth;           /* of REDUCEs and STAGEs below each other */
+    uint64_t *free;       /* nword words a uop: its free ranges */
+    int *depth;           /* nesting of REDUCEs and STAGEs */
     size_t nword;
     struct uop_map bit; /* range -> its bit + 1 */
 };
@@ -49,8 +49,8 @@ static int first_range_of(const struct uop *u)
 
 static bool is_vector(const struct uop *u) { return u->lanes != 1 || u->ndim != 0; }
 
-/* The ranges that u lists, from the innermost on: a loop's size is computed outside of it. What is
- * left free is free in u. */
+/* Removes the ranges that u lists from the set, innermost first, since a loop's size is computed
+ * outside it. What remains is free in u. */
 static void bind(struct kernel_verifier *k, const struct uop *u, uint64_t *set)
 {
     for (int i = u->nsrc - 1; i >= first_range_of(u); i--) {
@@ -199,7 +199,7 @@ static int count_bands_of(const struct uop *store)
     return n;
 }
 
-/* Whether the stores stand in one loop over bands; without bands they follow each other. */
+/* Whether the stores are in the same loops over bands; without bands they follow each other. */
 static bool in_same_band(const struct uop *a, const struct uop *b)
 {
     int n = count_bands_of(a), m = count_bands_of(b);

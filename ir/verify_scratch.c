@@ -1,22 +1,22 @@
-/* verify_scratch.c - what a kernel reads of its scratch, it stored before: in the same iteration of
- * the loops that both stand in, and in the same thread.
+/* verify_scratch.c - proves that what a kernel reads of its scratch was stored before: in the same
+ * iteration of the loops that contain both, and by the same thread.
  *
  *      for band                       D: the innermost loop that the load shares with any store
  *        for i < 6   t[i] = ...          before it
  *        for j < 4   ... = t[j + 2]
  *
- * For fixed values of the loops around D, the stores before a load run through all of their own
- * loops, so the elements that they write are known; so are those that the load reads. The second
- * set has to be a part of the first. Elements are offsets, sums of coefficients times loop counters
- * and what is no such sum. What occurs in all offsets with the same coefficient moves both sets
- * alike and is left out; every other counter and symbol of the common loops is enumerated. So this
- * is a proof for all iterations, not a test of some. The sets are bitmaps, marked and compared run by
- * run: loops whose offsets are sums of coefficients times their counters make boxes, and what of a
- * box lies side by side is one run.
+ * For fixed counters of D and the loops around it, the stores before a load run all iterations of
+ * their own loops, so the set of elements that they write is known, and so is the set that the load
+ * reads. The second must be a subset of the first. Offsets are affine: sums of coefficients times
+ * loop counters and other atoms. An atom with the same coefficient in all offsets shifts both sets
+ * equally and is left out; every other counter and symbol of the common loops is enumerated. So
+ * this is a proof for all iterations, not a test of some. The sets are bitmaps, marked and compared
+ * by contiguous runs: loops with affine offsets make boxes, and the contiguous elements of a box
+ * are one run.
  *
- * A store does not count if threads share a loop of its own, since a thread runs a part of it, or
- * if a condition of its own cannot be evaluated, or if a loop of its own, on which its offset does
- * not depend, leaves the last iteration's value alone.
+ * A store does not count if threads share one of its own loops (a thread runs only a part of it),
+ * if one of its own conditions cannot be evaluated, or if its offset is invariant in one of its own
+ * loops (which leaves only the last iteration's value).
  *
  * What cannot be decided (an offset that is data, more iterations than the budget) is counted.
  */
@@ -28,12 +28,12 @@ enum {
     TERMS_MAX = 40,
     DEPTH_MAX = 96,
     NEEDED_MAX = 16,
-    BUDGET = 1 << 20,            /* runs stored and read, of a program */
-    RUN_NELEM = 64,              /* are stored or read in the time that a run begins */
-    ELEMENTS_MAX = 1 << 24       /* of a buffer */
+    BUDGET = 1 << 20,            /* runs stored and read, for one program */
+    RUN_NELEM = 64,              /* elements that cost as much to store or read as starting a run */
+    ELEMENTS_MAX = 1 << 24       /* elements of a buffer */
 };
 
-/* Sum of coefficients times atoms: RANGEs, VARs, and expressions that are no such sum. */
+/* An affine form: coefficients times atoms (RANGEs, VARs, and other expressions). */
 struct term { const struct uop *atom; int64_t times; };
 struct form { struct term term[TERMS_MAX]; int n; int64_t constant; };
 
@@ -56,20 +56,20 @@ struct scratch_verifier {
     const struct uop *needed[NEEDED_MAX]; int nneeded;
     int common;                  /* D */
     unsigned char *bits; int64_t nelem, origin;
-    bool moved;                  /* what all offsets have in common was left out */
+    bool moved;                  /* atoms common to all offsets were left out */
     int64_t left;                /* of the budget */
-    bool unknown;                /* something cannot be decided */
-    bool unsure;                 /* whether the access that is looked at runs at all */
+    bool unknown;                /* undecidable */
+    bool unsure;                 /* whether the current access runs at all is not known */
     const char *unfit;           /* why a store of the group does not count; NULL: all do */
 };
 
-/* An access in its own loops and conditions, inside of D, outermost first. */
+/* An access with its own loops and conditions, inside D, outermost first. */
 struct walk {
     const struct access *a;
     int *path, n;
     const char *unfit;           /* a store: why it does not count; NULL: it does */
-    bool *once;                  /* the loop changes no offset */
-    int linear;                  /* from path[linear] on there are only loops, and they make a box */
+    bool *once;                  /* the offset is invariant in the loop */
+    int linear;  /* from path[linear] on there are only loops, with affine offsets: a box */
 };
 
 static _Noreturn void scratch_violation(const struct scratch_verifier *v, const struct access *a,
@@ -95,7 +95,7 @@ static bool form_add(struct form *f, const struct uop *atom, int64_t times)
     return true;
 }
 
-/* f += times * u. Index arithmetic is small, and a sum no deeper than it has terms. */
+/* f += times * u. Index arithmetic is small, so recursion is no deeper than a sum has terms. */
 static bool form_of(struct form *f, const struct uop *u, int64_t times)
 {
     int64_t c, product;
@@ -210,13 +210,13 @@ static int common_region(const struct scratch_verifier *v, int a, int b)
     return a;
 }
 
-/* Whether the region is D or around it. */
+/* Whether the region is D or contains it. */
 static bool is_common(const struct scratch_verifier *v, int region)
 {
     return common_region(v, region, v->common) == region;
 }
 
-/* Whether a counter belongs to a loop of the access's own, inside of D. */
+/* Whether a counter belongs to one of the access's own loops, inside D. */
 static bool is_own(const struct scratch_verifier *v, const struct access *a, const struct uop *r)
 {
     for (int i = a->region; !is_common(v, i); i = v->region[i].parent)
@@ -225,8 +225,8 @@ static bool is_own(const struct scratch_verifier *v, const struct access *a, con
     return false;
 }
 
-/* Every counter and symbol that u depends on and that is not the access's own is to be enumerated.
- * false: it depends on something else, or on too much. */
+/* Marks the counters and symbols that u depends on, except for the access's own, to be enumerated.
+ * false: it depends on something else, or on too many. */
 static bool need(struct scratch_verifier *v, const struct access *a, const struct uop *u)
 {
     if (u->op == OP_CONST || (u->op == OP_RANGE && u->src[0]->op == OP_CONST && is_own(v, a, u)))
@@ -255,7 +255,7 @@ static bool need(struct scratch_verifier *v, const struct access *a, const struc
 
 /* ----------------------------------------------------------------------------------- enumerating */
 
-/* Elements [at, at + n) of the offsets are stored, or read. */
+/* Marks or checks elements [at, at + n) of the offsets: stored, or read. */
 static void visit_run(struct scratch_verifier *v, const struct access *a, int64_t at, int64_t n)
 {
     v->left -= 1 + n / RUN_NELEM;
@@ -278,7 +278,7 @@ static void visit_run(struct scratch_verifier *v, const struct access *a, int64_
                           "reads what nothing stored before it in this iteration");
 }
 
-/* The offset, without what is common to all. */
+/* The offset, without the atoms common to all. */
 static bool offset_of(struct scratch_verifier *v, const struct access *a, int64_t *offset)
 {
     *offset = a->form.constant;
@@ -287,7 +287,7 @@ static bool offset_of(struct scratch_verifier *v, const struct access *a, int64_
         int64_t is, product;
         bool leaf = atom->op == OP_RANGE || atom->op == OP_VAR;
         if (leaf ? !find_value(v, atom, &is) : !evaluate(v, atom, &is))
-            is = 0;                                   /* a box's counter, or see is_moving_all() */
+            is = 0;  /* a box's counter, or an atom of is_moving_all() */
         if (__builtin_mul_overflow(a->form.term[i].times, is, &product) ||
             __builtin_add_overflow(*offset, product, offset))
             return false;
@@ -297,8 +297,8 @@ static bool offset_of(struct scratch_verifier *v, const struct access *a, int64_
 
 static bool is_masked(const struct access *a) { return a->u->op == OP_LOAD && a->u->nsrc == 4; }
 
-/* Whether an element is chosen otherwise than by a coefficient times the range's counter: by the
- * mask, the conditions and the sizes of inner loops, what is no sum. */
+/* Whether the range affects the elements in another way than by a coefficient: through the mask,
+ * conditions, sizes of inner loops, or non-affine atoms. */
 static bool bends(struct scratch_verifier *v, const struct walk *w, const struct uop *range, int from)
 {
     const struct form *f = &w->a->form;
@@ -313,7 +313,7 @@ static bool bends(struct scratch_verifier *v, const struct walk *w, const struct
     return is_masked(w->a) && depends(v->t, w->a->u->src[2], range);
 }
 
-/* What is done for a condition of the access itself. false: it does not run. */
+/* Evaluates the access's own condition. false: it does not run. */
 static bool passes_mask(struct scratch_verifier *v, const struct access *a)
 {
     int64_t is;
@@ -327,7 +327,7 @@ static bool passes_mask(struct scratch_verifier *v, const struct access *a)
 /* Elements first + sum of i[k] * times[k] for all i[k] < n[k]. */
 struct box { int64_t first, times[DEPTH_MAX + 2], n[DEPTH_MAX + 2]; int ndim; };
 
-/* One more axis, in order of the distances. false: overflow. */
+/* Adds an axis, sorted by stride. false: overflow. */
 static bool box_add(struct box *b, int64_t times, int64_t n)
 {
     int64_t back;
@@ -362,7 +362,7 @@ static bool box_add_lanes(struct box *b, const struct access *a)
            box_add(b, stride, DOT_BYTES);
 }
 
-/* All runs of a box: what lies side by side, or overlaps, is one. */
+/* All runs of a box; elements that are contiguous or overlap are one run. */
 static bool visit_box(struct scratch_verifier *v, const struct access *a, const struct box *b)
 {
     int64_t run = 1, i[DEPTH_MAX + 2] = {0}, at = b->first, reach = b->first;
@@ -444,7 +444,7 @@ static void walk_from(struct scratch_verifier *v, const struct walk *w, int k)
     v->nvalue--;
 }
 
-/* The loops and conditions of an access inside of D. */
+/* The loops and conditions of an access inside D. */
 static bool find_walk(struct scratch_verifier *v, const struct access *a, struct walk *w)
 {
     int region = a->region, common = common_region(v, region, v->common);
@@ -466,8 +466,8 @@ static bool find_walk(struct scratch_verifier *v, const struct access *a, struct
     return true;
 }
 
-/* Why a store does not count: of its own loops all iterations must be this thread's, and leave
- * something. NULL: it counts. */
+/* Why a store does not count: all iterations of its own loops must be this thread's, and must leave
+ * their values. NULL: it counts. */
 static const char *why_not(struct scratch_verifier *v, const struct walk *w)
 {
     for (int i = 0; i < w->n; i++) {
@@ -491,7 +491,7 @@ static bool visit_access(struct scratch_verifier *v, const struct walk *w)
 
 /* ------------------------------------------------------------------------------------- the groups */
 
-/* Loads of one buffer with the same D and the same stores before them. */
+/* Loads of one buffer with the same D and the same preceding stores. */
 struct group {
     const struct access *const *store; int nstore;
     const struct access *const *load; int nload;
@@ -511,8 +511,8 @@ static bool is_outside(struct scratch_verifier *v, const struct access *a, const
     return true;
 }
 
-/* Whether an atom of a's offset stands in all offsets alike: it moves what is stored and what is
- * read by the same distance. */
+/* Whether an atom has the same coefficient in all offsets of the group: it shifts stored and read
+ * elements equally. */
 static bool is_moving_all(struct scratch_verifier *v, const struct group *g, const struct access *a,
                           const struct uop *atom)
 {
@@ -524,7 +524,7 @@ static bool is_moving_all(struct scratch_verifier *v, const struct group *g, con
     return true;
 }
 
-/* Which counters and symbols have to be enumerated; false: something else matters. */
+/* Finds the counters and symbols to enumerate; false: something else matters. */
 static bool find_needed(struct scratch_verifier *v, const struct group *g)
 {
     struct uop_map moving = {.t = v->t, .scratch = true};
@@ -537,7 +537,7 @@ static bool find_needed(struct scratch_verifier *v, const struct group *g)
             const struct uop *atom = a->form.term[k].atom;
             if (!a->form.term[k].times)
                 continue;
-            const void *known = map_get(&moving, atom);      /* the same for all that it moves */
+            const void *known = map_get(&moving, atom);      /* the same atom shifts all offsets */
             if (!known) {
                 known = is_moving_all(v, g, a, atom) ? &yes : &no;
                 map_set(&moving, atom, (void *)(uintptr_t)known);
@@ -568,7 +568,7 @@ static int depth_of(const struct scratch_verifier *v, const struct uop *u)
     return u->op == OP_VAR ? 0 : -1;
 }
 
-/* Symbols first, then outer loops before inner ones; false: a counter is of no loop around D. */
+/* Symbols first, then loops from the outermost on; false: a counter belongs to no loop around D. */
 static bool sort_needed(struct scratch_verifier *v)
 {
     for (int i = 0; i < v->nneeded; i++) {
@@ -583,7 +583,7 @@ static bool sort_needed(struct scratch_verifier *v)
     return true;
 }
 
-/* False where a condition around D says that the loads do not run. */
+/* False if a condition around D excludes the loads. */
 static bool is_reached(const struct scratch_verifier *v)
 {
     int64_t is;
@@ -606,7 +606,7 @@ static bool check_iteration(struct scratch_verifier *v, const struct group *g)
     return true;
 }
 
-/* All values of needed[k] and those behind it. */
+/* Enumerates needed[k] and those behind it. */
 static bool check_from(struct scratch_verifier *v, const struct group *g, int k)
 {
     if (k == v->nneeded)
@@ -633,7 +633,7 @@ static bool check_from(struct scratch_verifier *v, const struct group *g, int k)
     return ok;
 }
 
-/* Where offsets are moved, the bitmap does not say whether they are inside. */
+/* Where atoms were left out, the bitmap does not show whether offsets are in bounds. */
 static bool are_bounded(const struct group *g, int64_t nelem)
 {
     for (int i = 0; i < g->nstore + g->nload; i++) {
@@ -677,7 +677,7 @@ static bool prove_group(struct scratch_verifier *v, struct group *g)
     return check_from(v, g, 0);
 }
 
-/* The innermost region that the load shares with a store before it; -1: there is none. */
+/* The innermost region that the load shares with a store before it; -1: none. */
 static int find_common(const struct scratch_verifier *v, int load)
 {
     int best = -1;
@@ -692,7 +692,7 @@ static int find_common(const struct scratch_verifier *v, int load)
     return best;
 }
 
-/* The group that the load begins; true where it begins one. */
+/* Collects the group that starts with this load; false if the load is in one already. */
 static bool find_group(struct scratch_verifier *v, int load, bool *taken, struct group *g)
 {
     const struct access **list = scratch_array(v->t, (size_t)v->naccess, sizeof *list);

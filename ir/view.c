@@ -1,24 +1,24 @@
 /* view.c - where the elements of a movement op come from: one op at one index, and stacks of views.
  *
  * move_index() maps one output coordinate through one movement op. Lowering walks from consumers to
- * producers with it, so it never needs a copy: what strides cannot say is a division and a
+ * producers with it, so it never needs a copy: what strides cannot express becomes a division and a
  * remainder in the index (tinygrad's rangeify).
  *
  * A tracker answers the questions that an index expression cannot: is this tensor contiguous, is it
  * a plain part of its base. It is a stack of views; a view maps logical coordinates i to a flat
- * offset by  offset + sum of stride[a] * i[a]  and is valid where mask_lo[a] <= i[a] < mask_hi[a]
- * for every axis. view[0] addresses the base; view[k+1] addresses the logical elements of view[k],
+ * offset by offset + sum of stride[a] * i[a] and is valid where mask_lo[a] <= i[a] < mask_hi[a] for
+ * every axis. view[0] addresses the base; view[k+1] addresses the logical elements of view[k],
  * counted row-major:
  *
  *      coordinates --view[n-1]--> flat --unravel by view[n-2].dim--> coordinates --view[n-2]--> ...
  * --view[0]--> offset into the base
  *
- * The stack grows only for what one view cannot say: a reshape across a stride gap, a window over a
- * masked axis. After each op the two top views merge again if they can.
+ * The stack grows only where one view does not suffice: a reshape across a stride gap, a window
+ * over a masked axis. After each op the two top views merge again if they can.
  *
  * Everything holds for symbolic dimensions. A proof that fails costs only precision: a cut not
- * seen, a mask half not dropped, views not merged. Nothing here depends on what the symbolic rules
- * can prove to be correct. */
+ * seen, a mask half not dropped, views not merged. Correctness never depends on what the symbolic
+ * rules can prove. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
@@ -148,8 +148,7 @@ static void reshape_index(struct tgc *t, struct uop *const *sdim, int nsdim,
 
 /* ----------------------------------------------------------------------------------- move_index */
 
-/* 0 <= i < n as a bool, each half only if it is not known: from the caller's knowledge or from
- * bounds. */
+/* 0 <= i < n as a bool, each half only where the caller or bounds do not prove it. */
 static struct uop *within(struct tgc *t, struct uop *i, struct uop *n, bool check_low,
                           bool check_high)
 {
@@ -230,7 +229,7 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
     for (int a = 0; a < x->ndim; a++) {
         if (uop_is_int(x->dim[a], 1))
             src_index[a] =
-                uop_int(t, 0); /* the only coordinate there is, wherever the op is valid */
+                uop_int(t, 0); /* the only coordinate, wherever the op is valid */
     }
 }
 
@@ -411,7 +410,7 @@ static void view_flip(struct tgc *t, struct view *v, int64_t axes)
     }
 }
 
-/* A mask over a window is no box. It stays only if it does not concern the window's axis. */
+/* A mask over a window is not a box. It is kept only if it does not restrict the window's axis. */
 static bool view_window(struct tgc *t, struct view *v, const struct uop *u)
 {
     int axis = WINDOW_AXIS(u->arg.i);
@@ -494,13 +493,13 @@ static bool view_reshape(struct tgc *t, struct view *v, struct uop *const *dim, 
         view_open_mask(t, &out);
     for (int a = 0; a < v->ndim; a++) {
         if (uop_is_int(v->dim[a], 1) && !axis_is_full(t, v, a))
-            return false; /* this axis is in no group, its emptiness would be lost */
+            return false; /* this axis is in no group, so its emptiness would be lost */
     }
     for (int k = 0; k < n; k++) {
         const struct reshape_group *g = &group[k];
         struct merged_axis m;
         if (!g->nsrc || !g->nout)
-            return false; /* a symbol that must be 1, by a proof that is not ours */
+            return false; /* a symbol that must be 1, though we cannot prove it */
         if (!merge_axes(t, v, g, &m) || !split_axis(t, &m, g, v->has_mask, &out))
             return false;
     }
@@ -510,10 +509,10 @@ static bool view_reshape(struct tgc *t, struct view *v, struct uop *const *dim, 
 
 /* ------------------------------------------------------------------------------- views: merging */
 
-/* A flat number as coordinates of a shape: sum of digit[a] * row-major stride[a]. Digits of a
- * stride say how the coordinates move when the index of that stride does. Any digits with the right
- * sum are a candidate; the caller proves their ranges, which makes them unique. Negative numbers
- * get the negated digits. */
+/* A flat number as coordinates of a shape: sum of digit[a] * row-major stride[a]. The digits of a
+ * stride are the change of the coordinates per step of its index. Any digits with the right sum are
+ * a candidate; the caller proves their ranges, which makes them unique. Negative numbers get the
+ * negated digits. */
 static bool find_digits(struct tgc *t, struct uop *number, const struct view *inner,
                         struct uop *const *stride, struct uop **digit)
 {
@@ -561,8 +560,8 @@ static bool find_projection(struct tgc *t, const struct view *inner, const struc
     return find_digits(t, corner, inner, stride, p->at_lo);
 }
 
-/* Least and greatest inner coordinate on axis j. An empty outer box gives nonsense, which is as
- * good as anything there. */
+/* Bounds of the inner coordinate on axis j. An empty outer box gives arbitrary bounds, which do no
+ * harm. */
 static void projected_range(struct tgc *t, const struct projection *p, int nouter, int j,
                             struct uop **least, struct uop **greatest)
 {
@@ -599,7 +598,8 @@ static bool project_mask(struct tgc *t, const struct projection *p, const struct
     if (axis < 0 || !uop_const_int(p->step[axis][j], &step))
         return false;
     struct uop *origin = sym_sub(t, p->at_lo[j], sym_muli(t, p->lo[axis], step));
-    struct uop *to_lo = sym_sub(t, inner->mask_lo[j], origin); /* where step * i must arrive */
+    /* step * i must be in [to_lo, to_hi) */
+    struct uop *to_lo = sym_sub(t, inner->mask_lo[j], origin);
     struct uop *to_hi = sym_sub(t, inner->mask_hi[j], origin);
     struct uop *lo, *hi;
     if (step > 0) {
