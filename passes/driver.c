@@ -1,7 +1,7 @@
-/* driver.c - runs the passes in the order of passes.def. Before each it checks that what the pass
- * needs is there; after each it verifies the graph, the ASTs or the programs.
+/* driver.c - runs the passes in the order of passes.def. Before each it checks the facts that the
+ * pass needs; after each it verifies the graph, the ASTs or the programs.
  *
- * Passes of kernels that follow each other are run for one kernel after the other.
+ * Consecutive passes of a kernel stage all run for one kernel, then for the next.
  */
 #include "passes/dump.h"
 #include "passes/plan/plan.h"
@@ -74,7 +74,7 @@ static bool verify_kernel(struct tgc *t, const struct kernel *k, const char *aft
     return ok;
 }
 
-/* Once, when the programs are what they stay. */
+/* Once, when the programs are final. */
 static void verify_scratch(struct tgc *t, const struct schedule *s)
 {
     struct scratch_proof sum = {0};
@@ -95,7 +95,7 @@ static void verify_scratch(struct tgc *t, const struct schedule *s)
                 sum.open);
 }
 
-/* The least size that a movement op makes of its source's: of an axis, or of all of them.
+/* A lower bound of the number of elements that a movement op makes: of an axis, or of all of them.
  * INT64_MAX: more than can be counted. */
 static int64_t least_size(const struct uop *u)
 {
@@ -112,7 +112,7 @@ static int64_t least_size(const struct uop *u)
     return size > most ? size : most;
 }
 
-/* Sizes that wrap would look like others: what no memory can hold is found by memory.c, but for
+/* Sizes that wrap would look small. memory.c finds all that no memory can hold, except for
  * these. */
 static bool check_sizes(struct tgc *t, const struct graph *g)
 {
@@ -132,7 +132,7 @@ static bool check_sizes(struct tgc *t, const struct graph *g)
                                 o ? "node '" : "the graph", o ? o->node : "", o ? "'" : "");
 }
 
-/* What the pass needs is there, or a pass that -O0 leaves out would have made it. */
+/* Facts that an `opt` pass left out at -O0 would make count as made. */
 static void check_facts(struct tgc *t, const struct passing *p, const struct pass *pass)
 {
     for (int f = 0; f < FACT_COUNT; f++)
@@ -158,7 +158,7 @@ static void note(struct passing *p, int i, double start, bool changed)
     p->record[i].changes += changed;
 }
 
-/* What tells that a pass changed a graph or a kernel: its uops, in order. */
+/* A hash of a graph's or kernel's uops, in order, which tells whether a pass changed it. */
 static uint64_t hash_uops(uint64_t h, struct uop *const *u, int n)
 {
     return n ? hash_bytes(h, u, (size_t)n * sizeof *u) : h;
@@ -247,7 +247,7 @@ static void change_facts(struct tgc *t, struct passing *p, int i)
     p->facts &= ~(is_left_out(p, i) ? 0 : passes[i].breaks);
 }
 
-/* The passes of one stage of kernels from `first` on, for each kernel; returns the next pass, or
+/* Runs the kernel passes of one stage, from `first` on, for each kernel; returns the next pass, or
  * -1. */
 static int run_kernel_passes(struct tgc *t, struct passing *p, int first, int last)
 {

@@ -1,4 +1,4 @@
-/* dump.c - DEBUG=4: graphs and kernels after each pass, of which only the lines that changed. */
+/* dump.c - DEBUG=4: the lines of graphs and kernels that each pass changed. */
 #include "passes/dump.h"
 
 #include "passes/target/target.h"
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was last printed of the graph (key "") or of a kernel, so that a pass shows what it changed
- * alone: a UOp has its number for good, so one that stays has its line. */
+/* What was last printed of the graph (key "") or of a kernel, to print differences alone. A uop
+ * keeps its number, so an unchanged one keeps its line. */
 struct dumped { const char *key, *text; };
 struct dump { struct dumped *v; size_t n, cap; };
 
@@ -18,7 +18,7 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The lines of a text, sorted if asked for; the text is cut up. */
+/* The lines of a text, optionally sorted; breaks: the text, which is cut up. */
 static const char **cut_lines(struct tgc *t, const char *text, bool sorted, size_t *n)
 {
     const char **line = NULL;
@@ -36,7 +36,7 @@ static const char **cut_lines(struct tgc *t, const char *text, bool sorted, size
     return line;
 }
 
-/* Lines of `of` that `among` lacks. */
+/* Prints the lines of `of` that `among` does not have. */
 static int print_lacking(struct tgc *t, const char *of, const char *among, const char *sign)
 {
     size_t n, nknown;

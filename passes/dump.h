@@ -1,4 +1,5 @@
-/* dump.h - private to the driver: what passes changed, for people who debug them. */
+/* dump.h - private to the driver: prints what each pass changed, for people who debug the
+ * compiler. */
 #ifndef TGC_DUMP_H
 #define TGC_DUMP_H
 

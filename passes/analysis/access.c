@@ -1,8 +1,8 @@
-/* access.c - what depends on a range, and strides.
+/* access.c - which ranges a value depends on, and strides of offsets.
  *
- * Each uop that was asked for keeps the number of a set: of the RANGEs among what it is made of.
- * Sets are sorted by age and interned, since most uops have the set of one of their sources. A set
- * is made once, from those of the sources.
+ * Each uop that was asked for keeps the number of a set: the RANGEs below it. Sets are sorted by id
+ * and interned, since most uops have the set of one of their sources; a set is computed once, as
+ * the union of its sources' sets.
  */
 #include "passes/analysis/access.h"
 
@@ -12,7 +12,7 @@ enum { SET_UNKNOWN, SET_EMPTY, NSET_FIRST = 256, PAIRS = 1024 };
 
 struct set { uint32_t n, hash; const uint32_t *id; };
 struct pair { uint32_t a, b, both; };
-/* set[0] is none. table: numbers of sets by hash, 0: free. pair: unions that were made lately. */
+/* set[0] is empty. table: numbers of sets by hash, 0: free. pair: recent unions. */
 struct range_sets {
     struct set *set; size_t nset, cap_set;
     uint32_t *table; size_t ntable;
@@ -29,7 +29,7 @@ static void enter(struct range_sets *s, uint32_t number)
     s->table[i] = number;
 }
 
-/* The number of the set of n ids, which are sorted. */
+/* The number of the set of n sorted ids. */
 static uint32_t set_find(struct tgc *t, const uint32_t *id, uint32_t n)
 {
     struct range_sets *s = t->range_sets;
@@ -113,7 +113,7 @@ static uint32_t set_of_sources(struct tgc *t, const struct uop *u)
 
 struct frame { struct uop *u; int next; };
 
-/* The set of what u is made of, sources first. */
+/* The set of ranges below u, computed from the sources up. */
 static const struct set *ranges_of(struct tgc *t, struct uop *u)
 {
     struct range_sets *s = sets_of(t);
@@ -140,7 +140,7 @@ static const struct set *ranges_of(struct tgc *t, struct uop *u)
 
 /* ---------------------------------------------------------------------------------- dependence */
 
-/* Of what is no RANGE; what is older than r is not made of it. */
+/* Whether u depends on r, which is not a RANGE; uops older than r cannot. */
 static bool reaches(struct tgc *t, struct uop *u, const struct uop *r)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -173,7 +173,7 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r)
 
 /* -------------------------------------------------------------------------------------- strides */
 
-/* Adds that of one term of a sum. */
+/* Adds the stride of one term of a sum. */
 static bool add_stride(struct tgc *t, struct uop *u, const struct uop *r, uint64_t *stride)
 {
     bool scaled = u->op == OP_MUL && u->src[1]->op == OP_CONST;

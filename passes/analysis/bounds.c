@@ -1,20 +1,21 @@
-/* bounds.c - what a float can be, from integers that are cast, weights, and arithmetic on them.
+/* bounds.c - bounds of floats, from integers that are cast, from weights, and from arithmetic on
+ * them.
  *
- * Of scalars and vectors in a kernel by interval arithmetic; of tensors in the graph, whose sums
- * are still in one piece, whether it is a whole number, and how large.
+ * Scalars and vectors in a kernel have intervals. Tensors in the graph, whose reductions are still
+ * one op, have two facts: whether all elements are integers, and an upper bound of their magnitude.
  *
- * Rounding is monotonic, so an interval's ends are rounded; that of a product, which may be fused
- * with a sum, is widened by more than a rounding.
+ * Rounding is monotone, so rounding an interval's ends is enough; the interval of a product, which
+ * may be fused with a sum, is widened by more than a rounding.
  */
 #include "passes/analysis/bounds.h"
 #include "passes/analysis/stationary.h"
 
 #include <math.h>
 
-/* deeper ones are not looked at; of weights with more elements nothing is known */
+/* limits of the depth of values, and of the elements of weights, that are examined */
 enum { DEPTH_MAX = 64, ELEMENTS_MAX = 1 << 14, WHOLE_ELEMENTS_MAX = 1 << 16 };
 static const double largest = 0x1p100;
-static const double exact = 0x1p24;      /* so far all whole numbers are floats */
+static const double exact = 0x1p24;      /* below this all integers are exact floats */
 
 static const struct bounds unknown = {0, 0, false};
 
@@ -40,7 +41,7 @@ static struct bounds of_product(const struct bounds *a)
     return between(lo - slack * fabs(lo), hi + slack * fabs(hi));
 }
 
-/* a: the operands' */
+/* a: bounds of the operands */
 static struct bounds of_operation(const struct uop *u, const struct bounds *a)
 {
     struct bounds p;
@@ -62,7 +63,7 @@ static struct bounds of_operation(const struct uop *u, const struct bounds *a)
 
 static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth);
 
-/* The largest, or the least, of some elements: one of them. */
+/* A maximum or minimum: its result is one of its operands. */
 static bool is_most(const struct uop *u)
 {
     bool most =
@@ -112,7 +113,7 @@ struct bounds bounds_of(struct bounds_memo *m, const struct uop *u) { return fin
 
 /* ----------------------------------------------------------------------- whole numbers, in kernels */
 
-/* depth: a chain of sums and clamps */
+/* Follows a chain of sums and clamps. */
 bool bounds_is_whole(const struct uop *u)
 {
     enum { STEPS_MAX = 16 };

@@ -1,7 +1,7 @@
-/* contraction.c - which axes of a sum of products are rows, columns, batch, sum and taps.
+/* contraction.c - the roles of the axes of a sum of products: row, column, batch, sum, tap.
  *
- * The product's coordinates are ranges; they are taken down through each factor's movement to the
- * coordinates of its base (move_index(), ir/view.c), and what these depend on says everything:
+ * The product's coordinates are ranges. move_index() (ir/view.c) maps them through each factor's
+ * movement to coordinates of its base, and the ranges on which these depend determine the roles:
  *
  *                        of the result                      added up
  *      both factors      BATCH                              SUM
@@ -36,7 +36,7 @@ void axes_range(struct tgc *t, const struct uop *v, struct uop **range)
                                             : uop_range(t, v->dim[a], AXIS_RANGES + a);
 }
 
-/* Of the ranges of axes, those on which `at` depends. */
+/* The product's axes on whose ranges `at` depends, as bits. */
 static uint32_t axes_in(struct tgc *t, struct uop *at)
 {
     uint32_t axes = 0;
@@ -105,7 +105,7 @@ void factor_follow(struct contraction *c, struct factor *f, unsigned moves)
 
 bool contraction_is_reduced(const struct contraction *c, int axis) { return c->reduced >> axis & 1; }
 
-/* Whether an axis that is added up is walked together with one that is not. */
+/* Whether a reduced axis shares a base coordinate with one that is not, as in a window. */
 static bool is_walked(const struct contraction *c, const struct factor *f, int axis)
 {
     for (int a = 0; a < f->base->ndim; a++)
@@ -176,7 +176,7 @@ double contraction_extent(const struct contraction *c, enum role role)
     return n;
 }
 
-/* The axes of a run in the order of their strides. */
+/* Sorts the axes of a run by stride. */
 static void sort_run(struct run *r)
 {
     for (int n = 1; n < r->n; n++)
@@ -227,7 +227,7 @@ struct uop *contraction_like(struct tgc *t, const struct uop *sum, struct uop *x
     return uop_reduce(t, OP_ADD, product, REDUCE_AXES(sum->arg.i));
 }
 
-/* Axes of no product's axis stay behind the ones that they are behind. */
+/* An axis without a role (of -1) stays behind the axis that it is behind. */
 struct uop *contraction_arrange(struct tgc *t, struct uop *x, const int *of, int ndim)
 {
     struct uop *dim[MAX_RANK];
@@ -244,10 +244,10 @@ struct uop *contraction_arrange(struct tgc *t, struct uop *x, const int *of, int
     return uop_reshape(t, uop_permute(t, x, perm), dim, ndim);
 }
 
-/* A base on its way to be a factor again: axis a of x is the product's axis of[a]. */
+/* A base on the way to become a factor: axis a of x belongs to the product's axis of[a]. */
 struct building { struct uop *x; int of[MAX_RANK]; };
 
-/* The axis without what is never read before the first place, or behind the last one of a part. */
+/* Cuts off what is never read: before `begin`, and behind the `size` elements from it. */
 static void cut_axis(struct tgc *t, struct building *b, int a, struct uop *size, int64_t begin)
 {
     struct uop *lo[MAX_RANK], *dim[MAX_RANK];
@@ -258,7 +258,7 @@ static void cut_axis(struct tgc *t, struct building *b, int a, struct uop *size,
     b->x = uop_shrink(t, b->x, lo, dim);
 }
 
-/* Axis a becomes n axes, of a run that is whole. */
+/* Splits axis a into the n axes of a run that covers it wholly. */
 static void split_axis(const struct contraction *c, struct building *b, int a, const struct run *r)
 {
     struct uop *dim[MAX_RANK];
@@ -282,7 +282,7 @@ static void walk_axis(const struct contraction *c, struct building *b, int a, co
     b->of[a + 1] = r->axis[tap];
 }
 
-/* false: the run is none of these. */
+/* false: the run is none of whole axis, part, split or window. */
 static bool build_axis(const struct contraction *c, struct building *b, int a, const struct run *r)
 {
     struct uop *size = b->x->dim[a];
@@ -308,7 +308,7 @@ static bool build_axis(const struct contraction *c, struct building *b, int a, c
     return true;
 }
 
-/* From the windows on: splits come behind them, as frontends have it. */
+/* Windows first, then splits, the order in which frontends build them. */
 static struct uop *build_factor(const struct contraction *c, const struct factor *f)
 {
     struct building b = {.x = f->base};

@@ -1,20 +1,20 @@
-/* error.c - how errors of single layers show at the outputs of a network.
+/* error.c - how errors of single layers propagate to the outputs of a network.
  *
  * Rounding is a noise: errors of different elements are independent. An error of variance v in a
  * layer's results x has the variance v sum |dy/dx|^2 at the outputs y. A product of the layers'
- * norms would not give that sum: it depends on which activations are open, and on how much of a value is the mean that the
- * next layer takes away. So the network is run, not on an image, but on PIXELS pixels that stand
- * for it, linked into a ring by the same windows (error_field.h): what weights tell apart
- * (channels) is computed in full, what they do not is a sample of so many places. That costs as
- * much as a layer of 8x8 pixels wherever there is one. Then one walk back gives every layer's
- * gain, as reverse accumulation gives gradients, but of squares.
+ * norms would not give that sum, since it depends on which activations are active, and on how much
+ * of a value is the mean that the next layer subtracts. So the network is run, not on an image, but
+ * on PIXELS representative pixels, linked into a ring by the same windows (error_field.h). Axes
+ * along which weights vary (channels) are computed in full; of the others, PIXELS places are
+ * sampled. That costs as much as a layer of 8x8 pixels wherever there is one. Then one walk back
+ * gives every layer's gain, as reverse accumulation gives gradients, but of squares.
  *
  *      x = noise    ->  conv  ->  relu  ->  conv  ->  mean  ->  y         values, on pixels
  *      gain         <-  w^2   <-  0, 1  <-  w^2   <-  1/n   <-  1 / max y^2
  *
- * Inputs are noise of variance 1 (integers: 0 to 255), a little smooth. What is not looked into
- * (host calls, control, scatters) passes relative errors on as they are; a comparison, and what
- * picks by it, passes none.
+ * Inputs are slightly smooth noise of variance 1 (integers: 0 to 255). Opaque ops (host calls,
+ * control, scatters) pass relative errors on unchanged; a comparison, and a choice by it, passes
+ * none.
  */
 #include "passes/analysis/error.h"
 #include "passes/analysis/error_field.h"
@@ -27,7 +27,7 @@ const double ERROR_DEVIATIONS = 3;
 
 /* --------------------------------------------------------------------------------------- leaves */
 
-/* About normal: the sum of four even ones. */
+/* Roughly normal: the sum of four uniform numbers. */
 static double noise(uint32_t a, uint32_t b)
 {
     double sum = 0;
@@ -36,7 +36,7 @@ static double noise(uint32_t a, uint32_t b)
     return sum * 1.7320508075688772;
 }
 
-/* A tensor of which nothing is told apart. */
+/* A tensor of noise, with no axis in full. */
 static struct field make_noise(struct pixels *p, const struct uop *u, double deviation)
 {
     struct field f = {.s = pixels_store(p, 1, false), .ndim = u->ndim};
@@ -63,7 +63,7 @@ static struct field make_noise(struct pixels *p, const struct uop *u, double dev
     return f;
 }
 
-/* All of it; a large one that is not f32 is noise, too. */
+/* A weight in full; a large one that is not f32 is noise, too. */
 static struct field make_weight(struct pixels *p, const struct uop *u)
 {
     const struct buffer *b = u->arg.p;
@@ -130,7 +130,7 @@ static bool carries(const struct pixels *p, const struct uop *v)
            p->field[p->at[v->id]].s->gain != NULL;
 }
 
-/* As large as the largest of what it is made of. */
+/* Of the magnitude of its operands. */
 static struct field make_opaque(struct pixels *p, struct uop *u)
 {
     double largest = 0;
@@ -199,7 +199,7 @@ static struct field compute(struct pixels *p, struct uop *u)
     }
 }
 
-/* The values of all that is read, but of products that only sums read. */
+/* The values of all operands, except for products that only sums read. */
 static void run_forward(struct pixels *p, struct uop *const *root, int nroot)
 {
     for (int i = 0; i < p->n; i++)
@@ -229,7 +229,7 @@ static void run_backward(struct pixels *p)
     }
 }
 
-/* At an output errors are set against its largest element. */
+/* Errors at an output are relative to its largest element. */
 static void seed(const struct pixels *p, const struct uop *u)
 {
     const struct field *f = &p->field[p->at[u->id]];

@@ -1,30 +1,28 @@
-/* error.h - how much rewrites that round differently may add to a network's error, and what they
- * do add. */
+/* error.h - the error that rewrites with other roundings add to a network's outputs, and the budget
+ * for it. */
 #ifndef TGC_ERROR_H
 #define TGC_ERROR_H
 
 #include "passes/passes.h"
 
-/* By how much the error of the outputs grows with that of some sums of products, the graph being
- * what it is now. gain[i] is about sum[i], a REDUCE of a MUL: if each of its results has an error
- * that is independent of all others and has c^2 times the sum of the squares of the result's terms
- * as variance, c^2 gain[i] is the variance of the outputs' errors, as a fraction of the square of
- * the largest output (of several outputs: the sum of these). The network is run on a few
- * pseudo-random pixels; nothing depends on the machine.
- * false: there is no memory for that, and the gains are such that an error is neither enlarged nor
- * reduced on its way. */
+/* How errors of sums of products propagate to the outputs, in the present graph. gain[i] is that of
+ * sum[i], a REDUCE of a MUL: if the errors of its results are independent, with a variance of c^2
+ * times the sum of the squares of the result's terms, then the outputs' errors have the variance
+ * c^2 gain[i], relative to the square of the largest output (summed over several outputs). The
+ * network is run on a few pseudo-random pixels; nothing depends on the machine.
+ * false: out of memory; the gains are then those of a network that neither amplifies nor damps
+ * errors. */
 bool error_gains(struct tgc *t, const struct graph *g, struct uop *const *sum, int n,
                  double *gain);
 
-/* The errors of which --error speaks are so many standard deviations: what the largest of many
- * elements has. */
+/* --error is so many standard deviations: the largest deviation among many elements. */
 extern const double ERROR_DEVIATIONS;
-/* What a rewrite adds, c^2 gain, if there is room for it in what --error leaves; false: there is
- * none, and nothing was added. */
+/* Takes a rewrite's variance, c^2 gain, from the budget of --error; false: it exceeds the budget,
+ * and nothing was taken. */
 bool error_spend(struct tgc *t, double variance);
-/* What is left, as such a variance. */
+/* The rest of the budget, as such a variance. */
 double error_left(const struct tgc *t);
-/* What was spent, as --error counts it: of the largest output. */
+/* The error spent so far, in the unit of --error: a fraction of the largest output. */
 double error_estimate(const struct tgc *t);
 
 #endif

@@ -1,9 +1,9 @@
-/* error_field.c - tensors of a network that is run on a few pixels, and what moves them.
+/* error_field.c - tensors of a network that is run on a few pixels, and movement of them.
  *
- * A field knows a tensor by entries: one for each place along the axes that it tells apart
- * (channels, since weights do), and in each of them PIXELS values that stand for all the others
- * (rows, columns, samples). Movement is a view where it can be; where axes that are told apart
- * and others become one, or tensors are joined, values are picked one by one.
+ * A field represents a tensor by entries: one for each index along the axes kept in full (channels,
+ * along which weights vary), and in each of them PIXELS values that sample all the other axes
+ * (rows, columns, batch). Movement is a view where possible; where axes in full merge with sampled
+ * ones, or tensors are joined, values are picked one by one.
  *
  *      f32[1, 64, 56, 56]  ->  dim 1 64 1 1, shift 0 0 8 1: 64 entries of 64 pixels
  */
@@ -26,7 +26,7 @@ struct store *pixels_store(struct pixels *p, int64_t nentry, bool uniform)
     p->nbytes += (size_t)nentry * each;
     p->full |= p->nbytes > p->most;
     if (p->full)
-        nentry = 1;                      /* nothing is made of it any more */
+        nentry = 1;                      /* nothing reads it any more */
     struct store *s = scratch_array(p->t, 1, sizeof *s);
     *s = (struct store){.nentry = nentry, .uniform = uniform};
     s->x = scratch_array(p->t, (size_t)nentry * (uniform ? 1 : PIXELS), sizeof *s->x);
@@ -102,7 +102,7 @@ static void set_rows(struct field *f)
 
 /* --------------------------------------------------------------------------------------- picking */
 
-/* A store for `out`, whose entries and pixels are set one by one. */
+/* Allocates a store for `out`, whose entries and pixels are then picked one by one. */
 static struct pixel_step *begin_pick(struct pixels *p, struct uop *u, const struct field *in,
                                      int nin, struct field *out)
 {
@@ -126,7 +126,8 @@ static struct pixel_step *begin_pick(struct pixels *p, struct uop *u, const stru
     return s;
 }
 
-/* Entry and pixel of the result: the value of in[which] at the coordinates; which -1: `other`. */
+/* Sets an entry and pixel of the result: the element of in[which] at the coordinates; which -1:
+ * `other`. */
 static void pick(const struct pixel_step *s, int64_t entry, int pixel, int which, const int64_t *at,
                  float other)
 {
@@ -187,7 +188,7 @@ void fields_meet(struct pixels *p, struct field *in, int nin, uint32_t reduced, 
             if (reduced >> a & 1)
                 continue;
             n = sat_mul(n, size);
-            /* what constants alone tell apart is the first to go */
+            /* axes along which only constants vary are blurred first */
             int64_t worth = varies ? size : sat_mul(size, ENTRIES_MAX);
             if (size > 1 && worth > largest)
                 largest = worth, blur = a;
@@ -204,11 +205,11 @@ void fields_meet(struct pixels *p, struct field *in, int nin, uint32_t reduced, 
 /* -------------------------------------------------------------------------------------- movement */
 
 static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
-/* For what is not known: the most that it can be. */
+/* The upper bound of a size that is not known. */
 static int64_t most_of(const struct uop *dim) { return dim->vmax > 1 ? dim->vmax : 1; }
 
-/* One group of axes that a reshape turns into others: a view where nothing is told apart in it, or
- * everything, in order. false: neither. */
+/* A group of axes that a reshape turns into others: a view if the group is entirely sampled, or
+ * entirely in full and in order. false: neither. */
 static bool view_group(const struct field *f, int lo, int hi, struct field *out,
                        struct uop *const *dim, int olo, int ohi)
 {
@@ -240,7 +241,7 @@ static bool view_group(const struct field *f, int lo, int hi, struct field *out,
     return true;
 }
 
-/* As much is told apart as there is room for; of the rest, each pixel is somewhere. */
+/* Keeps as many axes in full as there is room for; of the others, each pixel has a random place. */
 static struct field pick_reshape(struct pixels *p, struct uop *u, const struct field *f)
 {
     const struct uop *x = u->src[0];
@@ -301,9 +302,9 @@ static struct field reshape(struct pixels *p, struct uop *u, const struct field 
     return out;
 }
 
-/* How many of the pixels are border: as many as windows of 2 b + 1 elements find of it that begin
- * at each element, b being its width. (Means of small images are much less than those of large
- * ones, and the next layers' biases expect that.) */
+/* How many pixels are border: the share that windows of 2 b + 1 elements, one from each element on,
+ * find of it, b being its width. (Means of small images are much less than those of large ones, and
+ * the next layers' biases expect that.) */
 static int border_pixels(const struct uop *u, const struct field *f)
 {
     double inside = 1;
@@ -322,7 +323,7 @@ static struct field pad(struct pixels *p, struct uop *u, const struct field *f)
     bool any = false;
     float other = u->src[1]->op == OP_CONST && dtype_is_float(u->dtype) ? (float)u->src[1]->arg.f
                                                                         : 0;
-    /* what is less than everything is not there for a maximum */
+    /* a border of -inf does not exist for a maximum */
     int border = f->s->uniform || !(fabsf(other) < 1e30f) ? 0 : border_pixels(u, f);
     for (int a = 0; a < u->ndim; a++) {
         int64_t lo = size_of(u->src[2 + 2 * a]), size = size_of(u->dim[a]);
@@ -343,7 +344,7 @@ static struct field pad(struct pixels *p, struct uop *u, const struct field *f)
                 which = -1;
         }
         for (int k = 0; k < pixels_of(s) && !p->full; k++) {
-            /* an odd step: all pixels in another order */
+            /* an odd factor permutes all pixels */
             bool inside = ((k * 23 + 5) & (PIXELS - 1)) >= border;
             pick(s, entry, k, inside ? which : -1, from, other);
         }
@@ -351,7 +352,7 @@ static struct field pad(struct pixels *p, struct uop *u, const struct field *f)
     return out;
 }
 
-/* Told apart along the axis if there is room for that; a mixture of all otherwise. */
+/* In full along the axis if there is room for that; a mixture of all sources otherwise. */
 static struct field concat(struct pixels *p, struct uop *u)
 {
     int axis = (int)u->arg.i, nin = u->nsrc < 100 ? u->nsrc : 100;
@@ -421,7 +422,8 @@ static struct field window(struct uop *u, const struct field *f)
     out.dim[axis + 1] = apart ? size_of(u->dim[axis + 1]) : 1;
     out.stride[axis] = f->stride[axis] * stride;
     out.stride[axis + 1] = f->stride[axis] * dilation;
-    /* a coarser image is one as well: its pixels are neighbours; as are taps, however far apart */
+    /* neighbours in a coarser image are neighbouring pixels, too; so are taps, whatever their
+     * dilation */
     out.shift[axis] = uop_is_int(u->dim[axis], 1) ? 0 : f->shift[axis];
     out.shift[axis + 1] = f->shift[axis] * (dilation % ROW ? (int)(dilation % ROW) : 3);
     return out;
@@ -455,7 +457,7 @@ struct field field_move(struct pixels *p, struct uop *u)
     }
 }
 
-/* src[0] at computed coordinates: those along axes that it does not tell apart do not matter. */
+/* src[0] at computed coordinates; coordinates along sampled axes do not matter. */
 struct field field_index(struct pixels *p, struct uop *u)
 {
     const struct uop *x = u->src[0];

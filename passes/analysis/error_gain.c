@@ -1,8 +1,8 @@
-/* error_gain.c - what is computed of fields: element by element, and sums; forward, and the way
- * back, by which the gains of a result become gains of what it is made of.
+/* error_gain.c - computation on fields: elementwise ops and sums, forward and backward, where the
+ * gains of a result are propagated to its operands.
  *
- * A gain of an entry is by how much the mean square of all errors at the outputs grows with the
- * variance of errors of the entry's elements. Errors of different elements are independent:
+ * The gain of an entry is the derivative of the mean square error at the outputs by the variance of
+ * the errors of the entry's elements. Errors of different elements are independent:
  *
  *      y = f(x)             gain of x += gain of y * mean of f'(x)^2 over the pixels
  *      y = sum of w * x     gain of x += gain of y * w^2, of each term
@@ -32,7 +32,7 @@ static double mean_square(const struct store *s)
     return sum / (double)n;
 }
 
-/* A result of its own, with what fields_meet() has found. */
+/* Allocates the result's own store, with the dims that fields_meet() has found. */
 static void own_store(struct pixels *p, struct field *out, bool uniform)
 {
     int64_t n = 1;
@@ -89,10 +89,10 @@ static void each_values(const struct uop *u, float v[3][PIXELS], int n, float *y
     }
 }
 
-/* Of x + bias, by how much x is larger here than where the network was made for. Biases that take
- * away the means of their channels, as those of normalizations do, say what these means are: x is
- * scaled to have them. Small differences of the pixels from real images would add up to large ones
- * over many layers. 1: the biases are others. */
+/* Of x + bias: by how much x is larger here than in a real run. A bias that cancels its channel's
+ * mean, as those of normalizations do, says what the mean is: x is scaled to have it. Otherwise
+ * small differences between the pixels and real images would accumulate over many layers. 1: the
+ * bias is of another kind. */
 static double scale_of(const struct field *in, int bias, const struct field *out)
 {
     enum { CHANNELS_MIN = 16 };
@@ -145,7 +145,7 @@ struct field pixels_each(struct pixels *p, struct uop *u)
     return out;
 }
 
-/* The derivative by operand k, of what rounds as if it did not. */
+/* The derivative by operand k; ops that round count as the identity. */
 static double slope(const struct uop *u, const double *v, int k)
 {
     switch (u->op) {
@@ -167,8 +167,8 @@ static double slope(const struct uop *u, const double *v, int k)
     return confine((apply(u, hi) - apply(u, lo)) / (2 * h));
 }
 
-/* One op enlarges relative errors by no more than this: beyond it stands a quotient by next to
- * nothing, or a function at a pole, of which a few pixels say nothing. */
+/* The most that one op amplifies relative errors: beyond that it divides by almost nothing, or is
+ * near a pole, where a few pixels say nothing. */
 static const double AMPLIFICATION_MAX = 32;
 
 void pixels_each_back(const struct pixel_step *s)
@@ -213,13 +213,14 @@ void pixels_each_back(const struct pixel_step *s)
 
 /* ------------------------------------------------------------------------------------------- sums */
 
-/* What a result is a sum of: places in two fields, relative to where the result's own coordinates
- * lead. Each stands for `each` elements whose errors are independent, and `equal` equal ones. */
+/* The terms of a result: positions in two fields, relative to those of the result's own
+ * coordinates. Each stands for `each` elements with independent errors, and for `equal` equal
+ * ones. */
 struct terms {
     int64_t n, *entry[2];
     int *shift[2];
     double each, equal;
-    double places;               /* of pixels, that it is a sum over */
+    double places;               /* the sampled elements over which it sums */
 };
 
 static struct terms terms_of(struct tgc *t, const struct field *in, int nin, const struct uop *u)
@@ -246,7 +247,7 @@ static struct terms terms_of(struct tgc *t, const struct field *in, int nin, con
         else
             m.equal *= (double)size;
     }
-    /* more pixels than there are: all of them, in any order */
+    /* more elements than pixels: all pixels, in any order */
     bool all = pixels > PIXELS;
     for (int a = 0; a < x->ndim; a++) {
         if (varying[a] && !all)
@@ -274,7 +275,7 @@ static struct terms terms_of(struct tgc *t, const struct field *in, int nin, con
     return m;
 }
 
-/* What of the sum's terms one operand says, from an entry on: [n][PIXELS]. */
+/* The terms' factors of operand k, from an entry on: [n][PIXELS]. */
 static void read_terms(const struct field *f, const struct terms *m, int k, int64_t base,
                        float *x)
 {
@@ -282,7 +283,7 @@ static void read_terms(const struct field *f, const struct terms *m, int k, int6
         field_read(f, base + m->entry[k][i], m->shift[k][i], x + i * PIXELS);
 }
 
-/* y += the sum of the products, by rows of TOGETHER of them, so that y is stored less often. */
+/* y += the sum of the products, TOGETHER rows at a time, so that y is stored less often. */
 static void add_products(const float *w, const int64_t *at, const float *x, int64_t n,
                          float *restrict y)
 {
@@ -361,8 +362,8 @@ static double square_of(const struct field *f, int64_t entry)
     return sum / PIXELS;
 }
 
-/* Over all results and terms: to operand k its share of the gain; their sum with the operand's own
- * square. */
+/* Walks all results and terms. Adds operand k's share to its gain; returns the sum of gains times
+ * the operand's own squares. */
 static double walk_terms(const struct pixels *p, const struct pixel_step *s, int k, bool give)
 {
     const struct field *x = &s->in[k], *w = &s->in[1 - k];
@@ -445,7 +446,7 @@ struct field pixels_fold(struct pixels *p, struct uop *u)
     return out;
 }
 
-/* A maximum has the error of the element that it is. */
+/* A maximum has the error of the element that it selects. */
 static void give_chosen(const struct field *in, const struct terms *m, int64_t base, double gain,
                         const float *y)
 {
@@ -481,9 +482,9 @@ void pixels_fold_back(const struct pixels *p, const struct pixel_step *s)
             give_chosen(in, &m, base, gain, s->out.s->x + entry * PIXELS);
             continue;
         }
-        /* What has come through windows has causes in common with its neighbours: errors of N
-         * places add up to something between N (no cause) and N^2 (all), the mean of which is
-         * taken. */
+        /* Values that have come through windows share causes with their neighbours: the variance of
+         * a sum over N places is between N (independent) and N^2 (fully correlated); the geometric
+         * mean is taken. */
         gain *= m.each * m.equal * m.equal * sqrt(m.places);
         for (int64_t i = 0; i < m.n; i++)
             in->s->gain[base + m.entry[0][i]] += gain;

@@ -1,4 +1,4 @@
-/* gathers.c - what it costs to read a tensor at places which are data.
+/* gathers.c - the cost of reading a tensor at data-dependent indices.
  *
  *      x[c, place[p]]     for 16 p: one gather, 16 loads            pixels innermost
  *      t[place[p], c]     for 16 c: one load                        channels innermost

@@ -1,19 +1,19 @@
-/* gathers.h - which order of axes suits a tensor that is read at places which are data. */
+/* gathers.h - which order of axes suits a tensor that is read at data-dependent indices. */
 #ifndef TGC_GATHERS_H
 #define TGC_GATHERS_H
 
 #include "ir/ir.h"
 
-/* Elements of a row that vectors of neighbours are worth. */
+/* The least contiguous elements of a row for which vectors along it pay. */
 enum { GATHER_ROW_MIN = 8 };
 
-/* How often a tensor is read at such places: elements, places, elements of what is made of them. */
+/* Sizes of all gathers of a tensor: elements read, indices, elements of the results. */
 struct gathered { double nread, nplace, nresult; };
 
-/* Counts one more of several loads, all for the same results. */
+/* Adds one of several loads with the same results. */
 void gather_count(struct gathered *g, double nread, double nplace, double nresult);
-/* Nanoseconds that are saved where the axis which is not indexed lies innermost, in a tensor of nelem
- * elements that is stored anew for it, and with results that are stored in another order. */
+/* Nanoseconds saved if the axes that are not indexed are innermost: a tensor of nelem elements is
+ * stored in that order, and the results are transposed back. */
 double gather_gain(const struct tgc *t, const struct gathered *g, double nelem);
 
 #endif

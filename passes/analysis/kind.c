@@ -1,5 +1,5 @@
-/* kind.c - what a value is, as far as fusion cares: what it costs, whether it is a layer, an
- * epilogue of one, made of weights alone. Each is found by a look at a few ops below it.
+/* kind.c - classifies values for fusion: their cost, whether they are layers, epilogues, or made of
+ * weights alone. Each question visits only a few ops below the value.
  */
 #include "passes/plan/fuse.h"
 #include "passes/analysis/contraction.h"
@@ -28,8 +28,8 @@ bool value_is_contraction(const struct uop *v)
            value_behind(m->src[1], MOVES_OPERAND)->ndim && value_outgrows_factors(m);
 }
 
-/* Whether v is made, in at most `depth` steps, of nothing but what `operands` takes: the number of
- * sources to look at, 0 where it ends, -1 for what it does not take. */
+/* Whether v is an expression of depth `depth` at most, of ops that `operands` accepts: it returns
+ * how many sources to visit, 0 at a leaf, -1 for an op that it rejects. */
 static bool is_made_of(const struct uop *v, int (*operands)(const struct uop *), int depth)
 {
     int n = operands(v);
@@ -113,8 +113,8 @@ bool value_has_row_stat(struct plan *p, struct uop *v)
     return false;
 }
 
-/* A value that passes the test and that v is an epilogue of: reached through elementwise ops and
- * moves, a broadcast only if asked for, not through what others need, too. NULL: there is none. */
+/* The value that passes the test and of which v is an epilogue: below v through elementwise ops and
+ * moves (through EXPAND only if asked for), not through values with other consumers. NULL: none. */
 static const struct uop *find_below(struct plan *p, const struct uop *v, bool through_expand,
                                     bool (*test)(const struct uop *v))
 {
@@ -141,7 +141,7 @@ const struct uop *value_contraction(struct plan *p, const struct uop *v)
     return find_below(p, v, false, value_is_contraction);
 }
 
-/* A value below another one, and its coordinates over the axes of that one. */
+/* A value below v, and its coordinates as expressions of v's axes. */
 struct below { const struct uop *u; struct uop *at[MAX_RANK]; };
 
 static void step_down(struct tgc *t, struct below *b)
@@ -154,7 +154,7 @@ static void step_down(struct tgc *t, struct below *b)
     b->u = b->u->src[0];
 }
 
-/* From v, whose coordinates are b's, to c, along the way that find_below() took. */
+/* Walks from v, whose coordinates are in b, down to c, on the path that find_below() took. */
 static bool go_to(struct plan *p, struct below *b, const struct uop *c)
 {
     struct below stack[32];

@@ -1,11 +1,10 @@
-/* layer_memory.c - how much memory a run needs whose layers are computed as they stand.
+/* layer_memory.c - how much memory a run needs if layers are computed as the model has them.
  *
- * The graph, before rewrites that trade memory for time (winograd.c), is run in its order, in
- * thought: a sum is a tensor, and what is computed from it element by element takes its place.
- * Where two tensors meet (a skip connection) or several ask for a value, that is a tensor, too, in
- * the place of one that nobody needs any more: a sum is added to what lies there. The most that is
- * alive at once is the room that rewritten layers should do with: where their tensors need more,
- * band.c computes them piece by piece.
+ * The graph, before rewrites that trade memory for time (winograd.c), is simulated in topological
+ * order: a reduction is a tensor, and values computed elementwise from it overwrite it. Where two
+ * tensors meet (a skip connection), or a value has several consumers, the result is a tensor, too,
+ * in the place of a dead one: a sum is added in place. The largest live set is what rewritten
+ * layers may use: where their tensors need more, band.c computes them band by band.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
@@ -13,8 +12,8 @@
 struct held {
     struct uop *u;
     double nbytes;
-    int nuse, last;              /* uops that have it as a source; the last tensor made of it */
-    int from, to;                /* the tensors it is made of, in made_of[] */
+    int nuse, last;              /* consumers; the last tensor that is computed from it */
+    int from, to;                /* the tensors it is computed from: [from, to) in made_of[] */
     bool varies, stays;          /* depends on an input; is in memory */
 };
 
@@ -49,7 +48,8 @@ static bool varies(const struct room *r, const struct uop *u)
     return any;
 }
 
-/* Whether it is a tensor in memory: all but buffers, and what passes on one other tensor. */
+/* Whether it is a tensor in memory: anything but buffers and values that pass a single tensor
+ * on. */
 static bool is_held(const struct room *r, const struct held *v)
 {
     const struct uop *u = v->u;
@@ -65,7 +65,7 @@ static bool is_held(const struct room *r, const struct held *v)
     return !op_is_elementwise(u->op) || v->nuse > 1 || whole > 1;
 }
 
-/* The tensors that one is made of: each once. */
+/* The tensors from which tensor i is computed, each once. */
 static void find_sources(struct room *r, int i)
 {
     struct uop **stack = NULL;
@@ -92,7 +92,7 @@ static void find_sources(struct room *r, int i)
     scratch_release(r->t, mark);
 }
 
-/* A result lies where the caller wants it. */
+/* A result is stored in the caller's memory. */
 static void give_away(struct room *r, struct uop *root)
 {
     struct held *v = tensor_of(r, root);
@@ -128,7 +128,7 @@ static void list_tensors(struct room *r, struct uop **order)
         r->tensor[i].stays = is_held(r, &r->tensor[i]);
 }
 
-/* Whether tensor i is made of tensor k. */
+/* Whether tensor i is computed from tensor k. */
 static bool is_made_of(const struct room *r, int i, int k)
 {
     int at = r->tensor[i].from;
@@ -137,8 +137,8 @@ static bool is_made_of(const struct room *r, int i, int k)
     return at < r->tensor[i].to;
 }
 
-/* A sum that is added to a tensor that others read before (a skip connection) takes that one's
- * place, if it was not made of it and nobody needs it any more. Two sums are two tensors. */
+/* A sum added to an older tensor (a skip connection) takes that one's place, if it was not computed
+ * from it and the tensor is dead afterwards. Two reductions are two tensors. */
 static void add_in_place(struct room *r, int i)
 {
     const struct held *v = &r->tensor[i];

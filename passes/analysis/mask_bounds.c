@@ -1,13 +1,13 @@
-/* mask_bounds.c - which keys of a row of scores are not hidden by a mask, as bounds of the loop
+/* mask_bounds.c - the keys of a row of scores that a mask leaves visible, as bounds of the loop
  * over them.
  *
  *      s[j] = j <= i and i - j < 64 ? x[j] : -inf         i - 63 <= j < i + 1
  *
- * A comparison that is affine in the key's place is a bound of it. Whether it hides keys is found
- * by trying: with the comparison's value put in its place, the scores are -inf, or no more than a
- * large negative number and a multiple of a product of a query and a key, or neither. So it does not
- * matter how a model spells its mask: by a choice, by a sum, by conjunctions of what is seen or
- * disjunctions of what is not.
+ * A comparison that is affine in the key's index bounds it. Whether it hides keys is found by
+ * substitution: with the comparison replaced by true or false, the scores are -inf, or at most a
+ * large negative number plus a multiple of a dot product of a query and a key, or neither. So it
+ * does not matter how a model spells its mask: as a choice, a sum, conjunctions of visible keys or
+ * disjunctions of hidden ones.
  */
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
@@ -42,7 +42,7 @@ static struct limit limit_of(const struct uop *u, const struct uop *dot, int dep
     }
     default: return none;
     }
-    /* what is hidden hides whatever is added to it */
+    /* hidden stays hidden, whatever is added */
     if (u->op == OP_ADD || u->op == OP_MIN) {
         const double low = -(double)INFINITY;
         if ((a.known && a.value == low) || (b.known && b.value == low))
@@ -54,7 +54,7 @@ static struct limit limit_of(const struct uop *u, const struct uop *dot, int dep
                            : (struct limit){fmax(a.value, b.value), fmax(a.factor, b.factor), true};
 }
 
-/* What scores are at most where cond has this value; so little that it hides them, or unknown. */
+/* The upper bound of the scores where cond has this value: low enough to hide them, or unknown. */
 static struct limit hidden_limit(struct tgc *t, struct uop *scores, const struct uop *dot,
                                  struct uop *cond, bool value)
 {
@@ -70,7 +70,8 @@ static struct uop *tighter(struct tgc *t, struct uop *a, struct uop *b, bool lea
     return !a ? b : least ? sym_min(t, a, b) : sym_max(t, a, b);
 }
 
-/* Made of sums: no bound of a loop. Data that it reads, a length, may be. */
+/* Whether u contains sums, which a loop's bound must not. Data that it reads, a length, is
+ * allowed. */
 static bool has_sums(struct tgc *t, struct uop *u)
 {
     int n;
@@ -81,7 +82,7 @@ static bool has_sums(struct tgc *t, struct uop *u)
     return false;
 }
 
-/* cond, an LT, as a bound of key; false: it is none. */
+/* cond, an LT, as a bound of key; false: it is not one. */
 static bool as_bound(struct tgc *t, struct uop *cond, struct uop *key, struct bound *b)
 {
     int64_t along;
@@ -93,7 +94,7 @@ static bool as_bound(struct tgc *t, struct uop *cond, struct uop *key, struct bo
     return !uop_depends_on(t, b->at, key);
 }
 
-/* Seen keys are those for which the comparison has the other value. */
+/* The visible keys are those for which the comparison has the other value. */
 static void hide(struct tgc *t, struct visible *v, const struct bound *b, bool value,
                  const struct limit *l)
 {

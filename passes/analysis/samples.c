@@ -1,30 +1,31 @@
 /* samples.c - which sample of a batch an element of a graph's tensor depends on.
  *
- * What a model says of one sample must not change by what stands beside it in the batch: who adds
- * two rows and subtracts one of them again (strassen.c) has to know that they belong together. A
- * batch is the first axis of an input whose rows never meet. Every value then has a row for each of
- * its elements, an expression of its coordinates:
+ * The results for one sample must not depend on the others in the batch: a rewrite that adds two
+ * rows and subtracts one again (strassen.c) has to know that they are of one sample. A batch is the
+ * first axis of an input whose rows never meet. Every value then has a row for each of its
+ * elements, an expression of its coordinates:
  *
  *      x[b, s, k]  b          reshape to [n, k]   n // S          a sum over k     as before
  *      permuted to [s, b, k]  b, the second axis  windows of it   as before        a weight: none
  *
  * If two rows do meet somewhere - in a sum, or in an elementwise operation of values whose rows
  * differ - the axis is something else (the words of one text), and there is no batch. What cannot
- * be followed (an index that is data, the results of loops) is not known.
+ * be followed (a data-dependent index, the results of loops) is unknown.
  */
 #include "passes/analysis/samples.h"
 #include "passes/analysis/access.h"
 
 #include <string.h>
 
-/* A value's row by its coordinates, which are the ranges of struct samples; NULL: none. */
+/* A value's row as a function of its coordinates, which are the ranges of struct samples; NULL:
+ * none. */
 struct row { bool known; struct uop *at; };
 
 struct samples {
     struct tgc *t;
     int first;                   /* ids of ranges: of a value's axes, then of its source's */
     struct uop_map row;          /* by value */
-    bool meet;                   /* two rows of an input */
+    bool meet;                   /* two rows of an input meet */
 };
 
 static struct uop *range_of(const struct samples *s, struct uop *dim, int id)
@@ -45,7 +46,7 @@ static struct uop *rename_range(struct tgc *t, void *ctx, struct uop *u)
     return r->to[u->arg.i - r->first];
 }
 
-/* The row of v's element at the coordinates at[], which may be made of the same ranges. */
+/* v's row at the coordinates at[], which may be expressions of the same ranges. */
 static struct uop *row_at(struct samples *s, const struct uop *v, struct uop *row,
                           struct uop *const *at)
 {
@@ -59,7 +60,7 @@ static struct uop *row_at(struct samples *s, const struct uop *v, struct uop *ro
 
 /* ---------------------------------------------------------------------------------------- rules */
 
-/* Whether two rows differ for some coordinates, as far as that shows. */
+/* Whether two rows are proved to differ for some coordinates. */
 static bool differ(struct samples *s, const struct uop *v, struct uop *a, struct uop *b)
 {
     int64_t apart;
@@ -98,7 +99,7 @@ static struct row row_of_move(struct samples *s, struct uop *v)
         if (from.known && from.at) {
             move_index(s->t, v, k, at, below, &valid);
             from.at = row_at(s, v->src[k], from.at, below);
-            /* rows of several values one after the other */
+            /* rows of several values, concatenated */
             from.known = v->op != OP_CONCAT || uop_is_int(valid, 1) ||
                          !uop_depends_on(s->t, from.at, at[v->arg.i]);
         }
@@ -137,7 +138,7 @@ static struct row find_row(struct samples *s, struct uop *v)
     case OP_INDEX:
         for (int k = 0; k < v->nsrc; k++)
             join(s, v, &row, known_row(s, v->src[k]));
-        row.known &= known_row(s, v->src[0]).at == NULL;  /* what is read there is data */
+        row.known &= known_row(s, v->src[0]).at == NULL;  /* data-dependent coordinates */
         return row;
     default: break;
     }
@@ -152,7 +153,7 @@ static struct row find_row(struct samples *s, struct uop *v)
     return row;
 }
 
-/* Of everything that v is made of. */
+/* Finds the rows of all values below the roots. */
 static void find_rows(struct samples *s, struct uop *const *root, int nroot)
 {
     int n;

@@ -1,10 +1,11 @@
-/* softmax.c - the powers of a softmax: e^(x - the largest x), as frontends and rules write them. */
+/* softmax.c - recognizes the exponentials of a softmax, e^(x - max x), as frontends and rules write
+ * them. */
 #include "passes/analysis/softmax.h"
 #include "passes/passes.h"
 
 #include <math.h>
 
-/* m, where u is m == -inf ? 0 : m, so that a row that sees no key has powers of 0. */
+/* m, if u is m == -inf ? 0 : m, which makes the exponentials 0 in a row without visible keys. */
 static struct uop *without_choice(struct uop *u)
 {
     bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2] &&
@@ -13,7 +14,7 @@ static struct uop *without_choice(struct uop *u)
     return chosen ? value_behind(u->src[2], MOVES_SPREAD) : u;
 }
 
-/* What is subtracted by operand k of d; NULL: nothing is. */
+/* What is subtracted from operand k of d; NULL: nothing is. */
 static struct uop *subtrahend(const struct uop *d, int k)
 {
     if (d->op == OP_SUB)

@@ -4,10 +4,11 @@
 
 #include "passes/plan/plan.h"
 
-/* A power e^(from - most) * scale of a softmax; `most` is a maximum, or 0 where that is -inf. In a
- * kernel's AST `from` and what `most` is the maximum of are loads, whose sameness the caller knows. */
+/* An exponential e^(from - most) * scale of a softmax; `most` is a maximum, or 0 where that is
+ * -inf. In a kernel's AST `from` and the maximum's operand are loads; the caller knows whether they
+ * are the same. */
 struct softmax {
-    struct uop *exp;             /* the power without its factor */
+    struct uop *exp;             /* the exponential without its factor */
     struct uop *from, *most;     /* most: the OP_REDUCE */
     double scale;                /* a constant factor, see defer_division.c; 1: none */
 };

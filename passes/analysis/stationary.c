@@ -1,8 +1,8 @@
-/* stationary.c - whether a value is known now, or the same in all runs, or neither.
+/* stationary.c - whether a value is known at compile time, or the same in all runs, or neither.
  *
- * It is asked for three reasons that are not one: data can be computed with (constants are folded,
- * weights transformed) only if it is KNOWN; an operand can be packed in the order of a kernel's
- * loops if it is STATIONARY; and what is streamed is what a batch or the next token changes.
+ * Three different questions depend on it: only KNOWN data can be computed with (constants are
+ * folded, weights transformed); an operand can be packed in the order of a kernel's loops if it is
+ * STATIONARY; and STREAMED values change with the batch or the next token.
  */
 #include "passes/analysis/stationary.h"
 
@@ -31,7 +31,7 @@ bool is_known_f32(const struct uop *v)
     return b && b->dtype == DTYPE_F32;
 }
 
-/* How many sources of v have to be stationary for v to be; -1: it is not, whatever they are. */
+/* How many sources of v have to be stationary for v to be; -1: v never is. */
 static int sources_of(const struct uop *v)
 {
     if (v->op == OP_BUFFER)

@@ -5,24 +5,24 @@
 #include "ir/ir.h"
 
 enum standing {
-    STREAMED,                    /* another one in each run, or step of a loop */
-    STATIONARY,                  /* the same in all of them: it may be packed once */
-    KNOWN                        /* and its elements can be read now */
+    STREAMED,                    /* changes with each run, or iteration of a loop */
+    STATIONARY,                  /* the same in all of them: may be packed once */
+    KNOWN                        /* and its elements are known at compile time */
 };
 
-/* Of a value of the graph: KNOWN a weight with data or a constant, STATIONARY what is made of
- * these by casts, sums and products alone, as dequantization does, and looked at a few ops deep. */
+/* Of a value of the graph: KNOWN is a weight with data, or a constant; STATIONARY a value made of
+ * these by casts, sums and products alone, as dequantization is, of a few ops' depth. */
 enum standing value_standing(const struct uop *v);
 /* At least STATIONARY. */
 bool value_is_stationary(const struct uop *v);
-/* The weight that v is, if its elements can be read now, in row-major order; NULL: it is none. */
+/* The weight that v is, if its elements are known and row-major; else NULL. */
 const struct buffer *known_buffer(const struct uop *v);
-/* The same of what v is a view of. */
+/* The same for the value of which v is a view. */
 const struct buffer *known_behind(const struct uop *v);
-/* A KNOWN weight of f32; not looked for behind movement. */
+/* A KNOWN weight of f32 itself, not a view of one. */
 bool is_known_f32(const struct uop *v);
 
-/* Of memory, in a graph and in kernels: it never changes, nor lies in the arena. */
+/* Of memory, in a graph and in kernels: it never changes, and is not in the arena. */
 bool buffer_is_stationary(const struct buffer *b);
 /* Of a LOAD in a kernel. */
 bool load_is_stationary(const struct uop *load);

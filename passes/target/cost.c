@@ -1,4 +1,4 @@
-/* cost.c - what something takes on a machine: its facts by the shares of cost.def. */
+/* cost.c - costs on a machine: its facts, scaled by the shares of cost.def. */
 #include "passes/target/cost.h"
 
 static const double flop_share[] = {
@@ -51,8 +51,8 @@ double cost_in_additions(const struct machine *m, enum op op)
 
 double cost_of_addition(const struct machine *m) { return cost_of_flop(m, FLOP_LOOP, 1); }
 
-/* As long as the slowest takes: the units that multiply and add, the latency of a sum, the ports
- * that load, the decoder (two instructions more for the loop), the L2. */
+/* The cost of the slowest resource: multiply-add units, latency of a sum, load ports, the decoder
+ * (with two instructions for the loop), the L2. */
 double cost_of_step(const struct machine *m, const struct cost_step *s)
 {
     double halves = s->lanes > m->lanes ? (double)s->lanes / m->lanes : 1;

@@ -1,4 +1,4 @@
-/* isa.c - the rows of isa.def, and what is asked of them. */
+/* isa.c - the rows of isa.def, and questions about them. */
 #include "passes/target/target.h"
 
 #include <string.h>

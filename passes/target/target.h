@@ -1,5 +1,5 @@
-/* target.h - what programs run on, as all other folders ask for it: instruction sets (isa.def) and
- * machines (machines.def). What something costs is asked of cost.h.
+/* target.h - the interface to what programs run on: instruction sets (isa.def) and machines
+ * (machines.def). Costs: cost.h.
  */
 #ifndef TGC_TARGET_H
 #define TGC_TARGET_H
@@ -16,7 +16,7 @@ enum isa {
 #undef ISA
     ISA_COUNT
 };
-/* A row: for vectors and backends, which write what it says. Others ask the questions below. */
+/* A row, for vectors and backends. Other folders use the functions below. */
 struct isa_info {
     const char *text, *arch;
     int lanes, narrow, registers;
