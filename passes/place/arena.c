@@ -1,46 +1,49 @@
-/* arena.c - offline dynamic storage allocation: places with known lifetimes, packed into one arena.
+/* arena.c - offline dynamic storage allocation: packs places with known live ranges into one arena.
  *
  *      offset
  *        ^   ┌────────────┐┌──────┐
- *        │   │     b      ││  d   │        a place is a rectangle: its lifetime by its size;
+ *        │   │     b      ││  d   │        a place is a rectangle: its live range by its size;
  *        │   ├────┬───┬───┴┴──────┤        two of them overlap in neither direction at once
  *        │   │ a  │   │     c     │
  *        └───┴────┴───┴───────────┴──> steps
  *
  * The problem is NP-hard. Places are put one after the other into the smallest gap that is free for
- * all their life; all depends on the order. Tried are: by decreasing size, by first use, and by the
- * step of the greatest load first (the "hills": what is alive at the peak is packed tightly, the
- * rest fits around it); Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
- * Inference", 2020. If none of them reaches the lower bound, the best order is improved: a place
- * that reaches the top goes to the front, and the packing is done again. */
+ * all of their live range, so the result depends on the order. Orders tried: by decreasing size, by
+ * first use, and from the step of the greatest load on (the "hills": what is live at the peak is
+ * packed tightly, the rest fits around it); Pisarchyk and Lee, "Efficient Memory Management for
+ * Deep Neural Net Inference", 2020. If none of them reaches the lower bound, the best order is
+ * improved: a place that reaches the top goes to the front, and the packing is done again. */
 #include "passes/place/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Something placed already: bytes that the place that is being put may not touch. */
+/* A neighbour that is placed already: the bytes that the current place may not touch. */
 struct neighbour {
     size_t begin, end;
     int item;
 };
 
-/* What one packing knows. Everything lies by index into place[]. */
+/* The state of one packing. Arrays are indexed as place[]. */
 struct packing {
     struct tgc *t;
     const struct slot *place;
     int n;
-    bool sorts;  /* the neighbours of each place; else what is placed is kept in order */
-    int *placed; /* by offset, those that have a place already, unless it sorts */
+    /* each place's neighbours are sorted when it is put; else all places put so far are kept in
+     * order */
+    bool sorts;
+    int *placed; /* the places put so far, by offset, unless `sorts` */
     int nplaced;
     size_t *offset; /* SIZE_MAX: not yet */
     size_t *nbytes; /* aligned */
-    bool *trails;   /* it may overlap another one, or another one may overlap it */
+    bool *trails;   /* it may overlap another place, or another place may overlap it */
     size_t total;
-    /* near[near_from[i]..near_from[i + 1]] are alive in some step of i's life; NULL: too many */
+    /* near[near_from[i]..near_from[i + 1]]: the places with a step in common with i; NULL: too many
+     * pairs */
     int *near, *near_from;
-    struct neighbour *nearby; /* of the one that is being put */
-    int *seen, round;         /* seen[i] == round: it is near the one that is being put */
-    double work;              /* neighbours looked at since the budget was given */
+    struct neighbour *nearby; /* of the current place */
+    int *seen, round;         /* seen[i] == round: i is a neighbour of the current place */
+    double work;              /* neighbours visited since the budget was given */
 };
 
 bool slots_conflict(const struct slot *a, const struct slot *b)
@@ -101,7 +104,7 @@ size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nst
 
 /* ------------------------------------------------------------------------------------ neighbours */
 
-/* Pairs of neighbours that are listed at most, of so many places: four megabytes, more of many. */
+/* The most pairs of neighbours that are listed: four megabytes, more for many places. */
 static size_t near_limit(int n) { return (1u << 20) + 64 * (size_t)n; }
 
 struct birth { int step, item, end; };
@@ -114,8 +117,8 @@ static int compare_births(const void *pa, const void *pb)
     return a->item < b->item ? -1 : a->item > b->item;
 }
 
-/* For each pair of spans that have a step in common, as the later one begins: counts in from[item
- * + 1], or, where near is given, writes both at --from[item + 1]. false: too many. */
+/* Sweeps over the spans in order of birth and finds each pair with a common step. Counts in
+ * from[item + 1], or, if near is given, writes both at --from[item + 1]. false: too many. */
 static bool sweep_lives(const struct birth *birth, int nbirth, struct birth *alive, int *from,
                         int *near, size_t limit)
 {
@@ -145,7 +148,7 @@ static bool sweep_lives(const struct birth *birth, int nbirth, struct birth *ali
     return true;
 }
 
-/* Each neighbour once: lives of several spans meet several times. */
+/* Removes repeated neighbours: live ranges of several spans meet several times. */
 static void drop_twins(struct packing *p)
 {
     int at = 0, begin = 0;
@@ -162,7 +165,7 @@ static void drop_twins(struct packing *p)
     }
 }
 
-/* Who is near whom, unless these lists would be longer than is worth it. */
+/* Lists each place's neighbours, unless the lists would be too long. */
 static void list_near(struct packing *p)
 {
     int nbirth = 0;
@@ -196,15 +199,15 @@ static int compare_begins(const void *pa, const void *pb)
     return a->item < b->item ? -1 : a->item > b->item;
 }
 
-/* Whether a may overlap b if it begins at most a number of bytes behind b's begin. */
+/* Whether a may overlap b by beginning up to `ahead` bytes behind b's begin. */
 static bool may_trail(const struct packing *p, int a, int b)
 {
     const struct slot *x = &p->place[a], *y = &p->place[b];
     return (x->over == b + 1 && !x->backwards) || (y->over == a + 1 && y->backwards);
 }
 
-/* What a place that is put may not touch of one that has its offset. (The sums were checked when
- * that one was put.) */
+/* The bytes of `other`, which has an offset, that `item` may not touch. (The sums were checked when
+ * `other` was put.) */
 static struct neighbour neighbour_of(const struct packing *p, int item, int other)
 {
     const struct slot *me = &p->place[item], *it = &p->place[other];
@@ -212,7 +215,7 @@ static struct neighbour neighbour_of(const struct packing *p, int item, int othe
     if (!p->trails[item] || !p->trails[other])
         return (struct neighbour){begin, end, other};
     int64_t ahead = me->over == other + 1 ? me->ahead : it->ahead;
-    if (may_trail(p, item, other)) {                  /* beginning ahead of it is allowed */
+    if (may_trail(p, item, other)) {                  /* item may begin below it */
         size_t to = begin + nbytes + (size_t)ahead;
         return (struct neighbour){to < end ? to : end, end, other};
     }
@@ -223,7 +226,7 @@ static struct neighbour neighbour_of(const struct packing *p, int item, int othe
     return (struct neighbour){begin, end, other};
 }
 
-/* Those that are almost in order, as what is taken from placed[] is: `ahead` moves few of them. */
+/* Insertion sort: what is taken from placed[] is almost in order, since `ahead` moves few. */
 static void insert_in_order(struct neighbour *a, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -243,7 +246,7 @@ static int log2_of(int n)
     return log;
 }
 
-/* The placed neighbours of one place by offset: sorted. */
+/* The neighbours of one place that have offsets, by sorting them. */
 static int sort_nearby(struct packing *p, int item)
 {
     int n = 0;
@@ -255,7 +258,7 @@ static int sort_nearby(struct packing *p, int item)
     return n;
 }
 
-/* The same by going through all that are placed. */
+/* The same, by walking all placed ones in order. */
 static int search_nearby(struct packing *p, int item)
 {
     int n = 0;
@@ -274,7 +277,8 @@ static int search_nearby(struct packing *p, int item)
     return n;
 }
 
-/* Whether sorting is less work than keeping an order, which moves a half of what is placed. */
+/* Whether sorting is less work than keeping an order, which moves half of the placed ones per
+ * insertion. */
 static bool is_sorting_less(const struct packing *p)
 {
     double sorting = 0;
@@ -285,8 +289,7 @@ static bool is_sorting_less(const struct packing *p)
     return p->near && sorting < 0.75 * p->n * p->n;
 }
 
-/* The smallest gap between conflicting places that fits; the end of the last of them if none
- * does. */
+/* Puts the item into the smallest gap between its neighbours that fits, else behind the last. */
 static bool put(struct packing *p, int item)
 {
     size_t nbytes = p->nbytes[item], top = 0, best = SIZE_MAX, best_room = SIZE_MAX, end;
@@ -330,7 +333,7 @@ static bool pack_in_order(struct packing *p, const int *order)
 
 /* --------------------------------------------------------------------------------------- orders */
 
-/* What to sort by: `major` decreasing, then `minor` decreasing, then as they came. */
+/* Sort keys: `major` decreasing, then `minor` decreasing, then the original order. */
 struct rank {
     size_t major, minor;
     int item;
@@ -375,7 +378,7 @@ static void make_order(struct packing *p, enum order_kind kind, const size_t *lo
             if (!size_mul(a->nbytes, life_of(a), &r->major))
                 r->major = SIZE_MAX;
             break;
-        default: /* the greatest load during its life */
+        default: /* the greatest load during its live range */
             for (int k = 0; k < a->nspan; k++) {
                 for (int s = a->span[k].begin; s <= a->span[k].end; s++)
                     r->major = load[s] > r->major ? load[s] : r->major;
@@ -387,8 +390,8 @@ static void make_order(struct packing *p, enum order_kind kind, const size_t *lo
         order[i] = rank[i].item;
 }
 
-/* The place that ends at the top and was put last moves to the front. false: it is there
- * already. */
+/* Moves the place that ends at the top, and was put last of those, to the front of the order.
+ * false: it is there already. */
 static bool promote_topmost(const struct packing *p, int *order)
 {
     int at = -1;
@@ -405,7 +408,7 @@ static bool promote_topmost(const struct packing *p, int *order)
     return true;
 }
 
-/* Tries of each order, at most; together they take ARENA_WORK, some hundredths of a second. */
+/* The most tries of each order; together they take ARENA_WORK, some hundredths of a second. */
 enum { IMPROVE_ROUNDS = 400 };
 
 bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *total, double *work)
@@ -439,7 +442,7 @@ bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *tot
             if (r && (p.work > (double)ARENA_WORK / ORDER_COUNT || !promote_topmost(&p, order)))
                 break;
             if (!pack_in_order(&p, order))
-                break; /* beyond size_t: another order may fit */
+                break; /* overflows size_t: another order may fit */
             if (p.total >= best)
                 continue;
             best = p.total;

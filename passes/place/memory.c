@@ -1,22 +1,22 @@
-/* memory.c - where every buffer lies: lifetimes over the steps, sharing in place, the arena, the
- * weights.
+/* memory.c - the place of every buffer: live ranges over the steps, results in place, the arena,
+ * the weights.
  *
- * The steps are structured: IF..ELSE..ENDIF and LOOP..ENDLOOP nest. A buffer lives from its first
+ * The steps are structured: IF..ELSE..ENDIF and LOOP..ENDLOOP nest. A buffer is live from its first
  * to its last access, and
- *   - through a whole LOOP if it is accessed inside and outside of it, or is read there before it
- * is written: another iteration needs it;
- *   - not in the branch of an IF that runs without it: the other branch is where it is born, or
- * read for the last time. So the lifetime is a list of spans. A buffer that is part of another one
- * (a concat's source) lives in that one.
+ * - through a whole LOOP if it is accessed inside and outside of it, or is read there before it is
+ * written: another iteration needs it;
+ * - not in a branch of an IF that does not use it, if the other branch has its first write or its
+ * last read. So a live range is a list of spans. A buffer that is a part of another one (a concat's
+ * source) is placed within it.
  *
- * A kernel that replaces an input element by element, and is the last to need it, writes into the
- * input's own place. Where a kernel's stores trail its loads, its result may lie over a part of an
- * input (overlap.c); in a chain of such kernels each result would lie lower than the one before, so
- * some count down, and theirs lie higher. All of them do, or none does: all ways are packed
- * (arena.c) and the smallest arena is taken.
+ * An elementwise kernel that is the last reader of an input stores its result in the input's place.
+ * Where a kernel's stores trail its loads, its result may overlap a part of an input (overlap.c);
+ * in a chain of such kernels each result would be lower than the one before, so some kernels count
+ * down, and their results are higher. Each of these mechanisms is used wherever possible or not at
+ * all: all variants are packed (arena.c) and the smallest arena is taken.
  *
- * States lie in front, in one place where the next value may replace the last one, else in two that
- * change their roles after each run.
+ * States are in front of the arena, in one place where the next value may replace the last one,
+ * else in two that swap roles after each run.
  *
  * Not here: buffers of the caller (inputs, outputs), what a backend puts before the arena, and
  * small scratch on a kernel's stack. */
@@ -35,7 +35,7 @@ struct region {
     int begin, middle, end; /* steps of LOOP or IF, of ELSE (or the end), of ENDLOOP or ENDIF */
 };
 
-/* A buffer that is no part of another one, with all that is stored in it. */
+/* A buffer that is not a part of another one, together with its parts. */
 struct tenant {
     struct buffer *buffer;
     struct access *access; /* by step */
@@ -51,7 +51,7 @@ struct memory {
     struct schedule *s;
     struct tenant *tenant; /* as s->buffer */
     int *tenant_of;        /* by buffer id: index + 1 */
-    struct region *region; /* inner ones before outer ones */
+    struct region *region; /* inner regions before outer ones */
     int nregion;
     size_t cap_region;
 };
@@ -162,8 +162,8 @@ static void add_step(struct memory *m, const struct step *st, int step)
         add_reads(m, st->trip, step);
 }
 
-/* The LOOP step belongs to its region, so a trip count lives through the loop: it may be looked at
- * again before every iteration. */
+/* The LOOP step belongs to its region, so a trip count lives through the loop: it may be read again
+ * before each iteration. */
 static void add_steps(struct memory *m)
 {
     struct region *open = NULL;
@@ -210,7 +210,7 @@ static const struct access *first_within(const struct tenant *n, int begin, int 
     return lo < n->naccess && n->access[lo].step <= end ? &n->access[lo] : NULL;
 }
 
-/* What another iteration needs lives through the whole loop. */
+/* What another iteration needs is live through the whole loop. */
 static struct span extend_over_loops(const struct memory *m, const struct tenant *n)
 {
     struct span life = {n->access[0].step, n->access[n->naccess - 1].step};
@@ -240,7 +240,7 @@ static int before_loops(const struct memory *m, int begin, int step)
     return at;
 }
 
-/* Steps of one branch of IF r in which n is not needed though it lives before or after them. */
+/* The steps of one branch of IF r in which n is dead, though it is live before or after them. */
 static bool find_hole(const struct memory *m, const struct tenant *n, struct span life,
                       const struct region *r, struct span *hole)
 {
@@ -253,14 +253,14 @@ static bool find_hole(const struct memory *m, const struct tenant *n, struct spa
         if (!in || in->read)
             return false;
         *hole =
-            (struct span){r->middle, before_loops(m, r->middle, in->step) - 1}; /* born in both */
+            /* written first in both branches */
+            (struct span){r->middle, before_loops(m, r->middle, in->step) - 1};
         return hole->begin <= hole->end;
     }
     return false;
 }
 
-/* Removes hole from the spans; it lies within one of them, touching neither its begin nor its end,
- * or in a hole found before. */
+/* Removes the hole from the spans; it is strictly inside one of them, or in an earlier hole. */
 static void cut_hole(struct memory *m, struct slot *p, size_t *cap, struct span hole)
 {
     for (int i = 0; i < p->nspan; i++) {
@@ -278,7 +278,7 @@ static void cut_hole(struct memory *m, struct slot *p, size_t *cap, struct span 
 static struct slot place_of(struct memory *m, const struct tenant *n)
 {
     struct slot p = {.nbytes = n->buffer->nbytes};
-    /* SIZE_MAX fits in no arena, which is what arena_pack() then says */
+    /* SIZE_MAX fits in no arena: arena_pack() reports it */
     if (n->copies > 1 && !size_mul(scratch_stride(n->buffer), n->copies, &p.nbytes))
         p.nbytes = SIZE_MAX;
     size_t cap = 0;
@@ -300,8 +300,8 @@ static struct slot place_of(struct memory *m, const struct tenant *n)
 
 /* ------------------------------------------------------------------------------------- in place */
 
-/* True if the store does not load `in`, or, where it replaces it, only the element that it is about
- * to store. */
+/* Whether the store does not load `in`, or, if its result replaces `in`, only the element that it
+ * is about to store. */
 static bool reads_own_element(struct tgc *t, struct uop *store, const struct buffer *in,
                               bool replaces)
 {
@@ -309,7 +309,7 @@ static bool reads_own_element(struct tgc *t, struct uop *store, const struct buf
     struct uop **order = uop_toposort(t, &store->src[1], 1, &n);
     for (int i = 0; i < n && replaces; i++) {
         if (order[i]->op == OP_LOAD)
-            return false; /* its place depends on data: elements may be stored twice */
+            return false; /* the offset is data-dependent: elements may be stored twice */
     }
     order = uop_toposort(t, &store->src[2], 1, &n);
     for (int i = 0; i < n; i++) {
@@ -356,8 +356,7 @@ static bool may_move_in(struct memory *m, const struct kernel *k, int step,
            is_elementwise(m->t, k, in->buffer);
 }
 
-/* The place of `from`, which begins in the step where the place `to` ends, becomes the end of that
- * one. */
+/* Appends the place `from`, which begins in the step where the place `to` ends, to that one. */
 static void join_places(struct memory *m, struct slot *place, int to, int from)
 {
     struct slot *a = &place[to], *b = &place[from];
@@ -393,8 +392,8 @@ static void share_in_place(struct memory *m, struct slot *place)
 
 /* ----------------------------------------------------------------------------- one over another */
 
-/* The input of a step's kernel over which its result saves most, in either direction (2) or
- * forwards only (1); 0: there is none. */
+/* The input of a step's kernel that saves most if the result overlaps it, in either direction
+ * (ndirection 2) or forwards only (1). Returns the bytes saved, 0: none. */
 static size_t find_under(struct memory *m, struct slot *place, int step, const bool *is_under,
                          int ndirection)
 {
@@ -414,7 +413,7 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
             continue;
         over.over = in->place + 1;
         size_t saved = arena_saves(&place[in->place], &over);
-        /* a chain that went down goes up again */
+        /* in a chain whose results moved down, the next one moves up */
         bool turns = over.backwards && best.over == over.over && saved == most &&
                      place[in->place].over && !place[in->place].backwards;
         if (saved > most || turns) {
@@ -426,8 +425,8 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
     return most;
 }
 
-/* A kernel's result lies over an input where that makes the largest load smaller: from the step of
- * the largest load on, down to what other steps need anyway. false: nowhere. */
+/* Lets kernels' results overlap their inputs where that reduces the peak: from the step of the
+ * largest load on, until the remaining load is needed anyway. false: nowhere. */
 static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection)
 {
     int nstep = m->s->nstep;
@@ -473,7 +472,8 @@ size_t scratch_stride(const struct buffer *b)
     return (b->nbytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
-/* In how many copies each buffer lies in the arena: scratch of kernels that threads share. */
+/* How many copies of each buffer the arena holds: scratch of kernels that threads share has one per
+ * thread. */
 static void find_copies(struct memory *m)
 {
     struct schedule *s = m->s;
@@ -542,8 +542,8 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     return arena_pack(m->t, l->place, l->n, s->nstep, &l->total, NULL);
 }
 
-/* Offsets of parts follow from their base's. What has no place lies behind the arena, so that its
- * offset overlaps with no other. */
+/* Offsets of parts follow from their base's. A buffer without a place gets an offset behind the
+ * arena, so that it overlaps with no other. */
 static void place_buffers(struct memory *m, const struct layout *l)
 {
     for (int i = 0; i < m->s->nbuffer; i++) {
@@ -562,7 +562,7 @@ static void place_buffers(struct memory *m, const struct layout *l)
     }
 }
 
-/* Kernels whose results lie over what they load from its end on. */
+/* Kernels whose output overlaps the tail of a dying input count down. */
 static void turn_kernels(struct schedule *s, const struct layout *l)
 {
     for (int i = 0; i < l->n; i++)
@@ -570,8 +570,8 @@ static void turn_kernels(struct schedule *s, const struct layout *l)
             s->step[l->place[i].span[0].begin].kernel->counts_down = true;
 }
 
-/* Kernels that count down are worth a part of the arena: compilers do not know any more that what
- * they store and load is apart. */
+/* Counting down has to save a share of the arena: compilers can no longer prove that stores and
+ * loads do not alias. */
 static bool is_better(const struct layout *l, enum sharing sharing, const struct layout *than)
 {
     enum { TURN_SHARE = 25 };
@@ -608,8 +608,8 @@ static bool plan_arena(struct memory *m)
 
 /* --------------------------------------------------------------------------------------- states */
 
-/* First or last step of the outermost loop that holds the step, or the step itself: in another
- * iteration what stands behind comes before. */
+/* First or last step of the outermost loop that contains the step, or the step itself: in the next
+ * iteration, later steps come before it. */
 static int around_loops(const struct memory *m, int step, bool end)
 {
     int at = step;
@@ -644,7 +644,7 @@ static bool expr_reads(struct tgc *t, struct uop *u, const struct buffer *b)
     return found;
 }
 
-/* A kernel that reads a state and stores its next value in the same place. */
+/* Whether the kernel reads a state and may store its next value in the same place. */
 static bool may_replace(struct memory *m, const struct kernel *k, const struct state *st)
 {
     int64_t ahead;
@@ -654,8 +654,8 @@ static bool may_replace(struct memory *m, const struct kernel *k, const struct s
            (overlap_find(m->t, k, st->out, st->in, false, &ahead) && ahead >= 0);
 }
 
-/* Whether the next value may lie where the state is: nobody reads that any more when it is stored,
- * and nothing can fail from then on, so that a run with a bad status leaves the state as it was. */
+/* Whether the next value may be stored over the state: nobody reads the old value afterwards, and
+ * no later step can fail, so that a run with a bad status leaves the state as it was. */
 static bool may_stay(struct memory *m, const struct state *st)
 {
     int read = -1, write = m->s->nstep;
@@ -677,7 +677,7 @@ static bool may_stay(struct memory *m, const struct state *st)
     return read < write || (read == write && same);
 }
 
-/* It lies in its state's place, from its first element on. */
+/* A part is placed in its state's place, from that one's first element on. */
 static bool size_part(struct tgc *t, struct state_part *part)
 {
     size_t first = (size_t)part->first * dtype_nbytes(part->out->dtype);
@@ -688,7 +688,7 @@ static bool size_part(struct tgc *t, struct state_part *part)
     return true;
 }
 
-/* Every state's place or places, from 0 on: the program puts them in front of what a run makes. */
+/* Places all states, from 0 on: the program puts them in front of the intermediates. */
 static bool plan_states(struct memory *m)
 {
     struct schedule *s = m->s;
@@ -732,7 +732,7 @@ struct weight_entry {
     uint64_t hash;
 };
 
-/* The entry of an equal weight, or the free one where w belongs. */
+/* The entry of an equal weight, or the free entry where w is to be inserted. */
 static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
                                         const struct buffer *w, uint64_t hash)
 {
@@ -747,7 +747,7 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
     return &table[i];
 }
 
-/* Weights lie in order of first use; equal ones lie at one place. */
+/* Weights are placed in order of first use; equal ones share a place. */
 bool pass_weights(struct tgc *t, struct schedule *s)
 {
     size_t size = 16, total = 0;
@@ -763,7 +763,7 @@ bool pass_weights(struct tgc *t, struct schedule *s)
             TGC_BUG(t, "weight %s has %zu bytes", describe(t, w), given);
         w->offset = total;
         if (!w->nbytes || w->dtype == DTYPE_STRING)
-            continue; /* strings are pointers: the backend writes them apart */
+            continue; /* strings are pointers: the backend writes them separately */
         uint64_t hash = hash_bytes(0xcbf29ce484222325u ^ w->nbytes, w->data, w->nbytes);
         struct weight_entry *found = find_weight(table, size, w, hash);
         if (found->weight) {

@@ -1,18 +1,18 @@
-/* overlap.c - how far a kernel's result may lie over an input that nobody needs any more.
+/* overlap.c - how far a kernel's result may overlap a dying input.
  *
- *      in   |--------------------------------|       a pooling: row y of the result is made of rows
- *      out |--------|                                2y and on of the input, so what is stored in
- *           ^ below                                  turn y lies before what is read from then on
+ *      in   |--------------------------------|       a pooling: row y of the result reads rows
+ *      out |--------|                                2y and on of the input, so what iteration y
+ *           ^ below                                  stores is below what is read from then on
  *
  * Stores trail loads, then the two share most of their memory: diagonal memory optimisation, as
- * Blacker, Bridges and Hadfield describe it (arXiv:2010.01668). It is decided by the linear
- * programs that are run, the portable one and all variants, by the turns of their outermost loops:
- * what one turn stores must lie below of what this turn and all later ones load. Offsets are
- * multiples of the loop's number plus something with bounds; where that does not show, the bounds
- * of all turns are taken.
+ * Blacker, Bridges and Hadfield describe it (arXiv:2010.01668). It is decided on the linear
+ * programs that run, the portable one and all variants, by the iterations of their outermost loops:
+ * what an iteration stores must be below what it and all later ones load. Offsets are a multiple of
+ * the loop counter plus a bounded rest; where they are not of that form, the bounds over all
+ * iterations are taken.
  *
- * A kernel whose outermost loops count down is the same in a mirror: its result may begin within
- * the input, or below, but no lower than some place, and may end far behind it.
+ * A kernel whose outermost loops count down is the mirror image: its result must begin at or above
+ * some place within the input or below it, and may end far behind it.
  */
 #include "passes/place/memory.h"
 #include "passes/passes.h"
@@ -20,13 +20,13 @@
 
 #include <math.h>
 
-/* Loads or stores of one place in a program: bytes from `lo` to before `hi` in turn 0 of the
- * outermost loop, `step` more in each later turn. */
+/* Loads or stores of one buffer at one uop: bytes [lo, hi) in iteration 0 of the outermost loop,
+ * moved by `step` in each later one. */
 struct touch { int loop; double turns, step, lo, hi; };
 
 struct touches { struct touch *load, *store; int nload, nstore; size_t cap_load, cap_store; };
 
-/* Elements from the first to behind the last one, relative to the offset. */
+/* The extent of a vector in elements, from the offset: [lo, hi). */
 static void vector_extent(const struct uop *u, double *lo, double *hi)
 {
     double lanes = VECTOR_LANES(u->arg.i), step = (double)VECTOR_STRIDE(u->arg.i), last;
@@ -37,7 +37,7 @@ static void vector_extent(const struct uop *u, double *lo, double *hi)
     last = (lanes - 1) * step;
     *lo = last < 0 ? last : 0;
     *hi = (last < 0 ? 0 : last) + 1;
-    if (VECTOR_IS_GROUPS(u->arg.i)) {                 /* bytes far apart, groups side by side */
+    if (VECTOR_IS_GROUPS(u->arg.i)) {  /* a group's bytes are strided, the groups are contiguous */
         double all = DOT_BYTES * (step < 0 ? -step : step) + lanes;
         *lo -= all, *hi += all;
     }
@@ -84,7 +84,7 @@ static void find_touches(struct tgc *t, struct uop *const *u, int n, const struc
     }
 }
 
-/* The same of a loop that counts down, with addresses negated: so it counts up. */
+/* The same for a loop that counts down: addresses are negated, so that it counts up. */
 static struct touch mirror(struct touch x)
 {
     double moved = (x.turns - 1) * x.step, lo = x.lo;
@@ -93,8 +93,8 @@ static struct touch mirror(struct touch x)
     return x;
 }
 
-/* Whether a program's outermost loops can count down: no turn needs what another one computed, and
- * each is a loop in C. */
+/* Whether a program's outermost loops can count down: no iteration reads what another one computed,
+ * and each is a loop in C. */
 static bool may_count_down(struct uop *const *u, int n, const struct buffer *out)
 {
     for (int i = 0, depth = 0; i < n; i++) {
@@ -108,7 +108,7 @@ static bool may_count_down(struct uop *const *u, int n, const struct buffer *out
     return true;
 }
 
-/* The least distance from what is stored to what is loaded at the same time or later. */
+/* The least distance from an element stored to one that is loaded at the same time or later. */
 static double distance(const struct touch *store, const struct touch *load)
 {
     double last = store->turns - 1;

@@ -1,63 +1,64 @@
-/* stack.c - how much of the stack a kernel takes: an upper bound for what compilers make of its
- * linear program.
+/* stack.c - an upper bound of the stack that a kernel takes, as compilers translate its linear
+ * program.
  *
  * What is certain: the arrays that it declares (small scratch, accumulators of the portable tile)
  * and the registers that it saves: 160 bytes on aarch64, so no kernel has a smaller bound. What
- * compilers decide is how many values they keep apart. Of vectors, these are alive at once, and
- * each that has no register takes two slots:
- *   - the linear program's values, most of them sums of a tile, or what straight-line code
- *     (Winograd's transforms) has loaded; beyond the registers, what is loaded early is added;
- *   - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
+ * compilers decide is how many values are live at once. For vectors these are the following, and
+ * each one without a register takes two slots:
+ * - the linear program's values, most of them sums of a tile, or the values that straight-line code
+ *     (Winograd's transforms) has loaded; beyond the registers, early loads are added;
+ * - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
  *     the program's own, since instructions take most of them from memory;
- *   - what functions in one block keep, which are interleaved as far as there are registers;
- *   - small scratch, once the loops over it are unrolled.
- * Portable kernels: an array's elements that registers do not hold, twice to three times; scalars
- * beyond the registers; a fixed number for the largest function that is inlined. Lanes that are
- * fetched one by one have an address each.
+ * - values of several functions in one block, which are interleaved as far as there are registers;
+ * - small scratch, once the loops over it are unrolled.
+ * Portable kernels: array elements without registers, two or three times; scalars beyond the
+ * registers; a fixed number for the largest function that is inlined. Lanes that are loaded one by
+ * one have an address each.
  * The numbers were fitted to what gcc 12, clang 14 and 19 take for small models of every kind
- * (tests/lib/small.py): it is an estimate from above, no proof.
+ * (tests/lib/small.py): the bound is an estimate, not a proof.
  *
- * stack_find_kept() says which loops the compiler is asked to leave alone, since unrolled they take
- * more than registers, at every -O: what they load is moved out of the loop around them, they pass
- * on what they store, they gather, or they are made of functions, which would be interleaved.
- * tests/exec/stack_test.py holds the bound against -fstack-usage.
+ * stack_find_kept() says which loops the compiler is asked not to unroll at any -O, since that
+ * takes more than registers: their invariant loads are hoisted, they pass values on in memory, they
+ * gather, or they call functions, which would be interleaved. tests/exec/stack_test.py holds the
+ * bound against -fstack-usage.
  */
 #include "passes/passes.h"
 
 enum {
     SAVED = 160,      /* registers that a kernel saves: x19 to x30 and d8 to d15 on aarch64 */
-    SAVED_NEON = 176, /* ... and what stands between */
+    SAVED_NEON = 176, /* ... and padding */
     SAVED_X86 = 120,  /* ... seven of 8 bytes, and alignment to 64 */
     WORD = 8,
     WORDS_FEW = 11,  /* counters and scalars in registers */
-    WORDS_MANY = 24, /* those beyond are kept twice */
+    WORDS_MANY = 24, /* scalars beyond these are kept twice */
     SCALAR_MORE = 20,
     LOOPS_FEW = 4,
-    LOOP_MORE = 28, /* bytes, of each further loop of what only copies: addresses, unrolled */
-    FUNCTION = 64,  /* bytes, of a function of a float that is inlined */
+    LOOP_MORE = 28, /* bytes, for each further loop of a copying kernel: addresses, unrolled */
+    FUNCTION = 64,  /* bytes, for an inlined function of a float */
     FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
-    FUNCTION_LONG = 320,    /* ... that clang makes vectors of, and is two in one: sinh */
-    BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes of eight vectors of doubles */
-    LANE_APART = 12,        /* each lane's address, and its number in an array */
+    FUNCTION_LONG = 320,    /* ... that clang vectorizes, and that consists of two: sinh */
+    BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes from eight vectors of doubles */
+    LANE_APART = 12,        /* each lane's address and its index in an array */
     FEW_CONSTANTS = 11,     /* of a vector's exp */
     FEW1_CONSTANTS = 12,    /* ... of 1 + exp(-x) */
     MANY_CONSTANTS = 20,    /* ... tanh or erf */
     LOG_CONSTANTS = 16,
-    HALF_CONSTANTS = 22, /* of a conversion from or to f16 by AVX2, which has no instruction */
+    /* of a conversion from or to f16 by AVX2, which has no instruction for it */
+    HALF_CONSTANTS = 22,
     CALL_SIZE = 32,      /* operations of a function */
     ARRAY_HELD = 64,     /* bytes of an array that registers hold */
-    ARRAY_MORE = 192,    /* ... that are spilled beside it, at most */
-    CALL_VECTORS = 3,    /* of a function beside others in one block: they are interleaved */
-    CALL_LONG = 6,       /* ... of erf, whose parts are many */
-    ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and what it is for */
-    ROWS_MORE = 3,       /* ... by others, beside the table itself */
-    TABLE = 256,         /* bytes of it */
-    KINDS_MORE = 3,      /* vectors, where there are functions of several kinds */
-    SPILLED = 2,         /* slots of a value that has no register */
-    UNROLLED_MAX = 1024  /* operations of a loop that is unrolled altogether */
+    ARRAY_MORE = 192,    /* ... the most that is spilled in addition */
+    CALL_VECTORS = 3,    /* of a function next to others in one block: they are interleaved */
+    CALL_LONG = 6,       /* ... of erf, which has many polynomials */
+    ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and temporaries */
+    ROWS_MORE = 3,       /* ... by other instruction sets, in addition to the table */
+    TABLE = 256,         /* bytes of a table */
+    KINDS_MORE = 3,      /* vectors, if there are functions of several kinds */
+    SPILLED = 2,         /* slots of a spilled value */
+    UNROLLED_MAX = 1024  /* operations of a loop that compilers unroll completely */
 };
 
-/* Positions in the program; loops and guards by that of their opener. */
+/* Positions in the program; loops and guards are named by their opener's position. */
 struct stack {
     struct tgc *t;
     struct uop *const *u;
@@ -90,8 +91,8 @@ static void find_loops(struct stack *s)
     }
 }
 
-/* The last position at which the value computed at `def` must still be there, if one at `use` reads
- * it: the end of the outermost loop around the use that the definition is not in. */
+/* The last position at which the value computed at `def` is live, if `use` reads it: the end of the
+ * outermost loop around the use that does not contain the definition. */
 static int live_until(const struct stack *s, int def, int use)
 {
     int end = use;
@@ -101,7 +102,7 @@ static int live_until(const struct stack *s, int def, int use)
     return end;
 }
 
-/* The most bytes of vectors, and the most scalars, that are alive at once. */
+/* The pressure: the most bytes of vectors, and the most scalars, that are live at once. */
 static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
 {
     int *end = scratch_array(s->t, (size_t)s->n + 1, sizeof *end);
@@ -166,7 +167,7 @@ static int around(const struct stack *s, int at)
     return at;
 }
 
-/* How often a load runs in all iterations of `loop`, each time at another place; 0: unknown. */
+/* How often a load runs in all iterations of `loop`, each time at another offset; 0: unknown. */
 static int64_t places_within(const struct stack *s, int load, int loop)
 {
     int64_t places = 1, trips;
@@ -179,8 +180,8 @@ static int64_t places_within(const struct stack *s, int load, int loop)
     return places > 1 ? places : 0;
 }
 
-/* Whether another loop inside of `outer` loads from there, too: what both load stays, once both are
- * unrolled. */
+/* Whether another loop inside `outer` loads the same elements: unrolled, both loops share the
+ * loaded values. */
 static bool is_read_again(const struct stack *s, int load, int loop, int outer)
 {
     for (int i = outer + 1; i < s->close[outer]; i++)
@@ -190,8 +191,8 @@ static bool is_read_again(const struct stack *s, int load, int loop, int outer)
     return false;
 }
 
-/* What a loop loads in all its iterations that the loop around it does not change, or that a loop
- * beside it loads again: unrolled, it would be kept from one to the other. */
+/* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
+ * that another loop in it loads again: unrolled, they would be kept. */
 static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
 {
     int outer = around(s, loop);
@@ -200,13 +201,13 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
         return 0;
     bool small = sat_mul(trips, s->close[loop] - loop) <= UNROLLED_MAX;
     if (!small && !widest)
-        return 0;                                    /* a long loop of scalars stays one */
+        return 0;  /* compilers do not unroll a long loop of scalars */
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
         if (u->op != OP_LOAD ||
             (depends_on(s, u->src[1], s->u[outer]) && !(small && is_read_again(s, i, loop, outer))))
             continue;
-        /* a scalar is one for a vector's lanes */
+        /* a scalar is splat to a vector's lanes */
         int64_t size = u->lanes == 1 && widest ? widest : value_nbytes(u);
         total = sat_add(total, sat_mul(size, places_within(s, i, loop)));
     }
@@ -223,8 +224,8 @@ static int64_t widest_vector(struct uop *const *u, int n)
     return widest;
 }
 
-/* Whether a loop reads what one beside it has written: unrolled, both of them keep it in registers,
- * beside the constants of what stands between. */
+/* Whether a loop reads what a neighbouring one has stored: unrolled, it stays in registers, next to
+ * the constants of the code between them. */
 static bool passes_on(const struct stack *s, int loop, int64_t registers)
 {
     int outer = around(s, loop);
@@ -243,8 +244,8 @@ static bool passes_on(const struct stack *s, int loop, int64_t registers)
     return total >= registers / 2;
 }
 
-/* A loop of vectors from an address of its own in each iteration, which would be computed, and
- * kept, beforehand. */
+/* A loop of vectors with a separate address in each iteration: the addresses would be computed, and
+ * kept, before the loop. */
 static bool loop_gathers(const struct stack *s, int loop)
 {
     int64_t trips;
@@ -258,7 +259,7 @@ static bool loop_gathers(const struct stack *s, int loop)
 
 static bool is_byte(enum dtype d) { return dtype_nbytes(d) == 1; }
 
-/* What a portable program needs for what stands in one line of it. */
+/* Bytes for the functions inlined in one line of a portable program. */
 static int64_t inlined_nbytes(const struct stack *s)
 {
     int64_t most = 0;
@@ -277,8 +278,8 @@ static int64_t inlined_nbytes(const struct stack *s)
     return most;
 }
 
-/* Vectors whose lanes are fetched one by one: they lie in arrays, and gcc keeps the addresses of
- * what it narrows. */
+/* Vectors whose lanes are loaded one by one: they are in arrays, and gcc keeps the addresses of
+ * indices that it narrows. */
 static int64_t apart_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int64_t total = 0, masked = 0;
@@ -303,7 +304,7 @@ static bool is_half(enum isa isa, const struct uop *u)
            (u->dtype == DTYPE_F16 || u->src[0]->dtype == DTYPE_F16);
 }
 
-/* Constants of the functions that the program calls, in vectors. */
+/* Constants of the functions that the program calls, as vectors. */
 static int64_t constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int64_t exp = 0, exp1 = 0, log = 0, many = 0, half = 0, rows = 0;
@@ -329,8 +330,8 @@ static bool is_function(enum isa isa, const struct uop *u)
            is_half(isa, u);
 }
 
-/* A loop of functions whose iterations, unrolled, would be interleaved: each has vectors of its own
- * beside the constants. */
+/* A loop of functions whose iterations, unrolled, would be interleaved: each has its own vectors
+ * next to the constants. */
 static bool loop_calls(const struct stack *s, enum isa isa, int loop, int64_t widest)
 {
     int64_t trips, n = 0;
@@ -357,8 +358,7 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
     return kept;
 }
 
-/* What functions keep that stand in one block, such as those of a tile's sums, beyond one of them.
- */
+/* Bytes for functions in one block, such as those of a tile's sums, beyond one of them. */
 static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int64_t most = 0, n = 0, first = CALL_VECTORS;
@@ -373,7 +373,7 @@ static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
     return most > first ? (most - first) * widest : 0;
 }
 
-/* Vectors of one constant each, every constant once. */
+/* Vectors of constants, each constant once. */
 static int64_t splats_nbytes(struct stack *s)
 {
     int64_t total = 0;
@@ -388,7 +388,7 @@ static int64_t splats_nbytes(struct stack *s)
     return total;
 }
 
-/* A program without values that nothing reads: other operations took their place. */
+/* The program without dead values: fused operations have replaced them. */
 static struct uop **without_unread(struct tgc *t, struct uop *const *u, int *n)
 {
     struct uop **kept = scratch_array(t, (size_t)*n + 1, sizeof(struct uop *));
@@ -415,7 +415,7 @@ static bool has_double(struct uop *const *u, int n)
     return false;
 }
 
-/* Scalar sums of products of bytes: compilers make vectors of them, of twice as many values. */
+/* Scalar sums of products of bytes: compilers vectorize them, with twice as many values. */
 static bool sums_bytes(struct uop *const *u, int n)
 {
     bool sums = false, bytes = false;
@@ -427,7 +427,7 @@ static bool sums_bytes(struct uop *const *u, int n)
 }
 
 /* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
- * is long, and erf, whose parts are many. */
+ * has a long latency, and erf, which has many polynomials. */
 static bool has_long(struct uop *const *u, int n)
 {
     for (int i = 0; i < n; i++)
@@ -461,27 +461,27 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
         return SAVED + apart + apart / 4 + locals;
     }
     int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
-    /* functions of a tile's sums are interleaved as far as the sums leave registers */
+    /* functions of a tile's sums are interleaved as far as registers are left */
     int64_t file = isa_register_nbytes(isa), room = vectors < file ? file - vectors : 0;
-    /* ... but tiles of more sums interleave more of them */
+    /* ... but larger tiles interleave more of them */
     room += has_long(u, n) && vectors > file / 4 * 3 ? (vectors - file / 4 * 3) * 5 / 2 : 0;
     int64_t alive =
         vectors + constants + splats / 4 + (calls < room ? calls : room) - isa_register_nbytes(isa);
     if (alive > -2 * widest && alive < widest)
         alive = widest;
-    /* loads of a tile are moved up, more the fewer registers are left */
+    /* loads of a tile are hoisted, more of them the fewer registers are left */
     int64_t excess = vectors - file, early = excess > 0 ? excess + excess / 4 + widest : 0;
     early += excess > file / 3 ? (excess - file / 3) / 4 * 5 : 0;
     early = early < file / 16 * 11 ? early : file / 16 * 11;
     for (int i = 0; i < n && excess > -file / 2; i++)
         if (u[i]->op == OP_DOT)
-            /* products of bytes: sums, and what is made of them; AVX2 has no instruction for
-             * them: bytes that are widened to pairs, which gcc moves up */
+            /* products of bytes: the sums and what is computed from them; AVX2 has no instruction
+             * for them and widens bytes to pairs, which gcc hoists */
             early = isa_lanes(isa) == 8 ? vectors / 2 * 7 : vectors / 4 * 3;
     int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
     int64_t spilled = alive > 0 ? SPILLED * alive : 0;
     if (constants && vectors <= file / 4 * 3 && !locals && spilled > file / 2 * 5)
-        spilled = file / 2 * 5; /* what is more is read from memory, where constants are */
+        spilled = file / 2 * 5; /* the rest is read from memory, as the constants are */
     int64_t apart = locals + early + spilled,
             promoted = locals && alive + locals > 0
                            ? SPILLED * (alive + locals) + (splats + locals) / 2

@@ -1,10 +1,10 @@
-/* byte_lookup.c - bytes that are read from a table (byte_table.c), by vectors of bytes.
+/* byte_lookup.c - look-ups in a table of bytes (byte_table.c), by vectors of bytes.
  *
  *      for i < 1000             for i < 15    store.64 y[64i] = lookup(table, load.64 x[64i])
  *        y[i] = table[x[i]]     for i < 40    y[960 + i] = table[x[960 + i]]
  *
- * strip.c strips the loop as it does others, with four bytes for each lane of a float. What a
- * LOOKUP is made of says runtime/vector_*.c: permutations of the table, which lies in registers.
+ * strip.c strips the loop as any other, with four bytes for each lane of a float.
+ * runtime/vector_*.c implements LOOKUP: permutations of the table, which stays in registers.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
@@ -16,7 +16,7 @@ static bool is_table(const struct uop *u)
     return b && dtype_is_byte(b->dtype) && b->nbytes == VALUES;
 }
 
-/* The byte that a table is read by: as its number from the least of its dtype on. NULL: none. */
+/* The byte that indexes a table, of which `at` is byte - least value of its dtype. NULL: none. */
 static struct uop *key_of(const struct uop *at)
 {
     int64_t least = 0;
@@ -80,7 +80,7 @@ bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u)
         struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]),
                               expand_value_of(e, u->src[2])};
         expand_push(e, uop_intern(t, OP_STORE, u->dtype, src, 3, groups));
-    } else {                                          /* the number of an element is not needed */
+    } else {                                          /* the index is not needed as a value */
         const struct uop *at = l->table->src[1];
         return u == at || (at->op == OP_ADD && u == at->src[0]);
     }

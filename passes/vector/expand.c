@@ -1,9 +1,9 @@
-/* expand.c - in the variants of kernels, lanes become vectors and straight-line code; lanes that
- * are choices do in all kernels.
+/* expand.c - turns lanes into vectors and straight-line code in the variants of kernels; UNROLLED
+ * lanes become straight-line code in all kernels.
  *
- * A linear program comes in with its lanes as loops. What is inside a lane's loop is written once
- * for each of its values, with that value in the place of the loop variable; inside a vector's lane
- * it is written once, its loads and stores along the lane becoming loads and stores of vectors:
+ * A linear program comes in with its lanes as loops. The body of a lane's loop is written once for
+ * each value of the loop variable, which it replaces; the body of a vector's lane is written once,
+ * with vector loads and stores for those along the lane:
  *
  *      acc[row, column] := 0                 acc0 := splat 0, acc1 := splat 0
  *      for k                                 for k
@@ -13,9 +13,9 @@
  *
  * The products of a group of bytes and their sum are one DOT, see bytes.c.
  *
- * A value that two lanes have in common is computed once. A product that is added is one MULACC.
- * needs: optimize.c has made sure that everything which varies along a vector's lane has an
- * operation on vectors, and is read and written with stride 1.
+ * A value that two lanes share is computed once. A product that is added becomes one MULACC. needs:
+ * optimize.c has made sure that everything that varies along a vector's lane has an operation on
+ * vectors, and is loaded and stored with stride 1.
  */
 #include "passes/vector/expand.h"
 
@@ -102,14 +102,14 @@ static bool is_unrolled(const struct uop *lane)
     return !range_is(lane, AXIS_VECTOR) && !range_is(lane, AXIS_KEPT);
 }
 
-/* Whether the lane k of an accumulator tells apart what weights are summed up for. */
+/* Whether the weights of an accumulator's sum depend on its lane k. */
 static bool is_of_weights(const struct expander *e, const struct accs *a, int k)
 {
     return uop_depends_on(e->t, a->weights->src[1], a->acc->src[k]);
 }
 
-/* Which of an accumulator's lanes is open: row-major, a vector counts as one; those of the weights
- * alone, or all. */
+/* The index of the accumulator for the lanes' present values: row-major, a vector counts as one.
+ * weights: only of lanes on which the weights depend, else of all. */
 static int lane_index(const struct expander *e, const struct accs *a, bool weights)
 {
     int64_t at = 0;
@@ -123,7 +123,7 @@ static int lane_index(const struct expander *e, const struct accs *a, bool weigh
     return (int)at;
 }
 
-/* What an accumulator holds, once its sums are whole. */
+/* The value of an accumulator after its sums: with the correction term of centered dot products. */
 static struct uop *read_acc(struct expander *e, const struct accs *a)
 {
     struct uop *src[2] = {a->each[lane_index(e, a, false)]}, *v;
@@ -155,13 +155,13 @@ struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
     return v;
 }
 
-/* Inside of a group there are casts of bytes, their products, and sums; they are its DOT. */
+/* Whether u is inside a group: casts of bytes, their products and sums, all part of its DOT. */
 static bool is_of_group(const struct expander *e, const struct uop *u)
 {
     return e->group && u->dtype == DTYPE_I32;
 }
 
-/* What an expression of `in` is now, of which not every part has been looked at. */
+/* The present value of an expression of `in`, whose parts may not all be expanded yet. */
 static struct uop *value_now(struct expander *e, struct uop *u)
 {
     int n;
@@ -178,7 +178,8 @@ static struct uop *value_now(struct expander *e, struct uop *u)
     return map_get(&now, u);
 }
 
-/* Comparisons of places along the vector: of floats, how far they are from where they meet. */
+/* Comparisons of coordinates along the vector, as comparisons of floats: distances from the
+ * coordinate at which they turn. */
 static bool expand_places(struct expander *e, struct uop *u)
 {
     enum { FAR = 1 << 20 };
@@ -236,7 +237,7 @@ static void expand_value(struct expander *e, struct uop *u)
     map_set(&e->value, u, v);
 }
 
-/* How many elements of a buffer lie between a vector's neighbours: 0, all lanes are one. */
+/* The stride of an offset along the vector's lane, in elements; 0: all lanes have one element. */
 static int64_t stride_of(struct expander *e, struct uop *offset)
 {
     int64_t stride = 0;
@@ -252,7 +253,7 @@ static int64_t stride_of(struct expander *e, struct uop *offset)
     return stride;
 }
 
-/* What stands for u in one lane of the vector. */
+/* The value of u in one lane of the vector. */
 static struct uop *value_at(struct expander *e, struct uop *u, int64_t lane)
 {
     int n;
@@ -274,8 +275,8 @@ static struct uop *value_at(struct expander *e, struct uop *u, int64_t lane)
     return now ? now : expand_value_of(e, u);
 }
 
-/* How many lanes of the vector a condition holds for: its first ones; what is left of the condition
- * is the same for all of them. */
+/* The number of lanes, the first ones, for which a condition holds; *cond: the rest of the
+ * condition, equal for all lanes. */
 static int count_lanes(struct expander *e, struct uop **cond)
 {
     struct uop *all = *cond;
@@ -296,7 +297,7 @@ static bool is_lane_wise(struct expander *e, struct uop *cond)
     return e->vector && uop_depends_on(e->t, cond, e->vector);
 }
 
-/* A group of bytes: four neighbours, or those of all the vector's columns. */
+/* Loads a group of bytes: four neighbours, or those of all the vector's columns. */
 static void expand_bytes(struct expander *e, struct uop *u)
 {
     struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
@@ -340,7 +341,8 @@ static void expand_load(struct expander *e, struct uop *u)
     map_set(&e->value, u, v);
 }
 
-/* A store's condition that holds for some lanes of a vector says how many are stored. */
+/* The condition of a store that holds for a part of the lanes becomes the number of lanes
+ * stored. */
 static void expand_guard(struct expander *e, struct uop *u)
 {
     struct uop *cond = u->src[0];
@@ -372,8 +374,8 @@ static void expand_end(struct expander *e, struct uop *u)
     expand_leave(e);
 }
 
-/* A vector of what is stored to all of its lanes. Vectors hold no small elements but by a cast that
- * the store carries out. */
+/* A value to be stored, splat to all lanes. Small dtypes exist in vectors only as the result of the
+ * cast before a store. */
 static struct uop *splat_stored(struct expander *e, struct uop *v)
 {
     enum dtype d = v->dtype;
@@ -410,7 +412,7 @@ static void expand_store(struct expander *e, struct uop *u)
 
 static bool opens_group(const struct expander *e, int at);
 
-/* The weights of a sum of products of bytes that is one DOT; NULL: acc is no such sum. */
+/* The weights of a sum of products of bytes that becomes a DOT; NULL: acc is no such sum. */
 static const struct uop *find_weights(const struct expander *e, const struct uop *acc)
 {
     const struct uop *group = NULL;
@@ -446,7 +448,7 @@ static void expand_acc(struct expander *e, struct uop *u)
         else
             n *= u->src[k]->src[0]->arg.i;
     }
-    if (u->nsrc == 1 && e->vector)                    /* one declared where a vector is open */
+    if (u->nsrc == 1 && e->vector)                    /* declared inside a vector's lane */
         lanes = e->lanes;
     src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {.acc = u, .each = mem_array(e->t, (size_t)n, sizeof *a.each)};
@@ -468,8 +470,8 @@ static void assign(struct expander *e, struct uop *acc, struct uop *value)
     expand_push(e, uop_intern(e->t, OP_ASSIGN, acc->dtype, src, 2, (union arg){0}));
 }
 
-/* What the sums of the weights that are open lack, at the first of them: products with bytes of 0,
- * less DOT_MIDDLE. */
+/* Adds the correction term -DOT_MIDDLE * sum(w) of centered dot products for the present weights,
+ * once for all sums that share them: a DOT of zeros, less DOT_MIDDLE. */
 static void sum_weights(struct expander *e, const struct accs *a, struct uop *weights)
 {
     for (int k = 1; k < a->acc->nsrc; k++) {
@@ -546,8 +548,9 @@ void expand_one(struct expander *e, struct uop *u)
     }
 }
 
-/* Among choices, what is chosen follows from the lane: nothing else shall be computed, nor sooner
- * than it is stored. That holds where lanes have stores inside of them alone. */
+/* Whether values may be computed lazily, only where a store needs them. Among choices the lane
+ * determines what is chosen, so nothing else should be computed, nor earlier. That works if the
+ * lanes contain nothing but stores. */
 static bool may_be_lazy(const struct expander *e, int begin, int end)
 {
     bool choice = false;
@@ -564,7 +567,7 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     return choice;
 }
 
-/* A group inside of which a vector opens is open all the time; other groups stay loops. */
+/* A group that contains a vector's lane becomes its DOTs; other groups stay loops. */
 static bool opens_group(const struct expander *e, int at)
 {
     if (!range_is(e->in[at], AXIS_GROUP))
@@ -575,8 +578,8 @@ static bool opens_group(const struct expander *e, int at)
     return false;
 }
 
-/* What the loop at `at` stores is another value in its next turn: nothing that was read before it is
- * known inside. */
+/* The loop at `at` stores other values in its next iteration, so values loaded before it are not
+ * reused inside. */
 static void forget_stored(struct expander *e, int at)
 {
     for (int i = at + 1, end = expand_find_end(e, at); i < end; i++)
@@ -629,7 +632,7 @@ static void expand_all(struct expander *e)
         struct lane *l = &lane[e->depth - 1];
         if (++l->now < l->size) {
             map_set(&e->value, e->in[l->begin], uop_int(e->t, l->now));
-            i = l->begin;                             /* once more, with the next value */
+            i = l->begin;                             /* again, with the next value */
             continue;
         }
         if (e->vector == e->in[l->begin])

@@ -1,4 +1,4 @@
-/* gather.c - vectors that are read at places which are data, in the loops that strip.c strips.
+/* gather.c - vectors loaded at data-dependent indices, in the loops that strip.c strips.
  *
  *      for p < n                             for p < n / 8
  *        i := cast(floor(x[p]))                i = narrow.8 floor(load.8 x[8p])            i32
@@ -6,19 +6,19 @@
  *        for c < 64                            for c < 64
  *          y[64c + p] := t[40c + i] if ok        y[64c + 8p] = gather.8 t[40c + i] if ok
  *
- * Indices are i64, and vectors have lanes of 32 bits. An index out of data may be anything, so it
- * is brought into -limit..limit when it becomes an i32 (NARROW). Nothing that is asked about it
- * sees that, as long as it is only compared with what is nearer to 0, moved by little, or multiplied
- * by a positive number: that is what `exact` says of each index. Where a load's condition holds,
- * the comparisons in it say that the index is the number itself; other lanes are not loaded. All
- * that is computed in lanes has bounds, so nothing wraps.
+ * Indices are i64, and vectors have lanes of 32 bits. An index from data may have any value, so it
+ * is clamped to [-limit, limit] when it becomes an i32 (NARROW). This makes no difference as long
+ * as the index is only compared with numbers nearer to 0, moved by little, or multiplied by a
+ * positive number: `exact` keeps account of that. Where a load's condition holds, its comparisons
+ * prove that the index was not clamped; other lanes are not loaded. All values in lanes have
+ * bounds, so nothing wraps.
  *
- * What is the same for all lanes stays a sum of i64 in front of them, so tensors may be of any size.
+ * Terms that are invariant stay an i64 base offset, so tensors may be of any size.
  */
 #include "passes/vector/gather.h"
 
-/* An index in the lanes of a vector: lo..hi is what its i32 holds. Nearer to 0 than `exact` it is
- * the index itself; otherwise both are at least that far from 0, on the same side. */
+/* An index in a vector's lanes, an i32 in [lo, hi]. A value of magnitude below `exact` is the true
+ * index; otherwise both are at least `exact` from 0, on the same side. */
 struct index {
     int64_t lo, hi, exact;
 };
@@ -32,7 +32,7 @@ static bool depends(const struct gather *g, struct uop *u)
     return uop_depends_on(g->e->t, u, g->range);
 }
 
-/* What is known of u in the lanes; false: it cannot be an i32 there. */
+/* What is known of u in the lanes; false: it does not fit in an i32. */
 static bool index_of(const struct gather *g, struct uop *u, struct index *x)
 {
     const struct index *known = map_get(&g->index, u);
@@ -53,7 +53,7 @@ static int64_t magnitude(const struct index *x)
     return -x->lo > x->hi ? -x->lo : x->hi;
 }
 
-/* a + b or a - b: one of them may be inexact. */
+/* a + b or a - b; only one of them may be inexact. */
 static bool add(const struct index *a, struct index b, bool minus, struct index *x)
 {
     if (minus)
@@ -78,7 +78,7 @@ static bool multiply(const struct index *a, const struct index *b, struct index 
     return exact || (b->exact == INT64_MAX && b->lo == b->hi && b->lo > 0);
 }
 
-/* The larger or smaller of an index and what is nearer to 0 than it is inexact. */
+/* The maximum or minimum of two indices: of an inexact one and one nearer to 0 than its `exact`. */
 static bool extreme(const struct index *a, const struct index *b, bool larger, struct index *x)
 {
     int64_t exact = a->exact < b->exact ? a->exact : b->exact;
@@ -91,7 +91,7 @@ static bool extreme(const struct index *a, const struct index *b, bool larger, s
     return true;
 }
 
-/* What an index is made of: floats, integers in lanes already, or other indices. */
+/* The index of u from its operands: floats, integers already in lanes, or other indices. */
 static bool find_index(const struct gather *g, struct uop *u, struct index *x)
 {
     struct index a, b;
@@ -129,8 +129,8 @@ static bool find_index(const struct gather *g, struct uop *u, struct index *x)
     }
 }
 
-/* Notes what is known of u. An index that no lane can hold may still be a sum with something that
- * is the same for all lanes: an offset. */
+/* Notes what is known of u. An index that does not fit a lane may still be the sum of one that does
+ * and an invariant offset. */
 static void note_index(struct gather *g, struct uop *u)
 {
     struct index x, *kept;
@@ -148,7 +148,8 @@ static void note_index(struct gather *g, struct uop *u)
 
 /* ---------------------------------------------------------------------------------------- loads */
 
-/* Whether one of the conditions that `cond` is made of by AND says that u is within its bounds. */
+/* Whether a term of the conjunction `cond` is a constant lower bound of u that is not negative
+ * (least), or a constant upper bound. */
 static bool is_asked(struct uop *cond, const struct uop *u, bool least)
 {
     struct uop *todo[64];
@@ -173,7 +174,7 @@ static bool is_asked(struct uop *cond, const struct uop *u, bool least)
     return false;
 }
 
-/* Whether the lanes where `valid` holds have u itself. */
+/* Whether u is exact in the lanes where `valid` holds. */
 static bool is_exact_where(const struct gather *g, struct uop *u, struct uop *valid)
 {
     struct index x;
@@ -190,7 +191,7 @@ static bool is_exact_where(const struct gather *g, struct uop *u, struct uop *va
     return true;
 }
 
-/* The sum that an offset is: what differs from lane to lane, and what does not. */
+/* Splits an offset into a sum of what varies by lane and an invariant base. */
 static bool split_offset(const struct gather *g, struct uop *offset, struct uop **lane, int *nlane,
                          struct uop **same, int *nsame)
 {
@@ -236,7 +237,8 @@ static bool load_fits(const struct gather *g, struct uop *u, const struct uop_ma
 
 /* -------------------------------------------------------------------------------------- finding */
 
-/* The smallest power of two beyond whatever indices are compared with or moved by. */
+/* The smallest power of two above every number with which indices are compared or by which they are
+ * moved. */
 static int64_t find_limit(const struct gather *g, int begin, int end)
 {
     int64_t most = 1 << 8, limit = 1 << 10;
@@ -257,7 +259,7 @@ static int64_t find_limit(const struct gather *g, int begin, int end)
     return limit;
 }
 
-/* Places that are kept for later: i32. */
+/* Indices that were stored by stage_places.c: i32. */
 static bool is_stored_place(const struct uop *u)
 {
     return u->op == OP_CAST && u->dtype == DTYPE_I32 && u->src[0]->dtype == DTYPE_INDEX;
@@ -306,7 +308,7 @@ bool gather_value(struct gather *g, struct uop *u)
     if (u->dtype == DTYPE_INDEX) {
         int64_t stride;
         if (index_stride(g->e->t, u, g->range, &stride))
-            return false;                             /* it goes along the loop */
+            return false;  /* it is strided along the loop, not gathered */
         note_index(g, u);
         return true;
     }
@@ -335,7 +337,7 @@ static struct uop *splat_i32(struct gather *g, struct uop *scalar)
     return uop_intern(g->e->t, OP_SPLAT, DTYPE_I32, &narrow, 1, (union arg){.i = g->e->lanes});
 }
 
-/* u in the lanes, as i32. */
+/* u in the lanes, as an i32. */
 static struct uop *in_lanes(struct gather *g, struct uop *u)
 {
     struct tgc *t = g->e->t;
@@ -397,7 +399,7 @@ static struct uop *make_load(struct gather *g, struct uop *u)
         struct uop *v = in_lanes(g, lane[k]);
         src[2] = src[2] ? intern(g, OP_ADD, src[2], v) : v;
     }
-    if (!src[2])                                      /* one place for all, which some do not read */
+    if (!src[2])  /* one element for all lanes, some of which may not read it */
         src[2] = splat_i32(g, uop_int(t, 0));
     for (int k = 2; k < u->nsrc; k++)
         src[k + 1] = expand_splat(g->e, expand_value_of(g->e, u->src[k]), g->e->lanes);
@@ -409,7 +411,7 @@ bool gather_expand(struct gather *g, struct uop *u)
     struct uop *v;
     if (!g->any)
         return false;
-    if (map_get(&g->index, u)) {                      /* computed where it is needed */
+    if (map_get(&g->index, u)) {                      /* computed on demand */
         map_set(&g->e->value, u, make_index(g, u));
         return true;
     }
@@ -436,7 +438,8 @@ bool gather_expand(struct gather *g, struct uop *u)
 
 /* ---------------------------------------------------------------------------------------- loops */
 
-/* Whether u is read at a place that is data, or is not, depending on the innermost range. */
+/* Whether u is loaded at a data-dependent index, or under such a condition, that depends on the
+ * innermost range. */
 static bool is_gathered(struct tgc *t, struct uop *u, struct uop *inner)
 {
     int64_t stride;
@@ -444,8 +447,8 @@ static bool is_gathered(struct tgc *t, struct uop *u, struct uop *inner)
            !index_stride(t, u->src[1], inner, &stride);
 }
 
-/* How many operations what is read at such places takes to find them, each time that r moves on
- * without a change to them; 0 if r changes them. */
+/* The number of operations that compute gathered indices and would be repeated in each iteration of
+ * r though they are invariant in it; 0 if r changes them. */
 static int repeated_steps(struct tgc *t, struct uop *const *order, int n, struct uop *inner,
                           struct uop *r)
 {
@@ -463,8 +466,8 @@ static int repeated_steps(struct tgc *t, struct uop *const *order, int n, struct
     return steps;
 }
 
-/* Ranges outside of the innermost one that places which are data do not depend on, as channels do
- * not change where an image is sampled, move inside: places are computed once for all of them. */
+/* Moves ranges in which gathered indices are invariant, as channels where an image is sampled,
+ * inside the loop over the indices, so that these are computed once. */
 struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first)
 {
     enum { STEPS_MIN = 12 };

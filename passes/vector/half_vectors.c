@@ -1,4 +1,4 @@
-/* half_vectors.c - vectors whose upper half nobody stores become vectors of half as many lanes.
+/* half_vectors.c - halves vectors whose upper lanes are never stored.
  *
  *      w1 = load.16 w[k*24]                      w1 = load.16 w[k*24]
  *      w2 = load.16, 8 of them, w[k*24 + 16]     w2 = load.8 w[k*24 + 16]
@@ -8,10 +8,10 @@
  *      store.16, 8 of them, sum2                 store.8 sum2
  *
  * Where the processor's units are as wide as half a vector (AVX-512 on Zen 4), half a vector takes
- * half the time, elsewhere as long as a whole one. The lanes that remain are computed as before.
+ * half the time, elsewhere as long as a whole one. The remaining lanes are computed as before.
  *
- * What a value is wanted for is found backwards from the stores, until nothing changes any more. A
- * half may be there already: short loops have vectors of half the lanes, too.
+ * The lanes that are needed are found backwards from the stores, up to a fixed point. Short loops
+ * have half vectors already.
  */
 #include "passes/vector/expand.h"
 
@@ -20,8 +20,8 @@ struct halves {
     int wide;
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
-    struct uop_map whole;        /* uop of `in`: all its lanes are wanted, or it stays as it is */
-    struct uop_map wanted;       /* one that stays whole: so is its lower half */
+    struct uop_map whole;        /* uop of `in`: all its lanes are needed, or it cannot be halved */
+    struct uop_map wanted;       /* a whole value whose lower half is needed, too */
     struct uop_map now;          /* uop of `in` -> uop of `out`, where they differ */
     struct scopes scopes;        /* halves of `out` */
 };
@@ -42,7 +42,7 @@ static bool can_be_half(const struct halves *h, const struct uop *u)
     }
 }
 
-/* A store of no more than half the lanes. */
+/* A store of at most half the lanes. */
 static bool stores_half(const struct halves *h, const struct uop *u)
 {
     return u->op == OP_STORE && u->src[2]->lanes == h->wide && u->src[2]->dtype == DTYPE_F32 &&
@@ -54,7 +54,7 @@ static bool is_whole(struct halves *h, const struct uop *u)
     return map_get(&h->whole, u) != NULL;
 }
 
-/* true: that was not known. */
+/* Marks u as whole. true: it was not before. */
 static bool keep_whole(struct halves *h, struct uop *u)
 {
     if (u->lanes != h->wide || is_whole(h, u))
@@ -63,17 +63,17 @@ static bool keep_whole(struct halves *h, struct uop *u)
     return true;
 }
 
-/* What follows from one uop for its sources. */
+/* Propagates what is known of one uop to its sources. */
 static bool look_at(struct halves *h, struct uop *u)
 {
     bool news = false;
-    if (u->op == OP_ASSIGN)                  /* a whole value of half a sum is read by halves */
+    if (u->op == OP_ASSIGN)  /* a whole value added to half a sum is read by its lower half */
         return is_whole(h, u->src[0]) && keep_whole(h, u->src[1]);
     if (u->op == OP_END || u->op == OP_ENDGUARD || stores_half(h, u))
         return false;
     if (!can_be_half(h, u))
         news |= keep_whole(h, u);
-    /* half of a sum cannot be kept beside it: it changes */
+    /* half of an accumulator cannot be cached: it changes */
     for (int k = 0; k < u->nsrc && can_be_half(h, u); k++)
         if (u->src[k]->op == OP_ACC && is_whole(h, u->src[k]))
             news |= keep_whole(h, u);
@@ -82,7 +82,7 @@ static bool look_at(struct halves *h, struct uop *u)
     return news;
 }
 
-/* Notes the whole values whose lower half is read; false: no value is half. */
+/* Notes the whole values whose lower half is read; false: no value is halved. */
 static bool find_wanted(struct halves *h)
 {
     bool any = false;
@@ -116,7 +116,7 @@ static void push(struct halves *h, struct uop *u)
     }
 }
 
-/* The half of a value that is whole. */
+/* The lower half of a whole value. */
 static struct uop *half_of(struct halves *h, struct uop *u)
 {
     return uop_intern(h->t, OP_HALF, u->dtype, &u, 1, (union arg){0});
@@ -127,7 +127,7 @@ static void rewrite(struct halves *h, struct uop *u)
     struct uop *src[64];
     union arg arg = u->arg;
     bool whole = is_whole(h, u), changed = false;
-    if (u->nsrc > 64 || whole) {             /* what is whole has whole sources */
+    if (u->nsrc > 64 || whole) {             /* sources of whole values are whole */
         push(h, u);
         if (whole && map_get(&h->wanted, u))
             push(h, half_of(h, u));

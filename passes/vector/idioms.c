@@ -1,5 +1,5 @@
-/* idioms.c - operations that instruction sets, or pieces of runtime/, do at once: products that
- * are added, sigmoids, what is rounded, clamped and becomes a byte (passes/rules/vectors.rules).
+/* idioms.c - fuses ops that instruction sets, or runtime/, have as one operation: multiply-adds,
+ * sigmoids, rounding, clamping and conversion to bytes (passes/rules/vectors.rules).
  */
 #include "passes/rules/rules.h"
 #include "passes/vector/expand.h"

@@ -1,4 +1,4 @@
-/* prefetch.c - weights that come from memory are asked for before they are needed.
+/* prefetch.c - prefetches weights that come from memory.
  *
  *      for panel                            a panel: the weights of some columns, one stream
  *        for tile < 4
@@ -7,10 +7,11 @@
  *            prefetch w[panel + 1, k]       so they fetch the next panel meanwhile
  *            sum += x[tile, k] * wv
  *
- * A weight is stored in the order in which it is read, and so are the weights of a program: behind
- * a kernel's last panel lies what the next kernel reads. Where each weight is read once, the
- * processor's own prefetcher does most of it, but stops at pages; where all of them may stay in a
- * cache between two runs, asking costs more than it gains (a fifth, of 4 MB in a cache of 32 MB).
+ * Weights are packed in the order in which they are read, and placed in the order of the kernels:
+ * behind a kernel's last panel is what the next kernel reads. Where each weight is read once, the
+ * hardware prefetcher does most of the work, but stops at pages. Where all of them may stay in a
+ * cache between two runs, prefetching costs more than it gains (a fifth, for 4 MB in a cache of 32
+ * MB).
  */
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
@@ -19,9 +20,9 @@ enum { LOOPS_MAX = 64, REREADS_MAX = 32 };
 
 struct prefetching {
     struct tgc *t;
-    bool far;                    /* weights that are read once come from memory */
+    bool far;                    /* weights that are read once come from memory, not from a cache */
     struct uop *loop[LOOPS_MAX]; int nloop;
-    int64_t seen;                /* bytes of weights in the innermost loop so far */
+    int64_t seen;                /* bytes of weights loaded in the innermost loop so far */
 };
 
 static bool is_large_weight(const struct machine *m, const struct uop *load)
@@ -39,8 +40,8 @@ static bool weights_are_far(const struct tgc *t, const struct schedule *s)
     return n > cost_fit(machine_of(t), FIT_FAR);
 }
 
-/* How far ahead a weight is wanted: the run that the loops read before they read it again; 0: it is
- * read again so often that nothing is gained. */
+/* How far ahead to prefetch a weight: the contiguous bytes that the loops read before they read
+ * them again; 0: they are reused so often that nothing is gained. */
 static int64_t distance(const struct prefetching *p, const struct uop *load)
 {
     int64_t run = 0, reads = 1, stride, size;
@@ -66,7 +67,7 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
     return reads > REREADS_MAX || (double)(run * nbytes) > cost_fit(m, FIT_PANEL) ? 0 : run;
 }
 
-/* Whether prefetch_panel.c has seen to it. */
+/* Whether prefetch_panel.c has taken care of it. */
 static bool is_prefetched(struct uop *const *linear, int n, const struct uop *load)
 {
     for (int i = 0; i < n; i++)
@@ -102,7 +103,7 @@ static void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int 
             continue;
         int64_t before = p.seen, ahead = distance(&p, u);
         p.seen += (int64_t)dtype_nbytes(u->dtype) * u->lanes;
-        if (!ahead || before % m->line)                  /* each line once */
+        if (!ahead || before % m->line)                  /* each cache line once */
             continue;
         struct uop *src[2] = {u->src[1], uop_int(t, ahead)};
         src[1] = uop_intern(t, OP_ADD, DTYPE_INDEX, src, 2, (union arg){0});

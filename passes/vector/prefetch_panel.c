@@ -1,4 +1,5 @@
-/* prefetch_panel.c - a contraction's next panel of weights, while the present one is used.
+/* prefetch_panel.c - prefetches a contraction's next panel of weights while the present one is
+ * used.
  *
  *      for panel                             for panel
  *        for tile < 32                         for tile < 32
@@ -7,9 +8,10 @@
  *            ... w[panel*PANEL + k*64]             ... w[panel*PANEL + k*64]
  *
  * A panel is read once from memory, by the first tile of rows, and then again by all others from
- * the cache: without help the first tile waits for each line. The steps of all tiles together fetch
- * the next panel, evenly; behind the last panel lies what is read next, since weights lie in the
- * order of their use. A line may be asked for more than once, which costs less than to tell.
+ * the cache: without prefetching the first tile waits for each line. The steps of all tiles
+ * together fetch the next panel, evenly; behind the last panel is what is read next, since weights
+ * are placed in order of use. A line may be prefetched more than once, which costs less than a
+ * test.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
@@ -18,13 +20,13 @@ enum { DEPTH_MAX = 32, LINES_MAX = 4, TILES_MIN = 3 };
 
 struct stream {
     struct expander *e;
-    struct uop *loop[DEPTH_MAX]; int nloop;      /* that are open at `at`, outermost first */
+    struct uop *loop[DEPTH_MAX]; int nloop;      /* open at `at`, outermost first */
     struct uop *load;
-    int panel, tile;             /* places in loop[] */
-    int64_t size, tiles, steps;  /* floats of a panel; tiles that read it; steps of each of them */
+    int panel, tile;             /* indices into loop[] */
+    int64_t size, tiles, steps;  /* floats of a panel; tiles that read it; steps of each tile */
 };
 
-/* The loops that are open behind e->in[at]; false: too many, or an odd one. */
+/* The loops that are open behind e->in[at]; false: too many, or of another form. */
 static bool find_loops(struct stream *s, int at)
 {
     s->nloop = 0;
@@ -41,7 +43,7 @@ static bool find_loops(struct stream *s, int at)
     return true;
 }
 
-/* The one packed weight that is read in the innermost loop at `at`. */
+/* The single packed weight that is read in the innermost loop at `at`. */
 static bool find_load(struct stream *s, int at)
 {
     int end = expand_find_end(s->e, at);
@@ -62,7 +64,8 @@ static bool find_load(struct stream *s, int at)
 
 static int64_t size_of(const struct uop *range) { return range->src[0]->arg.i; }
 
-/* panel · tiles, which do not move the weight · steps, which read the panel from front to back */
+/* The loops must nest as: panel · tiles, in which the weight is invariant · steps, which read the
+ * panel in order. */
 static bool find_panel(struct stream *s)
 {
     struct tgc *t = s->e->t;

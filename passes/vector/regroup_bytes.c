@@ -1,11 +1,11 @@
-/* regroup_bytes.c - bytes that are stored anew in groups of four (runtime_products.c), by vectors.
+/* regroup_bytes.c - regroups bytes into groups of four (runtime_products.c), by vectors.
  *
  *      for j < 32                            for j < 2
  *        for g < 4                             store.64 y[64j] = load.64 x[16j], groups 100 apart
  *          y[4j + g] = x[j + 100g]
  *
- * What lies side by side before and after is moved as one word. strip.c strips the loops as it does
- * others.
+ * Bytes that are contiguous before and after are moved as one word. strip.c strips the loops as any
+ * other.
  */
 #include "passes/vector/expand.h"
 
@@ -15,7 +15,7 @@ static bool has_stride(struct tgc *t, struct uop *offset, struct uop *r, int64_t
     return index_stride(t, offset, r, &stride) && stride == want;
 }
 
-/* A loop that copies bytes, with at most one loop inside. */
+/* Finds a loop that copies bytes, with at most one loop inside. */
 static bool find_copy(const struct expander *e, int begin, int end, struct groups *g,
                       struct uop **store)
 {

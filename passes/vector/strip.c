@@ -1,5 +1,5 @@
-/* strip.c - vectors for the innermost loops of a linear program that no tile covers: stages, rows
- * of a softmax, sums along the contiguous axis, whatever the sizes are.
+/* strip.c - vectorizes the innermost loops of a linear program that no tile covers: stages, rows of
+ * a softmax, sums along the contiguous axis, of any size.
  *
  *      for k < n                     sums = splat 0
  *        sum := sum + x[k]           for k < n / 64                   four vectors at a time
@@ -7,14 +7,14 @@
  *                                    sum := sum + fold(sums0 + ... + sums3)
  *                                    for k < n % 64 / 16  ...   for k < n % 8  sum := sum + x[...]
  *
- * Where nothing is summed up, the rest is a part of one vector.
+ * Without a sum, the remainder is a partial vector.
  *
- * A loop that holds loops is taken, too, if all in it lies side by side along the outer one: the
- * sum of each of many columns.
+ * A loop that contains loops is taken, too, if all accesses in it are contiguous along the outer
+ * one: the sums of many columns.
  *
- * Strip-mining (Allen, Kennedy: Optimizing Compilers for Modern Architectures, 2.2.4): what runs
- * along the loop in steps of one element becomes vectors, the rest of the loop stays as it was. A
- * sum is reassociated, as REDUCE allows. Sizes may be known only at run time.
+ * Strip-mining (Allen, Kennedy: Optimizing Compilers for Modern Architectures, 2.2.4): accesses of
+ * stride 1 along the loop become vectors, invariant ones stay scalars. A sum is reassociated, as
+ * REDUCE allows. Sizes may be known only at run time.
  */
 #include "passes/vector/gather.h"
 
@@ -23,7 +23,7 @@
 enum {
     MAX_SUMS = 8,
     UNROLL = 4,
-    SHORT = 5,                   /* elements of a loop that is worth a part of a vector */
+    SHORT = 5,                   /* the least elements for which a partial vector pays */
 };
 
 /* An accumulator that the loop updates by acc := acc op x. */
@@ -38,10 +38,10 @@ struct strip {
     struct uop *range;
     int begin, end;              /* of the loop in e->in */
     struct sum sum[MAX_SUMS]; int nsum;
-    bool any;                    /* something runs along the loop */
+    bool any;                    /* some access is contiguous along the loop */
     struct lookup lookup;        /* it reads a table; table NULL: none */
     struct groups groups;        /* it stores groups of bytes; lanes 0: none */
-    struct gather gather;        /* it reads at places that are data */
+    struct gather gather;        /* it loads at data-dependent indices */
 };
 
 /* ----------------------------------------------------------------------------- does it go along */
@@ -76,7 +76,7 @@ static const struct sum *sum_of_value(const struct strip *s, const struct uop *u
     return NULL;
 }
 
-/* What a sum's accumulator and value are read by: nothing else in the loop. */
+/* Whether a sum's accumulator and new value have no other readers in the loop. */
 static bool sums_are_apart(const struct strip *s)
 {
     struct uop *const *in = s->e->in;
@@ -93,7 +93,8 @@ static bool sums_are_apart(const struct strip *s)
     return true;
 }
 
-/* What is stored in the loop and read, too, is read at the place where it is stored. */
+/* Whether memory that the loop both stores and loads is loaded at the offset at which it is
+ * stored. */
 static bool memory_fits(const struct strip *s)
 {
     struct uop *const *in = s->e->in;
@@ -107,7 +108,7 @@ static bool memory_fits(const struct strip *s)
     return true;
 }
 
-/* How much an offset grows with the loop, if that is a vector's: 0 or 1. */
+/* The stride of an offset along the loop, if vectors can have it: 0 or 1. */
 static bool stride_fits(const struct strip *s, struct uop *offset, int64_t *stride)
 {
     return index_stride(s->e->t, offset, s->range, stride) && (*stride == 0 || *stride == 1);
@@ -153,7 +154,7 @@ static bool value_fits(struct strip *s, struct uop *u, struct uop_map *varies)
     return !of_index && (!any || tile_is_vector_op(u) || is_stored(s, u));
 }
 
-/* What is read at a place that is data, and indices. */
+/* Loads at data-dependent indices, and the indices. */
 static bool gather_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 {
     if (!s->gather.any || !uop_depends_on(s->e->t, u, s->range) ||
@@ -165,8 +166,8 @@ static bool gather_fits(struct strip *s, struct uop *u, struct uop_map *varies)
 
 static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes);
 
-/* A vector or two at least; fewer elements if they are half a vector, or a part that is worth one:
- * channels are often that few. */
+/* One or two vectors at least; fewer elements if they fill half a vector, or a partial vector that
+ * pays: channels are often that few. */
 static bool size_fits(const struct strip *s, const struct uop *size)
 {
     int lanes = s->e->isa->lanes, narrow = s->e->isa->narrow;
@@ -201,7 +202,7 @@ static bool loop_fits(struct strip *s)
         } else if (op_is_elementwise(u->op)) {
             if (!sum_of_value(s, u) && !gather_fits(s, u, &varies) && !value_fits(s, u, &varies))
                 return false;
-        } else if (u->op == OP_ACC) {                  /* as a vector, whatever is added to it */
+        } else if (u->op == OP_ACC) {                  /* its sum is a vector, whatever is added */
             if (u->nsrc > 1 || u->dtype != DTYPE_F32 || map_get(&varies, u->src[0]))
                 return false;
             map_set(&varies, u, u);
@@ -251,7 +252,7 @@ static struct uop *fold(struct strip *s, enum op op, struct uop *vector)
     return v;
 }
 
-/* The accumulators of the vectors, `n` for each sum. */
+/* Opens the vector accumulators, `n` for each sum. */
 static void open_parts(struct strip *s, int lanes, int n)
 {
     for (int k = 0; k < s->nsum; k++) {
@@ -265,7 +266,7 @@ static void open_parts(struct strip *s, int lanes, int n)
     }
 }
 
-/* Pairs of them become one, then the lanes, then the sum itself. */
+/* Reduces them: pairs become one vector, its lanes one scalar, which is added to the sum. */
 static void close_parts(struct strip *s, int n)
 {
     for (int k = 0; k < s->nsum; k++) {
@@ -278,8 +279,8 @@ static void close_parts(struct strip *s, int n)
     }
 }
 
-/* The loop's inside once, for the elements from `at` on; part: which accumulators it adds to, -1:
- * the sums themselves. */
+/* Writes the loop's body once, for the elements from `at` on; part: the accumulators that it adds
+ * to, -1: the sums themselves. */
 static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
 {
     struct expander *e = s->e;
@@ -313,7 +314,7 @@ static void write_inside(struct strip *s, struct uop *at, int lanes, int part)
     e->vector = NULL;
 }
 
-/* `count` times `unroll` vectors of `lanes`, from `first` on. */
+/* Writes `count` iterations of `unroll` vectors of `lanes`, from `first` on. */
 static void write_strip(struct strip *s, struct uop *first, struct uop *count, int lanes,
                         int unroll, bool parts)
 {
@@ -343,7 +344,7 @@ static void write_strip(struct strip *s, struct uop *first, struct uop *count, i
         close_parts(s, unroll);
 }
 
-/* Loops inside, and sums that go on outside: only one of the two. */
+/* No guards inside, and not both of loops inside and sums that continue outside. */
 static bool is_simple(const struct strip *s)
 {
     bool loops = false, guards = false;
@@ -354,8 +355,8 @@ static bool is_simple(const struct strip *s)
     return !guards && !(loops && s->nsum > 0);
 }
 
-/* How many elements a vector of `lanes` leaves over that a part of one can do at once, 0 if none:
- * nothing is summed up, and what is read are floats. */
+/* How many remaining elements a partial vector of `lanes` can do at once; 0 if none: that needs a
+ * loop without sums whose loads are floats. */
 static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lanes)
 {
     if (s->nsum > 0 || s->gather.any || n->op != OP_CONST || n->arg.i % lanes < 2)

@@ -1,15 +1,14 @@
-/* transpose_store.c - a tile whose rows are neighbours in memory, while the lanes of its vectors
- * lie apart, is stored by its columns: the result of a layer whose channels are lanes, for
- * example, where the model wants its pixels side by side.
+/* transpose_store.c - stores a tile by its columns if its rows are contiguous in memory while the
+ * lanes of its vectors are strided: for example, the result of a layer with channels in the lanes
+ * where the model has contiguous pixels.
  *
  *      a = a0 a1 a2 a3        evens 1: a0 b0 a2 b2    evens 2: a0 b0 c0 d0   store
  *      b = b0 b1 b2 b3   ->   odds 1:  a1 b1 a3 b3 ->           a1 b1 c1 d1   ...
  *      c = c0 c1 c2 c3                  c0 d0 c2 d2    odds 2:  a2 b2 c2 d2
  *      d = d0 d1 d2 d3                  c1 d1 c3 d3              a3 b3 c3 d3
  *
- * Eklundh's transposition: in step `by`, 1, 2, 4..., each pair of rows that are `by` apart
- * exchanges groups of lanes of that size. Fewer rows than lanes make columns that are parts of
- * vectors.
+ * Eklundh's transposition: in step `by`, 1, 2, 4..., each pair of rows at distance `by` exchanges
+ * groups of `by` lanes. With fewer rows than lanes, the columns are partial vectors.
  */
 #include "passes/vector/expand.h"
 
@@ -20,7 +19,7 @@ static bool is_row(struct expander *e, const struct uop *store, const struct lan
            index_stride(e->t, store->src[1], e->in[l->begin], &step) && step == 1;
 }
 
-/* The open lane along which what is stored is side by side, or NULL. */
+/* The open lane along which the stored elements are contiguous, or NULL. */
 static const struct lane *find_rows(struct expander *e, const struct uop *store)
 {
     for (int k = 0; k < e->depth; k++)
@@ -29,7 +28,7 @@ static const struct lane *find_rows(struct expander *e, const struct uop *store)
     return NULL;
 }
 
-/* Which of the tile's blocks of columns is open. */
+/* The number of the tile's block of columns that is open. */
 static int64_t tile_number(const struct expander *e, const struct lane *rows)
 {
     int64_t n = 0;
@@ -39,7 +38,7 @@ static int64_t tile_number(const struct expander *e, const struct lane *rows)
     return n;
 }
 
-/* The rows of a block, in order; they are no longer kept. */
+/* Takes the rows of a block, in order, off the list. */
 static int take_rows(struct expander *e, const struct uop *store, int64_t tile, struct uop **row)
 {
     int n = 0, kept = 0;
@@ -58,8 +57,8 @@ static struct uop *cross_two(struct tgc *t, struct uop *a, struct uop *b, int by
     return uop_intern(t, OP_CROSS, a->dtype, src, 2, (union arg){.i = CROSS_BITS(by, odd)});
 }
 
-/* v: the rows, NULL behind the last one; becomes the columns. What stands in lanes behind the last
- * row nobody reads. */
+/* Transposes v[]: rows in, NULL behind the last one; columns out. Lanes of rows that do not exist
+ * are never read. */
 static void cross_rows(struct tgc *t, struct uop **v, int lanes)
 {
     for (int by = 1; by < lanes; by *= 2)
