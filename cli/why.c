@@ -35,13 +35,13 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
         text_printf(x, "Winograd, tiles of %d x %d", side[0] ? side[0] : 1, side[1] ? side[1] : 1);
     else
         text_puts(x, "sums of products");
-    text_puts(x, "; estimated kilocycles:");
+    text_puts(x, "; estimated us:");
     for (int i = 0; i < c->n; i++) {
         const int *of = c->candidate[i].winograd;
         text_printf(x, "%s %d", i ? "," : "", of[0]);
         if (of[1] != of[0])
             text_printf(x, "x%d", of[1]);
-        text_printf(x, ": %.0f", c->cost[i]);
+        text_printf(x, ": %.3g", c->cost[i] / 1000);
     }
     if (c->by)
         put_measured(x, s, c->by);

@@ -195,3 +195,8 @@ bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_
     *stride = (int64_t)sum;
     return true;
 }
+
+int store_first_range(const struct uop *store)
+{
+    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+}

@@ -13,5 +13,7 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r);
  * invariant. false: the stride is not constant, since r is under a division, a remainder, a choice
  * or a load, or has a varying factor. */
 bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride);
+/* Where the ranges of a STORE begin among its sources: behind the condition, if it has one. */
+int store_first_range(const struct uop *store);
 
 #endif

@@ -6,11 +6,11 @@
  *                weight(tap, p)                            t[place(tap, p), c] * weight(tap, p)
  *
  * A grid's samples are gathered one by one where the pixels of a channel lie side by side, as they
- * do in a model's inputs; where the channels do, they are vectors of neighbours. What a model
- * computes lies as layout.c wants it; an input is copied, which layout.c gives its order. That
- * costs as much of the arena as the input has elements, and is done where it saves time by
- * gather_gain(), which counts every element that is read each time that it is: a grid's four taps
- * and more do; what is picked once does not.
+ * do in a model's inputs; where the channels do, they are vectors of neighbours. The order of what
+ * a model computes is free; that of an input is not, so it is copied. That costs as much of the
+ * arena as the input has elements, and is done where it saves time by gather_gain(), which counts
+ * every element that is read each time that it is: a grid's four taps and more do; what is picked
+ * once does not.
  */
 #include "passes/analysis/gathers.h"
 #include "passes/plan/fuse.h"

@@ -5,8 +5,7 @@
  *      1 1 0 0   ->  j < i + 1                      1 1 1 0 0 0  ->  begin[i] <= j < end[i]
  *      1 1 1 0                                      0 0 0 1 1 1
  *
- * So a loop can begin and end where a row does (online_softmax.c), and the table takes no
- * memory. Begins and ends that are no line (documents) become tables of one number a row, if the
+ * So a loop can begin and end where a row does, and the table takes no memory. Begins and ends that are no line (documents) become tables of one number a row, if the
  * mask is of bools: choosing by a comparison then takes no longer than choosing by what is read.
  * A mask that is added stays a table, since adding what is read is cheaper than comparing and
  * choosing what to add. Two values of any type are a mask. Tables that are read at places which

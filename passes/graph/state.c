@@ -1,6 +1,6 @@
 /* state.c - outputs that a context keeps as inputs of its next run (--state OUT=IN).
  *
- *      h ──> LSTM ──> h'          in, out: two buffers; memory.c finds one place for both, or two
+ *      h ──> LSTM ──> h'          in, out: two buffers, in one place or in two
  *
  *      past ──┐                   past:    rows 0 .. n-1     of one place, as large as the bound
  *             CONCAT ──> ...      new:     rows n .. n+k-1   stored there by a kernel
@@ -8,7 +8,7 @@
  *
  * The CONCAT is gone from the graph: its readers read a buffer, its new rows are what the graph
  * stores. That nothing of `past` changes makes the order of its own readers free; those of the leaf
- * come behind the store (schedule.c).
+ * come behind the store.
  *
  *      past ──> SCATTER ──> ...             one place, of which some rows are stored, at places that
  *      new rows ──┘                         are data; ... reads it, too, as a leaf

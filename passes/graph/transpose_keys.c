@@ -6,9 +6,9 @@
  *         b[i, head, e] * b[j, heads + head, e]  b[i, head, e] * k[head, e, j]
  *
  * Attention's scores want their keys side by side along j, its values along e. Where both are parts
- * of one tensor, one of them would lie apart. pack_keys.c copies a head's keys within the
- * kernel; where they are more than such a kernel reads again for every row (realize.c), they are
- * a tensor, whose order of axes layout.c finds.
+ * of one tensor, one of them would lie apart. A head's keys can be copied within its kernel; where
+ * they are more than a stage may read again for every row (FIT_STAGE), they are a tensor, whose
+ * order of axes is free.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/plan/fuse.h"

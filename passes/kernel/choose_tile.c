@@ -1,13 +1,12 @@
-/* choose_tile.c - which tile a loop nest gets: the candidates, and what each of them costs.
+/* choose_tile.c - which tile a loop nest gets, of all candidates; tile_cost.c says what each costs.
  *
  * The columns run along a range in which every operand stands still, is contiguous, or is a weight
  * that can be packed; the rows along a range in which some operand stands still. All pairs of
- * ranges and sizes are tried. The portable kernel's tile is chosen by the multiply-adds for each
- * load; a variant's, whose columns are vectors, by the cycles that a step of the reduction takes:
- * as many as the slowest of the FMA units, the load ports, the decoder and the latency of an
- * accumulator need.
+ * ranges and sizes are tried. The portable kernel's lanes are loops, of which a compiler makes
+ * vectors; a variant's columns are vectors of its instruction set.
  */
 #include "passes/analysis/stationary.h"
+#include "passes/kernel/tile_cost.h"
 #include "passes/kernel/tune.h"
 
 #include <string.h>
@@ -54,17 +53,6 @@ static bool rows_fit(const struct nest *m, struct uop *r)
         if (is_gated_by(m, m->load[i], r))
             return false;
     return !m->contraction || !operands_equal(axis.reads, m->operands);
-}
-
-/* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in
- * vectors. */
-static double gain_of(int64_t rows, int64_t columns)
-{
-    int64_t lanes = isa_lanes(isa_portable());
-    double vectors = (double)((columns + lanes - 1) / lanes);
-    double odd = columns % lanes ? RATIO_ODD_COLUMNS : 1;
-    double used = (double)columns / (vectors * (double)lanes) * odd;
-    return used * (double)rows * vectors / ((double)rows + vectors);
 }
 
 /* The best tiles so far, best first; of equals the first. `want`: this one alone is looked for. */
@@ -114,12 +102,12 @@ static void try_rows(const struct nest *m, struct shortlist *s, struct tile tile
             struct tile by = tile;
             by.row_axis = a;
             by.rows = rows;
-            by.gain = gain_of(rows, tile.columns);
+            by.gain = tile_gain_portable(rows, tile.columns);
             if (n % rows == 0)
                 consider(m, s, by);
         }
     }
-    tile.gain = gain_of(1, tile.columns);
+    tile.gain = tile_gain_portable(1, tile.columns);
     consider(m, s, tile);
 }
 
@@ -254,167 +242,6 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     return fits;
 }
 
-/* What the costs of tiles want to know of the columns' range together with the rows', or with none:
- * asked once, not for each size of a tile. */
-struct pairing {
-    int axis;                    /* the rows', of store->src; -1: one row */
-    int64_t size;                /* of the row's range */
-    bool strided; int64_t stride;               /* the store's, along the columns */
-    bool crosses;                /* its columns' rows are contiguous in memory */
-    bool differ;                 /* see columns_differ() */
-    bool share_set;              /* see rows_share_set() */
-    /* A window: row i reads at step k what row i - 1 reads at step k + window, of `taps`; so many
-     * `steps` of all others. 0: there is none. */
-    int64_t window, taps, steps;
-};
-
-/* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
- * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
- * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
- * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
- * of it is spilled. It saves little where the windows and the weights are more than the L1
- * holds. */
-static double window_fits(const struct nest *m, enum isa isa, const struct pairing *p,
-                          int64_t rows, int64_t blocks)
-{
-    enum { TAPS_MAX = 8 };
-    if (!p->window)
-        return 1;
-    int64_t places = (rows - 1) * p->window + p->taps;
-    if (p->taps <= TAPS_MAX ? (double)((rows + places) * blocks) >=
-                                  RATIO_WINDOW_ROOM * isa_registers(isa)
-                            : p->window == 1 && (2 * rows + 1) * blocks >= isa_registers(isa))
-        return RATIO_WINDOW_SPILLED;
-    int64_t floats = sat_mul(sat_mul(p->steps, p->taps + places), blocks * isa_lanes(isa));
-    bool near = floats <= cost_fit_nelem(machine_of(m->t), FIT_WINDOW);
-    return p->window == 1 && near ? RATIO_WINDOW_SAVED : 1;
-}
-
-/* Whether each row has weights of its own along the columns: a layer whose columns are split in two
- * (attention's heads and features), seen with one part of them as the rows. */
-static bool columns_differ(const struct nest *m, const struct uop *column, const struct uop *row)
-{
-    struct operands o = nest_axis(m, column).reads, weights = o;
-    for (int i = 0; i < 2; i++)
-        weights.bit[i] &= m->stationary.bit[i];
-    return m->contraction && operands_any(weights) &&
-           operands_within(o, nest_axis(m, row).reads);
-}
-
-/* Whether rows lie a multiple of a way apart in memory, and so share the few lines of one set of
- * the L1. */
-static bool rows_share_set(const struct nest *m, const struct uop *row)
-{
-    int64_t stride, apart = machine_way_nbytes(machine_of(m->t), LEVEL_L1);
-    for (int i = 0; i < m->nload; i++) {
-        int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
-        bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
-        if (values && index_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
-            sat_mul(stride, size) % apart == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The first operand of the columns that a window walks along the rows. */
-static void find_window(const struct nest *m, const struct uop *column, const struct uop *row,
-                        struct pairing *p)
-{
-    const struct uop *step =
-        m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
-    int64_t down, along, taps = step ? range_fixed_size(step) : 0, steps = 1;
-    struct operands of = nest_axis(m, column).reads;
-    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
-        steps = sat_mul(steps, range_fixed_size(m->reduce->src[k]));
-    for (int i = 0; taps > 1 && i < m->nload; i++) {
-        struct uop *offset = m->load[i]->src[1];
-        if (!operands_has(of, i) || !index_stride(m->t, offset, row, &down) ||
-            !index_stride(m->t, offset, step, &along) || along == 0 || down % along ||
-            down / along < 1 || down / along >= taps)
-            continue;
-        p->window = down / along;
-        p->taps = taps;
-        p->steps = steps / taps;
-        return;
-    }
-}
-
-static struct pairing pair(const struct nest *m, struct uop *column, int axis)
-{
-    struct pairing p = {.axis = axis, .size = 1};
-    int64_t step;
-    p.strided = index_stride(m->t, m->store->src[1], column, &p.stride);
-    if (axis < 0)
-        return p;
-    struct uop *row = m->store->src[axis];
-    p.size = range_fixed_size(row);
-    p.differ = columns_differ(m, column, row);
-    p.share_set = rows_share_set(m, row);
-    p.crosses = m->first == 3 && m->store->dtype == DTYPE_F32 &&
-                index_stride(m->t, m->store->src[1], row, &step) && step == 1;
-    find_window(m, column, row, &p);
-    return p;
-}
-
-static double rows_apart(const struct nest *m, const struct pairing *p, int64_t rows)
-{
-    if (!p->share_set || rows <= machine_of(m->t)->level[LEVEL_L1].ways)
-        return 1;
-    return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
-}
-
-/* How a nest is seen by vector_gain(). */
-struct steps {
-    const struct machine *machine;
-    bool reduces, apart, centered, emulated;
-    int extra;                   /* operations on a vector of columns before it is multiplied */
-};
-
-/* Small elements are widened, what is made of several loads is computed. */
-static int extra_of(const struct nest *m, const struct uop *column)
-{
-    enum { FACTORS = 2 };
-    int columns = 0, widened = 0;
-    for (int i = 0; i < m->nload; i++) {
-        bool depends = operands_has(nest_axis(m, column).reads, i);
-        columns += depends;
-        widened += depends && m->load[i]->dtype != DTYPE_F32;
-    }
-    int factors = columns < m->nload ? FACTORS - 1 : FACTORS;
-    int more = columns > factors ? columns - factors : 0;
-    return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
-}
-
-/* Lanes done in a ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
- * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
- * centered bytes have those of the weights beside them, as one more row; where no instruction adds
- * up products of bytes, the even and the odd ones are values of their own. */
-static double vector_gain(enum isa isa, struct steps of, int64_t rows, int64_t blocks,
-                          int64_t vector)
-{
-    double acc = (double)((rows + of.centered) * blocks), read = of.apart ? acc : (double)blocks;
-    double loads = read + (of.apart ? 1 : (double)rows), work = acc + of.extra * (double)blocks;
-    double values = of.emulated ? 2 * (double)blocks + 4 : (double)blocks + 1;
-    if (acc + values + of.centered > isa_registers(isa))
-        return 0;
-    struct cost_step step = {work, loads, read, vector, of.reduces};
-    return (double)(rows * blocks * vector) / cost_of_step(of.machine, &step);
-}
-
-/* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
- * that are wanted. */
-static double rows_gain(enum isa isa, struct steps of, int64_t size, int64_t rows,
-                        int64_t blocks, int64_t vector)
-{
-    double full = vector_gain(isa, of, rows, blocks, vector);
-    int64_t rest = size % rows;
-    if (rest == 0 || full == 0)
-        return full;
-    double last = vector_gain(isa, of, rest, blocks, vector);
-    double time = (double)(size - rest) / full + (double)rest / last;
-    return RATIO_REMAINDER * (double)size / time;        /* two loop nests instead of one */
-}
-
 /* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns),
  * or the last lanes of a vector that nobody looks at. false: such columns do not suit. */
 static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struct tile *like,
@@ -453,74 +280,16 @@ int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
     return overlap ? align_up(rest, tile->vector) : rest;
 }
 
-/* Cycles to store a lane of a tile. Lanes a multiple of a page apart share a set of the L1, which
- * holds fewer lines than they have. */
-static double store_lane(const struct nest *m, const struct pairing *p, int64_t rows,
-                         int64_t vector)
-{
-    const struct machine *machine = machine_of(m->t);
-    int64_t way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
-    if (!p->strided)
-        return machine->strided_cycles;
-    if (p->stride == 1)
-        return RATIO_LANE;
-    /* rows that are contiguous in memory are stored so, see transpose_store.c */
-    if (p->crosses && rows >= CROSS_ROWS_MIN && rows <= vector)
-        return RATIO_LANE_CROSSED / (double)rows;
-    return p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
-}
-
-/* The same in ns for each step of the reduction, on average: the last rows are fewer. */
-static double store_cost(const struct nest *m, const struct pairing *p, int64_t rows,
-                         int64_t vector)
-{
-    int64_t size = p->size, rest = size % rows;
-    double cost = (double)(size - rest) * store_lane(m, p, rows, vector), steps = 1;
-    if (rest)
-        cost += (double)rest * store_lane(m, p, rest, vector);
-    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
-        steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
-    return cost_of_cycles(machine_of(m->t), cost / (double)size / steps);
-}
-
-/* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
- * nest that is done before they have woken up is not shared. */
-static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
-                       int64_t rows)
-{
-    double threads = m->t->threads, steps = 1, best = 1 / threads;
-    if (m->t->threads < 2)
-        return 1;
-    for (int k = m->first; k < m->store->nsrc; k++) {
-        double n = (double)m->store->src[k]->src[0]->vmax;
-        double each = k == column_axis ? (double)columns : k == row_axis ? (double)rows : 1;
-        double loops = n > each ? __builtin_floor(n / each) : 1;
-        double even = loops / (threads * __builtin_ceil(loops / threads));
-        best = even > best ? even : best;
-        steps *= n;
-    }
-    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
-        steps *= (double)m->reduce->src[k]->src[0]->vmax;
-    return steps < RATIO_THREAD_STEPS ? 1 : best;
-}
-
 /* All tiles of so many columns, and of any number of those rows. */
 static void try_columns(const struct nest *m, enum isa isa, const struct pairing *p, int npair,
-                        struct steps of, struct tile tile, double used, struct shortlist *s)
+                        int column_steps, struct tile tile, double used, struct shortlist *s)
 {
-    int64_t blocks = tile.columns / tile.vector;
     for (int i = 0; i < npair; i++) {
         const struct pairing *by = &p[i];
-        of.apart = by->differ;
         int64_t most = by->size < VECTOR_ROWS_MAX ? by->size : VECTOR_ROWS_MAX;
         tile.row_axis = by->axis;
         for (tile.rows = by->axis < 0 ? 1 : 2; tile.rows <= most; tile.rows++) {
-            double gain = used * rows_gain(isa, of, by->size, tile.rows, blocks, tile.vector);
-            gain = gain > 0 ? 1 / (1 / gain + store_cost(m, by, tile.rows, tile.vector)) : 0;
-            gain *= evenness(m, tile.column_axis, tile.columns, tile.row_axis, tile.rows);
-            gain *= rows_apart(m, by, tile.rows);
-            gain *= window_fits(m, isa, by, tile.rows, blocks);
-            tile.gain = gain;
+            tile.gain = tile_gain(m, isa, by, column_steps, &tile, used);
             consider(m, s, tile);
         }
     }
@@ -536,9 +305,9 @@ static int list_pairs(const struct nest *m, int axis, struct pairing *p)
         struct uop *row = m->store->src[a];
         if (range_fixed_size(row) >= 2 && a != axis && rows_fit(m, row) &&
             (m->reduce || (turned && a == m->store->nsrc - 1)))
-            p[n++] = pair(m, column, a);
+            p[n++] = tile_pair(m, column, a);
     }
-    p[n++] = pair(m, column, -1);
+    p[n++] = tile_pair(m, column, -1);
     return n;
 }
 
@@ -549,10 +318,7 @@ static void try_vectors(const struct nest *m, enum isa isa, const struct tile *l
     struct uop *column = m->store->src[axis];
     int64_t n = range_fixed_size(column), panel;
     bool gated = nest_has_gates(m, column);
-    int half = isa_half_lanes(isa);
-    struct steps of = {machine_of(m->t), m->reduce != NULL, false,
-                       m->bytes && isa_centers_bytes(isa), m->bytes && !isa_adds_bytes(isa),
-                       extra_of(m, column)};
+    int half = isa_half_lanes(isa), column_steps = tile_column_steps(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
@@ -568,7 +334,7 @@ static void try_vectors(const struct nest *m, enum isa isa, const struct tile *l
         double used = (double)n / (double)lanes * (rest ? RATIO_REMAINDER : 1);
         struct tile tile = {.column_axis = axis, .panel = panel, .columns = columns,
                             .vector = (int)vector};
-        try_columns(m, isa, p, npair, of, tile, used, s);
+        try_columns(m, isa, p, npair, column_steps, tile, used, s);
     }
 }
 

@@ -20,7 +20,6 @@ enum {
     ROWS_MAX = 16,
     ROWS_USUAL = 12,
     MANY = 256,
-    LONG_NBYTES = 4096,
     MAX_STAGES = 16
 };
 
@@ -80,7 +79,7 @@ static int64_t choose_rows(const struct machine *m, int64_t n, int64_t nbytes)
     most = most > ROWS_MAX ? ROWS_MAX : most;
     if (n <= most)
         return n;
-    if (n >= MANY && nbytes >= LONG_NBYTES && most >= ROWS_USUAL)
+    if (n >= MANY && (double)nbytes >= cost_fit(m, FIT_ROW_LONG) && most >= ROWS_USUAL)
         return ROWS_USUAL;
     for (int64_t rows = most; rows >= ROWS_USUAL / 2; rows--)
         if (n % rows == 0)

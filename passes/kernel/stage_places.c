@@ -13,7 +13,7 @@
 #include "passes/analysis/access.h"
 #include "passes/kernel/tile.h"
 
-enum { STAGES_MAX = 24, COST_MIN = 8, CHEAP_MAX = 4, USES_MAX = 100 };
+enum { STAGES_MAX = 24, USES_MAX = 100 };
 /* Beyond it a place is as good as any: of no tensor's element. */
 static const int64_t place_max = (int64_t)1 << 29;
 
@@ -179,16 +179,16 @@ static int cheap_steps(const struct places *x, const struct uop *u)
     int n = 1;
     if (!is_cheap(u) || !map_get(&x->fits, u))
         return 0;
-    for (int k = 0; k < u->nsrc && n <= CHEAP_MAX; k++)
+    for (int k = 0; k < u->nsrc && n <= RATIO_PLACE_CHEAP; k++)
         n += cheap_steps(x, u->src[k]);
     return n;
 }
 
 static void choose(struct places *x, struct uop *u, bool top)
 {
-    if (!map_get(&x->fits, u) || !depends(x, u) || cost_of(x, u) < COST_MIN)
+    if (!map_get(&x->fits, u) || !depends(x, u) || cost_of(x, u) < RATIO_PLACE_WORTH)
         return;
-    if (is_cheap(u) && ((top && u->op == OP_MUL) || cheap_steps(x, u) <= CHEAP_MAX)) {
+    if (is_cheap(u) && ((top && u->op == OP_MUL) || cheap_steps(x, u) <= RATIO_PLACE_CHEAP)) {
         for (int k = 0; k < u->nsrc; k++)
             choose(x, u->src[k], false);
         return;

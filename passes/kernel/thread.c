@@ -54,11 +54,6 @@ static bool reads_results(struct tgc *t, const struct kernel *k)
     return false;
 }
 
-static int first_range(const struct uop *store)
-{
-    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-}
-
 /* ---------------------------------------------------------------------------- what does it cost */
 
 /* A kernel's time: inside of each of its loops, and in all. */
@@ -143,20 +138,20 @@ static double largest_part(double n, int threads) { return __builtin_ceil(n / th
  * of them, or one of those that all nests stand in, where they nest. */
 static int count_shareable(const struct uop *ast, const struct uop *store)
 {
-    int first = first_range(store), common = store->nsrc - first;
+    int first = store_first_range(store), common = store->nsrc - first;
     bool nest = false;
     if (common == 0 || !range_is(store->src[first], AXIS_BAND))
         return common;
     for (int i = 0; i < ast->nsrc; i++) {
         const struct uop *other = ast->src[i];
-        int n = 0, at = first_range(other);
+        int n = 0, at = store_first_range(other);
         while (n < common && at + n < other->nsrc && other->src[at + n] == store->src[first + n] &&
                range_is(other->src[at + n], AXIS_BAND))
             n++;
         common = n;
     }
     for (int i = 0; i < ast->nsrc; i++) {
-        int at = first_range(ast->src[i]) + common;
+        int at = store_first_range(ast->src[i]) + common;
         nest |= at < ast->src[i]->nsrc && range_is(ast->src[i]->src[at], AXIS_BAND);
     }
     return nest && common > 0 ? common : 1;
@@ -169,7 +164,7 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int nlo
 {
     struct uop *best = NULL;
     double most = 0;
-    for (int k = first_range(store); k < first_range(store) + nloop; k++) {
+    for (int k = store_first_range(store); k < store_first_range(store) + nloop; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
         if (range_is_lane(r) || n < 2)
@@ -207,7 +202,7 @@ struct sharing {
 
 static bool has_loop_of(const struct uop *store, const struct uop *before)
 {
-    int a = first_range(store), b = before ? first_range(before) : 0;
+    int a = store_first_range(store), b = before ? store_first_range(before) : 0;
     return before && a < store->nsrc && b < before->nsrc && store->src[a] == before->src[b] &&
            range_is(store->src[a], AXIS_BAND);
 }
@@ -247,7 +242,7 @@ static struct uop *give_to_one(struct tgc *t, struct uop *store)
     if (store->nsrc >= 80)
         TGC_BUG(t, "a store with %d sources", store->nsrc);
     for (int i = 0; i <= store->nsrc; i++) {
-        if (i == first_range(store))
+        if (i == store_first_range(store))
             src[n++] = uop_axis(t, one, AXIS_LOOP, WORKER_TEAM);
         if (i < store->nsrc)
             src[n++] = store->src[i];
@@ -271,9 +266,9 @@ static struct uop *share(struct tgc *t, const struct uop *ast, const struct shar
 static int axis_of(const struct uop *ast, const struct sharing *s)
 {
     const struct uop *store = ast->src[0];
-    for (int k = first_range(store); k < store->nsrc; k++)
+    for (int k = store_first_range(store); k < store->nsrc; k++)
         if (store->src[k] == s->range[0])
-            return k - first_range(store);
+            return k - store_first_range(store);
     return 0;
 }
 
@@ -302,7 +297,7 @@ static bool is_shareable(const struct uop *r)
 static struct uop *tuned_range(struct tgc *t, struct kernel *k, enum isa isa, int nest,
                                struct uop *store, struct uop *model)
 {
-    int first = first_range(store);
+    int first = store_first_range(store);
     struct choice c = {.kernel = k, .nest = nest,
                        .taken = {.kind = TUNE_THREADS, .isa = isa,
                                  .key = tune_key_of_store(t, store)},

@@ -37,7 +37,7 @@ struct choice {
     int nest;
     const struct origin *origin;
     const char *title;           /* WINOGRAD: the layer's shape */
-    double cost[16];             /* WINOGRAD: kilocycles by the model, of each candidate */
+    double cost[16];             /* WINOGRAD: ns by the model, of each candidate */
     double share;                /* WINOGRAD: of the error that --error limits */
     bool refused;                /* WINOGRAD: the file's choice would be beyond that limit */
 };

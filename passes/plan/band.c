@@ -185,14 +185,13 @@ static int64_t next_divisor(int64_t size, int64_t n, int step)
 
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes)
 {
-    enum { LEAST = 16 };
     double cache = cost_cache_nbytes(t), room = cache > 0 ? RATIO_STORED * cache : HUGE_VAL;
     int64_t size;
     if (nbytes <= room)
         return true;
     if (!nrow || !uop_const_int(nrow, &size))
         return false;
-    int64_t n = next_divisor(size, LEAST - 1, 1);
+    int64_t n = next_divisor(size, (int64_t)RATIO_BAND_ROWS - 1, 1);
     return n > 0 && (double)n * row_nbytes <= room;
 }
 
@@ -315,8 +314,8 @@ static void report(struct banding *w, const struct group *g)
     for (int k = 0; k < g->nband; k++)
         fprintf(stderr, "%s %lld of %g", k ? "," : "", (long long)g->member[0].part[k].extent,
                 plan_extent(g->member[0].s->value->dim[g->member[0].part[k].axis]));
-    fprintf(stderr, "; %g MFLOP, weights %g kB, %.0f kcycles saved\n", flop / 1e6, weights / 1e3,
-            cost_to_cycles(machine_of(w->p->t), group_gain(w, g)) / 1e3);
+    fprintf(stderr, "; %g MFLOP, weights %g kB, %.0f us saved\n", flop / 1e6, weights / 1e3,
+            group_gain(w, g) / 1e3);
 }
 
 /* The segment that fills the node's buffer: a plain one, or the inside of a border. NULL: there are
@@ -343,7 +342,7 @@ static struct segment *find_producer(const struct plan *p, const struct node *n)
 /* Buffers of fixed size that one segment fills, and the segments. */
 static void find_candidates(struct banding *w)
 {
-    const double addressed = 0x1p47;                  /* memory.c refuses more */
+    const double addressed = 0x1p47;                  /* bytes of any arena */
     struct plan *p = w->p;
     for (int i = 0; i < p->nnode; i++) {
         struct node *n = &p->node[i];

@@ -440,18 +440,17 @@ void group_spend(struct banding *w, const struct group *g)
     w->budget -= lost > share_of(w) * all ? lost : 0;
 }
 
-/* How good a group is that shall keep to the room: by time, or by what it saves if that is all it
- * can. 0: it takes too long. */
+/* How good a group is that shall keep to the room, from 0 to 1: the less time it loses the better,
+ * or the more room it saves if that is all it can. 0: it takes too long. */
 static double gain_in_room(struct banding *w, const struct group *g)
 {
-    const double fits = cost_of_cycles(machine_of(w->p->t), 1e15);     /* more than any loss */
     if (keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)
         return 0;
     double all, lost = lost_in_room(w, g, &all), needs = group_most(w, g);
     if (lost > share_of(w) * all && (w->plain || lost > w->budget))
         return 0;
     if (!w->partly)
-        return needs <= w->room ? fits - lost : 0;
+        return needs <= w->room ? 1 / (1 + lost) : 0;
     return needs < (1 - RATIO_ROOM_SAVED) * w->most ? 1 - needs / w->most : 0;
 }
 

@@ -18,7 +18,7 @@
  */
 #include "passes/plan/fuse.h"
 
-enum { REPEAT_CHEAP = 4, POOLED_MAX = 16 };
+enum { POOLED_MAX = 16 };
 
 static bool is_too_large(const struct node *n, int most)
 {
@@ -90,7 +90,7 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     /* a layer's prologue belongs to whoever produced it */
     if (n->use->seg->ncontraction && is_within(p, n))
         return false;
-    return cost_class_of(n->u->op) < COST_DIVISION && repeats <= REPEAT_CHEAP &&
+    return cost_class_of(n->u->op) < COST_DIVISION && repeats <= RATIO_REPEATED &&
            !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
 
@@ -118,7 +118,7 @@ static bool wants_stage(struct plan *p, struct node *n)
         is_pooled_anew(p, n, repeats) ||
         is_sheared(p, n))
         return false;
-    if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= REPEAT_CHEAP))
+    if (n->u->op == OP_REDUCE || (repeats > 1.01 && repeats <= RATIO_REPEATED))
         return true;
     return repeats > 1.01 && value_has_row_stat(p, n->u);
 }

@@ -190,10 +190,10 @@ static void vote_columns(struct layout *l, struct uop *store)
     struct nest m = {.t = l->p->t, .store = store, .first = 3};
     struct uop *last = store->src[store->nsrc - 1];
     int n;
-    for (int k = 3; k < store->nsrc; k++)
+    for (int k = m.first; k < store->nsrc; k++)
         if (store->src[k]->op != OP_RANGE)
             return;
-    if (store->nsrc == 3 || last->src[0]->vmax < COLUMNS_MIN)
+    if (store->nsrc == m.first || last->src[0]->vmax < COLUMNS_MIN)
         return;
     struct uop **order = nest_order(m.t, store->src[2], &n);
     for (int i = 0; i < n; i++)
@@ -289,13 +289,13 @@ static void vote_rows(struct layout *l, struct uop *store)
     struct tgc *t = l->p->t;
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(store->src[0]);
     double elements = 1;
-    int n;
+    int n, first = store_first_range(store);
     if (!l->is_free[b->id])
         return;
     struct uop **order = nest_order(t, store->src[2], &n);
-    for (int k = 3; k < store->nsrc; k++)
+    for (int k = first; k < store->nsrc; k++)
         elements *= (double)store->src[k]->src[0]->vmax;
-    for (int k = 3; k < store->nsrc; k++) {
+    for (int k = first; k < store->nsrc; k++) {
         bool power = false, largest = false;
         for (int i = 0; i < n; i++) {
             bool along = uop_depends_on(t, order[i], store->src[k]);
@@ -315,7 +315,7 @@ static void vote_rows(struct layout *l, struct uop *store)
 static void count_gathers(struct layout *l, struct uop *store)
 {
     struct tgc *t = l->p->t;
-    int n, nof, first = store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+    int n, nof, first = store_first_range(store);
     double nresult = 1;
     struct uop **order = uop_toposort(t, store->src, store->nsrc, &n);
     for (int k = first; k < store->nsrc; k++)
@@ -448,13 +448,12 @@ static void find_free(struct layout *l)
  * one line more between them. */
 static void pad_rows(struct tgc *t, struct buffer *b, int inner)
 {
-    enum { ROWS = 8 };
     const struct machine *m = machine_of(t);
     int64_t size = (int64_t)dtype_nbytes(b->dtype), nrow = 1;
     int64_t row = sat_mul(b->dim[inner]->arg.i, size);
     for (int a = 0; a < b->ndim; a++)
         nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->arg.i);
-    if (row % cost_alias_nbytes(m) || nrow < ROWS)
+    if (row % cost_alias_nbytes(m) || nrow < m->level[LEVEL_L1].ways)
         return;
     if (!b->is_ordered)
         for (int a = 0; a < b->ndim; a++)

@@ -337,7 +337,7 @@ static struct uop *lower_segment(struct lowering *l)
 }
 
 /* A border that later kernels read. It comes last: what is inside of it may replace what it is made
- * of, row by row, which a border stored before would have destroyed (overlap.c). */
+ * of, row by row, which a border stored before would have destroyed. */
 static bool is_late(const struct segment *s)
 {
     return s->start && !s->scatter && s->dest->kind == BUFFER_TEMP &&

@@ -39,7 +39,7 @@ static int value_axis(const struct uop *v, int a)
     return k;
 }
 
-/* Whether a coordinate decides what is computed: optimize.c computes all of them at once. */
+/* Whether a coordinate decides what is computed: such an axis is unrolled as a whole. */
 static bool is_choice_along(struct plan *p, struct segment *s, int axis)
 {
     bool found = false;

@@ -175,13 +175,12 @@ void plan_realize(struct plan *p, struct node *n)
  * the keys of one attention head, not for a layer's weights, nor for so few elements at a time that
  * they make no vector. `c` is NULL where no contraction lies under the stage; `most`: bytes that
  * an iteration may read. */
-static bool stage_suits(const struct segment *s, const struct uop *c, range_set prefix,
-                        double nlocal, bool columns, double most)
+static bool stage_suits(const struct machine *m, const struct segment *s, const struct uop *c,
+                        range_set prefix, double nlocal, bool columns, double most)
 {
-    enum { COLUMNS_MIN = 8, STEPS_MIN = 64 };
     if (!c)
         return true;
-    if (nlocal < COLUMNS_MIN && plan_nelem(c->src[0]) >= STEPS_MIN * plan_nelem(c))
+    if (nlocal < m->flop_lanes && plan_nelem(c->src[0]) >= RATIO_STAGE_STEPS * plan_nelem(c))
         return false;
     double footprint = plan_nelem(c->src[0]) / segment_extent(s, prefix) *
                        (double)dtype_nbytes(c->dtype);
@@ -223,8 +222,9 @@ bool plan_stage(struct plan *p, struct node *n)
                     value_keeps_columns(p, v, c, local));
     double nbytes = (double)dtype_nbytes(v->dtype);
     bool near = plan_stays_near(p->t, plan_nelem(v) * nbytes, rows, nlocal * nbytes);
-    double most = cost_fit(machine_of(p->t), near ? FIT_STAGE : FIT_STAGE_MOST);
-    if ((!n->online && !stage_suits(s, c, st.prefix, nlocal, columns, most)) ||
+    const struct machine *m = machine_of(p->t);
+    double most = cost_fit(m, near ? FIT_STAGE : FIT_STAGE_MOST);
+    if ((!n->online && !stage_suits(m, s, c, st.prefix, nlocal, columns, most)) ||
         (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     s->online |= n->online;

@@ -43,6 +43,12 @@ int isa_lanes(enum isa isa) { return isa_table[isa].lanes; }
 int isa_half_lanes(enum isa isa) { return isa_table[isa].narrow; }
 int isa_registers(enum isa isa) { return isa_table[isa].registers; }
 
+int isa_step_registers(enum isa isa, bool bytes, int blocks)
+{
+    enum { EMULATED = 4 };
+    return bytes && !isa_adds_bytes(isa) ? 2 * blocks + EMULATED : blocks + 1;
+}
+
 int64_t isa_register_nbytes(enum isa isa)
 {
     return (int64_t)isa_table[isa].registers * isa_table[isa].lanes * (int64_t)sizeof(float);

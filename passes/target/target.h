@@ -39,6 +39,9 @@ const char *isa_name(enum isa isa);
 int isa_lanes(enum isa isa);                                      /* f32 in a register */
 int isa_half_lanes(enum isa isa);                /* of a half register; 0: that is of no use */
 int isa_registers(enum isa isa);                                  /* that a tile may take */
+/* Registers that a step of a tile takes beside its sums: a vector of each block of columns, a value
+ * of the rows; where no instruction adds up products of bytes, the even and the odd ones. */
+int isa_step_registers(enum isa isa, bool bytes, int blocks);
 int64_t isa_register_nbytes(enum isa isa);                        /* of all of them */
 /* Sums of products of bytes: whether one instruction adds up four, and whether values less 128. */
 bool isa_adds_bytes(enum isa isa);

@@ -182,7 +182,7 @@ static struct uop *value_now(struct expander *e, struct uop *u)
  * coordinate at which they turn. */
 static bool expand_places(struct expander *e, struct uop *u)
 {
-    enum { FAR = 1 << 20 };
+    enum { DISTANCE_MAX = 1 << 20 };          /* floats tell such integers apart */
     struct tgc *t = e->t;
     int64_t along;
     if (!e->vector || u->dtype != DTYPE_BOOL || !tile_compares_places(t, u, e->vector))
@@ -192,7 +192,7 @@ static bool expand_places(struct expander *e, struct uop *u)
         return false;
     apart = value_now(e, apart);
     apart = along > 0 ? apart : sym_muli(t, apart, -1);
-    apart = sym_max(t, sym_min(t, apart, uop_int(t, FAR)), uop_int(t, -FAR));
+    apart = sym_max(t, sym_min(t, apart, uop_int(t, DISTANCE_MAX)), uop_int(t, -DISTANCE_MAX));
     apart = uop_cast(t, DTYPE_F32, apart);
     expand_need(e, apart);
     struct uop *ramp = uop_intern(t, OP_RAMP, DTYPE_F32, &apart, 1, (union arg){.i = e->lanes});

@@ -16,7 +16,7 @@
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
-enum { DEPTH_MAX = 32, LINES_MAX = 4, TILES_MIN = 3 };
+enum { DEPTH_MAX = 32, TILES_MIN = 3 };
 
 struct stream {
     struct expander *e;
@@ -93,7 +93,8 @@ static bool find_panel(struct stream *s)
         stride = sat_mul(stride, size_of(s->loop[k]));
     }
     const struct machine *m = machine_of(t);
-    int64_t nbytes = sat_mul(s->size, 4), all = sat_mul(nbytes, size_of(s->loop[s->panel]));
+    int64_t nbytes = sat_mul(s->size, (int64_t)sizeof(float));
+    int64_t all = sat_mul(nbytes, size_of(s->loop[s->panel]));
     return stride == s->size && (double)nbytes <= cost_fit(m, FIT_PANEL_KEPT) &&
            (double)all >= cost_fit(m, FIT_PANELS_LEAST);
 }
@@ -118,7 +119,7 @@ void expand_panel(struct expander *e, int at)
         place = sym_add(t, place, sym_muli(t, k == s.panel ? sym_addi(t, now, 1) : now, stride));
     }
     int64_t size = machine_of(t)->line / (int64_t)sizeof(float);
-    for (int64_t line = 0; line < each && line < LINES_MAX * size; line += size) {
+    for (int64_t line = 0; line < each && line < (int64_t)RATIO_PANEL_LINES * size; line += size) {
         struct uop *src[2] = {s.load->src[0], sym_addi(t, place, line)};
         expand_need(e, src[1]);
         expand_push(e, uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));

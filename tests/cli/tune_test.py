@@ -274,7 +274,7 @@ def refused(folder):
 def why(folder):
     network(folder)
     text = tgc(folder, "info", "net.onnx", "--why").out.decode()
-    for word in ("choices:", "Conv conv", "kilocycles", "columns (loop", "estimated",
+    for word in ("choices:", "Conv conv", "estimated us", "columns (loop", "estimated",
                  "% of the best", "generic:"):
         expect(word in text, f"'{word}' is not in\n{text}")
     told = T.info(TGC, folder / "net.onnx", "--why")["choices"]

@@ -15,7 +15,7 @@
  * products, one operand of which walks axes of something by windows, while the other is a weight.
  * Whatever else its axes are (batch, groups, several channels' axes) they keep their meaning. The
  * transforms (cook_toom.c) are sums of shifted parts of a tensor, and the places xi a tree of
- * decisions on an index (`place_select`), which optimize.c makes straight-line code of.
+ * decisions on an index (`place_select`): straight-line code, once the index is unrolled.
  */
 #include "passes/graph/conv/winograd.h"
 

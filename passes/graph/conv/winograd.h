@@ -85,7 +85,7 @@ enum { SIDES_LIST_MAX = 16 };
 struct weighed {
     struct uop *sum;             /* the layer's, before anything is rewritten */
     struct sides list[SIDES_LIST_MAX]; int n;
-    double kcycles[SIDES_LIST_MAX];
+    double ns[SIDES_LIST_MAX];
     double worth[SIDES_LIST_MAX]; /* the same with what speaks against a choice */
     /* of the rounding that the choice adds, by the sum of the squares of the terms */
     double noise[SIDES_LIST_MAX];

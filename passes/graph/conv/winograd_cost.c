@@ -62,7 +62,7 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
     const struct machine *m = machine_of(l->t);
     struct count c = count_of(l, s);
     double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
-    /* weights are fetched while products are made (prefetch.c), as far as that goes */
+    /* the shorter one hides behind the longer, as far as that goes */
     double flops = cost_of_flop(m, FLOP_CONVOLUTION, products * tiles * 2);
     double weights = cost_of_bytes(m, TRAFFIC_WEIGHTS, products * (double)sizeof(float));
     double cost = flops > weights ? flops + RATIO_HIDDEN * weights : weights + RATIO_HIDDEN * flops;
@@ -70,7 +70,7 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
         return cost;
     /* V and M are written and read; inputs are read, outputs written and read */
     double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
-    /* band.c keeps them near */
+    /* whole tiles can be made in bands, so that they never leave the caches */
     bool far = values * c.places > cost_fit(m, FIT_FAR) && !c.whole;
     double moved = values * (c.places + RATIO_OUTPUTS * c.outputs) * (far ? RATIO_BEYOND : 1);
     return cost + cost_of_bytes(m, TRAFFIC_TRANSFORM, moved);
@@ -95,7 +95,8 @@ bool sides_fit(const struct layer *l, struct sides s)
  * have more weights, and those are read while products are made. */
 static double doubt(const struct layer *l, struct sides s)
 {
-    static const double worth[SIDE_MAX + 1] = {[4] = 1.1, [6] = 1.15, [8] = 1.3, [10] = 1.5};
+    const double worth[SIDE_MAX + 1] = {[4] = RATIO_PLACES_4, [6] = RATIO_PLACES_6,
+                                        [8] = RATIO_PLACES_8, [10] = RATIO_PLACES_10};
     double product = 1;
     for (int i = 0; i < l->nside; i++)
         product *= s.m[i] == 1 ? RATIO_AGAIN_READ * RATIO_AGAIN_READ
@@ -159,9 +160,9 @@ void sides_report(const struct layer *l, const struct weighed *w)
     for (int i = 0; i < l->nwindow; i++)
         fprintf(stderr, " %lld by %lld;", (long long)l->window[i].size,
                 (long long)l->window[i].taps);
-    fprintf(stderr, " kcycles");
+    fprintf(stderr, " us");
     for (int i = 0; i < w->n; i++)
-        fprintf(stderr, " %s: %.0f,", sides_text(l, w->list[i]), w->kcycles[i]);
+        fprintf(stderr, " %s: %.0f,", sides_text(l, w->list[i]), w->ns[i] / 1000);
     fprintf(stderr, " error %.2g, taken: %s\n",
             ERROR_DEVIATIONS * sqrt(w->gain * w->noise[w->taken]),
             sides_text(l, w->list[w->taken]));
@@ -213,12 +214,11 @@ void sides_weigh(const struct layer *l, struct weighed *w)
     *w = (struct weighed){.sum = l->reduce};
     w->n = list_sides(l, w->list);
     struct extent e = extent_of(l);
-    const double never = 1e30;
     bool few = e.in < RATIO_FEW_CHANNELS || e.out < RATIO_FEW_CHANNELS;
     for (int i = 0; i < w->n; i++) {
         double cost = cost_of(l, &e, w->list[i]);
-        w->kcycles[i] = cost_to_cycles(machine_of(l->t), cost) / 1e3;
-        w->worth[i] = !i ? cost : few ? never : cost * doubt(l, w->list[i]);
+        w->ns[i] = cost;
+        w->worth[i] = !i ? cost : few ? HUGE_VAL : cost * doubt(l, w->list[i]);
         w->noise[i] = i ? noise_of(l, w->list[i]) : 0;
         if (l->nside == 1)
             w->list[i].m[1] = 0;
@@ -236,7 +236,7 @@ void sides_note(struct tgc *t, const struct weighed *w, double share)
                        .share = share, .refused = w->by && w->taken != w->asked};
     for (int i = 0; i < w->n; i++) {
         c.candidate[i] = entry_of(w, i);
-        c.cost[i] = w->kcycles[i];
+        c.cost[i] = w->ns[i];
     }
     tune_note(t, c);
 }

@@ -22,8 +22,7 @@
  * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is
  * looked for is a sum of products, one operand of which is a weight, while the other one's elements
  * are each read in one place of it, side by side along the sum. (Convolutions with windows of one
- * element are left alone: their values lie otherwise until layout.c has seen them, and bands serve
- * them.)
+ * element are left alone: the order of their axes is free, and bands serve them better.)
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/error.h"
@@ -182,10 +181,12 @@ static void weigh(const struct machine *m, const struct product *p, struct weigh
     double half = (double)size_of(p->c.product->dim[p->row]) / 2;
     double all = cost_of_flop(m, FLOP_PRODUCT, 2 * rows * columns * steps);
     double filled = __builtin_ceil(half) / half;
-    double moved = 7.0 / 4 * (rows * steps + rows * columns) * 2 * sizeof(float);
-    double longer = 3.0 / 4 * columns * steps * sizeof(float);
+    /* of products of halves: seven where there are eight, of seven quarters' size */
+    double parts = (double)PRODUCTS / QUARTERS, less = parts / 2;
+    double moved = parts * (rows * steps + rows * columns) * 2 * sizeof(float);
+    double longer = (parts - 1) * columns * steps * sizeof(float);
     w->rows = rows, w->steps = steps, w->columns = columns, w->all = all;
-    w->saved = all - 7.0 / 8 * filled * all - cost_of_bytes(m, TRAFFIC_SUMS, moved) -
+    w->saved = all - less * filled * all - cost_of_bytes(m, TRAFFIC_SUMS, moved) -
                cost_of_bytes(m, TRAFFIC_LONGER, longer);
     w->pays = rows >= RATIO_SEVEN_ROWS && w->saved >= RATIO_SEVEN_GAIN * all;
 }
@@ -225,13 +226,12 @@ static int compare_price(const void *pa, const void *pb)
     return a < b ? -1 : a > b;
 }
 
-/* Which are taken: those that save most cycles for their error, as far as the budget goes. */
+/* Which are taken: those that save most time for their error, as far as the budget goes. */
 static void choose(struct tgc *t, const struct graph *g, struct weighed_product *all, int n)
 {
     struct weighed_product **list = mem_array(t, (size_t)n + 1, sizeof *list);
     struct uop **sum = mem_array(t, (size_t)n + 1, sizeof *sum);
     double *gain = mem_array(t, (size_t)n + 1, sizeof *gain);
-    const struct machine *m = machine_of(t);
     int nlist = 0;
     for (int i = 0; i < n; i++)
         if (all[i].sum && all[i].pays) {
@@ -248,10 +248,10 @@ static void choose(struct tgc *t, const struct graph *g, struct weighed_product 
     for (int i = 0; i < n && t->debug >= 2; i++)
         if (all[i].sum)
             fprintf(stderr,
-                    "strassen: %.0f x %.0f x %.0f: %.0f of %.0f kilocycles saved, %.2g of error, "
+                    "strassen: %.0f x %.0f x %.0f: %.0f of %.0f us saved, %.2g of error, "
                     "%s\n",
-                    all[i].rows, all[i].steps, all[i].columns, cost_to_cycles(m, all[i].saved) / 1000,
-                    cost_to_cycles(m, all[i].all) / 1000,
+                    all[i].rows, all[i].steps, all[i].columns, all[i].saved / 1000,
+                    all[i].all / 1000,
                     ERROR_DEVIATIONS * sqrt(variance_of(&all[i])),
                     all[i].taken ? "taken" : "left");
 }
@@ -467,7 +467,7 @@ static enum motion motion_of(const struct factor *f, int axis)
 }
 
 /* The factor that lies across the result's last axis, which moves in no other one. NULL: there is
- * none, or a head of it is so small that it is copied (pack_keys.c). */
+ * none, or a head of it is so small that it is copied (FIT_KEYS_COPIED). */
 static struct uop *find_keys(const struct contraction *c)
 {
     struct uop *keys = NULL;
@@ -496,8 +496,8 @@ struct rewriting {
 };
 
 /* The weights of layers that make keys of which too many are read at once to be copied by each
- * head's kernel: layout.c has such a layer store them across, which it cannot where the halves of
- * its rows are joined. */
+ * head's kernel: such a layer had better store them across, which it cannot where the halves of its
+ * rows are joined. */
 static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map *keys)
 {
     int n, nroot;

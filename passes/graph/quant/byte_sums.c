@@ -10,7 +10,7 @@
  * their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8, as instruction
  * sets multiply them: a signed a is shifted by 128, and so is its zero point.
  *
- * Instruction sets add up groups of four neighbours (byte_groups.c), so channels are filled up to a
+ * Instruction sets add up groups of four neighbours (DOT_BYTES), so channels are filled up to a
  * multiple of four: with bytes of any value, times weights of 0.
  */
 #include "passes/graph/quant/byte_sums.h"

@@ -5,12 +5,12 @@
  * Quantized models surround each activation by conversions, so whatever it is - GELU, SiLU, a chain
  * of several - it is a function of a byte, and is computed for each of them by the oracle. Reading
  * takes a cycle or two an element: more than vectors need for a few cheap steps, less than they
- * need for a function of the transcendental kind, or for several divisions. fuse.c gives both bytes
- * a buffer, so that vectors do all else.
+ * need for a function of the transcendental kind, or for several divisions. Both bytes are stored, so
+ * that vectors do all else.
  */
 #include "passes/graph/quant/byte_sums.h"
 
-enum { VALUES = 256, LOOK_MAX = 128 };
+enum { VALUES = 256, LOOK_MAX = 128, SOURCES_MAX = 4 };
 
 struct chain {
     struct tgc *t;
@@ -63,13 +63,13 @@ static int sources_of(struct chain *c, struct uop *v, struct uop **src)
 static bool find_chain(struct chain *c)
 {
     const struct machine *m = machine_of(c->t);
-    struct uop *stack[LOOK_MAX], *src[4];
+    struct uop *stack[LOOK_MAX], *src[SOURCES_MAX];
     int n = 0;
     stack[n++] = c->root;
     while (n) {
         struct uop *v = stack[n - 1];
         bool ready = true;
-        int nsrc = is_known(c, v) ? 0 : v->nsrc > 4 ? -1 : sources_of(c, v, src);
+        int nsrc = is_known(c, v) ? 0 : v->nsrc > SOURCES_MAX ? -1 : sources_of(c, v, src);
         if (nsrc < 0)
             return false;
         for (int k = 0; k < nsrc; k++)
@@ -107,7 +107,7 @@ static struct uop *tabulated(const struct chain *c, struct uop *const *now, stru
 static struct uop *make_table(const struct chain *c)
 {
     struct tgc *t = c->t;
-    struct uop *now[LOOK_MAX], *src[4];
+    struct uop *now[LOOK_MAX], *src[SOURCES_MAX];
     const int64_t size = VALUES, least = dtype_min(c->source->dtype);
     unsigned char data[VALUES];
     for (int i = 0; i < VALUES; i++)
@@ -139,6 +139,6 @@ struct uop *table_rewrite(struct tgc *t, struct uop *u)
         return NULL;
     at = uop_cast(t, DTYPE_INDEX, c.source);
     if (c.source->dtype == DTYPE_I8)
-        at = tensor_binary(t, OP_ADD, at, uop_int(t, 128));
+        at = tensor_binary(t, OP_ADD, at, uop_int(t, -dtype_min(DTYPE_I8)));
     return uop_reshape(t, uop_index(t, table, &at), u->dim, u->ndim);
 }

@@ -6,7 +6,7 @@
  *
  * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
  * sums over k, which small kernels add up. Instruction sets multiply four neighbours along k by
- * those of a whole vector of columns (byte_groups.c), so w is stored anew as [k / 4][j][k % 4]:
+ * those of a whole vector of columns (DOT_BYTES), so w is stored anew as [k / 4][j][k % 4]:
  * that costs one pass over it, which pays if there are several rows i. What has few rows, no
  * such axes, or columns that vectors would leave over, is left to exact_floats.c; if much is
  * summed up, such columns are filled up with zeros, and the sums get a buffer.

@@ -1,0 +1,234 @@
+/* tile_cost.c - what a tile of a nest costs: how many elements of its result a ns makes.
+ *
+ * A step of the reduction takes as long as the slowest of the FMA units, the load ports, the
+ * decoder and the latency of an accumulator need (cost_of_step()); a store comes once for all
+ * steps. All else are factors: lanes that nobody wants, a remainder, rows that meet in one set of
+ * the L1, windows that registers do or do not hold, threads that have nothing to do.
+ */
+#include "passes/kernel/tile_cost.h"
+
+/* -------------------------------------------------------------------- columns and rows together */
+
+/* Whether each row has weights of its own along the columns: a layer whose columns are split in two
+ * (attention's heads and features), seen with one part of them as the rows. */
+static bool columns_differ(const struct nest *m, const struct uop *column, const struct uop *row)
+{
+    struct operands o = nest_axis(m, column).reads, weights = o;
+    for (int i = 0; i < 2; i++)
+        weights.bit[i] &= m->stationary.bit[i];
+    return m->contraction && operands_any(weights) &&
+           operands_within(o, nest_axis(m, row).reads);
+}
+
+/* Whether rows lie a multiple of a way apart in memory, and so share the few lines of one set of
+ * the L1. */
+static bool rows_share_set(const struct nest *m, const struct uop *row)
+{
+    int64_t stride, apart = machine_way_nbytes(machine_of(m->t), LEVEL_L1);
+    for (int i = 0; i < m->nload; i++) {
+        int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
+        bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
+        if (values && index_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
+            sat_mul(stride, size) % apart == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first operand of the columns that a window walks along the rows. */
+static void find_window(const struct nest *m, const struct uop *column, const struct uop *row,
+                        struct pairing *p)
+{
+    const struct uop *step =
+        m->reduce && m->reduce->nsrc > 1 ? m->reduce->src[m->reduce->nsrc - 1] : NULL;
+    int64_t down, along, taps = step ? range_fixed_size(step) : 0, steps = 1;
+    struct operands of = nest_axis(m, column).reads;
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps = sat_mul(steps, range_fixed_size(m->reduce->src[k]));
+    for (int i = 0; taps > 1 && i < m->nload; i++) {
+        struct uop *offset = m->load[i]->src[1];
+        if (!operands_has(of, i) || !index_stride(m->t, offset, row, &down) ||
+            !index_stride(m->t, offset, step, &along) || along == 0 || down % along ||
+            down / along < 1 || down / along >= taps)
+            continue;
+        p->window = down / along;
+        p->taps = taps;
+        p->steps = steps / taps;
+        return;
+    }
+}
+
+struct pairing tile_pair(const struct nest *m, struct uop *column, int axis)
+{
+    struct pairing p = {.axis = axis, .size = 1};
+    int64_t step;
+    p.strided = index_stride(m->t, m->store->src[1], column, &p.stride);
+    if (axis < 0)
+        return p;
+    struct uop *row = m->store->src[axis];
+    p.size = range_fixed_size(row);
+    p.differ = columns_differ(m, column, row);
+    p.share_set = rows_share_set(m, row);
+    p.crosses = m->first == 3 && m->store->dtype == DTYPE_F32 &&
+                index_stride(m->t, m->store->src[1], row, &step) && step == 1;
+    find_window(m, column, row, &p);
+    return p;
+}
+
+/* ------------------------------------------------------------------------------ a step's tile */
+
+/* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in
+ * vectors. */
+double tile_gain_portable(int64_t rows, int64_t columns)
+{
+    int64_t lanes = isa_lanes(isa_portable());
+    double vectors = (double)((columns + lanes - 1) / lanes);
+    double odd = columns % lanes ? RATIO_ODD_COLUMNS : 1;
+    double used = (double)columns / (vectors * (double)lanes) * odd;
+    return used * (double)rows * vectors / ((double)rows + vectors);
+}
+
+static double rows_apart(const struct nest *m, const struct pairing *p, int64_t rows)
+{
+    if (!p->share_set || rows <= machine_of(m->t)->level[LEVEL_L1].ways)
+        return 1;
+    return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
+}
+
+/* How a nest is seen by vector_gain(). */
+struct steps {
+    const struct machine *machine;
+    enum isa isa;
+    bool reduces, bytes, apart, centered;
+    int extra;                   /* operations on a vector of columns before it is multiplied */
+    int64_t vector;              /* lanes */
+};
+
+int tile_column_steps(const struct nest *m, const struct uop *column)
+{
+    enum { FACTORS = 2 };
+    int columns = 0, widened = 0;
+    for (int i = 0; i < m->nload; i++) {
+        bool depends = operands_has(nest_axis(m, column).reads, i);
+        columns += depends;
+        widened += depends && m->load[i]->dtype != DTYPE_F32;
+    }
+    int factors = columns < m->nload ? FACTORS - 1 : FACTORS;
+    int more = columns > factors ? columns - factors : 0;
+    return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
+}
+
+/* Lanes done in a ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
+ * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
+ * centered bytes have those of the weights beside them, as one more row; where no instruction adds
+ * up products of bytes, the even and the odd ones are values of their own. */
+static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
+{
+    double acc = (double)((rows + of->centered) * blocks), read = of->apart ? acc : (double)blocks;
+    double loads = read + (of->apart ? 1 : (double)rows), work = acc + of->extra * (double)blocks;
+    double values = isa_step_registers(of->isa, of->bytes, (int)blocks);
+    if (acc + values + of->centered > isa_registers(of->isa))
+        return 0;
+    struct cost_step step = {work, loads, read, of->vector, of->reduces};
+    return (double)(rows * blocks * of->vector) / cost_of_step(of->machine, &step);
+}
+
+/* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
+ * that are wanted. */
+static double rows_gain(const struct steps *of, int64_t size, int64_t rows, int64_t blocks)
+{
+    double full = vector_gain(of, rows, blocks);
+    int64_t rest = size % rows;
+    if (rest == 0 || full == 0)
+        return full;
+    double last = vector_gain(of, rest, blocks);
+    double time = (double)(size - rest) / full + (double)rest / last;
+    return RATIO_REMAINDER * (double)size / time;        /* two loop nests instead of one */
+}
+
+/* ------------------------------------------------------------------------------- what is beside */
+
+/* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
+ * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
+ * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
+ * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
+ * of it is spilled. It saves little where the windows and the weights are more than the L1
+ * holds. */
+static double window_fits(const struct nest *m, enum isa isa, const struct pairing *p,
+                          int64_t rows, int64_t blocks)
+{
+    if (!p->window)
+        return 1;
+    int64_t places = (rows - 1) * p->window + p->taps;
+    if (p->taps <= RATIO_WINDOW_TAPS
+            ? (double)((rows + places) * blocks) >= RATIO_WINDOW_ROOM * isa_registers(isa)
+            : p->window == 1 && (2 * rows + 1) * blocks >= isa_registers(isa))
+        return RATIO_WINDOW_SPILLED;
+    int64_t floats = sat_mul(sat_mul(p->steps, p->taps + places), blocks * isa_lanes(isa));
+    bool near = floats <= cost_fit_nelem(machine_of(m->t), FIT_WINDOW);
+    return p->window == 1 && near ? RATIO_WINDOW_SAVED : 1;
+}
+
+/* Cycles to store a lane of a tile. Lanes a multiple of a page apart share a set of the L1, which
+ * holds fewer lines than they have. */
+static double store_lane(const struct nest *m, const struct pairing *p, int64_t rows,
+                         int64_t vector)
+{
+    const struct machine *machine = machine_of(m->t);
+    int64_t way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
+    if (!p->strided)
+        return machine->strided_cycles;
+    if (p->stride == 1)
+        return RATIO_LANE;
+    /* rows that are contiguous in memory are stored so, see transpose_store.c */
+    if (p->crosses && rows >= CROSS_ROWS_MIN && rows <= vector)
+        return RATIO_LANE_CROSSED / (double)rows;
+    return p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
+}
+
+/* The same in ns for each step of the reduction, on average: the last rows are fewer. */
+static double store_cost(const struct nest *m, const struct pairing *p, int64_t rows,
+                         int64_t vector)
+{
+    int64_t size = p->size, rest = size % rows;
+    double cost = (double)(size - rest) * store_lane(m, p, rows, vector), steps = 1;
+    if (rest)
+        cost += (double)rest * store_lane(m, p, rest, vector);
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
+    return cost_of_cycles(machine_of(m->t), cost / (double)size / steps);
+}
+
+/* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
+ * nest that is done before they have woken up is not shared. */
+static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
+                       int64_t rows)
+{
+    double threads = m->t->threads, steps = 1, best = 1 / threads;
+    if (m->t->threads < 2)
+        return 1;
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        double n = (double)m->store->src[k]->src[0]->vmax;
+        double each = k == column_axis ? (double)columns : k == row_axis ? (double)rows : 1;
+        double loops = n > each ? __builtin_floor(n / each) : 1;
+        double even = loops / (threads * __builtin_ceil(loops / threads));
+        best = even > best ? even : best;
+        steps *= n;
+    }
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps *= (double)m->reduce->src[k]->src[0]->vmax;
+    return steps < RATIO_THREAD_STEPS ? 1 : best;
+}
+
+double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, int column_steps,
+                 const struct tile *tile, double used)
+{
+    const int64_t rows = tile->rows, blocks = tile->columns / tile->vector;
+    struct steps of = {machine_of(m->t), isa, m->reduce != NULL, m->bytes, p->differ,
+                       m->bytes && isa_centers_bytes(isa), column_steps, tile->vector};
+    double gain = used * rows_gain(&of, p->size, rows, blocks);
+    gain = gain > 0 ? 1 / (1 / gain + store_cost(m, p, rows, tile->vector)) : 0;
+    gain *= evenness(m, tile->column_axis, tile->columns, tile->row_axis, rows);
+    gain *= rows_apart(m, p, rows);
+    return gain * window_fits(m, isa, p, rows, blocks);
+}
