@@ -415,7 +415,8 @@ struct tgc {
     /* the error that rewrites may add to the outputs, and the variance already added, see
      * passes/analysis/error.h */
     double error_limit, error_variance;
-    /* bytes of a core's own cache; CACHE_OF_MACHINE: the machine's L2; 0: no assumption */
+    /* bytes of a core's own cache; CACHE_OF_MACHINE: the machine's L2; 0: bands
+     * wherever possible */
     size_t cache_nbytes;
     /* what the cost models read, see passes/target/target.h; NULL: the first row */
     const struct machine *machine;

@@ -1,20 +1,21 @@
-/* band.c - layers that become one kernel, band by band, since what they pass on then fits a cache.
+/* band.c - fuses layers into one kernel that runs band by band, so that the tensors between them
+ * fit a cache.
  *
- *      for band < 14                                     B rows of the last one's result at a time
+ *      for band < 14                                     B rows of the last result at a time
  *        for xi, tile, c       v[..] = ...               v, m, y: scratch for one band
  *        for xi, tile, c, k    m[..] = sum of v * u
  *        for tile, c, xi       y[..] = ...
  *        for row < B, x, c     out[band*B + row, ..] = relu(y[..] + bias)
  *
- * The loop over an axis of the last one's result is split. Which part of a tensor that one band
- * reads follows from the coordinates at which it is read: they have to be a start, which depends on
- * the band alone, and a distance of fixed bounds. So the producer's loop runs over that part, and
- * the tensor's buffer becomes scratch for it. Producers of producers join as long as it pays. Where
- * windows overlap, a part is computed again for the next band.
+ * The loop over an axis of the last layer's result is split. The part of a tensor that one band
+ * reads follows from the coordinates of the reads: each has to be a start, which depends on the
+ * band alone, plus an offset with constant bounds. The producer's loop runs over that part, and the
+ * tensor's buffer becomes scratch. Producers of producers join as long as it pays. Where windows
+ * overlap, the overlap is recomputed by the next band.
  *
- * What speaks for it is what tensors cost that leave the cache, written once and read once; against
- * it weights that are read once a band, and what is computed again. Nothing here knows what the
- * layers are: Winograd's transforms and products become one, as do layers with small windows.
+ * The gain is the cost of tensors that leave the cache, written once and read once; the loss is
+ * weights that are read once per band, and recomputation. Nothing here depends on what the layers
+ * are: Winograd's transforms and products become one, as do layers with small windows.
  */
 #include "passes/plan/band.h"
 #include "passes/analysis/access.h"
@@ -30,8 +31,8 @@ static struct uop *zero_ranges(struct tgc *t, void *ctx, struct uop *u)
     return u->op == OP_RANGE && u != ctx ? uop_int(t, 0) : NULL;
 }
 
-/* One coordinate at which a member reads: a start that depends on the band alone, and a distance
- * from lo to hi. base NULL: it does not move with the band. false: it is no window. */
+/* One coordinate of a member's read, as a start that depends on the band alone and an offset in
+ * [lo, hi]. base NULL: it is invariant in the band. false: it is no window. */
 static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
                       const struct band *own, struct uop **base, int64_t *lo, int64_t *hi)
 {
@@ -49,13 +50,15 @@ static bool window_of(struct tgc *t, struct uop *at, const struct segment *s,
     return !uop_depends_on(t, local, own->range);
 }
 
-/* Which part of a node's value the k-th band needs. false: there is no such part, or it is all. */
+/* The part of a node's value that band k needs. false: there is no such part, or it is
+ * everything. */
 static bool find_part(const struct group *g, struct tgc *t, const struct node *n,
                       const struct segment *producer, int k, struct member *m)
 {
     struct uop *first = NULL, *base;
     int64_t low = 0, high = 0, lo = 0, hi = 0, apart;
-    uint32_t still = 0; /* axes whose coordinate some use reads without regard to the band */
+    /* axes along which some use reads a coordinate that is invariant in the band */
+    uint32_t still = 0;
     int axis = -1;
     for (const struct use *u = n->use; u; u = u->next) {
         const struct member *by = group_member(g, u->seg);
@@ -84,7 +87,7 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
     return halo_part(t, n, producer, axis, &m->kept[k], &m->part[k]);
 }
 
-/* Which part of a value the bands need, along an axis for each of them. */
+/* The parts of a value that the bands need, along one axis for each band. */
 static bool find_parts(struct banding *w, const struct group *g, const struct node *n,
                        struct segment *producer, struct member *m)
 {
@@ -107,7 +110,7 @@ static bool is_free(const struct group *g, const struct segment *s)
     return !s->nband && !s->online && !group_member(g, s);
 }
 
-/* Whether all that reads it is in the group, and it is read at all. */
+/* Whether the node has uses, and all of them are in the group. */
 static bool feeds_group(const struct group *g, const struct node *n, const struct segment *producer)
 {
     bool any = false;
@@ -121,8 +124,8 @@ static bool feeds_group(const struct group *g, const struct node *n, const struc
     return any;
 }
 
-/* The producers of what the group reads, the last ones first, as long as it pays. `best`, its gain:
- * the best group so far. */
+/* Adds the producers of what the group reads, from the last on, as long as it pays. `best`: the
+ * best group so far, *most its gain. */
 static void grow(struct banding *w, struct group *g, struct group *best, double *most)
 {
     for (int i = w->ncandidate - 1; i >= 0 && g->n < MEMBERS_MAX; i--) {
@@ -150,7 +153,7 @@ static bool reads_candidates(const struct banding *w, const struct segment *s)
     return false;
 }
 
-/* One more band: along axis a of the last segment's value, so many elements at a time. */
+/* Adds a band: along axis a of the last segment's value, `size` elements in steps of `rows`. */
 static void add_band(struct tgc *t, struct group *g, int a, int64_t size, int64_t rows)
 {
     struct uop *nband = uop_int(t, size / rows);
@@ -171,11 +174,11 @@ static bool may_split(struct banding *w, struct segment *s, int a, int64_t *size
            !band_is_column(w, s, a);
 }
 
-/* The next number above (step 1) or below (step -1) that divides size; 0: there is none that a band
- * could have. */
+/* The next divisor of size above n (step 1) or below (step -1) that is valid for a band; 0:
+ * none. */
 static int64_t next_divisor(int64_t size, int64_t n, int step)
 {
-    enum { MOST = 1 << 16 };     /* no cache holds so many rows */
+    enum { MOST = 1 << 16 };     /* no cache holds as many rows */
     n = step < 0 && n > MOST + 1 ? MOST + 1 : n;
     for (n += step; n > 0 && n < size && n <= MOST; n += step)
         if (size % n == 0)
@@ -195,7 +198,7 @@ bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow,
     return n > 0 && (double)n * row_nbytes <= room;
 }
 
-/* Bands along one axis, or, where one row of bands is more than a cache holds, along two. */
+/* Finds bands along one axis, or along two if one row exceeds a cache. */
 static void find_group(struct banding *w, struct segment *sink, struct group *best)
 {
     struct tgc *t = w->p->t;
@@ -226,8 +229,8 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
     }
 }
 
-/* Its buffer becomes scratch for one band. Where many places far apart are stored to at once they
- * shall not all lie at the same place of a cache's ways. */
+/* Makes the member's buffer scratch for one band. Strides between offsets that are stored to at
+ * once must not map all of them to one cache set. */
 static void shrink_buffer(struct tgc *t, const struct group *g, const struct member *m)
 {
     const struct machine *machine = machine_of(t);
@@ -257,7 +260,7 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     b->storage = v;
 }
 
-/* The border of a tensor, of which bands now keep parts. */
+/* Drops a tensor's border segments, which the bands fill themselves. */
 static void drop_border(struct plan *p, const struct segment *inside)
 {
     for (int i = 0; i < p->nsegment; i++)
@@ -265,7 +268,7 @@ static void drop_border(struct plan *p, const struct segment *inside)
             p->segment[i]->value = NULL;
 }
 
-/* The group's segments take the place of its last one among those of its kernel. */
+/* Replaces the group's last segment in its kernel by all segments of the group. */
 static void join_group(struct plan *p, const struct group *g)
 {
     struct segment *sink = g->member[0].s, *before = NULL, *first = sink;
@@ -299,7 +302,7 @@ static void join_group(struct plan *p, const struct group *g)
         before->next = first;
 }
 
-/* DEBUG=2: what was chosen. */
+/* DEBUG=2: reports what was chosen. */
 static void report(struct banding *w, const struct group *g)
 {
     double flop = 0, weights = 0;
@@ -318,8 +321,8 @@ static void report(struct banding *w, const struct group *g)
             group_gain(w, g) / 1e3);
 }
 
-/* The segment that fills the node's buffer: a plain one, or the inside of a border. NULL: there are
- * several. */
+/* The single segment that fills the node's buffer: a plain one, or the inside of a border. NULL:
+ * there are several. */
 static struct segment *find_producer(const struct plan *p, const struct node *n)
 {
     struct segment *s = NULL;
@@ -335,11 +338,11 @@ static struct segment *find_producer(const struct plan *p, const struct node *n)
     if (!s || s->next || s->lead || s->scatter || (s->start == NULL) != (n->u->op != OP_PAD) ||
         (s->absorbed && !s->start))
         return NULL;
-    /* a sum's buffer would be without some axes that the border has */
+    /* a reduction's buffer lacks axes that the border has */
     return s->start && value->op == OP_REDUCE ? NULL : s;
 }
 
-/* Buffers of fixed size that one segment fills, and the segments. */
+/* Finds the buffers of fixed size that one segment fills, and these segments. */
 static void find_candidates(struct banding *w)
 {
     const double addressed = 0x1p47;                  /* bytes of any arena */
@@ -359,8 +362,8 @@ static void find_candidates(struct banding *w)
     }
 }
 
-/* Bands that save time; where they leave more alive than there is room, those that need less of it.
- * What only saves a part may take nothing from layers that are still to be looked at. */
+/* Finds bands that save time; where a group leaves more live memory than `room`, bands that need
+ * less. `partly`: a partial saving must not take layers from groups not examined yet. */
 static void choose_group(struct banding *w, struct segment *s, double room, bool partly,
                          struct group *best)
 {
@@ -392,7 +395,7 @@ static void choose_group(struct banding *w, struct segment *s, double room, bool
     group_spend(w, best);
 }
 
-/* Segments were made from the last one to the first. */
+/* Segments are numbered from the last one to the first. */
 static void find_groups(struct banding *w, int nsegment, double room, bool partly)
 {
     struct plan *p = w->p;

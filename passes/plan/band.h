@@ -6,27 +6,29 @@
 
 enum { MEMBERS_MAX = 6 };
 
-/* A segment, and which part of its value one band is. */
+/* A segment, and the part of its value that one band computes. */
 struct member {
     struct segment *s;
-    struct node *node;           /* whose buffer becomes scratch; NULL: the last segment's stays */
+    /* the node whose buffer becomes scratch; NULL: the last segment, which keeps its buffer */
+    struct node *node;
     struct band part[BANDS_MAX];
     struct kept kept[BANDS_MAX]; /* of the node */
 };
 
 struct group { int nband; double nbands; struct member member[MEMBERS_MAX]; int n; };
 
-/* chooses: axes of its value whose coordinate decides what is computed. columns: those that its
- * weights know, too, a tile's columns. repeats: those along which some sum stays the same. */
+/* chooses: axes of the value on which a comparison depends, so their coordinate decides what is
+ * computed. columns: axes on which its weights depend. repeats: axes along which some sum is
+ * invariant. */
 struct work {
     bool known;
-    bool rewritten; /* it reads a tensor of its own layer: a rewrite made them of one */
+    bool rewritten; /* it reads a tensor of the same layer: a rewrite split the layer in two */
     double flop, weights, reads;
     uint32_t chooses, columns, repeats;
-    const struct buffer **buffer; int nbuffer;   /* of the arena, that it touches */
+    const struct buffer **buffer; int nbuffer;   /* buffers in the arena that it accesses */
 };
 
-/* When a buffer of the arena is made and read for the last time: positions. */
+/* Live range of a buffer in the arena, as positions. */
 struct life { int begin, end; };
 
 struct banding {
@@ -35,59 +37,61 @@ struct banding {
     struct segment **producer;   /* of each candidate */
     size_t cap_producer;
     struct work *work;           /* by segment */
-    bool tried;                  /* something was lowered */
-    double budget;               /* cycles that may be lost for the room, beside each group's own */
-    double room; /* 0: bands have to save time; else to need no more bytes than that */
-    bool partly;                 /* or fewer than `most`, which are alive otherwise */
+    bool tried;                  /* some segment was lowered on trial */
+    /* cycles that all groups together may lose to save memory, beyond each group's own share */
+    double budget;
+    double room; /* 0: bands have to save time; else bytes that a group may need */
+    bool partly;  /* also accept groups that need fewer bytes than `most`, the need without them */
     double most;
-    bool plain;                  /* none of its layers is rewritten: less time may be lost */
+    bool plain;                  /* no member is a rewritten layer: less time may be lost */
     struct life *life; size_t nlife, cap_life;   /* by buffer id */
-    const struct segment *sink;  /* what is looked at */
+    const struct segment *sink;  /* the segment at which a group would end */
     const struct node *replaced; /* an input whose place its result may take, or NULL */
-    struct segment *beside[MEMBERS_MAX]; int nbeside;    /* others that fill the same buffer then */
-    double *alive; int nalive;   /* by position: bytes made before and read behind it */
+    /* other segments that fill the same buffer at the same time */
+    struct segment *beside[MEMBERS_MAX]; int nbeside;
+    double *alive; int nalive;   /* by position: bytes written before and read after it */
 };
 
 /* ---------------------------------------------------------------------------------- band_cost.c */
 
 const struct work *band_work(struct banding *w, struct segment *s);
-/* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
- * in it. */
+/* Bytes that a segment reads of a buffer that the plan knows: of the largest of the tensors in
+ * it. */
 double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b);
 /* Whether the coordinate along axis a of a segment's value decides what is computed. */
 bool band_chooses(struct banding *w, struct segment *s, int a);
-/* Whether some sum would be computed anew in each band along axis a. */
+/* Whether bands along axis a would recompute some sum in each band. */
 bool band_repeats(struct banding *w, struct segment *s, int a);
 /* Whether bands along axis a would leave a layer few columns. */
 bool band_is_column(struct banding *w, struct segment *s, int a);
-/* What lies behind one another in memory: the axes of the stored value, outermost first. */
+/* The axes of the stored value in memory, outermost first; returns their number. */
 int band_stored_axes(const struct buffer *b, int *axis);
-/* The axis of v's buffer that is v's axis a: a reduction's buffer does without what it leaves. */
+/* The axis of v's buffer that is v's axis a: a reduction's buffer lacks the reduced axes. */
 int band_stored_axis(const struct uop *v, int a);
-/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
+/* The axis of a segment's value that is innermost in memory: vectors run along it. */
 int band_innermost(const struct segment *s);
 bool node_is_read_by(const struct node *n, const struct segment *s);
 void band_find_rewritten(struct banding *w);
-/* What the group knows of a segment; NULL: it is none of its own. */
+/* The group's member for a segment; NULL: it is not in the group. */
 const struct member *group_member(const struct group *g, const struct segment *s);
-/* What is alive at each position, as the plan stands. */
+/* Finds what is live at each position of the present plan. */
 void band_find_alive(struct banding *w);
-/* What of the model there is beside the last segment of groups to be. */
+/* Finds what belongs to groups that end at s: an input that its result may replace, segments that
+ * run with it. */
 void band_find_sink(struct banding *w, struct segment *s);
-/* The most that is alive while a group runs, or where one of its rewritten layers is made of which
- * it reads a part. group_leaves_excess(): whether that is more than there is room, by such
- * layers. */
+/* The largest live set while a group runs, or while a rewritten layer runs of which the group reads
+ * a part. group_leaves_excess(): whether such layers exceed the room. */
 double group_most(struct banding *w, const struct group *g);
 bool group_leaves_excess(struct banding *w, const struct group *g, double room);
-/* Whether more is alive while a group runs than there is room. */
+/* Whether the live set while a group runs exceeds the room. */
 bool group_exceeds(struct banding *w, const struct group *g, double room);
 /* Scratch for one band. */
 double group_scratch(const struct group *g);
 bool group_is_too_large(struct banding *w, const struct group *g);
 void band_find_budget(struct banding *w);
-/* Takes from the budget what a group loses that was made to keep to the room. */
+/* Takes the time that a group loses in order to save memory from the budget. */
 void group_spend(struct banding *w, const struct group *g);
-/* Cycles saved by a group; 0 or less: leave it. */
+/* The time that a group saves; 0 or less: do not make it. */
 double group_gain(struct banding *w, const struct group *g);
 
 #endif

@@ -1,5 +1,5 @@
-/* band_cost.c - what a group of layers in bands costs and saves: time, or memory where layers that
- * were rewritten need more of it than the model's own tensors do (layer_memory.c).
+/* band_cost.c - what a group of layers in bands costs and saves: time, or memory where rewritten
+ * layers need more of it than the model's own tensors do (layer_memory.c).
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/band.h"
@@ -14,8 +14,6 @@ static double stored_nbytes(const struct segment *s)
     return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
 }
 
-/* Bytes that a segment reads of a buffer, if it is one of the plan's: of the largest of the tensors
- * in it. */
 double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b)
 {
     double most = 0;
@@ -30,8 +28,8 @@ double band_read_by(const struct plan *p, const struct segment *s, const struct 
 
 /* -------------------------------------------------------------------------------- what it costs */
 
-/* Axes along which u is computed anew for each place, though it is the same: a sum for each channel
- * that is over a whole image. One that no axis tells apart is computed in front of the bands. */
+/* Axes along which the reduction u would be recomputed though it is invariant: a sum per channel
+ * over a whole image. A sum that is invariant along all axes is computed before the bands. */
 static uint32_t axes_of_no_effect(struct tgc *t, struct uop *u, const struct segment *s)
 {
     uint32_t on = 0, off = 0;
@@ -88,13 +86,11 @@ bool band_repeats(struct banding *w, struct segment *s, int a)
     return band_work(w, s)->repeats >> a & 1;
 }
 
-/* Whether bands along axis a would leave a layer few columns. */
 bool band_is_column(struct banding *w, struct segment *s, int a)
 {
     return band_work(w, s)->columns >> a & 1 && band_work(w, s)->weights > LAYER_NBYTES;
 }
 
-/* What lies behind one another in memory: the axes of the stored value, outermost first. */
 int band_stored_axes(const struct buffer *b, int *axis)
 {
     for (int a = 0; a < b->ndim; a++)
@@ -102,7 +98,6 @@ int band_stored_axes(const struct buffer *b, int *axis)
     return b->ndim;
 }
 
-/* The axis of v's buffer that is v's axis a: a reduction's buffer does without what it leaves. */
 int band_stored_axis(const struct uop *v, int a)
 {
     int n = a;
@@ -111,7 +106,6 @@ int band_stored_axis(const struct uop *v, int a)
     return n;
 }
 
-/* Scratch for one band. */
 double group_scratch(const struct group *g)
 {
     double n = 0;
@@ -125,7 +119,7 @@ double group_scratch(const struct group *g)
     return n;
 }
 
-/* What a band reads and writes beside scratch, and would drive scratch out of the cache. */
+/* What a band reads and writes other than scratch, which competes with scratch for the cache. */
 static double streamed_of(struct banding *w, const struct group *g)
 {
     double n = stored_nbytes(g->member[0].s);
@@ -169,7 +163,7 @@ void band_find_alive(struct banding *w)
         const struct life *l = &w->life[s->dest->id];
         if (s->dest == last || s->pos != l->begin || l->begin + 1 >= l->end || !s->value)
             continue;
-        last = s->dest;               /* a border's segments stand side by side */
+        last = s->dest;               /* a border's segments are independent of each other */
         w->alive[l->begin + 1] += buffer_most_nbytes(s->dest);
         w->alive[l->end] -= buffer_most_nbytes(s->dest);
     }
@@ -193,8 +187,7 @@ static bool is_passed_within(const struct group *g, const struct buffer *b)
     return false;
 }
 
-/* Whether the segment's result can take the place of n, element by element, as far as that depends
- * on the segment. */
+/* Whether the segment's result may replace n element by element, as far as the segment decides. */
 static bool may_replace(const struct banding *w, const struct segment *s, const struct node *n)
 {
     const struct buffer *b = n->buffer;
@@ -225,7 +218,7 @@ void band_find_sink(struct banding *w, struct segment *s)
     }
 }
 
-/* Bytes of an input of the last member that its result takes the place of. */
+/* Bytes of an input of the last member whose place its result takes. */
 static double replaced_by(const struct banding *w, const struct group *g)
 {
     const struct node *n = g->member[0].s == w->sink ? w->replaced : NULL;
@@ -235,9 +228,9 @@ static double replaced_by(const struct banding *w, const struct group *g)
     return n ? buffer_most_nbytes(n->buffer) : 0;
 }
 
-/* What is alive while a group runs: what it touches, scratch, and what others need later. Scratch
- * counts for two threads: bands, and so the bits of results, are the same by any number of
- * threads. */
+/* The live set while a group runs: what it accesses, its scratch, and what others read later.
+ * Scratch counts for two threads, so that bands, and thereby the bits of results, do not depend on
+ * the number of threads. */
 static double needed_by(struct banding *w, const struct group *g)
 {
     const struct buffer *seen[2 * MEMBERS_MAX * BUFFERS_MAX];
@@ -261,8 +254,8 @@ static double needed_by(struct banding *w, const struct group *g)
     return n;
 }
 
-/* Whether what the group reads lives longer, since its layers run where the last one does, and that
- * is more than what they do not store any more. */
+/* Whether the group extends live ranges by more bytes than it no longer stores: its inputs are read
+ * where the last layer runs. */
 static bool keeps_more(struct banding *w, const struct group *g)
 {
     double kept = 0, passed = 0;
@@ -299,8 +292,8 @@ static bool is_rewritten(const struct banding *w, const struct segment *s)
     return w->work[s->at].rewritten;
 }
 
-/* The most that is alive where a layer is made that the group reads but does not make itself, of
- * which parts were made before; 0: there is none. */
+/* The largest live set at a rewritten layer outside the group whose result the group reads; 0:
+ * there is none. */
 static double needed_before(struct banding *w, const struct group *g)
 {
     double most = 0;
@@ -349,7 +342,6 @@ bool group_is_too_large(struct banding *w, const struct group *g)
     return cache > 0 && group_scratch(g) + streamed_of(w, g) > RATIO_SCRATCH * cache;
 }
 
-/* The axis of a segment's value that lies innermost in memory: vectors run along it. */
 int band_innermost(const struct segment *s)
 {
     int axis[MAX_RANK], n = band_stored_axes(s->dest, axis);
@@ -359,8 +351,8 @@ int band_innermost(const struct segment *s)
     return -1;
 }
 
-/* The least number of rows that a layer with weights has in one band: what lies behind one another
- * from the band's axis on, but for the innermost axis. */
+/* The fewest rows that a layer with weights has in one band: the product of the contiguous axes
+ * from the band's axis on, without the innermost one. */
 static double shortest_rows(struct banding *w, const struct group *g)
 {
     double least = HUGE_VAL;
@@ -396,7 +388,7 @@ static double share_of(const struct banding *w)
     return w->plain ? RATIO_ROOM_PLAIN : RATIO_ROOM_SHARE;
 }
 
-/* Time that a group loses that shall keep to the room; *all: that its layers take. */
+/* The time that a group made to save memory loses; *all: the time of its layers. */
 static double lost_in_room(struct banding *w, const struct group *g, double *all)
 {
     const struct machine *machine = machine_of(w->p->t);
@@ -462,8 +454,8 @@ static bool is_index_of(struct tgc *t, const struct node *n, const struct use *u
     return false;
 }
 
-/* Bytes of values that bands read again, since they have no part of them for each: all keys of an
- * attention, for a band of its rows. *once: how many there are. */
+/* Bytes of values that bands read repeatedly, since they are invariant in the band: all keys of an
+ * attention, for a band of its rows. *once: their bytes. */
 static double read_again(struct banding *w, const struct group *g, double *once)
 {
     const struct plan *p = w->p;
@@ -494,7 +486,6 @@ static double read_again(struct banding *w, const struct group *g, double *once)
     return again;
 }
 
-/* Time saved by a group; 0 or less: leave it. */
 double group_gain(struct banding *w, const struct group *g)
 {
     if (w->room > 0)
@@ -523,8 +514,8 @@ double group_gain(struct banding *w, const struct group *g)
     double once, again_nbytes = read_again(w, g, &once) + weights * (g->nbands - 1);
     if (weights + once + group_scratch(g) > cache)
         lost += cost_of_bytes(machine, TRAFFIC_AGAIN, again_nbytes);
-    /* near, what is passed on has to be more than what is stored; most of it where a layer's rows
-     * become short */
+    /* where tensors stay in a near cache, the tensors between the layers have to exceed what is
+     * stored; by more where a layer's rows become short */
     double least = (shortest_rows(w, g) < ROWS ? RATIO_BAND_SHORT : RATIO_BAND_STORED) *
                    stored_nbytes(g->member[0].s);
     if (whole < 2 * RATIO_FAR_CACHES * cache && whole < least)

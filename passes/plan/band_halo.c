@@ -1,13 +1,14 @@
-/* band_halo.c - a padded tensor of which a band keeps a part: its border, and what is inside of it.
+/* band_halo.c - the part of a padded tensor that a band keeps: its border and its inside.
  *
  *      padded   0 0 x x x x x x x 0 0        two before, two behind seven
  *      band       [. . . . . .]              reads 6 elements from `begin` on
- *      inside     [0 x x x x x x]            stores 6 elements, from `from` on, which is moved
- *                                            so that all of them are there; scratch has a slot
+ *      inside     [0 x x x x x x]            stores 6 elements, from `from` on, shifted so
+ *                                            that all of them exist; scratch has a slot
  *                                            more for them
  *
- * So the producer's loops have the same lengths in all bands, and no conditions. What of the border
- * a band reads is stored before, by loops that are mostly empty: their lengths depend on the band.
+ * So the producer's loops have the same lengths in all bands, and no conditions. The part of the
+ * border that a band reads is stored first, by loops that are mostly empty: their lengths depend on
+ * the band.
  */
 #include "passes/plan/plan.h"
 
@@ -18,14 +19,14 @@ static struct uop *clamp(struct tgc *t, struct uop *u, int64_t least, int64_t mo
     return u->vmax > most ? sym_min(t, u, uop_int(t, most)) : u;
 }
 
-/* Elements of the border before (behind) axis a; 0 where the node is no PAD. */
+/* Elements of the border before (behind) axis a; 0 if the node is no PAD. */
 static int64_t border(const struct node *n, int a, bool behind)
 {
     int64_t size = 0;
     return n->u->op == OP_PAD && uop_const_int(n->u->src[2 + 2 * a + behind], &size) ? size : 0;
 }
 
-/* Whether every band knows where the border ends: only the run knows a size that is a symbol. */
+/* Whether the border's size is constant; a symbolic one is known only at run time. */
 static bool has_fixed_border(const struct node *n)
 {
     for (int k = 2; k < n->u->nsrc && n->u->op == OP_PAD; k++)
@@ -65,8 +66,8 @@ static int band_of(const struct band *part, int nband, int axis)
     return -1;
 }
 
-/* How the border along an axis that bands have is run through: as much as the band reads of it,
- * which is no more than all that it reads, where the border is longer. */
+/* The border along an axis that has bands: the part that the band reads. At most `most` elements:
+ * the border, or all that the band reads if that is less. */
 static void fill_part(struct tgc *t, const struct node *pad, const struct kept *kept, bool behind,
                       struct band *b)
 {
@@ -81,7 +82,7 @@ static void fill_part(struct tgc *t, const struct node *pad, const struct kept *
     b->inner = uop_range(t, clamp(t, n, 0, most), t->next_range++);
 }
 
-/* The border before (behind) axis a, of all that the band keeps along the others. */
+/* Stores the border before (behind) axis a, over all that the band keeps along the other axes. */
 static struct segment *fill_along(struct plan *p, const struct node *pad, const struct kept *kept,
                                   const struct band *part, int nband, const struct segment *inside,
                                   int a, bool behind)

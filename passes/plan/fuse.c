@@ -1,20 +1,20 @@
-/* fuse.c - which values get a buffer, which are computed where they are used, which are kept in
- * scratch for a row.
+/* fuse.c - decides which values get a buffer, which are inlined where they are used, and which are
+ * kept in scratch for a row.
  *
- * The graph is walked from consumers to producers, so when a node comes up every use of it is
- * known: the coordinates as expressions over the ranges of the segment that needs it, and the
- * ranges open there (tinygrad's rangeify, with the costs in view). Then
- *   - movement ops are never computed: their uses become uses of their source, with mapped
+ * The graph is walked from consumers to producers, so when a node comes up all its uses are known:
+ * the coordinates as expressions over the ranges of the segment that needs it, and the ranges open
+ * there (tinygrad's rangeify, with a cost model). Then
+ * - movement ops are never computed: their uses become uses of their source, with mapped
  *     coordinates;
- *   - a value is INLINED if it is needed in one segment only and computing it there repeats no work
- *     worth speaking of;
- *   - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row
+ * - a value is INLINED if it is needed in one segment only and computing it there repeats no work
+ *     that matters;
+ * - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row
  *     of attention scores): it is computed once per iteration of those ranges, into scratch;
- *   - otherwise it is REALIZED: a segment of its own writes it to a buffer.
- * Work repeats where a value is evaluated more often than it has elements. A value that needs only
- * some of the open ranges is hoisted out of the others by the linearizer, provided that the loop
- * order lets it: the sets that must be prefixes of the order form a chain, and a value whose set
- * does not fit the chain is realized.
+ * - otherwise it is REALIZED: a segment of its own writes it to a buffer.
+ * Work repeats where a value is evaluated more often than it has elements. A value that depends on
+ * only some of the open ranges is hoisted out of the others by the linearizer, if the loop order
+ * allows it: the sets that must be prefixes of the order form a chain, and a value whose set does
+ * not fit the chain is realized.
  */
 #include "passes/plan/fuse.h"
 
@@ -46,15 +46,16 @@ static void inline_uses(struct plan *p, struct node *n)
     }
 }
 
-/* Needed within a reduction or a stage: what it is made of is a layer's operand, no epilogue. */
+/* Whether its uses are inside a reduction or a stage: then it is a layer's operand, not an
+ * epilogue. */
 static bool is_within(struct plan *p, const struct node *n)
 {
     const struct segment *s = n->use->seg;
     return (plan_mask_all(p, n->use->index, n->u->ndim) & s->inner) != 0;
 }
 
-/* What a pooling's overlapping windows would compute again and again, or keep for a whole image,
- * and takes long, or is a layer: it is done before, by vectors. */
+/* An expensive value, or a layer, that a pooling's overlapping windows would recompute, or keep for
+ * a whole image: it is computed before, by vectors. */
 static bool is_pooled_anew(struct plan *p, const struct node *n, double repeats)
 {
     const struct segment *s = n->use->seg;
@@ -77,8 +78,8 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     if (is_within(p, n) && value_joins_parts(p, n->u))
         return false;
     if (!(repeats > 1.01)) {
-        /* the sum of two layers: one contraction takes the sum as its epilogue, the other keeps its
-         * own epilogue */
+        /* a sum of two layers is the epilogue of one contraction; the other keeps its own epilogue
+         * and is stored */
         const struct uop *c = is_within(p, n) ? NULL : value_contraction(p, n->u);
         struct segment *s = n->use->seg;
         if (c && value_contracts_weight(c) && s->claimed && s->claimed != c)
@@ -87,16 +88,16 @@ static bool inline_elementwise(struct plan *p, struct node *n)
             s->claimed = c;
         return true;
     }
-    /* a layer's prologue belongs to whoever produced it */
+    /* a layer's prologue is computed by its producer */
     if (n->use->seg->ncontraction && is_within(p, n))
         return false;
     return cost_class_of(n->u->op) < COST_DIVISION && repeats <= RATIO_REPEATED &&
            !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
 
-/* A sum of products one of whose coordinates is made of a stage's column and of a row at once, as
- * the distance of a key from its query: no rows share what they read. A kernel of its own makes a
- * tile of all distances in less time than this one those that it needs. */
+/* A sum of products with a coordinate that depends on a stage's column and on a row at once, as the
+ * distance between key and query: rows do not share operands. A kernel of its own computes a tile
+ * of all distances in less time than this segment the ones that it needs. */
 static bool is_sheared(struct plan *p, const struct node *n)
 {
     const struct segment *s = n->use->seg;
@@ -108,8 +109,8 @@ static bool is_sheared(struct plan *p, const struct node *n)
     return false;
 }
 
-/* Rows of a softmax that feeds a contraction are worth keeping. The prologue of a layer belongs to
- * whoever produced it: the layer is then one contraction over buffers, which can be tiled. */
+/* The rows of a softmax that feeds a contraction are worth a stage. A layer's prologue is computed
+ * by its producer: the layer is then a contraction over buffers, which can be tiled. */
 static bool wants_stage(struct plan *p, struct node *n)
 {
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
@@ -123,7 +124,7 @@ static bool wants_stage(struct plan *p, struct node *n)
     return repeats > 1.01 && value_has_row_stat(p, n->u);
 }
 
-/* A row of a stage, each element of it made of the same weights: scores of a constant query. */
+/* A row of a stage, all elements of which use the same weights: scores of a constant query. */
 static bool is_row_of_stage(struct plan *p, const struct node *n, range_set deps)
 {
     const struct segment *s = n->use->seg;
@@ -140,19 +141,19 @@ static bool inline_reduce(struct plan *p, struct node *n)
     range_set deps = plan_mask_all(p, n->use->index, n->u->ndim);
     bool contraction = value_is_contraction(n->u);
     bool layer = contraction && value_contracts_weight(n->u) && !is_row_of_stage(p, n, deps);
-    /* of a stage: one contraction may feed another */
+    /* the row of a stage: one contraction may feed another */
     bool row = (deps & s->inner) && !layer;
     if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
         return false;
     if (row && is_sheared(p, n))
         return false;
-    /* two of them side by side are no nest of one sum, which could be tiled */
+    /* two such products in one segment are no single nest, which could be tiled */
     if (s->streams && value_streams_weight(machine_of(p->t), n->u))
         return false;
     if (!(deps & s->inner) && !segment_accepts(s, deps))
         return false;
-    /* a sum of weights that stands before a layer's columns leaves no tile: whichever comes second
-     * is a kernel of its own */
+    /* a sum of weights that is invariant along a layer's columns prevents tiling: the second of the
+     * two gets a kernel of its own */
     bool gate = !(deps & s->inner) && deps != s->out && range_set_within(deps, s->out) &&
                 value_behind(n->u->src[0], MOVES_OPERAND)->op == OP_MUL &&
                 value_contracts_weight(n->u);
@@ -160,11 +161,11 @@ static bool inline_reduce(struct plan *p, struct node *n)
         return false;
     if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
         return false;
-    /* inside a stage a contraction with weights would stream them again for every row */
+    /* inside a stage, a contraction with weights would stream them again for every row */
     if (layer && (deps & s->inner) && s->nchain && !range_set_within(s->out, deps))
         return false;
-    /* a layer under a reduction has no rows for a tile: a small window is worth that, not a whole
-     * image */
+    /* a layer under a reduction has no rows for a tile, which only a small window is worth, not a
+     * whole image */
     if (layer && segment_extent(s, deps & s->inner) > POOLED_MAX)
         return false;
     if (!(deps & s->inner))
@@ -174,16 +175,16 @@ static bool inline_reduce(struct plan *p, struct node *n)
     return true;
 }
 
-/* -O0 keeps apart what can be kept apart. A product with more elements than its factors must not
- * exist in memory even then. */
+/* -O0 inlines only what must be: a product with more elements than its factors must not exist in
+ * memory. */
 static bool noopt_inlines(const struct node *n)
 {
     const struct uop *m = value_behind(n->u, MOVES_OPERAND);
     return n->use && !n->use->next && !n->use->root && m->op == OP_MUL && value_outgrows_factors(m);
 }
 
-/* The segment's own value, where the segment writes to a place that nobody else can read it
- * from. */
+/* Computes the segment's own value in place, if the segment stores where nobody else could read
+ * it. */
 static void compute_root(struct plan *p, struct node *n)
 {
     struct segment *s = n->use->seg;
@@ -192,8 +193,8 @@ static void compute_root(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
-/* The bytes that v is made of by cheap steps, as dequantization does: a fourth of the memory, and
- * less if they are spread over more places than there are bytes. NULL: it is not. */
+/* The bytes from which cheap ops compute v, as dequantization does: a quarter of the memory, and
+ * less if they are broadcast. NULL: there are none. */
 static struct uop *bytes_below(struct plan *p, struct uop *v)
 {
     enum { STEPS = 6 };
@@ -212,11 +213,11 @@ static struct uop *bytes_below(struct plan *p, struct uop *v)
     return NULL;
 }
 
-/* What is to be kept: bytes rather than the floats that they stand for. */
+/* Stores the value, or the bytes from which it is dequantized. */
 static void keep(struct plan *p, struct node *n)
 {
     struct uop *bytes = n->must || n->use->root || p->noopt ? NULL : bytes_below(p, n->u);
-    /* steps that would be done again and again are done before */
+    /* ops that would be repeated too often are computed once, before */
     if (!bytes || is_too_large(n, 1) ||
         evaluations_of(p, n) > 1.01 * n->nuse * plan_nelem(n->u)) {
         plan_realize(p, n);
@@ -226,7 +227,7 @@ static void keep(struct plan *p, struct node *n)
     inline_uses(p, n);
 }
 
-/* Whether a byte is made by a division, as by QuantizeLinear. */
+/* Whether a byte is computed by a division, as by QuantizeLinear. */
 static bool is_divided(const struct uop *v)
 {
     enum { STEPS = 6 };
@@ -238,8 +239,9 @@ static bool is_divided(const struct uop *v)
     return false;
 }
 
-/* A byte that would be made of a float again and again, or of a layer's sum within a reduction:
- * nothing is smaller to keep. Channels that are filled up to four are no more than a few more. */
+/* A byte that would be computed from a float repeatedly, or from a layer's sum within a reduction:
+ * bytes are the smallest values to store. A little repetition, from channels padded to four, is
+ * allowed. */
 static bool is_byte_to_keep(struct plan *p, const struct node *n)
 {
     if (p->noopt || n->u->op != OP_CAST || !dtype_is_byte(n->u->dtype) ||
@@ -284,21 +286,21 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u)
         return NULL;
     const struct buffer *b = uop_buffer_of(u);
     if (b && b->state && b->storage)
-        return NULL; /* rows as far apart as its bound says */
+        return NULL; /* its rows have the stride of their upper bound */
     struct node *n = plan_node(p, u);
     n->must = n->in_order = true;
     return n;
 }
 
-/* INDEX reads its source at places known only at run time: whatever lies under its movement ops
- * needs a buffer. */
+/* INDEX reads its source at data-dependent coordinates: the value under its movement ops needs a
+ * buffer. */
 static void demand_source(struct plan *p, struct uop *u)
 {
     plan_node(p, value_behind(u, MOVES_ANY))->must = true;
 }
 
-/* The byte that a table of bytes is read by: the table has a kernel of its own, since vectors do
- * all that stands before and behind it. */
+/* Stores the index byte of a table of bytes: the look-up gets a kernel of its own, so that the ops
+ * before and after it can be vectorized. */
 static void keep_key(struct plan *p, const struct uop *table)
 {
     struct uop *v = table->src[1];
@@ -307,7 +309,7 @@ static void keep_key(struct plan *p, const struct uop *table)
     plan_node(p, value_behind(v, MOVES_PLACES))->kept = true;
 }
 
-/* Padding that a contraction would test for again and again, or that is read at many places of one
+/* Padding that a contraction would test repeatedly, or that is read at many coordinates of one
  * segment: a tile's. */
 static bool wants_halo(struct plan *p, const struct node *n)
 {
@@ -315,7 +317,7 @@ static bool wants_halo(struct plan *p, const struct node *n)
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
     double repeats = evaluations_of(p, n) / plan_nelem(n->u);
-    /* vectors of bytes are read without conditions, and there is not much to copy */
+    /* vectors of bytes are loaded without conditions, and copies of bytes are small */
     bool contraction = dtype_is_byte(n->u->dtype);
     double most = contraction ? 1 : 2;
     for (const struct use *u = n->use; u; u = u->next)

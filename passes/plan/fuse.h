@@ -1,5 +1,4 @@
-/* fuse.h - private to uses.c, kind.c, realize.c and fuse.c: the parts that fusion's decisions are
- * made of.
+/* fuse.h - private to uses.c, kind.c, realize.c and fuse.c: the components of fusion's decisions.
  */
 #ifndef TGC_FUSE_H
 #define TGC_FUSE_H
@@ -12,17 +11,18 @@
 range_set plan_mask_all(struct plan *p, struct uop *const *index, int n);   /* of n expressions */
 bool range_set_within(range_set a, range_set b);
 double segment_extent(const struct segment *s, range_set m);      /* iterations of these ranges */
-bool segment_is_full(const struct segment *s);                    /* there may be too many ranges */
-/* A range, or 0 where the size is 1; inner: a reduction's or a stage's. */
+bool segment_is_full(const struct segment *s);                    /* no more ranges can be added */
+/* A range, or 0 where the size is 1; inner: of a reduction or a stage. */
 struct uop *segment_new_range(struct plan *p, struct segment *s, struct uop *size, bool inner);
-/* Whether the set can be a prefix of the loop order beside those that are; that it has to be. */
+/* Whether the set can be a prefix of the loop order along with the present ones; the next function
+ * requires it to be one. */
 bool segment_accepts(const struct segment *s, range_set m);
 void segment_add_prefix(struct segment *s, range_set m);
-/* The ranges inside which a value that depends on `deps` is computed, when it is needed where
- * `open` are open. */
+/* The ranges inside which a value that depends on `deps` is computed, if it is needed where `open`
+ * are open. */
 range_set segment_placed_in(const struct segment *s, range_set deps, range_set open);
-/* The use of v in the segment at the coordinates, a new one or the one that is there. NULL: v is
- * read where it lies. */
+/* The use of v in the segment at the coordinates, new or existing. NULL: v is a leaf, read from its
+ * memory. */
 struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
                          struct uop *const *index, range_set open);
 /* Pushes uses to v's sources for one evaluation of v itself. u: NULL where v is its segment's
@@ -30,48 +30,50 @@ struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
 void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index,
                        range_set open, struct use *u);
 
-/* kind.c: what a value is */
+/* kind.c: classification of values */
 
-bool value_is_leaf(const struct uop *v);                          /* it is read where it lies */
+bool value_is_leaf(const struct uop *v);                          /* it is read from its memory */
 /* A reduction of products with more products than either factor has elements: matmul,
  * convolution. */
 bool value_is_contraction(const struct uop *v);
-/* m: a product. */
+/* Whether the product m has more elements than its factors. */
 bool value_outgrows_factors(const struct uop *m);
-bool value_contracts_weight(const struct uop *v);                 /* v: a sum of products */
-/* c is the contraction that v is an epilogue of. Whether it has weights that differ along one of
- * the axes of v that are marked: a layer's columns, but not a row of constant queries. */
+/* v: a sum of products; whether a factor is a weight */
+bool value_contracts_weight(const struct uop *v);
+/* c is the contraction of which v is an epilogue. Whether its weights differ along a marked axis of
+ * v: a layer's columns, but not a row of constant queries. */
 bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, const bool *kept);
-/* A sum of products with a large weight, whether or not there are rows that share it. */
+/* A sum of products with a large weight, whether or not several rows share it. */
 bool value_streams_weight(const struct machine *m, const struct uop *v);
-/* Made of constants, iotas and symbols only: cheaper to compute again than to keep. */
+/* Computed from constants, iotas and symbols only: cheaper to recompute than to store. */
 bool value_is_index_like(const struct uop *v);
-/* A bool made of these and of tables of places: where the rows of a mask begin and end. */
+/* A bool computed from these and from tables of coordinates: where the rows of a mask begin and
+ * end. */
 bool value_is_mask_of_places(const struct uop *v);
-/* A weight in a wider type than it is stored in: to be small where it is read is what it is for, by
- * several kernels or within a loop, too. */
+/* A weight cast to a wider type than it is stored in: it stays narrow in memory, even if several
+ * kernels or a loop read it. */
 bool value_is_widened_weight(const struct uop *v);
-/* Depends, within the same rows, on a reduction that is broadcast back over them: softmax's
+/* Depends, within its rows, on a reduction that is broadcast back over them: softmax's
  * normalization, layernorm. */
 bool value_has_row_stat(struct plan *p, struct uop *v);
-/* Whether an expensive step or a reduction is among what v is made of by elementwise steps and
- * movements (broadcasts, too) that nobody else needs. */
+/* Whether there is an expensive op or a reduction below v, through elementwise ops and movements
+ * (with broadcasts) that have no other consumer. */
 bool value_takes_long(struct plan *p, const struct uop *v);
-/* The contraction that v is an epilogue of, or NULL. */
+/* The contraction of which v is an epilogue, or NULL. */
 const struct uop *value_contraction(struct plan *p, const struct uop *v);
-/* v is, or is an epilogue of, what joins several tensors by the place of an element. */
+/* Whether v is, or is an epilogue of, a value that selects among several tensors by coordinate. */
 bool value_joins_parts(struct plan *p, const struct uop *v);
 
-/* realize.c: where a value lies */
+/* realize.c: buffers and stages */
 
 bool segment_is_plain(const struct segment *s); /* it fills a whole buffer alone */
 bool node_has_one_segment(const struct node *n);                  /* that uses it */
 /* v is computed in s */
 void segment_note_contraction(struct plan *p, struct segment *s, const struct uop *v);
-void plan_realize(struct plan *p, struct node *n);                /* in a buffer */
-/* In scratch, for all uses: they are in one segment and agree on some coordinates that depend on
- * output ranges alone; the rest is computed once for those. false: that cannot be, or costs
- * more. */
+void plan_realize(struct plan *p, struct node *n);                /* gives it a buffer */
+/* Stages the value for all uses, which are in one segment and agree on some coordinates that depend
+ * on output ranges alone; it is computed once for each of those. false: impossible, or more
+ * expensive. */
 bool plan_stage(struct plan *p, struct node *n);
 
 #endif

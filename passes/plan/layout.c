@@ -1,17 +1,17 @@
-/* layout.c - in which order the axes of intermediate values lie in memory.
+/* layout.c - the order of the axes of intermediate values in memory.
  *
- * A layer's weights are stored as the loops read them, whatever their layout was; what decides is
- * the layer's values. If the axis that the weights share with them (channels, features) lies
- * innermost, then a tile's columns are stored side by side, and a step of the reduction reads
- * neighbours: a convolution over [n, c, y, x] stores [n, y, x, c], and a 1x1 convolution is a plain
+ * A layer's weights are packed as the loops read them, so their layout does not matter; that of the
+ * layer's values does. If the axis that they share with the weights (channels, features) is
+ * innermost, a tile's columns are stored contiguously, and a step of the reduction reads contiguous
+ * elements: a convolution over [n, c, y, x] stores [n, y, x, c], and a 1x1 convolution is a plain
  * matrix product.
  *
  * Every layer votes for the innermost axis of the buffers that it reads and writes; buffers without
- * a vote follow those that they are read or written together with (additions, pooling, concats). A
- * trial lowering of all kernels shows who shares what: along a range, a buffer whose offset grows
- * by the row-major stride of one of its axes is run through along that axis.
+ * a vote follow those in the same kernels (additions, pooling, concats). A trial lowering of all
+ * kernels shows which axes correspond: a range whose stride in a buffer is the row-major stride of
+ * an axis runs along that axis.
  *
- * Only buffers that nothing but kernels touch, of fixed sizes, can lie in an order of their own.
+ * Only buffers that nothing but kernels access, of fixed sizes, can have another order.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
@@ -29,8 +29,8 @@ struct stored { struct access access[MAX_ACCESS]; int n; struct uop *range[64]; 
 struct layout {
     struct plan *p;
     struct stored *stored; int nstored; size_t cap_stored;
-    double *weight;              /* by buffer id and axis: how much speaks for it */
-    struct gathered *gathered;   /* the same: how often it is read at places along the others */
+    double *weight;              /* by buffer id and axis: the votes for it as the innermost axis */
+    struct gathered *gathered;  /* likewise: data-dependent reads at indices along the other axes */
     bool *is_free;               /* by buffer id */
 };
 
@@ -39,8 +39,8 @@ static double *vote_of(struct layout *l, const struct buffer *b, int axis)
     return &l->weight[(size_t)b->id * MAX_RANK + (size_t)axis];
 }
 
-/* The axis of b that is run through along r, where `offset` is read or written; NO_AXIS if it is
- * none, or only in part, or in a window. */
+/* The axis of b along which r runs, where `offset` is loaded or stored; NO_AXIS: none, or a part of
+ * one, or a window's. */
 static int axis_along(struct tgc *t, const struct buffer *b, struct uop *offset, struct uop *r)
 {
     int64_t stride, step = 1, size;
@@ -85,7 +85,7 @@ static double trips_of(const struct nest *m)
     return n;
 }
 
-/* A result is stored once, lane by lane where that must be. */
+/* Stores of the result: once for each element, lane by lane if they are strided. */
 static double stores_of(const struct nest *m)
 {
     double n = RATIO_LAYOUT_STRIDED, all = trips_of(m);
@@ -94,7 +94,7 @@ static double stores_of(const struct nest *m)
     return n < all ? n : all;
 }
 
-/* Groups of bytes are what the reduction runs along: nothing else makes as much of a difference. */
+/* Whether the reduction runs along groups of bytes: that matters more than anything else. */
 static bool makes_groups(const struct nest *m, const struct uop *access, const struct uop *r)
 {
     struct uop *values, *weights;
@@ -102,8 +102,9 @@ static bool makes_groups(const struct nest *m, const struct uop *access, const s
            r->src[0]->vmax % DOT_BYTES == 0;
 }
 
-/* True: r speaks for one of the axes. A range whose weights know parts of it (r % 2 of the pixels
- * that a transposed convolution stores side by side) has less to say than one they run along. */
+/* Adds r's vote for the axis along which it runs; true: it had one. A range that occurs in the
+ * weights' offset only in parts (r % 2 of the pixels that a transposed convolution interleaves)
+ * counts less. */
 static bool vote(struct layout *l, const struct nest *m, const struct uop *access,
                  const struct uop *weight, struct uop *r)
 {
@@ -111,7 +112,7 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
     double share = index_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
     int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
-    /* a result with hardly any columns is better off with its pixels side by side */
+    /* a result with hardly any columns is better stored with contiguous pixels */
     if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
         return false;
     *vote_of(l, b, axis) += share * (access == m->store            ? stores_of(m)
@@ -120,8 +121,8 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
     return true;
 }
 
-/* Whether there are values beside the weights, other than indices: a row of embeddings that is
- * normalized is no layer, though it is summed up. */
+/* Whether the nest reads values other than weights and indices: a row of embeddings that is
+ * normalized is no layer, though it is reduced. */
 static bool has_values(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
@@ -131,7 +132,7 @@ static bool has_values(const struct nest *m)
     return false;
 }
 
-/* Whether the weights have columns enough for vectors. */
+/* Whether the weights have enough columns for vectors. */
 static bool has_columns(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
@@ -152,8 +153,9 @@ static bool is_channel(const struct nest *m, const struct uop *r)
     return false;
 }
 
-/* The innermost range of a layer of few channels: as the model has it; but what mixes a few
- * channels that lie innermost (the heads of an attention) is better off with its pixels there. */
+/* The range that should be innermost in a layer of few channels: as in the model; but where the
+ * model's innermost axis is a few channels that are mixed (the heads of an attention), the
+ * pixels. */
 static struct uop *innermost_of_few(const struct nest *m)
 {
     struct uop *last = m->store->src[m->store->nsrc - 1];
@@ -170,7 +172,7 @@ static struct uop *innermost_of_few(const struct nest *m)
     return last;
 }
 
-/* A layer of few channels runs along its pixels, or along nothing. */
+/* A layer of few channels is vectorized along its pixels, or not at all. */
 static void vote_pixels(struct layout *l, const struct nest *m)
 {
     struct uop *r = innermost_of_few(m);
@@ -183,8 +185,8 @@ static void vote_pixels(struct layout *l, const struct nest *m)
     }
 }
 
-/* A sum of products beside sums of other things, as values under a softmax of their scores: what it
- * reads along the columns lies along them. */
+/* A sum of products next to other sums, as values under a softmax of their scores: its operand
+ * should be contiguous along the columns. */
 static void vote_columns(struct layout *l, struct uop *store)
 {
     struct nest m = {.t = l->p->t, .store = store, .first = 3};
@@ -213,7 +215,7 @@ static void vote_columns(struct layout *l, struct uop *store)
     }
 }
 
-/* Whether r runs along a part of an axis, as a window does. */
+/* Whether r runs along a part of an axis, as in a window. */
 static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
 {
     const struct buffer *b = uop_buffer_of(access->src[0]);
@@ -231,8 +233,8 @@ static bool is_data(struct tgc *t, struct uop *offset)
     return false;
 }
 
-/* Whether some value is read at places that are data: a resize, which suits any order whose
- * innermost axis has no such places, and therefore follows. */
+/* Whether some value is read at data-dependent indices: a resize, which follows the others, since
+ * any order suits it whose innermost axis is not indexed. */
 static bool gathers(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
@@ -241,8 +243,9 @@ static bool gathers(const struct nest *m)
     return false;
 }
 
-/* What a layer says: the axes of its values that its weights know, too, belong innermost. A window
- * has no say where there are channels, be they columns (a depthwise convolution's) or summed up. */
+/* A layer's votes: the axes that its values share with its weights should be innermost. A window's
+ * axis votes only if there are no channels, neither columns (of a depthwise convolution) nor
+ * reduced. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
     struct nest m;
@@ -282,8 +285,8 @@ static void vote_layer(struct layout *l, struct uop *store)
     }
 }
 
-/* Powers of a row less its largest run along the row, as the search for it does: heads that lie
- * innermost would make scalars of them. */
+/* The exponentials of a softmax should run along the row, as the search for its maximum does: with
+ * the heads innermost they would be scalars. */
 static void vote_rows(struct layout *l, struct uop *store)
 {
     struct tgc *t = l->p->t;
@@ -310,8 +313,8 @@ static void vote_rows(struct layout *l, struct uop *store)
     }
 }
 
-/* What is read at places that are data: counts the elements for the last axis that a range of the
- * store runs along, if there is not one innermost already. */
+/* Counts the data-dependent reads of a buffer for the last axis along which a range of the store
+ * runs, unless that is innermost already. */
 static void count_gathers(struct layout *l, struct uop *store)
 {
     struct tgc *t = l->p->t;
@@ -341,10 +344,10 @@ static void count_gathers(struct layout *l, struct uop *store)
     }
 }
 
-/* Rows of what is gathered belong innermost, if that is worth turning it around for. */
+/* Votes for gathered rows to be innermost, if that is worth a transposition. */
 static void vote_gathers(struct layout *l, const struct buffer *b)
 {
-    enum { GATHERED = 16 };                           /* what an element costs, in products */
+    enum { GATHERED = 16 };                           /* the cost of an element, in products */
     double nelem = 1;
     for (int a = 0; a < b->ndim; a++)
         nelem *= (double)b->dim[a]->arg.i;
@@ -364,7 +367,8 @@ static int winner(struct layout *l, const struct buffer *b)
     return best;
 }
 
-/* Who has no vote follows who is run through together with it. True: somebody did. */
+/* Buffers without a vote follow those that are accessed along the same ranges. True: one of them
+ * did. */
 static bool follow(struct layout *l, const struct stored *s)
 {
     struct tgc *t = l->p->t;
@@ -389,7 +393,7 @@ static bool follow(struct layout *l, const struct stored *s)
     return any;
 }
 
-/* The trial's values are of no further use: the order of axes changes all offsets. */
+/* Discards the trial's values: the order of axes changes all offsets. */
 void plan_forget(struct plan *p)
 {
     for (int i = 0; i < p->nnode; i++)
@@ -408,7 +412,7 @@ static bool has_fixed_sizes(const struct buffer *b)
     return b->ndim > 1;
 }
 
-/* A reduction's buffer does without the axes that it leaves with size 1. */
+/* A reduction's buffer lacks the reduced axes, of size 1. */
 static int rank_stored(const struct uop *v)
 {
     int n = v->ndim;
@@ -417,15 +421,15 @@ static int rank_stored(const struct uop *v)
     return n;
 }
 
-/* What was stored anew in groups of bytes (runtime_products.c) is read in that order. */
+/* Bytes that were regrouped (runtime_products.c) are read in that order. */
 static bool is_in_groups(const struct uop *v)
 {
     return v->op == OP_CONTIGUOUS && v->dtype == DTYPE_I8 &&
            uop_is_int(v->dim[v->ndim - 1], DOT_BYTES);
 }
 
-/* Buffers that a node's own segments fill and kernels read: of the node's rank, so that coordinates
- * are axes. */
+/* Buffers that only a node's own segments fill and only kernels read, and that have the node's
+ * rank, so that its coordinates are axes. */
 static void find_free(struct layout *l)
 {
     struct plan *p = l->p;
@@ -444,8 +448,8 @@ static void find_free(struct layout *l)
     }
 }
 
-/* Rows of a tile that lie a multiple of half a page apart fall on the same few lines of a cache:
- * one line more between them. */
+/* Rows of a tile whose stride is a multiple of half a page map to the same few cache sets: pads
+ * them by one line. */
 static void pad_rows(struct tgc *t, struct buffer *b, int inner)
 {
     const struct machine *m = machine_of(t);

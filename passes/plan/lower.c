@@ -1,10 +1,11 @@
 /* lower.c - from a fused segment of the tensor graph to a kernel AST over ranges.
  *
- * One function, lower(): the scalar value of a tensor uop at given coordinates, where `valid` says
- * whether anybody looks at it (the inside of a PAD); loads under it are gated, so nothing outside a
- * buffer is ever touched. Movement ops disappear into the coordinates, a REDUCE gets its ranges, a
- * value that fusion staged becomes a LOAD of its STAGE, one that it realized a LOAD of its buffer.
- * Recursion is bounded by the size that fusion allows a segment, not by the model.
+ * One function, lower(), does most of it: the scalar value of a tensor uop at given coordinates,
+ * where `valid` says whether the value is used (false outside the inside of a PAD); loads under it
+ * are gated, so nothing outside a buffer is ever touched. Movement ops disappear into the
+ * coordinates, a REDUCE gets its ranges, a value that fusion staged becomes a LOAD of its STAGE,
+ * one that it realized a LOAD of its buffer. Recursion is bounded by the size that fusion allows a
+ * segment, not by the model.
  */
 #include "passes/plan/fuse.h"
 #include "passes/plan/plan.h"
@@ -26,11 +27,11 @@ static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct u
     return offset;
 }
 
-/* Whether a view says where its elements lie: of a band, and of what pitch.c has spread. */
+/* Whether a view gives the buffer's layout: that of a band, or one that pitch.c has padded. */
 static bool is_placed(const struct buffer *b) { return !buffer_is_stationary(b) && b->storage; }
 
-/* The same for v in a buffer whose axes may lie in an order of their own. The axes that a reduction
- * leaves with size 1 are none of the buffer's. */
+/* The same for v in a buffer whose axes may be ordered differently. Axes that a reduction leaves
+ * with size 1 are not axes of the buffer. */
 static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct uop *v,
                              struct uop *const *index, struct uop *const *dim, int n)
 {
@@ -108,7 +109,7 @@ static struct uop *lower_reduce(struct lowering *l, struct uop *v, const struct 
                    (union arg){.i = REDUCE_BITS(REDUCE_OP(v->arg.i), 0)});
 }
 
-/* x at coordinates that are data. Outside x the result is 0 and nothing is read. */
+/* x at data-dependent coordinates. Outside x the result is 0 and nothing is read. */
 static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *const *index,
                                struct uop *valid)
 {
@@ -121,7 +122,7 @@ static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *co
     }
     struct uop *x = lower(l, v->src[0], at, inside), *zero = uop_consti(t, v->dtype, 0);
     bool gated = x->op == OP_LOAD && x->nsrc == 4 && x->src[2] == inside && x->src[3] == zero;
-    /* a load gives 0 by itself; the value of padding, a constant or an IOTA does not */
+    /* an invalid load gives 0 by itself; padding's value, a constant or an IOTA do not */
     return gated || uop_is_int(inside, 1) ? x : uop_where(t, inside, x, zero);
 }
 
@@ -145,8 +146,8 @@ static struct uop *compute(struct lowering *l, struct uop *v, const struct use *
     TGC_BUG(l->p->t, "%s in a kernel", op_name(v->op));
 }
 
-/* Under padding the coordinates that a stage is computed for may lie outside of v: nobody looks at
- * it then, but it is computed. */
+/* Under padding a stage may be computed for coordinates outside v: the value is not used, but must
+ * be computable. */
 static struct uop *stage_inside(struct lowering *l, const struct uop *v, const struct stage *st)
 {
     struct tgc *t = l->p->t;
@@ -182,7 +183,7 @@ static struct uop *load_stage(struct lowering *l, struct uop *v, const struct us
     return make_load(t, st->value, flat_offset(t, at, st->scratch->dim, na), valid);
 }
 
-/* v from its buffer, or the one that it lies within. */
+/* Loads v from its buffer, or from the one that contains it. */
 static struct uop *load_value(struct lowering *l, const struct uop *v, struct uop *const *index,
                               struct uop *valid)
 {
@@ -212,7 +213,7 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
 {
     struct tgc *t = l->p->t;
     if (is_empty(v) && v->dtype != DTYPE_STRING)
-        /* nobody asks: its coordinates are of no element, nor are those of its sources */
+        /* never used: the coordinates are of no element, nor are those of its sources */
         return uop_consti(t, v->dtype, 0);
     if (v->op == OP_CONST || v->op == OP_VAR)
         return v;
@@ -223,7 +224,7 @@ static struct uop *lower(struct lowering *l, struct uop *v, struct uop *const *i
         return load_value(l, v, index, valid);
     struct use *u = n ? plan_find_use(n, l->s, index) : NULL;
     if (!u)
-        /* under an INDEX: movement ops down to a buffer; or a halo's constant */
+        /* under an INDEX: movement ops down to a buffer; or the constant of a halo */
         return compute(l, v, NULL, index, valid);
     for (struct lowered *m = u->lowered; m; m = m->next)
         if (m->valid == valid)
@@ -247,8 +248,8 @@ static int axis_of(const struct uop *v, int a)
     return a;
 }
 
-/* Ranges in loop order: those that a hoisted value needs come first, then as the axes lie in the
- * buffer that is filled. */
+/* The ranges in loop order: first those that hoisted values need, then by the order of the axes in
+ * the buffer stored to. */
 static int loop_order(const struct plan *p, const struct segment *s, struct uop **range)
 {
     range_set done = 0;
@@ -293,7 +294,7 @@ static struct uop *dest_offset(struct lowering *l, struct uop **valid)
     return offset_in(t, s->dest, s->value, at, same ? s->dest->dim : s->value->dim, n);
 }
 
-/* The loops over some axes become the band's part of them, inside of the loops over the bands. */
+/* Replaces loops over axes by the band's part of them, inside the loops over the bands. */
 static struct uop *lower_bands(struct tgc *t, const struct segment *s, struct uop *store, int first)
 {
     for (int k = s->nband - 1; k >= 0; k--) {

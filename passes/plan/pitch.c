@@ -1,16 +1,15 @@
-/* pitch.c - buffers of which one place is read or stored at many distances at once.
+/* pitch.c - pads strides that would make simultaneous accesses collide in a cache.
  *
- * Winograd's tensors are such: all places xi of a tile are computed together, and lie as far apart
- * as all tiles take. Where that distance is a multiple of half a page they would share a few lines
- * of a cache, and drive each other out. One line more between them, and they do not. (A band's
- * scratch is spread by band.c.)
+ * Winograd's tensors are an example: all xi of a tile are computed together, and their stride is
+ * the number of all tiles. If that is a multiple of half a page, they map to a few cache sets and
+ * evict each other; padded by one line, they do not. (band.c pads a band's scratch.)
  */
 #include "passes/plan/plan.h"
 #include "passes/analysis/access.h"
 
 enum { PLACES = 8 };
 
-/* The one plain segment that fills the node's buffer, if nobody else knows of it. */
+/* The single plain segment that fills the node's buffer, if the buffer is private. */
 static struct segment *only_segment(const struct plan *p, const struct node *n)
 {
     struct segment *s = NULL;
@@ -27,7 +26,7 @@ static struct segment *only_segment(const struct plan *p, const struct node *n)
     return !s || s->start || s->lead || s->scatter ? NULL : s;
 }
 
-/* The axis of value v that is its buffer's axis a: a buffer does without what a sum leaves. */
+/* The axis of value v that is its buffer's axis a: a reduction's buffer lacks the reduced axes. */
 static int value_axis(const struct uop *v, int a)
 {
     int k = 0;
@@ -97,7 +96,7 @@ static void spread(struct plan *p, struct node *n, struct segment *s)
     for (int i = b->ndim - 1; i >= 0; i--) {
         v->dim[axis[i]] = b->dim[axis[i]];
         v->stride[axis[i]] = uop_int(t, stride += i == first ? line : 0);
-        stride *= i == first ? 1 : b->dim[axis[i]]->arg.i;      /* what is further out has size 1 */
+        stride *= i == first ? 1 : b->dim[axis[i]]->arg.i;      /* outer axes have size 1 */
     }
     stride -= line;
     b->dim[axis[first]] = uop_int(t, places + (places * line + stride - 1) / stride);

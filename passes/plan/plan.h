@@ -1,4 +1,4 @@
-/* plan.h - private to plan/ and the driver: what fusion decided.
+/* plan.h - private to plan/ and the driver: the decisions of fusion.
  *
  * A segment is one loop nest that stores one value; a kernel is a segment, or several that fill
  * parts of one buffer (CONCAT, SCATTER). Fusion walks the graph from consumers to producers. Every
@@ -10,7 +10,7 @@
 
 #include "passes/passes.h"
 
-/* What one segment computes: values, and how deep they nest, since lowering recurses. */
+/* Limits of one segment: of its values, and of their depth, since lowering recurses. */
 enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 2048, MAX_SEGMENT_DEPTH = 256 };
 typedef uint64_t range_set;      /* bit b: the segment's b-th range */
 
@@ -23,26 +23,26 @@ struct block {
     struct item *item; int nitem; size_t cap_item;
 };
 
-/* Something that happens at a place in a block's order: a kernel, a host call, a region. */
+/* What happens at a position in a block: a kernel, a host call, a region. */
 struct item { int pos; struct segment *kernel; struct uop *node; };
 
 /* Coordinate `axis` of a segment's value is start + inner, and start depends on the band's range
  * alone; inner, a range of its own or 0, is less than extent. */
 enum { BANDS_MAX = 2 };
 struct band { struct uop *range, *start, *inner; int axis; int64_t extent; };
-/* Of a tensor along an axis: what one band reads, `extent` elements from `begin` on, and what
- * scratch keeps, `slots` elements from `start` on. More than is read where the band stores as many
- * elements as ever, but some of them are a border. */
+/* The part of a tensor along an axis that a band reads, `extent` elements from `begin` on, and the
+ * part that scratch holds, `slots` elements from `start` on. Scratch holds more if the band always
+ * stores the same number of elements, some of which a border takes the place of. */
 struct kept { struct uop *begin, *start; int64_t extent, slots; };
 
-/* Of the tiles along one range of a segment, and the rows in them along another, the first so many
- * rows are stored. rows 0: all of them. */
+/* Of each tile along the range `tile`, with rows along `in`, all tiles together store only the
+ * first `rows` rows. rows 0: all. */
 struct clip { struct uop *tile, *in; int64_t rows; };
 
 struct segment {
     struct block *block;
-    int at;                      /* among the plan's segments */
-    int pos;                     /* place in the graph's topological order: when it runs */
+    int at;                      /* index among the plan's segments */
+    int pos;                     /* position in the graph's topological order: when it runs */
     struct uop *value;           /* what it stores */
     /* `value` is computed here; otherwise the segment copies it from its buffer */
     bool own;
@@ -60,22 +60,22 @@ struct segment {
     /* sets that must be prefixes of the loop order, by size */
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
-    int depth;                   /* of the use whose sources are looked at */
+    int depth;                   /* of the use whose sources are being visited */
     struct band band[BANDS_MAX]; int nband;
     struct clip clip;
-    const struct uop *claimed;   /* the contraction whose epilogue it is */
-    bool gated;                  /* a sum of weights is computed before some of the ranges */
+    const struct uop *claimed;   /* the contraction whose epilogue it computes */
+    bool gated;                  /* a sum of weights is computed outside some of the ranges */
     bool weighted;               /* one of its contractions reads a weight */
-    bool streams;                /* a large weight, once: the product of a matrix and a vector */
-    bool online;                 /* attention that becomes one by blocks of keys, see online_softmax.c */
+    bool streams;                /* a large weight, read once: a matrix-vector product */
+    bool online;                 /* attention that becomes online softmax, see online_softmax.c */
 };
 
 /* Values kept in scratch for the inner loops of one iteration of the ranges in `prefix`. */
 struct stage {
     range_set prefix;
-    /* coordinates at which it is computed: fixed ones, or its own ranges */
+    /* coordinates at which it is computed: invariant ones, or its own ranges */
     struct uop *index[MAX_RANK];
-    struct uop *range[MAX_RANK]; /* NULL where fixed */
+    struct uop *range[MAX_RANK]; /* NULL where invariant */
     struct buffer *scratch;
     struct uop *value;           /* lowered: the STAGE uop */
 };
@@ -98,22 +98,22 @@ struct node {
     struct uop *u;
     int pos;
     struct block *block;
-    range_set loops;             /* loops it depends on, by plan index */
+    range_set loops;             /* loops on which it depends, by plan index */
     struct use *use;
     int nuse;
     int nconsumer;               /* uops that have it as a source */
-    /* needs a buffer: read at data-dependent places, or by a host function */
+    /* needs a buffer: read at data-dependent indices, or by a host function */
     bool must;
-    bool in_order;               /* so, and its axes lie in the order of its shape */
-    bool kept;                   /* needs a buffer of any layout: others are made of it */
-    bool online;                 /* scores or powers of attention by blocks: rows of any length */
-    struct buffer *buffer;       /* realized here; NULL: computed where it is used */
-    bool is_private;             /* nobody but its uses knows the buffer */
-    const struct node *within;   /* whose buffer it is a part of, from `at` on; NULL: of none */
+    bool in_order;               /* needs one, with the axes in the order of its shape */
+    bool kept;  /* needs a buffer, with any layout: several values are computed from it */
+    bool online;                 /* scores or exponentials of online softmax: rows of any length */
+    struct buffer *buffer;       /* its value is stored here; NULL: computed where it is used */
+    bool is_private;             /* only its uses access the buffer */
+    const struct node *within;   /* the node whose buffer contains it, from `at` on; NULL: none */
     struct uop *const *at;
-    bool hosts;                  /* others lie within it */
+    bool hosts;                  /* its buffer contains others */
     struct block *side[2];       /* IF: THEN and ELSE; LOOP: BODY */
-    /* IF, LOOP, HOST: where GET k finds it; NULL: nobody asks */
+    /* IF, LOOP, HOST: the buffer of GET k; NULL: there is no such GET */
     struct buffer **result; int nresult;
     struct buffer **state;       /* LOOP: carried values, then the condition */
     struct uop **host_arg;       /* HOST: BUFFER uops of its inputs */
@@ -123,11 +123,11 @@ struct node {
 struct plan {
     struct tgc *t;
     struct graph *graph;
-    struct schedule *schedule;               /* what the plan becomes */
+    struct schedule *schedule;               /* what the plan is turned into */
     bool noopt;
     struct node *node; int nnode;            /* in topological order */
     struct uop_map of;                       /* uop -> node */
-    struct uop_map finder;                   /* VAR -> the HOST that gives it its value */
+    struct uop_map finder;                   /* VAR -> the HOST that computes it */
     struct uop_map bit;                      /* RANGE -> its bit + 1 */
     struct uop_map mask;                     /* index expression -> its range_set + 1 */
     struct segment **segment; int nsegment; size_t cap_segment;
@@ -135,13 +135,13 @@ struct plan {
     struct block *top;
 };
 
-/* schedule.c: a plan of nothing, and its schedule of nothing. */
+/* schedule.c: an empty plan, with an empty schedule. */
 struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt);
-/* The nodes in topological order, the loops that they depend on; a diagnostic if those are too
- * many. */
+/* Finds the nodes in topological order, and the loops on which they depend; a diagnostic if there
+ * are too many loops. */
 void plan_nodes(struct plan *p);
-void plan_blocks(struct plan *p);        /* where each node runs */
-void plan_online(struct plan *p);        /* which attention goes by blocks of keys */
+void plan_blocks(struct plan *p);        /* the block in which each node runs */
+void plan_online(struct plan *p);        /* which attention becomes online softmax */
 void plan_fuse(struct plan *p);          /* what becomes a kernel */
 void plan_lower(struct plan *p);         /* kernels' ASTs and the schedule's steps */
 
@@ -150,9 +150,9 @@ range_set plan_mask(struct plan *p, const struct uop *index);
 /* A new segment that stores `value` (of value's shape) into dest. */
 struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uop *value,
                              struct buffer *dest);
-/* Says that the segment's value is needed: the first use of a node. */
+/* Adds the first use of a node: the segment's value is needed. */
 void plan_use_root(struct plan *p, struct segment *s);
-/* What the SCATTER v puts into dest, which holds what it is put over already. */
+/* A segment that stores the updates of the SCATTER v into dest, which holds the base already. */
 struct segment *plan_update(struct plan *p, struct block *b, int pos, struct uop *v,
                             struct buffer *dest);
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index);
@@ -161,57 +161,55 @@ double plan_nelem(const struct uop *u);
 
 /* fuse.c: decides for one node, all of whose uses are known, and pushes uses to its sources. */
 void plan_decide(struct plan *p, struct node *n);
-/* A node or buffer that holds u's value contiguously, through reshapes; marks it `must`. NULL: it
+/* The node or buffer that holds u's value contiguously, up to reshapes; marks it `must`. NULL: it
  * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
-/* store_inside.c: what lies within a larger tensor is stored there. needs: all decisions are
- * made */
+/* store_inside.c: stores parts of larger tensors in place. needs: all decisions are made */
 void plan_insets(struct plan *p);
 /* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
 void plan_layout(struct plan *p);
-/* What was lowered on trial is of no further use. */
+/* Discards what was lowered on trial. */
 void plan_forget(struct plan *p);
-/* band.c: segments that become one kernel, since what they pass on fits a cache band by band.
- * needs: the order of the axes */
+/* band.c: segments become one kernel if the values between them fit a cache band by band. needs:
+ * the order of the axes */
 void plan_bands(struct plan *p);
-/* Whether a value of so many bytes, were it stored, would stay in a cache: all of it, or bands of its
- * rows, of which there are `nrow` or NULL. */
+/* Whether a value of so many bytes, if stored, would stay in a cache: whole, or in bands of its
+ * `nrow` rows (NULL: none). */
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes);
 
-/* band_halo.c: which part of what a PAD is made of, `inside`, one band computes, where it reads
- * `kept` of the PAD along an axis; what scratch keeps of it. false: the axis has no range. */
+/* band_halo.c: the part of a PAD's source, which `inside` stores, that one band computes if it
+ * reads `kept` of the PAD along an axis; sets what scratch holds. false: the axis has no range. */
 bool halo_part(struct tgc *t, const struct node *pad, const struct segment *inside, int axis,
                struct kept *kept, struct band *part);
-/* The segments that store the border of what a band keeps of `pad`, the last of them in front of
+/* The segments that store the border of what a band keeps of `pad`, the last of them before
  * `inside`; returns the first, or `inside`. */
 struct segment *halo_fill(struct plan *p, const struct node *pad, const struct kept *kept,
                           const struct band *part, int nband, struct segment *inside);
 
-/* pitch.c: what is read or stored at many places at once lies at distances that suit a cache.
- * needs: bands are made */
+/* pitch.c: pads strides that would collide in a cache. needs: bands are made */
 void plan_spread(struct plan *p);
 
-/* store_clipped.c: tiles of which a part is read are stored as far as that goes. needs: bands
- * are made */
+/* store_clipped.c: tensors stored in whole tiles but read in part are stored only that far. needs:
+ * bands are made */
 void plan_clip(struct plan *p);
 /* The store of a segment, as up to CLIPPED_MAX stores; returns their number. */
 enum { CLIPPED_MAX = 2 };
 int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct uop **part);
 
-/* online_find.c: the scores of attention that is worth being computed by blocks of keys, and their
- * powers, of a graph's uops; each is its own value in the map. kept: results that need a buffer. */
+/* online_find.c: the scores and exponentials of attention for which online softmax pays, among a
+ * graph's uops; each maps to itself. kept: results that need a buffer. */
 void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
                  struct uop_map *kept);
-/* online_softmax.c: the AST of such a kernel, which has whole rows of scores, as one of blocks;
- * NULL: it is none. */
+/* online_softmax.c: turns the AST of such a kernel, with whole rows of scores, into one with blocks
+ * of keys; NULL: it is none. */
 struct uop *online_apply(struct tgc *t, struct uop *ast);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
 struct uop *lower_scalar(struct plan *p, struct uop *u);
-/* where u's value lies, or NULL */
+/* the buffer with u's value, or NULL */
 struct buffer *lower_buffer_of(struct plan *p, const struct uop *u);
 
 #endif

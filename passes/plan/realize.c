@@ -19,7 +19,7 @@ bool segment_is_plain(const struct segment *s)
     return !s->lead && !s->start && !s->scatter && !s->next && !s->absorbed;
 }
 
-/* Parts of one buffer: CONCAT's sources, SCATTER's base and updates. The first segment stands for
+/* Parts of one buffer: CONCAT's sources, SCATTER's base and updates. The first segment represents
  * the kernel. */
 static void realize_concat(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
 {
@@ -40,8 +40,8 @@ static void realize_concat(struct plan *p, struct node *n, struct block *b, stru
     }
 }
 
-/* The border before or behind axis a: along the axes before a as wide as the source, along those
- * behind it as the whole. NULL: there is none. */
+/* The border before or behind axis a: along earlier axes as wide as the source, along later ones as
+ * the whole. NULL: there is none. */
 static struct segment *border_along(struct plan *p, struct node *n, struct block *b,
                                     struct buffer *dest, int a, bool behind)
 {
@@ -62,8 +62,8 @@ static struct segment *border_along(struct plan *p, struct node *n, struct block
     return s;
 }
 
-/* A halo: the border's value around, the source inside of it. So a convolution's inner loops need
- * no conditions, and the producer of its input stores into the padded buffer directly. */
+/* A halo: a border around the source. So a convolution's inner loops need no conditions, and the
+ * producer of its input stores into the padded buffer directly. */
 static void realize_pad(struct plan *p, struct node *n, struct block *b, struct buffer *dest)
 {
     struct uop *v = n->u;
@@ -105,7 +105,7 @@ static void realize_scatter(struct plan *p, struct node *n, struct block *b, str
     base->next->absorbed = true;
 }
 
-/* A reduction's buffer does without the axes of size 1 that it leaves. */
+/* A reduction's buffer lacks the reduced axes, of size 1. */
 static struct buffer *new_temp(struct plan *p, const struct uop *v)
 {
     struct uop *dim[MAX_RANK] = {0};
@@ -124,9 +124,8 @@ bool node_has_one_segment(const struct node *n)
     return true;
 }
 
-/* Whether the segment that stores n's value to some place makes that place the value's buffer, for
- * whoever else reads it. A loop's state holds the first value only until the first iteration ends.
- * */
+/* Whether the memory to which the segment stores n's value becomes the value's buffer for its other
+ * uses. A loop's state holds the first value only until the first iteration ends. */
 static bool may_own(const struct node *n, const struct use *u)
 {
     return u->root && segment_is_plain(u->seg) && u->seg->block == n->block &&
@@ -147,7 +146,7 @@ void plan_realize(struct plan *p, struct node *n)
     n->is_private = !own && !n->must;
     if (parts) {
         if (own)
-            own->value = NULL;                        /* replaced by the parts */
+            own->value = NULL;                        /* its parts replace it */
         if (v->op == OP_CONCAT)
             realize_concat(p, n, n->block, dest);
         else if (halo)
@@ -171,9 +170,9 @@ void plan_realize(struct plan *p, struct node *n)
 
 /* -------------------------------------------------------------------------------------- staging */
 
-/* Under a stage a contraction's operands are read again for every iteration of the prefix: fine for
- * the keys of one attention head, not for a layer's weights, nor for so few elements at a time that
- * they make no vector. `c` is NULL where no contraction lies under the stage; `most`: bytes that
+/* Under a stage a contraction's operands are read again in every iteration of the prefix:
+ * acceptable for the keys of one attention head, not for a layer's weights, nor for too few
+ * elements to make a vector. `c` is NULL if no contraction is under the stage; `most`: bytes that
  * an iteration may read. */
 static bool stage_suits(const struct machine *m, const struct segment *s, const struct uop *c,
                         range_set prefix, double nlocal, bool columns, double most)
@@ -212,11 +211,11 @@ bool plan_stage(struct plan *p, struct node *n)
     if ((nlocal > STAGE_NELEM && !n->online) || evaluations > 1.01 * plan_nelem(v) ||
         !segment_accepts(s, st.prefix))
         return false;
-    /* under a value that is normalized by its row, whatever makes the row is needed more than once
-     * and decides for itself */
+    /* under a value that is normalized by its row, the row's producer has several uses and is
+     * decided on its own */
     const struct uop *c = value_has_row_stat(p, v) ? NULL : value_contraction(p, v);
-    /* what is read once, or summed up no further, as an image that is normalized, is a layer all the
-     * same: rows are for a softmax before a product */
+    /* a value that is read once, or not reduced any further, as an image that is normalized, stays
+     * a layer: stages are for a softmax before a product */
     bool columns = c && value_contracts_weight(c) &&
                    (s->ncontraction == 0 || n->nconsumer < 2 ||
                     value_keeps_columns(p, v, c, local));

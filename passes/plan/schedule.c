@@ -1,12 +1,12 @@
 /* schedule.c - from the tensor graph to an ordered list of steps: kernels, host calls, IF and LOOP
  * regions.
  *
- * The graph is one DAG; where a node runs follows from who needs it. A node's block is the
+ * The graph is one DAG; the consumers of a node determine where it runs. A node's block is the
  * innermost one that contains all its consumers (the operands of an IF live in its THEN and ELSE
- * blocks, those of a LOOP's body in its BODY), moved out of every loop that it does not depend on.
- * So only the taken side of an IF runs, what is shared runs once before it, and loop-invariant work
- * leaves the loop. Within a block the order is the graph's topological order. Fusion (fuse.c) runs
- * on the way, from consumers to producers.
+ * blocks, those of a LOOP's body in its BODY), moved out of every loop in which it is invariant. So
+ * only the taken side of an IF runs, values that both sides share are computed once before it, and
+ * invariant work leaves the loop. Within a block the order is the graph's topological order. Fusion
+ * (fuse.c) runs on the way, from consumers to producers.
  */
 #include "passes/plan/plan.h"
 
@@ -30,8 +30,7 @@ static int loop_of_counter(const struct plan *p, const struct var *v)
     return -1;
 }
 
-/* What makes a state what the leaf b is: of the parts that lie in b what number k stores; NULL:
- * there are no more. */
+/* The k-th part stored into the state whose leaf is b; NULL: there are no more. */
 static struct uop *rows_of(const struct graph *g, const struct buffer *b, int k)
 {
     for (int i = 0; b->state && i < g->npart; i++)
@@ -40,8 +39,8 @@ static struct uop *rows_of(const struct graph *g, const struct buffer *b, int k)
     return NULL;
 }
 
-/* What must run before u: its sources, the rows that make a state larger, and the host calls that
- * give the symbols of its dimensions their values. */
+/* What must run before u: its sources, the rows appended to a state, and the host calls that
+ * compute the symbols of its dimensions. */
 static struct uop *plan_child(const struct plan *p, const struct uop *u, int k)
 {
     const struct graph *g = p->graph;
@@ -155,7 +154,7 @@ static struct block *block_join(struct block *a, struct block *b)
     return a;
 }
 
-/* Out of every loop that n does not depend on. */
+/* Moves the block out of every loop in which n is invariant. */
 static struct block *block_hoist(const struct plan *p, const struct node *n, struct block *b)
 {
     struct block *place = b;
@@ -216,7 +215,7 @@ static struct segment *store_to(struct plan *p, struct block *b, int pos, struct
     return s;
 }
 
-/* GET: its buffer is an output's if one asks for just it, else a new one. */
+/* GET: its buffer is an output's if an output is exactly it, else a new one. */
 static void plan_get(struct plan *p, struct node *n)
 {
     struct uop *owner = n->u->src[0];
@@ -305,15 +304,15 @@ static void plan_host(struct plan *p, struct node *n)
     }
 }
 
-/* A scalar that steers a region: anything but symbols gets a buffer. */
+/* A scalar that controls a region: anything but symbols gets a buffer. */
 static void demand_scalar(struct plan *p, struct uop *u)
 {
     u = value_behind(u, MOVES_ANY);
     plan_node(p, u)->must = plan_node(p, u)->in_order = true;
 }
 
-/* Whether v is the state with some places overwritten, and can become so where the state lies: nobody
- * else reads what it was, and no call behind pos can end the run with a bad status. */
+/* Whether v is the state with some elements overwritten, and may be updated in place: nobody else
+ * reads the old value, and no call behind pos can end the run with a bad status. */
 static bool is_update(const struct plan *p, const struct state *st, const struct uop *v, int pos)
 {
     const struct uop *in = uop_buffer(p->t, st->in);
@@ -325,8 +324,8 @@ static bool is_update(const struct plan *p, const struct state *st, const struct
     return true;
 }
 
-/* What the next run reads. New rows are stored behind the others, and what is overwritten where it
- * lies, in front of whoever reads it all. */
+/* Stores the state that the next run reads. New rows are appended in place, and overwritten
+ * elements stored in place, before any reader of the new value. */
 static void plan_state(struct plan *p, int k)
 {
     const struct graph *g = p->graph;
@@ -402,8 +401,8 @@ static bool is_computation(const struct uop *u)
            (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
 }
 
-/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes; what it only reads was
- * computed elsewhere. */
+/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes, without those of its
+ * inputs. */
 static const char *kernel_title(struct tgc *t, struct kernel *k)
 {
     struct text title = {.t = t};
@@ -432,8 +431,7 @@ static const char *kernel_title(struct tgc *t, struct kernel *k)
     return title.n ? title.s : "";
 }
 
-/* The operator that gives the kernel its name: the first whose reduction it holds, else the
- * last. */
+/* The operator that names the kernel: that of the first reduction, else the last. */
 static const char *main_operator(struct tgc *t, const struct kernel *k)
 {
     int n;
@@ -577,7 +575,7 @@ static void emit_kernel(struct emission *e, struct segment *s)
     emit(e, (struct step){.kind = STEP_KERNEL, .kernel = k});
 }
 
-/* A symbol that the run finds, behind those of the graph. */
+/* Adds a symbol that the run computes, behind those of the graph. */
 static void add_var(struct emission *e, struct var *v)
 {
     for (int i = 0; i < e->s->nvar; i++)
@@ -608,7 +606,7 @@ static void emit_host(struct emission *e, struct node *n)
                           .narg = narg});
 }
 
-/* Blocks nest as the model's subgraphs do, whose depth the loader limits; so this recursion is
+/* Blocks nest as the model's subgraphs, whose depth the loader limits; so the recursion is
  * bounded. */
 static void emit_block(struct emission *e, struct block *b)
 {

@@ -1,18 +1,17 @@
-/* store_clipped.c - what is stored in whole tiles but read as far as an image goes is stored
- * that far.
+/* store_clipped.c - stores a tensor that is computed in whole tiles only as far as it is read.
  *
  *      y[tile, i], tile < 9, i < 6          54 rows      read as y[r / 6, r % 6], r < 52
  *
- *      for tile < 8  for i < 6   y[6*tile + i] = ...     52 rows, in the order in which they lay
+ *      for tile < 8  for i < 6   y[6*tile + i] = ...     52 rows, in the same order
  *                    for i < 4   y[48 + i] = ...
  *
- * Winograd's results are such. Rows are clipped, columns are not: their rest would be two stores
- * more of straight-line code. (What a band keeps is no more than its tiles.)
+ * Winograd's results are an example. Rows are clipped, columns are not: their remainder would add
+ * two stores of straight-line code. (A band stores no more than its tiles.)
  */
 #include "passes/plan/plan.h"
 #include "passes/kernel/tile.h"
 
-/* r where two coordinates are r / m and r % m, m being the second one's size; or NULL. */
+/* r, if the two coordinates are r / m and r % m, with m the second one's size; or NULL. */
 static struct uop *divided(const struct uop *tile, const struct uop *in, int64_t m)
 {
     int64_t by, rest;
@@ -24,7 +23,7 @@ static struct uop *divided(const struct uop *tile, const struct uop *in, int64_t
     return both && by == m && rest == m ? in->src[0] : NULL;
 }
 
-/* How many rows all uses together read of the tiles along two axes of n; 0: that is not known. */
+/* How many rows, in the tiles along two axes of n, all uses together read; 0: unknown. */
 static int64_t rows_read(const struct node *n, const struct segment *own, int tile, int in)
 {
     int64_t rows = 0;
@@ -39,7 +38,7 @@ static int64_t rows_read(const struct node *n, const struct segment *own, int ti
     return rows;
 }
 
-/* The plain segment that alone fills the node's buffer of fixed sizes, outside of all bands. */
+/* The single plain segment that fills the node's buffer of fixed size, outside all bands. */
 static struct segment *whole_segment(const struct plan *p, const struct node *n)
 {
     struct segment *found = NULL;
@@ -60,7 +59,7 @@ static struct segment *whole_segment(const struct plan *p, const struct node *n)
     return found;
 }
 
-/* The buffer's rows: those of a tile behind those of the one before. */
+/* Clips the buffer to these rows, tile after tile. */
 static void clip(struct plan *p, struct node *n, struct segment *s, int tile, int in, int64_t rows)
 {
     struct tgc *t = p->t;
@@ -94,7 +93,7 @@ static void clip_node(struct plan *p, struct node *n, struct segment *s)
         if (rows < 1 || rows >= n->u->dim[tile]->arg.i * m)
             continue;
         clip(p, n, s, tile, in, rows);
-        return;                                           /* rows alone */
+        return;                                           /* only rows */
     }
 }
 
@@ -130,7 +129,7 @@ int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct
         tile_split(t, store, tile, c->rows / m, &part[n++], &last);
     if (c->rows % m == 0)
         return n;
-    if (tile >= 0 && last->nsrc == store->nsrc)           /* more than one tile is left */
+    if (tile >= 0 && last->nsrc == store->nsrc)           /* more than one tile remains */
         tile_split(t, last, tile, 1, &last, &none);
     tile_split(t, last, find_range(last, c->in), c->rows % m, &part[n++], &none);
     return n;

@@ -1,17 +1,16 @@
-/* store_inside.c - tensors that lie within a larger one: what is joined with others, or gets a
- * border, is stored where it is joined, and read from there by those who need it without.
+/* store_inside.c - stores the parts of a larger tensor in place: a tensor that is concatenated or
+ * padded is stored in the result, from which all of its consumers read it.
  *
  *      a = ...                            c[.., 0..64] = ...
  *      b = f(a)                           c[.., 64..96] = f(c[.., 0..64])
  *      c = concat(a, b)
  *
- * So nothing is copied that has a buffer of its own: a skip connection, an input with its border,
- * and the ever longer concats of a dense block, each of which is the beginning of the last one. A
- * part of a concat that has no buffer (it was moved on the way) is copied once, as soon as it is
- * there.
+ * So no tensor with a buffer of its own is copied: a skip connection, an input with its border, and
+ * the growing concats of a dense block, each of which is a prefix of the last one. A part of a
+ * concat without a buffer (it was moved on the way) is copied once, as soon as it is computed.
  *
- * No kernel shall read and write one buffer, since it would neither be tiled nor shared by threads:
- * what would make it so stays apart.
+ * No kernel may read and write the same buffer, since it would neither be tiled nor shared by
+ * threads: tensors that would cause that keep their own buffers.
  */
 #include "passes/plan/plan.h"
 
@@ -25,7 +24,7 @@ static bool has_fixed_sizes(const struct buffer *b)
     return true;
 }
 
-/* Whether nobody but kernels knows where it lies. */
+/* Whether only kernels access its buffer. */
 static bool is_movable(const struct node *n)
 {
     return n->buffer && n->is_private && !n->must && !n->within &&
@@ -34,8 +33,8 @@ static bool is_movable(const struct node *n)
            has_fixed_sizes(n->buffer);
 }
 
-/* Whether some kernel would read and write one buffer if all in `from` lay in `to`, without the
- * segment that copies it. */
+/* Whether a kernel would read and write the same buffer if all tensors of `from` were in `to`,
+ * without the segment that copies them. */
 static bool would_meet(const struct plan *p, const struct buffer *from, const struct buffer *to,
                        const struct segment *copy)
 {
@@ -101,7 +100,7 @@ static int segments_of(const struct plan *p, const struct node *n, struct segmen
     return found;
 }
 
-/* Those that are left are the segments of one kernel. */
+/* Links the remaining segments as those of one kernel. */
 static void link_segments(struct segment *const *seg, int n)
 {
     struct segment *last = NULL;
@@ -118,7 +117,7 @@ static void link_segments(struct segment *const *seg, int n)
 
 /* -------------------------------------------------------------------------------------- concats */
 
-/* Where a concat's sources are among those of a longer one; -1: they are not. */
+/* The index in a longer concat at which the sources of `part` occur in a row; -1: they do not. */
 static int find_run(const struct uop *part, const struct uop *whole)
 {
     for (int r = 0; r + part->nsrc <= whole->nsrc; r++) {
@@ -131,8 +130,8 @@ static int find_run(const struct uop *part, const struct uop *whole)
     return -1;
 }
 
-/* A concat that is a part of a longer one. Its parts that are copied are copied before it is
- * read. */
+/* Places a concat within a longer one, of which it is a part. Parts that are copied are copied
+ * before it is read. */
 static void nest_concat(struct plan *p, struct node *part, struct node *whole, struct segment **seg)
 {
     struct segment *own[MAX_PARTS];
@@ -150,7 +149,7 @@ static void nest_concat(struct plan *p, struct node *part, struct node *whole, s
     if (n != part->u->nsrc)
         return;
     for (int k = 0; k < n; k++)
-        own[k]->value = NULL;                             /* these copies would be none */
+        own[k]->value = NULL;                             /* copies onto themselves */
     if (would_meet(p, part->buffer, whole->buffer, NULL)) {
         for (int k = 0; k < n; k++)
             own[k]->value = part->u->src[k];
@@ -192,8 +191,8 @@ static void inset_concat(struct plan *p, struct node *n)
 
 /* -------------------------------------------------------------------------------------- borders */
 
-/* Whether whoever else reads it does so once an element: no layer, whose rows would not lie in one
- * piece any more. */
+/* Whether its other consumers read each element once: layers do not, and would no longer find its
+ * rows contiguous. */
 static bool is_read_in_passing(struct plan *p, const struct node *x, const struct segment *copy)
 {
     for (const struct use *u = x->use; u; u = u->next)

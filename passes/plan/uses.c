@@ -1,9 +1,9 @@
-/* uses.c - the places where a node's value is needed, and the ranges of the segments that need it.
+/* uses.c - the uses of nodes' values, and the ranges of the segments that use them.
  *
- * A use says by which coordinates, expressions over its segment's ranges, and which ranges are open
- * there. Computing a value makes uses of its sources, through movement ops with mapped coordinates
- * (plan_push_sources). The sets of ranges that must be prefixes of a segment's loop order form a
- * chain, each within the next one.
+ * A use consists of coordinates, which are expressions over its segment's ranges, and the ranges
+ * that are open there. Computing a value makes uses of its sources, through movement ops with
+ * mapped coordinates (plan_push_sources). The sets of ranges that must be prefixes of a segment's
+ * loop order form a chain, each within the next one.
  */
 #include "passes/plan/fuse.h"
 
@@ -130,7 +130,7 @@ struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
                            struct uop *const *index, range_set open)
 {
     struct node *n = plan_node(p, v);
-    if (value_is_leaf(v)) /* read where it lies, wherever that is */
+    if (value_is_leaf(v)) /* a leaf is read from its memory */
         return NULL;
     struct use *u = plan_find_use(n, s, index);
     if (u) {
