@@ -15,10 +15,9 @@
 #include "passes/passes.h"
 
 /* ----------------------------------------------------------------- what NAME_describe() returns */
-/* A mirror of the structs in every emitted header, for who opens a model as a shared object. The
+/* Mirrors the structs in every emitted header, for users who open a model as a shared object. The
  * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
- * are of fields in NAME_inputs and NAME_outputs, which hold nothing but object pointers and
- * int64_t. */
+ * are of fields in NAME_inputs and NAME_outputs, which consist of object pointers and int64_t. */
 enum { PROGRAM_INFO_VERSION = 3 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
@@ -28,7 +27,7 @@ struct program_dim {
     const char *symbol;
 };
 struct program_tensor {
-    const char *name;            /* the model's own name, UTF-8, as it stood in the model */
+    const char *name;            /* the model's own name, UTF-8, unescaped */
     const char *dtype;           /* as dtype_name(): "f32" */
     size_t element_bytes;
     int rank;
@@ -51,7 +50,7 @@ struct program_kernel {
 /* An output that is the input of the next run. */
 struct program_state {
     const char *from;            /* the output's name */
-    struct program_tensor input; /* its sizes are bounds; offset: of its data in a block */
+    struct program_tensor input; /* its sizes are upper bounds; offset: of its data in a block */
     int axis;                    /* along which it grows; -1: it does not */
     size_t length_offset;        /* of its length in a block, an int64_t; PROGRAM_NO_OFFSET */
 };
@@ -87,8 +86,8 @@ struct program_run_options {
     void *user;
 };
 
-/* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is made from this
- * table too. */
+/* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is generated from
+ * this table, too. */
 enum program_status {
 #define STATUS(name, value, text) PROGRAM_##name = value,
 #include "backends/program/statuses.def"
@@ -103,17 +102,17 @@ enum weights_mode {
     WEIGHTS_AUTO,
     WEIGHTS_STRING,              /* u"" literals in NAME.c, which is UTF-8 then */
     WEIGHTS_ARRAY,               /* arrays of numbers: typed, readable, slow to compile */
-    WEIGHTS_INCBIN,              /* NAME.weights beside NAME.c, taken in by #embed or .incbin */
+    WEIGHTS_INCBIN,              /* NAME.weights next to NAME.c, included by #embed or .incbin */
     WEIGHTS_FILE                 /* NAME.weights is given to NAME_init through the options */
 };
 #define WEIGHTS_INCBIN_FROM ((size_t)32 << 20)
-/* Code reaches 2 GB of what is linked with it, in the usual code models, and shares that with the
- * rest of the program. */
+/* Weights in the program: code reaches 2 GB of what is linked with it, in the usual code models,
+ * and shares that with the rest of the program. */
 #define WEIGHTS_FILE_FROM ((size_t)3 << 29)
 
 /* Reference values for --selftest, in the storage format, row-major. */
 struct program_vectors {
-    /* [ninput], [noutput]; input NULL, or one of them: the inputs of runtime/fill.c */
+    /* [ninput], [noutput]; input, or one of them, NULL: the inputs of runtime/fill.c */
     const void **input, **output;
     size_t *input_nbytes, *output_nbytes;
     const int64_t *var;                    /* by position in schedule->var */
@@ -121,19 +120,18 @@ struct program_vectors {
 };
 
 struct backend;                  /* a target: program.h */
-/* By the name of --target: NULL, there is none. */
+/* The target of that name, as in --target; NULL: there is none. */
 const struct backend *backend_find(const char *target);
-/* Whether its kernels run on a device, in memory that is not the caller's. */
+/* Whether its kernels run on a device, in memory other than the caller's. */
 bool backend_is_of_device(const struct backend *backend);
 
-/* Whether the interpreter computes reference vectors: where that is quick, or however long it
- * takes. */
+/* Whether the interpreter computes reference vectors: if that is quick, always, or never. */
 enum vectors_mode { VECTORS_AUTO, VECTORS_ALWAYS, VECTORS_NEVER };
 
 struct program_options {
     const struct backend *backend;         /* NULL: c */
     const char *name;            /* C identifier: see program_name() */
-    /* the file name of the header that NAME.c includes, one that an #include can name; NULL: NAME.h */
+    /* the file name of the header that NAME.c includes; NULL: NAME.h */
     const char *header;
     /* what the user compiled, for a comment: "resnet18.onnx"; a base name, never a path */
     const char *model;
@@ -142,16 +140,17 @@ struct program_options {
     bool no_main;                /* leave the -DNAME_MAIN program out */
     const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
     enum vectors_mode vectors_mode;
-    struct text *kernels;                  /* NULL, or where the kernels' text is put, too */
+    struct text *kernels;                  /* NULL, or receives the kernels' text as well */
 };
 
 /* Receives bytes in order; false stops the writing. */
 struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); void *context; };
 
-/* stack.c: whether a run takes no more of the stack than that; false: an error says what does */
+/* stack.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
+ * more */
 bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
-/* Writes NAME.c and NAME.h. *weights_beside says whether NAME.weights has to stand beside them:
- * program_write_weights(). needs: a planned schedule (buffer offsets, arena_nbytes). false:
+/* Writes NAME.c and NAME.h. *weights_beside: NAME.weights is needed, too, which
+ * program_write_weights() writes. needs: a planned schedule (buffer offsets, arena_nbytes). false:
  * diagnostics were recorded. */
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside);
@@ -162,7 +161,7 @@ enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mo
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */
 const char *program_name(struct tgc *t, const char *stem);
 
-/* Other views of a schedule, for people and for tools. */
+/* Other representations of a schedule, for people and for tools. */
 void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s);
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s);
 void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
@@ -175,11 +174,11 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
 enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM };
 struct compile_request {
     enum binary_kind kind;
-    const char *c_path;          /* the emitted file; its header and weights lie beside it */
+    const char *c_path;          /* the emitted file, next to its header and weights */
     const char *out_path;
     const char *compiler;        /* NULL: $CC, else cc */
     const char *const *flags; int nflag;   /* added to the defaults (-O2 -std=c11) */
-    const char *const *library; int nlibrary; /* -l and the like, behind the file */
+    const char *const *library; int nlibrary; /* -l and the like, after the file */
     const char *define;          /* "LENET_MAIN" or NULL */
 };
 /* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's

@@ -1,7 +1,8 @@
-/* compile.c - the system's C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN program.
+/* compile.c - runs the system's C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN
+ * program.
  *
- * The compiler is $CC or cc. It runs in the folder of the emitted file, so that it finds the header
- * and the weights; no shell is involved.
+ * The compiler is $CC or cc. It runs in the emitted file's folder, so that it finds the header and
+ * the weights; no shell is involved.
  */
 #include "backends/backend.h"
 
@@ -20,7 +21,7 @@ static void add(struct command *c, const char *word)
     VEC_PUSH(c->t, c->word, c->n, c->cap, word);
 }
 
-/* $CC may hold options, split at blanks. */
+/* $CC may contain options, separated by blanks. */
 static void add_compiler(struct command *c, const char *compiler)
 {
     const char *s = compiler ? compiler : getenv("CC");
@@ -45,7 +46,7 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* A path that holds from another folder too. */
+/* A path that is valid from another folder, too. */
 static const char *absolute(struct tgc *t, const char *path)
 {
     char cwd[PATH_MAX];
@@ -54,7 +55,7 @@ static const char *absolute(struct tgc *t, const char *path)
     return mem_printf(t, "%s/%s", cwd, path);
 }
 
-/* In the child: only what is safe after fork(). Whatever fails is told through the pipe. */
+/* In the child: only calls that are safe after fork(). Failures are reported through the pipe. */
 static _Noreturn void become(char *const *word, const char *folder, int errors, int pipe_end)
 {
     if (chdir(folder) == 0 && dup2(errors, STDERR_FILENO) >= 0)
@@ -64,8 +65,8 @@ static _Noreturn void become(char *const *word, const char *folder, int errors, 
     _exit(written == (ssize_t)sizeof why ? 127 : 126);
 }
 
-/* Runs a command in a folder, its stderr into `errors`. Returns the exit status, or -errno if it
- * could not be started. (posix_spawn() changes the folder from glibc 2.29 on only.) */
+/* Runs a command in a folder, with stderr to `errors`. Returns the exit status, or -errno if it
+ * could not be started. (posix_spawn() can change the folder only from glibc 2.29 on.) */
 static int run_in(struct command *c, const char *folder, FILE *errors)
 {
     int ends[2], status, why = 0;
@@ -142,7 +143,7 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
     if (r->kind != BINARY_ARCHIVE)
         return true;
     add(&archive, getenv("AR") && *getenv("AR") ? getenv("AR") : "ar");
-    add(&archive, "rcsD");                                       /* D: no times or owners in it */
+    add(&archive, "rcsD");                                       /* D: without times or owners */
     add(&archive, out);
     add(&archive, object);
     unlink(out);

@@ -9,7 +9,7 @@ static const char *buffer_label(struct tgc *t, const struct buffer *b)
     return mem_printf(t, "%s b%d", kind[b->kind], b->id);
 }
 
-/* Inputs, outputs, weights and what lies in the arena. */
+/* Inputs, outputs, weights and the arena's buffers. */
 static const struct buffer *const *all_buffers(struct tgc *t, const struct schedule *s, int *n)
 {
     struct {
@@ -174,8 +174,8 @@ static bool step_touches(const struct step *step, const struct buffer *b)
     return found;
 }
 
-/* Where it lies, and the first and the last step that touches it: in a loop the memory plan keeps it
- * for all of the loop. */
+/* A buffer's place, and the first and last step of its accesses; the memory plan extends live
+ * ranges to whole loops. */
 static void json_buffers(struct text *out, struct tgc *t, const struct schedule *s)
 {
     static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};

@@ -6,18 +6,18 @@
  * decided about them. What a LOOP carries is seen only inside it.
  *
  * Linear program: one walk over the array with a stack of open loops and guards.
- * - A value is read only while the loop that it was computed in is open; a RANGE only while it is
+ *   - A value is read only while the loop that it was computed in is open; a RANGE only while it is
  *     open itself.
- * - An accumulator is unfinished wherever a loop is open that was opened after its declaration
+ *   - An accumulator is unfinished wherever a loop is open that was opened after its declaration
  *     and holds one of its ASSIGNs. What is computed from an unfinished accumulator may flow into
  *     ASSIGNs (its own update, or an online algorithm's), never into memory, a condition or another
  *     initialization. So one that is declared too far inside is read out of scope after its loop,
  *     and one that is declared too far outside is unfinished where it is stored: initialization,
  *     updates and uses dominate correctly, or this fails.
- * - An accumulator with lanes is an array, which is read and updated where its lanes are open;
+ *   - An accumulator with lanes is an array, which is read and updated where its lanes are open;
  *     loops over its own lanes leave it finished or not as it was, since each of their iterations
  *     has its own element. A lane that it does not have must not update it.
- * - Scratch is loaded only after it was stored to; verify_scratch.c proves it element by element.
+ *   - Scratch is loaded only after it was stored to; verify_scratch.c proves it element by element.
  */
 #include <string.h>
 

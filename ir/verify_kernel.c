@@ -1,14 +1,14 @@
 /* verify_kernel.c - checks the invariants of a kernel's AST at every stage: lowered, tiled, shared
  * by threads.
  *
- * - The root is a SINK of STOREs; below it all values are scalars: constants, symbols, ranges,
- * elementwise ops, LOADs of memory or of a STAGE, REDUCEs and STAGEs.
- * - A range is bound by the REDUCE, STAGE or STORE that lists it, and is used only below it. A
- * loop's size may depend on the loops around it.
- * - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own. -
- * Offsets are i64, gates are bool, values have the dtype of the memory.
- * - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
- * after that store, in the same bands.
+ *   - The root is a SINK of STOREs; below it all values are scalars: constants, symbols, ranges,
+ *     elementwise ops, LOADs of memory or of a STAGE, REDUCEs and STAGEs.
+ *   - A range is bound by the REDUCE, STAGE or STORE that lists it, and is used only below it. A
+ *     loop's size may depend on the loops around it.
+ *   - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own.
+ *   - Offsets are i64, gates are bool, values have the dtype of the memory.
+ *   - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
+ *     after that store, in the same bands.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* function.c - a kernel as a C function: its parameters and locals, and how NAME_run() and threads
- * call it. What it does stands in cstyle/render.c.
+ * call it. cstyle/render.c writes its statements.
  *
  *      static void conv1(float *restrict y,       write_signature
  *                        const float *restrict x)
@@ -30,7 +30,7 @@ static const char *pointer_to(const struct function *f, const struct parameter *
 
 /* --------------------------------------------------------------------------------- the function */
 
-/* Without the line breaks and what indents behind them. */
+/* The text without line breaks and indentation. */
 static const char *one_line(struct tgc *t, const char *s)
 {
     struct text out = {.t = t};
@@ -78,8 +78,8 @@ static void write_signature(struct function *f, struct text *out)
     text_puts(out, ")\n");
 }
 
-/* Scratch on the stack; and what is a parameter for the sake of another instruction set's kernel
- * alone, such as weights that this one reads in another order. */
+/* Scratch on the stack; and parameters that this variant does not use, such as weights packed for
+ * another instruction set. */
 static void write_locals(const struct function *f, struct text *out)
 {
     const struct kernel *k = f->k;
@@ -120,7 +120,7 @@ static void write_task(const struct function *f)
     list.indent = out->n - list.line;
     for (int i = 0; i < n; i++) {
         const char *name = a[i].b ? f->buffer_name[a[i].at] : program_var(p, a[i].v);
-        bool own = a[i].b && a[i].at >= k->nbuffer;   /* each thread has scratch of its own */
+        bool own = a[i].b && a[i].at >= k->nbuffer;   /* each thread has its own scratch */
         list_put(&list, own ? mem_printf(p->t, "t->%s + part * %zu", name,
                                          scratch_stride(a[i].b) / dtype_nbytes(a[i].b->dtype))
                             : mem_printf(p->t, "t->%s", name));
@@ -157,7 +157,7 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
 
 static void render_call(struct program *p, const struct kernel *k, struct text *out)
 {
-    enum { DEPTH = 4 };          /* of the statement in NAME_run() */
+    enum { DEPTH = 4 };          /* indentation of the statement in NAME_run() */
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = DEPTH + strlen(");")};
     int n, twin = p->twin[k->index]->index;

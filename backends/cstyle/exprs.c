@@ -1,11 +1,11 @@
 /* exprs.c - one elementwise op to one C expression, by the table exprs.def.
  *
- * C's integers are narrower in meaning than the IR's: signed overflow, division by zero, wide
- * shifts and float conversions out of range are undefined there and defined here. Where the bounds
- * of the operands prove that nothing of the kind happens the plain operator is written; otherwise a
- * helper of runtime/number.c. Integers of at most 32 bits (but u32) are computed in int and cut
- * back to their width where they could leave it. Narrow floats are computed in float; their
- * rounding is pending until the value is used by anything but a store, which rounds by itself.
+ * Signed overflow, division by zero, wide shifts and float conversions out of range are undefined
+ * in C and defined in the IR. Where the bounds of the operands exclude these the plain operator is
+ * written; otherwise a helper of runtime/number.c. Integers of at most 32 bits (except u32) are
+ * computed in int and wrapped to their width where they could leave it. Narrow floats are computed
+ * in float; their rounding is pending until the value has a use other than a store, which rounds by
+ * itself.
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -147,8 +147,8 @@ static struct bounds bounds_product(struct bounds a, struct bounds b)
     return r;
 }
 
-/* What the op gives in unlimited integers. INT64_MIN and INT64_MAX mean that it may be beyond
- * them. */
+/* Bounds of the op's result in unlimited integers. INT64_MIN and INT64_MAX mean that they may be
+ * beyond these. */
 static struct bounds bounds_exact(const struct uop *u)
 {
     struct bounds v[3] = {{0, 0}, {0, 0}, {0, 0}};
@@ -178,7 +178,7 @@ static bool within(struct bounds b, int64_t lo, int64_t hi)
     return b.lo >= lo && b.hi <= hi && b.lo > INT64_MIN && b.hi < INT64_MAX;
 }
 
-/* Whether C's operator means what the IR means, computing in a type of `bits`. */
+/* Whether C's operator on a type of `bits` has the IR's meaning here. */
 static bool is_plain(const struct uop *u, int bits)
 {
     int64_t lo = bits == 32 ? INT32_MIN : INT64_MIN, hi = bits == 32 ? INT32_MAX : INT64_MAX;
@@ -210,7 +210,7 @@ static const struct line *find_line(struct program *p, enum op op, char kind, bo
             wrap ? " that wraps" : "");
 }
 
-/* The functions that a template calls: words before '('. */
+/* Uses the runtime functions that a template calls: words before '('. */
 static void use_calls(struct program *p, const char *text)
 {
     for (const char *s = text; *s; s++) {
@@ -227,7 +227,7 @@ static void use_calls(struct program *p, const char *text)
     }
 }
 
-/* What functions on vectors are called after. */
+/* The suffix of functions on vectors of this kind. */
 static const char *vector_name(struct program *p, char kind, int lanes)
 {
     return mem_printf(p->t, "%s%d", kind == 'W' ? "i32x" : "f32x", lanes);
@@ -260,7 +260,7 @@ static struct expr expand(struct program *p, const struct line *l, const struct 
     return (struct expr){.s = out.s, .prec = l->prec, .kind = kind};
 }
 
-/* a + -b is a - b, and what is subtracted stands second: both are exact, in floats too. */
+/* a + -b is a - b, with the negated operand second: both are exact, in floats too. */
 static struct expr sum(struct program *p, const struct expr *src, char kind)
 {
     struct expr v[2] = {src[0], src[1]};
@@ -274,7 +274,7 @@ static struct expr sum(struct program *p, const struct expr *src, char kind)
     return expand(p, find_line(p, minus ? OP_SUB : OP_ADD, kind, false), v, kind);
 }
 
-/* Index arithmetic reads best as i*4, and as -i*4 where that will become a subtraction. */
+/* Index arithmetic reads best as i*4, and as -i*4 where that becomes a subtraction. */
 static struct expr product(struct program *p, const struct uop *u, const struct expr *src,
                            char kind)
 {
@@ -323,7 +323,7 @@ static struct expr less(struct program *p, const struct uop *u, const struct exp
 
 /* ---------------------------------------------------------------------------------- conversions */
 
-/* Cuts an int (or wider) back to the width of d. */
+/* Wraps an int (or wider) to the width of d. */
 static struct expr wrap_to(struct program *p, enum dtype d, const struct expr *e)
 {
     switch (d) {
@@ -359,7 +359,7 @@ static struct expr cast_to_int(struct program *p, enum dtype d, const struct uop
     }
     if (kind == 'L' && (e->kind == 'I' || e->kind == 'B')) {
         struct expr r = *e;
-        r.kind = 'I';            /* an int is a good int64_t */
+        r.kind = 'I';            /* an int is a valid int64_t */
         return r;
     }
     if (kind == e->kind && kind != 'I')
@@ -447,7 +447,7 @@ static struct expr bitcast_expr(struct program *p, const struct uop *u, const st
 
 static bool is_comparison(enum op op) { return op == OP_LT || op == OP_EQ || op == OP_NE; }
 
-/* Results that need no rounding if the operands are values of the format. */
+/* Ops whose results need no rounding if the operands are values of the format. */
 static bool is_exact(enum op op)
 {
     switch (op) {
@@ -471,7 +471,7 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                              .prec = PREC_COND,
                              .kind = kind};
     if (kind == 'X' && cond->kind != 'M') {           /* one condition for all lanes */
-        /* arithmetic leaves the vector type that a function returns */
+        /* arithmetic yields another vector type than functions return */
         for (int k = 1; k < 3; k++)
             if (src[k].prec < PREC_CALL)
                 src[k] = cast(p, expr_type(p, &src[k]), &src[k], 'X');
@@ -483,7 +483,7 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
 }
 
 /* I64 arithmetic is done in int where the operands are ints and the result fits; otherwise at least
- * one operand must be wide. */
+ * one operand has to be wide. */
 static char index_kind(struct program *p, const struct uop *u, struct expr *src, int first)
 {
     bool narrow = true;
@@ -518,7 +518,7 @@ static struct expr apply_int(struct program *p, const struct uop *u, struct expr
     return e;
 }
 
-/* A vector of `kind`, by a function that is called after it. */
+/* A call of the vector function of this kind. */
 static struct expr vector_call(struct program *p, const char *function, const char *args, char kind,
                                int lanes)
 {
@@ -537,13 +537,13 @@ static bool is_clamp(const struct uop *u, enum op op, double least, double most)
     return u->op == op && c && c->op == OP_CONST && c->arg.f >= least && c->arg.f <= most;
 }
 
-/* min(max(x, ..), ..) that leaves what an u8 holds, or NaN. */
+/* min(max(x, ..), ..) with a result that fits in an u8, or is NaN. */
 static bool is_in_u8(const struct uop *u)
 {
     return is_clamp(u, OP_MIN, 0, 255) && is_clamp(u->src[0], OP_MAX, 0, 255);
 }
 
-/* Bytes become what is cast to where they are loaded, floats become bytes where they are stored. */
+/* Bytes are widened where they are loaded; floats become bytes where they are stored. */
 static struct expr cast_vector(struct program *p, const struct uop *u, const struct expr *src)
 {
     struct expr e = *src;
@@ -562,7 +562,7 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     return e;
 }
 
-/* Whether it cannot be NaN. */
+/* Whether it is known not to be NaN. */
 static bool is_number(const struct uop *u)
 {
     if (u->op == OP_SPLAT)
@@ -570,8 +570,8 @@ static bool is_number(const struct uop *u)
     return u->op == OP_CAST && dtype_is_int(u->src[0]->dtype);
 }
 
-/* The larger or smaller of two, one of which is a number: it is not passed on if the other is NaN.
- * NULL: neither is known to be one. */
+/* The function for a maximum or minimum if one operand is known not to be NaN, so that it need not
+ * propagate the other's NaN. NULL: neither is known. */
 static const char *extreme(struct program *p, const struct uop *u, const struct expr *src)
 {
     for (int k = 0; k < 2 && (u->op == OP_MAX || u->op == OP_MIN); k++)
@@ -580,8 +580,7 @@ static const char *extreme(struct program *p, const struct uop *u, const struct 
     return NULL;
 }
 
-/* On vectors: the lines of kinds X and W, and M where the operands are the lanes of a
- * comparison. */
+/* On vectors: the lines of kinds X and W, and of M where the operands are lanes of a comparison. */
 static struct expr apply_vector(struct program *p, const struct uop *u, const struct expr *src)
 {
     char kind = vector_kind(u->src[u->nsrc - 1]->dtype);
@@ -619,7 +618,7 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
         return (struct expr){
             .s = src[0].negated, .negated = src[0].s, .prec = PREC_COMPARE, .kind = 'B'};
 
-    /* the operands that carry the type */
+    /* index of the first operand that carries the type */
     int first = u->op == OP_WHERE;
     char kind = expr_kind(u->src[first]->dtype);
     if (kind == 'S' && u->op == OP_WHERE)
@@ -673,7 +672,7 @@ struct expr expr_load(struct program *p, enum dtype d, const char *place, bool t
     char kind = expr_kind(d);
     if (kind == 'F' && d != DTYPE_F32)
         return call(p, mem_printf(p->t, "%s_to_f32", dtype_name(d)), place, 'F');
-    /* a caller's true may be any number */
+    /* a caller's true may be any nonzero byte */
     if (kind == 'B' && !trusted)
         return (struct expr){
             .s = mem_printf(p->t, "%s != 0", place), .prec = PREC_COMPARE, .kind = 'B'};
@@ -691,14 +690,14 @@ const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
     struct expr v = expr_resolve(p, *e);
     if (v.kind == 'I' && d != DTYPE_I32 && d != DTYPE_I64)
         return cast(p, dtype_ctype(d), &v, 'I').s;
-    /* gcc makes a comparison of its own of x != INFINITY, and then warns of the conversion */
+    /* gcc compares x != INFINITY with a literal of its own, and then warns of the conversion */
     if (v.kind == 'B' && strstr(v.s, "INFINITY"))
         return cast(p, dtype_ctype(d), &v, 'B').s;
     return v.s;
 }
 
-/* "load", "load_part" or "load_apart", and what it takes behind the place and value: how many
- * elements they lie apart, how many there are. */
+/* "load", "load_part" or "load_apart", and the arguments after the place and the value: the stride,
+ * the number of elements. */
 static const char *vector_access(struct program *p, const char *verb, int64_t bits,
                                  const char **args)
 {

@@ -1,5 +1,5 @@
-/* kernel.c - what every language like C makes of a kernel in the same way: the list of its function's
- * parameters, their names, and the comment above the function.
+/* kernel.c - what all C-like languages have in common about a kernel: its function's parameters,
+ * their names, and the comment above the function.
  */
 #include "backends/cstyle/cstyle.h"
 

@@ -1,9 +1,9 @@
-/* render.c - a linear kernel to C statements that a person would have written.
+/* render.c - writes a linear kernel as C statements that a person would have written.
  *
- * The linear program is walked twice. The first walk counts uses and remembers where they are; the
- * second writes. A value becomes text when it is reached; it stays text, to be written inside its
- * only user, unless it is used twice, would be computed in a deeper loop than it was, would move
- * across a write to what it reads, or would make its user's line too long. Then it gets a name:
+ * The linear program is walked twice. The first walk counts uses and their positions; the second
+ * writes. A value becomes text when it is reached. It stays text, inlined in its only use, unless
+ * it is used twice, would be computed in a deeper loop, would move across a store to memory that it
+ * reads, or would make the line too long. Then it gets a name:
  *
  *      r = RANGE(26)                       for (int oy = 0; oy < 26; oy++) {
  *      a = ACC(0.0)                            float sum = 0.0f;
@@ -19,16 +19,16 @@
 
 enum { MAX_ACC_READS = 4 };
 
-/* What is known of the value of a uop at this point of the walk. */
+/* The state of a uop's value at this point of the walk. */
 struct value {
     struct expr e;
-    int nuse;                    /* in the rest of the program, from where it was computed */
+    int nuse;                    /* uses in the rest of the program, until it is computed again */
     int position, block;         /* where it was computed */
-    /* an accumulator with lanes: e is the element of the lanes that are open */
+    /* an accumulator with lanes: e is the element for the open lanes */
     const char *array;
-    bool written;                /* has a name; otherwise e is an expression to be put in place */
-    bool leaf;                   /* a constant, symbol or loop variable: free to repeat anywhere */
-    bool reads_memory;           /* of a buffer that this kernel may write */
+    bool written;                /* has a name; otherwise e is an expression to be inlined */
+    bool leaf;                   /* a constant, symbol or loop variable: may be repeated anywhere */
+    bool reads_memory;           /* it loads from a buffer that this kernel may write */
     bool reads_any_memory;
     /* accumulators that the text reads; nacc > MAX: many */
     int nacc; const struct uop *acc[MAX_ACC_READS + 1];
@@ -48,8 +48,8 @@ struct writer {
     struct tgc *t;
     struct uop *const *linear; int nlinear;          /* the kernel's, or a variant's */
     struct uop_map value;        /* uop -> struct value */
-    struct uop_map nuse;         /* uop -> int, uses behind where the count stands */
-    /* by position: uses of the value that is computed there, until it is computed again */
+    struct uop_map nuse;         /* uop -> int, uses after the present position */
+    /* by position: uses of the value computed there, until it is computed again */
     int *use;
     const struct uop **tile; int ntile; size_t cap_tile;          /* accumulators with lanes */
     struct block *block; int depth; size_t cap_block;
@@ -84,11 +84,11 @@ static void close_block(struct writer *w)
     struct block b = *top(w);
     w->depth--;
     struct block *outer = top(w);
-    /* siblings share it */
+    /* siblings share the counter's name */
     if (b.counter)
         names_release(w->f->names, b.counter);
     bool bare = b.nstatement == 1 && !b.has_declaration;
-    /* a loop over nothing says nothing */
+    /* an empty loop is not written */
     if (b.nstatement == 0)
         return;
     text_printf(&outer->body, "%s%s\n", b.head, bare ? "" : " {");
@@ -120,7 +120,7 @@ static struct value *value_of(struct writer *w, const struct uop *u)
 
 static const char *place_name(const struct writer *w, const struct buffer *b);
 
-/* A name for a value, by what it is. */
+/* The stem of a value's name, by its op. */
 static const char *temporary_stem(const struct writer *w, const struct uop *u)
 {
     if (u->op == OP_LOAD || u->op == OP_GATHER) {
@@ -149,7 +149,7 @@ static const char *local_name(struct writer *w, const char *stem)
     return s;
 }
 
-/* Gives a value a name: from here on it is that variable. */
+/* Gives a value a name: it becomes a variable here. */
 static void write_temporary(struct writer *w, const struct uop *u, struct value *v)
 {
     const char *name = local_name(w, temporary_stem(w, u));
@@ -187,11 +187,11 @@ static bool reads_acc(const struct value *v, const struct uop *acc)
     return v->nacc > MAX_ACC_READS;
 }
 
-/* Index arithmetic that reads well when repeated. */
+/* Index arithmetic that is short enough to be repeated. */
 static bool is_short(const struct value *v) { return strlen(v->e.s) <= (v->nuse == 2 ? 9 : 6); }
 
-/* The operands of u, ready to stand in its text: what may not move here was named before; what is
- * too long is named now. */
+/* The operands of u as text to inline: those that may not move here were named before; those that
+ * are too long are named now. */
 static void take_operands(struct writer *w, const struct uop *u, int nsrc, struct expr *src)
 {
     size_t length = 0;
@@ -224,7 +224,7 @@ static void take_operands(struct writer *w, const struct uop *u, int nsrc, struc
         src[i] = value_of(w, u->src[i])->e;
 }
 
-/* Notes what the operands' text reads: now u's text reads it. */
+/* u's text reads what its operands' texts read. */
 static void inherit_reads(struct writer *w, struct value *v, const struct uop *u)
 {
     for (int i = 0; i < u->nsrc; i++) {
@@ -238,15 +238,14 @@ static void inherit_reads(struct writer *w, struct value *v, const struct uop *u
     }
 }
 
-/* Index arithmetic that is the same wherever its loops' counters are: compilers move it out of
- * loops. */
+/* Index arithmetic that depends on loop counters alone: compilers hoist it out of loops. */
 static bool is_pure_index(const struct uop *u, const struct value *v)
 {
     return !v->reads_any_memory && v->nacc == 0 &&
            (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
 }
 
-/* Whether u, computed at w->position, can be written inside the one that uses it first. */
+/* Whether u, computed at w->position, can be inlined in its first use. */
 static bool can_wait(struct writer *w, const struct uop *u, const struct value *v, bool pure_index)
 {
     int depth = 0;
@@ -293,7 +292,7 @@ static bool is_written_here(const struct writer *w, const struct buffer *b)
     return false;
 }
 
-/* Its position among the function's names of buffers. */
+/* Its index among the function's names of buffers. */
 static int place_of(const struct writer *w, const struct buffer *b)
 {
     const struct kernel *k = w->f->k;
@@ -308,7 +307,7 @@ static const char *place_name(const struct writer *w, const struct buffer *b)
     return w->f->buffer_name[place_of(w, b)];
 }
 
-/* The same, for text that reads or writes it. */
+/* The same, for text that loads or stores it. */
 static const char *use_place(struct writer *w, const struct buffer *b)
 {
     w->f->is_used[place_of(w, b)] = true;
@@ -374,7 +373,8 @@ static void write_store(struct writer *w, const struct uop *u)
         close_block(w);
 }
 
-/* The place may lie behind the buffer, where C has no address of an element: it is a number. */
+/* The offset may be past the buffer's end, where C has no element's address: it is computed as an
+ * integer. */
 static void write_prefetch(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
@@ -406,7 +406,7 @@ static const char *loop_name(struct writer *w, const char *stem)
     return names_number(w->f->names, *base ? base : "i", "");
 }
 
-/* An accumulator with lanes is an array; what its name means follows the lanes' loops:
+/* An accumulator with lanes is an array; its name stands for the element of the open lanes' loops:
  * sum[i][j]. */
 static void set_tile_element(struct writer *w, const struct uop *acc)
 {
@@ -420,8 +420,9 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
     v->e.s = s.s;
 }
 
-/* Where this thread's part of a loop begins and ends, as variables. Unsigned arithmetic: clang 14
- * follows a quotient without a sign, and addresses a tile's rows by one pointer, not by one each. */
+/* The begin and end of this thread's part of a loop, as variables. The arithmetic is unsigned:
+ * clang 14 analyses an unsigned quotient better, and then addresses a tile's rows by one pointer,
+ * not by one each. */
 static void write_share(struct writer *w, const struct uop *u, const char *type,
                         const struct expr *size, const char **begin, const char **end)
 {
@@ -436,7 +437,7 @@ static void write_share(struct writer *w, const struct uop *u, const char *type,
                             n), true);
 }
 
-/* Whether anything is loaded in the loop that begins here. */
+/* Whether the loop that begins here contains a load. */
 static bool loop_loads(const struct writer *w)
 {
     for (int i = w->position + 1, depth = 1; i < w->nlinear && depth > 0; i++) {
@@ -461,7 +462,8 @@ static void write_range(struct writer *w, const struct uop *u)
         set_tile_element(w, w->tile[i]);
     if (range_is_shared(u) && uop_is_int(u->src[0], 1)) {
         v->e = expr_const(w->p, DTYPE_INDEX, (union arg){.i = 0});
-        open_block(w, "if (part == parts - 1)", NULL);   /* the last part, as of any loop */
+        /* the last part, which is handled as in any loop */
+        open_block(w, "if (part == parts - 1)", NULL);
         return;
     }
     const char *type = narrow ? "int" : "int64_t", *begin = "0",
@@ -487,7 +489,7 @@ static void write_guard(struct writer *w, const struct uop *u)
 
 /* --------------------------------------------------------------------------------- accumulators */
 
-/* How an accumulator is updated, from its first ASSIGN. */
+/* The op that updates an accumulator, from its first ASSIGN. */
 static enum op acc_op(const struct writer *w, const struct uop *acc)
 {
     for (int i = w->position; i < w->nlinear; i++) {
@@ -550,7 +552,7 @@ static void write_acc(struct writer *w, const struct uop *u)
     v->e = expr_name(local_name(w, acc_stem(acc_op(w, u), u->dtype)),
                      u->lanes > 1 ? init.kind : expr_kind(u->dtype));
     v->e.lanes = init.lanes;
-    /* its name may be read again and again, but not moved across its ASSIGN */
+    /* its name may be repeated, but not moved across its ASSIGN */
     v->leaf = true;
     v->nacc = 1;
     v->acc[0] = u;
@@ -578,7 +580,7 @@ static const struct uop *compound_operand(struct writer *w, const struct uop *u)
 
 static void write_assign(struct writer *w, const struct uop *u)
 {
-    /* who reads the assignment reads the accumulator */
+    /* reading the assignment means reading the accumulator */
     map_set(&w->value, u, value_of(w, u->src[0]));
     const char *name = value_of(w, u->src[0])->e.s;
     const struct uop *x = compound_operand(w, u);
@@ -615,7 +617,7 @@ static void write_leaf(struct writer *w, const struct uop *u)
     map_set(&w->value, u, v);
 }
 
-/* Leaves are values wherever they are used, listed or not. */
+/* Leaves have values wherever they are used, whether or not the program lists them. */
 static void write_leaf_operands(struct writer *w, const struct uop *u)
 {
     for (int i = 0; i < u->nsrc; i++)
@@ -751,7 +753,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     }
 }
 
-/* Backwards, so that what only a dead value uses counts as unused. */
+/* Backwards, so that uses by dead values do not count. */
 static void count_uses(struct writer *w)
 {
     w->use = mem_array(w->t, (size_t)w->nlinear + 1, sizeof *w->use);

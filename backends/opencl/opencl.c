@@ -1,4 +1,4 @@
-/* opencl.c - the OpenCL target: kernels in OpenCL C 1.2, and what a program does around them.
+/* opencl.c - the OpenCL target: kernels in OpenCL C 1.2, and the host code around them.
  *
  *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels, one string each
  *               NAME_init()       loads the driver, builds the text, copies the weights
@@ -9,9 +9,9 @@
  *
  * Kernels are the portable ones: loops, no vectors, no local memory. The loop that threads share on
  * a processor is the grid here, one work-item a part (passes/kernel/thread.c): results do not
- * depend on how many there are. The intermediates, the inputs and the results lie in one buffer of
- * the device, and a kernel is told where (sub-buffers would have to be aligned as the device
- * wants); the host maps it to look at a condition or to do a host step.
+ * depend on their number. Intermediates, inputs and results are in one buffer of the device, and a
+ * kernel gets offsets in it (sub-buffers would need the device's alignment); the host maps it to
+ * read a condition or to run a host step.
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -34,7 +34,7 @@ static bool place_all(struct program *p, struct buffer *const *b, int n, size_t 
     return true;
 }
 
-/* What kernels cannot work on: addresses of the host. */
+/* Diagnoses what kernels of a device cannot access: addresses of the host. */
 static bool check_types(struct program *p, struct buffer *const *b, int n, const char *what)
 {
     for (int i = 0; i < n; i++)
@@ -62,7 +62,7 @@ static bool opencl_begin(struct program *p)
         p->place[s->buffer[i]->id] = s->buffer[i]->offset;
     for (int i = 0; i < s->nweight; i++)
         p->place[s->weight[i]->id] = s->weight[i]->offset;
-    p->device_nbytes = 128;      /* no device makes a buffer of no bytes */
+    p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
     return (grow(&p->device_nbytes, s->arena_nbytes) &&
             place_all(p, s->input, s->ninput, &p->device_nbytes) &&
             place_all(p, s->output, s->noutput, &p->device_nbytes)) ||
@@ -72,7 +72,7 @@ static bool opencl_begin(struct program *p)
 
 /* -------------------------------------------------------------------------------------- kernels */
 
-/* "memory" or "weights", and the kernel's names for where its parameters lie. */
+/* The kernel's names of "memory" and "weights", and of its parameters' offsets. */
 struct signature {
     struct function f;
     const char *memory, *weights, **at;      /* by position in parameter[] */
@@ -98,7 +98,7 @@ static void write_signature(struct signature *s, struct text *out)
     text_puts(out, ")\n");
 }
 
-/* Parameters as what they are, scratch, and which part of the work this is. */
+/* Declares the parameters as pointers of their types, the scratch, and the part of the work. */
 static void write_locals(const struct signature *s, struct text *out)
 {
     const struct function *f = &s->f;
@@ -122,7 +122,7 @@ static void write_locals(const struct signature *s, struct text *out)
         text_printf(out, "    %s%s%s = (%s)(%s + %s", type,
                     parameter_is_restrict(k, a) ? "restrict " : "", f->buffer_name[a->at], type,
                     space_of(s, a), s->at[i]);
-        if (k->is_shared && a->at >= k->nbuffer)     /* each part has scratch of its own */
+        if (k->is_shared && a->at >= k->nbuffer)     /* each part has its own scratch */
             text_printf(out, " + part * %zul", scratch_stride(a->b));
         text_puts(out, ");\n");
     }
@@ -141,7 +141,7 @@ static bool has_doubles(struct uop *const *u, int n)
     return false;
 }
 
-/* What is rendered between two calls uses pieces of the device's language. */
+/* Code rendered between two calls uses pieces of the device's language. */
 static void swap_snippets(struct program *p)
 {
     struct snippet_set host = p->snippets;
@@ -194,7 +194,7 @@ static void opencl_kernel(struct program *p, const struct kernel *k, const struc
 
 /* --------------------------------------------------------------------------------------- launch */
 
-/* Where a buffer begins, in bytes of the memory or of the weights. */
+/* The offset of a buffer, in bytes of the memory or of the weights. */
 static const char *place_of(struct program *p, const struct buffer *b)
 {
     const struct buffer *root = buffer_root(b);
@@ -241,8 +241,8 @@ static const char *opencl_host_view(struct program *p, const struct buffer *b)
                       p->place[b->id]);
 }
 
-/* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run. A dimension that is computed
- * may come out below 0, which stands for none. */
+/* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run. A computed dimension may
+ * come out negative, which stands for 0. */
 static const char *size_of(struct program *p, const struct buffer *b)
 {
     struct text s = {.t = p->t};

@@ -1,7 +1,7 @@
 /* names.c - identifiers without collisions, and one escaping function for each language that model
  * names are written into.
  *
- * Names come from models and are hostile: they may hold comment ends, line splices, trigraphs,
+ * Names come from models and are hostile: they may contain comment ends, line splices, trigraphs,
  * bidirectional controls, or a megabyte of blanks. Nothing else in backends/ writes a name; these
  * functions decide what reaches the output.
  */
@@ -70,8 +70,8 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* Runs of other characters become one underscore; none at the ends, so that nothing like __x or _X
- * arises. */
+/* Runs of other characters become one underscore, with none at the ends, so that no name like __x
+ * or _X results. */
 const char *name_mangle(struct tgc *t, const char *s)
 {
     char out[NAME_MAX_LENGTH + 1];
@@ -146,8 +146,8 @@ const char *program_name(struct tgc *t, const char *stem)
 
 /* ------------------------------------------------------------------------------------- escaping */
 
-/* Reads one UTF-8 character at s. Returns its length, or 0 where the bytes are not UTF-8 (overlong
- * forms and surrogates included). */
+/* Reads one UTF-8 character at s. Returns its length, or 0 for invalid UTF-8 (overlong forms and
+ * surrogates included). */
 static int utf8_read(const char *s, uint32_t *code)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -171,7 +171,7 @@ static int utf8_read(const char *s, uint32_t *code)
     return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
-/* A character that shows as itself and changes nothing around it: no controls, no bidirectional or
+/* A character that is visible and has no effect on its neighbours: no controls, no bidirectional or
  * invisible formatting. */
 static bool is_plain(uint32_t c)
 {
@@ -267,8 +267,8 @@ void text_dot(struct text *out, const char *s)
     }
 }
 
-/* Bytes as a string literal, several lines of it. An octal escape is as short as what follows
- * allows. */
+/* Bytes as a string literal of several lines. An octal escape has as few digits as the next
+ * character allows. */
 void text_literal(struct text *out, const void *p, size_t n)
 {
     const unsigned char *s = p;
@@ -297,8 +297,8 @@ void text_literal(struct text *out, const void *p, size_t n)
     }
 }
 
-/* Characters that compilers warn of, editors hide, or that are none: controls, marks of the
- * direction of writing, zero-width ones, surrogates, non-characters. */
+/* Not characters that compilers warn of or editors hide, or that are invalid: controls,
+ * bidirectional marks, zero-width ones, surrogates, non-characters. */
 static bool is_plain_unit(unsigned c)
 {
     return c >= 0xa0 && c != 0x61c && !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
@@ -314,7 +314,8 @@ static void put_utf8(struct text *out, unsigned c)
     text_putc(out, (char)(0x80 | (c & 0x3f)));
 }
 
-/* An escape takes all digits that follow: `digit_follows` says that one does, decimal or not. */
+/* An escape extends over all digits that follow; `digit_follows`: the next character is one,
+ * decimal or hexadecimal. */
 static void put_unit(struct text *out, unsigned c, bool digit_follows)
 {
     if (c == '"' || c == '\\' || c == '?')

@@ -1,11 +1,11 @@
-/* naming.c - what everything in a program is called: kernels, symbols, inputs, outputs, weights,
- * and the locals of NAME_run().
+/* naming.c - the names of everything in a program: kernels, symbols, inputs, outputs, weights, and
+ * the locals of NAME_run().
  *
  *      reserved words ── p->visible: what a kernel may name at file scope ── a kernel's locals
  *                     └─ p->file: all of file scope ── p->run: the locals of NAME_run()
  *
- * A name is decided once, before anything is written. How a name from the model becomes an
- * identifier stands in names.c.
+ * Names are decided once, before anything is written. names.c turns a name from the model into an
+ * identifier.
  */
 #include "backends/program/program.h"
 
@@ -83,8 +83,8 @@ static void note_buffers(struct program *p, struct buffer *const *b, int n)
             p->nbuffer_id = c->id >= p->nbuffer_id ? c->id + 1 : p->nbuffer_id;
 }
 
-/* The locals of NAME_run that point to intermediates are called after what makes them first: stem[]
- * by buffer id. */
+/* The locals of NAME_run that point to intermediates are named after the kernel that writes them
+ * first: stem[] by buffer id. */
 static void note_stem(const char **stem, const struct buffer *b, const char *s)
 {
     b = buffer_root(b);
@@ -139,14 +139,14 @@ static void name_buffers(struct program *p)
         p->buffer_name[s->input[i]->id] = names_unique(field, s->input[i]->name, "input");
     field = names_new(p->t, reserved);
     for (int i = 0; i < s->noutput; i++) {
-        /* two names at a time: the pointer's and its shape's */
+        /* two names at a time: of the pointer and of its shape */
         const char *name = names_unique(field, s->output[i]->name, "output");
         while (names_has(field, mem_printf(p->t, "%s_shape", name)))
             name = names_unique(field, s->output[i]->name, "output");
         names_add(field, mem_printf(p->t, "%s_shape", name));
         p->buffer_name[s->output[i]->id] = name;
     }
-    /* fields of one struct and, with _data, file-scope objects */
+    /* fields of one struct and, with _data appended, file-scope objects */
     field = names_new(p->t, p->file);
     for (int i = 0; i < s->nweight; i++) {
         const char *name = names_unique(field, s->weight[i]->name, "weight");

@@ -1,4 +1,4 @@
-/* program.c - the whole of NAME.c: what stands in it, in which order; NAME_init() and NAME_close().
+/* program.c - the whole of NAME.c: its contents, in order; NAME_init() and NAME_close().
  *
  *      comment · includes · struct NAME · pieces of runtime/ · kernels · tables · init, run, close
  *      · weights · main
@@ -63,8 +63,8 @@ int program_threads(const struct schedule *s)
     return 1;
 }
 
-/* A static_assert in the program sees to it that these are enough: what POSIX systems need for a
- * mutex, a condition and a thread differs. */
+/* A static_assert in the program checks that these suffice: the sizes of a mutex, a condition and a
+ * thread differ between POSIX systems. */
 size_t program_head_bytes(const struct schedule *s)
 {
     enum { STRUCT = 128, TEAM = 384, WORKER = 64, DRIVER = 256, KERNEL = 8 };
@@ -74,7 +74,7 @@ size_t program_head_bytes(const struct schedule *s)
     return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
 }
 
-/* (Strings that a run gives to its caller must outlive it.) */
+/* (Strings that a run returns must outlive it.) */
 bool program_is_on_stack(const struct schedule *s)
 {
     for (int i = 0; i < s->nbuffer; i++)
@@ -190,7 +190,7 @@ static const char close_text[] =
     "    }\n"
     "}\n\n";
 
-/* Writes text up to a marker, leaves the rest to the caller. */
+/* Writes text up to a marker; returns the rest. */
 static const char *write_up_to(const struct program *p, struct text *out, const char *text,
                                const char *marker)
 {
@@ -206,7 +206,7 @@ static void write_lifetime(struct program *p, struct text *out)
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
     rest = write_up_to(p, out, rest, "CAST");
-    /* in C++ an atomic counter is no plain memory */
+    /* in C++ a pointer to an atomic counter does not convert to void * by itself */
     text_puts(out, p->threads > 1 ? "(void *)" : "");
     rest = write_up_to(p, out, rest, "PICK");
     if (program_has_variants(p))
@@ -294,7 +294,8 @@ static void write_title(struct program *p, struct text *out)
 static const char long_strings[] =
     "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n";
 
-/* Does describe() hold a name longer than the string that every C compiler has to take? */
+/* Whether describe() holds a name longer than the string literal that every C compiler has to
+ * accept. */
 static bool has_long_names(const struct schedule *s)
 {
     enum { C99_STRING_MAX = 4095 };
@@ -318,12 +319,12 @@ static void put_section(struct text *out, const char *title)
     text_printf(out, " %s */\n\n", title);
 }
 
-/* Tests for NaN, masks of -INFINITY, sums of a number's high and low part, and rounding by a large
- * number that is added and subtracted hold by IEEE 754's rules only. -ffinite-math-only cannot be
- * taken back in a file: clang from version 17 on marks parameters as never NaN, and x86's gcc chooses
- * its comparisons by the command line. What reassociates can be (gcc for 32-bit ARM then leaves NEON
- * alone, which it uses for unsafe math only). Numbers of more digits than a float's (the x87's) are refused, since equal ones that are computed
- * twice are not equal if one of them was stored. */
+/* Tests for NaN, masks of -INFINITY, sums of a number's high and low part, and rounding by adding
+ * and subtracting a large number need IEEE 754's rules. -ffinite-math-only cannot be undone in a
+ * file: clang from version 17 on marks parameters as never NaN, and x86's gcc chooses comparisons
+ * by the command line. Reassociation can be undone (gcc for 32-bit ARM then does not use NEON,
+ * which it uses for unsafe math only). Types with more digits than a float's (the x87's) are
+ * refused, since two computations of the same number differ if one of them was stored. */
 static const char arithmetic_text[] =
     "/* These flags change what the numbers below are. */\n"
     "#if defined __FINITE_MATH_ONLY__ && __FINITE_MATH_ONLY__\n"
@@ -380,7 +381,7 @@ static void write_step_hook(struct program *p, struct text *out)
                                   at + strlen("KERNEL_COUNT")));
 }
 
-/* Inlined, the frames of all kernels were one, on the stack even while another kernel runs. */
+/* Inlined, all kernels' frames would be one, on the stack even while another kernel runs. */
 static const char own_frame[] =
     "/* A kernel's variables are on the stack while it runs, and no longer. */\n"
     "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define OWN_FRAME\n#endif\n"
@@ -399,7 +400,7 @@ static const char no_invented_stores[] =
     "#pragma GCC optimize(\"no-predictive-commoning\")\n"
     "#endif\n\n";
 
-/* What the host runs on the processor: kernels and how threads share them. */
+/* The processor's code: kernels, and how threads share them. */
 static void write_kernels(struct program *p, const char *kernels, struct text *out)
 {
     if (p->backend->device) {
@@ -473,7 +474,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
 
     header_write(p, h);
     write_prelude(p, c);
-    /* the model's type is called like a local below, which C allows */
+    /* the model's type has the name of a local below, which C allows */
     if (snippets_mention(p->name))
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
@@ -482,7 +483,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     if (o->kernels)
         text_puts(o->kernels, kernels.s ? kernels.s : "");
     put_section(c, "the model");
-    /* names, weights and reference vectors are string literals, and any of them can be long */
+    /* names, weights and reference vectors are string literals of any length */
     text_puts(
         c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);

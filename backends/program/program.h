@@ -7,24 +7,23 @@
 
 /* -------------------------------------------------------------------------------------- names.c */
 
-/* A set of identifiers in use. A name is free if neither this scope nor one above has it. */
+/* A set of identifiers in use. A name is free if neither this scope nor an enclosing one has it. */
 struct name {
     enum { NAME_FREE, NAME_HELD, NAME_TAKEN } state;
-    int next;                    /* its numbers up to here are taken: 1 is the name itself */
+    int next;                    /* name_2 ... up to here are taken; 1 is the name itself */
 };
 struct names { struct tgc *t; const struct names *parent; struct dict name; };
 struct names *names_new(struct tgc *t, const struct names *parent);
 bool names_has(const struct names *n, const char *s);
 void names_add(struct names *n, const char *s);
-/* The same until it is released. */
+/* Reserves s until it is released. */
 void names_hold(struct names *n, const char *s);
 void names_release(struct names *n, const char *s);
-/* base, base2, base3 (after a separator): the first that is free. Callers of one scope agree on the
+/* The first free one of base, base2, base3 (with the separator). Callers of one scope use the same
  * separator. */
 const char *names_number(struct names *n, const char *base, const char *separator);
-/* The identifier for `wanted`, whatever bytes that has: mangled readably, cut to a sane length,
- * made unique with _2, _3 ...; added to the scope. `fallback` is used where nothing readable is
- * left. */
+/* The identifier for `wanted`, any bytes: mangled readably, truncated, made unique with _2, _3 ...;
+ * added to the scope. `fallback` replaces it if nothing readable is left. */
 const char *names_unique(struct names *n, const char *wanted, const char *fallback);
 /* Every word an emitted file must not define: keywords of C11, C++17 and OpenCL, and what the
  * headers it includes may declare. */
@@ -43,25 +42,25 @@ void text_json(struct text *out, const char *s);                 /* a JSON strin
 void text_dot(struct text *out, const char *s);                  /* inside a quoted DOT string */
 /* bytes as a C string literal of several lines */
 void text_literal(struct text *out, const void *p, size_t nbytes);
-/* bytes as a u"" literal of several lines, two in each unit, the first the lower: 1.5 to 1.6
+/* bytes as a u"" literal of several lines, two bytes per unit, the lower first: 1.5 to 1.6
  * characters a byte, where octal escapes take 2.7 */
 void text_units(struct text *out, const void *p, size_t nbytes);
 /* blanks until out->n - column_start == width */
 void text_pad(struct text *out, size_t column_start, size_t width);
-/* each line four blanks a depth to the right; empty ones stay empty */
+/* indents each line by four blanks per depth; empty lines stay empty */
 void text_lines(struct text *out, const char *lines, int depth);
-/* "f(a, b, c": items are put one after the other, and on a new line where this one, which began at
- * out->n == line, would be longer than LINE_WIDTH. tail: what stands behind the last item. */
+/* "f(a, b, c": appends an item, on a new line if the present one, which began at out->n == line,
+ * would exceed LINE_WIDTH. tail: the text after the last item. */
 enum { LINE_WIDTH = 100 };
 struct text_list { struct text *out; const char *separator; size_t line, indent, tail; bool any; };
 void list_put(struct text_list *l, const char *s);
-/* shortest that reads back as v; "NAN", "INFINITY" */
+/* shortest text that reads back as v; "NAN", "INFINITY" */
 void text_double(struct text *out, double v);
 /* the same for float, with the suffix f */
 void text_float(struct text *out, float v);
 const char *text_si(struct tgc *t, double v, const char *unit);  /* "231 MFLOP" */
 void text_bytes(struct text *out, double nbytes);                /* "1.8 MB" */
-/* "12 of them are stored as bf16, 248 MB in place of 496 MB; ..." and by how much they err */
+/* "12 of them are stored as bf16, 248 MB in place of 496 MB; ..." and the error of that */
 void text_narrowing(struct text *out, const struct narrowing *n);
 /* "[1,64,56,56]"; comments */
 void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *open,
@@ -69,36 +68,36 @@ void text_dims(struct text *out, struct uop *const *dim, int ndim, const char *o
 
 /* ----------------------------------------------------------------------------------- snippets.c */
 
-/* A piece of runtime/: C text under a name, with the names of the pieces it needs. */
+/* A piece of runtime/: C text with a name, and the names of the pieces that it needs. */
 struct snippet { const char *file, *name, *needs, *text; };
 const struct snippet *snippet_find(const char *name);
 void snippets_reserve(struct names *n);                           /* all names of pieces */
 /* whether some piece uses the word as an identifier */
 bool snippets_mention(const char *word);
-/* The set of pieces that a program uses, closed under needs. language: NULL, or "opencl", whose
- * piece opencl_x stands for x where there is one. */
+/* The set of pieces that a program uses, closed under needs. language: NULL, or "opencl": then a
+ * piece opencl_x replaces x if it exists. */
 struct snippet_set { struct tgc *t; bool *used; const char *language; };
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
-/* those in use of one file, in its order; with a suffix only those whose names end so */
+/* the used pieces of one file, in its order; with a suffix only those whose names end so */
 void snippets_write(const struct program *p, struct text *out, const char *file,
                     const char *suffix);
 bool snippets_any(const struct snippet_set *s, const char *file);
-/* Writes text of runtime/ or of ours in which every word model_x and MODEL_X stands for NAME_x and
- * NAME_X, and model_self and model_ alone for NAME. */
+/* Writes text of runtime/ or of the backends. Words model_x and MODEL_X become NAME_x and NAME_X,
+ * and model_self and model_ become NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);
 
 /* ----------------------------------------------------------------------------- program.c et al. */
 
-/* Threads that a run of the program uses at most: 1, if they share no kernel. */
+/* The most threads of a run: 1, if they share no kernel. */
 int program_threads(const struct schedule *s);
-/* The arena before the intermediates, which holds struct NAME. */
+/* Bytes at the begin of the arena for struct NAME. */
 size_t program_head_bytes(const struct schedule *s);
-/* Whether the intermediates lie on the stack of NAME_run(), not in the arena: they are few. */
+/* Whether the intermediates are on the stack of NAME_run(), not in the arena: if they are small. */
 bool program_is_on_stack(const struct schedule *s);
 /* NAME_ARENA_BYTES: what the caller provides. */
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s);
-/* NAME_STACK_BYTES: the most that NAME_run() takes of its caller's stack, without libc's functions */
+/* NAME_STACK_BYTES: the most stack that NAME_run() uses, without libc's functions */
 size_t program_stack_bytes(struct tgc *t, const struct schedule *s);
 
 struct program {
@@ -108,56 +107,56 @@ struct program {
     const struct backend *backend;
     const char *name, *upper;    /* "lenet", "LENET" */
     enum weights_mode weights;
-    /* identifiers at file scope, and those of NAME_run that no kernel may be called by */
+    /* identifiers at file scope, and those of NAME_run that no kernel may have */
     struct names *file;
-    /* identifiers at file scope that a kernel may need: its locals have other names */
+    /* identifiers at file scope that a kernel may use, so its locals have other names */
     struct names *visible;
     struct names *run;           /* identifiers inside NAME_run */
     const char **kernel_name;    /* by position in schedule->kernel */
-    /* likewise: the kernel whose function it calls, itself or one before it */
+    /* likewise: the kernel whose function it calls, itself or an earlier one */
     const struct kernel **twin;
     const char **parameters;     /* of the kernel's function, likewise */
-    /* likewise, where threads share the kernel: "conv1_task", "conv1_part" */
+    /* likewise, if threads share the kernel: "conv1_task", "conv1_part" */
     const char **task_name, **part_name;
     /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
     const char **buffer_name;
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
-    bool *buffer_used;           /* by buffer->id: NAME_run names it */
+    bool *buffer_used;           /* by buffer->id: NAME_run uses it */
     int nbuffer_id, nvar_id;
     struct snippet_set snippets;
     int threads;                 /* of program_threads() */
-    size_t head_bytes;           /* the arena's beginning, where struct NAME lies */
+    size_t head_bytes;           /* bytes of struct NAME at the arena's begin */
     struct text tasks;           /* how threads call the kernels that they share */
 
-    /* Devices: what their kernels use, and whether that has 64-bit floats; by buffer->id where it
-     * lies, in the memory or in the weights; bytes of the memory. */
+    /* Devices: the pieces that their kernels use, and whether they use 64-bit floats; by buffer->id
+     * the offset in the memory or in the weights; bytes of the memory. */
     struct snippet_set device_snippets;
     bool device_doubles;
     size_t *place, device_nbytes;
 };
 
-/* What a program does around kernels that run on a device. Statements are those of a function with
- * `self` and `status`, without indentation but for open and close. */
+/* The host code around kernels of a device. Statements are those of a function with `self` and
+ * `status`; only open's and close's are indented. */
 struct device {
-    /* Decides where buffers lie. false: a diagnostic says what devices cannot have */
+    /* Places the buffers. false: a diagnostic says what devices do not support */
     bool (*begin)(struct program *p);
     void (*types)(struct program *p, struct text *out);          /* before struct NAME */
     void (*fields)(struct program *p, struct text *out);         /* of struct NAME */
-    /* The text of all kernels as what the device takes, and the functions that launch it. */
+    /* The text of all kernels in the device's form, and the functions that launch them. */
     void (*kernels)(struct program *p, const char *kernels, struct text *out);
     void (*open)(struct program *p, struct text *out);           /* in NAME_init() */
     void (*close)(struct program *p, struct text *out);          /* in NAME_close() */
-    /* Where the host sees a buffer, behind what to_host() writes. */
+    /* Where the host accesses a buffer, after what to_host() writes. */
     const char *(*host_view)(struct program *p, const struct buffer *b);
     void (*to_host)(struct program *p, struct text *out);
-    void (*begin_run)(struct program *p, struct text *out);      /* the inputs */
-    void (*end_run)(struct program *p, struct text *out);        /* the results */
+    void (*begin_run)(struct program *p, struct text *out);      /* copies the inputs */
+    void (*end_run)(struct program *p, struct text *out);        /* copies the results */
 };
 
 struct backend {
     const char *name;            /* "c": --target= */
-    /* Writes the definition of a kernel, comment included, or of a variant of it. The kernel's own
-     * is the first; it notes its parameters in p->parameters. */
+    /* Writes the definition of a kernel, with its comment, or of a variant of it. The kernel's own
+     * comes first; it notes its parameters in p->parameters. */
     void (*kernel)(struct program *p, const struct kernel *k, const struct variant *v,
                    struct text *out);
     /* Writes the statements of NAME_run that run it. */
@@ -166,7 +165,7 @@ struct backend {
 };
 extern const struct backend backend_c, backend_opencl;
 
-/* twins.c: by position in schedule->kernel, the first kernel that the same function computes */
+/* twins.c: by position in schedule->kernel, the first kernel with the same function */
 const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
 
 /* variants.c: kernels for each instruction set, and pick_kernels() */
@@ -187,31 +186,32 @@ void describe_write_dims(struct program *p, struct text *out, const char *table,
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
 /* ------------------------------------------------------------------------------------- state.c
- * What a run of the model keeps for the next one. All of it is empty where a model has no state. */
+ * What a run of the model keeps for the next one. All of it is empty if the model has no state. */
 
-/* Bytes of struct NAME for them. */
+/* Bytes of struct NAME for states. */
 size_t state_head_bytes(const struct schedule *s);
-/* NAME_STATE_BYTES: a block of NAME_save(). 0: the model has no state */
+/* NAME_STATE_BYTES: size of a block of NAME_save(). 0: the model has no state */
 size_t program_state_bytes(struct tgc *t, const struct schedule *s);
-/* The symbols whose values the context keeps: lengths, and sizes that must stay; NULL behind. */
+/* The symbols whose values the context keeps: lengths, and sizes that must stay the same;
+ * NULL-terminated. */
 const struct var **state_vars(struct tgc *t, const struct schedule *s);
-/* Rows before the first run of the states whose length v is. */
+/* Rows, before the first run, of the states whose length is v. */
 int64_t state_first_length(const struct schedule *s, const struct var *v);
-/* Fields of struct NAME; the table and the functions in front of NAME_init(); the statement in it. */
+/* Fields of struct NAME; the table and functions before NAME_init(); the statement in it. */
 void state_write_fields(struct program *p, struct text *out);
 void state_write_functions(struct program *p, struct text *out);
-/* NAME_run(): lengths, and checks of them; where states lie; what the next run finds. */
+/* NAME_run(): lengths and checks of them; the places of states; what it leaves for the next run. */
 void state_write_checks(struct program *p, struct text *out);
 void state_write_places(struct program *p, struct text *out);
 void state_write_end(struct program *p, struct text *out);
-/* NAME.h: what a block is, and the functions. describe(): the table. */
+/* NAME.h: the description of a block, and the functions. describe(): the table. */
 void state_write_macro(struct program *p, struct text *out);
 void state_write_header(struct program *p, struct text *out);
 void state_write_info(struct program *p, struct text *out);
 
 /* an output with a dimension that is not constant */
 bool program_has_shape_field(const struct buffer *b);
-/* "const float *", "const char *const *": what points to elements that are only read */
+/* "const float *", "const char *const *": pointer to elements that are only read */
 const char *const_pointer(enum dtype d);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
 const struct buffer *buffer_root(const struct buffer *b);
@@ -220,13 +220,13 @@ bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
 
 /* ------------------------------------------------------------------------------------- naming.c */
 
-/* Decides what everything is called: file, visible, run and all *_name of p. */
+/* Decides all names: file, visible, run and all *_name of p. */
 void program_name_all(struct program *p);
-/* the function's */
+/* name of the function */
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
-/* whether another kernel's function computes it */
+/* whether it shares another kernel's function */
 bool program_is_twin(const struct program *p, const struct kernel *k);
-/* the caller gives it, in NAME_inputs */
+/* the caller passes it, in NAME_inputs */
 bool program_is_field(const struct program *p, const struct var *v);
 /* as a kernel's parameter */
 const char *program_var(const struct program *p, const struct var *v);

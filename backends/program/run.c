@@ -9,7 +9,7 @@
  *          out->y_shape[0] = ...;                 write_shapes
  *      }
  *
- * Steps are written first, since they decide which of the places are named.
+ * Steps are rendered first, since they decide which places are declared.
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -108,7 +108,7 @@ static void write_checks(struct program *p, struct text *out)
     state_write_checks(p, out);
 }
 
-/* Where the intermediates lie: one line each, so that the memory plan can be read here. */
+/* The places of the intermediates: one line each, so that the memory plan can be read here. */
 static void write_places(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -141,8 +141,8 @@ static void write_places(struct program *p, struct text *out)
     }
 }
 
-/* The call's shape must be the function's: the C compiler would see too many arguments, but not the
- * wrong ones. */
+/* The call's signature must be the function's: the C compiler would notice wrong counts, but not
+ * wrong arguments. */
 static void check_host_call(struct program *p, const struct step *step)
 {
     const struct host_call *h = step->host;
@@ -186,7 +186,7 @@ static bool has_load(struct tgc *t, struct uop *u)
     return false;
 }
 
-/* Whether the host itself looks at intermediates in this step. */
+/* Whether the host itself accesses intermediates in this step. */
 static bool is_of_host(struct tgc *t, const struct step *step)
 {
     return step->kind == STEP_HOST || has_load(t, step->cond) || has_load(t, step->trip);
@@ -211,7 +211,7 @@ static void write_steps(struct program *p, struct text *out)
         case STEP_ELSE: text_puts(&line, "} else {\n"); break;
         case STEP_LOOP: {
             const char *n = program_var(p, step->counter), *trip = program_scalar(p, step->trip);
-            /* the run may change what the number was read from */
+            /* the loop may change the buffer from which the number was read */
             if (step->trip->op != OP_CONST) {
                 const char *end = names_unique(p->run, mem_printf(p->t, "%s_end", n), "end");
                 text_printf(&line, "const int64_t %s = %s;\n", end, trip);
@@ -259,7 +259,7 @@ void run_write(struct program *p, struct text *out)
     text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name,
                 p->name, p->name, p->name);
     write_checks(p, out);
-    bool reads = false; /* what states begin with may be the only weights */
+    bool reads = false; /* states' initial values may be the only weights */
     for (int i = 0; i < s->nweight; i++)
         reads |= p->buffer_used[s->weight[i]->id];
     if (reads && p->weights == WEIGHTS_FILE)

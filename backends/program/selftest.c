@@ -1,7 +1,7 @@
 /* selftest.c - the -DNAME_MAIN program and its reference vectors.
  *
- * The reference is the interpreter, on the model's graph and on the pseudo-random inputs that the
- * program makes again by itself (runtime/fill.c, which is compiled here too). Where the interpreter
+ * The reference is the interpreter, run on the model's graph and on pseudo-random inputs that the
+ * program generates, too (runtime/fill.c, which is also compiled into tgc). Where the interpreter
  * would take long, or the results are large, there is none, unless the user asks for it.
  */
 #include "backends/program/program.h"
@@ -11,8 +11,8 @@
 #include "runtime/fill.c"
 
 enum { MOST_VECTOR_BYTES = 1 << 18 };
-/* About a second, and some more for large models, which the C compiler works on for longer still.
- * (resnet50, 25 million weights: 1.9 s of 3.9 that tgc takes; the C compiler takes 9.) */
+/* About a second, and somewhat more for large models, which take the C compiler longer still.
+ * (resnet50, 25 million weights: 1.9 s of the 3.9 that tgc takes; the C compiler takes 9.) */
 static const int64_t most_element_operations = 400000000;
 enum { OPERATIONS_A_WEIGHT = 30, FLOP_AN_OPERATION = 64 };
 static const double default_rtol = 1e-3, default_atol = 1e-4;
@@ -36,7 +36,7 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
     struct tensor *x = MEM_NEW(p->t, struct tensor);
     x->dtype = b->dtype;
     x->ndim = b->ndim;
-    size_t nelem = 1; /* the program fills its buffer to the bounds: these are the first of them */
+    size_t nelem = 1; /* the program allocates the upper bounds: these are the first elements */
     for (int a = 0; a < b->ndim; a++)
         if (!sym_eval(b->dim[a], var, nvar, &x->dim[a]) || x->dim[a] < 0 ||
             !size_mul(nelem, (size_t)x->dim[a], &nelem))
@@ -54,8 +54,7 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
     return x;
 }
 
-/* -1: no limit. Models that are sure to run out of it get little, so that no time is spent in
- * vain. */
+/* -1: no limit. Models that certainly exceed it get little, so that no time is wasted. */
 static int64_t operation_budget(const struct program *p)
 {
     const struct schedule *s = p->s;
@@ -71,7 +70,7 @@ static int64_t operation_budget(const struct program *p)
                                                          : 1;
 }
 
-/* What a state holds before the first run. */
+/* A state's value before the first run. */
 static struct tensor *first_tensor(struct program *p, const struct buffer *b, const int64_t *var,
                                    int nvar)
 {

@@ -59,7 +59,8 @@ static const struct snippet *find_in(const struct snippet_set *s, const char *na
     return own ? own : snippet_find(name);
 }
 
-/* Closed by repeated sweeps instead of recursion: the table is small and needs are shallow. */
+/* Closes the set by repeated sweeps instead of recursion: the table is small and needs are
+ * shallow. */
 void snippet_use(struct snippet_set *s, const char *name)
 {
     if (!s->used)
@@ -105,8 +106,8 @@ bool snippets_any(const struct snippet_set *s, const char *file)
 
 /* ----------------------------------------------------------------- text with the program's name */
 
-/* Blanks before a comment: as many as keep its column, where the names before it are longer or
- * shorter than their placeholders. */
+/* Blanks before a comment: as many as keep its column where names are longer or shorter than their
+ * placeholders. */
 static size_t write_gap(struct text *out, const char *s, size_t column, size_t line_start)
 {
     size_t n = strspn(s, " ");
@@ -137,9 +138,9 @@ static size_t literal_length(const char *s)
     return n + (s[n] != 0);
 }
 
-/* Is the word at s, in a text of ours, one that would hide the program's own name or be hidden by
- * it? Fields are not: they stand behind a point or an arrow, or in a struct's body, where only the
- * tags of other structs count. */
+/* Whether the word at s, in a text of ours, would hide the program's own name or be hidden by it.
+ * Fields are not: they follow a point or an arrow, or are in a struct's body, where only the tags
+ * of other structs count. */
 static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n,
                             bool in_struct)
 {
@@ -150,7 +151,8 @@ static bool is_name_of_ours(const struct program *p, const char *text, const cha
     return !(s > text && s[-1] == '.') && !(s - text >= 2 && s[-2] == '-' && s[-1] == '>');
 }
 
-/* The text with the program's name for model_, and its own words out of that name's way. */
+/* Writes the text with the program's name for model_; words of the text that collide with that name
+ * are changed. */
 void program_write_text(const struct program *p, struct text *out, const char *text)
 {
     const char *s = text, *line = s;
@@ -175,7 +177,7 @@ void program_write_text(const struct program *p, struct text *out, const char *t
             line = s + 1;
             line_start = out->n;
         } else if (*s == '\\' && s[1] &&
-                   s[1] != '\n') { /* an escape's letter is no part of a word */
+                   s[1] != '\n') { /* an escape's letter does not belong to a word */
             text_write(out, s, n = 2);
         } else if (n == 0) {
             text_write(out, s, n = 1);

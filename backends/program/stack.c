@@ -5,19 +5,19 @@
  *                                                runs a part, other threads have stacks of their
  * own NAME_run -> host function                 ir/host.def
  *
- * What a kernel takes is passes/place/stack.c's estimate from above.
+ * passes/place/stack.c estimates the upper bound for kernels.
  */
 #include "backends/program/program.h"
 
 #include <string.h>
 
-enum { RUN = 64, ALIGN = 56 /* to 64, of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
+enum { RUN = 64, ALIGN = 56 /* to 64; of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
 
 static size_t host_bytes(const char *function)
 {
     const struct host_function *f = host_function_find(function);
     if (!f)
-        return 0; /* run.c refuses what is not there */
+        return 0; /* run.c reports the missing function */
     return f->stack_nbytes + WORD * (size_t)(f->nin + f->nout + f->nparam + f->nresult);
 }
 
@@ -26,7 +26,7 @@ static size_t argument_bytes(const struct kernel *k)
     return WORD * (size_t)(k->nbuffer + k->nscratch + k->nvar);
 }
 
-/* A kernel's call, with all that stands between it and NAME_run(). */
+/* A kernel's call, with all frames between it and NAME_run(). */
 static size_t call_bytes(struct tgc *t, const struct kernel *k)
 {
     size_t shared = k->is_shared ? argument_bytes(k) + PART + TEAM : 0;
@@ -40,7 +40,7 @@ static size_t run_bytes(const struct schedule *s)
     return RUN + 2 * WORD * (size_t)s->nvar + own;
 }
 
-/* What a run takes in this step. */
+/* The stack that a run takes in this step. */
 static size_t step_bytes(struct tgc *t, const struct schedule *s, const struct step *step)
 {
     size_t n = step->kind == STEP_KERNEL ? call_bytes(t, step->kernel)

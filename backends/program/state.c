@@ -1,12 +1,12 @@
-/* state.c - what a context keeps from run to run: fields of struct NAME, NAME_reset(), NAME_save(),
- * NAME_restore(), and what NAME_run() does about it. Which output is which input:
- * passes/graph/state.c; where they lie: passes/place/memory.c.
+/* state.c - the states that a context keeps from run to run: fields of struct NAME, NAME_reset(),
+ * NAME_save(), NAME_restore(), and their part in NAME_run(). passes/graph/state.c pairs outputs and
+ * inputs; passes/place/memory.c places them.
  *
  *      arena   struct NAME | states | intermediates
  *      block   "tgcstate" version hash bytes | kept[] | states, each at a multiple of 64 bytes
  *
- * kept[] holds the lengths of states that grow, and the sizes that must stay as they are (-1 before
- * the first run). A block is the same whatever the instruction set, the threads and the places are.
+ * kept[] holds the lengths of states that grow, and the sizes that must stay the same (-1 before
+ * the first run). A block does not depend on the instruction set, the threads or the places.
  */
 #include "backends/program/program.h"
 
@@ -38,7 +38,7 @@ size_t state_head_bytes(const struct schedule *s)
     return s->nstate ? align_up(((size_t)count_vars(s) + 1) * sizeof(int64_t)) : 0;
 }
 
-/* Where the data of state k begins in a block; of the one behind the last: the block's size. */
+/* The offset of the data of state k in a block; for the index after the last: the block's size. */
 static size_t block_offset(struct tgc *t, const struct schedule *s, int k)
 {
     size_t at = align_up(BLOCK_HEAD + (size_t)count_vars(s) * sizeof(int64_t));
@@ -270,7 +270,7 @@ static const char check_kept_text[] =
     "        if (kept[i] < kept_bounds[i][0] || kept[i] > kept_bounds[i][1])\n"
     "            return MODEL_BAD_STATE;\n";
 
-/* Text in which words stand for what this model's states are. */
+/* A word of a text, and what replaces it for this model's states. */
 struct word {
     const char *name, *text;
 };

@@ -1,9 +1,10 @@
-/* twins.c - kernels that are one function: layers of the same shapes differ in their buffers alone.
+/* twins.c - finds kernels that can share one function: layers of the same shapes differ in their
+ * buffers alone.
  *
- * Two kernels are twins if their linear programs, the portable one and each variant's, are alike
+ * Two kernels are twins if their linear programs, the portable one and each variant's, are equal
  * uop by uop when the n-th buffer of one stands for the n-th of the other, and if their buffers
- * have in common whatever the text of a function depends on. Candidates are found by a hash of what
- * must be equal; the first of them in the schedule is the one that is written.
+ * agree in all that a function's text depends on. Candidates are found by a hash of what must be
+ * equal; the first of them in the schedule is written.
  */
 #include "backends/program/program.h"
 
@@ -22,7 +23,7 @@ static int place_of(const struct kernel *k, const struct uop *u)
 
 static bool is_place(const struct uop *u) { return u->op == OP_BUFFER || u->op == OP_STAGE; }
 
-/* Numbers that only tell loops, accumulators and guards apart. */
+/* Ids of loops, accumulators and guards, which may differ. */
 static int64_t arg_of(const struct uop *u)
 {
     return u->op == OP_RANGE                         ? u->arg.i & ~(int64_t)0x7fffffff
@@ -70,7 +71,7 @@ static bool buffers_are_alike(const struct kernel *a, const struct kernel *b)
 {
     for (int i = 0; i < a->nbuffer; i++) {
         const struct buffer *x = a->buffer[i], *y = b->buffer[i];
-        /* a bool of the caller's may be any byte */
+        /* a caller's bool may be any byte */
         bool careful = x->dtype == DTYPE_BOOL;
         if (x->dtype != y->dtype ||
             (careful && (x->kind == BUFFER_INPUT) != (y->kind == BUFFER_INPUT)) ||

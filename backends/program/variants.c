@@ -1,4 +1,4 @@
-/* variants.c - the kernels for each instruction set, and the choice among them when a model is
+/* variants.c - the kernels for each instruction set, and the choice between them when a model is
  * opened.
  *
  *      #if the compiler and the architecture have it
@@ -7,8 +7,8 @@
  *      struct kernels: a pointer for each kernel that has variants · a table for each instruction
  *      set · pick_kernels()
  *
- * The user chooses the compiler's flags, so nothing depends on them: each function says what it
- * needs by its own attribute.
+ * Nothing depends on the compiler's flags, which the user chooses: each function has an attribute
+ * with the features it needs.
  */
 #include "backends/program/program.h"
 
@@ -52,14 +52,14 @@ const char *program_variant_name(const struct program *p, const struct kernel *k
     return isa == ISA_GENERIC ? name : mem_printf(p->t, "%s_%s", name, isa_table[isa].text);
 }
 
-/* "#if defined __GNUC__ && defined __x86_64__" and what compilers it takes beyond that. */
+/* "#if defined __GNUC__ && defined __x86_64__" and further conditions on the compiler. */
 static void write_condition(int isa, struct text *out)
 {
     text_printf(out, "#if defined __GNUC__ && defined %s%s%s\n", isa_text[isa].arch,
                 *isa_text[isa].compilers ? " && " : "", isa_text[isa].compilers);
 }
 
-/* Kernels first, since they decide which pieces of runtime/ stand before them. */
+/* Renders kernels first, since they decide which pieces of runtime/ come before them. */
 static void write_architecture(struct program *p, const char *arch, struct text *out)
 {
     struct text kernels[ISA_COUNT] = {{0}};
@@ -103,8 +103,8 @@ static void write_architecture(struct program *p, const char *arch, struct text 
     text_puts(out, "#endif\n\n");
 }
 
-/* The narrower instruction sets of the same architecture stand in where a kernel has no variant for
- * this one. */
+/* The best of the narrower instruction sets of the same architecture for which the kernel has a
+ * variant. */
 static const char *best_name(const struct program *p, const struct kernel *k, int isa)
 {
     for (int i = isa; i > ISA_GENERIC; i--)
@@ -133,7 +133,8 @@ static void write_table(const struct program *p, int isa, struct text *out)
     text_puts(out, "\n};\n\n");
 }
 
-/* "__builtin_cpu_supports("avx2") && ...", or has_dotprod(), where compilers have no such thing. */
+/* "__builtin_cpu_supports("avx2") && ...", or has_dotprod() where compilers have no such
+ * builtin. */
 static void write_test(const char *features, struct text *out)
 {
     for (const char *s = features; *s;) {

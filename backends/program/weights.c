@@ -1,10 +1,10 @@
-/* weights.c - the model's numbers, out of the reader's way: declared as one struct of pointers,
- * defined at the end of the file.
+/* weights.c - the model's weights: declared as one struct of pointers before the kernels, defined
+ * at the end of the file.
  *
- * string  each weight a union of 16-bit units and its type, initialized by a u"" literal: the
+ * string each weight a union of 16-bit units and its type, initialized by a u"" literal: the
  *         shortest text, and the fastest for a compiler to take
- * array   typed arrays of numbers, for who wants to read them
- * incbin  NAME.weights, taken in whole by #embed where the compiler has it, else by the assembler
+ * array   typed arrays of numbers, for people who want to read them
+ * incbin NAME.weights, included by #embed where the compiler has it, else by the assembler
  * file    NAME.weights, mapped or read by the caller and given to NAME_init: the only form that no
  *         linker limits
  */
@@ -28,7 +28,7 @@ static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING;
 
 static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
 
-/* Equal weights lie at one place: the first of them holds the numbers. */
+/* Equal weights share one place: the first of them holds the numbers. */
 static const struct buffer *weight_holder(const struct buffer *b) { return b->same ? b->same : b; }
 
 static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **packed)
@@ -41,7 +41,7 @@ static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **pa
     return bytes;
 }
 
-/* What is packed goes out in pieces, so that no large weight is held twice. */
+/* Packed weights are written in pieces, so that no large weight is in memory twice. */
 static bool write_stored(const struct buffer *b, const struct byte_sink *sink, unsigned char *piece)
 {
     if (!b->storage || b->nbytes == 0)
@@ -210,7 +210,7 @@ static void write_pointers(struct program *p, struct text *out, const char *base
         text_printf(out, "        %s,\n", weight_address(p, p->s->weight[i], base));
 }
 
-/* Numbers in a C file are of the target's byte order; units and bytes are of one. */
+/* Numbers in a C file have the target's byte order; units and bytes need a fixed one. */
 static const char order_text[] =
     "#if defined __BYTE_ORDER__ && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n"
     "#error \"these weights are bytes, the least significant first: let tgc write numbers by "
@@ -229,7 +229,7 @@ static const char place_text[] =
     "#define WEIGHTS_PLACE __attribute__((section(MODEL_WEIGHTS_SECTION)))\n"
     "#else\n#define WEIGHTS_PLACE\n#endif\n\n";
 
-/* What the data below needs. */
+/* Definitions that the data below needs. */
 static void write_data_prelude(struct program *p, struct text *out)
 {
     bool has_numbers = false;

@@ -3,11 +3,12 @@
  *
  * The steps are structured: IF..ELSE..ENDIF and LOOP..ENDLOOP nest. A buffer is live from its first
  * to its last access, and
- * - through a whole LOOP if it is accessed inside and outside of it, or is read there before it is
- * written: another iteration needs it;
- * - not in a branch of an IF that does not use it, if the other branch has its first write or its
- * last read. So a live range is a list of spans. A buffer that is a part of another one (a concat's
- * source) is placed within it.
+ *   - through a whole LOOP if it is accessed inside and outside of it, or is read there before it
+ *     is written: another iteration needs it;
+ *   - not in a branch of an IF that does not use it, if the other branch has its first write or its
+ *     last read.
+ * So a live range is a list of spans. A buffer that is a part of another one (a concat's source) is
+ * placed within it.
  *
  * An elementwise kernel that is the last reader of an input stores its result in the input's place.
  * Where a kernel's stores trail its loads, its result may overlap a part of an input (overlap.c);

@@ -5,12 +5,13 @@
  * and the registers that it saves: 160 bytes on aarch64, so no kernel has a smaller bound. What
  * compilers decide is how many values are live at once. For vectors these are the following, and
  * each one without a register takes two slots:
- * - the linear program's values, most of them sums of a tile, or the values that straight-line code
- *     (Winograd's transforms) has loaded; beyond the registers, early loads are added;
- * - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
+ *   - the linear program's values, most of them sums of a tile, or the values that straight-line
+ *     code (Winograd's transforms) has loaded; beyond the registers, early loads are added;
+ *   - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
  *     the program's own, since instructions take most of them from memory;
- * - values of several functions in one block, which are interleaved as far as there are registers;
- * - small scratch, once the loops over it are unrolled.
+ *   - values of several functions in one block, which are interleaved as far as there are
+ *     registers;
+ *   - small scratch, once the loops over it are unrolled.
  * Portable kernels: array elements without registers, two or three times; scalars beyond the
  * registers; a fixed number for the largest function that is inlined. Lanes that are loaded one by
  * one have an address each.

@@ -432,8 +432,8 @@ void group_spend(struct banding *w, const struct group *g)
     w->budget -= lost > share_of(w) * all ? lost : 0;
 }
 
-/* How good a group is that shall keep to the room, from 0 to 1: the less time it loses the better,
- * or the more room it saves if that is all it can. 0: it takes too long. */
+/* The gain of a group made to save memory, from 0 to 1: greater the less time it loses if it fits
+ * the room, else the more memory it saves. 0: it loses too much time. */
 static double gain_in_room(struct banding *w, const struct group *g)
 {
     if (keeps_more(w, g) || shortest_rows(w, g) < ROOM_ROWS)

@@ -4,13 +4,13 @@
  * The graph is walked from consumers to producers, so when a node comes up all its uses are known:
  * the coordinates as expressions over the ranges of the segment that needs it, and the ranges open
  * there (tinygrad's rangeify, with a cost model). Then
- * - movement ops are never computed: their uses become uses of their source, with mapped
+ *   - movement ops are never computed: their uses become uses of their source, with mapped
  *     coordinates;
- * - a value is INLINED if it is needed in one segment only and computing it there repeats no work
+ *   - a value is INLINED if it is needed in one segment only and computing it there repeats no work
  *     that matters;
- * - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row
+ *   - it is STAGED if it is needed several times under the same outer ranges (softmax's exp, a row
  *     of attention scores): it is computed once per iteration of those ranges, into scratch;
- * - otherwise it is REALIZED: a segment of its own writes it to a buffer.
+ *   - otherwise it is REALIZED: a segment of its own writes it to a buffer.
  * Work repeats where a value is evaluated more often than it has elements. A value that depends on
  * only some of the open ranges is hoisted out of the others by the linearizer, if the loop order
  * allows it: the sets that must be prefixes of the order form a chain, and a value whose set does

@@ -337,8 +337,8 @@ static struct uop *lower_segment(struct lowering *l)
     return lower_bands(t, s, uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0}), first);
 }
 
-/* A border that later kernels read. It comes last: what is inside of it may replace what it is made
- * of, row by row, which a border stored before would have destroyed. */
+/* A border that later kernels read. It is stored last: the inside may overlap a dying input row by
+ * row, which a border stored before would destroy. */
 static bool is_late(const struct segment *s)
 {
     return s->start && !s->scatter && s->dest->kind == BUFFER_TEMP &&

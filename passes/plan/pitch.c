@@ -38,7 +38,7 @@ static int value_axis(const struct uop *v, int a)
     return k;
 }
 
-/* Whether a coordinate decides what is computed: such an axis is unrolled as a whole. */
+/* Whether a coordinate decides what is computed: such an axis is unrolled completely. */
 static bool is_choice_along(struct plan *p, struct segment *s, int axis)
 {
     bool found = false;
