@@ -1,12 +1,11 @@
-/* affine_index.c - indices that are tables, though they are a sum of multiples of their
- * coordinates.
+/* affine_index.c - turns constant tables of indices into affine expressions of their coordinates.
  *
  *      w = 5, 8, 11, 14 ...        x[w[i] + v[j]]  ->  x[3*i + 5 + 32*j]
  *      v = 0, 32, 64 ...
  *
- * Exporters write sliding windows, strides and ranges so. As an expression such an index makes the
- * load one at strides that are known: it needs no test, vectors run along it, and it is no gather.
- * Tables that nothing is read by stay as they are.
+ * Exporters write sliding windows, strides and ranges in this way. With an affine index the load
+ * has known strides instead of being a gather: it needs no bounds test and can be vectorized.
+ * Tables that are not used as indices stay.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
@@ -25,11 +24,11 @@ static int64_t element(const struct buffer *b, int64_t i)
     return narrow;
 }
 
-/* How much an element grows along each axis; false: not by the same everywhere. */
+/* The step of the elements along each axis; false: it is not constant. */
 static bool find_steps(const struct uop *u, const struct buffer *b, int64_t *step)
 {
     int64_t dim[MAX_RANK], at[MAX_RANK] = {0}, nelem = 1, first = element(b, 0);
-    const int64_t most = INT32_MAX;      /* nothing wraps, whatever the coordinates are */
+    const int64_t most = INT32_MAX;      /* so that nothing wraps, whatever the coordinates are */
     for (int a = u->ndim - 1; a >= 0; a--) {
         if (!uop_const_int(u->dim[a], &dim[a]) || dim[a] < 1)
             return false;
@@ -54,7 +53,7 @@ static bool find_steps(const struct uop *u, const struct buffer *b, int64_t *ste
     return nelem > 1;
 }
 
-/* The weight as an expression of its coordinates; NULL: it is none. */
+/* The weight as an expression of its coordinates; NULL: it is not affine. */
 static struct uop *expression_of(struct tgc *t, struct uop *u)
 {
     const struct buffer *b = known_buffer(u);
@@ -75,7 +74,7 @@ static struct uop *expression_of(struct tgc *t, struct uop *u)
     return uop_cast(t, u->dtype, tensor_broadcast_to(t, sum, u->dim, u->ndim));
 }
 
-/* Marks what coordinates are made of. */
+/* Marks the sources of u from `first` on as coordinates. */
 static void mark(struct uop_map *of_index, const struct uop *u, int first)
 {
     for (int k = first; k < u->nsrc; k++)

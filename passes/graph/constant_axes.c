@@ -1,25 +1,26 @@
-/* constant_axes.c - along which axes a constant varies, and what is an expression of the index.
+/* constant_axes.c - finds the axes along which a constant varies, and constants that are
+ * expressions of the index.
  *
- * A constant that is the same all along an axis is stored without it and read through EXPAND. Where
- * the graph says so (varying_axes), the axis is not even evaluated; where only the data do
+ * A constant that is invariant along an axis is stored without it and read through EXPAND. Where
+ * the graph shows that (varying_axes), the axis is not even evaluated; where only the data do
  * (drop_equal_axes), the copies are removed afterwards.
  *
- * Coordinates are whole numbers made of IOTA, and most of them take a few instructions (a border
- * that repeats, a stride, a mirror). They are no table unless that is shorter than their
- * expression. What joins coordinates of several axes is no table either, since those of each axis
- * are much shorter.
+ * Coordinates are integer expressions of IOTA, and most of them take a few instructions (a clamped
+ * border, a stride, a reflection). They become a table only if that is shorter than the expression.
+ * A join of coordinates of several axes is not stored either, since the tables of each axis are
+ * much shorter.
  */
 #include "passes/passes.h"
 
 #include <string.h>
 
-/* bytes of coordinates that are a table whatever they are made of */
+/* coordinates of at most so many bytes always become a table */
 enum { TABLE_NBYTES = 256 };
-/* additions that the expression of a coordinate may take; a division counts as some of them */
+/* the most additions in a coordinate's expression; a division counts as several */
 enum { INDEX_COST = 12, DIVISION_COST = 3 };
 
-/* Minimal groups of axes, from the left, with equal products: what does not vary along any axis of
- * a group before does not after. needs: no dimension is 0. */
+/* Minimal groups of axes, from the left, with equal numbers of elements: if no axis of a group
+ * varies before the reshape, none does after it. needs: no dimension is 0. */
 static uint32_t varying_after_reshape(const struct uop *u, uint32_t before)
 {
     const struct uop *x = u->src[0];
@@ -105,7 +106,7 @@ uint32_t varying_axes(const struct uop *u, const uint32_t *of)
 
 /* ---------------------------------------------------------------------------- equal along an axis */
 
-/* Rows of `stride` bytes, n of them in each of `outer` blocks. */
+/* Whether the n rows of `stride` bytes are equal, in each of `outer` blocks. */
 static bool rows_are_equal(const char *data, size_t outer, size_t n, size_t stride)
 {
     for (size_t o = 0; o < outer; o++)

@@ -1,25 +1,24 @@
-/* copy_gathered.c - an input that is read at places which are data gets a copy whose order of axes
- * suits that.
+/* copy_gathered.c - copies an input that is read at data-dependent indices, in an order of axes
+ * that suits gathers.
  *
  *      y[c, p] = sum over taps of            t[place, c] = x[c, place]
  *                x[c, place(tap, p)] *  ->   y[c, p]     = sum over taps of
  *                weight(tap, p)                            t[place(tap, p), c] * weight(tap, p)
  *
- * A grid's samples are gathered one by one where the pixels of a channel lie side by side, as they
- * do in a model's inputs; where the channels do, they are vectors of neighbours. The order of what
- * a model computes is free; that of an input is not, so it is copied. That costs as much of the
- * arena as the input has elements, and is done where it saves time by gather_gain(), which counts
- * every element that is read each time that it is: a grid's four taps and more do; what is picked
- * once does not.
+ * A grid's samples are gathered one by one if the pixels of a channel are contiguous, as in a
+ * model's inputs; if the channels are, they are loaded as vectors. Intermediates may have any order
+ * of axes; inputs may not, so they are copied. That takes arena for the input's elements, and is
+ * done where gather_gain() says that it saves time, counting every read of an element: a grid's
+ * four or more taps pay, a single gather does not.
  */
 #include "passes/analysis/gathers.h"
 #include "passes/plan/fuse.h"
 #include "passes/analysis/access.h"
 #include "passes/kernel/tile.h"
 
-/* The axis of u's source that its results run along in order, whatever the places along the
- * others are, the last one that is long enough; -1: there is none, or places along the
- * innermost axis are no data. */
+/* The last axis of u's source, long enough, that is read in order along the results, whatever the
+ * indices along the others are; -1: there is none, or the indices along the innermost axis are not
+ * data. */
 static int find_rows(struct tgc *t, const struct uop *u)
 {
     struct uop *range[MAX_RANK], *at[MAX_RANK][MAX_RANK], *base[MAX_RANK];

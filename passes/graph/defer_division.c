@@ -1,15 +1,15 @@
-/* defer_division.c - what all terms of a sum are divided by is divided by once, behind the sum.
+/* defer_division.c - divides a sum of products once instead of dividing each of its terms.
  *
  *      y[i, f] = sum over j  e[i, j] / s[i] * v[j, f]
- *   -> y[i, f] = (sum over j  e[i, j] * v[j, f]) / s[i]
+ * -> y[i, f] = (sum over j e[i, j] * v[j, f]) / s[i]
  *
- * That is attention: with 200 keys of 64 features a third of the quotients, and the row of them
- * need not be stored. It is done for softmax alone, whose powers are 1 or less: the sum of products
- * is no larger than what it was but for a factor of the number n of keys. So that it is finite
- * wherever the former one is, the powers are made smaller by a power of two of at least 2 n: no
- * partial sum is larger than half the largest |v|, and what the result is rounded to is the same,
- * since a power of two is exact. (But for powers e below 2^-126 times that number, 1e-35 of the
- * row's largest one for 500 keys.) Values that cannot be so large, halves for one, need none.
+ * That is attention: with 200 keys of 64 features there are a third as many divisions, and no row
+ * of quotients is stored. It is done for softmax alone, whose exponentials are at most 1, so the
+ * sum of products grows at most by a factor of n, the number of keys. To be finite wherever the
+ * original sum is, the exponentials are scaled down by a power of two of at least 2 n: no partial
+ * sum exceeds half the largest |v|, and results are rounded as without the scale, since a power of
+ * two is exact. (Except for exponentials below 2^-126 times that power, 1e-35 of the row's largest
+ * for 500 keys.) Values with a small range, such as halves, need no scale.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/passes.h"
@@ -23,14 +23,14 @@ static bool is_stored_weight(const struct uop *v)
     return v->op == OP_BUFFER && buffer_is_stationary(v->arg.p);
 }
 
-/* e^(x - the largest x), which is 1 or less */
+/* e^(x - max x), which is at most 1 */
 static bool is_softmax_power(struct uop *e)
 {
     struct softmax s;
     return softmax_match(e, &s) && s.scale == 1 && s.most->src[0] == s.from;
 }
 
-/* A sum that is no divisor has a number in its place: s == none ? number : s. */
+/* A sum that is not a valid divisor is replaced by a number: s == none ? number : s. */
 static struct uop *without_choice(struct uop *u)
 {
     bool chosen = u->op == OP_WHERE && u->src[0]->op == OP_EQ && u->src[0]->src[0] == u->src[2];
@@ -46,8 +46,8 @@ static bool is_quotient(const struct uop *v)
     return sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == v->src[0];
 }
 
-/* The divisor with the sum's axes, if it is the same along those that are summed up. *may_be_empty:
- * there may be nothing to sum up. NULL: it is not the same, or there is nothing. */
+/* The divisor with the sum's axes, if it is invariant along the reduced ones. *may_be_empty: there
+ * may be no terms. NULL: it is not invariant, or there are no terms. */
 static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct uop *divisor,
                                   bool *may_be_empty)
 {
@@ -62,7 +62,7 @@ static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct u
                                                             : axes_keep(t, divisor, ~reduced);
 }
 
-/* 1, where a sum of powers times v cannot overflow, or a power of two that keeps it from that. */
+/* 1, if a sum of exponentials times v cannot overflow, or a power of two that prevents it. */
 static double scale_of_powers(const struct uop *sum, struct uop *v)
 {
     const double exponent_max = 64;                       /* the scale stays a normal number */
@@ -76,7 +76,7 @@ static double scale_of_powers(const struct uop *sum, struct uop *v)
     return n < 2 ? 1 : ldexp(1, -(int)fmin(ceil(log2((double)n)) + 1, exponent_max));
 }
 
-/* The quotient's powers and their sum, both times `scale`. */
+/* The quotient's exponentials and their sum, both times `scale`. */
 static void scale_quotient(struct tgc *t, const struct uop *q, double scale, struct uop **power,
                            struct uop **divisor)
 {
@@ -95,7 +95,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     struct uop *product = summed_product(u);
     for (int k = 0; k < 2 && product; k++) {
         struct path p = path_down(product->src[k], MOVES_SPREAD);
-        /* what a layer with weights reads is stored anyway, quotients as well as powers */
+        /* the operand of a layer with weights is stored anyway, as quotients or as exponentials */
         if (!is_quotient(p.base) || is_stored_weight(product->src[1 - k]))
             continue;
         struct uop *power, *divisor;
@@ -106,7 +106,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         divisor = common_divisor(t, u, path_up(t, &p, divisor), &may_be_empty);
         if (!divisor)
             continue;
-        /* over nothing the sum is 0, not 0 / 0; otherwise the largest power is the scale itself */
+        /* an empty sum is 0, not 0 / 0; otherwise the largest exponential is the scale itself */
         if (may_be_empty)
             divisor = tensor_binary(t, OP_MAX, divisor, uop_constf(t, DTYPE_F32, scale));
         return tensor_binary(t, OP_DIV, contraction_like(t, u, power, product->src[1 - k]),

@@ -1,24 +1,24 @@
-/* fold_constants.c - what depends on weights and constants alone becomes a weight.
+/* fold_constants.c - values that depend on weights and constants alone become weights.
  *
  * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A
- * node is folded where it meets the rest of the graph, and only if that pays and ends:
- *   - it computes something, or joins or pads: a weight that is only moved otherwise stays as it
- * is, since views are free and a copy is not;
- *   - it does not make the program larger: at most as many bytes as the largest weight below it
- *     (twice as many where a layer would pad or join them in every run, or where sums or functions
- *     are among it and the weights have not grown by a FOLD_GROWTHth yet), or FOLD_NBYTES. Counted
- *     is what is stored: one place of each axis along which all are equal (constant_axes.c);
- *   - it is no expression of the index that a few instructions compute (constant_axes.c);
- *   - bytes that are only widened stay bytes;
+ * node is folded if a consumer is not constant, and only if that pays and is bounded:
+ *   - it computes something, or joins or pads: other movement of a weight stays, since views are
+ *     free and copies are not;
+ *   - it does not enlarge the program: it has at most the bytes of the largest weight below it
+ *     (twice as many where a run would have to pad or join them, or where it contains sums or
+ *     functions and the weights have not yet grown by a FOLD_GROWTHth), or at most FOLD_NBYTES.
+ *     Axes along which all elements are equal are not stored (constant_axes.c), so they count once;
+ *   - it is not an expression of the index that takes a few instructions (constant_axes.c);
+ *   - bytes that are only cast to a wider type stay bytes;
  *   - all folding together takes at most FOLD_OPS element operations, and FOLD_EACH more for each
  *     element of a weight, but never more than FOLD_MOST: weight standardization (convolutions
- * whose weights pass a BatchNormalization in training) takes about 20 for all there are. Of a
- * product of two weights, such as relative positions and a projection, the interpreter counts an
- * eighth of the multiply-adds, which is what they take (ir/eval_product.c). What is refused is
- * looked into: its sources may be folded instead. A result with one value everywhere becomes a
- * constant. Masks that are comparisons of places are none of this: loops end where they do.
- * The model's own weights lose the axes along which they repeat themselves, too, unless a sum of
- * products reads them, whose tiles want them as they are.
+ *     whose weights pass a BatchNormalization in training) takes about 20 for each. Of a product of
+ *     two weights, such as relative positions and a projection, the interpreter counts an eighth of
+ *     the multiply-adds, which is what they take (ir/eval_product.c). If a node is refused, its
+ *     sources may be folded instead. A result with equal elements becomes a constant. Masks that
+ *     are comparisons of coordinates are not folded: they bound loops. The model's own weights lose
+ *     axes along which they repeat, too, unless a sum of products reads them, whose tiles need the
+ *     axes.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
@@ -27,15 +27,15 @@
 #include <string.h>
 
 enum { FOLD_NBYTES = 1 << 16, FOLD_OPS = 200000000, FOLD_EACH = 40, FOLD_GROWTH = 4 };
-/* What a weight of the model has to become smaller by, and one with one value everywhere: a row of
- * ones, as norms are born with, is left to training. */
+/* The least savings for which a weight of the model loses repeated axes, and for one with equal
+ * elements: a row of ones, as untrained norms have, stays for training. */
 enum { REPEATED_NBYTES = 256, UNIFORM_NBYTES = 4096 };
 static const int64_t FOLD_MOST = 4000000000;
 
 struct fold_info {
     bool constant, wanted, costly;
-    bool factor;                 /* a weight that a sum of products reads */
-    bool is_expression;          /* of the index, and stays one: part of another */
+    bool factor;                 /* a weight that is a factor of a sum of products */
+    bool is_expression;  /* an expression of the index that stays one: a part of another one */
     uint32_t varying;            /* see varying_axes() */
     int cost;                    /* see index_cost() */
     struct uop *by;
@@ -48,7 +48,7 @@ struct folding {
     struct fold_info *info;
     int64_t budget;
     int64_t total, grown;        /* bytes of the weights, and those that folding has added */
-    char *spare; size_t nspare;  /* what a refused evaluation left unused */
+    char *spare; size_t nspare;  /* memory of a refused evaluation, for the next */
     uint32_t *varying; size_t cap_varying;   /* of the sources of one uop */
     int *cost; size_t cap_cost;
 };
@@ -58,7 +58,7 @@ static struct fold_info *info_of(struct folding *f, const struct uop *u)
     return &f->info[(uintptr_t)map_get(&f->place, u) - 1];
 }
 
-/* What varying_axes(), index_cost() and is_no_table() want to know of u's sources. */
+/* Collects what varying_axes(), index_cost() and is_no_table() need to know of u's sources. */
 static void look_at_sources(struct folding *f, const struct uop *u)
 {
     f->varying = mem_grow(f->t, f->varying, &f->cap_varying, (size_t)u->nsrc, sizeof *f->varying);
@@ -85,17 +85,18 @@ static bool computes(enum op op)
     return op_is_elementwise(op) || op == OP_REDUCE || op == OP_INDEX || op == OP_SCATTER;
 }
 
-/* What a run would do anew in a kernel of its own. */
+/* Ops for which a run would have a kernel of its own. */
 static bool is_stored(enum op op) { return op == OP_PAD || op == OP_CONCAT; }
 
-/* What takes so long that twice the memory is worth it, if all is not much more. */
+/* Ops so expensive that twice the memory is worth it, if the weights have not grown much. */
 static bool is_costly(enum op op)
 {
     return op == OP_REDUCE || op == OP_EXP || op == OP_LOG || op == OP_SIN || op == OP_DIV ||
            op == OP_SQRT;
 }
 
-/* Constant: all below it is. nbytes: of the largest weight below it. Weights add to the budget. */
+/* A node is constant if all below it are. nbytes: of the largest weight below it. Weights add to
+ * the budget. */
 static void find_constants(struct folding *f)
 {
     for (int i = 0; i < f->n; i++) {
@@ -128,7 +129,7 @@ static void find_constants(struct folding *f)
     }
 }
 
-/* The data, of these sizes, seen as what has u's shape. */
+/* The data, of these sizes, as a tensor expanded to u's shape. */
 static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int64_t *dim,
                              const char *name)
 {
@@ -145,8 +146,8 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
     return uop_expand(t, tensor_from_data(t, u->dtype, dim, u->ndim, data, nbytes, name), u->dim);
 }
 
-/* Bytes of a weight that are widened where they are read, perhaps less a zero point: no work, a
- * fourth of the memory, and what sums of products of bytes are made of. */
+/* Bytes of a weight that are cast to a wider type, perhaps less a zero point: no work, a quarter of
+ * the memory, and what sums of products of bytes are recognized by. */
 static bool is_widened(const struct uop *u)
 {
     if (u->op == OP_ADD && u->dtype == DTYPE_I32 && u->src[1]->op == OP_CONST)
@@ -155,7 +156,7 @@ static bool is_widened(const struct uop *u)
            dtype_is_byte(u->src[0]->dtype);
 }
 
-/* u at one place of each axis along which it does not vary; dim: what is left of its own. */
+/* u at index 0 of each axis along which it is invariant; dim: its remaining dims. */
 static struct uop *without_repeats(struct tgc *t, struct uop *u, uint32_t varying, int64_t *dim,
                                    int64_t *nelem)
 {
@@ -191,7 +192,7 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     }
     size_t room = f->t->mem_limit - f->t->mem_used;
     if ((size_t)nbytes > room / 4)
-        return NULL;                                  /* not a reason to run out of memory */
+        return NULL;  /* folding must not cause an out-of-memory error */
     struct eval_env env = {.budget = f->budget};
     if (f->nspare < (size_t)nbytes || !f->spare) {
         f->spare = mem_alloc(f->t, (size_t)nbytes);
@@ -206,7 +207,7 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     return as_tensor(f->t, u, data, dim, NULL);
 }
 
-/* A weight of the model without what it repeats; NULL: that is little. */
+/* A weight of the model without repeated axes; NULL: that saves too little. */
 static struct uop *try_drop(struct folding *f, struct uop *u)
 {
     const struct fold_info *self = info_of(f, u);
@@ -229,7 +230,8 @@ static struct uop *try_drop(struct folding *f, struct uop *u)
     return as_tensor(f->t, u, data, dim, b->name);
 }
 
-/* What is read as part of u: a product's weight, an expression's part. */
+/* Passes on to u's sources that they are read as a part of u: a product's weight, a part of an
+ * expression. */
 static void pass_on(struct folding *f, const struct uop *u)
 {
     const struct fold_info *self = info_of(f, u);
@@ -242,8 +244,8 @@ static void pass_on(struct folding *f, const struct uop *u)
     }
 }
 
-/* From the outputs down: what is constant and read by something that is not, or that could not be
- * folded. */
+/* From the outputs down: tries constants that are read by something that is not constant, or that
+ * was not folded. */
 static void fold_wanted(struct folding *f, const struct graph *g)
 {
     for (int i = 0; i < g->noutput; i++)
@@ -253,7 +255,7 @@ static void fold_wanted(struct folding *f, const struct graph *g)
     for (int i = f->n - 1; i >= 0; i--) {
         struct uop *u = f->order[i];
         struct fold_info *self = &f->info[i];
-        /* loops end where a mask of places does: it is no table */
+        /* a mask of coordinates bounds loops: it does not become a table */
         bool stays = self->constant && self->wanted && places_stay(u) && places_compares(f->t, u);
         if ((!self->constant || self->wanted) && !stays)
             self->by = !self->constant ? NULL : u->op == OP_BUFFER ? try_drop(f, u) : try_fold(f, u);

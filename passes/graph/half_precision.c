@@ -2,16 +2,15 @@
  *
  *      f16(f16(a + b) * c)          ->     f16((f32(a) + f32(b)) * f32(c))
  *
- * What is computed of halves is computed in f32 anyway, and then rounded; here it is rounded only
- * where it leaves the model, or where it meets what stays a half: weights that are read once or
- * twice a run, which take half of the memory's time, inputs, what a loop carries. That is what C
- * calls excess precision: results are nearer to the exact ones than the model's own steps. As in C,
- * it ends where the model itself asks for a half, by a Cast: what is rounded there stays rounded,
- * unless --fast-math allows otherwise. (Not for bf16: what the rounding of its steps takes away is
- * part of the results that onnx's tests expect.)
+ * Arithmetic on halves is done in f32 anyway, and then rounded. Here a value is rounded only where
+ * it leaves the model, or where it has to be a half: weights that are read once or twice a run,
+ * which take half the memory traffic, inputs, carried values of loops. C calls this excess
+ * precision: results are nearer to the exact ones than those of the model's own ops. As in C, it
+ * ends where the model asks for a half, by a Cast: values rounded there stay rounded, unless
+ * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op.)
  *
- * Weights that are read again and again within a sum of products are stored as f32: there the
- * products take the time, and Winograd's transforms and tables of parts want floats.
+ * Weights that a sum of products reuses are stored as f32: there the products take the time, and
+ * Winograd's transforms and lookup tables need floats.
  */
 #include "passes/plan/fuse.h"
 
@@ -21,7 +20,7 @@ enum { REUSE_MIN = 8, MOVES_MAX = 8 };
 
 struct excess {
     struct tgc *t;
-    struct uop_map asked;        /* casts to halves that the model asks for, in their new form */
+    struct uop_map asked;        /* casts to halves from the model, rewritten */
 };
 
 static bool is_half(enum dtype d) { return d == DTYPE_F16; }
@@ -31,13 +30,13 @@ static bool is_rounding(const struct uop *u)
     return u->op == OP_CAST && is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32;
 }
 
-/* f32 that was only rounded on its way to u; NULL: it was not. */
+/* The f32 from which u was only rounded; NULL: there is none. */
 static struct uop *unrounded(const struct excess *x, struct uop *u)
 {
     return is_rounding(u) && !map_get(&x->asked, u) ? u->src[0] : NULL;
 }
 
-/* Whether the node that u was lowered from is a cast. */
+/* Whether the node from which u was lowered is a cast. */
 static bool is_asked_for(struct tgc *t, const struct uop *u)
 {
     const struct origin *o = uop_get_origin(t, u);
@@ -46,7 +45,7 @@ static bool is_asked_for(struct tgc *t, const struct uop *u)
             !strcmp(o->op_type, "cast"));
 }
 
-/* f32 of a half. What a window shows several times is converted once, before it. */
+/* A half as f32. An operand of a window is converted once, before the window. */
 static struct uop *converted(struct tgc *t, struct uop *u)
 {
     struct uop *move[MOVES_MAX], *x = u;
@@ -97,7 +96,7 @@ static struct uop *compute_wide(const struct excess *e, struct uop *u)
     return uop_cast(t, u->dtype, v);
 }
 
-/* Movement of what was rounded: it is rounded behind. */
+/* Moves a rounded value: it is moved as f32 and rounded behind. */
 static struct uop *move_wide(const struct excess *e, struct uop *u)
 {
     struct tgc *t = e->t;
@@ -133,7 +132,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 
 struct weights { struct uop_map again; };
 
-/* Weights under sums of products that read each of them at least REUSE_MIN times. */
+/* Finds the weights under sums of products that read each element at least REUSE_MIN times. */
 static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
 {
     int n, nroot;

@@ -1,5 +1,5 @@
-/* hoist_elementwise.c - what is done to each element by itself is done before there are more of
- * them, or behind what takes some of them.
+/* hoist_elementwise.c - moves elementwise ops before padding, which adds elements, and behind
+ * gathers, which select some.
  *
  *      f(pad(x, c))         =  pad(f(x), f(c))            a halo, which no layer tests for
  *      f(w)[i]              =  i within w ? f(w[i]) : 0    a few rows of an embedding in bytes
@@ -23,7 +23,7 @@ static struct uop *padded_alike(struct tgc *t, const struct uop *pad, struct uop
     return uop_pad(t, x, value, lo, hi);
 }
 
-/* u, whose operand `at` is a PAD of a constant, the others constants. */
+/* u, whose operand `at` is a PAD of a constant, with other operands constant: the PAD of u. */
 static struct uop *pad_later(struct tgc *t, struct uop *u)
 {
     struct uop *inside[3], *border[3];
@@ -45,7 +45,7 @@ static struct uop *pad_later(struct tgc *t, struct uop *u)
     return padded_alike(t, pad, x, value);
 }
 
-/* Which operand of u the others are only parameters of; -1: none. */
+/* The operand of u for which the others are only parameters; -1: none. */
 static int spine_of(const struct uop *u)
 {
     int at = -1;
@@ -58,7 +58,7 @@ static int spine_of(const struct uop *u)
     return at;
 }
 
-/* Whether the indices are within what they pick from; index[]: the nearest that are. */
+/* Whether the indices are in range; index[]: clamped to it. */
 static struct uop *within(struct tgc *t, const struct uop *u, struct uop **index)
 {
     struct uop *valid = uop_consti(t, DTYPE_BOOL, 1);
@@ -74,7 +74,7 @@ static struct uop *within(struct tgc *t, const struct uop *u, struct uop **index
     return valid;
 }
 
-/* INDEX of what is computed of weights: the weights are picked, then it is computed. */
+/* An INDEX of a value computed from weights: becomes the computation on an INDEX of the weights. */
 static struct uop *index_earlier(struct tgc *t, struct uop *u)
 {
     struct uop *step[STEPS_MAX], *v = u->src[0];

@@ -1,15 +1,15 @@
-/* mask_tables.c - tables that only say where they are: a mask of zeros and ones, each of whose
- * rows is an interval, becomes comparisons of places.
+/* mask_tables.c - a mask table, each of whose rows is an interval, becomes comparisons of
+ * coordinates.
  *
  *      1 0 0 0                                      1 1 1 0 0 0
  *      1 1 0 0   ->  j < i + 1                      1 1 1 0 0 0  ->  begin[i] <= j < end[i]
  *      1 1 1 0                                      0 0 0 1 1 1
  *
- * So a loop can begin and end where a row does, and the table takes no memory. Begins and ends that are no line (documents) become tables of one number a row, if the
- * mask is of bools: choosing by a comparison then takes no longer than choosing by what is read.
- * A mask that is added stays a table, since adding what is read is cheaper than comparing and
- * choosing what to add. Two values of any type are a mask. Tables that are read at places which
- * are data stay as they are.
+ * So a loop can be bounded by the row's interval, and the table takes no memory. Begins and ends
+ * that are not affine (documents) become tables of one number a row, if the mask is of bools: a
+ * choice by comparison then takes no longer than one by a loaded bool. A mask that is added stays a
+ * table, since adding a loaded value is cheaper than comparing and choosing. A table with two
+ * distinct values of any type is a mask. Tables that are read at data-dependent indices stay.
  */
 #include "passes/plan/fuse.h"
 #include "passes/graph/mask_tables.h"
@@ -19,7 +19,7 @@
 struct table {
     const struct buffer *b;
     int64_t nrow, ncolumn;
-    int64_t *begin, *end;        /* of each row's interval; 0, 0: it is empty */
+    int64_t *begin, *end;        /* of each row's interval; 0, 0: empty */
     union scalar in, out;
 };
 
@@ -42,7 +42,7 @@ bool places_stay(const struct uop *u)
     return is_large(size[0], size[1]) && value_is_index_like(u);
 }
 
-/* Made of nothing but places; a constant is none. */
+/* Computed from coordinates alone; a constant does not count. */
 static bool is_place(struct tgc *t, struct uop *u)
 {
     int n;
@@ -57,7 +57,7 @@ bool places_compares(struct tgc *t, struct uop *u)
 {
     int n;
     struct uop **order = uop_toposort(t, &u, 1, &n);
-    struct uop_map above = {.t = t, .scratch = true};    /* the sums that it is made of */
+    struct uop_map above = {.t = t, .scratch = true};    /* the sums below */
     map_set(&above, u, u);
     for (int i = n - 1; i >= 0; i--)
         for (int k = 0; k < order[i]->nsrc; k++)
@@ -86,7 +86,8 @@ static bool find_table(const struct uop *u, struct table *x)
            (x->b = b);
 }
 
-/* Whether each row has one interval of elements with these bytes, others being all alike. */
+/* Whether in each row the elements with these bytes are one interval, and all other elements are
+ * equal. */
 static bool find_intervals(struct table *x, const char *in, const char **out)
 {
     size_t size = dtype_nbytes(x->b->dtype);
@@ -113,7 +114,7 @@ static bool find_intervals(struct table *x, const char *in, const char **out)
     return *out != NULL;
 }
 
-/* A line of the row's number, or a constant; or neither. */
+/* An affine function of the row's index, or a constant; or neither. */
 struct line { int64_t slope, at; bool known; };
 
 static struct line line_of(const struct table *x, const int64_t *edge, int64_t slope)
@@ -153,7 +154,7 @@ static bool find_lines(const struct table *x, struct line *begin, struct line *e
 
 /* ------------------------------------------------------------------------------- the comparisons */
 
-/* Where a row's interval begins or ends: of the shape of the table, or to be broadcast to it. */
+/* Where each row's interval begins or ends: of the shape of the table, or broadcast to it. */
 static struct uop *edge_of(struct tgc *t, const struct table *x, struct line l, bool is_line,
                            const int64_t *edge)
 {
@@ -208,7 +209,7 @@ static struct uop *expression_of(struct tgc *t, const struct uop *u)
     const char *first = x.b->data;
     x.begin = scratch_array(t, (size_t)x.nrow, sizeof *x.begin);
     x.end = scratch_array(t, (size_t)x.nrow, sizeof *x.end);
-    /* the first element, or the first other one */
+    /* the first element, or the first one of the other value */
     int64_t at = 0, n = x.nrow * x.ncolumn;
     while (at < n && !memcmp(first + (size_t)at * size, first, size))
         at++;
@@ -221,7 +222,7 @@ static struct uop *expression_of(struct tgc *t, const struct uop *u)
 
 /* ---------------------------------------------------------------------------------- who reads it */
 
-/* Tables that something reads which is no elementwise step, however moved. */
+/* Tables that something other than an elementwise op reads, through any movement. */
 static void find_kept(struct tgc *t, struct graph *g, struct uop_map *kept)
 {
     int n, nroot;

@@ -1,4 +1,4 @@
-/* narrow_weights.c - weights of a smaller type than the model's, where the user asks for it.
+/* narrow_weights.c - stores weights in a smaller type than the model's, if the user asks for it.
  *
  * Where every weight is used once or twice a run (a language model's next token), a run takes as
  * long as reading the weights does. Stored in 2 bytes or 1 they are read in half or a quarter of
@@ -9,12 +9,12 @@
  *
  *      sum over k  x[k] * w[k, n]     =     (sum over k  x[k] * (f32)q[k, n]) * scale[n]
  *
- * It is a rewrite of the graph. Narrowed are the large weights that a sum of products reads,
- * through any chain of movements; the channels are the weight's axes that no such sum adds up. The
- * CAST and the scale move behind the movements and behind INDEX (an embedding), so that nothing is
- * ever widened in memory: lowering reads the small elements where it needs them. What a weight
- * loses is noted in graph.narrowing, for the header and tgc info. Winograd's transforms come later
- * and do not see such a layer.
+ * It is a rewrite of the graph. It narrows the large weights that sums of products read, through
+ * any chain of movements; the channels are the weight's axes that no such sum reduces. The CAST and
+ * the scale move behind the movements and behind INDEX (an embedding), so that no wide copy exists
+ * in memory: kernels load the small elements. The errors of the weights are noted in
+ * graph.narrowing, for the header and tgc info. Winograd's transforms run later and do not
+ * recognize such a layer.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/passes.h"
@@ -24,7 +24,7 @@
 
 enum { NARROW_NELEM = 4096, INT8_MOST = 127 };
 
-/* A weight; and what stands for a uop that is made of it by movements and INDEX alone. */
+/* A weight; and the replacement of a uop that is computed from it by movements and INDEX alone. */
 struct weight { struct uop *buffer; uint32_t kept; bool refused; };
 struct pair { struct uop *value, *scale; };           /* scale NULL: none */
 
@@ -36,7 +36,7 @@ struct narrower {
     struct weight *weight; int nweight; size_t cap_weight;
     struct uop_map of;           /* BUFFER -> index in weight[] + 1 */
     struct uop_map pair;         /* uop -> struct pair */
-    struct uop_map by;           /* uop -> what takes its place; nothing: itself */
+    struct uop_map by;           /* uop -> its replacement; none: itself */
     double error2, weight2, worst;
 };
 
@@ -58,7 +58,7 @@ static bool is_contraction(const struct uop *u)
     return u->dtype == DTYPE_F32 && summed_product(u);
 }
 
-/* The axes of the factor's base along which the sum adds nothing up. */
+/* The axes of the factor's base that the sum does not reduce. */
 static uint32_t kept_axes(const struct contraction *c, const struct factor *f)
 {
     uint32_t kept = 0;
@@ -94,7 +94,7 @@ static void find_weight(struct narrower *m, struct uop *u, int k)
     map_set(&m->of, base, (void *)(uintptr_t)m->nweight);
 }
 
-/* Whether u can read a narrowed weight without widening it in memory first. */
+/* Whether u can read a narrowed weight without a wide copy in memory. */
 static bool reads_elements(const struct uop *u, int k)
 {
     return move_is(u, MOVES_VIEW) || op_is_elementwise(u->op) || u->op == OP_REDUCE ||
@@ -135,7 +135,8 @@ static struct uop *new_weight(struct narrower *m, enum dtype d, const struct uop
     return tensor_from_data(m->t, d, dim, like->ndim, data, (size_t)nelem * dtype_nbytes(d), name);
 }
 
-/* Adds to what is lost altogether: of one value, relative to the largest of its channel. */
+/* Adds an element's error to the statistics; that of one value is relative to the largest of its
+ * channel. */
 static void note_error(struct narrower *m, double want, double have, double largest)
 {
     double error = fabs(have - want);
@@ -145,8 +146,7 @@ static void note_error(struct narrower *m, double want, double have, double larg
         m->worst = error / largest;
 }
 
-/* What scalar_store() does, for millions of finite numbers; false: there is none, or too large a
- * one. */
+/* scalar_store() for many finite numbers; false: memory for none, or one is too large. */
 static bool store_bf16(const float *from, uint16_t *to, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -178,7 +178,7 @@ static bool round_bf16(struct narrower *m, const struct weight *w, struct pair *
     return true;
 }
 
-/* Where the elements of a row-major tensor lie in one that has the axes in `kept` only. */
+/* Walks a row-major tensor, with the offset in a tensor that has only the axes in `kept`. */
 struct walker { int ndim; int64_t dim[MAX_RANK], step[MAX_RANK], at[MAX_RANK]; size_t channel; };
 
 static struct walker walk_channels(const struct uop *u, uint32_t kept, size_t *nchannel)
@@ -262,7 +262,7 @@ static void keep_notes(struct tgc *t, struct uop *by, const struct uop *u)
         uop_name_axes(t, by, uop_get_axes(t, u));
 }
 
-/* What stands for u now, in f32. */
+/* The present value of u, in f32. */
 static struct uop *replacement(struct narrower *m, struct uop *u)
 {
     struct uop *by = map_get(&m->by, u);
@@ -277,7 +277,7 @@ static struct uop *replacement(struct narrower *m, struct uop *u)
     return by;
 }
 
-/* u, a movement or INDEX, of another tensor of the same shape. */
+/* u, a movement or INDEX, applied to another tensor of the same shape. */
 static struct uop *move_like(struct narrower *m, const struct uop *u, struct uop *x)
 {
     struct uop **src = scratch_array(m->t, (size_t)u->nsrc, sizeof *src);
@@ -287,7 +287,7 @@ static struct uop *move_like(struct narrower *m, const struct uop *u, struct uop
     return uop_new(m->t, u->op, x->dtype, src, u->nsrc, u->arg);
 }
 
-/* The sum over q, times the scale; NULL: u is no such sum. */
+/* The sum over q, times the scale; NULL: u is not such a sum. */
 static struct uop *scale_behind(struct narrower *m, struct uop *u)
 {
     struct tgc *t = m->t;

@@ -2,13 +2,13 @@
  *
  *      sum over k  (x[i] == k ? 1 : 0) * w[k, j]  ->  w[x[i], j], or 0 if there is no such row
  *
- * Frameworks without a gather write embeddings so. All but one of the products are 0; what remains
- * is an INDEX, whose result outside of its source is 0. The matrix has to be a weight without
- * infinities, since those times 0 are no 0. What is compared with must count up along the sum by
- * one: an IOTA, or integers of a weight that do.
+ * Frameworks without a gather write embeddings in this way. All but one of the products are 0; what
+ * remains is an INDEX, whose result outside its source is 0. The matrix has to be a weight without
+ * infinities, which times 0 give NaN. The key is compared with a count that grows by one along the
+ * sum: an IOTA, or a weight of such integers.
  *
- * Whether they do is read off the coordinates: those of the product, as ranges, are taken through
- * the movement ops down to both sides of the comparison.
+ * This is checked on coordinates: those of the product, as ranges, are mapped through the movement
+ * ops down to both operands of the comparison.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/access.h"
@@ -23,9 +23,9 @@ struct onehot {
     struct contraction c;
     int axis;                    /* of the sum */
     struct uop *hot, *matrix;    /* factors of the product */
-    struct uop *flag, *equal;    /* the CAST under `hot`, what it casts */
-    struct uop *key;             /* what is compared with the count */
-    int64_t first;               /* what the count begins with */
+    struct uop *flag, *equal;    /* the CAST under `hot`, its operand */
+    struct uop *key;             /* the value that is compared with the count */
+    int64_t first;               /* the first value of the count */
 };
 
 /* Element i of a weight of integers. */
@@ -45,7 +45,7 @@ static bool integer_at(const struct buffer *b, int64_t i, int64_t *v)
     return true;
 }
 
-/* Whether u counts up by one along the sum. */
+/* Whether u grows by one along the sum. */
 static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinate)
 {
     struct tgc *t = h->t;
@@ -83,7 +83,7 @@ static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *co
     return true;
 }
 
-/* One factor is a comparison of a key with a count. */
+/* Finds the factor that is a comparison of a key with a count. */
 static bool find_comparison(struct onehot *h)
 {
     struct uop *at[MAX_RANK];
@@ -140,7 +140,7 @@ static bool find_onehot(struct tgc *t, struct uop *u, struct onehot *h)
     return false;
 }
 
-/* The key where the product's coordinates are, without the count's axis. */
+/* The key at the product's coordinates, without the count's axis. */
 static struct uop *move_key(const struct onehot *h)
 {
     struct tgc *t = h->t;

@@ -6,9 +6,9 @@
  *             CONCAT ──> ...      new:     rows n .. n+k-1   stored there by a kernel
  *      new ───┘                   ... :    rows 0 .. n+k-1   reads that place: a leaf
  *
- * The CONCAT is gone from the graph: its readers read a buffer, its new rows are what the graph
- * stores. That nothing of `past` changes makes the order of its own readers free; those of the leaf
- * come behind the store.
+ * The CONCAT is gone from the graph: its readers read a buffer, and the graph stores its new rows.
+ * `past` does not change, so the order of its own readers is free; those of the leaf come after the
+ * store.
  *
  *      past ──> SCATTER ──> ...             one place, of which some rows are stored, at places that
  *      new rows ──┘                         are data; ... reads it, too, as a leaf
@@ -25,8 +25,8 @@
 
 #include <string.h>
 
-/* What a part of a state stores: all of OUT, or new rows. `whole` is read as a leaf: the CONCAT with
- * the rows, or all of OUT where it is IN with some places overwritten; else NULL. */
+/* What a part of a state stores: all of OUT, or new rows. `whole` is read as a leaf: the CONCAT
+ * with the rows, or all of OUT if it is IN with some elements overwritten; else NULL. */
 struct stored {
     struct uop *value, *whole;
 };
@@ -68,7 +68,7 @@ static const char *name_of(const struct graph *g, bool output, int i)
     return output ? g->output[i].name : uop_buffer_of(g->input[i])->name;
 }
 
-/* Says which name is not there, and what is: the one that is nearest, and the first of all. */
+/* Reports a name that does not exist, with the nearest and the first that do. */
 static bool no_such_name(const struct states *s, const char *option, bool output, const char *name,
                          size_t n)
 {
@@ -90,7 +90,7 @@ static bool no_such_name(const struct states *s, const char *option, bool output
                       near.best ? near.best : "", near.best ? "'?)" : "", count ? list.s : "none");
 }
 
-/* OUT=IN: any = may be the one between them, since names may have some. */
+/* Splits OUT=IN at each possible =, since names may contain some. */
 static bool find_names(const struct states *s, const char *option, int *out, int *in)
 {
     const char *last = strrchr(option, '=');
@@ -142,7 +142,7 @@ static bool depends_on(struct tgc *t, struct uop *u, const struct var *v)
     return found;
 }
 
-/* A symbol of which a run knows the value when it begins. */
+/* A symbol whose value is known when a run begins. */
 static bool is_given(const struct graph *g, struct tgc *t, struct uop *dim)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -160,7 +160,7 @@ static bool is_given(const struct graph *g, struct tgc *t, struct uop *dim)
     return given;
 }
 
-/* Elements lie where they would if each dimension were as large as its bound. */
+/* The layout with the strides of the dimensions' upper bounds. */
 static const struct view *bounded_view(struct tgc *t, const struct buffer *b)
 {
     struct view *v = MEM_NEW(t, struct view);
@@ -177,15 +177,15 @@ static const struct view *bounded_view(struct tgc *t, const struct buffer *b)
 
 /* ---------------------------------------------------------------------------------------- parts */
 
-/* What leads from a part of OUT to OUT. */
+/* Movements between a part of OUT and OUT. */
 enum { MOVES_BOX = MOVES_SPREAD | MOVES_CUT };
 
-/* u, which is a part of OUT; at: what it would be as a movement of st->out. */
+/* u, a part of OUT; at: the same as a movement of st->out. */
 struct piece {
     struct uop *u, *at;
 };
 
-/* The source of u, a RESHAPE or PERMUTE, as a movement of what `at` is one of. */
+/* The source of u, a RESHAPE or PERMUTE, as a movement of the tensor of which `at` is one. */
 static struct uop *move_back(struct tgc *t, const struct uop *u, struct uop *at)
 {
     int perm[MAX_RANK];
@@ -196,7 +196,7 @@ static struct uop *move_back(struct tgc *t, const struct uop *u, struct uop *at)
     return uop_permute(t, at, perm);
 }
 
-/* Source k of the CONCAT u as a movement of what `at` is one of. */
+/* Source k of the CONCAT u as a movement of the tensor of which `at` is one. */
 static struct uop *cut_part(struct tgc *t, const struct uop *u, int k, struct uop *at)
 {
     struct uop *begin[MAX_RANK];
@@ -207,8 +207,8 @@ static struct uop *cut_part(struct tgc *t, const struct uop *u, int k, struct uo
     return uop_shrink(t, at, begin, u->src[k]->dim);
 }
 
-/* Where the elements of a movement of st->out lie: a box of its place, or its rows in another order;
- * NULL: they do not lie at strides. */
+/* The layout of a movement of st->out: a box of its place, or its rows in another order; NULL: it
+ * is not strided. */
 static struct view *find_view(struct tgc *t, const struct state *st, struct uop *at)
 {
     struct view *whole = mem_copy(t, st->in->storage, sizeof *whole);
@@ -225,8 +225,8 @@ static struct view *find_view(struct tgc *t, const struct state *st, struct uop 
                                                                                      : NULL;
 }
 
-/* Whether `past` holds at each place what the last run stored for `at`, of which it is the first
- * rows, at these coordinates. */
+/* Whether `past`, the first rows of `at`, has at each coordinate the element that the last run
+ * stored there. */
 static bool is_where_it_was(struct tgc *t, const struct state *st, struct uop *past, struct uop *at,
                             struct uop *const *index)
 {
@@ -242,7 +242,8 @@ static bool is_where_it_was(struct tgc *t, const struct state *st, struct uop *p
     return true;
 }
 
-/* p is a CONCAT along an axis that grows: its first source must be the part of IN that lies there. */
+/* p is a CONCAT along an axis that grows: its first source must be the part of IN at the same
+ * place. */
 static bool add_part(struct states *s, struct state *st, const struct piece *p,
                      struct uop *const *index)
 {
@@ -269,7 +270,7 @@ static bool add_part(struct states *s, struct state *st, const struct piece *p,
     return true;
 }
 
-/* From OUT down to the CONCATs with rows of their own. */
+/* Walks from OUT down to the CONCATs that append rows. */
 static bool find_parts(struct states *s, struct state *st, struct uop *value)
 {
     struct tgc *t = s->t;
@@ -303,7 +304,7 @@ static bool find_parts(struct states *s, struct state *st, struct uop *value)
     return true;
 }
 
-/* OUT is Concat(IN, rows...) along an axis whose size in IN is a symbol, part by part. */
+/* OUT is Concat(IN, rows...), part by part, along an axis whose size in IN is a symbol. */
 static bool make_growing(struct states *s, struct state *st, struct uop *value, int axis)
 {
     struct tgc *t = s->t;
@@ -394,7 +395,7 @@ static bool add_state(struct states *s, const char *option)
     return check_first(s, st);
 }
 
-/* States of one length grow together; what does not grow has no such size. */
+/* States of one length grow together; a state of fixed size has no such length. */
 static bool check_lengths(const struct states *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -432,8 +433,8 @@ static uint64_t hash_text(uint64_t h, const char *s) { return hash_bytes(h, s, s
 
 static uint64_t hash_number(uint64_t h, int64_t n) { return (h ^ (uint64_t)n) * 0x100000001b3u; }
 
-/* Names, dtypes and bounds of the states, and the model's weights: a block of a model that was
- * trained further is another model's. */
+/* A hash of the states' names, dtypes and bounds and of the model's weights: a block of a model
+ * that was trained further is another model's. */
 static uint64_t hash_model(const struct states *s)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -470,9 +471,8 @@ static struct uop *read_in_place(struct tgc *t, void *ctx, struct uop *u)
     return u == l->whole ? l->leaf : NULL;
 }
 
-/* What grows becomes the leaf, in all that is computed; one after the other, since that makes other
- * uops of those that are made of it, later layers' concats among them. First the parts, then what
- * is joined of them. */
+/* Replaces what grows by its leaf in all values; one after the other, since that changes the uops
+ * that depend on it, later layers' concats among them. First the parts, then their joins. */
 static void read_leaves(struct states *s)
 {
     struct graph *g = s->g;
@@ -506,7 +506,7 @@ static void read_leaves(struct states *s)
         g->host[i] = root[g->noutput + i];
 }
 
-/* The caller's inputs and outputs first, in their order, then those of the states. */
+/* Orders the inputs and outputs: the caller's first, then those of the states. */
 static void move_to_end(struct states *s)
 {
     struct graph *g = s->g;
@@ -581,7 +581,7 @@ static struct uop *join_again(struct tgc *t, void *ctx, struct uop *u)
     return b->state->join;
 }
 
-/* New rows may be made of what other states have grown to: as often as there are leaves. */
+/* New rows may depend on other states that grow: replaces leaves as often as there are any. */
 void state_whole_values(struct tgc *t, const struct graph *g, struct uop **value)
 {
     struct whole w = {g, value};

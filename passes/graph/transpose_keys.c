@@ -1,21 +1,22 @@
-/* transpose_keys.c - keys that are too many for a kernel's scratch get a buffer of their own.
+/* transpose_keys.c - stores keys that exceed a kernel's scratch in a buffer of their own,
+ * transposed.
  *
  *      b[j, 3 heads, e]  = x w               b[j, 3 heads, e]  = x w
  *                                         -> k[head, e, j]     = b[j, heads + head, e]
  *      s[head, i, j]     = sum over e        s[head, i, j]     = sum over e
  *         b[i, head, e] * b[j, heads + head, e]  b[i, head, e] * k[head, e, j]
  *
- * Attention's scores want their keys side by side along j, its values along e. Where both are parts
- * of one tensor, one of them would lie apart. A head's keys can be copied within its kernel; where
- * they are more than a stage may read again for every row (FIT_STAGE), they are a tensor, whose
- * order of axes is free.
+ * Attention's scores need keys that are contiguous along j, its weighted sums values that are
+ * contiguous along e. If both are parts of one tensor, one of them is strided. A head's keys can be
+ * copied within its kernel; if they exceed what a stage may read again for every row (FIT_STAGE),
+ * they become a tensor, whose order of axes is free.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/plan/fuse.h"
 
 enum { ROWS_MIN = 64 };
 
-/* The axis that is summed up, if it is one, and the result's innermost one. */
+/* The reduced axis, if it is one, and the result's innermost one. */
 static bool find_axes(const struct uop *sum, int *summed, int *column)
 {
     const struct uop *product = sum->src[0];
@@ -33,8 +34,8 @@ static bool find_axes(const struct uop *sum, int *summed, int *column)
     return *summed >= 0 && *column >= 0;
 }
 
-/* The keys, which are a part of a tensor, in a buffer; NULL: they are no such thing, or for few of
- * the `nsum` sums of so many features each. */
+/* The keys, if they are a part of a tensor, in a buffer; NULL: they are not, or they serve too few
+ * of the `nsum` sums of so many features each. */
 static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, double nfeature)
 {
     struct path p = path_down(keys, MOVES_SPREAD);

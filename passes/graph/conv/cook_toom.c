@@ -1,10 +1,11 @@
-/* cook_toom.c - the matrices of Winograd's convolutions, and sums by them.
+/* cook_toom.c - the matrices of Winograd's convolutions, and the sums that multiply by them.
  *
  * F(m, r) computes m neighbouring outputs of a filter of r taps from n = m + r - 1 inputs with n
- * multiplications, y = A^T ((G g) * (B^T d)). The matrices follow from the n - 1 points, and
- * infinity, at which the polynomials are evaluated. Those chosen are dyadic, so that A and B are
- * exact in f32, come in pairs of either sign, so that half of the sums serve two places, and err
- * little: see docs/winograd.md. A tile of two axes is the product of two such transforms.
+ * multiplications, y = A^T ((G g) * (B^T d)). The matrices follow from the points at which the
+ * polynomials are evaluated: n - 1 numbers, and infinity. The points chosen are dyadic, so that A
+ * and B are exact in f32; they come in pairs of opposite sign, so that half of the sums serve two
+ * places; and their error is small: see docs/winograd.md. A tile of two axes is the product of two
+ * such transforms.
  *
  * source: Toom, Cook; Lavin and Gray (arXiv:1509.09308)
  */
@@ -15,7 +16,7 @@
 
 /* ------------------------------------------------------------------------------------- matrices */
 
-/* The coefficients of the product of (x - point[l]), l != except, by rising power. */
+/* The coefficients of the product of (x - point[l]), l != except, in ascending order. */
 static void expand_product(const double *point, int npoint, int except, double *coef)
 {
     int degree = 0;
@@ -53,8 +54,9 @@ void transform_make(struct transform *f, int m, int taps)
     expand_product(p, last, -1, f->input.at[last]);
 }
 
-/* Of an output: the mean over the m of them of what the squares of A^T, G and B^T make of roundings
- * in places; by the squares of a plain sum's terms, weights and inputs being independent. */
+/* The noise of an output: the mean over the m outputs of how A^T amplifies roundings at the places,
+ * given the squares of B^T and G; relative to the sum of squares of a direct sum's terms, for
+ * independent weights and inputs. */
 double transform_noise(const struct transform *f)
 {
     double total = 0;
@@ -73,12 +75,12 @@ double transform_noise(const struct transform *f)
 
 /* -------------------------------------------------------------------------------- straight sums */
 
-/* The sum of coef[k] * x[k] over the k that `part` has; NULL if there is none. */
+/* The sum of coef[k] * x[k] over the k in `part`; NULL if it is empty. */
 static struct uop *sum_of(struct tgc *t, const double *coef, struct uop *const *x, int n,
                           unsigned part)
 {
     struct uop *sum = NULL;
-    for (int scaled = 0; scaled < 2; scaled++)           /* plain ones first */
+    for (int scaled = 0; scaled < 2; scaled++)           /* unscaled ones first */
         for (int k = 0; k < n; k++) {
             if (!(part >> k & 1) || coef[k] == 0 || (fabs(coef[k]) != 1) != (scaled == 1))
                 continue;
@@ -94,7 +96,8 @@ static struct uop *sum_of(struct tgc *t, const double *coef, struct uop *const *
     return sum;
 }
 
-/* Whether two lines agree up to signs, and in which places (`same`) and not (`opposite`). */
+/* Whether two lines agree up to signs, and at which places with equal signs (`same`) or not
+ * (`opposite`). */
 static bool lines_mirror(const double *a, const double *b, int n, int step, unsigned *same,
                          unsigned *opposite)
 {
@@ -110,8 +113,8 @@ static bool lines_mirror(const double *a, const double *b, int n, int step, unsi
     return *same && *opposite;
 }
 
-/* out = a * x. Columns that mirror each other are added and subtracted first, rows that do share
- * their two halves. */
+/* out = a * x. Columns that mirror each other are added and subtracted first; rows that mirror each
+ * other share their two halves. */
 static void multiply(struct tgc *t, const struct matrix *a, struct uop *const *x, struct uop **out)
 {
     struct matrix b = *a;

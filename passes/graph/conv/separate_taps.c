@@ -1,19 +1,19 @@
-/* separate_taps.c - convolutions whose taps mostly read the border, tap by tap.
+/* separate_taps.c - computes convolutions whose taps mostly read the border tap by tap.
  *
- *      x   . . . . a b c d . . . .       three taps, four apart, on four elements: the first and
+ *      x   . . . . a b c d . . . .       three taps, dilation 4, on four elements: the first and
  *          k-------k-------k             the last one read nothing but the border, but for ...
  *            k-------k-------k
  *
  *      y = sum over taps of pad(sum over ic of w[tap] * part of x)
  *
- * What a tap multiplies is the part of x that it reads of the inside, so no border is stored, which
- * would be larger than the image where a dilation is about as large as that (the last layers of
- * networks that label pixels). It is a rewrite of the graph: one sum of products for each tap that
- * reads anything, and the sum of these, each within zeros.
+ * A tap multiplies only the part of x that it reads inside the border, so no border is stored,
+ * which would be larger than the image if the dilation is about as large as that (the last layers
+ * of segmentation networks). It is a rewrite of the graph: one sum of products for each tap that
+ * reads anything, and the sum of these, each padded with zeros.
  */
 #include "passes/graph/conv/winograd.h"
 
-/* How many outputs a tap reads the inside of x for, from *first on. */
+/* The number of outputs, from *first on, for which a tap reads the inside of x. */
 static int64_t tap_reads(const struct layer *l, const struct window *w, int tap, int64_t *first)
 {
     int64_t lo = l->pad[2 * w->axis]->arg.i, at = w->begin + tap * w->dilation - lo;
@@ -23,8 +23,8 @@ static int64_t tap_reads(const struct layer *l, const struct window *w, int tap,
     return end > *first ? end - *first : 0;
 }
 
-/* Outputs that the taps of one place in the windows reach: from first[] on, n[] along each. false:
- * none. */
+/* The outputs for which one combination of taps reads the inside: n[] of them from first[] on along
+ * each window. false: none. */
 struct reach { int tap[SIDES_MAX]; int64_t first[SIDES_MAX], n[SIDES_MAX]; };
 
 static bool find_reach(const struct layer *l, int place, struct reach *r)
@@ -39,7 +39,7 @@ static bool find_reach(const struct layer *l, int place, struct reach *r)
     return true;
 }
 
-/* The part of x that one place reads, with the axes of the product. */
+/* The part of x that one combination of taps reads, with the axes of the product. */
 static struct uop *part_of_x(const struct layer *l, const struct reach *r)
 {
     struct tgc *t = l->t;
@@ -81,7 +81,7 @@ static struct uop *weights_of(const struct layer *l, const struct reach *r)
     return uop_shrink(t, l->weight, begin, size);
 }
 
-/* What one place adds to the outputs, zeros where it reads the border. */
+/* The contribution of one combination of taps to the outputs, zeros where it reads the border. */
 static struct uop *add_place(const struct layer *l, const struct reach *r)
 {
     struct tgc *t = l->t;
@@ -104,7 +104,7 @@ static struct uop *add_place(const struct layer *l, const struct reach *r)
     return uop_pad(t, v, uop_constf(t, v->dtype, 0.0), lo, hi);
 }
 
-/* Whether x has a border that no window runs along: where all of an axis is read at once. */
+/* Whether x has a border along an axis without windows, which is read as a whole. */
 static bool has_other_border(const struct layer *l)
 {
     for (int a = 0; a < l->x->ndim; a++) {

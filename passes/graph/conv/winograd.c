@@ -1,21 +1,21 @@
-/* winograd.c - convolutions of stride 1 by fewer multiplications.
+/* winograd.c - computes convolutions of stride 1 with fewer multiplications.
  *
  * F(m x m, 3 x 3) of Lavin and Gray (arXiv:1509.09308): tiles of m x m outputs are computed from
- * tiles of n x n inputs, n = m + 2, with n*n multiplications a channel where there were 9*m*m:
+ * tiles of n x n inputs, n = m + 2, with n*n multiplications a channel instead of 9*m*m:
  *
  *      V[xi] = (B^T d B)[xi]         d: a tile of x; xi: one of n*n places in it
  *      M[xi] = sum over ic of U[xi] V[xi]             n*n matrix products
  *      Y     = A^T M A               U = G g G^T, computed here in double and rounded once
  *
- * Tiles have one axis or two, each with taps and a size of its own; an axis of the windows that has
- * no tiles (it has a stride, or it does not pay) stays one of the sums'. With a dilation d, tiles
- * are made of every d-th element: one row of tiles for each remainder.
+ * Tiles have one axis or two, each with its own taps and size; a window without tiles (it has a
+ * stride, or tiles do not pay) stays a sum over its taps. With a dilation d, tiles consist of every
+ * d-th element: one row of tiles for each remainder.
  *
- * It is a rewrite of the graph. There is no convolution in it: what is looked for is a sum of
- * products, one operand of which walks axes of something by windows, while the other is a weight.
- * Whatever else its axes are (batch, groups, several channels' axes) they keep their meaning. The
- * transforms (cook_toom.c) are sums of shifted parts of a tensor, and the places xi a tree of
- * decisions on an index (`place_select`): straight-line code, once the index is unrolled.
+ * It is a rewrite of the graph. The graph has no convolutions: the pattern is a sum of products
+ * with one operand that reads windows and one that is a weight. All other axes (batch, groups,
+ * several axes of channels) keep their roles. The transforms (cook_toom.c) are sums of shifted
+ * parts of a tensor, and the places xi a decision tree on an index (`place_select`), which becomes
+ * straight-line code once the index is unrolled.
  */
 #include "passes/graph/conv/winograd.h"
 
@@ -37,7 +37,7 @@ bool layer_is_reduced(const struct layer *l, int axis)
     return contraction_is_reduced(&l->c, axis);
 }
 
-/* A window's axis of x: stride * o + dilation * k + begin. */
+/* Adds the window along an axis of x: stride * output + dilation * tap + begin. */
 static bool add_window(struct layer *l, int axis, const struct run *r)
 {
     int k = layer_is_reduced(l, r->axis[1]), o = r->axis[1 - k], tap = r->axis[k];
@@ -52,8 +52,8 @@ static bool add_window(struct layer *l, int axis, const struct run *r)
     return true;
 }
 
-/* How one axis of x is run through by the product's axes: row-major by one or several of them, or
- * by windows. *seen: the product's axes that another one is run through by. */
+/* Finds how the product's axes run along one axis of x: row-major along all of it, or as a window.
+ * *seen: the product's axes found along earlier ones. */
 static bool find_parts(struct layer *l, const struct factor *x, int axis, uint32_t *seen)
 {
     struct run r = contraction_run(&l->c, x, axis);
@@ -67,7 +67,7 @@ static bool find_parts(struct layer *l, const struct factor *x, int axis, uint32
     return r.whole;
 }
 
-/* Padding of zeros under the windows is made anew, to whole tiles. */
+/* Removes zero padding under the windows; it is added again for whole tiles. */
 static struct uop *take_padding(struct layer *l, struct uop *x)
 {
     struct uop *zero = uop_int(l->t, 0);
@@ -77,8 +77,8 @@ static struct uop *take_padding(struct layer *l, struct uop *x)
     return padded ? x->src[0] : x;
 }
 
-/* The windows that tiles suit, the last two of them: of stride 1, with a weight that is the same
- * everywhere. */
+/* Chooses the windows for tiles, the last two that qualify: of stride 1, with a weight that is the
+ * same at all outputs. */
 static bool find_sides(struct layer *l)
 {
     for (int i = 0; i < l->nwindow; i++) {
@@ -125,7 +125,7 @@ bool layer_find(struct tgc *t, struct uop *u, struct layer *l)
 
 /* ------------------------------------------------------------------------------------ the tiles */
 
-/* A layer whose tiles are chosen: the windows that have some, and their transforms. */
+/* A layer whose tiles are chosen: the windows with tiles, and their transforms. */
 struct tiling {
     const struct layer *l;
     int nside, nplace, nout;
@@ -148,7 +148,7 @@ static struct tiling make_tiling(const struct layer *l, struct sides s)
     return g;
 }
 
-/* The window's number among those with tiles, or -1. */
+/* The window's index among those with tiles, or -1. */
 static int side_of(const struct tiling *g, const struct window *w)
 {
     for (int s = 0; s < g->nside; s++)
@@ -162,7 +162,7 @@ static int64_t tiles_of(const struct tiling *g, int s)
     return window_tiles(g->side[s], g->f[s].m);
 }
 
-/* Elements of x, padded, that the window walks. */
+/* The length of x, with padding, along the window. */
 static int64_t length_of(const struct tiling *g, const struct window *w)
 {
     int s = side_of(g, w);
@@ -189,8 +189,8 @@ struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x,
     return tensor_where(t, tensor_binary(t, OP_LT, index, uop_int(t, mid)), low, high);
 }
 
-/* The weight's axes of the product: 1 for taps of windows with tiles, and for what it does not
- * depend on. */
+/* The weight's dims as axes of the product: 1 for taps of windows with tiles, and along axes where
+ * it is invariant. */
 static void weight_dims(const struct tiling *g, struct uop **dim)
 {
     const struct layer *l = g->l;
@@ -200,8 +200,8 @@ static void weight_dims(const struct tiling *g, struct uop **dim)
         dim[g->side[s]->tap] = uop_int(l->t, 1);
 }
 
-/* x, padded to what the windows walk, its axes apart as the product has them: axis_of[a] is the
- * product's axis that axis a belongs to. Of a window with a dilation there are two. */
+/* x, padded for the windows, with axes split as in the product: axis_of[a] is the product's axis to
+ * which axis a belongs. A window with a dilation has two. */
 static struct uop *pad_to_tiles(const struct tiling *g, int *axis_of)
 {
     const struct layer *l = g->l;
@@ -228,7 +228,7 @@ static struct uop *pad_to_tiles(const struct tiling *g, int *axis_of)
     }
     x = uop_pad(t, x, uop_constf(t, x->dtype, 0.0), lo, hi);
     x = uop_shrink(t, x, begin, dim);
-    for (int a = 0; a < x->ndim; a++) {              /* groups of channels apart */
+    for (int a = 0; a < x->ndim; a++) {              /* splits the axes of groups and channels */
         const struct window *w = window[a];
         int64_t d = w && side_of(g, w) >= 0 ? w->dilation : 1;
         if (w)
@@ -241,7 +241,7 @@ static struct uop *pad_to_tiles(const struct tiling *g, int *axis_of)
     return uop_reshape(t, x, dim, ndim);
 }
 
-/* x as [the places within a tile, the product's axes]. */
+/* x as [index within a tile, the product's axes]. */
 static struct uop *tiles_of_x(const struct tiling *g)
 {
     const struct layer *l = g->l;
@@ -273,7 +273,7 @@ struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, in
     return uop_reshape(t, uop_shrink(t, x, begin, size), size + lead - keep, x->ndim - lead + keep);
 }
 
-/* The windows that have no tiles, of V. */
+/* Applies the windows without tiles to V. */
 static struct uop *walk_windows(const struct tiling *g, struct uop *v)
 {
     const struct layer *l = g->l;
@@ -306,7 +306,7 @@ static struct uop *transform_input(const struct tiling *g)
     return walk_windows(g, place_select(t, xi, v, 0, g->nplace));
 }
 
-/* The weight's distinct elements, with the axes of the product; NULL: out of memory's limit. */
+/* The weight's distinct elements, with the axes of the product; NULL: over the memory limit. */
 static float *weight_values(const struct layer *l, struct uop **dim, int64_t *nelem)
 {
     struct tgc *t = l->t;
@@ -341,7 +341,7 @@ static void transform_taps(const struct tiling *g, const double *tap, double *u)
         }
 }
 
-/* U: [xi, the product's axes], a weight; NULL: it is too large for the memory's limit. */
+/* U: [xi, the product's axes], a weight; NULL: over the memory limit. */
 static struct uop *transform_weight(const struct tiling *g)
 {
     const struct layer *l = g->l;
@@ -362,7 +362,7 @@ static struct uop *transform_weight(const struct tiling *g)
     float *u = mem_array(t, (size_t)each * (size_t)g->nplace, sizeof *u);
     for (int64_t i = 0; i < each; i++) {
         int64_t from = 0, rest = i, step = nelem;
-        for (int p = 0; p < ndim; p++) {                  /* coordinates of i among udim */
+        for (int p = 0; p < ndim; p++) {                  /* coordinates of i in udim */
             int64_t below = 1;
             for (int a = p + 1; a < ndim; a++)
                 below *= size_of(udim[a]);
@@ -402,8 +402,8 @@ static void name_product(const struct tiling *g, struct uop *product)
         uop_name_axes(l->t, product, s.s);
 }
 
-/* Y: from M, [xi, the product's axes, reduced], to what the sum was. An axis of tiles becomes the
- * tiles, the places in them and, with a dilation, its remainders. */
+/* Y: from M, [xi, the product's axes, reduced], to the shape of the original sum. An axis with
+ * tiles consists of the tiles, the outputs in them and, with a dilation, its remainders. */
 static struct uop *transform_output(const struct tiling *g, struct uop *sums)
 {
     const struct layer *l = g->l;
@@ -462,10 +462,10 @@ static struct uop *rewrite_layer(const struct layer *l, struct sides s)
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* side 0: as planned, of which `at` is next. */
+/* side 0: tiles as planned, where `at` is the next uop's index. */
 struct winograd { int side, at; struct plan plan; };
 
-/* Tiles of one side for all windows, as far as they fit. */
+/* Tiles of one side for all windows that they fit. */
 static struct sides same_sides(const struct layer *l, int m)
 {
     const struct sides all[] = {{{m, m}}, {{m, 1}}, {{1, m}}};

@@ -1,11 +1,10 @@
-/* winograd_budget.c - which tiles a network's convolutions get together.
+/* winograd_budget.c - chooses the tiles of all convolutions of a network within its error budget.
  *
- * Each layer would take the tiles that save most time. If what that adds to the network's error
- * (error.h) is more than --error allows, tiles get smaller where that loses least time for the
- * error that it takes away, one by one: the Lagrangian relaxation of the knapsack problem, whose
- * multiplier grows until the sum fits. What is left of the budget goes to the layers that gain
- * most by it. Choices of a tune file are treated as the fastest there are; the limit is theirs,
- * too.
+ * Each layer prefers the tiles that save most time. If the error that this adds to the network's
+ * (error.h) exceeds --error, tiles get smaller, one by one, where that loses least time per error
+ * removed: the Lagrangian relaxation of the knapsack problem, with a multiplier that grows until
+ * the sum fits. The rest of the budget goes to the layers that gain most by it. Choices of a tune
+ * file count as the fastest; the limit applies to them, too.
  */
 #include "passes/analysis/error.h"
 #include "passes/kernel/tune.h"
@@ -21,7 +20,8 @@ static double total_variance(struct weighed *const *layer, int n)
     return total;
 }
 
-/* The least time lost for a variance of 1, and who loses it; NULL: nobody can do with less. */
+/* The layer that loses the least time per variance removed, and its next choice; NULL: no layer can
+ * have less error. */
 static struct weighed *find_reduction(struct weighed *const *layer, int n, int *to)
 {
     struct weighed *found = NULL;
@@ -38,7 +38,7 @@ static struct weighed *find_reduction(struct weighed *const *layer, int n, int *
     return found;
 }
 
-/* The most time won by what is left. */
+/* The layer that gains the most time within the rest of the budget, and its choice. */
 static struct weighed *find_gain(struct weighed *const *layer, int n, double left, int *to)
 {
     struct weighed *found = NULL;
@@ -83,7 +83,7 @@ static void fill_gains(struct tgc *t, const struct graph *g, struct weighed **la
         layer[i]->gain = gain[i];
 }
 
-/* By the cost model alone, and then with what a file asks for. */
+/* First by the cost model alone, then with the choices of a tune file. */
 static void choose_all(struct tgc *t, struct weighed **layer, int n)
 {
     const double favour = 0.9;

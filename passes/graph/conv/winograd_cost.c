@@ -1,5 +1,5 @@
-/* winograd_cost.c - which tiles a convolution gets: what each choice computes, moves and reads of
- * weights, or what a tune file says.
+/* winograd_cost.c - the cost of each choice of tiles for a convolution: computation, traffic and
+ * weights, or the time in a tune file.
  */
 #include "passes/analysis/error.h"
 #include "passes/graph/conv/winograd.h"
@@ -31,8 +31,8 @@ static struct extent extent_of(const struct layer *l)
     return e;
 }
 
-/* Of a tile: places, outputs; of the windows without tiles: taps; tiles, and whether no output of
- * theirs is cut off. */
+/* Of a tile: places, outputs; of windows without tiles: taps; tiles, and whether no tile has
+ * outputs that are cut off. */
 struct count { double places, outputs, taps, tiles; bool whole; };
 
 static struct count count_of(const struct layer *l, struct sides s)
@@ -56,13 +56,14 @@ static struct count count_of(const struct layer *l, struct sides s)
     return c;
 }
 
-/* What is computed, what the transforms move, and the weights, each time from memory; ns. */
+/* Nanoseconds: the computation, the transforms' traffic, and the weights, read from memory each
+ * time. */
 static double cost_of(const struct layer *l, const struct extent *e, struct sides s)
 {
     const struct machine *m = machine_of(l->t);
     struct count c = count_of(l, s);
     double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
-    /* the shorter one hides behind the longer, as far as that goes */
+    /* the shorter one is hidden behind the longer one, partly */
     double flops = cost_of_flop(m, FLOP_CONVOLUTION, products * tiles * 2);
     double weights = cost_of_bytes(m, TRAFFIC_WEIGHTS, products * (double)sizeof(float));
     double cost = flops > weights ? flops + RATIO_HIDDEN * weights : weights + RATIO_HIDDEN * flops;
@@ -70,7 +71,7 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
         return cost;
     /* V and M are written and read; inputs are read, outputs written and read */
     double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
-    /* whole tiles can be made in bands, so that they never leave the caches */
+    /* whole tiles can run in bands, so that they never leave the caches */
     bool far = values * c.places > cost_fit(m, FIT_FAR) && !c.whole;
     double moved = values * (c.places + RATIO_OUTPUTS * c.outputs) * (far ? RATIO_BEYOND : 1);
     return cost + cost_of_bytes(m, TRAFFIC_TRANSFORM, moved);
@@ -90,9 +91,9 @@ bool sides_fit(const struct layer *l, struct sides s)
     return places > 1 && places <= PLACES_MAX;
 }
 
-/* Larger tiles err more: they have to be worth it. Taps that stay in the sums read V again, which
- * the estimate leaves out. Where tiles that are no squares look a little better, they are not: they
- * have more weights, and those are read while products are made. */
+/* A penalty: larger tiles have larger errors, so they have to save more. Taps that stay in the sums
+ * read V repeatedly, which the estimate leaves out. Tiles that are not squares turn out worse than
+ * they look: they have more weights, which are read while products are computed. */
 static double doubt(const struct layer *l, struct sides s)
 {
     const double worth[SIDE_MAX + 1] = {[4] = RATIO_PLACES_4, [6] = RATIO_PLACES_6,
@@ -104,8 +105,8 @@ static double doubt(const struct layer *l, struct sides s)
     return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? RATIO_OBLONG : 1);
 }
 
-/* Rounding in a tile's places is about so many times that of one number, for any tiles and any
- * number of channels, as measured; the transforms enlarge it. */
+/* The error at a tile's places is about so many roundings, for any tiles and any number of
+ * channels, as measured; the transforms amplify it. */
 static double noise_of(const struct layer *l, struct sides s)
 {
     const double place = 3.1 / (1 << 24);
@@ -120,7 +121,7 @@ static double noise_of(const struct layer *l, struct sides s)
     return noise;
 }
 
-/* All pairs of sizes that fit, and first of all none. */
+/* All pairs of sizes that fit, after the choice of no tiles. */
 static int list_sides(const struct layer *l, struct sides *list)
 {
     int n = 0;
@@ -134,7 +135,7 @@ static int list_sides(const struct layer *l, struct sides *list)
     return n;
 }
 
-/* The first of what takes the least time. */
+/* The first of the candidates with the least time. */
 static int least_worth(const struct weighed *w)
 {
     int best = 0;
@@ -143,7 +144,7 @@ static int least_worth(const struct weighed *w)
     return best;
 }
 
-/* Of one window, or of two with equal tiles: one number. */
+/* The tiles as text: one number for one window, or for two with equal tiles. */
 static const char *sides_text(const struct layer *l, struct sides s)
 {
     int a = s.m[0] > 1 ? s.m[0] : 0, b = s.m[1] > 1 ? s.m[1] : 0;
@@ -178,7 +179,7 @@ static struct tuned entry_of(const struct weighed *w, int i)
     return e;
 }
 
-/* What a tune file says for layers of these extents. */
+/* Takes the choice of a tune file for layers of these extents. */
 static void ask_file(const struct layer *l, const struct extent *e, struct weighed *w)
 {
     struct tgc *t = l->t;
@@ -248,7 +249,7 @@ bool taps_pay(const struct layer *l, struct sides s)
     struct extent e = extent_of(l);
     struct sides none = {{1, 1}};
     struct count c = count_of(l, none);
-    /* each tap's results are stored, all of them before they are read */
+    /* the results of all taps are stored before they are read */
     double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
     if (c.taps * share * e.out > RATIO_TAPS_STORED * e.in)
         return false;

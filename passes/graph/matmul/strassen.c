@@ -1,4 +1,5 @@
-/* strassen.c - products of a matrix and a weight by seven products of halves where there are eight.
+/* strassen.c - computes the product of a matrix and a weight by seven products of halves instead of
+ * eight.
  *
  * Strassen, Gaussian Elimination is not Optimal (1969), one step of it. Rows, columns and the sum
  * are halved; A is the values, B the weight, C the result:
@@ -8,21 +9,22 @@
  *      P3 =  A11        (B12 - B22)    P7 = (A12 - A22) (B21 + B22) C21 = P2 + P4
  *      P4 =  A22        (B21 - B11)                                 C22 = P1 - P2 + P3 + P6
  *
- * The sums of the weight's halves are computed here, in double, and rounded once: seven fourths of
- * its size are stored. An odd number of rows gets a row of zeros. The error is that of a matrix
- * product of sums of two values, some three times as large as that of the plain product where
- * values are of one size (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). What that
- * adds to the network's error is asked of --error's budget (error.h): the products that save most
- * cycles for it come first.
+ * The sums of the weight's halves are computed here, in double, and rounded once: they take seven
+ * quarters of its size. An odd number of rows gets a row of zeros. The error is that of a matrix
+ * product of sums of two values, about three times that of the plain product if values are of
+ * similar magnitude (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). The error
+ * that this adds is taken from the budget of --error (error.h), first for the products that save
+ * most cycles for it.
  *
- * Rows that are added must belong to one sample of a batch (samples.c): what is not finite, or
- * large, in one of them shows in the other's result. Where all samples' rows are one axis it
- * becomes two. Rows of one sample do meet, which is why this is done only if it is asked for.
+ * Rows that are added must belong to one sample of a batch (samples.c), since a value that is not
+ * finite, or large, in one of them affects the other's result. If all samples' rows are one axis,
+ * it is split in two. Rows of one sample do affect each other, which is why this is done only on
+ * request.
  *
- * It is a rewrite of the graph, like winograd.c, whose decisions on an index it uses: what is
- * looked for is a sum of products, one operand of which is a weight, while the other one's elements
- * are each read in one place of it, side by side along the sum. (Convolutions with windows of one
- * element are left alone: the order of their axes is free, and bands serve them better.)
+ * It is a rewrite of the graph, like winograd.c, with whose place_select() it chooses parts. The
+ * pattern is a sum of products with one operand that is a weight, and another one whose elements
+ * are each used once per column and are contiguous along the sum. (Convolutions with windows of one
+ * element are excluded: the order of their axes is free, and bands suit them better.)
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/error.h"
@@ -37,7 +39,7 @@
 
 enum { PRODUCTS = 7, QUARTERS = 4 };
 
-/* Of 11, 12, 21, 22: what P1 to P7 are made of, and what they are added to. */
+/* Quarters 11, 12, 21, 22: signs with which they enter P1 to P7, and P1 to P7 the results. */
 static const signed char of_values[PRODUCTS][QUARTERS] = {
     {1, 0, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 0}, {0, 0, 0, 1},
     {1, 1, 0, 0}, {-1, 0, 1, 0}, {0, 1, 0, -1}};
@@ -47,12 +49,12 @@ static const signed char of_weight[PRODUCTS][QUARTERS] = {
 static const signed char of_result[QUARTERS][PRODUCTS] = {
     {1, 0, 0, 1, -1, 0, 1}, {0, 0, 1, 0, 1, 0, 0}, {0, 1, 0, 1, 0, 0, 0}, {1, -1, 1, 0, 0, 1, 0}};
 
-/* A product of matrices: its axes, of which one of each kind is halved. */
+/* A matrix product: its axes; one of each kind is halved. */
 struct product {
     struct tgc *t;
     struct contraction c;
     const struct factor *values, *weight;
-    struct uop *sample; /* which one the values are of, by the axes' ranges; or NULL */
+    struct uop *sample; /* the sample of a value as an expression of the axes' ranges; or NULL */
     int row, column, step;               /* the axes that are halved */
 };
 
@@ -60,14 +62,14 @@ static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim
 
 /* ---------------------------------------------------------------------------------- the product */
 
-/* Whether an axis leads from one sample to another one. */
+/* Whether the sample changes along an axis. */
 static bool changes_sample(const struct product *p, int axis)
 {
     return p->sample && p->c.range[axis]->op == OP_RANGE &&
            uop_depends_on(p->t, p->sample, p->c.range[axis]);
 }
 
-/* The axis of a role that is halved; NULL: what has this role is none of a product of matrices. */
+/* Where the halved axis of this axis's role is noted; NULL: a matrix product has no such axis. */
 static int *halved_of(struct product *p, int axis)
 {
     switch (p->c.role[axis]) {
@@ -79,7 +81,7 @@ static int *halved_of(struct product *p, int axis)
     }
 }
 
-/* The largest axis of each kind is halved: the last of equals, which lies side by side. */
+/* Halves the largest axis of each kind; of equal ones the last, which is contiguous. */
 static bool find_axes(struct product *p)
 {
     p->row = p->column = p->step = -1;
@@ -102,9 +104,9 @@ static bool find_axes(struct product *p)
            size_of(p->c.product->dim[p->step]) % 2 == 0;
 }
 
-/* Whether there are rows of zeros among the values, which padding made: their sums would be no
- * zeros, but what rounding leaves of their neighbours', and a norm of the row (of a query that is
- * compared by its angle) makes that large. */
+/* Whether the values contain rows of zeros from padding: their results would not be zero but a
+ * rounding error of their neighbours', which a norm of the row (of a query that is compared by its
+ * angle) amplifies. */
 static bool has_padding(struct tgc *t, struct uop *values)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -134,7 +136,7 @@ static double steps_of(const struct product *p)
     return contraction_extent(&p->c, ROLE_SUM) * contraction_extent(&p->c, ROLE_TAP);
 }
 
-/* Whether the values' innermost axis is run along by the steps. */
+/* Whether the values' innermost axis runs along the halved sum. */
 static bool lies_along_steps(const struct product *p)
 {
     int last = p->values->base->ndim - 1;
@@ -155,7 +157,7 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
     if (!find_axes(p) || p->values->base->dtype != DTYPE_F32 || !lies_along_steps(p) ||
         has_padding(t, p->values->value))
         return false;
-    double elements = 1;                                  /* windows read them again and again */
+    double elements = 1;                                  /* windows read elements repeatedly */
     for (int a = 0; a < p->values->base->ndim; a++)
         elements *= (double)size_of(p->values->base->dim[a]);
     return contraction_extent(&p->c, ROLE_ROW) * steps_of(p) <= elements;
@@ -163,17 +165,17 @@ static bool find_product(struct tgc *t, struct samples *samples, struct uop *u, 
 
 /* ------------------------------------------------------------------------------------- the cost */
 
-/* One node of the graph, as pass_strassen() met it. */
+/* The product at one node of the graph, as pass_strassen() weighed it. */
 struct weighed_product {
-    struct uop *sum;                     /* NULL: no product of a matrix and a weight */
+    struct uop *sum;                     /* NULL: not a product of a matrix and a weight */
     double rows, steps, columns;
-    double saved, all;                   /* ns; of the plain product */
+    double saved, all;                   /* ns saved; ns of the plain product */
     bool pays, taken;
     double gain;                         /* see error.h */
 };
 
-/* Time that is saved, less that for what is moved: the sums of values and the seven products are
- * stored and read again, the weight is longer. */
+/* The time saved, less that of the added traffic: the sums of values and the seven products are
+ * stored and read again, the weight is larger. */
 static void weigh(const struct machine *m, const struct product *p, struct weighed_product *w)
 {
     double rows = contraction_extent(&p->c, ROLE_ROW), steps = steps_of(p),
@@ -181,7 +183,7 @@ static void weigh(const struct machine *m, const struct product *p, struct weigh
     double half = (double)size_of(p->c.product->dim[p->row]) / 2;
     double all = cost_of_flop(m, FLOP_PRODUCT, 2 * rows * columns * steps);
     double filled = __builtin_ceil(half) / half;
-    /* of products of halves: seven where there are eight, of seven quarters' size */
+    /* seven products of halves instead of eight, each of a quarter's size */
     double parts = (double)PRODUCTS / QUARTERS, less = parts / 2;
     double moved = parts * (rows * steps + rows * columns) * 2 * sizeof(float);
     double longer = (parts - 1) * columns * steps * sizeof(float);
@@ -193,11 +195,11 @@ static void weigh(const struct machine *m, const struct product *p, struct weigh
 
 /* ------------------------------------------------------------------------------------- the error */
 
-/* The variance of a result's error by the sum of the squares of its terms, for independent values
- * and weights, in the mean of the four quarters. Each of the seven products that a quarter is made
- * of has half of the terms, of which each is a product of sums; it is a running sum, whose steps
- * round what has been added up so far: a random walk, so it is about so much of one rounding by the
- * root of the number of steps, as measured for 64 to 4,096 of them. */
+/* The variance of a result's error relative to the sum of the squares of its terms, for independent
+ * values and weights, averaged over the four quarters. Each of the seven products in a quarter has
+ * half of the terms, each a product of sums. It is a running sum whose steps round the partial
+ * sums: a random walk, so its deviation is about so much of one rounding times the root of the
+ * number of steps, as measured for 64 to 4,096 of them. */
 static double noise_of(const struct weighed_product *w)
 {
     const double step = 0.3 / (1 << 24);
@@ -226,7 +228,7 @@ static int compare_price(const void *pa, const void *pb)
     return a < b ? -1 : a > b;
 }
 
-/* Which are taken: those that save most time for their error, as far as the budget goes. */
+/* Takes the products that save most time for their error, within the budget. */
 static void choose(struct tgc *t, const struct graph *g, struct weighed_product *all, int n)
 {
     struct weighed_product **list = mem_array(t, (size_t)n + 1, sizeof *list);
@@ -258,7 +260,7 @@ static void choose(struct tgc *t, const struct graph *g, struct weighed_product 
 
 /* ---------------------------------------------------------------------------------- the rewrite */
 
-/* The quarter of x that is half i along one axis and half j along another one. */
+/* The quarter of x: half i along one axis and half j along the other. */
 static struct uop *quarter_of(struct tgc *t, struct uop *x, const int *axis, int quarter)
 {
     struct uop *begin[MAX_RANK], *size[MAX_RANK];
@@ -272,11 +274,11 @@ static struct uop *quarter_of(struct tgc *t, struct uop *x, const int *axis, int
     return uop_shrink(t, x, begin, size);
 }
 
-/* The sum of those of x whose sign is not 0. */
+/* The sum of the elements of x, with their signs, without those of sign 0. */
 static struct uop *sum_of(struct tgc *t, struct uop *const *x, const signed char *sign, int n)
 {
     struct uop *sum = NULL;
-    for (int i = 0; i < n; i++)                           /* the first is never subtracted */
+    for (int i = 0; i < n; i++)  /* starts with one that is added, not subtracted */
         if (sign[i] > 0)
             sum = sum ? tensor_binary(t, OP_ADD, sum, x[i]) : x[i];
     for (int i = 0; i < n; i++)
@@ -303,7 +305,7 @@ static struct uop *sums_of_values(const struct product *p)
     return place_select(t, place_index(t, PRODUCTS, 0, x->ndim + 1), sum, 0, PRODUCTS);
 }
 
-/* [7, the product's axes], a weight; NULL: it is too large for the memory's limit. */
+/* [7, the product's axes], a weight; NULL: over the memory limit. */
 static struct uop *sums_of_weight(const struct product *p)
 {
     struct tgc *t = p->t;
@@ -348,7 +350,7 @@ static void name_product(const struct product *p, struct uop *product)
         uop_name_axes(p->t, product, mem_printf(p->t, "part %s", axes));
 }
 
-/* The result's quarters side by side: halves become axes of their own, and one again. */
+/* Joins the result's quarters: halves become axes of their own, which are then merged. */
 static struct uop *join_quarters(const struct product *p, struct uop *const *quarter)
 {
     struct tgc *t = p->t;
@@ -389,8 +391,8 @@ static struct uop *rewrite_product(const struct product *p)
     return join_quarters(p, quarter);
 }
 
-/* The number by which a sample is divided, or the remainder taken, of the axis with all rows: as
- * many of them lie side by side of one sample, or one of each. */
+/* The n of a sample that is range / n or range % n of the axis with all rows: n contiguous rows are
+ * of one sample, or of n samples in turn. */
 static int64_t samples_side_by_side(const struct uop *sample, const struct uop *range)
 {
     int64_t n;
@@ -400,7 +402,7 @@ static int64_t samples_side_by_side(const struct uop *sample, const struct uop *
     return divides && n > 1 && n < range->src[0]->arg.i && range->src[0]->arg.i % n == 0 ? n : 0;
 }
 
-/* The same sum, where an axis that holds the rows of all samples is two of them. */
+/* The same sum with an axis over the rows of all samples split in two. */
 static struct uop *part_samples(struct tgc *t, struct samples *samples, struct uop *u)
 {
     struct contraction c;
@@ -435,7 +437,7 @@ static struct uop *part_samples(struct tgc *t, struct samples *samples, struct u
 
 static struct uop *base_of(const struct uop *v) { return value_behind(v, MOVES_VIEW); }
 
-/* The weight of the layer that v is made of, all of it, element by element; NULL: there is none. */
+/* The weight of the layer from which v is computed elementwise, without slices; NULL: none. */
 static struct uop *find_weight(struct uop *v)
 {
     enum { STEPS = 16 };
@@ -452,8 +454,8 @@ static struct uop *find_weight(struct uop *v)
     return NULL;
 }
 
-/* How a factor's base is run through by one of the axes: not at all, or along its innermost axis,
- * or across. */
+/* How an axis runs along a factor's base: not at all, along its innermost axis, or along another
+ * one. */
 enum motion { MOTION_NONE, MOTION_ALONG, MOTION_ACROSS };
 static enum motion motion_of(const struct factor *f, int axis)
 {
@@ -466,8 +468,8 @@ static enum motion motion_of(const struct factor *f, int axis)
     return MOTION_NONE;
 }
 
-/* The factor that lies across the result's last axis, which moves in no other one. NULL: there is
- * none, or a head of it is so small that it is copied (FIT_KEYS_COPIED). */
+/* The factor that is strided along the result's last axis, if the other one is invariant there.
+ * NULL: there is none, or a head of it is small enough to be copied (FIT_KEYS_COPIED). */
 static struct uop *find_keys(const struct contraction *c)
 {
     struct uop *keys = NULL;
@@ -487,7 +489,7 @@ static struct uop *find_keys(const struct contraction *c)
     return keys;
 }
 
-/* of: by the order in which the graph is rewritten; `at` is next. */
+/* of: in the order of the rewrite; `at` is the next one. */
 struct rewriting {
     struct samples *samples;
     struct uop_map keys;
@@ -495,9 +497,9 @@ struct rewriting {
     int at;
 };
 
-/* The weights of layers that make keys of which too many are read at once to be copied by each
- * head's kernel: such a layer had better store them across, which it cannot where the halves of its
- * rows are joined. */
+/* Finds the weights of layers that compute keys of which one head reads too many to copy them in
+ * its kernel. Such a layer should store them transposed, which it cannot if it joins halves of its
+ * rows. */
 static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map *keys)
 {
     int n, nroot;
@@ -512,7 +514,7 @@ static void find_long_keys(struct tgc *t, const struct graph *g, struct uop_map 
     }
 }
 
-/* The product of u, or of the same sum with its samples apart, which *apart becomes. */
+/* The product of u, or of the same sum with split samples, which is written to *apart. */
 static bool find_taken(struct tgc *t, struct rewriting *r, struct uop *u, struct uop **apart,
                        struct product *p)
 {
@@ -520,7 +522,7 @@ static bool find_taken(struct tgc *t, struct rewriting *r, struct uop *u, struct
     return find_product(t, r->samples, *apart, p) && !map_get(&r->keys, p->weight->base);
 }
 
-/* All products of the graph, and which of them are taken. */
+/* Finds all products of the graph and decides which are rewritten. */
 static void plan(struct tgc *t, const struct graph *g, struct rewriting *r)
 {
     struct mem_mark mark = scratch_mark(t), inner;

@@ -3,15 +3,15 @@
  *      sum over k of (a[i,k] - za) * sa * (w[k,j] - zw) * sw[j]
  *    = (sum over k of a[i,k] * w'[k,j]  -  za * sum over k of w'[k,j]) * (sa * sw[j])
  *
- * a is computed at run time, w a weight, w' = w - zw. The sums on the right are exact in i32; those
- * of the weights are computed here. It is a rewrite of the graph: what is looked for is a sum of
- * products whose operands are, below movement, integers of 8 bits less a zero point, times a scale
- * (ONNX: DequantizeLinear before MatMul, Conv, Gemm; ConvInteger, MatMulInteger, QLinearConv and
- * their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8, as instruction
- * sets multiply them: a signed a is shifted by 128, and so is its zero point.
+ * a is a run-time value, w a weight, w' = w - zw. The sums on the right are exact in i32; the
+ * correction terms, sums of weights, are computed here. It is a rewrite of the graph. The pattern
+ * is a sum of products whose operands are, below movement, 8-bit integers less a zero point, times
+ * a scale (ONNX: DequantizeLinear before MatMul, Conv, Gemm; ConvInteger, MatMulInteger,
+ * QLinearConv and their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8,
+ * as instruction sets multiply them: a signed a is shifted by 128, and so is its zero point.
  *
- * Instruction sets add up groups of four neighbours (DOT_BYTES), so channels are filled up to a
- * multiple of four: with bytes of any value, times weights of 0.
+ * Instruction sets sum groups of four neighbours (DOT_BYTES), so channels are padded to a multiple
+ * of four: any bytes, times weights of 0.
  */
 #include "passes/graph/quant/byte_sums.h"
 
@@ -19,11 +19,11 @@
 #include <string.h>
 
 enum { CHANNELS_MIN = 3, COLUMNS_MIN = 4 };
-/* products of u8 and i8 that a sum of i32 holds in any case */
+/* how many products of u8 and i8 never overflow a sum in i32 */
 static const double PRODUCTS_MAX = 2147483647.0 / (255 * 128);
 
-/* Whether a sum of i32 holds as many products of values, of at most 255 once their zero point is
- * taken off, and weights of at most `largest`. What is i32 in the model wraps there, too. */
+/* Whether a sum in i32 cannot overflow, for values of at most 255 after subtracting their zero
+ * point, and weights of at most `largest`. A sum that is i32 in the model may wrap. */
 static bool sum_is_held(const struct sum_of_bytes *s, int64_t largest)
 {
     return s->reduce->dtype == DTYPE_I32 ||
@@ -40,8 +40,7 @@ static bool has_one_element(const struct uop *v)
     return true;
 }
 
-/* A zero point as an i32 of rank 0: a constant, a value of the run, a weight that is the same
- * everywhere. */
+/* A zero point as an i32 of rank 0: a constant, a run-time value, a weight with equal elements. */
 static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
 {
     struct element_bounds e;
@@ -102,7 +101,7 @@ static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
     return false;
 }
 
-/* From the operand as the product has it to v, of q's shape, and on to what that is a view of. */
+/* Follows the operand from the product down to v, of q's shape, and on to v's base. */
 static void follow(struct contraction *c, struct factor *f, struct uop *v)
 {
     factor_follow(c, f, MOVES_BYTES);
@@ -120,8 +119,8 @@ static uint32_t axes_of_scale(const struct contraction *c, int k, struct uop *sc
 
 /* ----------------------------------------------------------------------------- moves made again */
 
-/* Where axis `axis` of v stands after a reshape to dim[], or, if it is split, the innermost part of
- * it; -1: it is merged with others. */
+/* The axis of the result that is axis `axis` of v after a reshape to dim[], or the innermost part
+ * of it if it is split; -1: it is merged with others. */
 static int axis_after_reshape(const struct uop *v, int axis, struct uop *const *dim, int ndim)
 {
     int64_t before = 1, n, d;
@@ -203,7 +202,7 @@ bool has_padding(const struct operand *o)
     return false;
 }
 
-/* Padding is bytes that stand for 0: there has to be one. */
+/* Whether padding can be bytes that stand for 0. */
 static bool can_be_padded(const struct operand *o)
 {
     return !o->zero || (o->zero->op == OP_CONST && o->zero->arg.i >= dtype_min(o->q->dtype) &&
@@ -219,7 +218,7 @@ double products_of(const struct sum_of_bytes *s)
     return n;
 }
 
-/* Columns: an axis of the weight alone, which vectors can run along. */
+/* Whether there are columns, an axis of the weight alone, for vectors. */
 static bool has_columns(const struct sum_of_bytes *s)
 {
     for (int p = 0; p < s->product->ndim; p++)
@@ -228,7 +227,7 @@ static bool has_columns(const struct sum_of_bytes *s)
     return false;
 }
 
-/* The axes that are added up and along which the weight's scale changes, or not both factors do. */
+/* Whether along all reduced axes both factors vary, but the weight's scale does not. */
 static bool sums_alike(const struct sum_of_bytes *s, uint32_t of_scale)
 {
     for (int p = 0; p < s->product->ndim; p++)
@@ -298,7 +297,8 @@ struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
                     tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
 }
 
-/* Who computes the values stores them shifted, as they lie there: what moves them comes later. */
+/* The producer of the values stores them shifted, under their movements, which are applied
+ * later. */
 struct uop *values_as_u8(struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
@@ -343,8 +343,8 @@ struct uop *weights_evaluate(struct tgc *t, struct uop *v)
                : NULL;
 }
 
-/* The weights, filled along their axis k, seen through their moves; NULL: axis k is not the
- * product's axis `at` of n elements, or out of memory's limit. */
+/* The weights, padded along their axis k, through their moves; NULL: axis k is not the product's
+ * axis `at` of n elements, or it exceeds the memory limit. */
 static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int k, int at,
                                 int64_t n)
 {
@@ -363,21 +363,23 @@ static struct uop *move_weights(struct sum_of_bytes *s, struct uop *weights, int
     return filled ? move_again(t, &s->w, filled, &there) : NULL;
 }
 
-/* Both operands seen through their moves, with an axis of theirs that is reduced, the channels,
- * a multiple of DOT_BYTES; returns the values' axis, -1: there are no channels to speak of. */
+/* Both operands through their moves, where one of their reduced axes, the channels, becomes a
+ * multiple of DOT_BYTES; returns the values' axis, -1: there are too few channels. */
 static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop *weights,
                           struct uop **a, struct uop **w)
 {
     struct tgc *t = s->t;
     bool fixed = s->a.zero && s->a.zero->op == OP_CONST;
-    struct uop *any = uop_consti(t, DTYPE_U8, fixed ? s->a.zero->arg.i : 0);  /* as padding is */
+    /* the same byte as in padding */
+    struct uop *any = uop_consti(t, DTYPE_U8, fixed ? s->a.zero->arg.i : 0);
     for (int i = values->ndim - 1; i >= 0; i--) {
         int64_t n;
         if (!uop_const_int(values->dim[i], &n) || n < CHANNELS_MIN)
             continue;
         int at = i;
         struct uop *x = fill_axis(t, values, i, any);
-        /* the caller's own order, or a few channels; what is padded gets a buffer anyway */
+        /* copies values with a fixed order of axes, or with padded channels; a padded tensor gets a
+         * buffer anyway */
         if (!has_padding(&s->a) &&
             (x != values || (i < x->ndim - 1 && value_behind(x, MOVES_VIEW)->op == OP_BUFFER)))
             x = uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
@@ -404,9 +406,9 @@ static struct uop *sum_to_buffer(struct tgc *t, struct uop *a, uint32_t axes)
     return uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1, (union arg){0});
 }
 
-/* The sums of the values, one for each row: of their axis `channels` first, which windows have in
- * common, then of what is left. In buffers: a kernel that sums products has no other sum beside it.
- * Floats, which hold them exactly, or integers. */
+/* The sums of the values, one for each row: first over the axis `channels`, which windows share,
+ * then over the rest. In buffers, since a kernel with a sum of products has no other sum. In floats
+ * if they are exact, else in integers. */
 static struct uop *sum_values(const struct sum_of_bytes *s, struct uop *values, int channels)
 {
     const double exact = 0x1p24 / 255;

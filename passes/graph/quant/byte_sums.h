@@ -1,29 +1,29 @@
-/* byte_sums.h - private to byte_sums.c, runtime_products.c, exact_floats.c, byte_table.c and
- * requantize.c: quantized values. */
+/* byte_sums.h - private to graph/quant/: quantized values. */
 #ifndef TGC_BYTE_SUMS_H
 #define TGC_BYTE_SUMS_H
 
 #include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 
-/* Through which bytes can be followed: padding becomes padding with the zero point. */
+/* Movements through which bytes are followed: padding with zeros becomes padding with the zero
+ * point. */
 enum { MOVES_BYTES = MOVES_VIEW | MOVES_ZEROS };
 
-/* One factor: scale * (q - zero), moved. */
+/* One factor: scale * (q - zero), and its movements. */
 struct operand {
     struct uop *q;
     struct uop *zero;            /* i32 of rank 0; NULL: none */
     struct uop *scale;           /* of q's shape, or of rank 0; NULL: none */
-    struct path path;            /* on top of the scale */
-    uint32_t of;                 /* the product's axes along which it changes */
+    struct path path;            /* the movements, from the product down */
+    uint32_t of;                 /* the product's axes along which it varies */
 };
 
 struct sum_of_bytes {
     struct tgc *t;
-    struct contraction c;        /* of the bytes, behind their scales and zero points */
+    struct contraction c;        /* of the bytes, without their scales and zero points */
     struct uop *reduce, *product;        /* c's */
     struct operand a, w;         /* w: a weight, if one of them is */
-    int weight;                  /* w is this one of c's factors */
+    int weight;                  /* which of c's factors w is */
     bool weighted;
 };
 
@@ -31,41 +31,42 @@ struct sum_of_bytes {
 bool has_padding(const struct operand *o);
 /* Operand a as u8, its zero point moved along. */
 struct uop *values_as_u8(struct sum_of_bytes *s);
-/* x with its axis filled up to a multiple of DOT_BYTES by `value`. */
+/* x with its axis padded to a multiple of DOT_BYTES by `value`. */
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value);
-/* The moves on top of x; its axis *axis (-1: none) is x's own instead of what it was, and *axis
- * becomes where it ends up. What is padded is o->zero. NULL: the axis is lost on the way. */
+/* Applies the moves to x, with padding by o->zero. x's axis *axis (-1: none) may have another size
+ * than before; *axis becomes its index in the result. NULL: the axis is merged with others. */
 struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, int *axis);
-/* How many products a sum has. */
+/* The number of products in a sum. */
 double products_of(const struct sum_of_bytes *s);
-/* The weight less its zero point, as i8. Where that does not fit, less what makes it i8; *rest is
- * what is left of the zero point. NULL: the zero point is not known. */
+/* The weight less its zero point, as i8. If that does not fit, a part of the zero point is
+ * subtracted, and *rest is the other part. NULL: the zero point is not known. */
 struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest);
-/* What depends on weights alone, as a weight; NULL: out of memory's limit. */
+/* Evaluates a value of weights alone to a weight; NULL: over the memory limit. */
 struct uop *weights_evaluate(struct tgc *t, struct uop *v);
-/* The sums of the weights, one for each column, in dtype d; NULL: out of memory's limit. */
+/* The sums of the weights, one for each column, in dtype d; NULL: over the memory limit. */
 struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype d);
-/* The sum, of dtype d, times the operands' scales, if it is to be a float. */
+/* The sum, of dtype d, times the operands' scales, if the result is a float. */
 struct uop *bytes_scale_sum(const struct sum_of_bytes *s, struct uop *sum);
 
-/* runtime_products.c: the sum of products of two run-time values, one of which is stored in
- * groups of bytes; NULL: that does not pay. */
+/* runtime_products.c: the sum of products of two run-time values, one of which is regrouped; NULL:
+ * that does not pay. */
 struct uop *product_rewrite_sum(const struct sum_of_bytes *s);
 
-/* exact_floats.c: the sum by floats that hold it exactly; NULL: they do not. */
+/* exact_floats.c: the sum in floats, if they are exact; else NULL. */
 struct uop *whole_rewrite_sum(const struct sum_of_bytes *s);
-/* The largest or least of bytes, as floats, which vectors can compare; NULL: it is none. */
+/* A maximum or minimum of bytes, as floats, which vectors can compare; NULL: it is none. */
 struct uop *whole_rewrite_most(struct tgc *t, struct uop *u);
-/* A cast of a whole number to an integer and back; NULL: it is none. */
+/* A cast of an integer-valued float to an integer and back; NULL: it is none. */
 struct uop *whole_rewrite_cast(struct tgc *t, struct uop *u);
 
-/* byte_table.c: a byte, u, that depends on one byte alone, by a table; NULL: it does not, or
- * that takes longer. */
+/* byte_table.c: a byte, u, that is a function of one byte, by a table; NULL: it is none, or
+ * slower. */
 struct uop *table_rewrite(struct tgc *t, struct uop *u);
 
-/* requantize.c: scaled sums that are scaled anew, u is a cast to a byte; NULL: they are none. */
+/* requantize.c: merges the scales of a scaled sum whose cast to a byte u is; NULL: there is
+ * none. */
 struct uop *requantize(struct tgc *t, struct uop *u);
-/* What bytes stand for, (q - zero) * scale, divided by a constant; NULL: u is no such quotient. */
+/* A dequantized value, (q - zero) * scale, divided by a constant; NULL: u is no such quotient. */
 struct uop *rescale(struct tgc *t, struct uop *u);
 
 #endif

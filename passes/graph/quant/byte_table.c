@@ -1,12 +1,12 @@
-/* byte_table.c - a byte that is computed from one byte is read from a table of 256.
+/* byte_table.c - a byte that is a function of one byte is looked up in a table of 256.
  *
  *      u8 y = saturate(round(gelu((x - zx) * sx) / sy) + zy)        u8 y = table[x]
  *
- * Quantized models surround each activation by conversions, so whatever it is - GELU, SiLU, a chain
- * of several - it is a function of a byte, and is computed for each of them by the oracle. Reading
- * takes a cycle or two an element: more than vectors need for a few cheap steps, less than they
- * need for a function of the transcendental kind, or for several divisions. Both bytes are stored, so
- * that vectors do all else.
+ * Quantized models surround each activation by conversions, so each - GELU, SiLU, a chain of
+ * several - is a function of a byte, and the oracle computes it for all 256. A look-up takes a
+ * cycle or two an element: more than a few cheap ops take with vectors, less than a transcendental
+ * function or several divisions. Both bytes are stored, so that the ops before and after can be
+ * vectorized.
  */
 #include "passes/graph/quant/byte_sums.h"
 
@@ -15,8 +15,8 @@ enum { VALUES = 256, LOOK_MAX = 128, SOURCES_MAX = 4 };
 struct chain {
     struct tgc *t;
     struct uop *root, *source;
-    struct uop *node[LOOK_MAX]; int n;   /* what is between them, operands first */
-    double cost;                         /* additions an element */
+    struct uop *node[LOOK_MAX]; int n;   /* the ops between them, operands first */
+    double cost;                         /* additions per element */
 };
 
 bool reads_byte_table(const struct uop *v)
@@ -33,8 +33,8 @@ static bool is_known(const struct chain *c, const struct uop *v)
     return false;
 }
 
-/* The sources of v that the chain goes through; constants and the byte itself are ends. -1: v has
- * others. */
+/* The sources of v through which the chain continues; constants and the byte itself end it. -1: v
+ * has other sources. */
 static int sources_of(struct chain *c, struct uop *v, struct uop **src)
 {
     int n = 0;
@@ -58,8 +58,8 @@ static int sources_of(struct chain *c, struct uop *v, struct uop **src)
     return n;
 }
 
-/* All that is between the root and the one byte that it depends on. Reshapes keep the order of
- * elements, so they may stand anywhere. */
+/* Finds the ops between the root and the one byte on which it depends. Reshapes keep the order of
+ * elements, so they are allowed anywhere. */
 static bool find_chain(struct chain *c)
 {
     const struct machine *m = machine_of(c->t);
@@ -92,7 +92,7 @@ static bool find_chain(struct chain *c)
     return c->source != NULL;
 }
 
-/* What stands for v where the byte has each of its values; constants are scalars. */
+/* v for all 256 values of the byte; constants are scalars. */
 static struct uop *tabulated(const struct chain *c, struct uop *const *now, struct uop *values,
                              struct uop *v)
 {

@@ -1,14 +1,14 @@
-/* exact_floats.c - integers that floats hold exactly are floats, since vectors have every
- * operation on them.
+/* exact_floats.c - computes integers in floats where these are exact, since vectors have all
+ * operations on floats.
  *
- * What byte_sums.c makes no sum of bytes' groups of - depthwise convolutions, products of two
- * values of the run, weights that nothing runs along - are sums of whole numbers below 2^24,
- * whatever the order of summation. With a weight, w' = w - zw,
+ * The sums for which byte_sums.c has no groups of bytes - depthwise convolutions, products of two
+ * run-time values, weights without columns - are sums of integers below 2^24, in any order of
+ * summation. With a weight, w' = w - zw,
  *
  *      sum over k of (a[i,k] - za) * w'[k,j]  =  sum over k of a[i,k] * w'[k,j]  -  za * W'[j]
  *
- * so bytes are what is read, and padding is bytes that stand for 0; without one zero points are
- * subtracted from the factors. The largest of bytes is the largest of the floats that they are.
+ * so bytes are loaded, and padding is bytes that stand for 0; without a weight, zero points are
+ * subtracted from the factors. A maximum of bytes is the maximum of the same floats.
  *
  * A program without vectors multiplies integers, so that its weights stay bytes.
  */
@@ -19,7 +19,7 @@
 
 static const double exact = 0x1p24;
 
-/* The largest magnitude of the operand's q - zero. */
+/* An upper bound of |q - zero| of the operand. */
 static double largest_of(const struct operand *o)
 {
     int64_t zero;
@@ -59,7 +59,7 @@ static struct uop *sum_of_values(const struct sum_of_bytes *s)
     return bytes_scale_sum(s, contraction_like(t, s->reduce, left, right));
 }
 
-/* w' as integers that are read as bytes. */
+/* w' as integers that are loaded as bytes. */
 static struct uop *widened(const struct sum_of_bytes *s)
 {
     int64_t rest = 0;
@@ -101,8 +101,7 @@ struct uop *whole_rewrite_sum(const struct sum_of_bytes *s)
     return s->weighted ? sum_of_weights(s) : sum_of_values(s);
 }
 
-/* Where the axis `at` of m's source is after m: a WINDOW (the places, not the taps) or a
- * PERMUTE. */
+/* The axis of m's source `at` after m: a WINDOW (the outputs, not the taps) or a PERMUTE. */
 static int axis_after(const struct uop *m, int at)
 {
     int now = 0;
@@ -113,8 +112,8 @@ static int axis_after(const struct uop *m, int at)
     return now;
 }
 
-/* Whether `axes` hold, of each window, something else than padding: padding comes first, if at all,
- * then windows, which are not as narrow as what is padded on a side, and the order of the axes. */
+/* Whether along `axes` every window contains an element that is not padding. Expects padding first,
+ * if any, then windows that are wider than the padding on a side, then a permutation. */
 static bool windows_reach(const struct operand *o, uint32_t axes)
 {
     int at[MAX_RANK], tap[MAX_RANK], first = o->path.n - 1;
@@ -153,7 +152,8 @@ static bool pads_lowest(const struct uop *v)
            isinf(v->src[1]->arg.f);
 }
 
-/* Whether v is f(v->src[0]) with an f of constants that does not fall, nor is no number. */
+/* Whether v is a monotone (non-decreasing) function of v->src[0] with constant parameters, and
+ * never NaN. */
 static bool never_falls(const struct uop *v)
 {
     const struct uop *c = v->nsrc == 2 ? value_behind(v->src[1], MOVES_VIEW) : NULL;
@@ -163,8 +163,8 @@ static bool never_falls(const struct uop *v)
            (v->op == OP_MUL && c->arg.f > 0);
 }
 
-/* (q - zero) * scale with a scale > 0 is largest where q is, and so is what is clamped. Padding
- * with -INFINITY becomes padding with the least byte. */
+/* A maximum of (q - zero) * scale with scale > 0, or of monotone functions of it, as the maximum of
+ * q. Padding with -INFINITY becomes padding with the least byte. */
 static struct uop *largest_dequantized(struct tgc *t, struct uop *u)
 {
     enum { STEPS_MAX = 8 };
@@ -200,7 +200,7 @@ struct uop *whole_rewrite_most(struct tgc *t, struct uop *u)
     return uop_cast(t, u->dtype, uop_reduce(t, op, x, REDUCE_AXES(u->arg.i)));
 }
 
-/* (f32)((i32)whole + b) with weights b, as a sum of floats, if that is exact. */
+/* (f32)((i32)v + b), for integer-valued v and weights b, as a sum of floats if that is exact. */
 static struct uop *add_weights(struct tgc *t, const struct uop *v)
 {
     for (int k = 0; k < 2 && v->op == OP_ADD && v->dtype == DTYPE_I32; k++) {

@@ -1,12 +1,12 @@
-/* requantize.c - the scales of a sum of bytes and of what it becomes are one factor.
+/* requantize.c - merges the scale of a sum of bytes and that of the result into one factor.
  *
  *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
  *      saturate(round((e / sum) / y) + zero)      =  saturate(round(e * (1 / y / sum)) + zero)
  *
- * which differ where the sum is within a rounding error of the middle between two results. The
- * second one is softmax's: one quotient a row, if the sum is that of a row. So are the scale of
- * what bytes stand for and a constant that it is divided by. Bytes that are made of bytes with the
- * same scale and zero point are those bytes.
+ * The two sides differ only where the sum is within a rounding error of the middle between two
+ * results. The second line is softmax's: one division a row, if the sum is that of a row. The scale
+ * of dequantized bytes is merged with a constant divisor in the same way. Bytes requantized with
+ * the same scale and zero point are the bytes themselves.
  */
 #include "passes/analysis/bounds.h"
 #include "passes/graph/quant/byte_sums.h"
@@ -14,7 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Made of weights and constants. *steps: how many uops may still be looked at, here and below. */
+/* Computed from weights and constants. *steps: how many uops may still be visited, here and
+ * below. */
 static bool is_constant(const struct uop *v, int *steps)
 {
     v = value_behind(v, MOVES_VIEW);
@@ -26,7 +27,7 @@ static bool is_constant(const struct uop *v, int *steps)
     return all;
 }
 
-/* A sum of products, or what bytes stand for but their scale: a float that was an integer. */
+/* A sum of products, or dequantized bytes without their scale: an integer cast to float. */
 static bool is_counted(const struct uop *v)
 {
     v = value_behind(v, MOVES_VIEW);
@@ -38,7 +39,7 @@ static bool is_counted(const struct uop *v)
            ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
 }
 
-/* v / c for a quotient v whose divisor is the same along some axis; NULL: v is none. */
+/* v / c for a quotient v whose divisor is invariant along some axis; NULL: v is none. */
 static struct uop *divide_quotient(struct tgc *t, struct uop *v, double c)
 {
     struct path by = path_down(v->op == OP_DIV ? v->src[1] : v, MOVES_VIEW);
@@ -51,7 +52,7 @@ static struct uop *divide_quotient(struct tgc *t, struct uop *v, double c)
     return uop_binary(t, OP_MUL, v->src[0], path_up(t, &by, factor));
 }
 
-/* v / c as a sum of products whose constants are divided; NULL: v is no such sum. */
+/* v / c as a sum of products with divided constants; NULL: v is no such sum. */
 static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
 {
     struct uop *src[MAX_RANK * 2 + 2];
@@ -77,8 +78,8 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
     return tensor_binary(t, v->op, src[0], src[1]);
 }
 
-/* What bytes stand for without their scale, q - zero, as bytes with that zero point again: q, seen
- * through movement. NULL: they are others. */
+/* The bytes q of which v is q - zero, cast to bytes with the same zero point again: q, through
+ * movement. NULL: they are others. */
 static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
                               struct uop *const *step, int n)
 {

@@ -1,28 +1,28 @@
-/* runtime_products.c - sums of products of two run-time bytes, attention's scores and its
- * weighted values, as sums of products of groups of bytes.
+/* runtime_products.c - sums of products of two run-time bytes, attention's scores and its weighted
+ * values, as sums of products of groups of bytes.
  *
  *      sum over k of (a[i,k] - za) * (w[k,j] - zw)
  *    = sum over k of a[i,k] * w[k,j]  -  zw * A[i]  -  za * W[j]  +  K * za * zw
  *
  * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
- * sums over k, which small kernels add up. Instruction sets multiply four neighbours along k by
- * those of a whole vector of columns (DOT_BYTES), so w is stored anew as [k / 4][j][k % 4]:
- * that costs one pass over it, which pays if there are several rows i. What has few rows, no
- * such axes, or columns that vectors would leave over, is left to exact_floats.c; if much is
- * summed up, such columns are filled up with zeros, and the sums get a buffer.
+ * sums over k, the correction terms, which small kernels compute. Instruction sets multiply four
+ * neighbours along k by those of a whole vector of columns (DOT_BYTES), so w is regrouped as [k /
+ * 4][j][k % 4]: that costs one pass over it, which pays if there are several rows i. Products with
+ * few rows, other axes, or remainder columns are left to exact_floats.c; with a long sum, such
+ * columns are padded with zeros, and the sums get a buffer.
  */
 #include "passes/graph/quant/byte_sums.h"
 
 #include <string.h>
 
 enum { ROWS_MIN = 8, DEPTH_MIN = 8, DEPTH_OF_FILLED = 32, LANES = 8, LANES_FILLED = 16 };
-/* products that i32 sums up with zero points of any size */
+/* products that never overflow a sum in i32, with any zero points */
 static const double PRODUCTS_MAX = 1 << 14;
 
-/* Of the product's axes: the one that is summed up, and the columns', of w alone. */
+/* Two of the product's axes: the reduced one, and the columns, of w alone. */
 struct shape {
     int k, column;
-    int64_t size, ncolumn;       /* of k; of the columns, as they are stored */
+    int64_t size, ncolumn;       /* of k; of the columns, as stored */
 };
 
 static bool fill_columns(struct shape *shape)
@@ -35,7 +35,7 @@ static bool fill_columns(struct shape *shape)
     return true;
 }
 
-/* w is what has the columns. False: something has no fixed size, or is too small. */
+/* Makes w the operand with the columns. false: a size is not fixed, or too small. */
 static bool find_shape(struct sum_of_bytes *s, struct shape *shape)
 {
     shape->k = shape->column = -1;
@@ -64,8 +64,8 @@ static struct uop *to_buffer(struct tgc *t, struct uop *x)
     return uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
 }
 
-/* w as i8, in a buffer of its own, and its zero point moved along. Who computes w stores it as it
- * lies there: what moves it comes later. */
+/* w as i8 in its own buffer, with its zero point shifted. The producer of w stores it under its
+ * movements, which are applied later. */
 static struct uop *as_i8(struct tgc *t, struct operand *w)
 {
     if (w->q->dtype == DTYPE_I8)
@@ -80,7 +80,7 @@ static struct uop *as_i8(struct tgc *t, struct operand *w)
     return path_up(t, &p, leaf ? x : to_buffer(t, x));
 }
 
-/* Where the product's axis k is in the operand's bytes; -1: it is merged with others. */
+/* The axis of the operand's bytes that is the product's axis k; -1: it is merged with others. */
 static int axis_of_bytes(struct tgc *t, const struct operand *o, int k)
 {
     for (int axis = o->q->ndim - 1; axis >= 0; axis--) {
@@ -93,20 +93,20 @@ static int axis_of_bytes(struct tgc *t, const struct operand *o, int k)
 
 static int64_t round_up(int64_t n) { return (n + DOT_BYTES - 1) / DOT_BYTES * DOT_BYTES; }
 
-/* The values, filled up to groups along k; NULL: that cannot be done. */
+/* The values, padded to groups along k; NULL: that is impossible. */
 static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uop *values, int axis,
                                const struct shape *shape)
 {
     struct uop *x = fill_axis(t, values, axis, uop_consti(t, DTYPE_U8, 0));
-    /* groups lie side by side: the layout of a buffer of its own can see to that */
+    /* groups are contiguous: a buffer of its own can have such a layout */
     if (x != values || (axis < x->ndim - 1 && value_behind(x, MOVES_VIEW)->op == OP_BUFFER))
         x = to_buffer(t, x);
     x = move_again(t, a, x, &axis);
-    /* an axis of which k is a part is not filled up within */
+    /* an axis of which k is only a part cannot be padded */
     return x && axis == shape->k && x->dim[axis]->arg.i == round_up(shape->size) ? x : NULL;
 }
 
-/* x with its axis filled up to n elements. */
+/* x with its axis padded to n elements. */
 static struct uop *fill_to(struct tgc *t, struct uop *x, int axis, int64_t n)
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK];
@@ -117,7 +117,7 @@ static struct uop *fill_to(struct tgc *t, struct uop *x, int axis, int64_t n)
     return uop_pad(t, x, uop_consti(t, x->dtype, 0), lo, hi);
 }
 
-/* The dimensions of the product as it is computed: k and the columns filled up. */
+/* The dimensions of the product with k and the columns padded. */
 static void filled_dims(const struct sum_of_bytes *s, const struct shape *shape, struct uop **dim)
 {
     memcpy(dim, s->product->dim, (size_t)s->product->ndim * sizeof *dim);
@@ -125,8 +125,8 @@ static void filled_dims(const struct sum_of_bytes *s, const struct shape *shape,
     dim[shape->column] = uop_int(s->t, shape->ncolumn);
 }
 
-/* w, seen as the product, stored as [..., k / 4][column][k % 4] and seen as it was; k and the
- * columns are filled up with zeros. */
+/* w, as the product has it, stored as [..., k / 4][column][k % 4] and viewed in its old shape; k
+ * and the columns are padded with zeros. */
 static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
                                 const struct shape *shape)
 {
@@ -155,7 +155,7 @@ static struct uop *store_groups(const struct sum_of_bytes *s, struct uop *w,
     return uop_expand(t, groups, dim);
 }
 
-/* The sums without those of columns that were filled up. */
+/* The sums without the padded columns. */
 static struct uop *without_filling(const struct sum_of_bytes *s, const struct shape *shape,
                                    struct uop *sum)
 {
@@ -182,8 +182,8 @@ static struct uop *zero_times_sums(const struct sum_of_bytes *s, const struct op
     return tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_I32, sum), zero);
 }
 
-/* The sum less what zero points add to it; that is in buffers, since a kernel that sums products
- * has no other sum beside it. */
+/* The sum less the correction terms of zero points; these are in buffers, since a kernel with a sum
+ * of products has no other sum. */
 static struct uop *without_zeros(const struct sum_of_bytes *s, struct uop *sum, struct uop *a,
                                  struct uop *w)
 {
