@@ -1,14 +1,13 @@
-/* byte_groups.c - sums of products of bytes, as quantized models have: four neighbours along the
- * innermost range of such a reduction become a group, which instruction sets add up at once.
+/* byte_groups.c - sums of products of bytes, of quantized models: four neighbours along the
+ * innermost range of the reduction become a group, which instruction sets sum at once.
  *
  *      for k < 64                              for k < 16
  *        acc += (i32)x[k] * (i32)w[k]            for g < 4
  *                                                  acc += (i32)x[4k + g] * (i32)w[4k + g]
  *
- * x is u8 and lies side by side along k, w is i8: a weight, which tile.c packs with its groups
- * inside of the lanes, or a value of the run that runtime_products.c has stored like that.
- * expand.c makes one DOT of a group and a vector of columns; in the portable kernel the group
- * stays a loop.
+ * x is u8 and contiguous along k, w is i8: a weight, which tile.c packs with its groups inside the
+ * lanes, or a run-time value that runtime_products.c has regrouped in that order. expand.c turns a
+ * group and a vector of columns into one DOT; in the portable kernel the group stays a loop.
  */
 #include "passes/kernel/tile.h"
 
@@ -33,7 +32,7 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
     return *values && *weights;
 }
 
-/* Whether r, of n values, is a group itself: what is left of a range that was divided. */
+/* Whether r, of n values, is a group itself: the remainder of a range that was split. */
 static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, int64_t n)
 {
     int64_t stride;

@@ -1,9 +1,10 @@
-/* choose_tile.c - which tile a loop nest gets, of all candidates; tile_cost.c says what each costs.
+/* choose_tile.c - chooses a loop nest's tile among all candidates; tile_cost.c estimates the cost
+ * of each.
  *
- * The columns run along a range in which every operand stands still, is contiguous, or is a weight
- * that can be packed; the rows along a range in which some operand stands still. All pairs of
- * ranges and sizes are tried. The portable kernel's lanes are loops, of which a compiler makes
- * vectors; a variant's columns are vectors of its instruction set.
+ * The columns run along a range in which every operand is invariant or contiguous, or is a weight
+ * that can be packed; the rows along a range in which some operand is invariant. All pairs of
+ * ranges and sizes are tried. The portable kernel's lanes are loops, which a compiler vectorizes; a
+ * variant's columns are vectors of its instruction set.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile_cost.h"
@@ -55,10 +56,11 @@ static bool rows_fit(const struct nest *m, struct uop *r)
     return !m->contraction || !operands_equal(axis.reads, m->operands);
 }
 
-/* The best tiles so far, best first; of equals the first. `want`: this one alone is looked for. */
+/* The best tiles so far, best first; of equal ones the first. `want`: the only candidate to look
+ * for. */
 struct shortlist {
     struct tile *tile; int n, most;
-    bool orders;                 /* are candidates of their own */
+    bool orders;                 /* the two orders of a tile's loops are separate candidates */
     const struct tile *want;
 };
 
@@ -76,8 +78,8 @@ static void insert(struct shortlist *s, const struct tile *tile)
     s->tile[at] = *tile;
 }
 
-/* Both orders of a tile's loops are candidates, where only the order differs the second thoughts
- * come later. */
+/* Both orders of a tile's loops are candidates; tiles that differ only in the order rank behind the
+ * others. */
 static void consider(const struct nest *m, struct shortlist *s, struct tile tile)
 {
     tile.panels = s->orders ? tile_place_panels(m, &tile) : PANELS_THERE;
@@ -95,7 +97,7 @@ static void try_rows(const struct nest *m, struct shortlist *s, struct tile tile
     tile.rows = 1;
     for (int a = m->first; a < m->store->nsrc; a++) {
         int64_t n = range_fixed_size(m->store->src[a]);
-        /* a size known only at run time divides by nothing */
+        /* a size known only at run time has no divisors */
         if (n < 1 || a == tile.column_axis || !rows_fit(m, m->store->src[a]))
             continue;
         for (int64_t rows = 1; rows <= ROWS_MAX && rows * tile.columns <= TILE_MAX; rows++) {
@@ -111,8 +113,8 @@ static void try_rows(const struct nest *m, struct shortlist *s, struct tile tile
     consider(m, s, tile);
 }
 
-/* From the innermost range outwards, so that equal gains keep the output's contiguous range for the
- * columns. `like`: a variant's tile, whose panel is to be kept, or NULL. */
+/* From the innermost range outwards, so that on equal gains the columns run along the output's
+ * contiguous range. `like`: a variant's tile, whose panel is kept, or NULL. */
 static void list_portable(const struct nest *m, const struct tile *like, struct shortlist *s)
 {
     for (int a = m->store->nsrc - 1; a >= m->first && m->contraction; a--) {
@@ -130,15 +132,15 @@ static void list_portable(const struct nest *m, const struct tile *like, struct 
 
 /* ------------------------------------------------------------------------------------- variants */
 
-/* Lanes that lie apart in memory are moved one by one: a contraction's tile is worth it, since it
- * does that once for all its steps. */
+/* Whether strided lanes, which are moved one by one, are acceptable: for a contraction's tile,
+ * which does that once for all its steps. */
 static bool may_lie_apart(const struct nest *m, int64_t stride)
 {
     return m->contraction && stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
 }
 
-/* Whether a load that depends on r reads neighbours along it, or can; outside of the reduction,
- * also what lies apart. */
+/* Whether a load that depends on r is contiguous along it, or can be packed; outside the reduction
+ * it may also be strided. */
 static bool load_fits(const struct nest *m, const struct uop *load, struct uop *r, bool reduced)
 {
     int64_t stride;
@@ -156,8 +158,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     return stride == 1 || (reduced ? nest_is_packable(m, load) && (apart || !m->staged) : apart);
 }
 
-/* Whether what is computed along r is stored apart, since it is read side by side: an image whose
- * few channels become neighbours. */
+/* Whether what is loaded contiguously along r is stored strided: an image whose few channels become
+ * innermost. */
 static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
 {
     enum { CHANNELS_MAX = 4 };
@@ -167,10 +169,10 @@ static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
            op_is_elementwise(m->store->src[2]->op) && stride > 0 && stride <= VECTOR_STRIDE_MAX;
 }
 
-/* Whether what is read side by side along r is stored side by side along the innermost range, as
- * where the order of axes changes: rows of vectors along r are stored by their columns, see
- * transpose_store.c. Vectors along the innermost range would be better, but something that is read
- * lies apart there. */
+/* Whether what is contiguous along r in the load is contiguous along the innermost range in the
+ * store, as where the order of axes changes: rows of vectors along r are then stored by their
+ * columns, see transpose_store.c. Vectors along the innermost range would be better, but some load
+ * is strided there. */
 static bool may_transpose(const struct nest *m, const struct uop *r)
 {
     struct uop *last = m->store->src[m->store->nsrc - 1];
@@ -192,8 +194,6 @@ static bool is_sum_of_i32(const struct uop *u)
     return u->dtype == DTYPE_I32 && REDUCE_OP(u->arg.i) == OP_ADD;
 }
 
-/* Whether vectors can run along r: everything that varies with it is a float, read side by side,
- * and has an operation on vectors; r itself is used in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r)
 {
     struct tgc *t = m->t;
@@ -224,7 +224,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
         for (int k = u->op == OP_LOAD; k < u->nsrc && u->op != OP_RANGE; k++) {
             bool value = u->op != OP_LOAD || k > 2;
             any |= value && map_get(&varies, u->src[k]) != NULL;
-            /* r may be a part of an offset, not of a value */
+            /* r may occur in an offset, but not in a value */
             fits &= u->src[k] != r || u->dtype == DTYPE_INDEX || !value;
         }
         if (u->op == OP_LOAD)
@@ -236,14 +236,15 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
                     op_is_elementwise(u->op) && uop_depends_on(t, u, r)))
             map_set(&varies, u, u);
         if (map_get(&varies, u) && u->op != OP_LOAD && !any)
-            fits = false;                             /* a value made of r itself */
+            fits = false;                             /* a value computed from r itself */
     }
     scratch_release(t, mark);
     return fits;
 }
 
-/* Columns of a panel: n, or a part of it. What is left is a store of its own (see split_columns),
- * or the last lanes of a vector that nobody looks at. false: such columns do not suit. */
+/* The columns of a panel: n, or a part of it. The remainder is a store of its own (see
+ * split_columns), or consists of unused lanes of the last vector. false: these columns are not
+ * possible. */
 static bool columns_suit(int64_t n, int64_t columns, int64_t vector, const struct tile *like,
                          bool exact, bool gated, int64_t *panel)
 {
@@ -265,8 +266,8 @@ bool nest_has_gates(const struct nest *m, const struct uop *r)
 
 static int64_t align_up(int64_t n, int64_t by) { return (n + by - 1) / by * by; }
 
-/* Whether the last of n columns, where they are no whole vector, may be computed together with
- * columns that another tile stores, too: the same values, by one thread. */
+/* Whether the last of n columns, if they are no whole vector, may be recomputed together with
+ * columns that another tile stores: the same values, by the same thread. */
 static bool tile_may_overlap(const struct nest *m, int64_t vector, int64_t n)
 {
     return m->contraction && n >= vector && m->t->threads < 2;
@@ -280,7 +281,7 @@ int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
     return overlap ? align_up(rest, tile->vector) : rest;
 }
 
-/* All tiles of so many columns, and of any number of those rows. */
+/* Tries all tiles of so many columns with any number of those rows. */
 static void try_columns(const struct nest *m, enum isa isa, const struct pairing *p, int npair,
                         int column_steps, struct tile tile, double used, struct shortlist *s)
 {
@@ -295,7 +296,7 @@ static void try_columns(const struct nest *m, enum isa isa, const struct pairing
     }
 }
 
-/* The rows that go with columns along that axis: each range that suits, and none. */
+/* The ranges for rows that go with columns along that axis: each that fits, and none. */
 static int list_pairs(const struct nest *m, int axis, struct pairing *p)
 {
     struct uop *column = m->store->src[axis];
@@ -323,7 +324,7 @@ static void try_vectors(const struct nest *m, enum isa isa, const struct tile *l
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
         if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
-        /* what is left over: part of a vector, or, with gates, whole ones or one by one */
+        /* the remainder: a partial vector, or, with gates, whole vectors or scalars */
         int64_t last = n % columns, lanes = tiles * columns;
         if (gated && n > columns)
             lanes = n - last + (tile_may_overlap(m, vector, n) ? align_up(last, vector)
@@ -344,7 +345,7 @@ static void list_vectors(const struct nest *m, enum isa isa, const struct tile *
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
         bool plain = !m->reduce || !uop_depends_on(m->t, m->reduce, m->store->src[a]);
         if (range_fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
-            /* strip.c does that, with any size */
+            /* strip.c does that, for any size */
             (plain && a == m->store->nsrc - 1) || !nest_vectors_fit(m, m->store->src[a]))
             continue;
         struct pairing p[64];
@@ -377,7 +378,7 @@ static void list_all(const struct nest *m, enum isa isa, const struct tile *like
         list_portable(m, like, s);
 }
 
-/* The axes as a tune file counts them, from the nest's first one on; and back. */
+/* Numbers the axes as a tune file does, from the nest's first one on; and back. */
 static struct tile count_from(struct tile tile, int first)
 {
     tile.column_axis -= first;
@@ -385,7 +386,7 @@ static struct tile count_from(struct tile tile, int first)
     return tile;
 }
 
-/* What an entry says, if it is a candidate. */
+/* The tile that an entry says, if it is a candidate. */
 static struct tile tuned_tile(const struct nest *m, const struct tuned *e, const struct tile *like)
 {
     struct tile want = e->tile, found = {.column_axis = -1};

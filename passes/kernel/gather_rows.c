@@ -1,14 +1,14 @@
-/* gather_rows.c - what is read at places that are data lies side by side along c, what is made of it
- * is stored side by side along p: a grid's samples of an image whose channels are innermost, as a
- * model wants them.
+/* gather_rows.c - gathered rows that are contiguous along c, while the result is contiguous along
+ * p: a grid's samples of an image with channels innermost, stored with pixels innermost as the
+ * model has them.
  *
  *      for c  for p                                 for po  p = 16*po + j
  *        y[c, p] = t[place(p), c] * w(p) + ...        for j < 16, c   row[j][c] = t[place(p), c] * w(p) + ...
  *                                                     for c, j < 16   y[c, p]   = row[j][c]
  *
- * A row is vectors of neighbours, at places that are found once for all of them. Rows are stored by
- * their columns, see transpose_store.c; or as they are, where that is how they lie. Points are
- * taken some at a time, whose places are vectors: stage_places.c.
+ * A row is loaded in vectors, at an index that is computed once for all of them. Rows are stored by
+ * their columns, see transpose_store.c; or as rows, if the result has that order. Points are
+ * processed in blocks, whose indices are computed in vectors: stage_places.c.
  */
 #include "passes/analysis/gathers.h"
 #include "passes/analysis/access.h"
@@ -16,7 +16,7 @@
 
 enum { ROWS = 16, ROW_NBYTES = 8 << 10 };
 
-/* Two ranges of a store: rows are read along `row`, their places differ along `point`. */
+/* Two ranges of a store: rows are loaded along `row`, at indices that differ along `point`. */
 struct turn { int row, point; };
 
 static bool is_affine_along(struct tgc *t, const struct uop *load, struct uop *r)
@@ -25,7 +25,8 @@ static bool is_affine_along(struct tgc *t, const struct uop *load, struct uop *r
     return index_stride(t, load->src[1], r, &stride);
 }
 
-/* Whether all that is read along r is neighbours, some of them at places that are data along p. */
+/* Whether all loads are contiguous along r, and some of them have data-dependent indices along
+ * p. */
 static bool is_row(struct tgc *t, struct uop *const *order, int n, struct uop *r, struct uop *p)
 {
     int64_t stride;
@@ -43,7 +44,7 @@ static bool is_row(struct tgc *t, struct uop *const *order, int n, struct uop *r
     return any;
 }
 
-/* The range that a store runs along side by side; -1: there is none. */
+/* The range along which the store is contiguous; -1: none. */
 static int find_points(struct tgc *t, const struct uop *store)
 {
     int64_t stride;
@@ -61,7 +62,8 @@ static bool has_plain_loops(const struct uop *store)
     return store->nsrc >= 5 && store->nsrc <= 64 && store->dtype == DTYPE_F32;
 }
 
-/* Rows that are read as they are stored: places are what is the same along them. */
+/* Rows that are stored in the order in which they are loaded: the indices are invariant along
+ * them. */
 static bool find_block(struct tgc *t, struct uop *store, struct turn *found)
 {
     int n, row = store->nsrc - 1;
@@ -110,7 +112,7 @@ static struct uop *new_range(struct tgc *t, int64_t n, const struct uop *like)
     return r;
 }
 
-/* The store with these three sources, `outer` and two ranges inside of all its others. */
+/* The store with these three sources, with `outer` and two ranges inside all its others. */
 static struct uop *inside(struct tgc *t, const struct uop *store, struct turn of,
                           struct uop *const *stored, struct uop *outer, struct uop *first,
                           struct uop *last)
@@ -129,7 +131,8 @@ static struct uop *inside(struct tgc *t, const struct uop *store, struct turn of
     return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
 }
 
-/* Rows of a block of points in scratch, as a value at row c of one of them. */
+/* Stores the rows of a block of points to scratch; returns the load of row c at one of the
+ * points. */
 static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
                               struct uop *start, struct uop *point, int64_t rows)
 {
@@ -148,8 +151,8 @@ static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store
     return uop_intern(t, OP_LOAD, DTYPE_F32, load, 2, (union arg){0});
 }
 
-/* The store, `rows` points at a time, which divide them. turned: by way of rows in scratch, whose
- * columns are stored; otherwise rows are stored as they are read. */
+/* The store in blocks of `rows` points, which divide them. turned: through rows in scratch, whose
+ * columns are stored; otherwise rows are stored as they are loaded. */
 static struct uop *take_points(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
                                int64_t rows, bool turned)
 {

@@ -1,8 +1,8 @@
-/* linearize.c - from a kernel AST to a linear program: loops opened and closed, every value at its
- * place.
+/* linearize.c - from a kernel AST to a linear program: opens and closes loops, and places every
+ * value.
  *
- * A value is computed at the moment the last range that it depends on opens, so loop-invariant work
- * is hoisted by construction and no work is repeated. A REDUCE becomes
+ * A value is computed as soon as the last range on which it depends is open, so invariant work is
+ * hoisted by construction and nothing is recomputed. A REDUCE becomes
  *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
  * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an
  * accumulator is always initialized outside its own loops and inside every loop that its value
@@ -14,9 +14,9 @@
  *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane ·
  *      STORE · END lane
  *
- * Stores whose first loops are the same RANGEs are what one store was split into: their nests share
- * those loops, and what is computed there. So do the stores of bands, which may nest: some stores
- * stand in a loop that others of the same band know nothing of.
+ * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
+ * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
+ * be in an inner band that others of the same band are not in.
  */
 #include "passes/passes.h"
 
@@ -30,15 +30,15 @@ struct linear {
     struct uop_map place;        /* uop -> index in order[] + 1 */
     struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
     struct uop **order; int n;   /* the AST of the stores that share loops, sources first */
-    uint64_t *deps;              /* by index in order[]: ranges it depends on */
+    uint64_t *deps;              /* by index in order[]: ranges on which it depends */
     uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
     uint64_t lanes;
     uint64_t open;
-    double trips;                /* product of the open loops' sizes, at their bounds */
+    double trips;                /* product of the open loops' sizes, at their upper bounds */
     int next_acc;
     struct uop *const *store; int nstore;
     struct uop *const *banded; int nbanded;     /* the stores of the band that is open */
-    struct uop *nest;            /* whose lanes are meant: the store, or a stage */
+    struct uop *nest;            /* the nest whose lanes are meant: a store, or a stage */
 };
 
 static void push(struct linear *l, struct uop *u)
@@ -76,7 +76,8 @@ static int count_bands(const struct uop *store)
     return n;
 }
 
-/* The loops of the bands, if a band stores what is loaded: it is another one in each band. */
+/* The loops of the bands, if a band stores to the loaded memory: the value changes with each
+ * band. */
 static uint64_t bands_of(struct linear *l, const struct uop *load)
 {
     uint64_t bits = 0;
@@ -110,7 +111,7 @@ static void find_deps(struct linear *l)
         if (u->op == OP_REDUCE || u->op == OP_STAGE)
             for (int k = 1; k < u->nsrc; k++)
                 l->deps[i] &= ~bit_of(l, u->src[k]);
-        /* reads what a nest writes: not to be hoisted */
+        /* a load of memory that a nest stores: must not be hoisted */
         for (int j = 0; j < l->nstore && u->op == OP_LOAD; j++)
             for (int k = 3; k < l->store[j]->nsrc && u->src[0] == l->store[j]->src[0]; k++)
                 if (l->store[j]->src[k]->op == OP_RANGE)
@@ -121,12 +122,12 @@ static void find_deps(struct linear *l)
     }
 }
 
-/* Some uops of the store, sources first: all of them, or those under one REDUCE or STAGE. */
+/* Some uops of the store, sources first: all, or those under one REDUCE or STAGE. */
 struct part { struct uop **u; int n; };
 static void emit_opened(struct linear *l, uint64_t newly, const struct part *part);
 
-/* What the roots need outside of the loops of a REDUCE or STAGE: where lanes open again, nothing
- * else is computed again. */
+/* The uops that the roots need without those in the loops of a REDUCE or STAGE: where lanes open
+ * again, only these are recomputed. */
 static struct part part_outside(struct linear *l, struct uop *const *root, int nroot)
 {
     struct part all = {0}, p = {0};
@@ -180,7 +181,7 @@ static void open_range(struct linear *l, struct uop *r, const struct part *part)
     emit_opened(l, bit_of(l, r), part);
 }
 
-/* Closes it and forgets what was computed inside. */
+/* Closes the range and forgets values computed inside. */
 static void close_range(struct linear *l, struct uop *r)
 {
     uint64_t bit = bit_of(l, r);
@@ -304,7 +305,7 @@ static void emit_value(struct linear *l, struct uop *u)
     map_set(&l->made, u, v);
 }
 
-/* Whether a sum has lanes that are a stage's, which is not there yet. */
+/* Whether a sum has lanes of a stage that is not stored yet. */
 static bool waits_for_stage(struct linear *l, const struct uop *reduce)
 {
     uint64_t lanes = deps_of(l, reduce) & l->lanes & ~l->open;
@@ -313,8 +314,8 @@ static bool waits_for_stage(struct linear *l, const struct uop *reduce)
     return lanes != 0;
 }
 
-/* Everything in `part` that could not be computed before `newly` opened and can be now. 0: what
- * depends on no range. */
+/* Computes everything in `part` that became computable when `newly` opened. 0: what depends on no
+ * range. */
 static void emit_opened(struct linear *l, uint64_t newly, const struct part *part)
 {
     for (int i = 0; i < part->n; i++) {
@@ -334,7 +335,7 @@ static bool share_bands(const struct uop *a, const struct uop *b)
                                           (size_t)n * sizeof *a->src);
 }
 
-/* The nest of a store, of which the first `nshared` loops are open and stay so. */
+/* The nest of a store, whose first `nshared` loops are open and stay open. */
 static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
     struct tgc *t = l->t;
@@ -405,7 +406,7 @@ static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshar
     return found;
 }
 
-/* Stores that share loops, none of which is open. */
+/* Prepares for stores that share loops, none of which is open. */
 static void enter_group(struct linear *l, struct uop *const *store, int nstore)
 {
     l->store = store;
@@ -433,7 +434,7 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
         l->trips *= (double)store[0]->src[k]->src[0]->vmax;
     }
     struct part all;
-    /* what no loop changes is computed in front of those that are shared, not in one of them */
+    /* values invariant in all loops are computed before the shared loops, not in one of them */
     for (int i = nshared > nband ? nstore - 1 : 0; i >= 0; i--) {
         l->nest = store[i];
         all = part_under(l, store[i]->src, store[i]->nsrc);
@@ -447,7 +448,7 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
         close_range(l, store[0]->src[first + k]);
 }
 
-/* The sums and stages that are the same in all bands (the norm of a whole image), in front of
+/* Sums and stages that are invariant in all bands (the norm of a whole image) are computed before
  * their loop. */
 static void emit_invariants(struct linear *l)
 {
@@ -485,8 +486,8 @@ static struct uop_map copy_map(const struct uop_map *m)
     return copy;
 }
 
-/* The bands' loops that are open, and what was known when they opened: what is computed in a band is
- * not known behind it. */
+/* The bands' loops that are open, and what was known when each opened: values computed in a band
+ * are not known after it. */
 struct bands { struct uop *range[MAX_RANK]; struct uop_map known[MAX_RANK]; int n; };
 
 static void close_bands(struct linear *l, struct bands *b, int n)
@@ -498,7 +499,7 @@ static void close_bands(struct linear *l, struct bands *b, int n)
     }
 }
 
-/* How often a band's loop runs may depend on the loops outside of it. */
+/* Computes the size of a band's loop, which may depend on outer loops. */
 static void emit_size(struct linear *l, struct uop *size)
 {
     int n;
@@ -512,7 +513,7 @@ static void emit_size(struct linear *l, struct uop *size)
     }
 }
 
-/* Closes the bands that the store is not in, and opens those that are not yet open. */
+/* Closes the bands in which the store is not, and opens those that are not open yet. */
 static void enter_bands(struct linear *l, struct bands *b, struct uop *const *store, int nleft)
 {
     int first = first_range(*store), nband = count_bands(*store), same = 0;
@@ -556,8 +557,8 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     return program;
 }
 
-/* Bytes that a kernel touches of a buffer, at the bounds. Of a state that grows it stores the new
- * rows alone, and reads no more than fit. */
+/* The bytes of a buffer that a kernel accesses, at the upper bounds. Of a state that grows it
+ * stores the new rows alone, and reads at most all rows. */
 static double touched_nbytes(const struct buffer *b, bool stored)
 {
     const struct state *st = b->state;

@@ -1,14 +1,15 @@
-/* merge_clamps.c - what is rounded and clamped several times on its way to a byte.
+/* merge_clamps.c - removes redundant roundings and clamps before a byte.
  *
- * Layers that stand for one operation of integers (a sum of a convolution and what is passed by it,
- * ReLU) each round to bytes and take them back. As floats these are
+ * The layers of one integer operation (the sum of a convolution and a skip connection, ReLU) each
+ * round to bytes and dequantize again. As floats these are
  *
  *      min(max(round(x) + 130, 0), 255) + -130   =   min(max(round(x), -130), 125)
  *      max(min(max(x, -133), 122) * 2, 0)        =   min(max(x, 0), 122) * 2
- *      min(max(x, 0), 255)                       =   x, if it is within them anyway
- *      round(x), x is NaN ? 0 : x                =   x, if it is a whole number already
+ *      min(max(x, 0), 255)                       =   x, if its bounds say so
+ *      round(x), x is NaN ? 0 : x                =   x, if it is an integer
  *
- * exactly, but for the sign of a zero, which a byte has not: so it is done below casts to bytes (passes/rules/clamps.rules).
+ * exactly, except for the sign of a zero, which bytes do not have: so it is done below casts to
+ * bytes (passes/rules/clamps.rules).
  */
 #include "passes/analysis/rule_facts.h"
 #include "passes/kernel/tile.h"
@@ -16,7 +17,7 @@
 
 #include <string.h>
 
-/* Of these the sign of a zero does not come out as anything else. */
+/* Ops in whose results the sign of a zero has no further effect. */
 static bool keeps_zeros(const struct uop *u)
 {
     return u->dtype == DTYPE_F32 && (u->op == OP_ROUND || u->op == OP_MIN || u->op == OP_MAX ||

@@ -1,6 +1,6 @@
-/* online_find.c - which attention is worth being computed by blocks of keys (online_softmax.c):
- * one whose rows of scores are too long for scratch, or have no fixed length, or of which a mask
- * hides a part by place.
+/* online_find.c - finds the attention for which online softmax pays (online_softmax.c): with rows
+ * of scores that exceed scratch, or have no fixed length, or of which a mask hides a part by
+ * position.
  */
 #include "passes/plan/fuse.h"
 #include "passes/kernel/online_softmax.h"
@@ -12,7 +12,7 @@
 
 enum { KEYS_LONG = 2048, FEATURES_MAX = 512 };
 
-/* The sum of products under the scores, its features being one axis of fixed size. */
+/* Whether a sum of products is under the scores, with features along one axis of fixed size. */
 static bool has_products(const struct uop *scores)
 {
     enum { DEPTH = 16 };
@@ -41,7 +41,7 @@ static bool has_products(const struct uop *scores)
     return n >= 8 && n <= FEATURES_MAX;
 }
 
-/* The one axis that a reduction sums up; -1: there are several. */
+/* The one axis of a reduction; -1: there are several. */
 static int axis_of(const struct uop *reduce)
 {
     int axis = -1;
@@ -63,11 +63,11 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
     return !fixed || nkey->vmax >= KEYS_LONG || places_compares(t, scores);
 }
 
-/* What attention computes, and whether its axes have changed places since. */
+/* A value of attention's result, and whether its axes have been permuted since. */
 struct result { struct uop *u; bool permuted; };
 
-/* Heads that lie beside each other's features are no band's: the result is stored by heads, and
- * packed by whoever reads it. */
+/* If heads are interleaved with features the result is not suited to bands: it is stored by heads,
+ * and its consumer reorders it. */
 static void follow(struct tgc *t, struct uop *u, struct uop_map *results, struct uop_map *kept)
 {
     for (int k = 0; k < u->nsrc; k++) {

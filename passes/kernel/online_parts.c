@@ -1,5 +1,5 @@
-/* online_parts.c - the parts of attention in a kernel's AST: scores, powers and the sums over them,
- * queries, keys and values.
+/* online_parts.c - the parts of attention in a kernel's AST: scores, exponentials and the sums over
+ * them, queries, keys and values.
  */
 #include "passes/kernel/online_softmax.h"
 #include "passes/analysis/contraction.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { PLACES_MAX = 1 << 24 };   /* places that floats tell apart */
+enum { PLACES_MAX = 1 << 24 };   /* coordinates that are exact as floats */
 
 static struct uop *stage_of(struct uop *load)
 {
@@ -16,7 +16,7 @@ static struct uop *stage_of(struct uop *load)
                                                                                   : NULL;
 }
 
-/* A stage that keeps a row, element by element. */
+/* A stage that holds a row, element by element. */
 static bool is_row(const struct uop *stage)
 {
     return stage && stage->nsrc == 3 && stage->src[1] == stage->src[2] &&
@@ -46,7 +46,7 @@ static bool find_power(struct online *x, struct uop *const *order, int n)
     return false;
 }
 
-/* The sums over the powers. */
+/* The sums over the exponentials. */
 static bool find_sums(struct online *x, struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -71,7 +71,7 @@ static bool find_sums(struct online *x, struct uop *const *order, int n)
            x->most->src[1]->src[0] == x->nkey;
 }
 
-/* Nothing but these sums reads the stages, and there are no others. */
+/* Whether the stages have no readers but these sums, and there are no other stages. */
 static bool reads_are_known(const struct online *x, struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -89,7 +89,7 @@ static bool reads_are_known(const struct online *x, struct uop *const *order, in
     return true;
 }
 
-/* The factors of a score: one that depends on the query, one that depends on the key. */
+/* The factors of a score: one depends on the query, one on the key. */
 static bool find_factors(struct online *x)
 {
     struct tgc *t = x->t;
@@ -115,7 +115,7 @@ static bool find_factors(struct online *x)
     return x->keys != NULL;
 }
 
-/* The store's range that queries have and keys have not: the largest. */
+/* The store's range of queries, on which keys do not depend: the largest. */
 static bool find_row(struct online *x)
 {
     struct tgc *t = x->t;
@@ -142,7 +142,7 @@ bool online_parts(struct online *x)
            reads_are_known(x, order, n) && find_factors(x) && find_row(x);
 }
 
-/* What a stage keeps that has no ranges is one number. */
+/* Inlines stages without ranges, of a single number. */
 struct uop *online_without_scalars(struct tgc *t, struct uop *store)
 {
     int n;

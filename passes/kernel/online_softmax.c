@@ -13,16 +13,16 @@
  *        y[r, f] = a[r][f] / l[r]
  *
  * (Milakov, Gimelshein: Online normalizer calculation for softmax; Dao et al.: FlashAttention.)
- * Scratch is that of one block, however long the rows are. Vectors run along the queries, which are
- * copied once for all keys: keys are read as they lie. What a mask hides for all queries of a tile
- * is outside of the loop over the blocks (mask_bounds.c); what it hides for some of them is
- * chosen by comparisons of floats, one bound for each query.
+ * Scratch holds one block, however long the rows are. Vectors run along the queries, which are
+ * copied once for all keys; keys are not copied. The loop over the blocks excludes keys that a mask
+ * hides for all queries of a tile (mask_bounds.c); keys hidden for some of them are masked by
+ * comparisons of floats, with one bound for each query.
  *
- * A maximum of -inf is 0 where it is subtracted, so rows that have seen no key so far are zeros,
- * and those that never see one are 0 / 0, as they are without blocks, or what the model chose for
+ * A maximum of -inf counts as 0 where it is subtracted, so rows without a visible key so far are
+ * zeros, and rows that never have one are 0 / 0, as without blocks, or what the model chose for
  * them.
  *
- * needs: the AST of one segment, whose stages keep rows of scores and of their powers
+ * needs: the AST of one segment, whose stages hold rows of scores and of their exponentials
  */
 #include "passes/analysis/access.h"
 #include "passes/kernel/online_softmax.h"
@@ -56,7 +56,7 @@ static struct uop *load(struct online *x, struct buffer *b, struct uop *at)
     return uop_intern(x->t, OP_LOAD, b->dtype, src, 2, (union arg){0});
 }
 
-/* value to b at `at`, for all of the ranges. */
+/* Stores value to b at `at`, over all of the ranges. */
 static void put(struct online *x, enum level level, struct buffer *b, struct uop *at,
                 struct uop *value, struct uop *const *range, int nrange)
 {
@@ -89,7 +89,7 @@ static struct uop *as_band(struct online *x, struct uop *size, const struct uop 
     return r;
 }
 
-/* u of the AST with the query `row` of the tile; beyond the last one it is the last one. */
+/* u of the AST for the query `row` of the tile, clamped to the last query. */
 static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
 {
     struct uop *i = sym_add(x->t, x->tile, row);
@@ -99,7 +99,7 @@ static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
     return uop_substitute(x->t, u, x->row, i);
 }
 
-/* The store with what stands around queries, heads, as bands. */
+/* The store with its ranges around the queries, the heads, as bands. */
 static struct uop *open_bands(struct online *x)
 {
     struct uop *src[MAX_RANK + 3], *store = x->store;
@@ -118,7 +118,8 @@ static struct uop *open_bands(struct online *x)
     return uop_intern(x->t, OP_STORE, store->dtype, src, n, (union arg){0});
 }
 
-/* 0, n - 1, 1, n - 2 ...: the later queries see more keys, and threads share neighbours. */
+/* 0, n - 1, 1, n - 2 ...: later queries see more keys, so this balances the contiguous shares of
+ * threads. */
 static struct uop *from_both_ends(struct tgc *t, struct uop *r)
 {
     struct uop *half = sym_div(t, r, uop_int(t, 2)), *odd = sym_mod(t, r, uop_int(t, 2));
@@ -126,7 +127,7 @@ static struct uop *from_both_ends(struct tgc *t, struct uop *r)
     return uop_where(t, uop_binary(t, OP_EQ, odd, uop_int(t, 0)), half, last);
 }
 
-/* The most or the least of what u, an expression of a query's place, is in the tile. */
+/* The maximum or minimum over the tile of u, an expression of a query's index. */
 static struct uop *in_tile(struct online *x, struct uop *u, bool most)
 {
     struct tgc *t = x->t;
@@ -134,7 +135,7 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
     struct uop *known = visible_extreme(t, uop_substitute(t, u, x->row, i), r, most);
     if (known)
         return known;
-    /* no bound follows from its form: that of all of the rows */
+    /* u is not monotone: take it over all rows */
     struct buffer *b = new_scratch(x, DTYPE_INDEX, 1);
     struct uop *src[2] = {for_row(x, u, r), r};
     src[0] = sym_max(t, sym_min(t, src[0], x->nkey), uop_int(t, 0));
@@ -182,8 +183,8 @@ static void open_tile(struct online *x)
     x->most_keys = keys <= BLOCK_MOST ? keys : BLOCK;
 }
 
-/* A range of blocks of keys: of all those that the tile sees. Where a mask is finite, its keys come
- * in two more passes, if some query has seen nothing that outweighs them. */
+/* A range of blocks of keys: of all those that the tile sees. If a mask is finite, its keys follow
+ * in two more passes, unless all queries have seen scores that outweigh them. */
 static void open_blocks(struct online *x, struct uop *outweighed)
 {
     struct tgc *t = x->t;
@@ -204,9 +205,9 @@ static void open_blocks(struct online *x, struct uop *outweighed)
     x->n = sym_min(t, sym_sub(t, end, x->at), uop_int(t, x->most_keys));
 }
 
-/* Whether what is hidden by a finite mask has powers of 0 for all of the tile's queries, beside what
- * they have seen: e^-110 is none in f32. A product of a query and a key is at most the sum of the
- * query's features times the largest ones of all keys. */
+/* Whether keys hidden by a finite mask have exponentials of 0 for all of the tile's queries, given
+ * what these have seen: e^-110 is 0 in f32. A dot product of a query and a key is at most the sum
+ * of the query's magnitudes times the largest ones over all keys. */
 static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct buffer *seen)
 {
     enum { NONE = 110 };
@@ -224,7 +225,7 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
         src[0] = uop_substitute(t, uop_substitute(t, x->keys, x->key, j), e, f);
         src[0] = uop_unary(t, OP_ABS, src[0]);
         src[1] = j;
-        /* threads that share tiles have each its own */
+        /* threads that share tiles each have their own */
         put(x, t->threads > 1 ? TILE : HEAD, keys, f,
             uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, max), &f, 1);
         src[1] = f = range_of(x, e->src[0], "e");
@@ -246,8 +247,8 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE), load(x, least, uop_int(t, 0)));
 }
 
-/* What compares a key's place with a bound that is another one for each query: floats, so that
- * vectors run along the queries. */
+/* Compares a key's index with a bound that depends on the query, as floats, so that vectors run
+ * along the queries. */
 static struct uop *compare_bounds(struct online *x, struct uop *scores, struct uop *row,
                                   struct uop *key)
 {
@@ -258,7 +259,7 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
             continue;
         struct uop *r = rows_of(x), *at = for_row(x, b->at, r);
         struct buffer *kept = new_scratch(x, DTYPE_F32, ROWS);
-        /* places beyond the first and the last key are as good as these, and exact */
+        /* clamping to the range of keys changes no comparison, and is exact in a float */
         at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
         put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
         struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), load(x, kept, row));
@@ -267,8 +268,8 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
     return scores;
 }
 
-/* Whether a mask that knows the queries hides the keys behind the last one, which a group of them
- * may reach. */
+/* Whether a mask that depends on the query hides the keys behind the last one, which the last group
+ * may include. */
 static bool ends_by_mask(const struct online *x)
 {
     return x->visible.end && !x->visible.is_finite && uop_depends_on(x->t, x->visible.end, x->row);
@@ -312,7 +313,8 @@ static struct buffer *put_scores(struct online *x, struct buffer *query)
     return scores;
 }
 
-/* By `op` over the block's keys, in GROUP sums side by side, which become one where they are used.
+/* Reduces by `op` over the block's keys, in GROUP partial results that are combined where they are
+ * used.
  */
 static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
 {
@@ -331,7 +333,7 @@ static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores
     return uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg);
 }
 
-/* The store's columns, of which the scores know nothing. */
+/* The store's columns, on which the scores do not depend. */
 static int columns_of(const struct online *x, struct uop **column, int64_t *n)
 {
     int ncolumn = 0;
@@ -377,7 +379,7 @@ static void put_attention(struct online *x)
     struct buffer *query = put_query(x);
     struct buffer *seen = NULL;
     if (x->visible.is_finite) {
-        /* the maximum, for what is read outside of the loop that changes it */
+        /* a copy of the maximum, for reads outside the loop that updates it */
         seen = new_scratch(x, DTYPE_F32, ROWS);
         row = rows_of(x);
         put(x, TILE, seen, row, low, &row, 1);
@@ -388,7 +390,7 @@ static void put_attention(struct online *x)
     struct uop *all = uop_binary(t, OP_MAX, load(x, most, row), fold_keys(x, OP_MAX, scores, row));
     put(x, KEYS, now, row, all, &row, 1);
     row = rows_of(x);
-    /* what is subtracted, and how much less it was before */
+    /* the maximum that is subtracted, and the factor for what was summed before */
     struct uop *top = load(x, now, row);
     top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
     put(x, KEYS, less, row,

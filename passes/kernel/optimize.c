@@ -1,5 +1,5 @@
-/* optimize.c - OptOps: how a kernel's loops are tiled. They are data (kernel.opt, variant.opt),
- * chosen by choose_tile.c, applied to the AST by tile.c.
+/* optimize.c - OptOps, the tiling of a kernel's loops as data (kernel.opt, variant.opt): chosen by
+ * choose_tile.c, applied to the AST by tile.c.
  *
  * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
  * value it loads is used several times:
@@ -8,8 +8,8 @@
  *      for k: for row: for column: acc[row][column] += a[i + row, k] * b[k, j + column]
  *
  * The portable kernel's lanes stay loops, which compilers vectorize; for each instruction set a
- * variant is made whose columns are vectors. What is no contraction gets vectors, too, wherever its
- * loads and operations allow it.
+ * variant is made whose columns are vectors. Other nests are vectorized, too, wherever their loads
+ * and operations allow it.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
@@ -43,8 +43,7 @@ static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
-/* Whether the steps of the two ranges in an offset tell that they cannot be one: another division
- * would be left. */
+/* Whether the strides of the two ranges in an offset prevent a merge: a division would remain. */
 static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m)
 {
     int64_t outer, inner;
@@ -52,7 +51,7 @@ static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m
            index_stride(t, offset, m->inner, &inner) && outer != sat_mul(inner, m->size);
 }
 
-/* The same of what a store stores and reads: found before anything is built. */
+/* The same for all offsets of a store, found before anything is built. */
 static bool is_apart(struct tgc *t, const struct uop *store, const struct merge *m)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -66,7 +65,7 @@ static bool is_apart(struct tgc *t, const struct uop *store, const struct merge 
     return apart;
 }
 
-/* Two neighbouring ranges of a store become one, where nothing needs them apart. */
+/* Merges two adjacent ranges of a store, if nothing needs them separate. */
 static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
 {
     for (int k = store->nsrc - 2; k >= first; k--) {
@@ -104,7 +103,7 @@ static bool depends_on_ranges(struct tgc *t, struct uop *offset, const struct uo
     return false;
 }
 
-/* What u runs along that is no weight, the last of it; NULL: nothing. */
+/* The last range along which u reads a value that is no weight; NULL: none. */
 static struct uop *find_values(struct tgc *t, struct uop *u)
 {
     struct uop *values = NULL;
@@ -117,8 +116,7 @@ static struct uop *find_values(struct tgc *t, struct uop *u)
     return values;
 }
 
-/* The ranges of a reduction in the order in which what it reads lies in memory: the innermost loop
- * reads neighbours. */
+/* Orders the ranges of a reduction by stride in what it reads: the innermost loop is contiguous. */
 static struct uop *order_ranges(struct tgc *t, struct uop *u)
 {
     struct uop *src[MAX_RANK + 1];
@@ -132,7 +130,7 @@ static struct uop *order_ranges(struct tgc *t, struct uop *u)
         if (src[k]->op != OP_RANGE || !index_stride(t, values->src[1], src[k], &stride[k]) ||
             stride[k] < 0)
             return u;
-    for (int k = 2; k < u->nsrc; k++)                    /* stable, by falling stride */
+    for (int k = 2; k < u->nsrc; k++)                    /* stable, by descending stride */
         for (int j = k; j > 1 && stride[j] > stride[j - 1]; j--) {
             struct uop *r = src[j];
             int64_t s = stride[j];
@@ -161,8 +159,8 @@ static struct uop *order_reductions(struct tgc *t, struct uop *store)
 
 /* -------------------------------------------------------------------------------------- choices */
 
-/* A range of n values among which n - 1 decisions choose: each value has an expression of its own,
- * as Winograd's transforms have. */
+/* A range of n values that n - 1 decisions distinguish: each value has its own expression, as in
+ * Winograd's transforms. */
 static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
 {
     enum { CHOICES_MAX = 64 };
@@ -225,8 +223,8 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
     SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
 }
 
-/* Choices become straight-line code around one vector, since the values to choose from have much in
- * common. Columns that are no whole vectors are a store of their own, by a part of one. */
+/* Choices become straight-line code around one vector, since the expressions to choose from share
+ * much. Remainder columns are a store of their own, with a partial vector. */
 static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
                            struct stores *out)
 {
@@ -260,8 +258,8 @@ static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, 
     push_store(t, out, store, like);
 }
 
-/* The rest of a store with the store's own first loops, where they are of one size: linearize.c
- * makes one nest of both, so a panel of weights that is in the cache serves both. */
+/* Gives the remainder of a store the store's own first loops, where they have the same size:
+ * linearize.c merges the two nests, so a panel of weights in the cache serves both. */
 static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop *rest)
 {
     for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
@@ -277,9 +275,9 @@ static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop
     return rest;
 }
 
-/* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
- * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
- * rest. */
+/* Optimizes one store of a kernel for one instruction set, as several if rows leave a remainder.
+ * `like`, in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number,
+ * -1: a remainder. */
 static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
                            int nest, struct tile *like, struct stores *out)
 {
@@ -295,7 +293,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
-    /* one stored weight for all variants */
+    /* one packed weight for all variants */
     struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
                        ? range_fixed_size(store->src[tile.row_axis])
@@ -308,7 +306,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
         tile_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
         if (!nest_find(t, store, &m))
             TGC_BUG(t, "a part of a nest is none");
-        /* one row has no range */
+        /* a single row has no range */
         of_rest.column_axis -= rest->nsrc < nsrc && tile.row_axis < tile.column_axis;
     }
     if (tile.column_axis >= 0) {
@@ -321,12 +319,12 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (!rest)
         return;
     int from = out->n;
-    optimize_store(t, k, v, rest, -1, &of_rest, out); /* fewer rows than a tile has: no rest */
+    optimize_store(t, k, v, rest, -1, &of_rest, out); /* fewer rows than a tile has: no remainder */
     for (int i = from; i < out->n; i++)
         out->u[i] = join_loops(t, store, out->u[i]);
 }
 
-/* Sums of products of bytes that the kernel keeps in scratch become groups as well. */
+/* Sums of products of bytes that the kernel keeps in scratch get groups, too. */
 static struct uop *group_stages(struct tgc *t, struct uop *store)
 {
     int n;
@@ -382,8 +380,8 @@ static bool has_bytes(struct tgc *t, struct uop *ast)
     return false;
 }
 
-/* The instruction sets for which the kernel may have variants: those that differ in their sums of
- * bytes alone, if it has some. *widest: the first of them. */
+/* The instruction sets for which the kernel may have variants; those that differ only in sums of
+ * bytes, if it has some. *widest: the first of them. */
 static isa_set variants_of(struct tgc *t, const struct schedule *s, const struct kernel *k,
                            enum isa *widest)
 {
@@ -405,7 +403,7 @@ static void set_stores(struct tgc *t, struct kernel *k, const struct stores *to)
     k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, to->u, to->n, (union arg){0});
 }
 
-/* Each store becomes another one. */
+/* Replaces a store. */
 typedef struct uop *(*store_pass)(struct tgc *t, struct uop *store);
 static bool each_store(struct tgc *t, struct kernel *k, store_pass pass)
 {
@@ -519,8 +517,8 @@ bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
     return true;
 }
 
-/* Columns that a vector's tile leaves over are a store of their own, as all variants see them, so
- * that the weights of both are packed. */
+/* Splits the columns that a tile of vectors leaves over into a store of their own, for all
+ * variants, so that the weights of both are packed. */
 static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct uop *store,
                           struct stores *out)
 {
@@ -585,6 +583,6 @@ bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
 
 bool pass_collect(struct tgc *t, struct schedule *s)
 {
-    schedule_collect_buffers(t, s);                   /* packed weights are buffers of their own */
+    schedule_collect_buffers(t, s);                   /* packed weights are new buffers */
     return true;
 }

@@ -1,5 +1,5 @@
-/* pack_keys.c - contractions of two run-time values that a kernel keeps in scratch: attention's
- * scores.
+/* pack_keys.c - packs an operand of a contraction of two run-time values in scratch: the keys of
+ * attention's scores.
  *
  *      for head                              for head
  *        for i < 197                           keys[e][j] = k[head, j, e]       e < 64, j < 224
@@ -7,11 +7,11 @@
  *            row[j] = sum over e                 for j < 224, vectors of j
  *                     q[i, e] * k[j, e]            row[j] = sum over e  q[i, e] * keys[e][j]
  *
- * Along j, which vectors shall run along, the keys lie apart in memory, or there are not enough of
- * them for whole vectors. They are the same for all rows, so a copy in the order in which they are
- * read (PACK, at run time) costs one row's worth. It is wide enough for whole vectors, with zeros
- * beyond the last key; so is the row. A mask is not: where there is one, the padded row holds bare
- * scores, and a second one what is made of them.
+ * Along j, the range for vectors, the keys are strided in memory, or they are no whole vectors.
+ * They are invariant in the rows, so a copy in the order of the reads (PACK, at run time) costs as
+ * much as one row. It is padded to whole vectors, with zeros behind the last key; so is the row. A
+ * mask is not: if there is one, the padded row holds the raw scores, and a second one the masked
+ * ones.
  */
 #include "passes/kernel/tile.h"
 
@@ -28,7 +28,7 @@ static int64_t padded_columns(int64_t n)
                 return v * LANES;
 }
 
-/* Rows of a power of two of bytes would all fall on a few lines of a cache. */
+/* The stride of rows: with a power of two in bytes they would map to a few cache sets. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem)
 {
     const struct machine *m = machine_of(t);
@@ -72,7 +72,7 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
     return b;
 }
 
-/* Whether the stage is computed again and again while `rest` stays as it is. */
+/* Whether the stage is recomputed in a loop in which `rest` is invariant. */
 static bool is_reused(struct tgc *t, const struct uop *store, struct uop *stage, struct uop *rest)
 {
     for (int k = 3; k < store->nsrc; k++) {
@@ -84,8 +84,8 @@ static bool is_reused(struct tgc *t, const struct uop *store, struct uop *stage,
     return false;
 }
 
-/* The one load of the stage's contraction that lies apart along its column, or ends before its row
- * of vectors does, if copying it pays. */
+/* The single load of the stage's contraction that is strided along its column, or too short for its
+ * row of vectors, if copying it pays. */
 static struct uop *find_keys(const struct nest *m, const struct uop *store, struct uop *stage,
                              bool is_padded, struct uop **rest)
 {
@@ -110,8 +110,8 @@ static struct uop *find_keys(const struct nest *m, const struct uop *store, stru
     return keys && is_reused(t, store, stage, *rest) ? keys : NULL;
 }
 
-/* Whether something else is read along the columns, a mask: it has no more of them than there are
- * keys, nor need it lie side by side. */
+/* Whether something else is loaded along the columns, a mask: it has no padding, and may be
+ * strided. */
 static bool is_masked(const struct nest *m, struct uop *c, bool is_padded)
 {
     int64_t along;
@@ -145,7 +145,7 @@ static struct uop *copy_keys(struct tgc *t, struct kernel *k, struct uop *keys, 
                       (union arg){.p = kernel_new_scratch(t, k, DTYPE_F32, pitch * nstep)});
 }
 
-/* A row of scores. Its column has the name of the stage's. */
+/* A row of raw scores. Its column has the name of the stage's. */
 static struct uop *stage_of_scores(struct tgc *t, const struct uop *stage, struct uop *value,
                                    int64_t wide, struct buffer *b)
 {
@@ -156,7 +156,7 @@ static struct uop *stage_of_scores(struct tgc *t, const struct uop *stage, struc
     return uop_intern(t, OP_STAGE, DTYPE_F32, row, 3, (union arg){.p = b});
 }
 
-/* The stage with `sum` read from the row of scores. */
+/* The stage with `sum` loaded from the row of scores. */
 static struct uop *read_scores(struct tgc *t, struct uop *stage, struct uop *sum,
                                struct uop *scores)
 {
@@ -172,8 +172,8 @@ static bool find_scores(struct tgc *t, struct uop *stage, struct nest *m, int64_
            nest_find(t, stage_as_store(t, stage), m) && m->contraction;
 }
 
-/* The stage over packed keys; NULL: as it is. Beside a mask it is two: the bare scores, which are
- * padded, and what is made of those that there are. */
+/* The stage over packed keys; NULL: unchanged. With a mask it becomes two: the raw scores, padded,
+ * and the masked ones. */
 static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *store,
                              struct uop *stage)
 {
@@ -186,7 +186,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(t, wide);
     struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
                *e = m.reduce->src[1];
-    if (!keys || __builtin_mul_overflow(sat_mul(pitch, (int64_t)sizeof(float)), nstep, &nbytes) || 
+    if (!keys || __builtin_mul_overflow(sat_mul(pitch, (int64_t)sizeof(float)), nstep, &nbytes) ||
         (double)nbytes > cost_fit(machine_of(t), FIT_KEYS))
         return NULL;
     bool masked = is_masked(&m, c, wide > ncolumn);
@@ -200,8 +200,8 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     return masked ? read_scores(t, stage, m.reduce, scores) : scores;
 }
 
-/* Keys lie side by side already, but vectors cannot run along what is made of the scores, a bias
- * that is gathered: the bare scores are a stage of their own. NULL: as it is. */
+/* The keys are contiguous already, but what is computed from the scores cannot be vectorized, such
+ * as a gathered bias: the raw scores become a stage of their own. NULL: unchanged. */
 static struct uop *keep_scores(struct tgc *t, struct kernel *k, struct uop *stage)
 {
     struct nest m, bare;
@@ -226,7 +226,8 @@ struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store)
             continue;
         struct uop *by = pack_keys(t, k, store, order[i]);
         if (by || (by = keep_scores(t, k, order[i])))
-            return uop_substitute(t, store, order[i], by);      /* one a kernel: attention has one */
+            /* at most one in a kernel: attention has one */
+            return uop_substitute(t, store, order[i], by);
     }
     return store;
 }

@@ -1,4 +1,4 @@
-/* share_stages.c - several rows of a kernel go through its stages together: attention's queries.
+/* share_stages.c - processes several rows of a kernel together in its stages: attention's queries.
  *
  *      for head                                for head
  *        for i < 197                             for io < 16                       i = 12*io + r
@@ -8,10 +8,10 @@
  *          for f  y[i, f] = sum over j             for r < 12, f  y[i, f] = sum over j
  *                       p[j] * v[j, f]                           p[r][j] * v[j, f]
  *
- * What a stage keeps is kept for each of the rows, so its contraction has rows for a tile, and so
- * has that of the store: keys and values are read once for several rows. Rows that no tile takes
- * are a store of their own. That is the blocking of attention's queries (Dao et al.,
- * FlashAttention), with whole rows of scores instead of blocks of them.
+ * Each stage holds its value for all of these rows, so its contraction has rows for a tile, and so
+ * has the store's: keys and values are loaded once for several rows. Remainder rows are a store of
+ * their own. That is the blocking of attention's queries (Dao et al., FlashAttention), with whole
+ * rows of scores instead of blocks of them.
  */
 #include "passes/kernel/tile.h"
 
@@ -42,14 +42,14 @@ static int64_t stage_nelem(const struct uop *stage)
     return n;
 }
 
-/* A sum of products of which some factor is the same for all rows. */
+/* A sum of products with a factor that is invariant along the rows. */
 static bool is_shared_product(const struct nest *m, const struct uop *r)
 {
     struct operands own = nest_axis(m, r).varies;
     return m->contraction && operands_any(own) && !operands_equal(own, m->operands);
 }
 
-/* The stages that depend on r; how many, or 0 if they do not suit. *nbytes: of one row. */
+/* The stages that depend on r; how many, or 0 if they do not qualify. *nbytes: of one row. */
 static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, struct uop **stage,
                        int64_t *nbytes)
 {
@@ -71,8 +71,8 @@ static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, st
     return product ? found : 0;
 }
 
-/* Rows of a tile: as many as divide n, if they are not few. Long ones are two tiles of six, which
- * read what they share from an L2 less often than four of four. */
+/* The rows of a tile: a divisor of n, unless that is small. Long rows have two tiles of six, which
+ * read shared operands from the L2 less often than four of four. */
 static int64_t choose_rows(const struct machine *m, int64_t n, int64_t nbytes)
 {
     int64_t most = (int64_t)cost_fit(m, FIT_ROWS) / nbytes;
@@ -89,8 +89,8 @@ static int64_t choose_rows(const struct machine *m, int64_t n, int64_t nbytes)
 
 /* ------------------------------------------------------------------------------ sums of a row */
 
-/* Another sum of the store's that is the same for all its columns, as what a softmax is divided by:
- * kept for each row, it leaves a nest with one sum. NULL: there is none. */
+/* Another sum of the store that is invariant along its columns, as a softmax's divisor: staged per
+ * row, it leaves a nest with one sum. NULL: none. */
 static struct uop *find_row_sum(struct tgc *t, struct uop *store)
 {
     struct uop *last = store->src[store->nsrc - 1], *sum = NULL;
@@ -122,7 +122,7 @@ static struct uop *keep_row_sum(struct tgc *t, struct kernel *k, struct uop *sto
 
 /* ------------------------------------------------------------------------------------- applying */
 
-/* What is made of one row, for row `row` of several. */
+/* u for row `row` of several. */
 static struct uop *for_row(struct rows *x, struct uop *u, struct uop *row)
 {
     struct tgc *t = x->t;
@@ -177,7 +177,7 @@ static struct uop *stage_of_rows(struct rows *x, const struct uop *stage)
     return uop_intern(t, OP_STAGE, stage->dtype, src, n, (union arg){.p = b});
 }
 
-/* The store with its range `axis` taken `rows` at a time, which divides it. */
+/* The store with its range `axis` in steps of `rows`, which divides it. */
 static struct uop *take_rows(struct tgc *t, struct kernel *k, struct uop *store, int axis,
                              int64_t rows, struct uop *const *stage, int nstage)
 {
@@ -189,7 +189,7 @@ static struct uop *take_rows(struct tgc *t, struct kernel *k, struct uop *store,
     x.outer = size == 1 ? uop_int(t, 0) : uop_range(t, uop_int(t, size), t->next_range++);
     if (size > 1 && uop_get_axes(t, r))
         uop_name_axes(t, x.outer, uop_get_axes(t, r));
-    /* the rows' own loop stands inside of all that a stage depends on */
+    /* the loop over rows goes inside every range on which a stage depends */
     for (int i = 3; i < store->nsrc; i++)
         for (int j = 0; j < nstage; j++)
             if (i > last && uop_depends_on(t, stage[j], store->src[i]))
@@ -218,7 +218,8 @@ int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct
         return 1;
     for (int axis = store->nsrc - 1; axis >= 3; axis--) {
         int64_t size, nbytes;
-        /* a band's loop is the same range in all its stores: divided in one of them, it is two loops */
+        /* a band's loop is the same range in all its stores, so it cannot be split in one of
+         * them */
         if (!uop_const_int(store->src[axis]->src[0], &size) || size < ROWS_MIN ||
             range_is(store->src[axis], AXIS_BAND))
             continue;
@@ -231,7 +232,7 @@ int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct
             tile_split(t, store, axis, size - size % rows, &part[0], &part[n++]);
         for (int i = 0; i < n; i++) {
             int at = axis;
-            if (i == 1 && size % rows == 1)           /* it has no such range any more */
+            if (i == 1 && size % rows == 1)           /* the axis is gone */
                 continue;
             nstage = find_stages(t, part[i], part[i]->src[at], stage, &nbytes);
             part[i] = take_rows(t, k, part[i], at, i ? size % rows : rows, stage, nstage);

@@ -5,13 +5,13 @@
  *                 x[i % 64, k] * w[k, i / 64]      y[64*q + p] = sum over k  x[p, k] * w[k, q]
  *                                              y[1024] = sum over k  x[0, k] * w[k, 16]
  *
- * A transform done in two steps (FFT), a reshape of a matrix product or a shuffle is such a sum.
- * Its operands have no stride along i, so nothing can be tiled; along q and p they have. What the
- * divisor leaves over is a store of its own. Whether the parts of a range are worth having is left
- * to whoever tiles them; a range is divided only if no other division by its parts remains.
+ * A transform in two steps (FFT), a reshape of a matrix product, or a shuffle is such a sum. Its
+ * operands have no stride along i, so nothing can be tiled; along q and p they have one. The
+ * remainder of the division is a store of its own. The tiler decides whether the parts of a range
+ * are useful; a range is split only if that leaves no other division of its parts.
  *
- * So is the range of a sum: a matrix product that reads an image, flattened, runs over its rows and
- * channels as they lie in memory, and so does the mean of groups of channels.
+ * The range of a sum is split, too: a matrix product over a flattened image then runs over its rows
+ * and channels in memory order, and so does the mean of groups of channels.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
@@ -23,7 +23,7 @@ static bool is_division(const struct uop *u)
     return u->op == OP_FLOORDIV || u->op == OP_FLOORMOD || u->op == OP_DIV || u->op == OP_MOD;
 }
 
-/* The smallest number that r itself is divided by; 0: none. */
+/* The smallest constant by which r itself is divided; 0: none. */
 static int64_t find_divisor(struct tgc *t, struct uop *store, const struct uop *r, bool *reduces)
 {
     int n;
@@ -39,7 +39,7 @@ static int64_t find_divisor(struct tgc *t, struct uop *store, const struct uop *
     return least;
 }
 
-/* Whether something is divided that depends on r and is more than r. */
+/* Whether an expression that contains r, and is not r, is divided. */
 static bool is_divided_in_sums(struct tgc *t, struct uop *store, const struct uop *r)
 {
     int n;
@@ -57,8 +57,7 @@ static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
         uop_name_axes(t, u, uop_get_axes(t, from));
 }
 
-/* The store with its range `axis`, a multiple of c, as two; NULL: that does not free it of
- * divisions. */
+/* The store with its range `axis`, a multiple of c, split in two; NULL: divisions would remain. */
 static struct uop *divide_exactly(struct tgc *t, struct uop *store, int axis, int64_t c)
 {
     struct uop *r = store->src[axis], *src[80];
@@ -80,7 +79,7 @@ static struct uop *divide_exactly(struct tgc *t, struct uop *store, int axis, in
     return is_divided_in_sums(t, divided, q) || is_divided_in_sums(t, divided, p) ? NULL : divided;
 }
 
-/* One range of the store divided; *rest: what is left over, or NULL. NULL: there is none. */
+/* Splits one range of the store; *rest: the remainder, or NULL. NULL: there is none to split. */
 static struct uop *divide_one(struct tgc *t, struct uop *store, struct uop **rest)
 {
     for (int k = 3; k < store->nsrc && store->nsrc < 64; k++) {
@@ -88,7 +87,7 @@ static struct uop *divide_one(struct tgc *t, struct uop *store, struct uop **res
         bool reduces;
         int64_t size, c;
         *rest = NULL;
-        /* the range of a band is that of other stores, too */
+        /* other stores have the same band's range */
         if (r->op != OP_RANGE || range_is(r, AXIS_BAND) || !uop_const_int(r->src[0], &size))
             continue;
         c = find_divisor(t, store, r, &reduces);
@@ -120,8 +119,8 @@ int divide_ranges(struct tgc *t, struct uop *store, struct uop **part)
     return n;
 }
 
-/* The smallest number by which r is divided in an offset of what u reads, of weights where nothing
- * else is divided (a scale for each block of them); 0: none. */
+/* The smallest constant by which r is divided in the offset of a load below u; divisions in
+ * weights' offsets (a scale for each block) count only if there are no others. 0: none. */
 static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop *r)
 {
     int64_t least = 0, of_weights = 0;
@@ -140,7 +139,7 @@ static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop 
     return least ? least : of_weights;
 }
 
-/* u with one range divided; NULL: there is none. */
+/* u with one range split; NULL: there is none. */
 static struct uop *divide_reduction(struct tgc *t, struct uop *u)
 {
     int64_t size;

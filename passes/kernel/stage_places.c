@@ -1,4 +1,5 @@
-/* stage_places.c - places that are data, and weights that go with them, for a block of points at once.
+/* stage_places.c - computes data-dependent indices, and the weights that go with them, for a block
+ * of points at once.
  *
  *      for j < 16                                 for j < 16  x[j]  = grid[2*j]
  *        f = floor(grid[2*j] * 64)                for j < 16  at[j] = cast(floor(x[j] * 64))
@@ -6,15 +7,15 @@
  *                   * (grid[2*j] * 64 - f)        for j < 16
  *                                                   for c  ... t[at[j] * 64 + c] * w[j]
  *
- * Vectors along c leave what is the same for all of them to scalars, for which floors, bounds and
- * casts of floats take several steps each. For some points at once these are vectors, too. What a
- * few cheap steps make of them stays where it is.
+ * With vectors along c, invariant values are scalars, for which floors, bounds and casts of floats
+ * take several instructions each. Computed for a block of points, these are vectors, too. Values
+ * that a few cheap ops compute from them stay inside.
  */
 #include "passes/analysis/access.h"
 #include "passes/kernel/tile.h"
 
 enum { STAGES_MAX = 24, USES_MAX = 100 };
-/* Beyond it a place is as good as any: of no tensor's element. */
+/* Indices are clamped to this magnitude: no tensor has such an element. */
 static const int64_t place_max = (int64_t)1 << 29;
 
 struct places {
@@ -22,10 +23,10 @@ struct places {
     struct kernel *k;
     struct uop *value, *point, *row;
     struct uop **order; int n;
-    struct uop_map fits;         /* uop of order: it can be computed for many points at once */
-    struct uop_map cost;         /* uop -> steps of a scalar, as a tree, + 1 */
+    struct uop_map fits;         /* uop of order: it can be computed for a block of points */
+    struct uop_map cost;         /* uop -> cost as a scalar, as a tree, + 1 */
     struct uop *chosen[STAGES_MAX]; int nchosen;
-    struct uop_map by;           /* uop -> what stands for it */
+    struct uop_map by;           /* uop -> its replacement */
 };
 
 static int cost_of(const struct places *x, const struct uop *u)
@@ -68,7 +69,7 @@ static bool reads(struct tgc *t, struct uop *root, const struct uop *u)
     return false;
 }
 
-/* What |v| is at most. */
+/* An upper bound of |v|. */
 static int64_t magnitude(const struct uop *v)
 {
     if (v->vmin == INT64_MIN)
@@ -82,16 +83,17 @@ static int64_t elements_of(const struct uop *buffer)
     return b ? (int64_t)(b->nbytes / dtype_nbytes(b->dtype)) : INT64_MAX;
 }
 
-/* How far a place is followed through what is made of it. */
+/* The limit of the search through an index's uses. */
 struct use {
     const struct uop *place;
-    int left;                    /* users that are still looked at */
+    int left;                    /* uses that may still be visited */
 };
 
 static bool only_place(const struct places *x, const struct uop *u, int64_t room, struct use *use);
 
-/* The user's k-th source is u: the place itself nearer to 0 than room, otherwise anything that is
- * at least as far from 0 on the same side. room 0: anything at all. */
+/* Whether the use of u as the user's source k tolerates clamping: u is exact where its magnitude is
+ * below room, and otherwise any value of at least that magnitude and the same sign. room 0: any
+ * value at all. */
 static bool suits(const struct places *x, struct uop *user, int k, int64_t room, struct use *use)
 {
     const struct uop *other = user->nsrc > 1 ? user->src[1 - (k == 1)] : NULL;
@@ -112,8 +114,8 @@ static bool suits(const struct places *x, struct uop *user, int k, int64_t room,
     }
 }
 
-/* Whether nothing else is made of u than comparisons with what is near and offsets of loads that
- * are not done where the place is far away. */
+/* Whether u is used only in comparisons with numbers below room, and in offsets of loads that are
+ * conditional on the index being in range. */
 static bool only_place(const struct places *x, const struct uop *u, int64_t room, struct use *use)
 {
     for (int i = 0; i < x->n; i++)
@@ -124,16 +126,16 @@ static bool only_place(const struct places *x, const struct uop *u, int64_t room
     return true;
 }
 
-/* Places that are asked whether they are inside, and are parts of offsets; nothing else is made of
- * them, so one that is too far away may be nearer. */
+/* Whether u is an index that is only tested for being in range and used in offsets, so that
+ * clamping it to place_max changes nothing. */
 static bool is_only_place(const struct places *x, const struct uop *u)
 {
     struct use use = {u, USES_MAX};
     return only_place(x, u, place_max, &use);
 }
 
-/* Whether u is the same along the row and has an operation on vectors along the points, in no loop
- * of a reduction's. */
+/* Whether u is invariant along the row, can be computed in vectors along the points, and is in no
+ * reduction's loop. */
 static bool fits(const struct places *x, struct uop *u)
 {
     int64_t stride;
@@ -173,7 +175,7 @@ static void find_fitting(struct places *x)
     }
 }
 
-/* Cheap steps that u is, if all others are done before. */
+/* The number of cheap ops in u, given all other values. */
 static int cheap_steps(const struct places *x, const struct uop *u)
 {
     int n = 1;
@@ -200,7 +202,7 @@ static void choose(struct places *x, struct uop *u, bool top)
         x->chosen[x->nchosen++] = u;
 }
 
-/* What others than such values are made of. */
+/* Chooses the values to stage: those that values of another kind read. */
 static void choose_all(struct places *x)
 {
     for (int i = 0; i < x->n; i++)
@@ -208,10 +210,10 @@ static void choose_all(struct places *x)
             if (!map_get(&x->fits, x->order[i]))
                 choose(x, x->order[i]->src[k], true);
     if (map_get(&x->fits, x->value))
-        x->nchosen = 0;                               /* nothing runs along the row */
+        x->nchosen = 0;                               /* nothing depends on the row */
 }
 
-/* A row of what u is at each of the points, and what stands for it at one of them. */
+/* Stages a row of u's values at all points; returns its load at one of them. */
 static struct uop *stage(struct places *x, struct uop *u, struct uop *value, enum dtype d)
 {
     struct tgc *t = x->t;
@@ -226,7 +228,7 @@ static struct uop *stage(struct places *x, struct uop *u, struct uop *value, enu
     return v;
 }
 
-/* Loads of the chosen ones that are no neighbours: made so, once for all. */
+/* Stages the strided loads of the chosen values contiguously, once for all. */
 static void stage_strided(struct places *x, struct uop_map *by)
 {
     for (int c = 0; c < x->nchosen; c++) {

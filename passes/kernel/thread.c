@@ -1,4 +1,4 @@
-/* thread.c - which loop of a kernel the threads share: OPT_THREAD.
+/* thread.c - chooses the loop of a kernel that threads share: OPT_THREAD.
  *
  * One loop of each nest, never a reduction's, is cut into as many parts as there are threads; each
  * thread runs the kernel with its part of that loop, and all other loops whole:
@@ -7,20 +7,20 @@
  *        for tile < 522                                  for tile from 522*p/P to 522*(p + 1)/P
  *          ...                                             ...
  *
- * So every element is computed by one thread, by the same operations in the same order: results do
- * not depend on the number of threads. Tiles stay whole, since they are inside.
+ * So every element is computed by one thread, with the same operations in the same order: results
+ * do not depend on the number of threads. Tiles stay whole, since they are inside the loop.
  *
- * The loop is chosen by an estimate of the time of the largest part: what is computed inside of the
- * loop is shared, what stands outside every thread does again; and of the memory that a thread
- * reads. Rows are shared where activations are large, columns where weights are. A kernel that is
- * done before the others have woken up is not shared, nor is one whose threads could meet: that
- * reads what it writes, or stores to places that are data. In-place kernels (memory.c) read an
- * element where they write it, so their threads do not meet. Where a kernel's nests meet (one reads
- * what another one stores), each becomes a kernel of its own, before it is tiled. Nests of one band
- * (band.c) meet in scratch, which each thread has for itself: their common loop is shared, unless
- * they meet elsewhere, too, since apart they would not find what is in scratch. (The
- * borders and the inside of a padded tensor are nests that do not meet, nor do those that a tile
- * leaves over.)
+ * The loop is chosen by an estimate of the time of the largest part, where code outside the loop is
+ * repeated by every thread, and of the memory that a thread reads. Rows are shared if activations
+ * are large, columns if weights are. A kernel that takes less time than waking threads is not
+ * shared, nor is one whose threads could race: one that reads what it writes, or stores at
+ * data-dependent offsets. In-place kernels (memory.c) read an element where they write it, so there
+ * is no race. If a kernel's nests depend on each other (one reads what another one stores), each
+ * becomes a kernel of its own, before it is tiled. Nests of one band (band.c) depend on each other
+ * through scratch, of which each thread has its own: their common loop is shared, unless they also
+ * depend on each other in other memory; they cannot be separated, since scratch belongs to one
+ * kernel. (The border and the inside of a padded tensor are independent nests, and so are the
+ * remainders of tiles.)
  */
 #include "passes/kernel/tune.h"
 
@@ -56,7 +56,7 @@ static bool reads_results(struct tgc *t, const struct kernel *k)
 
 /* ---------------------------------------------------------------------------- what does it cost */
 
-/* A kernel's time: inside of each of its loops, and in all. */
+/* A kernel's time: inside each of its loops, and in total. */
 struct timed { const struct uop *range; double inside; };
 struct cost {
     struct tgc *t;
@@ -64,7 +64,7 @@ struct cost {
     double total;
 };
 
-/* With vectors; only ratios and orders of magnitude count. */
+/* With vectors; only ratios and orders of magnitude matter. */
 static double time_of(const struct machine *m, const struct uop *u)
 {
     double flop = cost_of_addition(m);
@@ -110,7 +110,7 @@ static double time_inside(const struct cost *c, const struct uop *range)
     return time;
 }
 
-/* Bytes that a nest reads and writes, each buffer once; those that move along with the range. */
+/* Bytes that a nest reads and writes, each buffer once; and those that vary along the range. */
 static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range, double *all,
                        double *along)
 {
@@ -134,8 +134,8 @@ static void find_bytes(struct tgc *t, struct uop *store, const struct uop *range
 /* The largest part of n iterations. */
 static double largest_part(double n, int threads) { return __builtin_ceil(n / threads) / n; }
 
-/* How many of a store's loops may be shared: its bands need each other's nests, so it is the first
- * of them, or one of those that all nests stand in, where they nest. */
+/* How many of a store's loops may be shared: bands keep their nests together, so if there are bands
+ * it is the first of their loops, or one of those that contain all nests. */
 static int count_shareable(const struct uop *ast, const struct uop *store)
 {
     int first = store_first_range(store), common = store->nsrc - first;
@@ -157,8 +157,7 @@ static int count_shareable(const struct uop *ast, const struct uop *store)
     return nest && common > 0 ? common : 1;
 }
 
-/* The range of a store that saves most, of the time of one thread, among the first `nloop`; NULL: it
- * has none. */
+/* The range among the store's first `nloop` that saves most of one thread's time; NULL: none. */
 static struct uop *choose_range(const struct cost *c, struct uop *store, int nloop, int threads,
                                 double *saved)
 {
@@ -194,10 +193,10 @@ static struct uop *mark_range(struct tgc *t, void *ctx, struct uop *u)
     return r;
 }
 
-/* One of a kernel's programs. */
+/* The shared loops of one of a kernel's programs. */
 struct sharing {
     struct uop **range;          /* by store */
-    double time, saved;          /* of one thread; by all of them */
+    double time, saved;          /* time of one thread; saved by all of them */
 };
 
 static bool has_loop_of(const struct uop *store, const struct uop *before)
@@ -233,7 +232,8 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     }
 }
 
-/* A nest that has no loop to share, a tile's rest: one thread has it, by a loop of one iteration.
+/* A nest without a loop to share, a tile's remainder: one thread runs it, as a loop of one
+ * iteration.
  */
 static struct uop *give_to_one(struct tgc *t, struct uop *store)
 {
@@ -272,7 +272,8 @@ static int axis_of(const struct uop *ast, const struct sharing *s)
     return 0;
 }
 
-/* What each program of the kernel shares, the portable one first; NULL: that is not worth it. */
+/* The shared loops of each of the kernel's programs, the portable one first; NULL: it does not
+ * pay. */
 static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
                                      const struct schedule *s)
 {
@@ -280,7 +281,7 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
     for (int i = 0; i <= k->nvariant; i++)
         find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]);
     const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant's */
-    if (s->on_device)            /* one item alone would leave all of the others idle */
+    if (s->on_device)            /* a single work-item would leave all others idle */
         return first->saved > 0 ? each : NULL;
     return first->saved >= s->thread_gain_ns &&
                    first->time >= RATIO_THREADS_WORTH * (first->time - first->saved)
@@ -293,7 +294,7 @@ static bool is_shareable(const struct uop *r)
     return r->op == OP_RANGE && !range_is_lane(r) && r->src[0]->vmax >= 2;
 }
 
-/* The range that a tune file names, or the model's. */
+/* The range that a tune file names, or the cost model's. */
 static struct uop *tuned_range(struct tgc *t, struct kernel *k, enum isa isa, int nest,
                                struct uop *store, struct uop *model)
 {
@@ -325,7 +326,7 @@ static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const st
                          struct sharing *s)
 {
     for (int i = 0; t->tuning && i < ast->nsrc; i++)
-        if (s->range[i] && !range_is(s->range[i], AXIS_BAND))    /* that of other nests, too */
+        if (s->range[i] && !range_is(s->range[i], AXIS_BAND))    /* the range of other nests, too */
             s->range[i] = tuned_range(t, k, isa, i, ast->src[i], s->range[i]);
 }
 
@@ -355,7 +356,7 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
 
 /* -------------------------------------------------------------------- nests that become kernels */
 
-/* Whether one nest reads or writes what another one writes. (What a band keeps its nests share.) */
+/* Whether one nest reads or writes what another one writes. (Nests share what a band keeps.) */
 static bool nests_meet(struct tgc *t, const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++)
@@ -368,7 +369,7 @@ static bool nests_meet(struct tgc *t, const struct kernel *k)
     return k->ast->nsrc > 1 && reads_results(t, k);
 }
 
-/* Whether a nest stores to scratch, for the others: a band's nests are nothing apart. */
+/* Whether a nest stores to scratch for the others: a band's nests cannot be separated. */
 static bool is_band(const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++)
@@ -377,7 +378,7 @@ static bool is_band(const struct kernel *k)
     return false;
 }
 
-/* Which of the kernel's symbols and stages are left. */
+/* Collects the symbols and stages that the kernel still uses. */
 static void collect_leaves(struct tgc *t, struct kernel *k)
 {
     struct buffer **scratch = mem_array(t, (size_t)k->nscratch, sizeof(struct buffer *));

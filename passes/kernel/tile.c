@@ -1,9 +1,9 @@
-/* tile.c - applies a tile to a loop nest: ranges are split, weights stored in the order of the
+/* tile.c - applies a tile to a loop nest: splits ranges, and packs weights in the order of the
  * tiles.
  *
- * UPCAST splits an output range r into r' * amount + lane, exactly: no remainder code. PACK writes
- * a weight in the order in which the tiles read it, as one stream (a storage view), so that its
- * columns lie side by side whatever the model's layout was.
+ * UPCAST splits an output range r into r' * amount + lane, exactly, without a remainder. PACK
+ * stores a weight in the order in which the tiles read it (a storage view), so that its columns are
+ * contiguous whatever the model's layout is.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
@@ -80,7 +80,7 @@ struct nest_axis nest_axis(const struct nest *m, const struct uop *r)
     return read_axis(m, r);
 }
 
-/* Loads under u, each of them once. */
+/* Collects the loads under u, each once. */
 static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *except, int nexcept,
                           struct uop **load, int *nload)
 {
@@ -99,7 +99,7 @@ static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *excep
     return true;
 }
 
-/* What a store to scratch reads of its own place alone may stand beside its sum. */
+/* A store to scratch may load the element that it stores, next to its sum. */
 static bool adds_to_scratch(const struct uop *store, const struct uop *load)
 {
     return uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && load->src[0]->op == OP_BUFFER &&
@@ -146,7 +146,7 @@ bool tile_is_vector_dtype(enum dtype d)
            d == DTYPE_F16 || d == DTYPE_BOOL;
 }
 
-/* Whether u is made of places alone, and nothing that is summed up first. */
+/* Whether u is computed from coordinates alone, without sums. */
 static bool is_of_places(struct tgc *t, struct uop *u)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -210,9 +210,8 @@ bool tile_stores_vectors(const struct uop *store)
 
 /* -------------------------------------------------------------------------------------- packing */
 
-/* The ranges that a load's offset is a sum of, in the order in which they are run through within a
- * panel: the store's (with the bands'), the reduction's, the part of the panel, the lanes, a group
- * of bytes. */
+/* The ranges of which a load's offset is a sum, in loop order within a panel: the store's (with the
+ * bands'), the reduction's, the part of the panel, the lanes, a group of bytes. */
 static int ranges_of(const struct nest *m, struct uop **range)
 {
     int n = 0, first = m->store->nsrc > 3 && m->store->src[3]->op != OP_RANGE ? 4 : 3;
@@ -231,7 +230,7 @@ static int ranges_of(const struct nest *m, struct uop **range)
     return n;
 }
 
-/* Neighbours that one axis can stand for become one, so that equal orders are equal views. */
+/* Merges adjacent axes where one suffices, so that equal orders are equal views. */
 static void merge_axes(struct tgc *t, struct view *v)
 {
     int n = 0;
@@ -249,9 +248,9 @@ static void merge_axes(struct tgc *t, struct view *v)
     v->ndim = n;
 }
 
-/* A weight's load as a view of its data: one axis for each range that it depends on. `offset`
- * becomes the offset in the stored order. false: the load is no such sum, or would store elements
- * twice. */
+/* A weight's load as a view of its data: one axis for each range on which it depends. `offset`
+ * becomes the offset in the packed order. false: the offset is not affine, or elements would be
+ * stored twice. */
 static bool storage_view(const struct nest *m, const struct uop *load, struct view *v,
                          struct uop **offset)
 {
@@ -279,7 +278,7 @@ static bool storage_view(const struct nest *m, const struct uop *load, struct vi
     }
     for (int a = 0; a < b->ndim; a++)
         nelem = uop_const_int(b->dim[a], &n) ? sat_mul(nelem, n) : -1;
-    /* the weight, or the part of it that the nest is about */
+    /* the weight, or the part of it that the nest reads */
     if (rest->op != OP_CONST || rest->arg.i < 0 || total > nelem)
         return false;
     v->offset = rest;
@@ -305,7 +304,7 @@ bool nest_is_packable(const struct nest *m, const struct uop *load)
 {
     struct view v;
     struct uop *offset;
-    /* floats that are not packed after all are loaded one by one */
+    /* floats that cannot be packed are loaded one by one */
     return storage_view(m, load, &v, &offset) &&
            (load->dtype == DTYPE_F32 || (!m->staged && !is_read_elsewhere(m, load)));
 }
@@ -317,7 +316,7 @@ static bool views_equal(const struct view *a, const struct view *b)
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
-/* The kernel's copy of a weight in this order: a variant's, if it has one already. */
+/* The kernel's packed copy of a weight in this order, possibly another variant's. */
 static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct buffer *from,
                                   const struct view *v)
 {
@@ -370,9 +369,8 @@ static struct uop *split_range(struct tgc *t, int64_t n, enum axis a)
     return n == 1 ? uop_int(t, 0) : uop_axis(t, uop_int(t, n), a, WORKER_EACH);
 }
 
-/* r is replaced by `by`; the ranges in `outer` take its place (or the first behind `nbatch` ranges,
- * or the last), the lanes join the end. Ranges that are constants, since they have one value, are
- * left out. */
+/* Replaces r by `by`; the ranges in `outer` take its place (or come first behind `nbatch` ranges,
+ * or last), the lanes are appended. Ranges of one value are constants and are left out. */
 static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch, struct uop *r,
                          struct uop *by, struct uop *const *outer, int nouter,
                          struct uop *const *lane, int nlane, enum panels where)
@@ -383,7 +381,7 @@ static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch
         src[k] = uop_substitute(t, store->src[k], r, by);
     for (int k = first; k < store->nsrc; k++)
         nlanes_before += range_is_lane(store->src[k]);
-    int last = store->nsrc - nlanes_before;      /* lanes stand last */
+    int last = store->nsrc - nlanes_before;      /* lanes come last */
     for (int k = first; k <= last; k++) {
         bool here = where == PANELS_OUTSIDE  ? k == first + nbatch
                     : where == PANELS_INSIDE ? k == last
@@ -444,9 +442,9 @@ static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct va
     return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PANELS_THERE);
 }
 
-/* The leading ranges in which the panels' loop must stand, or should: those for whose values stages
- * are computed, and those that all operands depend on, each of whose values has a contraction of
- * its own. */
+/* How many leading ranges are batches, which stay outside the panels' loop: those along which
+ * stages change, and those along which all operands change, since each of their values has its own
+ * contraction. */
 static int nest_batches(const struct nest *m)
 {
     int n = 0;
@@ -461,8 +459,8 @@ static int nest_batches(const struct nest *m)
     return 0;
 }
 
-/* Elements that a load reads in one batch: each once, though windows overlap; and of what a stride
- * steps over, nothing. */
+/* Elements that a load reads in one batch: each counts once, even if windows overlap; elements that
+ * a stride skips do not count. */
 static double nelem_read(const struct nest *m, int load, int nbatch)
 {
     const struct buffer *b = uop_buffer_of(m->load[load]->src[0]);
@@ -484,8 +482,8 @@ static double nelem_read(const struct nest *m, int load, int nbatch)
     return reads < whole ? reads : whole;
 }
 
-/* Whether each element is for one result, or a few neighbours, as a depthwise layer's values: it is
- * read once in whichever order. */
+/* Whether each element serves one result, or a few neighbours, as a depthwise layer's values: it is
+ * read once in any order. */
 static bool is_read_once(const struct nest *m, int load, int nbatch)
 {
     for (int k = m->first + nbatch; k < m->store->nsrc; k++)
@@ -494,7 +492,7 @@ static bool is_read_once(const struct nest *m, int load, int nbatch)
     return true;
 }
 
-/* What an operand of so many elements costs that is read again, for what it costs first. */
+/* The share of an operand's first cost that reading it again costs. */
 static double again_share(const struct tgc *t, double nelem)
 {
     const struct machine *m = machine_of(t);
@@ -503,8 +501,8 @@ static double again_share(const struct tgc *t, double nelem)
                                                                : 1;
 }
 
-/* The panels outside of the rows, or inside? Whichever reads less again, as far as it does not fit
- * a cache anyway. */
+/* Whether the panels' loop goes outside the rows or inside: the order that rereads less, except for
+ * operands that fit a cache. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 {
     const struct uop *column = m->store->src[tile->column_axis];
@@ -512,7 +510,7 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     int nbatch = nest_batches(m);
     if (!m->contraction || !tile->vector)
         return PANELS_THERE;
-    /* a sum that some loop does not change (a mean) stays outside of it */
+    /* a sum that is invariant in some loop (a mean) stays outside it */
     for (int k = m->first; k < m->store->nsrc; k++)
         if (!uop_depends_on(m->t, m->reduce, m->store->src[k]))
             return PANELS_THERE;
@@ -534,7 +532,7 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 
-/* Whether r tells weights apart and nothing else, as the anchors of a detector's head do. */
+/* Whether only weights vary along r, as the anchors of a detector's head. */
 static bool is_of_weights(const struct nest *m, const struct uop *column, const struct uop *r)
 {
     struct operands o = nest_axis(m, r).varies;
@@ -542,7 +540,7 @@ static bool is_of_weights(const struct nest *m, const struct uop *column, const 
            operands_within(o, m->stationary);
 }
 
-/* Loops over weights stand where the panels' loop does, outside of the rows. */
+/* Moves loops along which only weights vary next to the panels' loop, outside the rows. */
 static struct uop *move_panels(const struct nest *m, const struct uop *column, struct uop *store)
 {
     struct uop *src[80];
@@ -601,8 +599,8 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
     return apply_columns(m, tile, v, store);
 }
 
-/* Lanes beyond the last column: nothing is read for them, nothing stored. Built without folding, so
- * that no condition of the model's own joins that of a lane. */
+/* Makes loads and the store conditional for lanes behind the last column. Built without folding, so
+ * that the lanes' condition stays separate from the model's own. */
 static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
                                 struct uop *lane, int64_t ncolumns)
 {

@@ -1,19 +1,19 @@
-/* tile.h - private to choose_tile.c, optimize.c, tile.c: a loop nest with one reduction, and how
- * it is tiled.
+/* tile.h - private to choose_tile.c, optimize.c, tile.c: a loop nest with one reduction, and its
+ * tiling.
  *
- * Columns are what vectors run along, rows reuse them:
+ * Vectors run along columns, rows reuse them:
  *
  *      range r of n columns = panel q · part s · block b · lane v      P = columns of a panel
  *      range of rows        = tile · row
  *
- * Where a panel has more lanes than there are columns, loads and the store are conditional on the
+ * If a panel has more lanes than there are columns, loads and the store are conditional on the
  * column.
  *
  *      for q  for s  for tile             acc[row][b] = 0
  *                      for k              acc[row][b] += a[tile, row, k] * w[q, k, s, b, v]
  *
- * A weight is stored panel by panel, in the order in which it is read. Variants of a kernel have
- * tiles of their own, but one panel, so that they share the stored weight.
+ * A weight is packed panel by panel, in the order in which it is read. Variants of a kernel have
+ * different tiles but the same panel, so that they share the packed weight.
  */
 #ifndef TGC_TILE_H
 #define TGC_TILE_H
@@ -22,47 +22,46 @@
 #include "passes/passes.h"
 
 enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
-/* So many rows that are neighbours in memory are worth being stored by their columns, see
- * cross.c. */
+/* The fewest contiguous rows for which storing by columns pays, see transpose_store.c. */
 enum { CROSS_ROWS_MIN = 4 };
 
-/* Some of a nest's operands: bit i of all is load[i]. */
+/* A set of a nest's operands: bit i is load[i]. */
 struct operands { uint64_t bit[(MAX_LOADS + 63) / 64]; };
 static inline bool operands_has(struct operands o, int i) { return o.bit[i / 64] >> i % 64 & 1; }
 bool operands_any(struct operands o);
 bool operands_equal(struct operands a, struct operands b);
-bool operands_within(struct operands a, struct operands b);       /* all of a are of b */
+bool operands_within(struct operands a, struct operands b);       /* a is a subset of b */
 
-/* A range as a nest's operands see it. What changes all of them is a batch; streamed ones alone,
- * rows; stationary ones alone, columns. */
+/* How a nest's operands depend on a range. If all vary it is a batch; if only streamed ones do,
+ * rows; if only stationary ones do, columns. */
 struct nest_axis {
     const struct uop *range;
-    struct operands reads;       /* their offsets change with it */
-    struct operands varies;      /* these, or what a stage that they read keeps */
-    bool stages;                 /* what some stage keeps changes, of whatever load */
+    struct operands reads;       /* operands whose offsets depend on it */
+    struct operands varies;      /* these, and operands that read a stage that depends on it */
+    bool stages;                 /* some stage depends on it */
 };
 
 enum { MAX_NEST_AXES = 40 };
 struct nest {
     struct tgc *t;
     struct uop *store;
-    int first;                   /* store->src[first..]: its ranges, but for a band's */
+    int first;                   /* store->src[first..]: its ranges, without a band's */
     struct uop *reduce;          /* the innermost reduction, or NULL */
     bool contraction;            /* a sum of products with several operands */
-    bool bytes;                  /* of bytes, its innermost range is a group */
-    bool staged;                 /* within a kernel: its weights are not packed */
+    bool bytes;                  /* of bytes; its innermost range is a group */
+    bool staged;                 /* inside a kernel, to scratch: its weights are not packed */
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
-    struct uop *part;            /* the range s, once there is one */
-    struct operands operands, stationary;       /* all of load[]; those that no run changes */
-    /* the store's ranges and the reduction's, outermost first, as far as they go in here */
+    struct uop *part;            /* the range s, if there is one */
+    struct operands operands, stationary;       /* all of load[]; the stationary ones */
+    /* the store's ranges and the reduction's, outermost first, up to MAX_NEST_AXES */
     struct nest_axis axis[MAX_NEST_AXES]; int naxis;
 };
 
-/* Where the loop over panels stands: where the columns' was, or first, or behind the rows'. */
+/* The place of the loop over panels: that of the columns' range, or first, or behind the rows'. */
 enum panels { PANELS_THERE, PANELS_OUTSIDE, PANELS_INSIDE };
 
-/* axis: of store->src, -1: none. vector 0: lanes stay loops, and `columns` of them are one. */
+/* axis: in store->src, -1: none. vector 0: lanes stay loops of `columns` iterations. */
 struct tile {
     int column_axis, row_axis;
     int64_t panel, columns, rows;
@@ -71,103 +70,102 @@ struct tile {
     double gain;
 };
 
-/* What root is made of, sources first; what is under a STAGE is another nest's. In scratch
- * memory. */
+/* The uops below root, sources first, without those under a STAGE, which are of another nest. In
+ * scratch memory. */
 struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
-/* The nest of a store; false if lanes cannot go through it: several reductions side by side, a
- * condition on the store. */
+/* The nest of a store; false if it cannot have lanes: several independent reductions, a condition
+ * on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
-/* The axis of a range, of the nest or not: known since nest_find() of its own ranges. */
+/* The operands' dependence on a range, of the nest or not: known after nest_find() for its own. */
 struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
-/* Whether a load could read its weight in the order of the loops. */
+/* Whether a load's weight could be packed in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
-/* Whether vectors of it can be loaded: floats, and what is cast to floats on the way. */
+/* Whether it can be loaded as vectors: floats, and dtypes that are cast to floats on the way. */
 bool tile_is_vector_dtype(enum dtype d);
-/* Whether u compares places that change by one along r, or stand still: vectors do that, too. */
+/* Whether u compares coordinates that are invariant or of stride 1 along r, which vectors can
+ * do. */
 bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r);
 /* Whether vectors have this operation. */
 bool tile_is_vector_op(const struct uop *u);
 
-/* choose.c. The size of a range, 0 where only the run knows it. */
+/* choose_tile.c. The size of a range; 0: known only at run time. */
 int64_t range_fixed_size(const struct uop *range);
-/* Whether vectors can run along r: everything that varies with it is a float, read side by side,
- * and has an operation on vectors; r itself is used in offsets only. */
+/* Whether r can be vectorized: everything that varies along it is a float, is accessed
+ * contiguously, and has an operation on vectors; r itself occurs in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r);
-/* Whether a load that runs along r is conditional already, or of small elements: no part of it can
- * be loaded. */
+/* Whether a load that varies along r is conditional already, or has small elements: it cannot be
+ * loaded partially. */
 bool nest_has_gates(const struct nest *m, const struct uop *r);
-/* The tile that is best by the cost model; column_axis -1: none suits. `like`: a variant's tile,
- * whose panel is to be kept, or NULL. exact: no columns may be left over for a store of their
- * own. */
+/* The best tile by the cost model; column_axis -1: there is none. `like`: a variant's tile, whose
+ * panel is kept, or NULL. exact: without remainder columns in a store of their own. */
 struct tile tile_choose_vectors(const struct nest *m, enum isa isa,
                                 const struct tile *like, bool exact);
-/* The tile of a kernel's nest: of vectors, or of the portable kernel, where they do not suit. It is
- * a choice that can be tuned, of the kernel's store number `nest`; NULL: it is not. */
+/* The tile of a kernel's nest: of vectors, or the portable kernel's if vectors do not fit. It can
+ * be tuned as the choice of the kernel's store number `nest`; NULL: it cannot. */
 struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
                         struct kernel *k, int nest);
 
 /* Whether u is the value of the store, a float that is cast to a byte. */
 bool tile_stores_small(const struct uop *store, const struct uop *u);
-/* Whether vectors of the store's value can be stored: of floats, i32, floats that become bytes. */
+/* Whether the store's value can be stored as vectors: floats, i32, floats that become bytes. */
 bool tile_stores_vectors(const struct uop *store);
 
-/* How many columns whole tiles leave over; more than that, where vectors of what is left cannot be
- * loaded in part: some are stored twice then, so that all vectors are whole. */
+/* The remainder columns of whole tiles; more, if partial vectors of them cannot be loaded: then
+ * some columns are stored twice, so that all vectors are whole. */
 int64_t tile_columns_left(const struct nest *m, const struct tile *tile);
-/* Where a tile's panels had best be: outside of the rows, or inside? */
+/* Whether a tile's panels should be outside the rows or inside. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
-/* Two stores: the first `at` of range `axis` of store->src, and the rest. */
+/* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
 void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);
-/* split_ranges.c: the store, its ranges that are divided taken apart, as up to PARTS_MAX stores;
- * returns their number. */
+/* split_ranges.c: splits the store's ranges that are divided, into up to PARTS_MAX stores; returns
+ * their number. */
 enum { PARTS_MAX = 6 };
 int divide_ranges(struct tgc *t, struct uop *store, struct uop **part);
-/* The same with the ranges of the store's sum of products, where they divide exactly. */
+/* The same for the ranges of the store's sum of products, if they divide exactly. */
 struct uop *divide_sums(struct tgc *t, struct uop *store);
-/* The store with its ranges split; what was done is noted in opt. */
+/* The store with its ranges split; the OptOps are noted in opt. */
 struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
-/* A panel of fewer columns than its vectors have lanes: the lanes left over do nothing. To be done
- * last, since weights are stored without them. */
+/* Fills up a panel of fewer columns than its vectors have lanes with lanes that are not used. To be
+ * done last, since weights are packed without them. */
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
-/* byte_groups.c: whether the nest's sum is one of products of u8 values and i8 weights; their
- * loads. */
+/* byte_groups.c: whether the nest sums products of u8 values and i8 weights; their loads. */
 bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
-/* The innermost range of a sum of products of bytes becomes groups of DOT_BYTES. */
+/* Splits the innermost range of a sum of products of bytes into groups of DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
-/* merge_clamps.c: the store of a byte with fewer roundings and clamps on the way. */
+/* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
-/* gather.c: the store with those ranges inside of the innermost one that do not change at which
- * places, which are data, it reads; first: of its ranges. */
+/* gather.c: the store with the ranges in which its gathered indices are invariant moved inside the
+ * innermost one; first: index of its first range. */
 struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first);
-/* pack_keys.c: PACK at run time, for what attention's scores are made of. Scratch joins the
- * kernel's. */
+/* pack_keys.c: PACK at run time, for operands of attention's scores. The kernel gets new
+ * scratch. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
-/* How far apart rows of so many elements lie in scratch. */
+/* The stride of rows of so many elements in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
-/* share_stages.c: rows that go through the store's stages together, as up to two stores; returns
- * their number. Scratch joins the kernel's. */
+/* share_stages.c: several rows share the store's stages, in up to two stores; returns their number.
+ * The kernel gets new scratch. */
 int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
-/* gather_rows.c: what is read at places that are data, by vectors of neighbours, and stored in another
- * order, as up to GATHER_PARTS_MAX stores; returns their number. Scratch joins the kernel's. */
+/* gather_rows.c: loads gathered rows in vectors and stores them in another order, in up to
+ * GATHER_PARTS_MAX stores; returns their number. The kernel gets new scratch. */
 enum { GATHER_PARTS_MAX = 2 };
 int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
-/* stage_places.c: a value that is made of rows at places which are data, with what such places are, and
- * what else is the same along the row, computed for all points at once; whether there is anything
- * that is worth it. Scratch joins the kernel's. */
+/* stage_places.c: stages gathered indices, and other values that are invariant along the row,
+ * for all points at once; whether there is anything for which that pays. The kernel gets new
+ * scratch. */
 bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row);
 struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
                          struct uop *row);
-/* Scratch of n elements that joins the kernel's. */
+/* New scratch of n elements for the kernel. */
 struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
-/* PACK: weights are read in the order of the tiles, from copies that the kernel's variants
- * share. */
+/* PACK: the store with weights read in the order of the tiles, from copies that the kernel's
+ * variants share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
 
 #endif

@@ -1,16 +1,16 @@
-/* tile_cost.c - what a tile of a nest costs: how many elements of its result a ns makes.
+/* tile_cost.c - the cost of a nest's tile: how many elements of the result are computed per ns.
  *
  * A step of the reduction takes as long as the slowest of the FMA units, the load ports, the
  * decoder and the latency of an accumulator need (cost_of_step()); a store comes once for all
- * steps. All else are factors: lanes that nobody wants, a remainder, rows that meet in one set of
- * the L1, windows that registers do or do not hold, threads that have nothing to do.
+ * steps. All else are factors: unused lanes, a remainder, rows that collide in one set of the L1,
+ * windows that do or do not fit registers, idle threads.
  */
 #include "passes/kernel/tile_cost.h"
 
 /* -------------------------------------------------------------------- columns and rows together */
 
-/* Whether each row has weights of its own along the columns: a layer whose columns are split in two
- * (attention's heads and features), seen with one part of them as the rows. */
+/* Whether each row has its own weights along the columns: a layer whose columns are split in two
+ * (attention's heads and features), with one part of them as the rows. */
 static bool columns_differ(const struct nest *m, const struct uop *column, const struct uop *row)
 {
     struct operands o = nest_axis(m, column).reads, weights = o;
@@ -20,8 +20,8 @@ static bool columns_differ(const struct nest *m, const struct uop *column, const
            operands_within(o, nest_axis(m, row).reads);
 }
 
-/* Whether rows lie a multiple of a way apart in memory, and so share the few lines of one set of
- * the L1. */
+/* Whether the stride of the rows is a multiple of a way, so that they share the few lines of one
+ * set of the L1. */
 static bool rows_share_set(const struct nest *m, const struct uop *row)
 {
     int64_t stride, apart = machine_way_nbytes(machine_of(m->t), LEVEL_L1);
@@ -35,7 +35,7 @@ static bool rows_share_set(const struct nest *m, const struct uop *row)
     return false;
 }
 
-/* The first operand of the columns that a window walks along the rows. */
+/* The first operand of the columns that forms a window with the rows. */
 static void find_window(const struct nest *m, const struct uop *column, const struct uop *row,
                         struct pairing *p)
 {
@@ -77,7 +77,7 @@ struct pairing tile_pair(const struct nest *m, struct uop *column, int axis)
 
 /* ------------------------------------------------------------------------------ a step's tile */
 
-/* Multiply-adds of a vector for each load: the rows' operand is broadcast, the columns' is read in
+/* Multiply-adds of a vector per load: the rows' operand is broadcast, the columns' is loaded in
  * vectors. */
 double tile_gain_portable(int64_t rows, int64_t columns)
 {
@@ -95,12 +95,12 @@ static double rows_apart(const struct nest *m, const struct pairing *p, int64_t 
     return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
 }
 
-/* How a nest is seen by vector_gain(). */
+/* The nest's parameters for vector_gain(). */
 struct steps {
     const struct machine *machine;
     enum isa isa;
     bool reduces, bytes, apart, centered;
-    int extra;                   /* operations on a vector of columns before it is multiplied */
+    int extra;                   /* operations on a vector of columns before the product */
     int64_t vector;              /* lanes */
 };
 
@@ -118,10 +118,10 @@ int tile_column_steps(const struct nest *m, const struct uop *column)
     return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
 }
 
-/* Lanes done in a ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows,
- * as many loads as blocks; if rows have columns of their own, as many as there are FMAs. Sums of
- * centered bytes have those of the weights beside them, as one more row; where no instruction adds
- * up products of bytes, the even and the odd ones are values of their own. */
+/* Lanes per ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows, as many
+ * loads as blocks; if each row has its own columns, as many as there are FMAs. Sums of centered
+ * bytes have those of the weights in addition, as one more row; without an instruction for products
+ * of bytes, even and odd ones are separate values. */
 static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
 {
     double acc = (double)((rows + of->centered) * blocks), read = of->apart ? acc : (double)blocks;
@@ -133,8 +133,8 @@ static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
     return (double)(rows * blocks * of->vector) / cost_of_step(of->machine, &step);
 }
 
-/* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane of those
- * that are wanted. */
+/* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane that is
+ * used. */
 static double rows_gain(const struct steps *of, int64_t size, int64_t rows, int64_t blocks)
 {
     double full = vector_gain(of, rows, blocks);
@@ -149,11 +149,10 @@ static double rows_gain(const struct steps *of, int64_t size, int64_t rows, int6
 /* ------------------------------------------------------------------------------- what is beside */
 
 /* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
- * of row i what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them where
- * they unroll a short innermost loop, otherwise those of one step, which move on to the next row.
- * That saves loads, as long as there are registers for them and for the accumulators; beyond, all
- * of it is spilled. It saves little where the windows and the weights are more than the L1
- * holds. */
+ * of row i reads what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them
+ * if they unroll a short innermost loop, otherwise those of one step, which move on to the next
+ * row. That saves loads, as long as there are registers for them and for the accumulators; beyond
+ * that everything is spilled. It saves little if the windows and the weights exceed the L1. */
 static double window_fits(const struct nest *m, enum isa isa, const struct pairing *p,
                           int64_t rows, int64_t blocks)
 {
@@ -169,8 +168,8 @@ static double window_fits(const struct nest *m, enum isa isa, const struct pairi
     return p->window == 1 && near ? RATIO_WINDOW_SAVED : 1;
 }
 
-/* Cycles to store a lane of a tile. Lanes a multiple of a page apart share a set of the L1, which
- * holds fewer lines than they have. */
+/* Cycles to store a lane of a tile. Lanes whose stride is a multiple of a page share a set of the
+ * L1, which holds fewer lines than there are lanes. */
 static double store_lane(const struct nest *m, const struct pairing *p, int64_t rows,
                          int64_t vector)
 {
@@ -180,7 +179,7 @@ static double store_lane(const struct nest *m, const struct pairing *p, int64_t 
         return machine->strided_cycles;
     if (p->stride == 1)
         return RATIO_LANE;
-    /* rows that are contiguous in memory are stored so, see transpose_store.c */
+    /* contiguous rows are stored by columns, see transpose_store.c */
     if (p->crosses && rows >= CROSS_ROWS_MIN && rows <= vector)
         return RATIO_LANE_CROSSED / (double)rows;
     return p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
@@ -199,8 +198,8 @@ static double store_cost(const struct nest *m, const struct pairing *p, int64_t 
     return cost_of_cycles(machine_of(m->t), cost / (double)size / steps);
 }
 
-/* How evenly threads can share what a tile leaves of the nest's loops: 1, all have as much to do. A
- * nest that is done before they have woken up is not shared. */
+/* How evenly threads can share the loops around a tile; 1: equally. A nest that takes less time
+ * than waking threads is not shared. */
 static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
                        int64_t rows)
 {

@@ -5,9 +5,9 @@
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
  *      threads 9c21aa77e01b423f isa=avx512 loop=1 us=55
  *
- * A `#` begins a remark. A key is a hash of the nest's tree as lowering made it: operations, types,
- * sizes and strides, without names and numbers of buffers and loops, and without an order of
- * operands that have none.
+ * A `#` begins a remark. A key is a hash of the nest's tree after lowering: operations, types,
+ * sizes and strides, independent of names and ids of buffers and loops, and of the order of a
+ * commutative op's operands.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tune.h"
@@ -41,7 +41,7 @@ static uint64_t hash_buffer(const struct buffer *b)
     return hash_dims(h, b->dim, b->ndim);
 }
 
-/* Hashes of uops, by place in an order with sources first. */
+/* Hashes of uops, by position in an order with sources first. */
 struct hasher { struct uop_map place; uint64_t *hash; };
 
 static uint64_t hash_source(const struct hasher *s, const struct uop *u, int k)
@@ -49,7 +49,7 @@ static uint64_t hash_source(const struct hasher *s, const struct uop *u, int k)
     return s->hash[(uintptr_t)map_get(&s->place, u->src[k]) - 1];
 }
 
-/* A loop is told by its place among those of the uop that runs it, and by its size. */
+/* A loop is identified by its position among those of the uop that binds it, and by its size. */
 static void hash_ranges(struct hasher *s, const struct uop *u)
 {
     for (int k = 0; k < u->nsrc; k++) {
@@ -210,7 +210,7 @@ static bool wrong(const struct reader *r, const char *what, const char *word)
                       what, word);
 }
 
-/* "64@1", the axis only if `at`. */
+/* "64@1", with an axis only if `at`. */
 static bool read_size(const char *s, int64_t *size, int *axis)
 {
     char *end;

@@ -1,10 +1,10 @@
-/* tune.h - choices as data: what could be chosen, what has been measured, what to choose.
+/* tune.h - choices as data: candidates, measurements, decisions.
  *
  * Where the cost model chooses among candidates (a nest's tile, a layer's Winograd tiles, the loop
- * that threads share) the choice has a key, made of the shape of what is compiled: equal for layers
- * of equal shapes, on any machine. Without a `struct tuning` in tgc.tuning the model's first choice
- * is taken. With one, what its entries say is taken instead, and every choice is noted with its
- * candidates: for tgc tune, which measures them, and tgc info --why.
+ * that threads share) the choice has a key, a hash of the shapes: equal for layers of equal shapes,
+ * on any machine. Without a `struct tuning` in tgc.tuning the cost model's first choice is taken.
+ * With one, its entries take precedence, and every choice is noted with its candidates: for tgc
+ * tune, which measures them, and tgc info --why.
  */
 #ifndef TGC_TUNE_H
 #define TGC_TUNE_H
@@ -20,32 +20,32 @@ struct tuned {
     enum isa isa;                /* TILE, THREADS */
     struct tile tile;            /* TILE: axes count from the nest's first range */
     int winograd[2];             /* WINOGRAD: the sides of the tiles; 0: no tiles along that one */
-    int loop;                    /* THREADS: which of the nest's they share */
-    double us, model_us;         /* measured: this, and the model's choice; 0: not known */
+    int loop;                    /* THREADS: which of the nest's loops they share */
+    double us, model_us;  /* measured: of this, and of the cost model's choice; 0: not known */
     int line;
     bool used;
 };
 
-/* A choice that a compile has made: its key, and what was taken, are in `taken`. */
+/* A choice that a compile has made: `taken` has its key, and the candidate taken. */
 struct choice {
     struct tuned taken;
-    const struct tuned *by;      /* the entry that says so; NULL: the model */
-    struct tuned *candidate; int n;        /* TILE, THREADS: best by the model first */
-    int model;                   /* the candidate that the model takes */
-    /* of store `nest` of the kernel; WINOGRAD: of the layer with this origin */
+    const struct tuned *by;      /* the entry that decided; NULL: the cost model */
+    struct tuned *candidate; int n;        /* TILE, THREADS: best by the cost model first */
+    int model;                   /* the candidate that the cost model takes */
+    /* for store `nest` of the kernel; WINOGRAD: for the layer with this origin */
     struct kernel *kernel;
     int nest;
     const struct origin *origin;
     const char *title;           /* WINOGRAD: the layer's shape */
     double cost[16];             /* WINOGRAD: ns by the model, of each candidate */
     double share;                /* WINOGRAD: of the error that --error limits */
-    bool refused;                /* WINOGRAD: the file's choice would be beyond that limit */
+    bool refused;                /* WINOGRAD: the file's choice would exceed that limit */
 };
 
 struct tuning {
     const char *file;
     struct tuned *entry; int nentry; size_t cap_entry;
-    int width;                   /* candidates that are noted for each choice */
+    int width;                   /* most candidates that are noted for a choice */
     struct choice *choice; int nchoice; size_t cap_choice;
 };
 
@@ -54,7 +54,7 @@ bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
                struct tuning *tuning);
 /* One line of such a file, without its remark. */
 void tune_write(struct text *out, const struct tuned *e);
-/* After a compile: an entry that fitted nothing is an error, if it is for one of these instruction
+/* After a compile: an entry that matched nothing is an error, if it is for one of these instruction
  * sets. */
 bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa);
 
@@ -65,9 +65,9 @@ void tune_note(struct tgc *t, struct choice c);
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
 uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like);
 uint64_t tune_key_of_numbers(const int64_t *v, int n);
-/* Says that an entry does not fit; returns false. */
+/* Reports that an entry does not fit; returns false. */
 bool tune_misfit(struct tgc *t, const struct tuned *e, const char *what);
-/* Whether they say the same of the same kind of choice. */
+/* Whether they make the same choice of the same kind. */
 bool tuned_are_equal(const struct tuned *a, const struct tuned *b);
 bool tiles_are_equal(const struct tile *a, const struct tile *b);
 
