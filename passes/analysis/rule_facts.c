@@ -1,4 +1,5 @@
-/* rule_facts.c - what guards of named sets of rules ask for (RULE_FACT in passes/rules/rules.def). */
+/* rule_facts.c - the facts for which guards of named sets of rules ask (RULE_FACT in
+ * passes/rules/rules.def). */
 #include "passes/analysis/rule_facts.h"
 #include "passes/rules/rules.h"
 

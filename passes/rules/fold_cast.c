@@ -1,12 +1,12 @@
-/* fold_cast.c - which floats are known to be numbers when a uop is built: quantized values that stay
- * floats then need no test for NaN (rules requantize).
+/* fold_cast.c - which floats are known not to be NaN when a uop is built: dequantized values that
+ * stay floats then need no test for NaN (rules requantize).
  */
 #include "passes/rules/rules.h"
 
 #include <math.h>
 
-/* What |u| cannot exceed, in f32 as well; INFINITY: not known, or it may be no number. *steps: how
- * many uops may still be looked at. */
+/* An upper bound of |u|, in f32 as well; INFINITY: not known, or it may be NaN. *steps: how many
+ * uops may still be visited. */
 static double magnitude(const struct uop *u, int *steps)
 {
     enum { LOOK_MAX = 8192 };
@@ -32,7 +32,7 @@ static double magnitude(const struct uop *u, int *steps)
     case OP_ROUND: case OP_TRUNC: most = v[0] + 1; break;
     default: return INFINITY;
     }
-    return most < 1e38 ? most : INFINITY;            /* roundings on the way change little */
+    return most < 1e38 ? most : INFINITY;            /* leaves room for the roundings on the way */
 }
 
 bool rule_moderate(const struct uop *x)

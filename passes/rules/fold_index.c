@@ -1,12 +1,11 @@
-/* fold_index.c - the right sides of index rules that no pattern can say: n-ary sums, division and
- * comparison of sums.
+/* fold_index.c - the right sides of index rules that patterns cannot express: n-ary sums, division
+ * and comparison of sums.
  *
- * Everything rests on one identity of floor division: with x = y*Q + R,  x // y = Q + R // y  and
- * x % y = R % y.  The quotient that leaves 0 <= R < y by bounds ends the matter; otherwise a common
- * factor is taken out of the division. x // y and x % y take the same decisions, so that (x // y)*y
- * + x % y comes together again. All of it is about integers, not words: a sum whose value may leave
- * int64 is one opaque atom here. Everything is compared with brute force in
- * tests/unit/test_rules.c.
+ * Everything rests on one identity of floor division: with x = y*Q + R, x // y = Q + R // y and x %
+ * y = R % y. A quotient with 0 <= R < y by bounds solves the division; otherwise a common factor is
+ * cancelled. x // y and x % y are decided alike, so that (x // y)*y + x % y folds to x again. All
+ * of this holds for integers, not for words: a sum whose value may leave int64 is one opaque atom
+ * here. Everything is compared with brute force in tests/unit/test_rules.c.
  *
  * y has to be above 0. A symbol may be 0; but where x counts a loop over y, or over a product with
  * y, there is an x only if y is not (sum_above_0).
@@ -145,7 +144,7 @@ static void split_by_constant(const struct sum *s, int64_t c, int which, struct 
     }
 }
 
-/* If rest lies between k*c and k*c + c - 1: moves k over and returns true. */
+/* If rest is in [k*c, k*c + c - 1]: moves k over and returns true. */
 static bool settle(struct sum *quotient, struct sum *rest, int64_t c)
 {
     int64_t lo, hi;
@@ -162,8 +161,8 @@ static bool safe(const struct sum *a, const struct sum *b)
     return sum_bounds(a, &lo, &hi) && sum_bounds(b, &lo, &hi);
 }
 
-/* The terms that g divides against a rest within one multiple of g: x = g*M + L, 0 <= L < g, g | c.
- * x // c = M // (c/g). */
+/* Collects the terms that g divides, if the rest is within one multiple of g: x = g*M + L, 0 <= L <
+ * g, g | c. x // c = M // (c/g). */
 static struct uop *divide_by_factor(struct division *d, const struct sum *s, int64_t c, int64_t g)
 {
     struct sum many = {0}, low = {.c = s->c};
@@ -259,7 +258,7 @@ static struct uop *divide_by_constant(struct division *d, int64_t c)
     if (c < 0)
         return c == -1 ? sym_mul(t, d->x, uop_int(t, -1)) : NULL;
     sum_collect(&s, d->x);
-    for (int which = 2; which >= 0; which--) { /* ends with the split that the rest goes on with */
+    for (int which = 2; which >= 0; which--) { /* ends with the split that is used from here on */
         split_by_constant(&s, c, which, &quotient, &rest);
         if (safe(&quotient, &rest) && settle(&quotient, &rest, c))
             return finish(d, &quotient, &rest);
@@ -392,7 +391,7 @@ static struct uop *divide_by_symbol(struct division *d)
                           : sym_add(t, sum_build(t, &quotient), sym_div(t, r, d->y));
         }
     }
-    /* a rest below zero, by less than y: -1 and y + rest */
+    /* a rest in (-y, 0): quotient -1 and remainder y + rest */
     rest = s;
     sum_add_sum(&rest, &y, 1);
     quotient = (struct sum){.c = -1};
@@ -453,8 +452,7 @@ static int64_t terms_gcd(const struct sum *s)
     return g;
 }
 
-/* Terms with positive coefficients on the left of an op, the others and the constant on the right.
- */
+/* Terms with positive coefficients left of an op, the others and the constant right of it. */
 static struct uop *build_comparison(struct tgc *t, enum op op, const struct sum *s)
 {
     struct sum left = {0}, right = {.c = -s->c};
@@ -465,7 +463,7 @@ static struct uop *build_comparison(struct tgc *t, enum op op, const struct sum 
     return intern_normal(t, op, DTYPE_BOOL, a, sum_build(t, &right));
 }
 
-/* sum < 0 with sum = g*M + L + c and L within one multiple of g:  L may not decide. */
+/* sum < 0 with sum = g*M + L + c and L within one multiple of g: drops L if it does not decide. */
 static void drop_rest(struct sum *s)
 {
     for (int i = 0; i < s->n; i++) {
@@ -476,7 +474,7 @@ static void drop_rest(struct sum *s)
         low.c = s->c;
         if (g == 1 || low.n == 0 || !sum_bounds(&low, &lo, &hi))
             continue;
-        /* g*M < -c - L: the same bound for every L? */
+        /* g*M < -c - L: is the bound the same for all L? */
         int64_t most = -int_floordiv(lo, g), least = -int_floordiv(hi, g);
         if (most != least)
             continue;
@@ -553,7 +551,7 @@ struct uop *fold_equal(struct tgc *t, struct uop *u, struct uop *x, struct uop *
     return changed(u, build_comparison(t, u->op, &s));
 }
 
-/* ---- the larger and the smaller */
+/* ---- maximum and minimum */
 
 static struct uop *extreme(struct tgc *t, struct uop *u, struct uop *x, struct uop *y)
 {

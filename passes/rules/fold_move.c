@@ -1,5 +1,5 @@
-/* fold_move.c - movement ops over movement ops: what rule patterns cannot say, because these have
- * any number of operands.
+/* fold_move.c - movement ops over movement ops: what rule patterns cannot express, because these
+ * ops have any number of operands.
  *
  * A tensor that repeats a scalar has one form, EXPAND(RESHAPE(scalar)) or RESHAPE(scalar); every
  * movement of it is that form again. A permutation that moves only axes of size 1 is a reshape.
@@ -103,7 +103,7 @@ static struct uop *shrink_of_expand(struct tgc *t, struct uop *u, struct uop *x)
     return uop_expand(t, uop_shrink(t, in, begin, size), u->dim);
 }
 
-/* A box within one of the sources. */
+/* A box within one of the concatenated sources. */
 static struct uop *shrink_of_concat(struct tgc *t, struct uop *u, struct uop *x)
 {
     int axis = (int)x->arg.i;
@@ -174,7 +174,7 @@ struct uop *fold_flip(struct tgc *t, struct uop *u, struct uop *x)
     return kept != axes ? uop_flip(t, x, kept) : fold_uniform(t, u, x);
 }
 
-/* Two neighbours of one tensor: shrink(x, b, s) and shrink(x, b + s, s') side by side. */
+/* Adjacent boxes of one tensor: shrink(x, b, s) followed by shrink(x, b + s, s'). */
 static struct uop *join_shrinks(struct tgc *t, struct uop *p, struct uop *q, int axis)
 {
     struct uop *begin[MAX_RANK], *size[MAX_RANK];
@@ -192,7 +192,7 @@ static struct uop *join_shrinks(struct tgc *t, struct uop *p, struct uop *q, int
     return uop_shrink(t, p->src[0], begin, size);
 }
 
-/* Flattens, drops empty sources, joins what was split. */
+/* Flattens nested concats, drops empty sources, joins adjacent boxes. */
 struct uop *fold_concat(struct tgc *t, struct uop *u)
 {
     int axis = (int)u->arg.i, n = 0;

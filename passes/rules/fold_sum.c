@@ -1,5 +1,4 @@
-/* fold_sum.c - sums of monomials: the normal form of index arithmetic, and what can be proved about
- * it.
+/* fold_sum.c - sums of monomials: the normal form of index arithmetic, and proofs about it.
  *
  * Normal form: ((t1 + t2) + t3) + c, each t a base or base*c, ordered by factors: loop counters
  * before other atoms before dimensions, then by age; a base is (f1*f2)*f3 in the same order. So
@@ -11,7 +10,7 @@
 
 enum { MAX_FACTOR = 8, PROOF_STEPS = 12 };
 
-/* Coefficients of a sum: modulo 2^64, and noted if that made a difference. */
+/* Coefficients of a sum: modulo 2^64; overflow is noted. */
 static int64_t coef_add(struct sum *s, int64_t a, int64_t b)
 {
     int64_t r;
@@ -183,7 +182,8 @@ static struct uop *monomial_base(struct uop *u)
     return u->op == OP_MUL && u->src[1]->op == OP_CONST ? u->src[0] : u;
 }
 
-/* A division joins a remainder (fold_index.c): a sum that has one is never merely extended. */
+/* A sum with a remainder is collected, not extended, since a division may cancel it
+ * (fold_index.c). */
 static bool has_remainder(struct uop *u)
 {
     for (; u->op == OP_ADD; u = u->src[0])
@@ -236,9 +236,9 @@ struct uop *sum_build(struct tgc *t, struct sum *s)
     return s->c ? intern_normal(t, OP_ADD, DTYPE_INDEX, u, uop_int(t, s->c)) : u;
 }
 
-/* ---- what is known of a sum */
+/* ---- bounds of a sum */
 
-/* A base whose machine value may have wrapped has the bounds of the dtype, which mean nothing. */
+/* A base that may wrap has the bounds of the dtype, which are no use. */
 static bool add_bounds(int64_t *lo, int64_t *hi, const struct term *x)
 {
     int64_t a = x->base->vmin, b = x->base->vmax;
@@ -271,10 +271,10 @@ void sum_collect(struct sum *s, struct uop *x)
     }
 }
 
-/* ---- what a loop's counter tells of its size */
+/* ---- loop counters imply facts about their sizes */
 
-/* Whether f is a factor of the size of a RANGE among the factors of s: the loop runs only if its size
- * is above 0, and so is then each of its factors, as none is below 0. */
+/* Whether f is a factor of the size of a RANGE among the factors of s: the loop runs only if its
+ * size is above 0, and then so is each factor, as none is negative. */
 static bool divides_size(struct tgc *t, struct uop *f, const struct sum *s)
 {
     struct uop *rest;
@@ -315,8 +315,8 @@ bool sum_above_0(struct tgc *t, struct uop *y, const struct sum *s)
     return all;
 }
 
-/* The symbolic upper bound of an atom whose lower bound is 0: RANGE(n) and x % n stop before n. (n
- * may be 0 where there is no such place: the loop does not run.) */
+/* The symbolic upper bound of an atom whose lower bound is 0: RANGE(n) and x % n are below n. (n
+ * may be 0 if there is no value: the loop does not run.) */
 static struct uop *atom_size(struct tgc *t, const struct uop *u)
 {
     struct sum x;
@@ -381,7 +381,7 @@ bool sum_nonnegative(struct tgc *t, const struct sum *given)
         done[ndone] = atom;
         if (!sum_split(t, &s, atom, &a, &b) || !sum_bounds(&a, &lo, &hi))
             continue;
-        if (hi <= 0) { /* least at atom = size - 1 */
+        if (hi <= 0) { /* the minimum is at atom = size - 1 */
             struct sum top = {.c = -1}, at;
             sum_add(&top, atom_size(t, atom), 1);
             for (int i = 0; i <= a.n; i++) {

@@ -1,11 +1,10 @@
-/* fold_valid.c - conditions: conjunctions of comparisons, and what an expression becomes where a
- * condition is known to hold.
+/* fold_valid.c - conditions: conjunctions of comparisons, and expressions simplified under a
+ * condition.
  *
  * Clauses that bound an expression are `a < c` and `!(a < c)` (the normal forms of comparisons with
- * a constant). "Where valid" replaces an atom of a by what its bounds leave: a stand-in symbol p
- * with a's bounds under the condition, folds, and puts a back for p. If a is a sum with an atom z
- * whose coefficient is 1 or -1, z becomes +-(p - rest). What comes back is taken only if it is
- * smaller.
+ * a constant). To simplify under a condition, a is replaced by a symbol p with a's bounds under the
+ * condition; the expression folds, and p is replaced by a again. If a is a sum with an atom z whose
+ * coefficient is 1 or -1, z becomes +-(p - rest). The result is taken only if it is smaller.
  */
 #include "passes/rules/fold_index.h"
 
@@ -40,7 +39,7 @@ static bool contradicts(const struct uop *a, const struct uop *b)
     return (a->op == OP_NOT && a->src[0] == b) || (b->op == OP_NOT && b->src[0] == a);
 }
 
-/* Adds a clause to a set that implies none of its members by another. */
+/* Adds a clause to a set in which no clause implies another one. */
 static void add_clause(struct clauses *s, struct uop *u)
 {
     struct bound b, other;
@@ -127,7 +126,7 @@ bool rule_implies(const struct uop *a, const struct uop *b)
     return clause_follows(a, b);
 }
 
-/* ---- expressions where a condition holds */
+/* ---- expressions under a condition */
 
 static bool can_profit(struct uop *const *order, int n)
 {
@@ -147,7 +146,7 @@ static bool can_profit(struct uop *const *order, int n)
     return false;
 }
 
-/* An atom of a, and what it is if a is p. */
+/* An atom of a, and its value if a is p. */
 static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct uop **atom,
                            struct uop **value)
 {
@@ -169,8 +168,8 @@ static bool solve_for_atom(struct tgc *t, struct uop *a, struct uop *p, struct u
     return false;
 }
 
-/* Whether a load's place depends on the atom. Nobody looks at the value where the condition does
- * not hold, but the load happens there, too: it must keep to its buffer by itself. */
+/* Whether a load's offset depends on the atom. The value is not used where the condition fails, but
+ * the load is executed there, too: its offset must be in bounds without the condition. */
 static bool moves_a_load(struct tgc *t, struct uop *const *order, int n, const struct uop *atom)
 {
     struct uop **root = mem_array(t, 4 * (size_t)n + 1, sizeof *root);
@@ -219,7 +218,7 @@ static struct uop *given_bound(struct tgc *t, const struct bound *b, struct uop 
     return r;
 }
 
-/* e, simplified by what u says. */
+/* e, simplified under the condition u. */
 static struct uop *given(struct tgc *t, struct uop *u, struct uop *e)
 {
     struct clauses s = {0};

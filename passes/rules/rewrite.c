@@ -1,6 +1,6 @@
-/* rewrite.c - the fold hook: what every uop goes through once, when it is built.
+/* rewrite.c - the fold hook, through which every uop goes once, when it is built.
  *
- * In order: scalars in tensor clothes become scalars, constants fold, bounds that meet become a
+ * In order: tensors that repeat a scalar become scalars, constants fold, equal bounds become a
  * constant, then the first matching rule of passes/rules/ (compiled by rulegen into rules.inc)
  * replaces the uop. A right side is built through uop_new(), hence in normal form already, so
  * nothing is iterated here (the design of LuaJIT's fold engine). Rules that undo each other would
@@ -49,8 +49,8 @@ bool rule_exact(const struct uop *u)
     return !overflow && lo >= dtype_min(u->dtype) && hi <= dtype_max(u->dtype);
 }
 
-/* Bits of the largest run of integers that a float dtype holds exactly; 0 where the dtype is too
- * odd to say. */
+/* The largest n such that the float dtype holds all integers of n bits exactly; 0 for other
+ * dtypes. */
 static int float_precision(enum dtype d)
 {
     switch (d) {
@@ -173,7 +173,7 @@ struct uop *rule_result(struct tgc *t, const struct uop *u, struct uop *r)
     return r->ndim == 0 && u->ndim > 0 ? tensor_full(t, r, u->dim, u->ndim) : r;
 }
 
-/* ---- what precedes the rules */
+/* ---- before the rules */
 
 /* The scalar that a tensor repeats, or NULL. */
 static struct uop *uniform_scalar(struct uop *u)

@@ -1,9 +1,10 @@
 /* rulegen_emit.c - writes what rulegen.c has read as matchers in C.
  *
- * A matcher is one function per op, of each named set and of what fires when a uop is built; in it, one `do { checks; build; return } while (0)` per rule
- * and variant, in file order. A variant is a way to swap the operands of commutative ops. Constants
- * are known to stand on the right of those (the first rules put them there), so variants with a
- * constant on the left are not written, and a swap that gives the same rule again is not either.
+ * A matcher is one function per op, of each named set and of what fires when a uop is built; in it,
+ * one `do { checks; build; return } while (0)` per rule and variant, in file order. A variant is a
+ * way to swap the operands of commutative ops. Constants are on the right of these (the first rules
+ * put them there), so variants with a constant on the left are not written, nor swaps that give the
+ * same rule.
  */
 #include "passes/rules/rulegen.h"
 
@@ -51,8 +52,8 @@ static bool same_but_swapped(const struct node *a, const struct node *b, const c
     return true;
 }
 
-/* Whether swapping the operands of n gives another rule. Helpers take both orders of plain operands
- * themselves. */
+/* Whether swapping the operands of n gives another rule. Helpers handle both orders of plain
+ * operands themselves. */
 static bool swap_matters(const struct rule *r, const struct node *n)
 {
     if (n->kind != NODE_OP || !gen_op_commutes(n->op) || is_constant(n->child[0]) ||
@@ -146,7 +147,7 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
         fprintf(w->f, "        if (%s->nsrc < %d) break;\n", w->path[n->id], n->nchild);
     else if (n->op >= 0 && n->nchild && !gen_op_commutes(n->op) && n->nchild != 2)
         fprintf(w->f, "        if (%s->nsrc != %d) break;\n", w->path[n->id], n->nchild);
-    /* operands that are one comparison to check come first */
+    /* operands that are a single comparison are checked first */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < n->nchild; i++)
             if ((n->child[i]->kind == NODE_OP) == pass) {
@@ -156,8 +157,8 @@ static void match_node(struct writer *w, const struct node *n, const char *path)
             }
 }
 
-/* One check for each dtype variable. A bool is checked wherever it need not be one: `x == true` is,
- * whatever x is. */
+/* One check for each dtype variable. A bool is checked wherever a pattern does not imply it: `x ==
+ * true` is, whatever x is. */
 static void check_classes(struct writer *w, const struct node *n, bool *done)
 {
     int type = gen_type(w->r, n->type);
@@ -208,7 +209,7 @@ static void write_guard_call(struct writer *w, const struct node *n)
     fprintf(w->f, ")");
 }
 
-/* The first place of a name. needs: the left side has it; rulegen_types.c saw to that */
+/* The first occurrence of a name. needs: the left side has it, which rulegen_types.c has checked */
 static const struct node *name_node(struct writer *w, const char *name)
 {
     int i = 0;

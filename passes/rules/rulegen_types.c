@@ -1,6 +1,6 @@
-/* rulegen_types.c - what rulegen.c checks of a rule once it is read: dtypes are inferred by
- * unification, so that `x < y` needs one class check and a right side knows what to build; names
- * and the patterns in guards must stand on the left side.
+/* rulegen_types.c - checks a rule that rulegen.c has read. Dtypes are inferred by unification, so
+ * that `x < y` needs one class check and a right side knows what to build; names and the patterns
+ * in guards must occur on the left side.
  */
 #include "passes/rules/rulegen.h"
 
@@ -144,8 +144,8 @@ static struct node *find_pattern(struct node *in, const struct node *pattern)
     return NULL;
 }
 
-/* What a guard names must stand on the left side: names, and the patterns that are arguments of its
- * functions. */
+/* Names in a guard, and patterns that are arguments of its functions, must occur on the left
+ * side. */
 static void check_guard(struct rule *r, struct node *n)
 {
     if (n->kind == NODE_VAR)
@@ -177,7 +177,7 @@ static bool has_type(struct rule *r, const struct node *n, int type)
     return found;
 }
 
-/* What a right side builds must have a dtype that something on the left side has. */
+/* The dtype of all that a right side builds must occur on the left side. */
 static void check_types(struct rule *r, struct node *n)
 {
     int type = gen_type(r, n->type);

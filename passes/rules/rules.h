@@ -58,7 +58,7 @@ static inline bool rule_same_dtype(const struct uop *a, const struct uop *b)
 static inline bool rule_scalar(const struct uop *u) { return u->ndim == 0; }
 bool rule_exact(
     const struct uop *u); /* ADD SUB MUL NEG: no operands within their bounds overflow the dtype */
-/* x may be a float constant, too: a whole number, and not -0, has its value in an integer dtype. */
+/* x may be a float constant, too: an integer that is not -0 fits if the dtype holds it. */
 bool rule_fits(const struct uop *to, const struct uop *x);
 bool rule_integral(const struct uop *c);
 bool rule_moderate(const struct uop *x); /* fold_cast.c */
@@ -67,10 +67,10 @@ bool rule_power_of_two(const struct uop *c);
 bool rule_same_shape(const struct uop *a, const struct uop *b);
 bool rule_implies(const struct uop *a, const struct uop *b);
 bool rule_is_nan(const struct uop *u);
-/* The element that a tensor or a vector repeats, as far as its view says; else u. */
+/* The element that a tensor or a vector repeats, as far as its ops show; else u. */
 struct uop *rule_element(struct uop *u);
 bool rule_is_number(const struct uop *u,
-                    int64_t v); /* CONST of any dtype equal to v; -0.0 is no 0 */
+                    int64_t v); /* CONST of any dtype equal to v; -0.0 is not 0 */
 
 /* ---- right sides */
 
@@ -107,7 +107,7 @@ struct rule_facts;
 #define RULE_FACT(name, type, text) type fact_##name(struct rule_facts *facts, const struct uop *u);
 #include "passes/rules/rules.def"
 
-/* sets.c: what the first rule of the set that matches makes of u; NULL: none does. *rule: its
+/* sets.c: the result of the first rule of the set that matches u; NULL: none does. *rule: its
  * number in order of the files. */
 struct uop *rules_match(struct tgc *t, enum rule_set set, struct rule_facts *facts, struct uop *u,
                         int *rule);
@@ -117,14 +117,14 @@ struct rule_walk {
     struct tgc *t;
     enum rule_set set;
     struct rule_facts *facts;
-    bool (*enter)(const struct uop *u); /* whether the operands of u are brought there first */
-    int steps;                          /* how many uops may be looked at */
+    bool (*enter)(const struct uop *u); /* whether operands of u are rewritten first */
+    int steps;                          /* how many uops may be visited */
     struct uop_map done;
 };
 struct uop *rules_walk(struct rule_walk *w, struct uop *u);
 
-/* rewrite.c, for the rules' tests: the first rule that applies to an interned uop, without the fold
- * by constants and bounds that comes before the rules. Its number in *rule; NULL: none. */
+/* rewrite.c, for the rules' tests: the first rule that applies to an interned uop, without the
+ * folding of constants and bounds that precedes the rules. Its number in *rule; NULL: none. */
 struct uop *rewrite_match(struct tgc *t, struct uop *u, int *rule);
 
 /* fold_index.c, for fold_valid.c */

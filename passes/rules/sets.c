@@ -1,5 +1,5 @@
-/* sets.c - named sets of rules, which passes run: rules that hold for what a pass knows its uops to
- * be, or that make what only later stages take, and that therefore must not fire when a uop is
+/* sets.c - named sets of rules, which passes run: rules that need what a pass knows about its uops,
+ * or that build what only later stages accept, and that therefore must not fire when a uop is
  * built. Their guards ask passes/analysis/rule_facts.h.
  */
 #include "passes/rules/rules.h"
@@ -35,7 +35,7 @@ static struct uop *walk_operands(struct rule_walk *w, struct uop *u)
     return changed ? uop_new(w->t, u->op, u->dtype, src, u->nsrc, u->arg) : u;
 }
 
-/* What replaces u is walked again: its operands are new, or it is, and another rule may match. */
+/* The replacement of u is walked again: its operands or it are new, and another rule may match. */
 struct uop *rules_walk(struct rule_walk *w, struct uop *u)
 {
     int rule;
