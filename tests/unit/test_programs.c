@@ -130,6 +130,8 @@ static void test_rows_apart(void **state)
 static void test_band_size(void **state)
 {
     (void)state;
+    if (getenv("TGC_CASES"))
+        skip();
     for (size_t cache = 1 << 16; cache <= 1 << 20; cache <<= 4) {
         struct fixture *f = fixture_new(1);
         f->t->cache_nbytes = cache;
@@ -150,6 +152,8 @@ static void test_band_size(void **state)
 static void test_prefetch(void **state)
 {
     (void)state;
+    if (getenv("TGC_CASES"))
+        skip();
     const struct { int rows, steps, prefetches; } layer[] = {
         {41, 200, 1}, {5, 9000, 4}, {5, 200, 0}, {41, 50, 0}};
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {

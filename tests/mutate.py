@@ -1,0 +1,387 @@
+"""The mutation test: are the tests of passes/ good enough to notice that one operator is another?
+
+    make mutate                          200 mutants, drawn by a seed, and those of tests/mutants_killed.txt
+    tests/mutate.py --count 20 --seed 7  others
+    tests/mutate.py --file 'plan/*.c'    of these files alone
+    tests/mutate.py --again              those that survived before, once more: after a test was added
+    tests/mutate.py --report             what is known so far, without running anything
+
+A mutant is a pass in which one operator, constant or condition is another (OPERATORS). It is built in a copy of the tree of its own
+(BUILD/mutate/tree), as far as it needs that, and the quick tests are run on it in the order of TESTS until one fails: it is killed then. One
+that loops is killed by a limit of processor time. What a mutant became is appended to BUILD/mutate/results.jsonl, so that a run can be stopped and
+goes on where it was.
+
+A mutant whose object file is the same is equivalent and not counted; others that nothing can tell from the original, or that change what is
+estimated to cost less and nothing else, stand with the reason in tests/mutants_equivalent.txt:
+
+    passes/plan/layout.c
+    -     if (a < b)
+    +     if (a <= b)
+      both orders are the same where a is b
+
+The lines are the file's, without their numbers: a mutant is still known when lines above it move. `-2` and so on: of several equal lines the
+second. Exit status 1: a mutant of tests/mutants_killed.txt survived, or fewer than 90 % of the others were killed.
+"""
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WANTED = 0.9
+MEMORY = 6 << 30        # bytes of address space that a test may take
+COMPILE_SECONDS = 120   # of processor time, as all limits here
+
+# name, command in the tree ({build}: its build folder), environment, seconds at most. Ordered by what finds most in the least time.
+PYTHON = str(ROOT / ".venv/bin/python")
+TESTS = [
+    ("passes", [PYTHON, "tests/ir/passes_test.py", "--build", "{build}", "--jobs", "1", "--filter", "changes|forbidden|unit"], {}, 30),
+    ("contraction", ["{build}/tests/unit/test_contraction"], {}, 5),
+    ("narrow", ["{build}/tests/unit/test_narrow"], {}, 5),
+    ("tune", ["{build}/tests/unit/test_tune"], {}, 5),
+    ("target", ["{build}/tests/unit/test_target"], {}, 5),
+    ("fold", ["{build}/tests/unit/test_fold"], {}, 5),
+    ("rules", ["{build}/tests/unit/test_rules"], {}, 10),
+    ("access", ["{build}/tests/unit/test_access"], {}, 10),
+    ("schedule", ["{build}/tests/unit/test_schedule"], {"TGC_RANDOM_GRAPHS": "50", "TGC_CASES": "quick"}, 40),
+    ("fold_constants", ["{build}/tests/unit/test_fold_constants"], {}, 15),
+    ("memory", ["{build}/tests/unit/test_memory"], {}, 15),
+    ("programs", ["{build}/tests/unit/test_programs"], {"TGC_CASES": "quick"}, 20),
+    ("text", [PYTHON, "tests/ir/text_test.py", "--build", "{build}", "--jobs", "1", "--filter", "golden"], {}, 20),
+    ("products", [PYTHON, "tests/exec/products_test.py", "--build", "{build}", "--jobs", "1", "--filter",
+                  "heads, whose axes|attention is divided|keys that are padded beside a causal"], {}, 30),
+    ("bytes", [PYTHON, "tests/exec/quantized_test.py", "--build", "{build}", "--jobs", "1", "--part", "3/9"], {}, 30),
+]
+# What is built: the programs of the tests.
+UNIT = sorted({Path(command[0]).name for _, command, _, _ in TESTS if command[0].startswith("{build}")})
+TARGETS = ["cli/tgc", "tests/ir/tgtool", *(f"tests/unit/{name}" for name in UNIT)]
+
+# ------------------------------------------------------------------------------------------- mutants
+
+TOKEN = re.compile(r"""
+    (?P<skip>/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\#(?:\\\n|[^\n])*)
+  | (?P<space>\s+)
+  | (?P<float>\d+\.\d*(?:[eE][-+]?\d+)?f?|\d+[eE][-+]?\d+f?)
+  | (?P<int>0[xX][0-9a-fA-F]+[uUlL]*|\d+[uUlL]*)
+  | (?P<word>[A-Za-z_]\w*)
+  | (?P<op><<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|->|\+=|-=|\*=|/=|%=|&=|\|=|\^=|[-+*/%<>=!&|^~?:;,.(){}\[\]])
+""", re.S | re.M | re.X)
+
+# What stands for an operator with a blank on both sides, as the style has all binary ones.
+OPERATORS = {
+    "<": ["<=", ">"], "<=": ["<", ">="], ">": [">=", "<"], ">=": [">", "<="], "==": ["!="], "!=": ["=="],
+    "&&": ["||"], "||": ["&&"], "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["*"],
+    "|": ["&"], "&": ["|"], "<<": [">>"], ">>": ["<<"], "+=": ["-="], "-=": ["+="], "|=": ["&="], "&=": ["|="],
+}
+WORDS = {"true": ["false"], "false": ["true"], "OP_MIN": ["OP_MAX"], "OP_MAX": ["OP_MIN"], "vmin": ["vmax"], "vmax": ["vmin"]}
+
+
+class Mutant:
+    def __init__(self, path, source, lines, start, end, text):
+        self.path, self.start, self.end, self.text = path, start, end, text
+        first = source.rfind("\n", 0, start) + 1
+        last = source.find("\n", end)
+        self.line = source.count("\n", 0, start) + 1
+        self.old = source[first:last]
+        self.new = source[first:start] + text + source[end:last]
+        self.lines = lines
+
+    @property
+    def key(self):
+        nth = 1 + self.lines[:self.line - 1].count(self.lines[self.line - 1])
+        return key_of(self.path, nth, self.old, self.new)
+
+    def apply(self, source):
+        return source[:self.start] + self.text + source[self.end:]
+
+
+def key_of(path, nth, old, new):
+    return "\n".join([path, f"-{nth if nth > 1 else ''} {squeeze(old)}", f"+ {squeeze(new)}"])
+
+
+def squeeze(lines):
+    return " ".join(lines.split())
+
+
+def tokens_of(source):
+    return [(match.lastgroup, match.group(), match.start(), match.end()) for match in TOKEN.finditer(source)
+            if match.lastgroup != "space"]
+
+
+def closing(tokens, at):
+    """The token that closes the parenthesis at `at`."""
+    depth = 0
+    for i in range(at, len(tokens)):
+        depth += (tokens[i][1] == "(") - (tokens[i][1] == ")")
+        if depth == 0:
+            return i
+    return len(tokens) - 1
+
+
+def statement_end(tokens, at):
+    while tokens[at][1] != ";":
+        at += 1
+    return at
+
+
+def is_guarded(tokens, at):
+    """Whether the statement hangs on a condition: removed, others are still behind it."""
+    before = tokens[at - 1][1]
+    if before == "else":
+        return True
+    if before != ")":
+        return False
+    depth = 0
+    for i in range(at - 1, -1, -1):
+        depth += (tokens[i][1] == ")") - (tokens[i][1] == "(")
+        if depth == 0:
+            return tokens[i - 1][1] in ("if", "for", "while")
+    return False
+
+
+def mutants_of(path, source):
+    """All mutants of a file, in order."""
+    tokens = [token for token in tokens_of(source) if token[0] != "skip"]
+    depth, lines = 0, [squeeze(line) for line in source.split("\n")]
+    for i, (kind, text, start, end) in enumerate(tokens):
+        depth += (text == "{") - (text == "}")
+        binary = source[start - 1] in " \n" and source[end:end + 1] in " \n"
+        if kind == "op" and text in OPERATORS and binary:
+            for other in OPERATORS[text]:
+                yield Mutant(path, source, lines, start, end, other)
+        elif text == "!" and depth:
+            yield Mutant(path, source, lines, start, end, "")
+        elif text == "if" and tokens[i + 1][1] == "(":
+            close = closing(tokens, i + 1)
+            inside = source[tokens[i + 1][3]:tokens[close][2]]
+            yield Mutant(path, source, lines, tokens[i + 1][3], tokens[close][2], f"!({inside})")
+        elif text in ("return", "continue", "break") and depth and is_guarded(tokens, i):
+            yield Mutant(path, source, lines, start, tokens[statement_end(tokens, i)][2], "(void)0")
+        elif kind == "word" and text in WORDS and depth:
+            for other in WORDS[text]:
+                yield Mutant(path, source, lines, start, end, other)
+        elif kind == "int" and (depth or "enum" in source[source.rfind("\n", 0, start):start]):
+            digits = re.match(r"0[xX][0-9a-fA-F]+|\d+", text).group()
+            suffix, value = text[len(digits):], int(digits, 0) if not re.fullmatch(r"0\d+", digits) else int(digits, 8)
+            if source[:start].rstrip().endswith("{") and value == 0:
+                continue                # = {0}
+            yield Mutant(path, source, lines, start, end, f"{value + 1}{suffix}")
+            if value > 1:
+                yield Mutant(path, source, lines, start, end, f"{value - 1}{suffix}")
+        elif kind == "float" and depth:
+            yield Mutant(path, source, lines, start, end, f"({text} * 2 + 1)")
+
+
+def all_mutants(pattern):
+    found = []
+    for path in sorted(ROOT.glob("passes/**/*.c")):
+        name = str(path.relative_to(ROOT))
+        if fnmatch.fnmatch(name.removeprefix("passes/"), pattern):
+            found += mutants_of(name, path.read_text())
+    return found
+
+
+def read_list(path):
+    """Key -> reason."""
+    found, part = {}, []
+    for line in [*(path.read_text().splitlines() if path.exists() else []), ""]:
+        if line.startswith("#"):
+            continue
+        if line.strip():
+            part.append(line)
+        elif part:
+            sign = re.match(r"-(\d*) ", part[1])
+            key = key_of(part[0].strip(), int(sign.group(1) or 1), part[1][sign.end():], part[2][2:])
+            found[key] = squeeze(" ".join(part[3:]))
+            part = []
+    return found
+
+
+# ------------------------------------------------------------------------------------------- running
+
+class Bench:
+    """A copy of the tree, built; one mutant at a time is in it."""
+
+    def __init__(self, build):
+        self.folder = build.resolve() / "mutate"
+        self.tree, self.build = self.folder / "tree", self.folder / "build"
+        self.results = self.folder / "results.jsonl"
+
+    def prepare(self):
+        self.tree.mkdir(parents=True, exist_ok=True)
+        fresh = False
+        known = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+        for name in filter(None, known):
+            source, copy = ROOT / name, self.tree / name
+            if not source.exists():
+                continue
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if not copy.exists() or copy.read_bytes() != source.read_bytes():
+                shutil.copy(source, copy)
+                fresh = True
+        for link in (".venv", ".cache"):
+            if (ROOT / link).exists() and not (self.tree / link).exists():
+                (self.tree / link).symlink_to((ROOT / link).resolve())
+        if not (self.build / "build.ninja").exists():
+            compiler = "ccache gcc" if shutil.which("ccache") else "gcc"
+            env = {**os.environ, "CC": os.environ.get("CC", compiler), "LDFLAGS": "-fuse-ld=lld" if shutil.which("ld.lld") else ""}
+            subprocess.run(["meson", "setup", self.build, self.tree, "-Dtests=enabled", "-Ddebug=false", "-Doptimization=1"], env=env, check=True,
+                           stdout=subprocess.DEVNULL)
+        done = self.ninja()
+        if done.returncode:
+            raise SystemExit(f"the tree does not build:\n{done.stdout}")
+        self.objects = {name: self.object_of(name) for name in known if name.startswith("passes/") and name.endswith(".c")}
+        failing = self.first_failing() if fresh else None
+        if failing:
+            raise SystemExit(f"without a mutant {failing[0]} fails: {failing[1]}")
+
+    def ninja(self):
+        command = ["ninja", "-C", self.build, "-j1", *TARGETS]
+        return subprocess.run(command, capture_output=True, text=True, preexec_fn=limits(COMPILE_SECONDS))
+
+    def object_of(self, path):
+        """What the file is compiled to, as a sum."""
+        names = (path.removeprefix("passes/").replace("/", "_") + ".o", Path(path).name + ".o")
+        sums = [hashlib.sha1(o.read_bytes()).digest() for o in sorted(self.build.glob("passes/**/*.o")) if o.name in names]
+        return b"".join(sums)
+
+    def first_failing(self):
+        """The name of the first test that fails, and what it said; None: all pass."""
+        self.spent = {}
+        for name, command, env, seconds in TESTS:
+            used = processor_seconds()
+            command = [part.format(build=self.build) for part in command]
+            try:
+                done = subprocess.run(command, cwd=self.tree, env={**os.environ, **env}, capture_output=True, preexec_fn=limits(seconds),
+                                      timeout=60 * seconds, start_new_session=True)
+            except subprocess.TimeoutExpired:
+                return name, "no end"
+            self.spent[name] = round(processor_seconds() - used, 1)
+            if done.returncode:
+                said = (done.stdout + done.stderr).decode(errors="replace")
+                fail = re.search(r"not ok[^\n]*|\[  FAILED  \][^\n]*|[^\n]*bug[^\n]*", said)
+                return name, fail.group() if fail else f"ends with {done.returncode}"
+        return None
+
+    def run(self, mutant):
+        source = (ROOT / mutant.path).read_text()
+        copy = self.tree / mutant.path
+        self.spent, start = {}, time.monotonic()
+        used = processor_seconds()
+        try:
+            copy.write_text(mutant.apply(source))
+            done = self.ninja()
+            if done.returncode:
+                verdict, by = "invalid", ""
+            elif self.objects[mutant.path] == self.object_of(mutant.path):
+                verdict, by = "same", ""
+            else:
+                failing = self.first_failing()
+                verdict, by = ("killed", ": ".join(failing)) if failing else ("survived", "")
+        finally:
+            copy.write_text(source)
+        return {"key": mutant.key, "line": mutant.line, "verdict": verdict, "by": by, "seconds": round(time.monotonic() - start, 1),
+                "cpu": round(processor_seconds() - used, 1), "tests": self.spent}
+
+    def known(self):
+        lines = self.results.read_text().splitlines() if self.results.exists() else []
+        return {row["key"]: row for row in map(json.loads, lines)}      # of two, the later
+
+    def note(self, row):
+        with self.results.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def processor_seconds():
+    now = os.times()
+    return now.children_user + now.children_system
+
+
+def limits(seconds):
+    def set_limits():
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return set_limits
+
+
+# ------------------------------------------------------------------------------------------- reports
+
+def report(rows, equivalent, must):
+    survived = [row for row in rows if row["verdict"] == "survived" and row["key"] not in equivalent]
+    listed = [row for row in rows if row["verdict"] == "survived" and row["key"] in equivalent]
+    killed = [row for row in rows if row["verdict"] == "killed"]
+    for row in survived:
+        path, *diff = row["key"].split("\n")
+        print(f"survived: {path}:{row['line']}", *diff, sep="\n    ")
+    missing = [row["key"] for row in survived if row["key"] in must]
+    n = len(killed) + len(survived)
+    print(f"{len(killed)} of {n} killed ({100 * len(killed) / max(n, 1):.1f} %); {len(listed)} equivalent or of cost alone, "
+          f"{sum(row['verdict'] == 'same' for row in rows)} compiled to the same, {sum(row['verdict'] == 'invalid' for row in rows)} did not compile")
+    if rows:
+        print(f"seconds a mutant: mean {sum(row['seconds'] for row in rows) / len(rows):.0f}, most {max(row['seconds'] for row in rows):.0f}; "
+              f"of the processor {sum(row['cpu'] for row in rows) / len(rows):.0f}, most {max(row['cpu'] for row in rows):.0f}")
+    return 1 if missing or len(killed) < WANTED * n else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", default="build", type=Path, help="its folder `mutate` holds the copy and the results")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=200, help="mutants that compile to something else")
+    parser.add_argument("--more", type=int, default=-1, help="stop after so many that were not known")
+    parser.add_argument("--file", default="*", help="of these files of passes/")
+    parser.add_argument("--again", action="store_true", help="run those that survived once more")
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    parser.add_argument("--list", action="store_true", help="print all mutants and stop")
+    options = parser.parse_args()
+    mutants = all_mutants(options.file)
+    if options.list:
+        for mutant in mutants:
+            print(f"{mutant.path}:{mutant.line}\n- {squeeze(mutant.old)}\n+ {squeeze(mutant.new)}")
+        print(len(mutants), "mutants")
+        return 0
+    equivalent, must = (read_list(ROOT / f"tests/mutants_{name}.txt") for name in ("equivalent", "killed"))
+    bench = Bench(options.build)
+    known, rows = bench.known(), []
+    places = {tuple(key.split("\n")[::2]): key for key in must}
+    first = [mutant for mutant in mutants if (mutant.path, f"+ {squeeze(mutant.new)}") in places and mutant.key in must]
+    random.Random(options.seed).shuffle(mutants)
+    ready, count, more = False, -len(first), options.more
+    for mutant in first + [mutant for mutant in mutants if mutant not in first]:
+        if count >= options.count:
+            break
+        row = known.get(mutant.key)
+        if row and options.again and row["verdict"] == "survived" and mutant.key not in equivalent:
+            row = None
+        if not row and options.report:
+            continue
+        if not row and more == 0:
+            return 0
+        if not row:
+            more -= 1
+            if not ready:
+                bench.prepare()
+                ready = True
+            row = bench.run(mutant)
+            bench.note(row)
+            path, *diff = row["key"].split("\n")
+            print(f"{row['verdict']} {path}:{row['line']} ({row['seconds']} s) {row['by']}", *diff, sep="\n    ", flush=True)
+        row["line"] = mutant.line
+        rows.append(row)
+        count += row["verdict"] in ("killed", "survived")
+    return report(rows, equivalent, must)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
