@@ -210,6 +210,8 @@ static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
     int before = t->nerror;
     passes[i].plan(p->plan);
     note(p, i, start, true);
+    if (p->dump && t->nerror == before && p->schedule->nkernel == 0)    /* it is no kernels yet */
+        dump_plan(t, p->dump, p->plan, passes[i].name);
     return t->nerror == before && verify_all(t, p, passes[i].name);
 }
 

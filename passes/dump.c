@@ -1,13 +1,14 @@
 /* dump.c - DEBUG=4: the lines of graphs and kernels that each pass changed. */
 #include "passes/dump.h"
 
+#include "passes/plan/plan.h"
 #include "passes/target/target.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What was last printed of the graph (key "") or of a kernel, to print differences alone. A uop
- * keeps its number, so an unchanged one keeps its line. */
+/* What was last printed of the graph (key ""), of the plan or of a kernel, to print differences
+ * alone. A uop keeps its number, so an unchanged one keeps its line. */
 struct dumped { const char *key, *text; };
 struct dump { struct dumped *v; size_t n, cap; };
 
@@ -75,6 +76,13 @@ void dump_graph(struct tgc *t, struct dump *d, const struct graph *g, const char
     struct text x = {.t = t};
     graph_print(&x, t, g);
     dump_text(t, d, "", mem_printf(t, "graph after %s", after), x.s ? x.s : "");
+}
+
+void dump_plan(struct tgc *t, struct dump *d, struct plan *p, const char *after)
+{
+    struct text x = {.t = t};
+    plan_print(&x, p);
+    dump_text(t, d, "plan", mem_printf(t, "plan after %s", after), x.s);
 }
 
 /* A kernel's AST, or its linear program, for one instruction set. */

@@ -1,9 +1,11 @@
 """Kernels as text, and passes one by one.
 
 golden/passes/ROW/ holds, for a row of passes.def, `changes`, which the pass changes, and `forbidden`, which is like it but for what a
-legality condition forbids: it stays as it is. .tgk is a kernel's AST or a linear program, .tg a graph. Beside each stands what tgtool
-makes of it (--bless rewrites it), but for a forbidden one, whose text is its own. A first line `# flags: ...` has tgtool's options.
-Rows without such texts are counted in docs/status.md. What a pass makes of a kernel computes the same: both are run.
+legality condition forbids: it stays as it is. There may be several, `changes_WHY` and `forbidden_WHY`. .tgk is a kernel's AST or a linear
+program, .tg a graph; passes behind those of graphs are run on a graph after all before them, and what is compared is the plan or the schedule. Beside each
+stands what tgtool makes of it (--bless rewrites it), but for a forbidden one, whose text is its own. A first line `# flags: ...` has
+tgtool's options; `# tolerance: 1e-3` says by how much of a value a pass may round otherwise (1e-5). Rows without such texts are counted in docs/status.md. What a pass makes of a kernel or of a graph computes the same: both
+are run; and so are the programs that all passes make of a graph.
 """
 
 import random
@@ -26,6 +28,11 @@ def tgtool(*arguments, text=None, timeout=60):
     return subprocess.run(command, input=text, capture_output=True, timeout=timeout)
 
 
+def tolerance(path):
+    found = re.search(r"(?m)^# tolerance: (\S+)", path.read_text())
+    return found.group(1) if found else "1e-5"
+
+
 def flags(path):
     first = path.read_text().splitlines()[0]
     return first.removeprefix("# flags:").split() if first.startswith("# flags:") else []
@@ -34,7 +41,18 @@ def flags(path):
 def run_pass(path, *more):
     done = tgtool(*flags(path), *more, "pass", path.parent.name, path)
     expect(done.returncode == 0, f"{path.parent.name} ends with {done.returncode}: {done.stderr.decode()}")
-    return done.stdout.decode()
+    return numbered(done.stdout.decode()) if path.suffix == ".tg" else done.stdout.decode()
+
+
+def numbered(text):
+    """Ranges and intermediates are numbered as they appear: a pass that makes some on trial changes no golden."""
+    if not text.startswith(("plan", "schedule", "kernel")):
+        return text
+    names = {}
+    for name in re.findall(r"\br\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", text):
+        kind = name.rstrip("0123456789")
+        names.setdefault(name, f"{kind}{sum(other.startswith(kind) for other in names.values())}")
+    return re.sub(r"\br\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", lambda match: names[match.group()], text)
 
 
 def changes(path):
@@ -45,18 +63,29 @@ def changes(path):
         expected.write_text(after)
     expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
     expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
-    if path.suffix == ".tgk":
-        same_values(before, after)
+    check_values(path, before, after)
 
 
 def forbidden(path):
     before, after = run_pass(path, "-b"), run_pass(path)
     expect(set(forms(before)) == set(forms(after)), f"the pass changes what it must leave alone:\n{after}")
+    if path.suffix == ".tg":
+        check_values(path, before, after)
+
+
+def check_values(path, before, after):
+    """What the pass makes computes the same, and what all passes make of a graph does."""
+    if path.suffix == ".tgk" or before.startswith("tg "):
+        same_values(before, after, float(tolerance(path)))
+    if path.suffix == ".tgk":
+        return
+    done = tgtool(*flags(path), "-e", tolerance(path), "run", path)
+    expect(done.returncode == 0, f"the schedule computes something else:\n{done.stdout.decode()}{done.stderr.decode()}")
 
 
 def forms(text):
     """The kernels of a text, each from its first line on; what names instruction sets stands in front of a variant."""
-    parts = re.split(r"(?m)^(?=kernel$|linear$|tg 1$)", re.sub(r"(?m)^#.*\n", "", text))
+    parts = re.split(r"(?m)^(?=kernel$|linear$|tg 1$|plan$|schedule:)", re.sub(r"(?m)^#.*\n", "", text))
     return [part for part in parts if part]
 
 
@@ -66,13 +95,13 @@ def values(text):
     return {line.split(" =")[0]: [float(v) for v in line.partition(" =")[2].split()] for line in done.stdout.decode().splitlines()}
 
 
-def same_values(before, after):
+def same_values(before, after, tolerance):
     """Every form of the kernel stores what it stored before."""
     want = values(forms(before)[0])
     for form in forms(after):
         have = values(form)
         for name in want:
-            close = all(a == b or (a != a and b != b) or abs(a - b) <= 1e-6 * (1 + abs(a)) for a, b in zip(want[name], have[name]))
+            close = all(a == b or (a != a and b != b) or abs(a - b) <= tolerance * (1 + abs(a)) for a, b in zip(want[name], have[name]))
             expect(len(want[name]) == len(have[name]) and close, f"%{name} has other values:\n{form}")
 
 
@@ -146,10 +175,9 @@ def main():
     suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
     for folder in sorted(GOLDEN.iterdir()):
         found = {path.stem: path for path in folder.glob("*.tg*")}
-        suite.add(f"{folder.name}: changes", changes, found["changes"])
-        if folder.name not in NO_CONDITION:
-            suite.add(f"{folder.name}: forbidden", forbidden, found["forbidden"])
+        expect("changes" in found and ("forbidden" in found or folder.name in NO_CONDITION), f"{folder} has not both, changes and forbidden")
         for stem, path in sorted(found.items()):
+            suite.add(f"{folder.name}: {stem}", changes if stem.startswith("changes") else forbidden, path)
             if path.suffix == ".tgk":
                 suite.add(f"{folder.name}: {stem} is read again", read_again, path)
     for number, (text, message) in enumerate(ERRORS):

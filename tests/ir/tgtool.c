@@ -5,8 +5,12 @@
  *      that again gives the same text
  *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
  *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's
- *      AST or of a linear program; of a pass of the plan, the kernels that become of a graph with
- *      all passes of the plan up to it. -b: without the pass itself
+ *      AST or of a linear program. Of a pass of the plan, the plan of a graph behind it, and of a
+ *      later one the schedule and its kernels, all passes from `nodes` on being run up to it. -b:
+ *      without the pass itself. -c: a cache of so many bytes. -p: products by parts (--strassen). -w:
+ *      the dtype of large weights (--weight-type)
+ *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
+ *      and compares what it computes with the graph
  *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
@@ -14,9 +18,11 @@
  * file:line:column: message, source line, caret; the status is 1 then.
  */
 #include "frontend/text/text.h"
-#include "passes/passes.h"
+#include "passes/plan/plan.h"
 #include "passes/target/target.h"
+#include "tests/ir/run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,10 +134,13 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
 }
 
 struct command {
-    bool noopt, locations, before;
+    bool noopt, locations, before, strassen;
     const char *side, *verb, *pass, *path;
     enum isa isa;
     int threads;
+    size_t cache;
+    enum dtype weights;
+    double tolerance;
 };
 
 /* -------------------------------------------------------------------------------------- kernels */
@@ -278,32 +287,89 @@ static int pass_on_kernel(struct tgc *t, const struct command *c, const struct p
     return 0;
 }
 
-/* All of the plan's passes up to this one, then those that make kernels of the plan. */
-static int pass_of_plan(struct tgc *t, const struct command *c, struct graph *g)
+static void print_behind(struct tgc *t, const struct passing *p, const struct pass *pass)
+{
+    struct text out = {.t = t};
+    if (pass->plan && p->plan->nnode && p->schedule->nkernel == 0)
+        plan_print(&out, p->plan);
+    else if (pass->schedule)
+        schedule_print(&out, t, p->schedule);
+    fwrite(out.s, 1, out.n, stdout);
+    if (p->schedule && (pass->kernel || !strcmp(pass->name, "lower") || !strcmp(pass->name, "part")))
+        print_kernels(t, p->schedule);
+}
+
+/* All passes from the plan's first up to this one, or to the one before it. */
+static int passes_up_to(struct tgc *t, const struct command *c, struct graph *g)
 {
     struct passing p = {.graph = g, .isa = 1u << c->isa, .threads = c->threads,
                         .facts = 1u << FACT_TENSORS | 1u << FACT_CONSTANTS};
-    const struct pass *pass = pass_find(c->pass), *row;
-    for (int i = 0; (row = pass_at(i)) != NULL; i++) {
-        bool behind = row > pass || (c->before && row == pass);
-        if (row->stage == STAGE_PLAN && (!behind || row->always) &&
-            !passes_run_rows(t, &p, row->name, row->name))
-            return 1;
-    }
-    print_kernels(t, p.schedule);
+    const struct pass *pass = pass_find(c->pass), *last = c->before ? pass - 1 : pass;
+    if (last >= pass_find("nodes") && !passes_run_rows(t, &p, "nodes", last->name))
+        return 1;
+    if (p.plan)
+        print_behind(t, &p, pass);
     return 0;
+}
+
+/* ------------------------------------------------------------------------------------ schedules */
+
+static bool is_close(const struct tensor *want, const struct tensor *have, double tolerance)
+{
+    bool close = want->nelem == have->nelem;
+    for (int64_t i = 0; i < want->nelem && close; i++) {
+        double a = ((const double *)want->data)[i], b = ((const double *)have->data)[i];
+        if (dtype_is_float(want->dtype))
+            close = a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1 + fabs(a));
+        else
+            close = ((const int64_t *)want->data)[i] == ((const int64_t *)have->data)[i];
+    }
+    return close;
+}
+
+/* The graph's outputs, and what its schedule stores, after all passes. */
+static int run_graph(struct tgc *t, const struct command *c, struct graph *g)
+{
+    struct memory_of_run m = {.t = t, .nvar = t->next_var + 64};
+    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
+    struct tensor **want = mem_array(t, (size_t)g->noutput + 1, sizeof *want);
+    int different = 0;
+    m.var = mem_array(t, (size_t)m.nvar, sizeof *m.var);
+    for (int i = 0; i < t->next_var; i++)
+        m.var[i] = 2;
+    for (int i = 0; i < g->ninput; i++) {
+        m.leaf[i] = g->input[i];
+        m.value[m.n++] = test_input(t, g->input[i], m.var, t->next_var);
+    }
+    struct eval_env env = {.leaf = m.leaf, .value = m.value, .n = m.n, .var = m.var,
+                           .nvar = m.nvar, .budget = -1, .host = g->host, .nhost = g->nhost};
+    for (int i = 0; i < g->noutput; i++)
+        root[i] = g->output[i].value;
+    struct compile_options o = {.threads = c->threads, .isa = 1u << c->isa, .name = "test"};
+    if (!eval_graph(t, root, g->noutput, &env, want))
+        return 1;
+    const struct schedule *s = passes_run(t, g, &o);
+    if (!s || !run_schedule(&m, s)) {
+        fprintf(stderr, "the schedule cannot be run\n");
+        return 1;
+    }
+    for (int i = 0; i < g->noutput; i++) {
+        const struct tensor *have = run_value_of(&m, s->output[i]);
+        if (is_close(want[i], have, c->tolerance))
+            continue;
+        different++;
+        print_tensor("the graph's", want[i]);
+        print_tensor("the kernels'", have);
+    }
+    return different ? 1 : 0;
 }
 
 static int pass_on_graph(struct tgc *t, const struct command *c, const struct pass *pass,
                          struct graph *g)
 {
     struct text out = {.t = t};
-    if (pass->plan)
-        return pass_of_plan(t, c, g);
-    if (!pass->graph) {
-        fprintf(stderr, "pass %s takes no graph\n", pass->name);
-        return 2;
-    }
+    if (!pass->graph)
+        return passes_up_to(t, c, g);
     if (!c->before && (!pass->graph(t, g) || !graph_verify(t, g, pass->name)))
         return 1;
     if (!tg_write(t, g, &(struct tg_write_options){.no_locations = true}, &out, NULL))
@@ -336,6 +402,10 @@ static int run(struct tgc *t, const struct command *c)
     if (setjmp(t->stop))
         return 1;
     t->noopt = c->noopt;
+    t->strassen = c->strassen;
+    t->cache_nbytes = c->cache;
+    t->weight_dtype = c->weights;
+    t->threads = c->threads;
     passes_init(t);
     const char *bytes = tg_load(t, c->path, &nbytes);
     if (bytes && tg_is_kernel(bytes, nbytes))
@@ -346,6 +416,8 @@ static int run(struct tgc *t, const struct command *c)
         return 1;
     if (c->pass)
         return pass_on_graph(t, c, pass_find(c->pass), g);
+    if (!strcmp(c->verb, "run"))
+        return run_graph(t, c, g);
     int status = !strcmp(c->verb, "eval") ? eval_outputs(t, g)
                                           : print_graph(t, g, c->path, c->side, c->locations);
     return t->nerror ? 1 : status;
@@ -363,19 +435,26 @@ static bool read_isa(const char *s, enum isa *isa)
 
 int main(int argc, char **argv)
 {
-    struct command c = {.isa = isa_portable(), .threads = 1};
+    struct command c = {.isa = isa_portable(), .threads = 1, .tolerance = 1e-5};
     int i = 1;
     bool ok = true;
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
         c.noopt |= !strcmp(argv[i], "-O0");
         c.locations |= !strcmp(argv[i], "-l");
         c.before |= !strcmp(argv[i], "-b");
+        c.strassen |= !strcmp(argv[i], "-p");
         if (!strcmp(argv[i], "-s") && i + 1 < argc)
             c.side = argv[++i];
         else if (!strcmp(argv[i], "-i") && i + 1 < argc)
             ok &= read_isa(argv[++i], &c.isa);
         else if (!strcmp(argv[i], "-t") && i + 1 < argc)
             c.threads = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "-c") && i + 1 < argc)
+            c.cache = (size_t)atoi(argv[++i]) + 1;       /* 0: as it is */
+        else if (!strcmp(argv[i], "-w") && i + 1 < argc)
+            ok &= dtype_parse(argv[++i], &c.weights);
+        else if (!strcmp(argv[i], "-e") && i + 1 < argc)
+            c.tolerance = atof(argv[++i]);
     }
     if (i + 1 == argc && !strcmp(argv[i], "passes"))
         return list_passes();
@@ -383,7 +462,8 @@ int main(int argc, char **argv)
     struct tgc *t = tgc_new((size_t)1 << 30);
     if (!t || !ok || i + 2 + pass != argc) {
         fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
-                        "       tgtool [-b] [-i ISA] [-t N] pass NAME FILE\n"
+                        "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] pass NAME FILE\n"
+                        "       tgtool [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-e TOLERANCE] run FILE\n"
                         "       tgtool passes\n");
         return 2;
     }
@@ -394,7 +474,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "there is no pass %s\n", c.pass);
         return 2;
     }
-    t->threads = c.threads;
+    c.cache = c.cache ? c.cache - 1 : t->cache_nbytes;
+    c.weights = c.weights ? c.weights : t->weight_dtype;
     int status = run(t, &c);
     print_diagnostics(t);
     tgc_free(t);
