@@ -130,6 +130,8 @@ static bool windows_reach(const struct operand *o, uint32_t axes)
         const struct uop *w = o->path.move[i];
         for (int a = 0; a < pad->ndim; a++) {
             int64_t taps, lo, hi;
+            if (w->op == OP_WINDOW && tap[a] == WINDOW_AXIS(w->arg.i))
+                return false;                             /* it sees some of the taps */
             int axis = w->op == OP_WINDOW && tap[a] < 0 ? WINDOW_AXIS(w->arg.i) : -1;
             bool reaches = at[a] == axis && WINDOW_DILATION(w->arg.i) == 1 &&
                            uop_const_int(w->dim[axis + 1], &taps) &&
