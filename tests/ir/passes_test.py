@@ -12,6 +12,7 @@ import random
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,14 +56,19 @@ def numbered(text):
     return re.sub(r"\br\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", lambda match: names[match.group()], text)
 
 
+def short(text):
+    """Of large weights a sum."""
+    return re.sub(r'base64\("([^"]{100,})"\)', lambda match: f'base64({len(match[1])} letters, {zlib.crc32(match[1].encode()):08x})', text)
+
+
 def changes(path):
     before, after = run_pass(path, "-b"), run_pass(path)
     expect(before != after, "the pass changes nothing")
     expected = path.with_suffix(".expected")
     if suite.options.bless:
-        expected.write_text(after)
+        expected.write_text(short(after))
     expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
-    expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
+    expect(short(after) == expected.read_text(), f"differs from {expected.name}:\n{short(after)}")
     check_values(path, before, after)
 
 
@@ -74,7 +80,9 @@ def forbidden(path):
 
 
 def check_values(path, before, after):
-    """What the pass makes computes the same, and what all passes make of a graph does."""
+    """What the pass makes computes the same, and what all passes make of a graph does. `# values: WHERE` says of a large graph which other tests run it."""
+    if re.search("(?m)^# values: ", path.read_text()):
+        return
     if path.suffix == ".tgk" or before.startswith("tg "):
         same_values(before, after, float(tolerance(path)))
     if path.suffix == ".tgk":

@@ -8,7 +8,7 @@
  *      AST or of a linear program. Of a pass of the plan, the plan of a graph behind it, and of a
  *      later one the schedule and its kernels, all passes from `nodes` on being run up to it. -b:
  *      without the pass itself. -c: a cache of so many bytes. -p: products by parts (--strassen). -w:
- *      the dtype of large weights (--weight-type)
+ *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
  *      tgtool passes                              the passes: their stages and names
@@ -140,7 +140,7 @@ struct command {
     int threads;
     size_t cache;
     enum dtype weights;
-    double tolerance;
+    double tolerance, error;
 };
 
 /* -------------------------------------------------------------------------------------- kernels */
@@ -404,6 +404,7 @@ static int run(struct tgc *t, const struct command *c)
     t->noopt = c->noopt;
     t->strassen = c->strassen;
     t->cache_nbytes = c->cache;
+    t->error_limit = c->error >= 0 ? c->error : t->error_limit;
     t->weight_dtype = c->weights;
     t->threads = c->threads;
     passes_init(t);
@@ -435,7 +436,7 @@ static bool read_isa(const char *s, enum isa *isa)
 
 int main(int argc, char **argv)
 {
-    struct command c = {.isa = isa_portable(), .threads = 1, .tolerance = 1e-5};
+    struct command c = {.isa = isa_portable(), .threads = 1, .tolerance = 1e-5, .error = -1};
     int i = 1;
     bool ok = true;
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
@@ -455,6 +456,8 @@ int main(int argc, char **argv)
             ok &= dtype_parse(argv[++i], &c.weights);
         else if (!strcmp(argv[i], "-e") && i + 1 < argc)
             c.tolerance = atof(argv[++i]);
+        else if (!strcmp(argv[i], "-E") && i + 1 < argc)
+            c.error = atof(argv[++i]);
     }
     if (i + 1 == argc && !strcmp(argv[i], "passes"))
         return list_passes();
@@ -462,8 +465,8 @@ int main(int argc, char **argv)
     struct tgc *t = tgc_new((size_t)1 << 30);
     if (!t || !ok || i + 2 + pass != argc) {
         fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
-                        "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] pass NAME FILE\n"
-                        "       tgtool [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-e TOLERANCE] run FILE\n"
+                        "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] pass NAME FILE\n"
+                        "       tgtool [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-e TOLERANCE] run FILE\n"
                         "       tgtool passes\n");
         return 2;
     }
