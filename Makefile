@@ -6,6 +6,8 @@
 #   make check-all  the same with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
+#   make mutate     the mutation test: 200 changed operators of passes/, which the quick tests should
+#                   notice; hours. MUTATE='--count 20 --seed 7' draws others
 #   make wheel      Python wheels for x86-64 and aarch64, in dist/
 #   make site       the documents as a site, build/site/index.html
 #   make install    install tgc (PREFIX, /usr/local otherwise; DESTDIR honoured)
@@ -43,6 +45,10 @@ check-all: with-tests
 	scripts/setup.sh check-all
 	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all
 
+mutate:
+	scripts/setup.sh check
+	.venv/bin/python tests/mutate.py --build $(BUILD) $(MUTATE)
+
 bench:
 	scripts/setup.sh bench
 	$(MAKE) --no-print-directory build
@@ -71,4 +77,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests check check-all bench wheel site install uninstall clean
+.PHONY: all build demo with-tests check check-all mutate bench wheel site install uninstall clean

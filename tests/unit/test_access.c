@@ -5,6 +5,7 @@
  * nothing constant either. A uop depends on what a walk over all that it is made of meets. */
 #include "passes/analysis/access.h"
 #include "passes/passes.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,24 +16,11 @@ enum { COMPILES = 60, TREES = 200, SAMPLES = 12, NVAR = 2, NRANGE = 6, NLEAF = N
 
 struct trees {
     struct tgc *t;
-    uint64_t seed;
+    struct random r;
     struct uop *leaf[NLEAF], *buffer, *table;
     int64_t value[NVAR], range[NRANGE];
     int constant, none;               /* strides other than 0; expressions without one */
 };
-
-static uint32_t pick(struct trees *w, uint32_t n)
-{
-    w->seed ^= w->seed << 13;
-    w->seed ^= w->seed >> 7;
-    w->seed ^= w->seed << 17;
-    return (uint32_t)(w->seed >> 33) % n;
-}
-
-static int64_t between(struct trees *w, int64_t lo, int64_t hi)
-{
-    return lo + (int64_t)pick(w, (uint32_t)(hi - lo + 1));
-}
 
 /* ---- what an expression is worth; memory holds a hash of the place */
 
@@ -59,10 +47,10 @@ static struct uop *tree(struct trees *w, int depth);
 
 static struct uop *linear(struct trees *w, int depth)
 {
-    struct uop *u = uop_int(w->t, between(w, -9, 9));
+    struct uop *u = uop_int(w->t, between(&w->r, -9, 9));
     for (int i = 0; i < 4; i++) {
-        struct uop *x = pick(w, 4) ? w->leaf[pick(w, NLEAF)] : tree(w, depth - 1);
-        u = sym_add(w->t, u, sym_muli(w->t, x, between(w, -4, 64)));
+        struct uop *x = pick(&w->r, 4) ? w->leaf[pick(&w->r, NLEAF)] : tree(w, depth - 1);
+        u = sym_add(w->t, u, sym_muli(w->t, x, between(&w->r, -4, 64)));
     }
     return u;
 }
@@ -71,7 +59,7 @@ static struct uop *load(struct trees *w, int depth)
 {
     struct uop *src[4] = {w->table, tree(w, depth - 1)};
     int n = 2;
-    if (pick(w, 3) == 0) {
+    if (pick(&w->r, 3) == 0) {
         src[n++] = sym_lt(w->t, tree(w, depth - 1), uop_int(w->t, 7));
         src[n++] = uop_int(w->t, 0);
     }
@@ -82,21 +70,21 @@ static struct uop *tree(struct trees *w, int depth)
 {
     static const enum op ops[] = {OP_ADD, OP_ADD, OP_SUB, OP_MUL,      OP_MUL,      OP_NEG,
                                   OP_MIN, OP_MAX, OP_DIV, OP_FLOORDIV, OP_FLOORMOD, OP_WHERE};
-    uint32_t kind = depth <= 0 ? 0 : pick(w, 16);
+    uint32_t kind = depth <= 0 ? 0 : pick(&w->r, 16);
     if (kind == 0)
-        return pick(w, 5) ? w->leaf[pick(w, NLEAF)] : uop_int(w->t, between(w, -3, 40));
+        return pick(&w->r, 5) ? w->leaf[pick(&w->r, NLEAF)] : uop_int(w->t, between(&w->r, -3, 40));
     if (kind < 4)
         return linear(w, depth);
     if (kind == 4)
         return load(w, depth);
-    enum op op = ops[pick(w, 12)];
+    enum op op = ops[pick(&w->r, 12)];
     struct uop *x = tree(w, depth - 1), *y = tree(w, depth - 1);
     if (op == OP_WHERE)
         return uop_where(w->t, sym_lt(w->t, x, tree(w, depth - 1)), x, y);
     if (op == OP_NEG)
         return uop_unary(w->t, op, x);
     if (op == OP_DIV || op == OP_FLOORDIV || op == OP_FLOORMOD)
-        y = uop_int(w->t, between(w, 1, 12));
+        y = uop_int(w->t, between(&w->r, 1, 12));
     return uop_binary(w->t, op, x, y);
 }
 
@@ -106,18 +94,18 @@ static struct uop *scalar(struct trees *w)
     struct tgc *t = w->t;
     struct uop *src[3] = {w->buffer, tree(w, 3)};
     struct uop *u = uop_intern(t, OP_LOAD, DTYPE_F32, src, 2, (union arg){0});
-    if (pick(w, 2)) {
+    if (pick(&w->r, 2)) {
         src[1] = tree(w, 2);
         u = uop_binary(t, OP_MUL, u, uop_intern(t, OP_LOAD, DTYPE_F32, src, 2, (union arg){0}));
     }
-    if (pick(w, 2)) {
+    if (pick(&w->r, 2)) {
         src[0] = u;
-        src[1] = w->leaf[NVAR + pick(w, NRANGE)];
+        src[1] = w->leaf[NVAR + pick(&w->r, NRANGE)];
         u = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = OP_ADD});
     }
-    if (pick(w, 2)) {
+    if (pick(&w->r, 2)) {
         src[0] = u;
-        src[1] = src[2] = w->leaf[NVAR + pick(w, NRANGE)];
+        src[1] = src[2] = w->leaf[NVAR + pick(&w->r, NRANGE)];
         struct uop *stage = uop_intern(t, OP_STAGE, DTYPE_F32, src, 3, w->buffer->arg);
         src[0] = stage;
         src[1] = tree(w, 2);
@@ -162,9 +150,9 @@ static void check_stride(struct trees *w, struct uop *u, int range)
     w->constant += stride != 0;
     for (int i = 0; i < SAMPLES; i++) {
         for (int k = 0; k < NVAR; k++)
-            w->value[k] = between(w, 1, 9);
+            w->value[k] = between(&w->r, 1, 9);
         for (int k = 0; k < NRANGE; k++)
-            w->range[k] = between(w, 0, 40);
+            w->range[k] = between(&w->r, 0, 40);
         int64_t here = value(w, u);
         w->range[range]++;
         assert_int_equal(value(w, u) - here, stride);
@@ -179,7 +167,7 @@ static void start(struct trees *w)
         w->leaf[i] = uop_var(t, var_new(t, "n", 1, 9));
     for (int i = 0; i < NRANGE; i++)
         w->leaf[NVAR + i] =
-            uop_range(t, i == 0 ? w->leaf[0] : uop_int(t, between(w, 2, 64)), i);
+            uop_range(t, i == 0 ? w->leaf[0] : uop_int(t, between(&w->r, 2, 64)), i);
     w->buffer = uop_buffer(t, buffer_new(t, BUFFER_INPUT, DTYPE_F32, &size, 1, "x"));
     w->table = uop_buffer(t, buffer_new(t, BUFFER_INPUT, DTYPE_INDEX, &size, 1, "at"));
 }
@@ -210,7 +198,7 @@ static void check_trees(struct trees *w)
 static void test_random(void **state)
 {
     (void)state;
-    struct trees w = {.seed = 88172645463325252u};
+    struct trees w = {.r = {88172645463325252u}};
     for (int i = 0; i < COMPILES; i++)
         check_trees(&w);
     assert_true(w.constant > 1000 && w.none > 1000);

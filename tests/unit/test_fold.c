@@ -6,6 +6,7 @@
  * - Normal forms that lowering relies on, by name.
  * - Constants: every elementwise op on constants of every dtype against the interpreter. */
 #include "passes/passes.h"
+#include "tests/unit/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,23 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-struct random {
-    uint64_t s;
-};
-
-static uint32_t pick(struct random *r, uint32_t n)
-{
-    r->s ^= r->s << 13;
-    r->s ^= r->s >> 7;
-    r->s ^= r->s << 17;
-    return (uint32_t)(r->s >> 33) % n;
-}
-
-static int64_t between(struct random *r, int64_t lo, int64_t hi)
-{
-    return lo + (int64_t)pick(r, (uint32_t)(hi - lo + 1));
-}
 
 /* ---- index expressions against brute force */
 

@@ -10,6 +10,7 @@
 #include "passes/analysis/rule_facts.h"
 #include "passes/passes.h"
 #include "passes/rules/rules.h"
+#include "tests/unit/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -47,25 +48,6 @@ enum {
     SAMPLES = 12,     /* evaluations of each */
     PER_COMPILE = 100 /* instances built in one struct tgc */
 };
-
-/* ---- a deterministic source of choices */
-
-struct random {
-    uint64_t s;
-};
-
-static uint32_t pick(struct random *r, uint32_t n)
-{
-    r->s ^= r->s << 13;
-    r->s ^= r->s >> 7;
-    r->s ^= r->s << 17;
-    return (uint32_t)(r->s >> 33) % n;
-}
-
-static int64_t between(struct random *r, int64_t lo, int64_t hi)
-{
-    return lo + (int64_t)pick(r, (uint32_t)(hi - lo + 1));
-}
 
 /* ---- evaluation: VARs and RANGEs by number, memory by a hash of (buffer, offset, sample) */
 
