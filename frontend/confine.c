@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Each component a name: not absolute, no "..", no "." and no empty one. */
+/* Every component is a name: no leading slash, no "..", no ".", none empty. */
 static bool is_plain_relative(const char *path)
 {
     for (const char *s = path;; s++) {
@@ -33,7 +33,7 @@ static bool is_plain_relative(const char *path)
 
 enum { OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
-/* What openat2 does, for kernels without it. path is_plain_relative(). */
+/* openat2 for kernels without it. needs: is_plain_relative(path). */
 static int open_by_component(int dir, const char *path)
 {
     int at = dir;

@@ -1,7 +1,7 @@
 /* library.c - the library's messages, argument checks and elementwise helpers.
  *
- * What the user can get wrong is checked here, with words, before the builders of ir/ see it: those
- * take a mismatch for a bug of ours.
+ * Mistakes of the user are found here, with a message, before the builders of ir/ see them: those
+ * treat a mismatch as a bug of ours.
  */
 #include "frontend/library.h"
 

@@ -2,21 +2,21 @@
  * lowering alike.
  *
  * Each function expands into elementwise, reduce and movement uops (and LOOP, INDEX, SCATTER, HOST
- * where those do not reach), the way tinygrad's Tensor methods do. What goes in and comes out are
- * plain tensor uops.
+ * where those do not suffice), as tinygrad's Tensor methods do. Arguments and results are plain
+ * tensor uops.
  *
  * Conventions
  *   - `l` carries the compile and the place of the user's node. A mistake of the user is recorded
  *     by diag_error() at that place and the function returns NULL (false where it returns bool).
  *     Messages name arguments as this header does.
  *   - A required operand that is NULL gives NULL silently: its error is recorded already. So calls
- *     nest: lib_add(l, lib_conv(...), b). An optional operand is marked so, and NULL leaves it out.
+ *     nest: lib_add(l, lib_conv(...), b). An optional operand is marked as such, and may be NULL.
  *   - Dimensions, sizes, pads and begins are INDEX scalars (CONST, VAR, arithmetic); strides and
  *     dilations are constants.
  *   - `axis` arguments accept -ndim..ndim-1. `axes` are masks of normalized axes: see lib_axes().
- *   - dtypes: operands of one dtype, which the result has. f16, bf16 and narrower floats are
- *     computed and accumulated in f32 and rounded once at the end, in contractions, norms,
- *     reductions, and activations; softmax and attention round after each of their steps.
+ *   - dtypes: operands have the same dtype, and the result has it, too. f16, bf16 and narrower
+ *     floats are computed and accumulated in f32 and rounded once at the end, in contractions,
+ *     norms, reductions, and activations; softmax and attention round after each of their steps.
  *   - Contractions are one REDUCE(ADD) of one MUL whose axes have names: "n g oc oy ox ic ky kx",
  *     "b i j k".
  *   - Zero in a field of an attribute struct is its default: { 0 } is valid everywhere.
@@ -48,7 +48,7 @@ struct uop *lib_dim(const struct lib *l, const struct uop *x, int64_t axis);
 struct uop *lib_float_of(const struct lib *l, enum dtype d, struct uop *dim);
 /* a constant of like's dtype, rank 0 */
 struct uop *lib_scalar(const struct lib *l, const struct uop *like, double v);
-/* element i (row-major) of x, where known now */
+/* element i (row-major) of x, if it is known at compile time */
 bool lib_known_int(const struct lib *l, struct uop *x, int64_t i, int64_t *v);
 
 /* ------------------------------------------------------------- library.c: elementwise, movement */
@@ -69,7 +69,7 @@ struct uop *lib_clip(const struct lib *l, struct uop *x, struct uop *lo, struct 
 struct uop *lib_prelu(const struct lib *l, struct uop *x, struct uop *slope);
 
 struct uop *lib_broadcast_to(const struct lib *l, struct uop *x, struct uop *const *dim, int ndim);
-/* One dim may be NULL: inferred. Error where the number of elements is known to differ. */
+/* One dim may be NULL: it is inferred. Error if the numbers of elements are known to differ. */
 struct uop *lib_reshape(const struct lib *l, struct uop *x, struct uop *const *dim, int ndim);
 /* -> 2-D, split before axis (may be ndim) */
 struct uop *lib_flatten(const struct lib *l, struct uop *x, int64_t axis);
@@ -83,18 +83,18 @@ struct uop *lib_concat(const struct lib *l, struct uop *const *x, int n, int64_t
 struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct uop *begin,
                        struct uop *size);
 /* x[start:end:step] on one axis, numpy's rules: negative counts from the end, out of range is
- * clamped; step may be negative, not 0. start, end NULL: the whole in the direction of step. Give
- * INT64_MAX / INT64_MIN as they come. */
+ * clamped; step may be negative, not 0. start, end NULL: the whole axis in the direction of step.
+ * INT64_MAX and INT64_MIN are valid. */
 struct uop *lib_slice(const struct lib *l, struct uop *x, int64_t axis, struct uop *start,
                       struct uop *end, int64_t step);
 struct uop *lib_tile(const struct lib *l, struct uop *x, struct uop *const *repeat, int nrepeat);
 struct uop *lib_flip(const struct lib *l, struct uop *x, uint32_t axes);
 enum pad_mode { PAD_MODE_CONSTANT, PAD_MODE_REFLECT, PAD_MODE_EDGE, PAD_MODE_WRAP };
-/* lo, hi: [ndim], negative cuts. value: scalar of x's dtype, optional (0). */
+/* lo, hi: [ndim]; negative ones cut. value: scalar of x's dtype, optional (0). */
 struct uop *lib_pad(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
                     struct uop *const *lo, struct uop *const *hi);
-/* The same to a shape: lo are i64 scalars, which may read memory, dim the dimensions of the
- * result. */
+/* The same to a given shape: lo are i64 scalars, which may be read at run time; dim are the
+ * dimensions of the result. */
 struct uop *lib_pad_to(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
                        struct uop *const *lo, struct uop *const *dim);
 struct uop *lib_depth_to_space(const struct lib *l, struct uop *x, int64_t block, bool crd);
@@ -109,12 +109,12 @@ struct uop *lib_eye(const struct lib *l, enum dtype d, struct uop *rows, struct 
                     int64_t k);
 /* start + i * delta for i < n; start and delta scalars of one dtype. */
 struct uop *lib_arange(const struct lib *l, struct uop *start, struct uop *delta, struct uop *n);
-/* How many elements range(start, limit, delta) has, as a dimension; error where they are not known
- * before the run. */
+/* The number of elements of range(start, limit, delta), as a dimension; error if it is not known at
+ * compile time. */
 struct uop *lib_arange_count(const struct lib *l, struct uop *start, struct uop *limit,
                              struct uop *delta);
-/* values: [2] off, on. depth: a dimension. axis: of the result. Negative indices wrap, others
- * outside give all off. */
+/* values: [2] off, on. depth: a dimension. axis: of the result. Negative indices count from the
+ * end; indices out of range give all off. */
 struct uop *lib_one_hot(const struct lib *l, struct uop *indices, struct uop *depth,
                         struct uop *values, int64_t axis);
 
@@ -135,10 +135,10 @@ struct window_attr {                     /* per spatial axis; of convolutions an
     int64_t kernel[MAX_SPATIAL];         /* pools only */
     int64_t stride[MAX_SPATIAL], dilation[MAX_SPATIAL];
     struct uop *lo[MAX_SPATIAL], *hi[MAX_SPATIAL];      /* NULL: 0; may be negative (they cut) */
-    enum auto_pad auto_pad;              /* other than NONE: lo and hi are not looked at */
+    enum auto_pad auto_pad;              /* other than NONE: lo and hi are ignored */
     int64_t group;                       /* convolutions; 0: 1 */
     bool ceil_mode;                      /* pools: the output's size is rounded up */
-    bool count_include_pad;              /* average: divides by what is padding, too */
+    bool count_include_pad;              /* average: counts padding, too */
     double p;                            /* lp pool; 0: 2 */
     int64_t output_padding[MAX_SPATIAL]; /* conv_transpose */
     struct uop *output_size[MAX_SPATIAL];/* conv_transpose, optional: pads are then derived */
@@ -153,8 +153,8 @@ struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w
 enum pool_kind { POOL_MAX, POOL_AVERAGE, POOL_LP };
 struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x,
                      const struct window_attr *a);
-/* i64: where each maximum lies in the flattened input (first one wins), n and c included; -1 where
- * all of a window is padding; column_major: the spatial part is. */
+/* i64: the index of each maximum in the flattened input (the first one of equals), n and c
+ * included; -1 if a window is all padding; column_major: the spatial part of the index is. */
 struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struct window_attr *a,
                                  bool column_major);
 struct uop *lib_global_pool(const struct lib *l, enum pool_kind kind, struct uop *x, double p);
@@ -179,15 +179,15 @@ struct uop *lib_cumulative(const struct lib *l, enum op op, struct uop *x, int64
 
 /* In x's own dtype, step by step, as the ONNX function bodies are. */
 struct uop *lib_softmax(const struct lib *l, struct uop *x, uint32_t axes);
-/* The sum of a softmax, in x's dtype. As in the ONNX reference, f16 adds up in f32, bf16 and fp8
- * round at every addition; but the latter only where the axes have at most 32 elements, since such
- * a sum soon stops growing (bf16: 256 + 1 is 256). */
+/* The sum of a softmax, in x's dtype. As in the ONNX reference, f16 accumulates in f32, bf16 and
+ * fp8 round at every addition; the latter only if the axes have at most 32 elements, since such a
+ * sum soon stops growing (bf16: 256 + 1 is 256). */
 struct uop *lib_row_sum(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_log_softmax(const struct lib *l, struct uop *x, uint32_t axes);
 struct uop *lib_hardmax(const struct lib *l, struct uop *x, int64_t axis);
 
-/* (x - mean) / sqrt(var + eps) over `axes`, in the accumulation dtype; mean and inv_std (kept axes,
- * accumulation dtype) on wish. */
+/* (x - mean) / sqrt(var + eps) over `axes`, in the accumulation dtype; optionally also mean and
+ * inv_std (axes kept, accumulation dtype). */
 struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, double eps,
                           struct uop **mean, struct uop **inv_std);
 /* Over axis..ndim-1. scale and bias (optional) broadcast to x. */
@@ -229,18 +229,18 @@ struct uop *lib_activate_default(const struct lib *l, enum activation a, struct 
 struct attention_attr {
     double scale;                        /* 0: 1/sqrt(E) */
     bool causal;
-    /* causal, but for the last query, which sees every key (com.microsoft.MultiHeadAttention) */
+    /* causal, except for the last query, which sees every key (com.microsoft.MultiHeadAttention) */
     bool last_sees_all;
     /* query i is at position i + offset of the keys, NULL: 0 */
     struct uop *offset;
-    /* sees the last `window` keys, itself included; 0: all. Together with causal */
+    /* a query sees the last `window` keys, its own included; 0: all. Needs causal */
     int64_t window;
     double softcap;                      /* 0: none */
-    enum dtype precision;                /* of softmax; VOID: the operands' */
-    struct uop *nkeys;                   /* [batch] i64: only that many keys are real; optional */
+    enum dtype precision;                /* of the softmax; VOID: the operands' */
+    struct uop *nkeys;  /* [batch] i64: the number of keys that are not padding; optional */
 };
 /* q [b, h, l, e], k [b, hk, s, e], v [b, hk, s, ev], h a multiple of hk; or all 3-D without heads.
- * mask: optional, broadcasts to [b, h, l, s]; bool: true takes part; float: added. Rows without any
+ * mask: optional, broadcasts to [b, h, l, s]; bool: true is visible; float: added. Rows without any
  * key give 0, not NaN. */
 struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, struct uop *v,
                           struct uop *mask, const struct attention_attr *a);
@@ -258,9 +258,9 @@ bool lib_rope_table(const struct lib *l, enum dtype d, struct uop *positions, in
 struct uop *lib_wrap(const struct lib *l, struct uop *indices, struct uop *n);
 /* computed once, not in each consumer */
 struct uop *lib_contiguous(const struct lib *l, struct uop *x);
-/* x as a weight, if its elements are known now and few; else x. */
+/* x as a weight, if its elements are known at compile time and few; else x. */
 struct uop *lib_fold(const struct lib *l, struct uop *x);
-/* Indices that are known now and evenly spaced become a slice. */
+/* Constant indices with a constant step become a slice. */
 struct uop *lib_gather(const struct lib *l, struct uop *x, struct uop *indices, int64_t axis);
 struct uop *lib_gather_elements(const struct lib *l, struct uop *x, struct uop *indices,
                                 int64_t axis);
@@ -274,9 +274,9 @@ struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struc
 
 /* --------------------------------------------------------------------------- library_gradient.c */
 
-/* dx[k]: how the sum of y changes with each element of x[k], a uop that y is made of; zeros if it
- * is not. needs: nothing between them was simplified away, as by rules that look through x[k]: best
- * a BUFFER. false: reported, what has no derivative (loops, branches, host calls). */
+/* dx[k]: the gradient of the sum of y with respect to x[k], on which y depends; zeros if it does
+ * not. needs: no rule has simplified through x[k]; a BUFFER is safe. false: something has no
+ * derivative (loops, branches, host calls); reported. */
 bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n,
                   struct uop **dx);
 
@@ -300,7 +300,7 @@ struct resize_attr {
     struct uop *size[MAX_RANK];          /* of the result, every axis */
     double scale[MAX_RANK];              /* as the model states it; 0: size / input size */
     double roi_lo[MAX_RANK], roi_hi[MAX_RANK];          /* tf_crop_and_resize */
-    /* f64 scalars that only the run knows, in place of those; NULL: none */
+    /* f64 scalars known only at run time, instead of those; NULL: none */
     struct uop *scale_at_run[MAX_RANK], *roi_at_run[2][MAX_RANK];
 };
 struct uop *lib_resize(const struct lib *l, struct uop *x, const struct resize_attr *a);
@@ -366,7 +366,7 @@ struct uop *lib_host(const struct lib *l, const char *function, struct uop *cons
                      struct var *const *result, int nresult);
 /* HOST "topk_f32", "topk_f64", "topk_i64" or "topk_u64" (narrower dtypes are cast): in x; out
  * values, indices i64; params outer, n, inner, k, largest, sorted, where x is [outer, n, inner] and
- * the results [outer, k, inner]. NaN counts as largest; of equals the one with the lower index
+ * the results [outer, k, inner]. NaN is the largest; of equal values the one with the lower index
  * comes first. k: a dimension. */
 bool lib_topk(const struct lib *l, struct uop *x, struct uop *k, int64_t axis, bool largest,
               bool sorted, struct uop **values, struct uop **indices);

@@ -1,22 +1,22 @@
-/* library_contract.c - matmul, linear, convolution of every rank and kind, einsum: all one
+/* library_contract.c - matmul, linear, convolution of every rank and kind, einsum: each one
  * REDUCE(ADD) of one MUL.
  *
  *      matmul   a [b, i, 1, k] * b [b, 1, j, k]                       reduce k
  *      conv     x windows [n, g, 1, oy, ox, ic, ky, kx] * w [g, oc, 1, 1, ic, ky, kx]   reduce ic
  *      ky kx
  *
- * A transposed convolution of stride s is a convolution of stride 1 by the mirrored kernel, every
- * s-th tap of it for each of s neighbouring outputs; where sizes are not known, or with dilations,
- * over the input with s - 1 zeros stuffed between its elements. Einsum contracts its operands from
- * left to right, each pair in one reduce over the labels that nobody needs later.
+ * A transposed convolution of stride s is a convolution of stride 1 by the mirrored kernel, of
+ * which s neighbouring outputs use every s-th tap each; if sizes are not known, or with dilations,
+ * it is one over the input with s - 1 zeros between its elements. Einsum contracts its operands
+ * from left to right, each pair in one reduce over the labels that are not needed later.
  */
 #include "frontend/library.h"
 #include "frontend/library_window.h"
 
 #include <string.h>
 
-/* sum of a * b over axes, in the accumulation dtype, axes dropped. a and b broadcast. names: an
- * axis of the product each. */
+/* The sum of a * b over axes, in the accumulation dtype, axes dropped. a and b broadcast. names:
+ * one for each axis of the product. */
 static struct uop *contract(const struct lib *l, struct uop *a, struct uop *b, uint32_t axes,
                             const char *names)
 {
@@ -240,19 +240,19 @@ static bool conv_check(const struct lib *l, const char *what, struct uop *x, str
     return ok;
 }
 
-/* Whether tap k of a window meets x anywhere, or padding alone. */
+/* Whether tap k of the windows reads any element of x, or only padding. */
 static bool tap_meets(int64_t k, int64_t lo, int64_t in, int64_t nout, int64_t stride,
                       int64_t dilation)
 {
     int64_t first = sat_add(sat_mul(k, dilation), -lo), last;
     last = sat_add(first, sat_mul(nout - 1, stride));
-    /* the first place that is not before x is in it, and a step of some window */
+    /* the first index that is not before x is inside it, and is one that some window reads */
     int64_t step = first < 0 ? (stride - 1 - first) / stride : 0;
     return last >= 0 && sat_add(first, sat_mul(step, stride)) < in;
 }
 
-/* w without the outer taps that meet padding alone: wide dilations on small images leave one tap of
- * three. The padding shrinks with them. */
+/* w without the outer taps that read only padding: wide dilations on small images leave one tap of
+ * three. The padding shrinks accordingly. */
 static struct uop *drop_taps(const struct lib *l, const struct uop *x, struct uop *w,
                              struct window_plan *p)
 {
@@ -353,18 +353,18 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
     return uop_flip(t, uop_reshape(t, u, out, w->ndim), lib_all_axes(w) & ~3u);
 }
 
-/* Transposed convolution whose sizes are known: s neighbouring outputs along an axis are channels
- * of their own first, computed by every s-th tap each, y[s*q + r] = sum over j of x[q - j] w[s*j +
- * r]. Where s does not divide the taps, the first ones have one tap more than the others. Each kind
- * is a convolution: zeros in the place of missing taps would carry what is not finite of x to
- * outputs that do not depend on it, and cost as much as taps.
+/* Transposed convolution of known sizes: s neighbouring outputs along an axis are first computed as
+ * channels, each from every s-th tap, y[s*q + r] = sum over j of x[q - j] w[s*j + r]. If s does not
+ * divide the number of taps, the first outputs have one tap more. Each group of outputs with equal
+ * taps is one convolution: padding the taps with zeros would propagate NaN and infinities of x to
+ * outputs that do not depend on them, and cost as much as taps.
  */
 struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], ntap[MAX_SPATIAL]; };
 
-/* Phases that have as many taps: along each axis so many from the first one on. */
+/* Phases with the same number of taps: along each axis, `count` from `first` on. */
 struct alike { int64_t first[MAX_SPATIAL], count[MAX_SPATIAL], taps[MAX_SPATIAL]; };
 
-/* false: sizes are not known, or dilations or rounded sums forbid it. p->lo and hi: of the
+/* false: sizes are not known, or dilations or rounded sums do not allow it. p->lo and hi: of the
  * result. */
 static bool find_phases(const struct uop *x, const struct uop *w, struct window_plan *p,
                         const struct window_attr *a, struct phases *f)
@@ -445,7 +445,7 @@ static struct uop *join_phases(const struct lib *l, struct uop *y, struct uop *m
         size[2 + i] = uop_int(t, f->out[i]);
         crops |= f->crop[i] != 0;
     }
-    if (crops)                           /* what is no whole number of steps off is not divided */
+    if (crops)  /* a crop that is no whole number of steps is not divided */
         y = uop_new(t, OP_CONTIGUOUS, y->dtype, &y, 1, (union arg){0});
     y = uop_reshape(t, y, dim, 2 + n);
     begin[0] = begin[1] = uop_int(t, 0);
@@ -454,7 +454,7 @@ static struct uop *join_phases(const struct lib *l, struct uop *y, struct uop *m
     return uop_shrink(t, y, begin, size);
 }
 
-/* Phases that have as many taps each: [n, m, count..., q...]. */
+/* The outputs of phases with the same number of taps: [n, m, count..., q...]. */
 static struct uop *phases_alike(const struct lib *l, struct uop *x, struct uop *w, int64_t group,
                                 struct uop *m, const struct window_plan *p,
                                 const struct phases *f, const struct alike *k)
@@ -495,7 +495,7 @@ static struct uop *transpose_by_phases(const struct lib *l, struct uop *x, struc
     for (int kind = 0; kind < kinds; kind++) {
         struct alike k;
         bool any = true;
-        for (int i = 0; i < n; i++) {    /* bit i: those with one tap fewer along axis i */
+        for (int i = 0; i < n; i++) {    /* bit i: phases with one tap fewer along axis i */
             int64_t s = p->stride[i], more = f->ntap[i] % s;
             bool fewer = kind >> i & 1;
             k.first[i] = fewer ? more : 0;

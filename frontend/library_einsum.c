@@ -1,9 +1,9 @@
 /* library_einsum.c - einsum: labels instead of axes, one MUL and one REDUCE(ADD) for each pair of
  * operands.
  *
- * Operands are contracted from left to right. A pair's product has the labels that someone later
- * needs, then the labels that it sums, as axes; each operand stands in it with size 1 where it
- * lacks a label. Axes under "..." get labels of their own, aligned to the right.
+ * Operands are contracted from left to right. The axes of a pair's product are the labels needed
+ * later, then the labels to be summed; an operand without a label has size 1 there. Axes under
+ * "..." get labels of their own, aligned to the right.
  */
 #include "frontend/library.h"
 
@@ -114,7 +114,7 @@ static const char *label_names(const struct lib *l, const struct term *m)
     return s.s;
 }
 
-/* All labels, the result's first and in its order: what is stored needs no permutation then. */
+/* All labels, the result's first, in its order: then the stored result needs no permutation. */
 static void order_labels(const struct term *out, int *order)
 {
     int n = 0;
@@ -189,7 +189,7 @@ static bool parse_equation(const struct lib *l, const char *s, struct uop *const
         s += 2;
         if (!parse_term(l, &s, widest, out, &ellipsis))
             return false;
-    } else { /* what occurs once, in the order of the alphabet, behind the ellipsis */
+    } else { /* labels that occur once, in alphabetical order, after the ellipsis */
         for (int i = 0; i < LABELS; i++) {
             int label = (i + LETTERS) % LABELS;
             if (label >= LETTERS ? count[label] > 0 : count[label] == 1)

@@ -1,11 +1,12 @@
 /* library_gradient.c - derivatives: reverse mode over tensor uops.
  *
- * Every uop between the variables and the result has an adjoint, the sum of what its consumers give
- * it. Movement has the opposite movement (a window and an INDEX are a SCATTER that adds), a sum has
- * an expansion, elementwise ops have their derivative. What jumps (comparisons, rounding, integers)
- * has none, which is 0; at a kink the smaller side counts, and equal extremes share. Loops,
- * branches and host calls are refused. source: Griewank and Walther, Evaluating Derivatives, 2008,
- * chapter 3
+ * Every uop between the variables and the result has an adjoint, the sum of its consumers'
+ * contributions. The adjoint of a movement is the inverse movement (of a window and an INDEX a
+ * SCATTER that adds), that of a sum an expansion; elementwise ops multiply by their derivative.
+ * Discontinuous ops (comparisons, rounding, integers) have derivative 0; abs has 0 at 0, max and
+ * min of equal operands pass it to the second one, and equal extremes of a reduction share it.
+ * Loops, branches and host calls are refused. source: Griewank and Walther, Evaluating Derivatives,
+ * 2008, chapter 3
  */
 #include <math.h>
 
@@ -22,7 +23,7 @@ static struct uop *full_like(const struct gradient *g, const struct uop *x, doub
     return tensor_full(g->t, uop_constf(g->t, x->dtype, v), x->dim, x->ndim);
 }
 
-/* d is one more part of x's adjoint; where x is a scalar beside tensors, all of d. */
+/* Adds d to x's adjoint; if x is a scalar next to tensors, the sum of d. */
 static void give(struct gradient *g, struct uop *x, struct uop *d)
 {
     if (!d || !map_get(&g->depends, x))
@@ -83,7 +84,7 @@ static void give_shrunk(struct gradient *g, const struct uop *u, struct uop *d)
     give(g, u->src[0], uop_pad(g->t, d, lib_scalar(g->l, d, 0), lo, hi));
 }
 
-/* Windows overlap: what each of them gives is added up where it came from. */
+/* Windows overlap: their contributions are added at the source. */
 static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
 {
     struct tgc *t = g->t;
@@ -126,7 +127,7 @@ static bool give_moved(struct gradient *g, const struct uop *u, struct uop *d)
 
 /* ---------------------------------------------------------------------------------- elementwise */
 
-/* The derivative of u = f(x), u itself at hand; NULL: 0, or not known. */
+/* The derivative of u = f(x), with u given; NULL: 0, or not known. */
 static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *x, struct uop *u)
 {
     struct uop *one = lib_scalar(l, u, 1), *zero = lib_scalar(l, u, 0), *xx = lib_mul(l, x, x);
@@ -164,7 +165,7 @@ static void give_power(struct gradient *g, const struct uop *u, struct uop *d)
     const struct lib *l = g->l;
     struct uop *a = u->src[0], *b = u->src[1], *self = lib_binary(l, OP_POW, a, b);
     struct uop *below = lib_binary(l, OP_POW, a, lib_binaryf(l, OP_SUB, b, 1));
-    /* x^0 is 1 everywhere, and 0^b does not grow with b */
+    /* x^0 is 1 everywhere, and 0^b is constant in b */
     struct uop *by_a =
         lib_where(l, lib_binaryf(l, OP_EQ, b, 0), lib_scalar(l, b, 0), lib_mul(l, b, below));
     struct uop *by_b = lib_where(l, lib_binaryf(l, OP_EQ, a, 0), lib_scalar(l, a, 0),
@@ -228,7 +229,7 @@ static bool give_reduced(struct gradient *g, struct uop *u, struct uop *d)
     }
 }
 
-/* u takes d to its sources; false: it has no derivative here. */
+/* Propagates d from u to its sources; false: u has no derivative here. */
 static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
@@ -250,7 +251,7 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
         if ((enum op)u->arg.i != OP_ADD && (enum op)u->arg.i != OP_CONST)
             return false;
         give(g, u->src[1], uop_index(g->t, d, u->src + 2));
-        if ((enum op)u->arg.i == OP_CONST) /* what is written over does not count */
+        if ((enum op)u->arg.i == OP_CONST) /* overwritten elements have no influence */
             d = uop_scatter(g->t, OP_CONST, d, full_like(g, u->src[1], 0), u->src + 2);
         give(g, x, d);
         return true;

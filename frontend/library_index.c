@@ -1,8 +1,8 @@
 /* library_index.c - reading and writing at computed coordinates: gather and scatter.
  *
- * Each is one INDEX or SCATTER whose coordinates are tensors: an IOTA on the axes that pass
- * through, the wrapped indices on the others. A gather by indices that are known and evenly spaced
- * is a slice, and then no index is computed at run time.
+ * Each is one INDEX or SCATTER whose coordinates are tensors: an IOTA for axes that are not
+ * indexed, the wrapped indices for the others. A gather with constant indices of constant step is a
+ * slice, and then no index is computed at run time.
  */
 #include "frontend/library.h"
 
@@ -60,8 +60,8 @@ static bool integral(const struct lib *l, const char *what, const struct uop *in
     return dtype_is_int(indices->dtype);
 }
 
-/* A gather whose indices are known and evenly spaced, as a slice. NULL: it is none, or (out of
- * range) an error, then *failed. */
+/* A gather with constant indices of constant step as a slice. NULL: it is none, or an index is out
+ * of range: then *failed. */
 static struct uop *gather_slice(const struct lib *l, struct uop *x, struct uop *indices, int axis,
                                 bool *failed)
 {
@@ -90,7 +90,7 @@ static struct uop *gather_slice(const struct lib *l, struct uop *x, struct uop *
     int64_t step = n > 1 ? v[1] - v[0] : 1, end = v[n - 1] + (step > 0 ? 1 : -1);
     if (step == 0 || (size < 0 && x->dim[axis]->vmin <= v[n - 1]) ||
         (size < 0 && x->dim[axis]->vmin <= v[0]))
-        /* may be outside at run time: INDEX reads 0 then */
+        /* may be out of range at run time: INDEX then reads 0 */
         return NULL;
     struct uop *r;
     if (v[0] < 0)
@@ -134,7 +134,7 @@ struct uop *lib_gather(const struct lib *l, struct uop *x, struct uop *indices, 
     return uop_index(t, x, index);
 }
 
-/* Coordinates in x of the elements of `indices`, which replace those of one axis. */
+/* Coordinates in x of the elements of `indices`, which are the coordinates of one axis. */
 static bool element_coordinates(const struct lib *l, const char *what, const struct uop *x,
                                 struct uop *indices, int64_t axis, struct uop **index)
 {

@@ -1,7 +1,7 @@
 /* library_loop.c - control regions with checks: LOOP in three steps, IF, and the calls of host
  * functions.
  *
- * Also what is no tensor algebra: top-k is a HOST step; random numbers are counter-based,
+ * Also what tensor ops cannot express: top-k is a HOST step; random numbers are counter-based,
  * Threefry-2x32 with 20 rounds, once as uops and once in C for weights. The two agree.
  */
 #include "frontend/library.h"

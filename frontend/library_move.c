@@ -20,7 +20,7 @@ struct uop *lib_broadcast_to(const struct lib *l, struct uop *x, struct uop *con
     return lib_error(l, "%s does not broadcast to %s", lib_describe(l, x), lib_describe(l, &want));
 }
 
-/* Cancels dimensions that stand on both sides; what is left of each side's product. */
+/* Cancels dimensions that occur on both sides; the products of the remaining ones. */
 static void cancel_dims(const struct lib *l, struct uop *const *a, int na, struct uop *const *b,
                         int nb, struct uop **ra, struct uop **rb)
 {
@@ -188,7 +188,7 @@ struct uop *lib_narrow(const struct lib *l, struct uop *x, int64_t axis, struct 
 static struct uop *slice_bound(const struct lib *l, struct uop *v, struct uop *n, struct uop *lo,
                                struct uop *hi)
 {
-    /* INT64_MAX and the like, without arithmetic that could wrap */
+    /* such as INT64_MAX, without arithmetic that could wrap */
     if (v->vmin >= n->vmax && v->vmin >= 0)
         return hi;
     if (v->vmax < 0 && v->vmax <= -n->vmax - 1)
@@ -294,7 +294,8 @@ static struct uop *pad_constant(const struct lib *l, struct uop *x, struct uop *
     return uop_pad(t, uop_shrink(t, x, begin, size), value, plo, phi);
 }
 
-/* The coordinate of the source that position p (from lo before it) shows. */
+/* The coordinate of the source that is read at position p, with lo elements of padding before
+ * it. */
 static struct uop *pad_source(struct tgc *t, enum pad_mode mode, struct uop *p, struct uop *n)
 {
     struct uop *zero = uop_int(t, 0), *last = sym_addi(t, n, -1);
@@ -306,7 +307,7 @@ static struct uop *pad_source(struct tgc *t, enum pad_mode mode, struct uop *p, 
     return uop_binary(t, OP_MIN, m, uop_binary(t, OP_SUB, period, m));
 }
 
-/* The first coordinates outside of x show `value` (PAD_MODE_CONSTANT), or what the mode says. */
+/* The first coordinates outside x read `value` (PAD_MODE_CONSTANT), or what the mode says. */
 struct uop *lib_pad_to(const struct lib *l, struct uop *x, enum pad_mode mode, struct uop *value,
                        struct uop *const *lo, struct uop *const *dim)
 {

@@ -179,7 +179,7 @@ static bool attention_check(const struct lib *l, const struct uop *q, const stru
     return ok;
 }
 
-/* Which keys a query may see by position: bool, broadcasts to [b, 1, 1, l, s]; NULL: all. */
+/* The keys that a query may see, by position: bool, broadcasts to [b, 1, 1, l, s]; NULL: all. */
 static struct uop *visible_keys(const struct lib *l, const struct attention_attr *a, struct uop *nq,
                                 struct uop *nk)
 {
@@ -262,7 +262,7 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
                *nq = q->dim[n - 2], *nk = k->dim[n - 2];
     struct uop *full[4] = {q->dim[0], uop_int(t, h), nq, nk},
                *out[4] = {q->dim[0], uop_int(t, h), nq, v->dim[n - 1]};
-    /* A narrow dtype is computed in steps, each rounded to it; contractions add up in acc. */
+    /* A narrow dtype is computed in steps, each rounded to it; contractions accumulate in acc. */
     enum dtype soft = a->precision != DTYPE_VOID ? a->precision : d;
     struct uop *q5 = split_heads(l, q, nkv, group), *k5 = split_heads(l, k, nkv, one);
     if (acc != d) {
@@ -291,8 +291,8 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
     if (seen && !(s = lib_where(l, seen, s, low)))
         return NULL;
     struct uop *top = tensor_max(t, s, 1u << 4, true);
-    /* A row may be without any key: then its maximum is -inf and its sum 0. Not so where each query
-     * sees the key at its own place. */
+    /* A row may have no visible key: then its maximum is -inf and its sum 0. Not if each query sees
+     * the key at its own position. */
     bool own = !mask && !a->nkeys && (!a->offset || uop_is_int(a->offset, 0)) &&
                sym_equal(t, nq, nk);
     bool hidden = (seen || mask) && !own;

@@ -2,7 +2,7 @@
  *
  * Variance is the mean of the squared distance from the mean (two passes; the scheduler may make
  * them one by Welford). Softmax and log-sum-exp subtract the maximum first. A maximum of -inf is
- * replaced by 0, so that a row of -inf sums to 0 and not to NaN.
+ * replaced by 0, so that a row of -inf has the sum 0, not NaN.
  */
 #include "frontend/library.h"
 
@@ -17,7 +17,7 @@ static const char *const reduction_names[] = {
 
 const char *lib_reduction_name(enum reduction r) { return reduction_names[r]; }
 
-/* The number of elements that a reduce over axes takes in, as a scalar of dtype d. */
+/* The number of elements that are reduced into one, as a scalar of dtype d. */
 static struct uop *reduced_count(const struct lib *l, enum dtype d, const struct uop *x,
                                  uint32_t axes)
 {
@@ -33,7 +33,7 @@ static struct uop *mean_of(const struct lib *l, struct uop *x, uint32_t axes)
     return lib_div(l, tensor_sum(l->t, x, axes, true), reduced_count(l, x->dtype, x, axes));
 }
 
-/* The maximum over axes, 0 where that is infinite: what exponents are shifted by. */
+/* The maximum over axes, or 0 if it is infinite: subtracted from exponents. */
 static struct uop *finite_max(const struct lib *l, struct uop *x, uint32_t axes)
 {
     struct uop *m = tensor_max(l->t, x, axes, true), *inf = lib_scalar(l, x, (double)INFINITY);
@@ -86,7 +86,7 @@ struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uin
     return keep ? x : tensor_drop_axes(t, x, axes);
 }
 
-/* ---- places of extremes */
+/* ---- indices of extremes */
 
 static struct uop *arg_extreme(const struct lib *l, enum op op, struct uop *x, int64_t axis,
                                bool keep, bool last)
@@ -124,14 +124,14 @@ struct uop *lib_argmin(const struct lib *l, struct uop *x, int64_t axis, bool ke
 
 enum { CUMULATIVE_BLOCK = 32 };
 
-/* Every output looks at the whole axis through a triangular mask: n^2 steps, for short axes. */
+/* Every output reads the whole axis through a triangular mask: n^2 operations, for short axes. */
 static struct uop *cumulative_short(const struct lib *l, enum op op, struct uop *x, int axis,
                                     bool exclusive, bool reverse)
 {
     struct tgc *t = l->t;
     struct uop *n = x->dim[axis], *square[2] = {n, n}, *dim[MAX_RANK];
     struct uop *o = tensor_iota(t, square, 2, 0), *k = tensor_iota(t, square, 2, 1);
-    /* takes part: first < then, or also == */
+    /* included: first < then, or also == */
     struct uop *first = reverse ? o : k, *then = reverse ? k : o;
     struct uop *in = exclusive ? uop_binary(t, OP_LT, first, then)
                                : uop_not(t, uop_binary(t, OP_LT, then, first));
@@ -144,8 +144,8 @@ static struct uop *cumulative_short(const struct lib *l, enum op op, struct uop 
     return tensor_drop_axes(t, uop_reduce(t, op, u, axes), axes);
 }
 
-/* Blocks of 32, the running value of the blocks' totals before each (which may need blocks
- * again). */
+/* Blocks of 32; each adds the running value of the totals of the blocks before it (computed in
+ * blocks again if there are many). */
 static struct uop *cumulative_long(const struct lib *l, enum op op, struct uop *x, int axis,
                                    bool exclusive, bool reverse)
 {
@@ -303,7 +303,7 @@ struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, 
     return affine(l, "rms_norm", lib_mul(l, u, inv), scale, NULL, x->dtype);
 }
 
-/* p [c] -> [c, 1, ...], to stand against [n, c, ...]; NULL stays. */
+/* p [c] -> [c, 1, ...], to broadcast against [n, c, ...]; NULL stays. */
 static bool per_channel(const struct lib *l, const char *what, const struct uop *x, struct uop **p)
 {
     if (!*p)
@@ -327,7 +327,7 @@ static bool has_channels(const struct lib *l, const char *what, const struct uop
     return x->ndim >= 2;
 }
 
-/* One value for each group, [n, groups, 1], as one for each channel, [n, c, 1, ...]: side by side,
+/* One value for each group, [n, groups, 1], repeated for each channel, [n, c, 1, ...]: contiguous,
  * as vectors of channels read them. */
 static struct uop *for_channels(const struct lib *l, struct uop *v, const struct uop *x,
                                 struct uop *const *split)
@@ -339,7 +339,7 @@ static struct uop *for_channels(const struct lib *l, struct uop *v, const struct
     return lib_contiguous(l, v);
 }
 
-/* The mean of each group: of its channels' sums. What runs over an image thus runs over all of its
+/* The mean of each group, from the sums of its channels. So a loop over an image covers all
  * channels, whatever the groups are, and in any layout. */
 static struct uop *mean_of_groups(const struct lib *l, struct uop *x, struct uop *const *split)
 {
@@ -371,8 +371,9 @@ struct uop *lib_group_norm(const struct lib *l, struct uop *x, struct uop *scale
                   x->dtype);
 }
 
-/* Groups of channels that a reshape has made one channel each: [n, c, ...] as [n, groups, rest].
- * How group norm is written where there is no operator for it. NULL: it is not. */
+/* The groups of a tensor in which a reshape has made each group of channels one channel: [n, c,
+ * ...] as [n, groups, rest]. That is how exporters without the operator write group norm. NULL: it
+ * is not. */
 static struct uop *ungrouped(struct uop *x)
 {
     struct uop *y = x->op == OP_RESHAPE ? x->src[0] : NULL;
@@ -383,7 +384,7 @@ static struct uop *ungrouped(struct uop *x)
     return fits ? y : NULL;
 }
 
-/* A parameter of each group as one of each channel. */
+/* A parameter for each group, repeated for each channel. */
 static struct uop *repeat_groups(const struct lib *l, struct uop *p, struct uop *nchannel)
 {
     struct tgc *t = l->t;
@@ -427,7 +428,7 @@ struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale
             return NULL;
         *p[i] = uop_cast(t, acc, *p[i]);
     }
-    /* constant: folded, one multiply-add is left */
+    /* if constant it is folded, and one multiply-add remains */
     struct uop *factor = lib_mul(l, scale, inverse_root(l, var, eps));
     struct uop *shift = lib_sub(l, bias, lib_mul(l, mean, factor));
     return lib_cast(l, x->dtype, lib_add(l, lib_mul(l, uop_cast(t, acc, x), factor), shift));

@@ -59,8 +59,8 @@ static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
                *scale = scale_of(l, a, r);
     struct uop *half = lib_binaryf(l, OP_SUB, lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale),
                                    0.5);
-    /* The length that a stated scale makes, before it is rounded down to a size. source: ONNX's
-     * reference implementation, where the text speaks of a length only */
+    /* The length from a stated scale, before it is rounded down to a size. source: ONNX's reference
+     * implementation; the text speaks only of a length */
     bool stated = a->scale[r->axis] != 0 || a->scale_at_run[r->axis];
     struct uop *exact = stated ? lib_mul(l, in, scale) : out;
     struct uop *single = uop_binary(l->t, OP_EQ, exact, one);
@@ -125,8 +125,8 @@ static struct uop *cubic(const struct lib *l, struct uop *d, double a)
     return lib_where(l, uop_binary(l->t, OP_LT, lib_scalar(l, x, 1), x), outer, near);
 }
 
-/* Beyond the border every tap reads the same pixel. Two weights that make one only up to rounding
- * would make of it something else: equal results would differ. */
+/* Beyond the border every tap reads the same pixel. Weights that sum to 1 only up to rounding would
+ * change its value: equal results would differ. */
 static struct uop *within_borders(const struct lib *l, const struct resize_attr *a,
                                   const struct resized *r)
 {
@@ -136,14 +136,14 @@ static struct uop *within_borders(const struct lib *l, const struct resize_attr 
     return lib_binary(l, OP_MIN, lib_binaryf(l, OP_MAX, r->at, 0), last);
 }
 
-/* index and weight of each tap. The base is the pixel to the left, or the one before where the
- * coordinate is whole. */
+/* The index and weight of each tap. The base is the pixel to the left, or the one before if the
+ * coordinate is an integer. */
 static bool filter_table(const struct lib *l, const struct resize_attr *a, enum dtype acc,
                          struct resized *r)
 {
     struct tgc *t = l->t;
     int reach = a->mode == RESIZE_CUBIC ? 2 : 1;
-    double shrink = 1;                               /* or less: how far a filter reaches */
+    double shrink = 1;                               /* less or equal: the reach of the filter */
     struct uop *narrow = f64(l, 1);
     if (a->antialias) {
         struct uop *scale = scale_of(l, a, r);
@@ -181,8 +181,8 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
     }
     if (a->exclude_outside || a->antialias)
         w = lib_div(l, w, tensor_sum(t, w, 2, true));
-    /* A tap of no weight would carry what is not finite: it reads the pixel to the right, or the
-     * one where the coordinate is whole, whose weight is none only where all are. */
+    /* A tap of weight 0 would propagate NaN and infinity: it reads the pixel to the right, or the
+     * pixel itself if the coordinate is an integer, whose weight is 0 only if all are. */
     struct uop *right = uop_reshape(t, uop_cast(t, DTYPE_I64, lib_unary(l, OP_CEIL, at)), column, 2);
     place = lib_where(l, lib_binaryf(l, OP_EQ, w, 0), right, place);
     r->index = clamp_index(l, place, r->in);
@@ -190,8 +190,8 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
     return r->index && r->weight;
 }
 
-/* Nearest neighbour by a whole factor repeats every element: source and size say so exactly,
- * whatever the size is. */
+/* Nearest neighbour by an integer factor repeats every element: source and size say so exactly, for
+ * any size. */
 static bool repeats_elements(const struct lib *l, const struct resize_attr *a, const struct uop *x,
                              int axis, int64_t *factor)
 {
@@ -279,7 +279,7 @@ static struct uop *apply(const struct lib *l, struct uop *x, struct resized *r, 
     return uop_cast(t, x->dtype, tensor_sum(t, u, lib_all_axes(u) & ~lib_all_axes(x), false));
 }
 
-/* tf_crop_and_resize: what lies outside the input is a constant. */
+/* tf_crop_and_resize: coordinates outside the input give a constant. */
 static struct uop *extrapolate(const struct lib *l, struct uop *y, const struct resized *r, int n,
                                double value)
 {

@@ -5,8 +5,9 @@
  *      xw [t, b, gates*h] = x w^T + bias
  *      loop over t:  z = xw[t] + h r^T;  (h, c) = cell(z, h, c);  scan h
  *
- * The reverse direction reads xw from its end and turns the scanned result; with sequence lengths
- * each row turns within its own length, and a row that has ended keeps its state and scans zeros.
+ * The reverse direction reads xw from its end and reverses the scanned result; with sequence
+ * lengths each row is reversed within its own length, and a row that has ended keeps its state and
+ * scans zeros.
  */
 #include "frontend/library.h"
 
@@ -56,7 +57,7 @@ static struct uop *of_state(const struct cell *c, struct uop *h)
                           : lib_linear(c->l, h, c->r, NULL);
 }
 
-/* One step: z [b, gates*h] is the input's part. state: h, c -> next state. */
+/* One step: z [b, gates*h] is the input's contribution. state: h, c -> next state. */
 static void lstm_step(const struct cell *c, struct uop *x, struct uop *const *state,
                       struct uop **next)
 {
@@ -105,8 +106,8 @@ static void rnn_step(const struct cell *c, struct uop *x, struct uop *const *sta
         next[0] = act(c, 0, lib_add(c->l, x, lib_linear(c->l, state[0], c->r, NULL)));
 }
 
-/* x [t, b, n] with time reversed: each row within its own length, if there are lengths. Its own
- * inverse. */
+/* x [t, b, n] with time reversed: each row within its own length, if there are lengths. It is its
+ * own inverse. */
 static struct uop *turned(const struct lib *l, struct uop *x, struct uop *lens)
 {
     struct tgc *t = l->t;
@@ -128,7 +129,7 @@ static bool run_direction(const struct cell *c, struct uop *xw, struct uop *lens
     const struct lib *l = c->l;
     struct tgc *t = l->t;
     int nstate = c->a->kind == RNN_LSTM ? 2 : 1;
-    if (xw && uop_is_int(xw->dim[0], 0)) { /* no step: what it starts with is the end */
+    if (xw && uop_is_int(xw->dim[0], 0)) { /* no step: the initial state is the final one */
         struct uop *dim[3] = {xw->dim[0], xw->dim[1], c->h};
         out[0] = lib_full(l, xw->dtype, 0, dim, 3);
         out[1] = init[0];
@@ -212,8 +213,8 @@ static struct uop *row(const struct lib *l, struct uop *x, int i)
              : NULL;
 }
 
-/* The bias that joins the input's part: w's plus r's, but for GRU's inner one where that stays
- * inside. */
+/* The bias that is added to the input's contribution: w's plus r's, except for GRU's inner one if
+ * that stays inside. */
 static struct uop *outer_bias(const struct cell *c, struct uop *bias, int gates)
 {
     const struct lib *l = c->l;
@@ -251,7 +252,7 @@ static struct uop *swap_axes(const struct lib *l, struct uop *x, int a, int b)
     return uop_permute(l->t, x, perm);
 }
 
-/* The input's part of the gates, of all steps at once. */
+/* The input's contribution to the gates, for all steps at once. */
 static struct uop *of_input(const struct cell *c, struct uop *x, struct uop *bias)
 {
     const struct lib *l = c->l;

@@ -3,8 +3,7 @@
  *      x [n, c, y, x] --pad--> --window y--> [n, c, oy, ky, x] --window x--> [n, c, oy, ky, ox, kx]
  *      --permute--> [n, c, oy, ox, ky, kx]
  *
- * How many elements an average divides by is arithmetic on the output's coordinates, not a second
- * pool.
+ * The divisor of an average is arithmetic on the output's coordinates, not a second pool.
  */
 #include "frontend/library_window.h"
 
@@ -48,7 +47,7 @@ static void same_pads(struct tgc *t, bool upper, struct uop *n, struct uop *reac
     *hi = upper ? rest : half;
 }
 
-/* Rounded up, but no window starts in the padding behind. source: ONNX MaxPool, ceil_mode */
+/* Rounded up, but no window starts in the padding at the end. source: ONNX MaxPool, ceil_mode */
 static void ceil_windows(struct tgc *t, struct uop *n, struct uop *reach, struct window_plan *p,
                          int i)
 {
@@ -264,7 +263,7 @@ static struct uop *window_positions(const struct lib *l, struct uop *x, struct u
     return flat;
 }
 
-/* The same places counted with the first spatial axis fastest. */
+/* The same positions counted with the first spatial axis fastest. */
 static struct uop *to_column_major(const struct lib *l, struct uop *flat, const struct uop *x)
 {
     struct tgc *t = l->t;
@@ -298,7 +297,7 @@ struct uop *lib_max_pool_indices(const struct lib *l, struct uop *x, const struc
                                      uop_int(t, INT64_MAX));
     struct uop *first = tensor_drop_axes(t, uop_reduce(t, OP_MIN, place, axes), axes);
     struct uop *index = column_major ? to_column_major(l, first, x) : first;
-    bool apart = false;     /* a window's elements, so that all of them may be padding */
+    bool apart = false;     /* windows with dilations can be all padding */
     for (int i = 0; i < x->ndim - 2; i++)
         apart |= p.dilation[i] > 1;
     return apart ? tensor_where(t, tensor_binary(t, OP_EQ, first, uop_int(t, INT64_MAX)),

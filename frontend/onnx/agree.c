@@ -1,16 +1,16 @@
-/* agree.c - sizes that must be equal for a model to work, but are not proved to be.
+/* agree.c - sizes that have to be equal for a model to work, but are not proved equal.
  *
  * A network that halves an image five times and doubles it again adds tensors of (H+15)//16 and of
- * (H+31)//32*2 rows: equal for multiples of 32. An exporter calls one length by two names. Such
- * sizes are taken for equal, and the run checks it and returns a status where they are not. What
- * they are at some values of the dimensions decides: equal at none or at only one means that the
- * model is wrong, or has to be told the size; that stays an error. Where they differ at some, a
- * warning says so. A size that only the run finds (of an If's branches, of what is selected) may
- * well be the one that is needed, if its bounds allow it.
+ * (H+31)//32*2 rows: equal for multiples of 32. An exporter gives one length two names. Such sizes
+ * are assumed equal, and the run checks that and returns a status if they are not. The decision is
+ * made by trying values of the dimensions: if the sizes are equal for none of them, or for only
+ * one, the model is wrong, or the user has to give the size; that is an error. If they differ for
+ * some values, there is a warning. A size that only the run finds (of an If's branches, of selected
+ * elements) may be assumed equal if its bounds allow it.
  *
- * Where sizes may be broadcast, and one of them is 1 wherever they differ, the run decides whether
- * to repeat: tensor_broadcast_to() then reads either way. So it does for a size that only the run
- * finds beside a constant: the branches of an If may well give one row or all of them.
+ * If sizes may be broadcast, and one of them is 1 wherever they differ, the run decides whether to
+ * repeat: tensor_broadcast_to() handles both. The same holds for a size that only the run finds and
+ * a constant: the branches of an If may give one row or all of them.
  */
 #include "frontend/onnx/lower.h"
 
@@ -31,7 +31,7 @@ struct trial {
     int n;
     struct uop_map place; /* of a term, + 1 */
     union scalar *value;
-    const struct var **var; /* those that occur */
+    const struct var **var; /* variables that occur */
     int nvar;
     bool is_found;
     int64_t *at; /* the values that are tried, by position in var[] */
@@ -104,7 +104,8 @@ static int64_t within(const struct var *v, int64_t x)
     return x < v->min ? v->min : x > v->max ? v->max : x;
 }
 
-/* How often they are equal and how often not; the first values at which they are not in odd[]. */
+/* How often the sizes are equal and how often not; odd[]: the first values for which they are
+ * not. */
 struct verdict {
     int stretch;                /* which of them may be 1, as sym_must_broadcast() */
     int equal, different;
@@ -155,7 +156,7 @@ static bool try_values(struct trial *r, const struct uop *a, const struct uop *b
     return true;
 }
 
-/* One warning for what the same dimensions must satisfy: the first. */
+/* Only the first warning about the same dimensions is given. */
 static bool warned_before(struct lower *l, const struct trial *r)
 {
     uint64_t seen = 0;
@@ -193,7 +194,7 @@ static struct uop *is_one(struct tgc *t, struct uop *u)
     return uop_binary(t, OP_EQ, u, uop_int(t, 1));
 }
 
-/* One size stretches to the other: the run checks that one is 1, or both are equal. */
+/* One size is broadcast to the other: the run checks that one is 1, or both are equal. */
 static bool decide_stretch(struct lower *l, struct uop *a, struct uop *b, const struct trial *r,
                            const struct verdict *v)
 {

@@ -1,6 +1,6 @@
-/* border.c - sequences and optionals where the graph begins and ends.
+/* border.c - sequences and optionals as inputs and outputs of the graph.
  *
- * A program's inputs and outputs are tensors. A sequence is as many of them as it has items: input
+ * A program's inputs and outputs are tensors. A sequence becomes one for each of its items: input
  * 'x' becomes 'x[0]', 'x[1]', ...; an optional is its one value, or nothing. How many there are,
  * and of which shapes, is part of the program, as ranks are: --shape 'x=[2x3,4]' and --shape
  * 'x=absent' say it, see docs/onnx.md.
@@ -32,7 +32,7 @@ const TypeProto *onnx_element_type(const TypeProto *type, bool *is_optional, boo
     return type && type->value_case == TYPE_PROTO__VALUE_TENSOR_TYPE ? type : NULL;
 }
 
-/* The i-th item as an input of its own; its own --shape stands above the declared one. */
+/* The i-th item as an input of its own; its own --shape takes precedence over the declared one. */
 static ValueInfoProto *item_input(struct lower *l, const ValueInfoProto *in, const TypeProto *type,
                                   int i)
 {
@@ -103,8 +103,8 @@ struct value *border_value(struct tgc *t, const struct border_input *b, struct u
     return b->is_optional ? value_optional(t, b->is_absent ? NULL : v) : v;
 }
 
-/* A declared shape that the nodes do not make is the model's own contradiction: it is said, and the
- * nodes count, as in ONNX Runtime. */
+/* A declared shape that the nodes do not compute is a contradiction in the model: it is reported,
+ * and the nodes decide, as in ONNX Runtime. */
 static void compare_declared(struct lower *l, const struct place *at, const TensorShapeProto *shape,
                              const struct uop *x)
 {

@@ -1,12 +1,12 @@
-/* cases.c - choices that only the run can make: between two values of perhaps different shapes, and
- * between the ways to read a list of axes.
+/* cases.c - choices that only the run can make: between two values, perhaps of different shapes,
+ * and between the interpretations of a list of axes.
  *
- * A choice is an IF, so only what is chosen is computed. Where the shapes differ, both sides are
- * put into a box that holds either; the IF also gives the dimensions, which become symbols, and the
- * result is the corner of the box.
+ * A choice is an IF, so only the chosen side is computed. If the shapes differ, both sides are put
+ * into a box that is large enough for either; the IF also returns the dimensions, which become
+ * symbols, and the result is the corner of the box.
  *
- * A list of axes that only the run knows is every set of axes it could be: the operator is lowered
- * for each, what cannot work or is not of the declared shape is dropped, and IFs choose among the
+ * For a list of axes that only the run knows, the operator is lowered for each possible set of
+ * axes; those that fail, or do not have the declared shape, are dropped, and IFs choose between the
  * rest. A declared shape often leaves one.
  */
 #include "frontend/onnx/lower.h"
@@ -39,8 +39,8 @@ static int choice_add(const struct node *n, struct choice *c, struct uop *then, 
     return at;
 }
 
-/* Where result k stands in the IF, and the dimensions it has: NULL those of its shape there, else
- * the place of a scalar that holds it. */
+/* The index of result k in the IF, and its dimensions: NULL: those of its shape there, else the
+ * index of a scalar that holds it. */
 struct chosen { int at, dim_at[MAX_RANK]; };
 
 static bool has_one_element(const struct uop *x)
@@ -51,7 +51,7 @@ static bool has_one_element(const struct uop *x)
     return true;
 }
 
-/* Ranks are known before the run; of one element in two ranks, the higher rank is taken. */
+/* Ranks are known at compile time; of two ranks with a single element, the higher one is taken. */
 static bool add_result(const struct node *n, struct choice *c, int k, struct uop *a, struct uop *b,
                        struct chosen *r)
 {
@@ -116,7 +116,7 @@ bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then
 
 /* ----------------------------------------------------------------------------------------- axes */
 
-/* One way to read the list. */
+/* One interpretation of the list. */
 struct reading { uint32_t axes; struct uop **out, *cond, *ok; };
 
 /* The axes are those of the mask, in any order. */

@@ -1,9 +1,9 @@
-/* check.c - the structure of an unpacked model, before anything is made of it.
+/* check.c - the structure of an unpacked model, before it is lowered.
  *
- * What onnx.h promises to lowering is established here: operator sets, shapes' ranks, initializers'
- * dimensions, attributes' types, and that functions do not call themselves. Names and the order of
- * nodes are order.c's. Whether an operator exists and has the right inputs is not asked here: that
- * is lowering's table. source: the ONNX specification, docs/IR.md.
+ * It establishes what onnx.h promises to lowering: operator sets, shapes' ranks, initializers'
+ * dimensions, attributes' types, and that functions do not call themselves. order.c checks names
+ * and the order of nodes. Whether an operator exists and has the right inputs is checked by
+ * lowering's table. source: the ONNX specification, docs/IR.md.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -47,7 +47,7 @@ int64_t onnx_opset(const struct onnx_model *m, const FunctionProto *f, const cha
     return find_opset(m->proto->opset_import, m->proto->n_opset_import, domain);
 }
 
-/* The slot of the function of that name, or the free one where it belongs. */
+/* The slot of the function of that name, or the free slot where it would be inserted. */
 static int *find_function_slot(const struct onnx_model *m, const char *domain, const char *name,
                                const char *overload)
 {
@@ -255,7 +255,7 @@ static bool check_graph(struct onnx_model *m, const GraphProto *g)
 
 /* ----------------------------------------------------------------------------------- attributes */
 
-/* The type by the field that is there: models before IR version 2, and careless writers, leave it
+/* The type by the field that is present: models before IR version 2, and careless writers, leave it
  * out. */
 static AttributeProto__AttributeType infer_type(const AttributeProto *a)
 {
@@ -281,8 +281,7 @@ static AttributeProto__AttributeType infer_type(const AttributeProto *a)
     return ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED;
 }
 
-/* Scalars and lists that writers of the third protobuf dialect leave out are zero and empty;
- * messages cannot be. */
+/* Scalars and lists that proto3 writers omit are zero and empty; messages cannot be. */
 static bool lacks_message(const AttributeProto *a)
 {
     switch (a->type) {
@@ -299,7 +298,7 @@ static bool lacks_message(const AttributeProto *a)
     }
 }
 
-/* NULL: nothing is wrong with it. */
+/* NULL: the attribute has no fault. */
 static const char *find_attribute_fault(const struct onnx_body *b, AttributeProto *a)
 {
     if (!a->name[0])

@@ -1,6 +1,5 @@
-/* external.c - weights in files beside the model: what external_data says, checked, and the files
- * mapped once however many tensors they hold. frontend/confine.c keeps them beneath the external
- * data directory.
+/* external.c - weights in external files: checks external_data, and maps each file once, however
+ * many tensors it holds. frontend/confine.c keeps them beneath the external data directory.
  */
 #include "frontend/confine.h"
 #include "frontend/onnx/onnx.h"
@@ -65,7 +64,7 @@ static const char *data_directory(const struct onnx_model *m)
                                         : confine_directory(m->tgc, m->path);
 }
 
-/* Of all tensors the first is reported: what holds for one of a file holds for hundreds. */
+/* Reported for the first tensor only: the same holds for all of a file's. */
 static bool may_read(struct onnx_model *m, const struct place *at)
 {
     bool from_stdin = strcmp(m->path, "<stdin>") == 0 && !m->options.external_data_dir;

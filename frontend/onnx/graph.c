@@ -1,5 +1,5 @@
-/* graph.c - from an unpacked model to the tensor graph: walks the nodes in order and keeps what
- * each name stands for.
+/* graph.c - from an unpacked model to the tensor graph: walks the nodes in order and keeps the
+ * value of each name.
  *
  *      nodes          -> the lowering functions of operators.def
  *      functions      -> inlined: a scope of their own, attribute references resolved in a copy of
@@ -144,7 +144,7 @@ static bool inline_function(struct node *n, const FunctionProto *f)
     return true;
 }
 
-/* What the tables say of an operator's inputs, now that there are values. */
+/* Checks what the tables say of an operator's inputs, now that there are values. */
 static bool check_operands(const struct node *n)
 {
     const struct operator* o = n->operator;
@@ -170,7 +170,7 @@ static bool check_operands(const struct node *n)
     return true;
 }
 
-/* A node may have failed because a dimension is open that the model cannot leave open: says so,
+/* A node may have failed because a dimension is open that the model cannot leave open: reports that
  * once. */
 static void hint_open_dimensions(const struct node *n)
 {
@@ -191,7 +191,7 @@ static void hint_open_dimensions(const struct node *n)
               names.s);
 }
 
-/* A window that does not fit at some sizes: the run finds that out. */
+/* A window that does not fit for some sizes: the run finds out. */
 static bool require_sizes(const struct node *n, const struct uop *x)
 {
     for (int a = 0; a < x->ndim; a++)
@@ -334,7 +334,8 @@ static struct graph *lower_once(struct lower *l)
     return l->t->nerror ? NULL : out;
 }
 
-/* Declarations may say what a symbol is that was met before them: then once more, knowing it. */
+/* Declarations may bound a symbol that was met before them: then the model is lowered again with
+ * that knowledge. */
 struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
                          const struct onnx_graph_options *options)
 {

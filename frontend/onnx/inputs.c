@@ -1,5 +1,4 @@
-/* inputs.c - what a graph starts from: its initializers, its inputs, and the symbols of their
- * dimensions.
+/* inputs.c - the initializers and inputs of a graph, and the symbols of their dimensions.
  *
  *      initializers   -> BUFFER_WEIGHT     of one element: constants
  *      inputs         -> BUFFER_INPUT      those that no initializer gives, in the model's order
@@ -57,7 +56,7 @@ static const struct onnx_shape_option *shape_option(const struct lower *l, const
     return NULL;
 }
 
-/* --shape fixes the symbols of one input; what it says of fixed dimensions must agree. */
+/* --shape fixes the symbols of one input; it has to agree with fixed dimensions. */
 static bool apply_shape(struct lower *l, const ValueInfoProto *in, const TensorShapeProto *shape)
 {
     struct tgc *t = l->t;
@@ -240,7 +239,7 @@ static bool is_input(const GraphProto *g, const char *name)
     return false;
 }
 
-/* The value that the model has for a state's input: what the first run reads. */
+/* The model's initial value of a state's input, which the first run reads. */
 static bool set_first(struct lower *l, const GraphProto *g, struct buffer *b)
 {
     const TensorProto *p = initializer_of(g, b->name);

@@ -1,10 +1,10 @@
 /* known.c - integers that a model computes in narrow or floating types, as expressions of
  * dimensions.
  *
- * Exporters compute sizes as i32, or as floats: Cast(Shape(x)) * 0.5, Floor, Cast back. Where the
- * bounds prove that nothing wraps, the same expression over INDEX scalars is what other dimensions
- * can be compared with. A float expression is kept as a fraction num / den of an INDEX scalar;
- * FLOOR, CEIL and a cast to an integer turn it back. What does not fit is left as it was.
+ * Exporters compute sizes as i32, or as floats: Cast(Shape(x)) * 0.5, Floor, Cast back. If the
+ * bounds prove that nothing wraps, the same expression over INDEX scalars can be compared with
+ * other dimensions. A float expression is kept as a fraction num / den of an INDEX scalar; FLOOR,
+ * CEIL and a cast to an integer turn it back. Other expressions are left alone.
  */
 #include <math.h>
 
@@ -44,7 +44,7 @@ static bool as_fraction(double v, int64_t *p, int64_t *q)
     return false;
 }
 
-/* A float expression as a fraction; num NULL: it is none. */
+/* A float expression as a fraction; num NULL: it is not one. */
 static struct fraction fraction_of(struct widening *w, struct uop *e)
 {
     struct tgc *t = w->t;
@@ -102,7 +102,7 @@ static struct fraction fraction_of(struct widening *w, struct uop *e)
     return r.den > 0 && r.den <= (int64_t)MAX_DEN * MAX_DEN ? r : none;
 }
 
-/* An integer expression over INDEX scalars; NULL: no. */
+/* An integer expression over INDEX scalars; NULL: it is not one. */
 static struct uop *widen_new(struct widening *w, struct uop *e)
 {
     struct tgc *t = w->t;

@@ -4,9 +4,9 @@
  *      --check.c--> struct onnx_model
  *
  * protobuf-c allocates from the compile's arena, so that the compile's memory limit holds for it
- * too, and nothing needs to be freed. It copies every weight; the file is unmapped as soon as that
- * is done, so that a model is in memory twice only while it is unpacked. What is no regular file (a
- * pipe, standard input) is read into a buffer that is given back in the same way.
+ * too, and nothing needs to be freed. It copies every weight; the file is unmapped right after
+ * that, so that a model is in memory twice only while it is unpacked. Anything but a regular file
+ * (a pipe, standard input) is read into a buffer that is freed in the same way.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -106,7 +106,7 @@ static bool read_input(struct tgc *t, const struct place *at, const char *path, 
     return ok;
 }
 
-/* Files that people mistake for models, told by how they begin. */
+/* Files that people mistake for models, recognized by their first bytes. */
 static const struct { const char *begin, *advice;
 } mistaken[] = {
     {"version https://git-lfs",

@@ -20,8 +20,8 @@
 #include "frontend/onnx/onnx.h"
 #include "ir/ir.h"
 
-/* What a name of the model stands for. A sequence has as many items as are known at compile
- * time. */
+/* The kind of value of a name in the model. A sequence has a number of items that is known at
+ * compile time. */
 enum value_kind { VALUE_TENSOR, VALUE_SEQUENCE, VALUE_OPTIONAL };
 struct value {
     enum value_kind kind;
@@ -59,7 +59,7 @@ struct node {
     struct value **value_out;    /* to be set instead of out[] for sequences and optionals */
 };
 
-/* One call of a local function: where the attribute references in its body are resolved. */
+/* A call of a local function, with which attribute references in its body are resolved. */
 struct call {
     const NodeProto *caller;
     const FunctionProto *function;
@@ -93,8 +93,8 @@ struct schema {
 };
 /* NULL: no such operator at that version */
 const struct schema *schema_find(const char *domain, const char *name, int opset);
-/* What a node says is what its operator takes: attributes and their types, those that are required,
- * numbers of inputs and outputs. false: reported, with all that is wrong. */
+/* Checks a node against its operator's schema: attributes and their types, required ones, numbers
+ * of inputs and outputs. false: reported, with all that is wrong. */
 bool schema_check_attributes(const struct onnx_model *m, const NodeProto *p, const struct schema *s,
                              int opset);
 bool schema_check_counts(const struct onnx_model *m, const NodeProto *p, const struct schema *s,
@@ -133,11 +133,11 @@ bool node_axes(const struct node *n, const char *name, int k, int rank, uint32_t
  * an INDEX scalar: a CONST, or an expression of symbols. Input k must have rank 0 or 1. Error if an
  * element depends on run-time data. */
 bool node_known(const struct node *n, int k, struct uop ***elem, int *count);
-/* The same, and what depends on run-time data is a symbol, at least 0, that the run reads; see
- * node_symbol(). */
+/* The same, where an element that depends on run-time data becomes a symbol, at least 0, that the
+ * run reads; see node_symbol(). */
 bool node_symbols(const struct node *n, int k, struct uop ***elem, int *count);
-/* The same, and what depends on run-time data is an i64 scalar that reads it: no dimension, but for
- * node_symbol() to make one. */
+/* The same, where an element that depends on run-time data is an i64 scalar that reads it: not a
+ * dimension until node_symbol() makes it one. */
 bool node_integers(const struct node *n, int k, struct uop ***elem, int *count);
 /* of any rank and dtype, row-major */
 bool node_elements(const struct node *n, int k, struct uop ***elem, int *count);
@@ -164,15 +164,15 @@ struct uop *node_slice_at(const struct node *n, struct uop *x, int axis, struct 
 struct uop *index_vector(struct tgc *t, struct uop *const *elem, int n);
 
 /* ------------------------------------------------------------------------------------ runtime.c */
-/* What only the run knows. A symbol for the integer scalar e (which may read memory) as a dimension
- * or a position: e itself if it is known or made of symbols, a constant where the model or an
- * option says what it is (the run checks it), and otherwise a symbol that a host step reads and
- * checks. At least lo, at most hi (an INDEX scalar; NULL: the model or an option must bound it).
- * NULL: reported, at input k. */
+/* What only the run knows. The integer scalar e (which may read memory) as a dimension or a
+ * position: e itself if it is known or an expression of symbols; a constant if the model or an
+ * option gives its value (the run checks it); otherwise a symbol that a host step reads and checks.
+ * At least lo, at most hi (an INDEX scalar; NULL: the model or an option must bound it). NULL:
+ * reported, at input k. */
 struct uop *node_symbol(const struct node *n, int k, struct uop *e, const char *name, int64_t lo,
                         struct uop *hi);
-/* A symbol for a host call of the caller to set, at most `most`; min and max say what it may be.
- * NULL: reported. */
+/* A symbol that a host call of the caller sets, at most `most`, with bounds min and max. NULL:
+ * reported. */
 struct var *node_count_symbol(const struct node *n, const char *name, int64_t most);
 /* names for them: an element of input k, a dimension of output k */
 const char *node_input_name(const struct node *n, int k, int64_t i, int64_t count);
@@ -181,46 +181,47 @@ const char *node_output_dim_name(const struct node *n, int k, int axis);
 struct uop *node_found(const struct node *n, struct uop *e);
 /* element i (row-major) of x, whose shape is known, as a scalar */
 struct uop *node_element(const struct node *n, struct uop *x, int64_t i);
-/* cond, a bool tensor, must be true everywhere: a status at run time, or an error now (`rule`, at
- * the input k) where it is known to be false. */
+/* cond, a bool tensor, has to be true everywhere: otherwise a status at run time, or an error now
+ * (`rule`, at input k) if it is known to be false. */
 bool node_require(const struct node *n, int k, struct uop *cond, const char *rule);
 /* -dim <= index < dim everywhere */
 bool node_require_index(const struct node *n, int k, struct uop *index, struct uop *dim);
 /* the AND of all elements */
 struct uop *node_all(const struct node *n, struct uop *cond);
-/* The conditions since there were `mark` of them: taken off the list, as one bool scalar, CONST
- * true if there are none. */
+/* Takes the conditions since there were `mark` of them off the list, as one bool scalar, CONST true
+ * if there are none. */
 struct uop *lower_take_checks(struct lower *l, int mark);
-/* What is declared of a name of g, or of output k of n: a fixed size; -1: nothing. */
+/* The declared size of a name of g, or of output k of n; -1: none, or not fixed. */
 int64_t lower_declared_dim(const GraphProto *g, const char *name, int axis);
 int64_t node_declared_dim(const struct node *n, int k, int axis);
-/* Output k will have these dimensions: learns what its declaration says of their symbols. true:
- * that is more than was known, and the model will be lowered again; any value will do for now. */
+/* Output k will have these dimensions: learns the values of their symbols from its declaration.
+ * true: something new was learned, and the model will be lowered again; any value will do for
+ * now. */
 bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim);
-/* The largest size of a dimension of output k that only the run knows: by an option or a
+/* The upper bound of a dimension of output k that only the run knows: by an option or a
  * declaration, or `most` if that is a bound; -1: reported. */
 int64_t node_bound(const struct node *n, int k, int axis, int64_t most);
-/* The value of u may change from one iteration of the loop to the next. */
+/* Whether the value of u may change from one iteration of the loop to the next. */
 bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop);
 /* Whether u may be output k, as far as its shape is declared. */
 bool lower_fits_declared(const struct node *n, int k, const struct uop *u);
 
 /* -------------------------------------------------------------------------------------- cases.c */
 /* out[k] = then[k] if the bool scalar cond holds, else other[k]; only one of them is computed.
- * Their shapes may differ: the result has the true one. */
+ * Shapes may differ: the result has the chosen one's. */
 bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then,
                  struct uop *const *other, int count, struct uop **out);
 /* the corner of x with these dimensions */
 struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
-/* Input k is a short list of integers that only the run knows. */
+/* Whether input k is a short list of integers that only the run knows. */
 bool node_is_open(const struct node *n, int k);
-/* Lowers n by its own lowering function for every set of axes of a tensor of that rank that input k
- * may hold, and chooses among the results. */
+/* Lowers n by its own lowering function for every set of axes that input k may hold, for a tensor
+ * of that rank, and chooses between the results. */
 bool lower_by_cases(struct node *n, int k, int rank);
 
 /* -------------------------------------------------------------------------------------- known.c */
-/* A known integer scalar of any dtype as an INDEX scalar, computed without the detours through i32
- * and floats where bounds allow it. */
+/* A known integer scalar of any dtype as an INDEX scalar, computed without i32 and floats in
+ * between where bounds allow it. */
 struct uop *known_index(struct tgc *t, struct uop *e);
 
 /* -------------------------------------------------------------------------------------- graph.c */
@@ -239,16 +240,16 @@ struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
 bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs,
                     struct value **out);
 
-/* x with the inputs whose values the caller told replaced by those values; x itself if it depends
- * on none. */
+/* x with inputs replaced by the values that the caller gave for them; x itself if it depends on
+ * none. */
 struct uop *lower_assume(struct lower *l, struct uop *x);
-/* An attempt that may fail without failing the compile: begin, try, and where it failed undo. The
- * message is that of its first error. */
+/* An attempt that may fail without failing the compile: begin, try, and undo after a failure, with
+ * the message of its first error. */
 struct attempt { int ndiag, nerror, depth, ncheck; };
 struct attempt attempt_begin(const struct node *n);
 const char *attempt_undo(const struct node *n, struct attempt a);
-/* Something was refused that a run could do: values that only the run knows. It must not pass for a
- * mistake of the model. */
+/* Something was refused that the run could do with values that only it knows. It must not be
+ * reported as a mistake of the model. */
 bool lower_same_shape(struct tgc *t, const struct uop *a, const struct uop *b);
 /* An attribute that must be there. */
 const GraphProto *node_graph(const struct node *n, const char *name);
@@ -268,11 +269,12 @@ struct symbol { const char *name; struct uop *dim; const char *input; int axis; 
 struct told_input { struct uop *input, *value; bool used; };
 
 /* What a declaration of the model says of a symbol that the run finds: its value (min .. max), that
- * it is a dimension of an input, or how people call it. Outlives the lowering that found it. */
+ * it equals a dimension of an input, or a name. Outlives the lowering that found it. */
 enum fact_kind { FACT_VALUE, FACT_SAME, FACT_ALIAS };
 struct fact { const char *name; enum fact_kind kind; int64_t min, max; const char *dim; };
 struct fact_list { struct fact *v; int n; size_t cap; };
-/* A symbol that the run finds, and the scalar it is read from. open: nothing bounds it yet. */
+/* A symbol that the run finds, and the scalar from which it is read. open: nothing bounds it
+ * yet. */
 struct found {
     struct uop *e, *hi, *symbol;
     int64_t lo;
@@ -301,7 +303,7 @@ struct lower {
     bool *option_used;           /* by position in options->dim */
 };
 
-/* border.c: a graph input as the tensors that stand for it, and the way back. */
+/* border.c: a graph input as the tensors that represent it, and the way back. */
 struct border_input {
     const char *name;
     ValueInfoProto **tensor; int count;
@@ -314,35 +316,35 @@ struct value *border_value(struct tgc *t, const struct border_input *b, struct u
 bool border_outputs(struct lower *l, const struct scope *s, const GraphProto *g, struct graph *out);
 
 void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v);
-/* NULL for "" and for a function's parameter that its caller left out. */
+/* NULL for "" and for a parameter of a function that its caller left out. */
 struct value *scope_get(const struct scope *s, const char *name);
 bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g);
 bool lower_inputs(struct lower *l, struct scope *s, const GraphProto *g, struct graph *out);
 void lower_report_assumptions(struct lower *l);
-/* The dimension of an input that the model or an option calls so; NULL: none. */
+/* The dimension of an input to which the model or an option gives this name; NULL: none. */
 struct uop *lower_dim_named(const struct lower *l, const char *name);
 bool lower_check_dim_options(struct lower *l);
 /* agree.c: the agree hook, with the struct lower */
 enum agreement lower_agree(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch);
-/* runtime.c: what output `name` of a node, u, is declared to be */
+/* runtime.c: learns from the declared shape of output `name` of a node, u */
 void lower_learn(struct lower *l, const struct scope *s, const char *name, const struct uop *u);
 void lower_add_host(struct lower *l, struct uop *host);
 void lower_emit_checks(struct lower *l);
 /* Host calls into the graph; an error if something needed has no bound. */
 bool lower_close_found(struct lower *l, struct graph *g);
 void lower_hint_found(struct lower *l);
-/* Every node of the model, subgraphs and called functions included: reports all operators that no
- * row serves, and nodes that are not as their operator's schema says. */
+/* Checks every node of the model, subgraphs and called functions included: reports all operators
+ * without a row, and nodes that do not match their operator's schema. */
 bool lower_check_operators(struct lower *l);
 const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
 /* " --dim NAME=VALUE", quoted where a shell needs it */
 void put_dim_option(struct text *x, const char *name, const char *value);
 
 /* ------------------------------------------------------------------------------- lower_FAMILY.c */
-/* Where each element of x stands among the keys, `count` where it is none of them. keys: int64_t,
+/* The position of each element of x among the keys, `count` if it is none of them. keys: int64_t,
  * double or const char *, as x is. */
 struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int64_t count);
-/* Numbers as strings, and back: a run that reads one that is no number returns a status. */
+/* Numbers to strings, and back: a run that reads an invalid number returns a status. */
 struct uop *node_to_string(const struct node *n, struct uop *x);
 struct uop *node_from_string(const struct node *n, enum dtype to, struct uop *x);
 enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
@@ -357,7 +359,7 @@ struct uop *heads_pack(const struct node *n, struct uop *x);
 /* as ONNX writes it: "LeakyRelu" */
 bool activation_by_name(const char *name, enum activation *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
-/* x as one of the 8-bit floats, what is beyond its largest number as infinity or NaN. */
+/* x as one of the 8-bit floats, with values beyond the largest number as infinity or NaN. */
 struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x);
 bool dtype_is_f8(enum dtype d);
 /* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide

@@ -3,7 +3,7 @@
  *
  * What a query may see is one bool tensor (causal, windows, the number of real keys, a bool mask)
  * and one float tensor (a float mask); lib_attention() does the rest. The scores themselves are
- * computed apart, only where a model asks for them as an output.
+ * computed separately, only if a model has them as an output.
  */
 #include <math.h>
 #include <string.h>
@@ -76,8 +76,8 @@ static struct uop *both(const struct node *n, struct uop *a, struct uop *b)
     return a && b ? lib_binary(&n->lib, OP_AND, a, b) : a ? a : b;
 }
 
-/* Which keys a query sees by position. offset: [b, 1, 1, 1] or a scalar, added to the query's
- * number. */
+/* The keys that a query sees by position. offset: [b, 1, 1, 1] or a scalar, added to the query's
+ * index. */
 static bool see_by_position(const struct node *n, struct attention *a, struct uop *offset,
                             bool per_batch)
 {
@@ -86,7 +86,7 @@ static bool see_by_position(const struct node *n, struct attention *a, struct uo
     bool causal = node_int(n, "is_causal", 0) != 0;
     if (left < -1 || right < -1)
         return node_error(n, -1, "window sizes must be -1 or more");
-    if (!per_batch && left < 0 && right < 0) { /* what the library says itself */
+    if (!per_batch && left < 0 && right < 0) { /* the library handles these */
         a->attr.causal = causal;
         a->attr.offset = offset;
         return true;
@@ -134,7 +134,7 @@ static bool attention_masks(const struct node *n, struct attention *a)
     return true;
 }
 
-/* What is added to the scores: 0, a float mask, or -inf; NULL: nothing. */
+/* The value added to the scores: 0, a float mask, or -inf; NULL: none. */
 static struct uop *whole_bias(const struct node *n, const struct attention *a, struct uop *allowed,
                               enum dtype d)
 {

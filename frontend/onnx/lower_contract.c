@@ -89,7 +89,7 @@ bool window_attributes(const struct node *n, const struct uop *x, struct window_
            spatial_ints(n, "kernel_shape", nspatial, a->kernel);
 }
 
-/* kernel_shape of a convolution only repeats what the weights say. */
+/* kernel_shape of a convolution has to agree with the weights. */
 static bool check_kernel_shape(const struct node *n, const struct uop *w,
                                const struct window_attr *a)
 {
@@ -166,7 +166,7 @@ bool lower_global_pool(struct node *n)
            node_set(n, 0, lib_global_pool(&n->lib, kind, n->in[0], p));
 }
 
-/* Every value goes back to where its index says, in a tensor of zeros. */
+/* Stores every value at its index in a tensor of zeros. */
 bool lower_max_unpool(struct node *n)
 {
     struct uop *x = n->in[0], *dim[MAX_RANK], **given;

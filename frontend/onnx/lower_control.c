@@ -1,8 +1,8 @@
 /* lower_control.c - If.
  *
  * Subgraphs are lowered into the same graph of uops, in a scope that looks into the enclosing one;
- * laziness is the scheduler's: what only one branch uses runs only there. A condition that is known
- * now leaves one branch; otherwise cases.c joins both.
+ * the scheduler makes branches lazy: what only one of them uses runs only there. With a constant
+ * condition only one branch is lowered; otherwise cases.c joins both.
  */
 #include "frontend/onnx/lower.h"
 
@@ -14,8 +14,8 @@ const GraphProto *node_graph(const struct node *n, const char *name)
     return g;
 }
 
-/* What stands for a branch that cannot work with the dimensions at hand: zeros in the shape of the
- * other branch. The run that takes it ends with a status. */
+/* The replacement of a branch that is impossible with the given dimensions: zeros in the shape of
+ * the other branch. A run that takes it ends with a status. */
 static bool impossible_branch(const struct node *n, int which, struct value *const *other,
                               struct value **out, const char *why)
 {
@@ -34,9 +34,9 @@ static bool impossible_branch(const struct node *n, int which, struct value *con
     return true;
 }
 
-/* Both, if the condition is only known at run time. A model may have branches for different sizes
- * of its inputs, so that with the sizes at hand only one of them makes sense. ok[i]: the conditions
- * that branch i takes for granted. */
+/* Both, if the condition is known only at run time. A model may have branches for different sizes
+ * of its inputs, of which only one is valid for the given sizes. ok[i]: the conditions that branch
+ * i assumes. */
 static bool lower_branches(const struct node *n, const GraphProto *const *branch,
                            struct value **out[2], struct uop *ok[2])
 {
@@ -68,13 +68,14 @@ static bool lower_branches(const struct node *n, const GraphProto *const *branch
     return true;
 }
 
-/* What an optional holds; a value itself otherwise; NULL: an optional that holds nothing. */
+/* The value in an optional; any other value itself; NULL: an empty optional. */
 static const struct value *held(const struct value *v)
 {
     return v->kind != VALUE_OPTIONAL ? v : v->nitem ? v->item[0] : NULL;
 }
 
-/* Output k of both branches is of one kind, sequences of one length: they are chosen item by item.
+/* Whether output k of both branches is of one kind, sequences of one length: they are chosen item
+ * by item.
  */
 static bool join_fits(const struct node *n, int k, const struct value *a, const struct value *b)
 {
@@ -106,7 +107,7 @@ static void add_tensors(struct tgc *t, struct tensor_list *list, const struct va
         VEC_PUSH(t, list->v, list->n, list->cap, v->tensor);
 }
 
-/* A value like v of the tensors from *x on. */
+/* A value like v with the tensors from *x on. */
 static struct value *like(struct tgc *t, const struct value *v, struct uop *const **x)
 {
     const struct value *in = held(v);

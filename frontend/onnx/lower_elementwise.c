@@ -15,7 +15,7 @@ bool lower_unary(struct node *n)
     return node_set(n, 0, lib_unary(&n->lib, (enum op)n->operator->param, n->in[0]));
 }
 
-/* The second operand as its first one's rank sees it. */
+/* The second operand broadcast to the rank of the first. */
 static struct uop *legacy_operand(const struct node *n)
 {
     struct uop *a = n->in[0], *b = n->in[1], *dim[MAX_RANK];
@@ -105,7 +105,7 @@ bool lower_bitshift(struct node *n)
     struct uop *x = n->in[0], *by = n->in[1];
     struct uop *r = lib_binary(&n->lib, left ? OP_SHL : OP_SHR, x, by);
     if (r && by->vmin < 0 &&
-        dtype_kind(by->dtype) == 'I') { /* a negative amount is one beyond every width */
+        dtype_kind(by->dtype) == 'I') { /* a negative shift amount is beyond every width */
         struct uop *zero = uop_consti(n->t, x->dtype, 0), *gone = zero;
         if (!left && dtype_kind(x->dtype) == 'I')
             gone = lib_where(&n->lib, lib_binary(&n->lib, OP_LT, x, zero),
@@ -170,8 +170,8 @@ bool dtype_is_f8(enum dtype d)
            d == DTYPE_F8E5M2FNUZ;
 }
 
-/* What is beyond the largest number becomes infinity, or NaN where the format has none. Chosen as
- * bits: a value of these formats saturates. */
+/* Values beyond the largest number become infinity, or NaN if the format has none. Chosen as bits,
+ * since a conversion to these formats saturates. */
 struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)
 {
     static const struct {
@@ -328,7 +328,7 @@ bool lower_gelu(struct node *n)
         lib_activate_default(&n->lib, tanh ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, n->in[0]));
 }
 
-/* Before opset 7 a slope of one axis belongs to the channels. */
+/* Before opset 7 a slope with one axis is per channel. */
 bool lower_prelu(struct node *n)
 {
     struct uop *x = n->in[0], *slope = n->in[1], *dim[MAX_RANK];

@@ -1,6 +1,6 @@
 /* lower_gradient.c - ai.onnx.preview.training.Gradient: the nodes between the named variables and
- * the named result are lowered once more, with unknowns in the variables' place, and the
- * derivatives (library_gradient.c) taken at the values that the node is given.
+ * the named result are lowered again, with unknowns for the variables, and their derivatives
+ * (library_gradient.c) evaluated at the node's inputs.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void add_name(struct name_list *l, const char *name)
         VEC_PUSH(l->t, l->v, l->n, l->cap, name);
 }
 
-/* What a node reads, its subgraphs included; and what another Gradient is the derivative of. */
+/* Adds what a node reads, its subgraphs included; and the variables of another Gradient. */
 static void add_inputs(const struct node *n, struct name_list *l, const NodeProto *p)
 {
     const NodeProto **todo = NULL;
@@ -42,7 +42,7 @@ static void add_inputs(const struct node *n, struct name_list *l, const NodeProt
     }
 }
 
-/* The nodes of n's graph that make y out of what stop names, in order. */
+/* The nodes of n's graph that compute y from the names in stop, in order. */
 static GraphProto *part_of_graph(const struct node *n, const char *y, const struct name_list *stop)
 {
     struct tgc *t = n->t;

@@ -1,11 +1,12 @@
-/* lower_index.c - operators that read or write at indices which are data: gather, scatter, top-k,
+/* lower_index.c - operators that read or write at data-dependent indices: gather, scatter, top-k,
  * resize. */
 #include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/lower.h"
 
-/* Indices along an axis are in range: at compile time if they are known, by a status otherwise. */
+/* Indices along an axis have to be in range: checked now if they are known, by a status
+ * otherwise. */
 static bool check_along(const struct node *n, int64_t axis, int rank)
 {
     int a;
@@ -140,8 +141,8 @@ bool lower_topk(struct node *n)
                     &n->out[1]);
 }
 
-/* The positions of what is true in the vector `mask`, if that is known now: all of them (exporters
- * count up so: NonZero(ConstantOfShape)), or a list. NULL: it is not known. */
+/* The positions of true elements in the vector `mask`, if they are known at compile time: all of
+ * them (exporters use NonZero(ConstantOfShape) as a range), or a list. NULL: unknown. */
 static struct uop *known_positions(const struct node *n, struct uop *mask)
 {
     struct tgc *t = n->t;
@@ -163,8 +164,8 @@ static struct uop *known_positions(const struct node *n, struct uop *mask)
                                            (size_t)count * sizeof *at, NULL);
 }
 
-/* The positions of what is true in the vector `mask`, which a host step finds unless they are
- * known: i64[count]. */
+/* The positions of true elements in the vector `mask`, known or found by a host step:
+ * i64[count]. */
 static struct uop *true_positions(struct node *n, struct uop *mask, const char *count_name)
 {
     struct tgc *t = n->t;
@@ -199,8 +200,8 @@ static struct uop *mask_of(const struct node *n, struct uop *x)
     return x->dtype == DTYPE_BOOL ? x : lib_binaryf(&n->lib, OP_NE, x, 0);
 }
 
-/* [rank, count]: a row of coordinates for each axis, out of the positions. A scalar counts as a
- * vector of one. */
+/* [rank, count]: a row of coordinates for each axis, computed from the positions. A scalar counts
+ * as a vector of one element. */
 bool lower_nonzero(struct node *n)
 {
     struct tgc *t = n->t;
@@ -218,7 +219,7 @@ bool lower_nonzero(struct node *n)
     return node_set(n, 0, lib_concat(&n->lib, row, x->ndim, 0));
 }
 
-/* A gather of the selected slices. What the condition does not reach is not selected. */
+/* A gather of the selected slices. Slices beyond the end of the condition are not selected. */
 bool lower_compress(struct node *n)
 {
     struct tgc *t = n->t;
@@ -293,8 +294,8 @@ bool lower_nms(struct node *n)
     return node_set(n, 0, lib_get(&n->lib, call, 0));
 }
 
-/* A host step finds the first of each group of equal rows; the result is a gather of them. That of
- * com.microsoft keeps their order and does not give the firsts. */
+/* A host step finds the first of each group of equal rows; the result is a gather of them.
+ * com.microsoft's keeps their order and does not return the firsts. */
 bool lower_unique(struct node *n)
 {
     struct tgc *t = n->t;
@@ -394,7 +395,7 @@ bool resize_modes(const struct node *n, struct resize_attr *a)
     return true;
 }
 
-/* axes: the ones that sizes, scales and roi speak of; all by default. */
+/* axes: those to which sizes, scales and roi apply; by default all. */
 static bool resize_axes(const struct node *n, int rank, int *axis, int *naxis)
 {
     const int64_t *list;
@@ -476,7 +477,8 @@ static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const i
     return true;
 }
 
-/* Scales that only the run knows: sizes are symbols, and the coordinates are computed with them. */
+/* Scales that only the run knows: sizes are symbols, and the coordinates are computed from the
+ * scales. */
 static bool resize_at_run(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
                           struct uop *scales, int input)
 {
@@ -575,7 +577,7 @@ bool lower_resize(struct node *n)
                !resize_by_scales(n, &a, axis, naxis, v, count)) {
         return false;
     }
-    if (node_learn_shape(n, 0, a.size, x->ndim)) /* once more then, with fixed sizes */
+    if (node_learn_shape(n, 0, a.size, x->ndim)) /* then again, with fixed sizes */
         return node_set(n, 0, tensor_full(n->t, uop_consti(n->t, x->dtype, 0), a.size, x->ndim));
     return node_set(n, 0, lib_resize(&n->lib, x, &a));
 }

@@ -1,13 +1,12 @@
 /* lower_loop.c - Loop and Scan.
  *
- * A loop is one LOOP of the program: trip count and condition may be run-time data. What the body
- * takes for granted is one more carried value, a bool that the run checks behind the loop.
+ * A loop is one LOOP of the program: trip count and condition may be run-time data. The conditions
+ * that the body assumes are one more carried value, a bool that the run checks after the loop.
  *
- * Where a carried value changes shape, a box of constant size is carried, and beside it the
- * dimensions that are in use; the body reads them as symbols. Scan outputs of a loop whose length
- * only the run knows are stacked in a box, too. The boxes' sizes are what the model declares or
- * --dim says. Loops over sequences, and those that nothing bounds, are unrolled where the trip
- * count is known.
+ * If a carried value changes its shape, a box of constant size is carried, together with the
+ * dimensions in use; the body reads them as symbols. Scan outputs of a loop whose length only the
+ * run knows are stacked in a box, too. The model's declarations or --dim give the sizes of boxes.
+ * Loops over sequences, and those without a bound, are unrolled if the trip count is known.
  */
 #include <string.h>
 
@@ -17,7 +16,7 @@ enum { MAX_UNROLL = 1024, MAX_ROUNDS = 6 };
 
 /* ----------------------------------------------------------------------------------------- Loop */
 
-/* What a loop starts from. */
+/* The initial values of a loop. */
 struct loop_start {
     const GraphProto *body;
     struct uop *trip; /* i64 scalar; NULL: no limit */
@@ -41,7 +40,7 @@ static bool stack_scan(struct node *n, int k, struct uop *const *part, int count
     return node_set(n, k, lib_concat(&n->lib, row, count, 0));
 }
 
-/* One iteration after the other, as nodes. */
+/* Unrolls the loop: one iteration after the other, as nodes. */
 static bool unroll_loop(struct node *n, const struct loop_start *s)
 {
     struct tgc *t = n->t;
@@ -81,8 +80,8 @@ static bool unroll_loop(struct node *n, const struct loop_start *s)
     return true;
 }
 
-/* What is stacked as output k: its shape must be one for all iterations. Where it changes, what the
- * model declares of the output says which. */
+/* The value stacked as output k: its shape must be the same in all iterations. If it changes, the
+ * declaration of the output says which. */
 static struct uop *loop_row(const struct node *n, const struct loop *loop, struct uop *x, int k)
 {
     struct uop *dim[MAX_RANK];
@@ -105,18 +104,18 @@ static struct uop *loop_row(const struct node *n, const struct loop *loop, struc
     return fits ? x : tensor_fit(n->t, x, dim);
 }
 
-/* A carried value: which axes change, and the box that holds them. guess: the box is what the first
- * iteration makes of it, which must turn out to be enough for the others. */
+/* A carried value: which axes change, and the box for them. guess: the box has the size after the
+ * first iteration, which has to suffice for the others. */
 struct carried { bool open[MAX_RANK], guess[MAX_RANK]; struct uop *box[MAX_RANK]; };
 
-/* One try to lower the body, with what is known so far about the shapes that change. */
+/* One attempt to lower the body, with the present knowledge of shapes that change. */
 struct building {
     const struct loop_start *s;
     struct carried *carried;
     struct lib_loop *loop;
     struct value **out;          /* of the body */
-    struct uop **next;           /* what is carried on */
-    struct uop *ok;              /* what the body takes for granted */
+    struct uop **next;           /* values carried to the next iteration */
+    struct uop *ok;              /* conditions that the body assumes */
     int ninit;                   /* carried values, dimensions of boxes, iterations done */
 };
 
@@ -128,8 +127,8 @@ static bool is_boxed(const struct carried *c, int rank)
     return false;
 }
 
-/* Carried value k is of another shape than it starts with: what is declared of it makes it fit, or
- * the axis gets a box. false: reported. */
+/* Carried value k has another shape than its initial value: its declaration settles it, or the axis
+ * gets a box. false: reported. */
 static bool settle_shape(const struct node *n, struct building *b, int k, struct uop **next,
                          bool *again)
 {
@@ -184,7 +183,7 @@ static bool settle_shape(const struct node *n, struct building *b, int k, struct
     return (*next = tensor_fit(n->t, x, dim)) != NULL;
 }
 
-/* The values that the loop starts with: each in its box, then the dimensions in use. */
+/* The loop's initial values: each in its box, then the dimensions in use. */
 static struct uop **loop_init(const struct node *n, struct building *b)
 {
     const struct loop_start *s = b->s;
@@ -206,7 +205,7 @@ static struct uop **loop_init(const struct node *n, struct building *b)
     return init;
 }
 
-/* x[k] out of its box, by the dimensions that stand behind all carried values. */
+/* x[k] out of its box, by the dimensions that follow all carried values. */
 static struct uop *unboxed(const struct node *n, const struct building *b, int k,
                            struct uop *const *x, bool after)
 {
@@ -260,9 +259,9 @@ static bool lower_body(struct node *n, struct building *b, bool *unfit)
                                  "known when the model is compiled");
 }
 
-/* How long the stacks of scan outputs are: *length is their dimension in the program, *used what of
- * it the loop fills, NULL all. A loop that may end early fills what it likes of a bound; one whose
- * trip count only the run knows has a symbol. */
+/* The lengths of the stacks of scan outputs: *length is their dimension in the program, *used the
+ * part that the loop fills, NULL: all. A loop that may end early fills some of an upper bound; one
+ * whose trip count only the run knows has a symbol. */
 static bool stack_length(struct node *n, struct building *b, bool ends_early, struct uop **length,
                          bool *partly)
 {
@@ -284,7 +283,7 @@ static bool stack_length(struct node *n, struct building *b, bool ends_early, st
     return true;
 }
 
-/* The body, again and again until the shapes of what is carried are settled. */
+/* Lowers the body repeatedly until the shapes of carried values are settled. */
 static bool settle_body(struct node *n, struct building *b, bool *unfit)
 {
     struct attempt start = attempt_begin(n);
@@ -309,8 +308,8 @@ static bool settle_body(struct node *n, struct building *b, bool *unfit)
     }
 }
 
-/* The node's outputs from the loop's. at: the first carried value that is none of the model's;
- * partly: it says how much of the stacks is filled. */
+/* The node's outputs from the loop's. at: the first carried value that is not the model's; partly:
+ * it says how much of the stacks is filled. */
 static bool give_results(struct node *n, struct building *b, struct uop *all, int at, bool partly,
                          struct uop *length)
 {
@@ -335,8 +334,8 @@ static bool give_results(struct node *n, struct building *b, struct uop *all, in
     return !checked || node_require(n, -1, get[at + 1], "its body cannot work with these values");
 }
 
-/* As a loop in the program. *unfit: it holds what is no tensor, or has no bound, which only
- * unrolling can do. */
+/* Builds a loop in the program. *unfit: it carries something other than tensors, or has no bound,
+ * so it has to be unrolled. */
 static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
 {
     struct tgc *t = n->t;
@@ -372,7 +371,8 @@ static bool build_loop(struct node *n, const struct loop_start *s, bool *unfit)
         *unfit = true;
         return false;
     }
-    /* would it go on, were there room? then one more is said to be done */
+    /* if the loop would continue, had it room, one more iteration is counted, which fails the
+     * check */
     struct uop *done = uop_binary(t, OP_ADD, b.loop->param[at], uop_int(t, 1));
     struct uop *wants = s->trip ? uop_binary(t, OP_LT, length ? length : done, s->trip)
                                 : uop_bool(t, true);
@@ -438,7 +438,7 @@ static bool loop_operands(struct node *n, struct loop_start *s)
     return true;
 }
 
-/* The row of results may be longer than the node writes. */
+/* The row of results may be longer than the node's outputs. */
 static void widen_outputs(struct node *n, int count)
 {
     if (count <= MIN_SLOTS || count <= n->nout)
@@ -447,7 +447,7 @@ static void widen_outputs(struct node *n, int count)
     n->value_out = mem_array(n->t, (size_t)count, sizeof *n->value_out);
 }
 
-/* Trip count and first condition where they are told; false: neither. */
+/* Trip count and first condition from the values that the caller gave; false: neither is known. */
 static bool know_loop(const struct node *n, struct loop_start *s)
 {
     struct uop **elem;
@@ -482,7 +482,7 @@ bool lower_loop(struct node *n)
     if (!unfit)
         return false;
     if ((s.known_trip < 0 || s.cond) &&
-        know_loop(n, &s)) { /* again with what the caller told of the inputs */
+        know_loop(n, &s)) { /* again with the values that the caller gave for inputs */
         attempt_undo(n, start);
         unfit = false;
         if (build_loop(n, &s, &unfit))
@@ -506,7 +506,7 @@ static bool scan_ints(const struct node *n, const char *name, int count, int64_t
            node_error(n, -1, "attribute '%s' has %d values; %d are expected", name, have, count);
 }
 
-/* Axis 0, along which results were stacked, to where it belongs. */
+/* Moves axis 0, along which results were stacked, to its place. */
 static struct uop *move_first_axis(const struct node *n, struct uop *x, int to)
 {
     int64_t perm[MAX_RANK];

@@ -1,5 +1,5 @@
-/* lower_microsoft.c - com.microsoft: activations, normalizations, convolutions and products with
- * what ONNX Runtime's optimizer has fused to them.
+/* lower_microsoft.c - com.microsoft: activations, normalizations, and convolutions and products
+ * with the ops that ONNX Runtime's optimizer has fused with them.
  *
  * Fused operators are taken apart again: the compiler's own fusion decides what becomes one loop.
  */
@@ -154,7 +154,7 @@ bool lower_bias_softmax(struct node *n)
     return node_set(n, 0, lib_softmax(&n->lib, lib_add(&n->lib, x, bias), axes));
 }
 
-/* All inputs without NaN, infinity or both. */
+/* Whether no input contains NaN, infinity or either. */
 bool lower_is_all_finite(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -357,7 +357,7 @@ bool lower_fused_conv(struct node *n)
     return node_set(n, 0, last ? channels_last(n, y) : y);
 }
 
-/* What the activation calls gamma (Selu does) is the second of its parameters, too. */
+/* The second parameter of an activation (as of Selu) is called gamma here. */
 bool lower_fused_gemm(struct node *n)
 {
     const char *name = node_string(n, "activation", "");

@@ -2,8 +2,8 @@
  * input projection), MultiHeadAttention, GroupQueryAttention (with a cache of keys and values), and
  * their RotaryEmbedding.
  *
- * A padding mask adds mask_filter_value to what it hides, it does not remove it: a row that hides
- * all keys is the softmax of its scores. What is hidden by causality has no weight at all.
+ * A padding mask adds mask_filter_value to hidden scores instead of removing them: a row with all
+ * keys hidden is the softmax of its scores. Keys hidden by causality have weight 0.
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static struct uop *per_batch(const struct node *n, struct uop *v)
     return uop_reshape(n->t, uop_cast(n->t, DTYPE_INDEX, v), dim, 4);
 }
 
-/* [b] lengths, [2 b] ends then starts, [3 b + 2] lengths and offsets: what is a key that counts. */
+/* [b] lengths, [2 b] ends then starts, [3 b + 2] lengths and offsets: which keys count. */
 static struct uop *mask_of_lengths(const struct node *n, struct uop *mask, struct uop *batch,
                                    struct uop *keys)
 {
@@ -247,7 +247,7 @@ bool lower_multi_head_attention(struct node *n)
     }
     n->out[1] = a.k;
     n->out[2] = a.v;
-    /* ONNX Runtime's mask ends before the last query, which shows where there are more keys */
+    /* ONNX Runtime's mask ends before the last query, which matters if there are more keys */
     a.causal = node_int(n, "unidirectional", 0) != 0;
     a.last_sees_all = !sym_equal(n->t, a.k->dim[2], sym_add(n->t, a.q->dim[2], a.past_length));
     return fused_attention_mask(n, 4, &a) && node_set(n, 0, fused_attention(n, &a));
@@ -257,7 +257,7 @@ bool lower_multi_head_attention(struct node *n)
 
 struct group_query {
     struct fused_attention a;
-    /* the caches are states: as long as all sequences are, so new keys stand behind; or of one size
+    /* the caches are states: as long as all sequences, so new keys are appended; or of fixed size
      * with room for them */
     bool grows, stays;
     struct uop *total; /* INDEX scalar: the longest sequence with its new part */
@@ -286,7 +286,7 @@ static struct uop *rotate_at(const struct node *n, struct uop *x, struct uop *at
     return lib_rope(l, x, table[0], table[1], interleaved);
 }
 
-/* Whether past_key and past_value are states (--state): of a run-time length, or of one size. */
+/* Whether past_key and past_value are states (--state): of a run-time length, or of fixed size. */
 static void group_query_states(const struct node *n, struct group_query *g)
 {
     for (int k = 3; k <= 4; k++) {
@@ -320,7 +320,7 @@ static struct uop *append(const struct node *n, const struct group_query *g, str
     return lib_where(l, is_new, fresh, rest);
 }
 
-/* Whether only the length differs. */
+/* Whether the shapes differ only in the length. */
 static bool is_room_for(struct tgc *t, const struct uop *old, const struct uop *new)
 {
     bool same = old->dtype == new->dtype;
@@ -329,8 +329,8 @@ static bool is_room_for(struct tgc *t, const struct uop *old, const struct uop *
     return same;
 }
 
-/* The same where `old` is a state that has room: the new keys are all that is stored, and what lies
- * behind them stays. */
+/* The same if `old` is a state with room: only the new keys are stored, and elements behind them
+ * keep their values. */
 static struct uop *overwrite(const struct node *n, const struct group_query *g, struct uop *old,
                              struct uop *new)
 {
@@ -379,8 +379,8 @@ static bool group_query_operands(struct node *n, struct group_query *g)
     return g->a.q && g->a.k;
 }
 
-/* A cache that grows is as long as each sequence is without its new part: what seqlens_k and
- * total_sequence_length say must agree. */
+/* A cache that grows is as long as each sequence without its new part: seqlens_k and
+ * total_sequence_length have to agree with that. */
 static bool group_query_behind(struct node *n, struct group_query *g, struct uop *lengths)
 {
     const struct lib *l = &n->lib;
@@ -398,8 +398,8 @@ static bool group_query_behind(struct node *n, struct group_query *g, struct uop
                         "a sequence is not as long as the cache and the new part");
 }
 
-/* Where the new part of each sequence stands: behind seqlens_k + 1 - s keys, but at the start where
- * the new part is all there is. */
+/* The position of each sequence's new part: behind seqlens_k + 1 - s keys, but at the start if the
+ * new part is all there is. */
 static bool group_query_positions(struct node *n, struct group_query *g)
 {
     const struct lib *l = &n->lib;
@@ -445,7 +445,7 @@ static bool group_query_rotate(struct node *n, struct group_query *g)
     return g->a.k != NULL;
 }
 
-/* What a query sees, and what is added to its scores. */
+/* What a query sees, and the bias of its scores. */
 static bool group_query_masks(struct node *n, struct group_query *g)
 {
     const struct lib *l = &n->lib;
@@ -470,8 +470,8 @@ static bool group_query_masks(struct node *n, struct group_query *g)
     return g->a.allowed != NULL;
 }
 
-/* A sink of attention adds exp(sink) to the denominator of a head's softmax: that is one more key
- * of zeros, whose value is zero. sink: [heads], NULL: zeros. */
+/* An attention sink adds exp(sink) to the denominator of a head's softmax: that is one more key of
+ * zeros, with a value of zero. sink: [heads], NULL: zeros. */
 static bool group_query_sink(struct node *n, struct group_query *g, struct uop *sink)
 {
     const struct lib *l = &n->lib;
@@ -502,7 +502,7 @@ static bool group_query_sink(struct node *n, struct group_query *g, struct uop *
     return g->a.bias && g->a.k && g->a.v;
 }
 
-/* present_key and present_value: what there was, with the new keys and values. */
+/* present_key and present_value: the past with the new keys and values. */
 static bool group_query_present(struct node *n, struct group_query *g)
 {
     struct uop *length = g->total, **part[2] = {&g->a.k, &g->a.v};

@@ -1,15 +1,15 @@
 /* lower_microsoft_nchwc.c - com.microsoft.nchwc: models that ONNX Runtime has saved with all of its
  * optimizations.
  *
- * There a tensor [n, c, h, w] lies in memory as [n, c / block, h, w, block], with c rounded up to
- * the block, 8 or 16 by the processor that optimized the model. Here only its logical form exists,
- * so that ReorderInput pads channels and ReorderOutput cuts them; but the weights of convolutions
- * are stored in blocks and put back in order:
+ * Its tensors [n, c, h, w] are [n, c / block, h, w, block] in memory, with c rounded up to the
+ * block, 8 or 16 by the processor that optimized the model. Here only its logical form exists, so
+ * that ReorderInput pads channels and ReorderOutput cuts them; but the weights of convolutions are
+ * stored in blocks and put back in order:
  *
  *      input channels >= block    [o / block, i / block, h, w, i % block, o % block]
  *      fewer                      [o / block, i, h, w, o % block]
  *
- * The model does not say the block. Where its channels do not tell, an option must.
+ * The model does not state the block size. If its channels do not imply it, an option has to.
  */
 #include "frontend/onnx/microsoft.h"
 
@@ -26,7 +26,7 @@ static int64_t initializer_rows(const GraphProto *g, const char *name)
     return 0;
 }
 
-/* Where a node's input comes from; NULL: not from a node of g. */
+/* The node that computes a node's input; NULL: none in g. */
 static const NodeProto *producer(const GraphProto *g, const char *name)
 {
     for (size_t i = 0; i < g->n_node; i++)
@@ -36,8 +36,8 @@ static const NodeProto *producer(const GraphProto *g, const char *name)
     return NULL;
 }
 
-/* What the model itself shows: a convolution with a number of channels that 16 does not divide has
- * blocks of 8; one that was padded by 8 or more has blocks of 16. 0: it does not tell. */
+/* The block size that the model implies: a convolution with a number of channels that 16 does not
+ * divide has blocks of 8; one that was padded by 8 or more has blocks of 16. 0: neither. */
 static int block_shown(const struct node *n)
 {
     const struct onnx_model *m = lower_model(n->lower);
@@ -79,7 +79,7 @@ static int block_of(const struct node *n)
     return block;
 }
 
-/* x with `channels` channels: cut, or zeros behind them. */
+/* x with `channels` channels: truncated, or padded with zeros. */
 static struct uop *with_channels(const struct node *n, struct uop *x, struct uop *channels)
 {
     struct uop *dim[MAX_RANK];
@@ -147,7 +147,7 @@ bool lower_nchwc_reorder_output(struct node *n)
     return node_set(n, 0, node_int(n, "channels_last", 0) ? channels_last(n, x) : x);
 }
 
-/* By whole numbers; the coordinates of a linear one as Resize has them. */
+/* By integer factors; with the coordinates of Resize if linear. */
 bool lower_nchwc_upsample(struct node *n)
 {
     struct resize_attr a = {0};

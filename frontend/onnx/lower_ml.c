@@ -1,8 +1,8 @@
 /* lower_ml.c - ai.onnx.ml without trees and support vectors: scaling, encoding, linear models.
  *
- * Numbers of any kind are computed in f32, as the specification's outputs are; f64 where that is
- * the output. A map at the model's border does not exist here: ZipMap's output is the tensor of the
- * values, its columns in the order of the class labels.
+ * Numbers of any dtype are computed in f32, the dtype of the specification's outputs; in f64 if the
+ * output is f64. Maps as outputs are not supported: ZipMap's output is the tensor of the values,
+ * with columns in the order of the class labels.
  */
 #include "frontend/onnx/ml.h"
 
@@ -430,7 +430,7 @@ bool lower_one_hot_encoder(struct node *n)
     return node_set(n, 0, lib_cast(&n->lib, DTYPE_F32, hit));
 }
 
-/* The default behind the values, so that a key that is not there points to it. */
+/* Appends the default to the values, so that missing keys have its index. */
 static bool with_default(const struct node *n, struct ml_list *values)
 {
     char *data = mem_array(n->t, (size_t)values->count + 1, 8);

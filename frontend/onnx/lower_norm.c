@@ -17,7 +17,7 @@ bool lower_reduce(struct node *n)
         return false;
     bool noop = node_int(n, "noop_with_empty_axes", 0) != 0;
     if (!axes && noop &&
-        !attribute) { /* elementwise part only: what a reduction over nothing leaves */
+        !attribute) { /* the elementwise part only: the result of reducing nothing */
         if (r == REDUCE_SUM || r == REDUCE_MEAN || r == REDUCE_PROD || r == REDUCE_MAX ||
             r == REDUCE_MIN)
             return node_set(n, 0, x);

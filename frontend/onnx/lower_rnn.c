@@ -83,7 +83,7 @@ bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a
     return rnn_activations(n, a, a->direction == RNN_BIDIRECTIONAL ? 2 : 1);
 }
 
-/* hidden_size only repeats what R says. */
+/* hidden_size has to agree with R. */
 static bool check_hidden_size(const struct node *n, const struct uop *r)
 {
     int64_t want = node_int(n, "hidden_size", -1), have;

@@ -3,7 +3,7 @@
  *
  * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
  * is one INDEX, which reads 0 outside of the tensor: that is the padding mode "zeros". The other
- * modes bend the coordinates, of the sample (but a cubic one's) and of each tap, back inside.
+ * modes clamp or reflect the coordinates, those of the sample (except for cubic) and of each tap.
  */
 #include <string.h>
 
@@ -22,10 +22,11 @@ struct sampler {
     enum sample_mode mode;
     enum sample_padding padding;
     bool largest_tap;   /* the largest weighted tap instead of their sum */
-    bool align_corners; /* where reflection turns: at the outer points, or half a step beyond */
+    /* where reflection is centered: at the outer points, or half an element beyond */
+    bool align_corners;
 };
 
-/* Back and forth between lo and hi. */
+/* Reflects v between lo and hi. */
 static struct uop *reflect(const struct lib *l, struct uop *v, double half, struct uop *size)
 {
     struct uop *range = lib_binaryf(l, OP_SUB, lib_float_of(l, v->dtype, size), half == 0 ? 1 : 0);
@@ -76,7 +77,8 @@ static bool make_taps(const struct sampler *s, struct uop *v, struct uop *size, 
     const struct lib *l = &s->n->lib;
     if (s->mode == SAMPLE_NEAREST)
         v = lib_unary(l, OP_ROUND, v);
-    if (s->mode != SAMPLE_CUBIC) /* whose taps alone are bent, as PyTorch and ONNX Runtime do */
+    /* only the taps of cubic samples are clamped, as in PyTorch and ONNX Runtime */
+    if (s->mode != SAMPLE_CUBIC)
         v = bend(s, v, size);
     if (!v)
         return false;
@@ -98,7 +100,8 @@ static bool make_taps(const struct sampler *s, struct uop *v, struct uop *size, 
     return true;
 }
 
-/* coord[a]: where on spatial axis a, in elements; floats that broadcast to the result's shape. */
+/* coord[a]: the position along spatial axis a, in elements; floats that broadcast to the result's
+ * shape. */
 static struct uop *sample(const struct sampler *s, struct uop *const *coord)
 {
     const struct lib *l = &s->n->lib;
@@ -261,8 +264,8 @@ static struct uop *roi_points(const struct node *n, struct uop *start, struct uo
     return lib_add(l, start, lib_mul(l, lib_add(l, i, k), step));
 }
 
-/* A host step for what no sum of a known number of terms can say. image NULL: the regions name it.
- * y is [region, channel, out[0], out[1]]. */
+/* A host step, for sums whose number of terms is not known. image NULL: the regions name it. y is
+ * [region, channel, out[0], out[1]]. */
 static bool roi_host(struct node *n, const char *function, struct uop *image, const int64_t out[2],
                      const int64_t *more, int nmore)
 {
@@ -452,7 +455,7 @@ bool lower_deform_conv(struct node *n)
 
 /* --------------------------------------------------------------------------------------- Col2Im */
 
-/* x [n, c * block, places]: each block's elements are added where the block lay in the image. */
+/* x [n, c * block, places]: adds each block's elements at the block's place in the image. */
 bool lower_col2im(struct node *n)
 {
     const struct lib *l = &n->lib;
@@ -494,7 +497,7 @@ bool lower_col2im(struct node *n)
     out[0] = dim[0] = x->dim[0];
     out[1] = dim[1] = sym_div(t, x->dim[1], elements);
     bool fixed = elements->op == OP_CONST;
-    if (!fixed) { /* no more than there are, whatever the run says */
+    if (!fixed) { /* at most as many as there are, whatever the run says */
         if (!node_require(n, 2, uop_binary(t, OP_EQ, sym_mul(t, dim[1], elements), x->dim[1]),
                           "block_shape does not go with the input") ||
             !node_require(n, 2, uop_binary(t, OP_EQ, places, x->dim[2]),

@@ -167,7 +167,8 @@ bool lower_split_to_sequence(struct node *n)
     return true;
 }
 
-/* The body once for each position of the first sequence; other sequences go along, tensors stay. */
+/* Lowers the body once for each item of the first sequence; other sequences advance with it,
+ * tensors stay the same. */
 bool lower_sequence_map(struct node *n)
 {
     const GraphProto *body = onnx_attr_graph(lower_model(n->lower), n->proto, "body");

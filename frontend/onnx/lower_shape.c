@@ -1,8 +1,7 @@
-/* lower_shape.c - operators that only say which element goes where: reshaping, cutting, joining,
- * padding, repeating.
+/* lower_shape.c - operators that only move elements: reshaping, cutting, joining, padding,
+ * repeating.
  *
- * What they need as integers they read with node_known(): constants, or expressions of the model's
- * dimensions.
+ * They read integers with node_known(): constants, or expressions of the model's dimensions.
  */
 #include <string.h>
 
@@ -29,7 +28,7 @@ static bool ints_from(const struct node *n, const char *name, int k, struct uop 
     return false;
 }
 
-/* The same where it must be there. */
+/* The same for a required list. */
 static bool require_ints(const struct node *n, const char *name, int k, struct uop ***v, int *count)
 {
     if (ints_from(n, name, k, v, count))
@@ -52,8 +51,7 @@ static bool is_known(const struct node *n, struct uop *e)
     return tensor_element(n->t, e, NULL) != NULL;
 }
 
-/* What an element of a shape that only the run knows stands for: 0 a dimension of the input, -1 the
- * rest. */
+/* An element of a shape that only the run knows: 0 means a dimension of the input, -1 the rest. */
 static struct uop *resolved_dim(const struct node *n, struct uop *const *want, int rank, int a,
                                 bool allow_zero)
 {
@@ -73,8 +71,8 @@ static struct uop *resolved_dim(const struct node *n, struct uop *const *want, i
     return uop_where(t, uop_binary(t, OP_EQ, want[a], minus), rest, r);
 }
 
-/* A shape some of whose elements only the run knows. The last one of them is inferred from the
- * others, so that no more elements are asked for than there are, and then compared. */
+/* A shape with elements that only the run knows. The last one of them is inferred from the others,
+ * so that the result has no more elements than the input, and is then compared. */
 static bool reshape_at_run(struct node *n, struct uop *const *want, int rank, bool allow_zero)
 {
     struct uop *x = n->in[0], *dim[MAX_RANK], *resolved = NULL;
@@ -112,8 +110,8 @@ static bool reshape_require(const struct node *n, struct uop *a, struct uop *b)
                         "the shape does not have as many elements as the input");
 }
 
-/* As lib_reshape(). Where it is not proved that the numbers of elements agree, the last dimension
- * that is open is inferred, and the run compares. */
+/* As lib_reshape(). If the numbers of elements are not proved equal, the last open dimension is
+ * inferred, and the run compares. */
 static struct uop *reshape_checked(const struct node *n, struct uop **dim, int rank, int inferred)
 {
     struct tgc *t = n->t;
@@ -232,8 +230,8 @@ bool lower_transpose(struct node *n)
                     lib_permute(&n->lib, n->in[0], count < 0 ? NULL : perm, count < 0 ? 0 : count));
 }
 
-/* The shape and the input broadcast against each other. Where only the run knows what is asked for,
- * it must be 1 or what the input has, unless that is 1. */
+/* Broadcasts the shape and the input against each other. A size that only the run knows has to be 1
+ * or the input's, unless that is 1. */
 bool lower_expand(struct node *n)
 {
     struct tgc *t = n->t;
@@ -342,8 +340,8 @@ bool lower_split(struct node *n)
                         "the sizes do not add up to the length of the axis");
 }
 
-/* The scalar that a list says of axis a, of which only the run knows which element it is: the sum
- * over those whose axis is a. */
+/* The list's scalar for axis a, if only the run knows which element that is: the sum over those
+ * whose axis is a. */
 static struct uop *of_axis(const struct node *n, int a, int rank, struct uop *const *axis,
                            struct uop *const *v, int count, struct uop *otherwise)
 {
@@ -374,8 +372,8 @@ static bool require_axes(const struct node *n, int k, struct uop *const *axis, i
     return true;
 }
 
-/* x[start:end:step] along an axis where only the run knows some of the three: what is selected, at
- * most the whole axis, is read at start + step * i. */
+/* x[start:end:step] along an axis where only the run knows some of the three: the selected
+ * elements, at most the whole axis, are read at start + step * i. */
 static struct uop *slice_at_run(struct node *n, struct uop *x, int a, struct uop *start,
                                 struct uop *end, struct uop *step)
 {
@@ -426,7 +424,7 @@ static bool all_known(const struct node *n, struct uop *const *v, int count)
     return true;
 }
 
-/* With axes that only the run knows: along each axis either what they say of it, or all of it. */
+/* With axes that only the run knows: along each axis either the given slice, or all of it. */
 static bool slice_axes_at_run(struct node *n, struct uop *const *start, struct uop *const *end,
                               struct uop *const *axis, struct uop *const *step, int count)
 {

@@ -25,7 +25,7 @@ static struct uop *trig_table(const struct node *n, enum op f, enum dtype d, str
     return lib_unary(l, f, angle);
 }
 
-/* The last axis but one of x to `length`, cut or filled with 0. */
+/* The second to last axis of x with size `length`, truncated or padded with 0. */
 static struct uop *fit_length(const struct node *n, struct uop *x, struct uop *length)
 {
     struct uop *lo[MAX_RANK], *hi[MAX_RANK];
@@ -55,7 +55,8 @@ static struct uop *transform(const struct node *n, struct uop *x, const struct t
         return NULL;
     struct uop *cosine = trig_table(n, OP_COS, acc, in, out, f->length),
                *sine = trig_table(n, OP_SIN, acc, in, out, f->length);
-    if (to_real) { /* every frequency but the first and, of even lengths, the last stands for two */
+    /* every frequency except the first and, for even lengths, the last counts twice */
+    if (to_real) {
         struct uop *k = uop_iota(t, in), *mirrored = sym_sub(t, f->length, uop_int(t, 0));
         struct uop *single =
             lib_binary(l, OP_OR, lib_binaryf(l, OP_EQ, k, 0),
@@ -92,7 +93,7 @@ static bool is_signal(const struct node *n, int k)
                       shape_text(n, x));
 }
 
-/* Axis `from` to the place `to`, the others in order. */
+/* Moves axis `from` to position `to`, the others stay in order. */
 static struct uop *move_axis(const struct node *n, struct uop *x, int from, int to)
 {
     int64_t perm[MAX_RANK];

@@ -1,9 +1,9 @@
-/* lower_string.c - tensors of strings, and what looks tokens up: host steps all.
+/* lower_string.c - tensors of strings, and operators that look up tokens: all host steps.
  *
- * A tensor of strings is one of pointers. The characters of strings that a program makes lie in a
- * part of the arena that is kept for them (`text`), STRING_BYTES for each string, shared by all of
- * one tensor; a run that needs more returns a status. So does one that splits a string into more
- * than MAX_PARTS, where maxsplit does not say how many there can be.
+ * A tensor of strings is one of pointers. The characters of strings that a program creates are in a
+ * reserved part of the arena (`text`), STRING_BYTES per string, shared by all strings of a tensor;
+ * a run that needs more returns a status. So does one that splits a string into more than
+ * MAX_PARTS, if maxsplit does not limit them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static struct host_output tensor_output(enum dtype d, struct uop *const *dim, in
     return out;
 }
 
-/* Room for the characters of so many strings. */
+/* Memory for the characters of so many strings. */
 static struct host_output text_output(const struct node *n, struct uop *count, int each,
                                       struct uop **nbytes)
 {
@@ -74,7 +74,7 @@ bool lower_string_concat(struct node *n)
     return node_set(n, 0, lib_get(&n->lib, call, 0));
 }
 
-/* The dtype that a number is written in, or read as, before a cast to d. */
+/* The dtype in which a number is written or read, before a cast to d. */
 static enum dtype number_dtype(enum dtype d, bool read)
 {
     if (d == DTYPE_F32 || (dtype_is_float(d) && d != DTYPE_F64 && !read))
@@ -215,7 +215,7 @@ static int compare_floats(const void *a, const void *b)
     return order ? order : (x->place > y->place) - (x->place < y->place);
 }
 
-/* Where each element of x stands among the keys, `count` where it is none of them. keys: int64_t,
+/* The position of each element of x among the keys, `count` if it is none of them. keys: int64_t,
  * double or const char *, as x is. */
 struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int64_t count)
 {

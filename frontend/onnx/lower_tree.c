@@ -2,8 +2,8 @@
  * -Classifier before it.
  *
  * Both forms become the tables of runtime/host/tree.c, checked here: every child exists and has one
- * parent, so that each walk ends; features lie within a row, targets within the result. What
- * follows (base values, averages, labels, transforms) is tensor algebra.
+ * parent, so that each walk ends; features lie within a row, targets within the result. The rest
+ * (base values, averages, labels, transforms) is tensor algebra.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -74,7 +74,8 @@ static bool ints_of(const struct node *n, const char *name, int64_t wanted, cons
     return same_count(n, name, node_ints(n, name, v), wanted);
 }
 
-/* Nodes and leaves in the order of (tree, node); `leaf`: behind the node of the same name. */
+/* Nodes and leaves in the order of (tree, node); `leaf`: sorted behind the node of the same
+ * name. */
 struct place_in_tree { int64_t tree, node, index; bool leaf; };
 
 static int compare_places(const void *a, const void *b)
@@ -113,7 +114,7 @@ static bool read_mode(const struct node *n, const char *mode, int32_t *v)
     return node_error(n, -1, "node mode '%s' is not one of the specification", mode);
 }
 
-/* The weights of `kind` ("target", "class") behind their leaves. */
+/* Reads the weights of `kind` ("target", "class") behind their leaves. */
 static bool read_leaves(const struct node *n, const char *kind, struct forest *f,
                         struct place_in_tree *place)
 {
@@ -301,11 +302,12 @@ static struct uop *real_weight(const struct node *n, enum dtype d, double *v, in
 
 enum { WALK_NUMBERS = 4 };
 
-/* The same forest as runtime/host/tree.c's tree_walk wants it: nodes in the order of their depth,
- * of each tree; first[]: where a node's leaves begin. */
+/* The forest in the form of tree_walk in runtime/host/tree.c: nodes in order of depth, for each
+ * tree; first[]: where a node's leaves begin. */
 struct walk { int32_t *root, *node, *first, *target; double *weight; int64_t nnode, nleaf; };
 
-/* Node number `at` of the walk: x > value leads to the second child. false: its test is no such. */
+/* Node number `at` of the walk: x > value leads to the second child. false: its test is of another
+ * kind. */
 static bool walk_node(const struct forest *f, const int32_t *p, int32_t *to)
 {
     bool single = f->dtype != DTYPE_F64, missing = p[0] & MISSING_IS_TRUE;
@@ -317,13 +319,13 @@ static bool walk_node(const struct forest *f, const int32_t *p, int32_t *to)
     if (test == 1 || test == 2)                          /* x >= v is x > the number before v */
         v = single ? (double)nextafterf((float)v, -HUGE_VALF) : nextafter(v, -HUGE_VAL);
     narrow = (float)v;
-    bool to_second = test < 2 ? !missing : missing;      /* where NaN goes */
+    bool to_second = test < 2 ? !missing : missing;      /* the branch for NaN */
     to[0] = p[1] | (to_second ? INT32_MIN : 0);
     memcpy(to + 2, single ? (const void *)&narrow : (const void *)&v, single ? 4 : 8);
     return true;
 }
 
-/* false: some test is no comparison. */
+/* false: some test is not a comparison. */
 static bool make_walk(struct tgc *t, const struct forest *f, struct walk *w)
 {
     size_t n = (size_t)f->nnode;
@@ -445,7 +447,7 @@ bool lower_tree_regressor(struct node *n)
     return node_set(n, 0, ml_transformed(n, lib_cast(&n->lib, DTYPE_F32, y), t));
 }
 
-/* Two classes whose weights are all of one of them: a score for the second class. */
+/* Two classes with all weights for one of them: a score for the second class. */
 static bool two_classes(struct node *n, const struct forest *f, struct uop *y,
                         const struct ml_list *base, enum ml_transform t)
 {

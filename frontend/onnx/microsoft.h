@@ -14,7 +14,7 @@ struct node_view {
 /* v->node shares n's outputs. needs: n has at most MIN_SLOTS inputs. */
 bool node_view(const struct node *n, int opset, struct node_view *v);
 
-/* The inputs of the bits of `mask` are there; operators.def only speaks of the first ones. */
+/* Whether the inputs in `mask` are present; operators.def checks only the first ones. */
 bool node_has_inputs(const struct node *n, uint32_t mask);
 
 /* [n, spatial..., c] -> [n, c, spatial...] and back; NULL stays. */
@@ -36,12 +36,12 @@ struct fused_attention {
     struct uop *allowed;     /* bool; NULL: all */
     bool causal, last_sees_all;   /* see struct attention_attr */
 };
-/* The padding mask of input k, in one of its five forms, becomes part of a->bias. */
+/* Adds the padding mask of input k, in any of its five forms, to a->bias. */
 bool fused_attention_mask(const struct node *n, int k, struct fused_attention *a);
 /* [b, s, h * ev]; NULL: reported. */
 struct uop *fused_attention(const struct node *n, const struct fused_attention *a);
-/* q, k, v of a [b, s, 3 * hidden] projection, with `past` [2, b, h, p, e] (optional) in front of k
- * and v; out[1] is the present state if it is asked for. */
+/* q, k, v of a [b, s, 3 * hidden] projection, with `past` [2, b, h, p, e] (optional) before k and
+ * v; out[1] is the present state if it is requested. */
 bool fused_attention_project(struct node *n, struct uop *qkv, struct uop *past,
                              struct fused_attention *a);
 

@@ -1,10 +1,10 @@
-/* node.c - what lowering functions ask of a node: attributes, inputs, values known at compile time;
- * and builders that check first.
+/* node.c - a node's attributes, inputs and compile-time values, for lowering functions; and
+ * builders that check first.
  *
  * Known values come from tensor_element(), which follows Shape -> Gather -> Concat chains through
  * the graph built so far; a dimension that stays a symbol is a known value too, as an expression.
- * So there is no separate shape inference: an operator that needs integers asks for them here, and
- * the one message about run-time data stands here.
+ * So there is no separate shape inference: operators get integers here, and the one message about
+ * run-time data is here.
  */
 #include "frontend/onnx/lower.h"
 
@@ -128,8 +128,7 @@ static struct uop *element_at(struct tgc *t, struct uop *x, int64_t i)
     return tensor_element(t, x, index);
 }
 
-/* Number of elements if it is a constant of a sane size for something that is read at compile time.
- */
+/* The number of elements, if it is constant and small enough to be read at compile time. */
 static bool count_elements(const struct uop *x, int64_t *count)
 {
     *count = 1;

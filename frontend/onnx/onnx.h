@@ -67,7 +67,7 @@ struct onnx_model {
     size_t nfunction_slot;
     struct onnx_mapping *mapping;
     struct onnx_mapping *missing;   /* external files that were reported, with no base */
-    bool refused_external;          /* that none may be read was reported */
+    bool refused_external;          /* the refusal of all external files was reported */
 };
 
 /* Reads, scans, unpacks and checks a model. path "-": standard input. NULL: diagnostics were
@@ -80,7 +80,7 @@ struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *
 /* Unmaps external data: every buffer made from it is dead then. Optional at exit. m may be NULL. */
 void onnx_close(struct onnx_model *m);
 
-/* A file that holds one message of `type`, as the data of ONNX's node tests
+/* A file with one message of `type`, such as the data of ONNX's node tests
  * (tensor_proto__descriptor, ...). NULL: diagnostics. */
 ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path,
                                     const ProtobufCMessageDescriptor *type);
@@ -89,7 +89,7 @@ const TypeProto *onnx_element_type(const TypeProto *type, bool *is_optional, boo
 
 /* --------------------------------------------------------------------------------------- wire.c */
 
-/* What is wrong with some bytes, and where. Strings are constants. */
+/* An error in some bytes, and its place. Strings are constants. */
 struct onnx_wire_error {
     const char *problem;            /* "its length goes beyond its parent's end" */
     const char *message, *field;    /* "NodeProto", "input"; field NULL: none or unknown */
@@ -97,8 +97,8 @@ struct onnx_wire_error {
 };
 /* Walks the wire format of message `type` without unpacking it: nesting <= ONNX_MAX_DEPTH, every
  * length inside its parent, each field of its declared wire type, no NUL in a string, no groups.
- * *nbytes_unpacked is what protobuf-c will allocate, or more. false: *error is set. Allocates
- * nothing, does not recurse. */
+ * *nbytes_unpacked: an upper bound of what protobuf-c will allocate. false: *error is set.
+ * Allocates nothing, does not recurse. */
 enum { ONNX_MAX_DEPTH = 100 };
 bool onnx_scan_wire(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t nbytes,
                     size_t *nbytes_unpacked, struct onnx_wire_error *error);
@@ -112,8 +112,8 @@ bool onnx_check(struct onnx_model *m);
  * they are not. */
 bool onnx_check_names(struct onnx_model *m);
 
-/* The version of the operator set `domain` that a node is to be read with: of the model, or of the
- * function whose body it stands in (f, may be NULL). "ai.onnx" is "". 0: not imported. */
+/* The opset of `domain` for a node: as imported by the model, or by the function whose body
+ * contains the node (f, may be NULL). "ai.onnx" is "". 0: not imported. */
 int64_t onnx_opset(const struct onnx_model *m, const FunctionProto *f, const char *domain);
 /* The model's own function that a node calls; NULL: none, it is an operator. */
 const FunctionProto *onnx_find_function(const struct onnx_model *m, const NodeProto *node);
@@ -139,7 +139,7 @@ struct place onnx_place_value(const struct onnx_model *m, const char *what, cons
 int onnx_node_index(const struct onnx_model *m, const NodeProto *n);
 /* Finds every body and numbers every node; called by onnx_check(). */
 void onnx_site_build(struct onnx_model *m);
-/* copy is spoken of as if it were `original`. */
+/* Diagnostics about the copy name the `original`. */
 void onnx_site_copy(struct onnx_model *m, const NodeProto *copy, const NodeProto *original);
 
 /* --------------------------------------------------------------------------------------- attr.c */
@@ -192,7 +192,7 @@ struct onnx_tensor {
     size_t nelem, nbytes;
     const void *data;
 };
-/* What to say of a TensorProto.DataType that is not supported, "" if there is nothing. */
+/* A hint about a TensorProto.DataType that is not supported, or "". */
 const char *onnx_dtype_hint(int data_type);
 /* false: a diagnostic at `at` was recorded (dtype unknown, bytes and shape disagree, external data
  * refused, ...). */
@@ -213,15 +213,15 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n);
 
 /* -------------------------------------------------------------------------------------- graph.c */
 
-/* What the command line says of dimensions. A dimension's name is its dim_param, or INPUT_dimK
- * where the model has none: "?" says nothing. */
+/* Dimensions on the command line. A dimension's name is its dim_param, or INPUT_dimK if the model
+ * has none: "?" does not count. */
 bool onnx_dim_is_named(const TensorShapeProto__Dimension *d);
 /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
 struct onnx_dim_option { const char *name; int64_t min, max; };
 /* -1: as the model says */
 struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };
-/* The value that an input will have. It stays an input; the value is looked at only where the shape
- * of something depends on it (a list of axes, the length of a range), and the program then holds
+/* The value that an input will have. It stays an input; the value is used only if the shape of
+ * something depends on it (a list of axes, the length of a range), and the program is then valid
  * for that value alone: a warning says so. */
 struct onnx_value_option {
     const char *input;
@@ -239,7 +239,7 @@ struct onnx_graph_options {
     const struct onnx_dim_option *dim; int ndim;
     const struct onnx_shape_option *shape; int nshape;
     const struct onnx_list_option *list; int nlist;
-    /* OUT=IN: what is kept from run to run. An initializer of such an input's name is no constant, but
+    /* OUT=IN: kept from run to run. An initializer of such an input's name is not a constant, but
      * the buffer's `first`. */
     const char *const *state; int nstate;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */

@@ -1,5 +1,5 @@
-/* operators.c - the table of operators.def: finding the row that serves a version, and what of a
- * model no row serves. */
+/* operators.c - the table of operators.def: finds the row for an opset, and the operators of a
+ * model without a row. */
 #include "frontend/onnx/lower.h"
 
 #include <string.h>
@@ -90,8 +90,8 @@ struct block {
     const FunctionProto *function;
 };
 
-/* Every node of the model, subgraphs and called functions included, before anything is lowered: all
- * that is missing at once. */
+/* Checks every node of the model, subgraphs and called functions included, before anything is
+ * lowered: reports all missing operators at once. */
 bool lower_check_operators(struct lower *l)
 {
     struct tgc *t = l->t;

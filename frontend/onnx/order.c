@@ -1,16 +1,16 @@
-/* order.c - names: each defined once, and before its use.
+/* order.c - checks that each name is defined once, and before its use.
  *
- * Every body (the main graph, function bodies, subgraphs) has a table of what it defines: inputs,
- * initializers, outputs of nodes. An input of a node is looked up there and then in the bodies
- * around it. A use inside a subgraph of what an outer body's node produces makes the node that
- * holds the subgraph depend on that node, so that each body is ordered on its own:
+ * Every body (the main graph, function bodies, subgraphs) has a table of the names that it defines:
+ * inputs, initializers, outputs of nodes. An input of a node is looked up there and then in the
+ * bodies around it. A use inside a subgraph of what an outer body's node produces makes the node
+ * that holds the subgraph depend on that node, so that each body is ordered on its own:
  *
  *      y = Add(a, b)                edge Add -> If in the main graph, although only
  *      z = If(c) { then: Relu(y) }  the node in the branch reads y
  *
- * ONNX demands sorted nodes; not every exporter obeys. A body that is not sorted is, by depth-first
- * search in the file's order, so that the result is the same every time; a cycle is what that
- * search finds on its own stack.
+ * ONNX requires sorted nodes, which not every exporter provides. A body that is not sorted is
+ * sorted by depth-first search in the file's order, so that the result is deterministic; a node
+ * that the search finds on its own stack is part of a cycle.
  */
 #include "frontend/onnx/onnx.h"
 
@@ -78,8 +78,8 @@ static void define_names(struct checker *c, const struct onnx_body *b, struct sc
         define_outputs(c, scope, b->node[i], (int)i);
 }
 
-/* Finds a name in body `at` or around it, and adds the edge that its use by `user` makes (user
- * NOT_A_NODE: an output). */
+/* Looks a name up in body `at` or those around it, and adds the edge for its use by `user`
+ * (NOT_A_NODE: an output). */
 static bool use_name(struct checker *c, int at, int user, const char *s)
 {
     while (at >= 0) {

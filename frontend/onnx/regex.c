@@ -64,7 +64,7 @@ static bool put(struct parser *p, int at, int32_t op, int32_t a, int32_t b)
     return true;
 }
 
-/* The code of [from, to) once more at the end. */
+/* Appends a copy of the code [from, to). */
 static bool copy(struct parser *p, int from, int to)
 {
     int end = p->r->ncode;
@@ -98,7 +98,7 @@ static bool repeat(struct parser *p, int from, int least, int most)
             return false;
     if (least == 0 && most < 0)
         return star(p, from);
-    if (least == 0) { /* the copies are taken before the first one becomes optional, too */
+    if (least == 0) { /* copy it before the first one becomes optional, too */
         for (int i = 1; i < most; i++)
             if (!copy(p, from, to) || !optional(p, p->r->ncode - n, p->r->ncode))
                 return false;
@@ -125,7 +125,7 @@ static bool add_range(struct parser *p, int32_t lo, int32_t hi)
     return true;
 }
 
-/* What the ranges since `from` leave out. */
+/* Adds the complement of the ranges since `from`. */
 static bool negate_since(struct parser *p, int from)
 {
     struct regex *r = p->r;
@@ -136,7 +136,7 @@ static bool negate_since(struct parser *p, int from)
     r->nrange = from;
     while (next <= LAST_CHAR) {
         int32_t lo = LAST_CHAR + 1,
-                past = next; /* the range that begins first, and what reaches on */
+                past = next; /* the range that begins first, and those that overlap it */
         for (int i = 0; i < n; i++) {
             if (old[2 * i] <= past && old[2 * i + 1] >= past)
                 past = old[2 * i + 1] + 1;
@@ -357,7 +357,7 @@ static bool read_repetition(struct parser *p, int least, int most)
     struct group *g = &p->open[p->depth];
     if (g->atom < 0)
         return refuse(p, "there is nothing to repeat");
-    if (*p->s == '?') /* as few as possible: the same strings match */
+    if (*p->s == '?') /* lazy repetition: the same strings match */
         p->s++;
     bool ok = repeat(p, g->atom, least, most);
     g->atom = -1;

@@ -5,19 +5,19 @@
  *      condition           --host step require---> a status if it does not hold
  *
  * A symbol's bounds come from the operator, from --dim, or from what the model declares. A declared
- * dimension that is fixed says what the symbol is: it is that number then, and the run checks it.
- * Symbols are found while nodes are lowered, declarations are met later; so what they teach is kept
- * (struct fact), and the model is lowered again with it, until nothing new is learned.
+ * dimension that is fixed gives the symbol's value: it becomes that number, and the run checks it.
+ * Symbols are created while nodes are lowered, declarations are read later; so what they say is
+ * kept (struct fact), and the model is lowered again with it, until nothing new is learned.
  *
- * A condition belongs to the block its node stands in: lower_take_checks() hands the conditions of
- * a branch or a loop's body to who builds the IF or the LOOP, which makes them a result of it.
+ * A condition belongs to its node's block: lower_take_checks() hands the conditions of a branch or
+ * a loop's body to the code that builds the IF or the LOOP, which makes them a result of it.
  */
 #include "frontend/onnx/lower.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* what stands for the bound of a symbol that has none yet */
+/* the bound of a symbol that has none yet */
 enum { OPEN_MAX = INT32_MAX };
 
 /* ----------------------------------------------------------------------------------- conditions */
@@ -114,7 +114,7 @@ static struct fact *fact_find(const struct lower *l, const char *name, enum fact
     return NULL;
 }
 
-/* What is known already is narrowed. */
+/* Known facts are narrowed. */
 static void learn(struct lower *l, struct fact f)
 {
     struct fact *old = fact_find(l, f.name, f.kind);
@@ -129,7 +129,7 @@ static void learn(struct lower *l, struct fact f)
     l->learned = true;
 }
 
-/* The option of a symbol: by its own name, or by the one that the model declares for it. */
+/* The option for a symbol: by its own name, or by the one that the model declares for it. */
 static const struct onnx_dim_option *option_of(const struct lower *l, const char *name)
 {
     const struct fact *alias = fact_find(l, name, FACT_ALIAS);
@@ -145,12 +145,11 @@ static const struct onnx_dim_option *option_of(const struct lower *l, const char
 
 /* -------------------------------------------------------------------------------------- symbols */
 
-/* How far an element is followed through the graph, and through how many uops: what is used twice
- * at every level is met twice as often at the next. */
+/* The depth to which an element is followed through the graph, and the number of uops: uops that
+ * are used twice at every level multiply. */
 enum { ELEMENT_DEPTH = 48, ELEMENT_STEPS = 4096 };
 
-/* Element i of x, so that equal elements are equal uops: through movement to where it comes
- * from. */
+/* Element i of x, such that equal elements are equal uops: through movement down to its source. */
 static struct uop *element_scalar(struct tgc *t, struct uop *x, struct uop *const *index, int depth,
                                   int *steps)
 {
@@ -188,7 +187,7 @@ struct uop *node_element(const struct node *n, struct uop *x, int64_t i)
     return element_scalar(n->t, x, index, 0, &steps);
 }
 
-/* e with the symbols for what was found before: equal sizes become equal expressions. */
+/* e with the symbols found before: equal sizes become equal expressions. */
 static struct uop *substitute(const struct lower *l, struct uop *e, int depth)
 {
     struct uop *src[3];
@@ -210,7 +209,7 @@ struct uop *node_found(const struct node *n, struct uop *e)
     return substitute(n->lower, uop_cast(n->t, DTYPE_INDEX, e), 0);
 }
 
-/* A symbol that was read as max(e, 0): it is e, if that must not be negative. */
+/* A symbol that was read as max(e, 0) is e, if e must not be negative. */
 static struct uop *found_as_max(const struct lower *l, struct uop *e)
 {
     struct uop *max = uop_binary(l->t, OP_MAX, e, uop_int(l->t, 0));
@@ -220,8 +219,7 @@ static struct uop *found_as_max(const struct lower *l, struct uop *e)
     return NULL;
 }
 
-/* Where a scalar lies in memory that it is just an element of: x itself where that cannot be
- * told. */
+/* The memory of which a scalar is just an element; x itself if it is not. */
 static struct uop *memory_of(struct tgc *t, struct uop *x, int64_t *at)
 {
     struct uop *index[MAX_RANK], *from[MAX_RANK], *valid, *u = x;
@@ -244,7 +242,7 @@ static struct uop *memory_of(struct tgc *t, struct uop *x, int64_t *at)
     return u;
 }
 
-/* The name by which messages and options know a symbol: each has its own. */
+/* A unique name for a symbol, for messages and options. */
 static const char *unique_name(struct lower *l, const char *name)
 {
     int n = 1;
@@ -438,8 +436,8 @@ static bool value_at(struct tgc *t, const struct uop *e, const struct var *v, in
     return ok;
 }
 
-/* Where e(v) = c: lo .. hi, for an e that grows or falls with v; false: nowhere, or e does
- * neither. */
+/* The interval lo .. hi of v with e(v) = c, for an e that is monotone in v; false: it is empty, or
+ * e is not. */
 static bool solve(struct tgc *t, const struct uop *e, const struct var *v, int64_t c, int64_t *lo,
                   int64_t *hi)
 {
@@ -596,8 +594,8 @@ static void walk_push(struct lower *l, struct walk *w, struct uop *u)
     VEC_PUSH(l->t, w->stack, w->depth, w->cap, u);
 }
 
-/* The next uop, after pushing all that it needs: sources, dimensions, and the host calls that
- * symbols lead to. */
+/* The next uop, after pushing all that it needs: sources, dimensions, and the host calls of
+ * symbols. */
 static struct uop *walk_next(struct lower *l, struct walk *w)
 {
     if (!w->depth)
@@ -634,7 +632,7 @@ bool lower_depends_on(struct lower *l, struct uop *u, const struct loop *loop)
     return false;
 }
 
-/* Marks everything that a run needs by t->mark. */
+/* Marks everything that a run needs, by t->mark. */
 static void mark_needed(struct lower *l, const struct graph *g)
 {
     struct walk w = {.mark = ++l->t->mark};

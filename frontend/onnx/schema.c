@@ -1,9 +1,9 @@
-/* schema.c - a node against its operator's signature in schemas.def: the attributes it may and must
- * have, their types, and how many inputs and outputs.
+/* schema.c - checks a node against its operator's signature in schemas.def: optional and required
+ * attributes, their types, and the numbers of inputs and outputs.
  *
- * Names that begin with two underscores are a tool's own notes and are passed over, as ONNX's
- * checker does. In a function's body an attribute may refer to one of the call: what the call gave
- * is checked when the function is inlined.
+ * Names that begin with two underscores are notes of tools and are ignored, as ONNX's checker does.
+ * In a function's body an attribute may refer to one of the call: its value is checked when the
+ * function is inlined.
  */
 #include "frontend/onnx/lower.h"
 
@@ -88,7 +88,7 @@ static bool find_attribute(const struct schema *s, const char *name, struct word
     return false;
 }
 
-/* AttributeProto's name of a type as schemas.def writes it; "" if there is none. */
+/* The name of an attribute type in schemas.def; "" if there is none. */
 static const char *type_text(struct tgc *t, AttributeProto__AttributeType type)
 {
     const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
@@ -104,7 +104,7 @@ static const char *operator_text(struct tgc *t, const struct schema *s, int opse
     return mem_printf(t, "%s%s%s of opset %d", s->domain, *s->domain ? "." : "", s->name, opset);
 }
 
-/* Where else the attribute is known, or what there is. */
+/* Which other versions know the attribute, or which attributes exist. */
 static void hint_attribute(struct text *x, const struct schema *s, const char *name)
 {
     struct word w;

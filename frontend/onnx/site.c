@@ -1,9 +1,9 @@
-/* site.c - where a node stands in the file, for messages.
+/* site.c - the place of a node in the file, for messages.
  *
  * Every node of the main graph, of the subgraphs in attributes and of function bodies gets its
  * number in the order of the file, before check.c sorts anything. The table is a hash table over
- * the node's address with linear probing: it is only looked into, never walked, so that addresses
- * do not show in any output. A place reads from the outside in:
+ * the node's address with linear probing: it is looked up, never iterated over, so that addresses
+ * do not affect any output. A place reads from the outside in:
  *
  *      function 'ai.custom.Gelu': node 3 'if_0' (If), then_branch: node 1 'add_2' (Add), input 1
  *      'b'
@@ -106,7 +106,7 @@ int onnx_node_index(const struct onnx_model *m, const NodeProto *n)
     return s ? s->index : -1;
 }
 
-/* Names come from the model and may be as long as it likes. */
+/* Names come from the model and may be of any length. */
 enum { MAX_QUOTED = 100 };
 
 static void put_quoted(struct text *x, const char *name)

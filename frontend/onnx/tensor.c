@@ -238,7 +238,7 @@ static bool decode_typed(const struct source *s, struct onnx_tensor *out)
     }
 }
 
-/* The elements stand in one place. */
+/* Whether the elements are in one place only. */
 static bool has_one_store(const struct source *s)
 {
     const TensorProto *p = s->p;

@@ -1,8 +1,8 @@
-/* wire.c - looks at protobuf bytes before anything is unpacked.
+/* wire.c - checks protobuf bytes before anything is unpacked.
  *
- * protobuf-c recurses once a nesting level and multiplies small inputs (an empty node of 2 bytes
- * becomes some 200), so that a few kilobytes can end a process. This walk has neither weakness: one
- * loop with a stack of ONNX_MAX_DEPTH frames over the bytes, driven by the descriptors that
+ * protobuf-c recurses once per nesting level and amplifies small inputs (an empty node of 2 bytes
+ * becomes about 200), so that a few kilobytes can end a process. This walk has neither weakness:
+ * one loop with a stack of ONNX_MAX_DEPTH frames over the bytes, driven by the descriptors that
  * protoc-c generated, so that it knows as many fields as the unpacker does:
  *
  *      message := (tag value)*        tag := varint(number << 3 | wire)
@@ -18,8 +18,8 @@
 
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* What the arena may add to an allocation; and what protobuf-c notes of each field that it reads:
- * 32 bytes, in slabs that double, so that up to half of their places are left empty. */
+/* The arena's overhead of an allocation; and protobuf-c's record of each field that it reads: 32
+ * bytes, in slabs that double, so that up to half of a slab is unused. */
 enum { ALLOC_SLACK = 32, MEMBER_NBYTES = 2 * 32 + 8 };
 
 struct frame { const ProtobufCMessageDescriptor *type; size_t end, nmember; };
@@ -50,7 +50,7 @@ static bool count(struct scan *s, size_t n, size_t size)
     return true;
 }
 
-/* max: the bytes a varint of this use may take. */
+/* max: the most bytes of this varint. */
 static bool read_varint(struct scan *s, size_t end, int max, uint64_t *v)
 {
     *v = 0;
@@ -105,7 +105,7 @@ static size_t element_nbytes(ProtobufCType type)
     }
 }
 
-/* Numbers of a packed field; the same checks as protobuf-c's, each element a whole one. */
+/* Numbers of a packed field, with protobuf-c's checks: no element may be cut off. */
 static bool scan_packed(struct scan *s, size_t end)
 {
     enum wire wire = wire_of(s->field->type);

@@ -1,8 +1,8 @@
 /* call.c - calls of functions: their arguments and attributes, and the checks that all functions
  * share.
  *
- * A function asks for its attributes by name; those that its signature has not are unknown and
- * reported, with the list of those it has.
+ * A function asks for its attributes by name; attributes that are not in its signature are reported
+ * as unknown, with the list of those that are.
  */
 #include "frontend/text/reader.h"
 
@@ -243,7 +243,7 @@ void call_result(struct call *c, struct uop *x)
     else if (c->nresult < c->nwanted)
         c->result[c->nresult++] = x;
     else
-        c->nresult++;                                 /* a result that nobody named */
+        c->nresult++;                                 /* a result without a name */
 }
 
 void call_fail(struct call *c, const char *format, ...)

@@ -6,7 +6,7 @@
  *      %y = conv2d(%x, %w) {stride=2}            read_function_call: an op or a library function
  *      ... axes("n c") loc("node", "Conv", 7)    read_tail
  *
- * The grammar stands in read.c.
+ * The grammar is in read.c.
  */
 #include "frontend/text/reader.h"
 
@@ -72,8 +72,8 @@ static bool read_tail(struct reader *r, struct tail *tail)
     }
 }
 
-/* Makes the location current: what the statement builds comes from there. name NULL: from nowhere,
- * unless it says so. */
+/* Makes the location current: uops that the statement builds have this origin. name NULL: no
+ * origin, unless the statement gives one. */
 static void enter_origin(struct reader *r, const struct tail *tail, const char *name,
                          const char *op)
 {
@@ -116,7 +116,7 @@ static bool result_count(struct reader *r, const struct result *v, int n, int ha
                      : read_error(r, &v[have].at, "%s has %d results, %d are named", what, have, n);
 }
 
-/* A call fits the function that it names: what does not would be undefined in the emitted C. */
+/* A call has to match the signature of its function: otherwise the emitted C would be undefined. */
 static bool check_host(struct reader *r, const struct call *c, const struct token *at,
                        const char *function, int nout, int nparam, int nresult)
 {
@@ -137,8 +137,9 @@ static bool check_host(struct reader *r, const struct call *c, const struct toke
     return true;
 }
 
-/* Elements at the symbols' bounds: those that the call finds are as large as they may be, which is
- * what has memory; others are all at their upper bounds, or all at their lower ones. */
+/* Bounds of the numbers of elements. Symbols that the call finds are at their upper bounds, which
+ * is what memory is allocated for; others are all at their upper bounds, or all at their lower
+ * ones. */
 struct bounds { int64_t *value; int n; };
 
 static struct bounds bounds_of(struct reader *r, struct uop *const *dim, int n, bool upper,
@@ -161,8 +162,8 @@ static struct bounds bounds_of(struct reader *r, struct uop *const *dim, int n, 
     return b;
 }
 
-/* The elements that a function may touch, as a word of its `needs` says; *word moves behind it.
- * false: it does not say so, or a param is data. */
+/* The elements that a function may access, by the next word of its `needs`; *word moves past it.
+ * false: `needs` does not say, or a param is data. */
 static bool host_needs(const char **word, struct uop *const *param, const struct bounds *b,
                        int64_t *nelem)
 {
@@ -190,8 +191,8 @@ static bool host_needs(const char **word, struct uop *const *param, const struct
     return ok;
 }
 
-/* No param leads a function outside of its inputs and results, with the symbols at their bounds:
- * the emitted C does not look. */
+/* No param makes a function access elements outside its inputs and results, with the symbols at
+ * their bounds: the emitted C does not check. */
 static bool check_host_sizes(struct reader *r, const struct token *at,
                              const struct host_function *f, struct uop *const *in,
                              const struct host_output *out, struct uop *const *param,

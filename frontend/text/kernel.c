@@ -16,8 +16,8 @@
  *              | op [ "." dtype ] operands
  *      operands = "(" [ expr { "," expr } ] ")"
  *
- * Nothing folds: what is written is what is built. Reading ends at the first mistake; what can only
- * be seen in the whole (a range that nothing binds) is reported where it is written.
+ * Nothing folds: uops are built as written. Reading ends at the first mistake; errors that only the
+ * whole shows (a range that nothing binds) are reported where they are written.
  */
 #include "frontend/text/reader.h"
 
@@ -114,7 +114,7 @@ static bool is_of_kernels(const struct kernel_reader *k, enum op op)
     return op == OP_PREFETCH || (op >= OP_ACC && op < OP_SINK);
 }
 
-/* Only memory's own place takes memory, only ENDGUARD a guard, and nothing a store. */
+/* Only the operand for memory may be memory, only that of ENDGUARD a guard, and none a store. */
 static bool check_operands(struct kernel_reader *k, const struct token *at, enum op op,
                            struct uop *const *src, int n)
 {
@@ -286,7 +286,7 @@ static bool read_sum(struct kernel_reader *k, struct uop **e)
 
 /* --------------------------------------------------------------------------------- declarations */
 
-/* What a name's digits say, from `from` on: -1: nothing that can be meant. */
+/* The number in a name, from `from` on; -1: not a valid one. */
 static int number_of(const char *s)
 {
     int n = 0, digits = 0;
@@ -406,7 +406,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     struct uop *u;
     if (!read_elements(k, b))
         return false;
-    u = uop_buffer(k->r.t, b); /* behind its elements, which bound it */
+    u = uop_buffer(k->r.t, b); /* declared after its elements, which bound it */
     VEC_PUSH(k->r.t, k->k->buffer, k->k->nbuffer, k->cap_buffer, b);
     return enter(k, &k->value, &at, u);
 }
@@ -623,7 +623,7 @@ static bool read_line(struct kernel_reader *k)
     return read_value_line(k, accept_word(&k->r, "let"));
 }
 
-/* What only the whole can tell. */
+/* Checks that need the whole text. */
 static bool check_whole(struct kernel_reader *k)
 {
     struct violation v;

@@ -103,7 +103,7 @@ bool type_matches(struct reader *r, const struct type *want, const struct uop *h
 struct uop *read_lookup(struct reader *r, const char *name, bool *found);
 /* In this region. value NULL: its definition failed. */
 bool define_name(struct reader *r, const struct token *name, struct uop *value);
-/* What the region defined is forgotten; its names may be used again. */
+/* Forgets the names that the region defined; they may be used again. */
 void leave_region(struct reader *r);
 /* A value where an operand may stand: %x, f32(1.5), N+1; or a bare number, whose dtype its
  * surroundings give. */
@@ -200,9 +200,9 @@ void call_result(struct call *c, struct uop *x);
 void call_fail(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 typedef void (*tg_function)(struct call *c);
-/* operands: "x, w, bias?, more..." (x and w must be there); attributes: "axis, keep=false, size?", of
- * which the first must be given, the last has no value otherwise, and "op=add|mul" is one of those
- * words, the first otherwise. Calls are checked against both. */
+/* operands: "x, w, bias?, more..." (x and w must be there); attributes: "axis, keep=false, size?",
+ * of which the first is required, the second has a default, the last has none; "op=add|mul" is one
+ * of those words, by default the first. Calls are checked against both. */
 struct function { const char *name, *operands, *attributes; tg_function run; };
 /* end with a NULL name */
 extern const struct function primitive_functions[], nn_functions[], shape_functions[];
@@ -221,8 +221,8 @@ struct safetensor {
     const void *data;
     size_t nbytes;
 };
-/* Finds `name` in the bytes of a safetensors file. error: what is wrong, or that it is not
- * there. */
+/* Finds `name` in the bytes of a safetensors file. error: what is wrong, or that it does not
+ * exist. */
 bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found,
                       const char **error);
 bool safetensors_holds(enum dtype d);

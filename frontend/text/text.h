@@ -1,8 +1,7 @@
 /* text.h - the .tg text graph: reader and writer. docs: the grammar is at the top of read.c.
  *
- * print(parse(print(g))) == print(g): what the writer writes are primitive ops, which the reader
- * takes as they stand; functions of the library (conv2d, softmax, attention, ...) expand on
- * reading.
+ * print(parse(print(g))) == print(g): the writer writes primitive ops, which the reader reads as
+ * they are; functions of the library (conv2d, softmax, attention, ...) expand on reading.
  */
 #ifndef TGC_FRONTEND_TEXT_TEXT_H
 #define TGC_FRONTEND_TEXT_TEXT_H
@@ -18,7 +17,7 @@ struct tg_read_options {
     /* where file("...") looks; NULL: the directory of `path` */
     const char *external_data_dir;
     bool no_external_data;
-    /* NULL, or told each file that weights were read from, as found from here */
+    /* NULL, or called for each file that weights are read from, with its path from here */
     void (*on_file)(void *user, const char *path);
     void *user;
 };
@@ -29,7 +28,7 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
                             const struct tg_read_options *options);
 /* The same from a file; path "-": standard input. */
 struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_options *options);
-/* Its first part: the bytes, in the arena. NULL: a diagnostic. */
+/* Its first part: the bytes, in the arena. NULL: diagnostics were recorded. */
 const char *tg_load(struct tgc *t, const char *path, size_t *nbytes);
 
 struct tg_write_options {
@@ -45,8 +44,8 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
               struct text *out, struct text *side);
 
 /* The functions of the format, in the order of the tables that calls are read by; NULL: no more.
- * *operands: "x, w, bias?", where ? marks what may be absent and "more..." any number; *attributes:
- * "axis, keep=false, size?", with what holds where one is not given. */
+ * *operands: "x, w, bias?", where ? marks optional ones and "more..." any number; *attributes:
+ * "axis, keep=false, size?", with defaults. */
 const char *tg_function_at(int i, const char **operands, const char **attributes);
 
 /* kernel.c: a kernel's AST (ast), or a linear program (linear), and its memory as declared. */

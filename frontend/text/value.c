@@ -1,8 +1,7 @@
-/* value.c - names and what stands for a value in a .tg text graph: %x, f32(0.5), 7, N + 1, _.
+/* value.c - names and operands in a .tg text graph: %x, f32(0.5), 7, N + 1, _.
  *
- * Names are kept in one table. Each belongs to the region that defined it, and is forgotten at
- * that region's end; a name whose definition failed is kept with no value, so that its uses are
- * silent.
+ * Names are kept in one table. Each belongs to the region that defined it, and is forgotten at that
+ * region's end; a name whose definition failed is kept with no value, so that its uses are silent.
  */
 #include "frontend/text/reader.h"
 

@@ -1,4 +1,4 @@
-/* weight.c - what a weight holds.
+/* weight.c - the contents of a weight.
  *
  *      init = "[" values "]"                          numbers, true, false, inf, nan; nested as
  *      they like; row-major

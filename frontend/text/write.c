@@ -1,11 +1,11 @@
 /* write.c - a graph as .tg text, such that reading and writing it again gives the same bytes.
  *
- * One line an op, in topological order from the outputs, which depends on nothing but the graph's
- * structure. Integer scalars over constants and symbols stand where they are used, infix; other
- * scalars have lines. What depends on a loop's counter or carried values is written inside that
- * loop: each uop's home is the innermost loop it depends on. The branches of an if need no region,
- * since only dependence says what runs. Values are numbered in the order of writing; inputs and
- * weights keep their names where these are plain.
+ * One line an op, in topological order from the outputs, which depends only on the graph's
+ * structure. Integer scalars over constants and symbols are written where they are used, infix;
+ * other scalars have lines. Uops that depend on a loop's counter or carried values are written
+ * inside that loop: a uop's home is the innermost loop on which it depends. The branches of an if
+ * need no region, since dependence alone determines what runs. Values are numbered in the order of
+ * writing; inputs and weights keep their names where these are plain.
  */
 #include "frontend/text/reader.h"
 
@@ -100,7 +100,7 @@ static void put_scalar(struct text *out, enum dtype d, union scalar v)
 
 /* ---- names */
 
-/* Adds a name; false: it is there. */
+/* Adds a name; false: it is taken. */
 static bool take_name(struct writer *w, const char *s)
 {
     void **taken = dict_enter(w->t, &w->taken, s);
@@ -111,7 +111,7 @@ static bool take_name(struct writer *w, const char *s)
 
 static bool all_digits(const char *s) { return s[strspn(s, "0123456789")] == 0; }
 
-/* A name of its own for a buffer, close to the model's. Numbers alone are for other values. */
+/* A unique name for a buffer, close to the model's. Names of digits alone are for other values. */
 static const char *buffer_name(struct writer *w, const struct uop *u, const char *prefix)
 {
     const struct buffer *b = u->arg.p;
@@ -235,7 +235,7 @@ static void put_bounds(struct writer *w, const struct uop *symbol)
     text_printf(w->out, "<=%lld", (long long)v->max);
 }
 
-/* declares: a symbol that stands alone here for the first time has its bounds written. */
+/* declares: a symbol that occurs alone here for the first time is written with its bounds. */
 static void put_type(struct writer *w, enum dtype d, struct uop *const *dim, int ndim,
                      bool declares)
 {
@@ -253,7 +253,7 @@ static void put_type(struct writer *w, enum dtype d, struct uop *const *dim, int
     text_puts(w->out, ndim ? "]" : "");
 }
 
-/* " : f32[N]", or nothing where a derived dimension is too long an expression. */
+/* " : f32[N]", or nothing if a derived dimension is too long an expression. */
 static void put_checked_type(struct writer *w, const struct uop *u)
 {
     for (int a = 0; a < u->ndim; a++)
@@ -422,7 +422,7 @@ static void put_tail(struct writer *w, const struct uop *u)
 
 static void put_indent(struct writer *w, int depth) { text_printf(w->out, "%*s", 2 * depth, ""); }
 
-/* The GETs of a node that are used, by number; "_" for the others. */
+/* The GETs of a node that are used, in order of their numbers; "_" for the others. */
 static void put_results(struct writer *w, const struct uop *node, int n)
 {
     const struct uop **get = mem_array(w->t, (size_t)n + 1, sizeof *get);
@@ -574,7 +574,7 @@ static void find_free(struct writer *w)
     }
 }
 
-/* The innermost loop that order[i] is inside of; -1: none. */
+/* The innermost loop that contains order[i]; -1: none. */
 static int home_of(const struct writer *w, int i)
 {
     int home = -1;
@@ -642,7 +642,8 @@ static void put_input(struct writer *w, const struct uop *u)
     text_putc(w->out, '\n');
 }
 
-/* How reading a type first meets v: not at all, alone, which can declare it, or in an expression. */
+/* How v first occurs when a type is read: not at all, alone, which can declare it, or in an
+ * expression. */
 enum meeting { MEETS_NOT, MEETS_ALONE, MEETS_INSIDE };
 
 static enum meeting meets(const struct writer *w, struct uop *const *dim, int ndim,
@@ -660,7 +661,7 @@ static enum meeting meets(const struct writer *w, struct uop *const *dim, int nd
     return MEETS_NOT;
 }
 
-/* Whether the type of a host call's result is what meets v first, alone. */
+/* Whether v first occurs in the type of a host call's result, alone. */
 static bool is_declared_by_result(const struct writer *w, const struct uop *v)
 {
     for (int i = 0; i < w->norder; i++) {
@@ -697,7 +698,7 @@ static bool is_host_result(const struct writer *w, const struct uop *v)
     return false;
 }
 
-/* Whether an input's type is what meets v first, alone. */
+/* Whether v first occurs in an input's type, alone. */
 static bool is_declared_by_input(const struct writer *w, const struct uop *v)
 {
     for (int k = 0; k < w->g->ninput; k++) {
@@ -746,8 +747,8 @@ static void put_symbols(struct writer *w)
     }
 }
 
-/* What the format does not hold: constants and weights of strings; buffers that are no input and no
- * weight. */
+/* What the format cannot express: constants and weights of strings; buffers other than inputs and
+ * weights. */
 static bool check_writable(const struct writer *w)
 {
     for (int i = 0; i < w->norder; i++) {
