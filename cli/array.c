@@ -61,7 +61,7 @@ void array_fill_random(struct array *v)
     for (size_t i = 0; i < v->nelem; i++) {
         uint64_t r = random_next(&state);
         char *at = (char *)v->data + i * width;
-        /* 0 and 1 are valid as indices, tokens and masks of nearly any model */
+        /* 0 and 1 are valid indices, tokens and masks of nearly every model */
         union scalar s = {.i = (int64_t)(r >> 63)};
         if (v->dtype == DTYPE_STRING) {
             memcpy(at, &words[r >> 62], sizeof *words);

@@ -50,13 +50,13 @@ enum model_format { FORMAT_BY_NAME, FORMAT_ONNX, FORMAT_TG };
 
 struct depfile_target { const char *text; bool quote; };
 struct input_file { const char *name, *path; };
-/* How an input holds a picture (--image-layout). A byte b becomes (range[0] + b * (range[1] -
+/* How an input represents a picture (--image-layout). A byte b becomes (range[0] + b * (range[1] -
  * range[0]) / 255 - mean) / std. */
 enum channel_order { CHANNELS_RGB, CHANNELS_BGR, CHANNELS_RGBA, CHANNELS_GRAY };
 enum image_resize { RESIZE_NONE, RESIZE_STRETCH, RESIZE_CROP };
 struct image_layout {
-    const char *input;              /* NULL: of all that are not named */
-    const char *words;              /* as they were given */
+    const char *input;              /* NULL: all inputs that are not named */
+    const char *words;              /* as given */
     char axes[5];                   /* NCHW, HWC, ... */
     enum channel_order channels;
     enum image_resize resize;
@@ -67,20 +67,20 @@ struct image_layout {
 struct options {
     enum command command;
     const char *model;              /* the operand; NULL: none was given */
-    const char *model2;             /* verify: what it is compared with; NULL: recorded outputs */
-    /* the command line with files of options expanded, and the words of --other */
+    const char *model2;             /* verify: the model to compare with; NULL: recorded outputs */
+    /* the command line with files of options expanded; the words of --other */
     const char **word; size_t nword;
     const char **other; size_t nother;
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
     struct onnx_shape_option *shape; int nshape; size_t cap_shape;
     struct onnx_list_option *list; int nlist; size_t cap_list;
-    /* of inputs that are read from files: shapes may depend on them */
+    /* values of inputs that are read from files: shapes may depend on them */
     struct onnx_value_option *value; int nvalue; size_t cap_value;
     const char **state; int nstate; size_t cap_state; /* OUT=IN */
     int steps;                      /* of tgc run */
     struct onnx_load_options load;
-    int nchwc_block;                /* 0: as the model shows */
+    int nchwc_block;                /* 0: as the model implies */
     const char *output;             /* NULL: none; "-": standard output */
     enum emit emit;
     const char *name;               /* NULL: from the output or the model */
@@ -92,10 +92,10 @@ struct options {
     enum target target;
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
-    enum dtype weight_dtype;        /* VOID: as the model has them */
+    enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes;
     double error;                   /* --error; ERROR_LIMIT otherwise */
-    size_t stack;                   /* bytes that a run may take of it; 0: any */
+    size_t stack;                   /* bytes of stack that a run may take; 0: any */
     const struct machine *machine;  /* NULL: the first row */
     size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
@@ -106,25 +106,25 @@ struct options {
     const char *out_dir, *data, *keep;
     double rtol, atol;
     size_t max_memory;              /* 0: by the model's size */
-    bool progress;                  /* long work shows on the terminal how far it is */
+    bool progress;                  /* long work shows its progress on the terminal */
     bool diagnostics_json, color;
     int debug;                      /* DEBUG=n */
     /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
     enum option_id print;
     enum command topic;             /* of HELP; COMMAND_COUNT: all */
     const char *shell;
-    /* the file that diagnostics without a place are about; NULL: tgc itself */
+    /* the file of diagnostics without a place; NULL: tgc itself */
     const char *subject;
 };
 
 /* Reads the command line, files of options (@FILE) and the environment (getenv_ is getenv but for
- * tests). false: it is wrong usage; the diagnostics say how. What they allocate is t's. `o` says
- * how to print diagnostics even then. */
+ * tests). false: wrong usage, reported. Everything is allocated in t. `o` is valid for printing
+ * diagnostics even then. */
 bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o);
-/* What the processor that tgc runs on has. */
+/* The instruction sets of the processor that tgc runs on. */
 isa_set options_host_isa(void);
-/* host_machine.c: its caches and units, as far as they are known; t's. */
+/* host_machine.c: its caches and units, as far as they are known; allocated in t. */
 const struct machine *host_machine(struct tgc *t);
 /* The option's spelling, for messages. */
 const char *option_spelling(enum option_id id);
@@ -132,13 +132,13 @@ const char *target_name(enum target target);
 const char *command_name(enum command c);
 /* Whether the command takes the option. */
 bool option_fits(enum option_id id, enum command c);
-/* The words that an option's value is one of, blanks between them; "": it is free. */
+/* The words of which an option's value is one, separated by blanks; "": any value. */
 void option_put_choices(struct text *out, enum option_id id);
 const char *emit_extension(enum emit e);
 
 /* --------------------------------------------------------------------------------------- help.c */
 
-/* What a command does and takes; COMMAND_COUNT: all of them. */
+/* What a command does, and its options; COMMAND_COUNT: all commands. */
 void help_write(struct text *out, enum command topic);
 void version_write(struct text *out);
 void man_write(struct text *out);
@@ -156,37 +156,36 @@ void print_escaped(FILE *to, const char *s);
 /* ------------------------------------------------------------------------------------- output.c */
 
 /* Files that appear whole or not at all: each is written under a temporary name in its own
- * directory, and all are renamed together. What is no regular file (/dev/null, a pipe) is written
- * directly. "-" is standard output. A signal removes what is unfinished. */
+ * directory, and all are renamed together. Anything but a regular file (/dev/null, a pipe) is
+ * written directly. "-" is standard output. A signal removes unfinished files. */
 struct outputs;
 struct outputs *outputs_new(struct tgc *t);
-/* A file that is read: no output may replace it, by this path, another one or a link. */
+/* A file that is read: no output may replace it, under this path, another one or a link. */
 void outputs_protect(struct outputs *s, const char *path);
-/* Whether the path can be an output, before time is spent on what goes into it. false: a
- * diagnostic. */
+/* Whether the path can be an output, before time is spent on its contents. false: a diagnostic. */
 bool outputs_may_write(const struct outputs *s, const char *path);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
-/* The temporary name under which another program shall write the file. NULL: a diagnostic. */
+/* The temporary name under which another program writes the file. NULL: a diagnostic. */
 const char *outputs_reserve(struct outputs *s, const char *path);
-/* Flushes and renames all. false: a diagnostic; nothing is left behind then, and older files are as
- * they were (as far as no rename had happened yet). */
+/* Flushes and renames all. false: a diagnostic; then nothing is left behind, and older files are
+ * unchanged (unless they had been renamed already). */
 bool outputs_commit(struct outputs *s);
-/* Removes what is not committed. */
+/* Removes everything that is not committed. */
 void outputs_discard(struct outputs *s);
 /* A new private directory under $TMPDIR; removed with all that is in it by directory_remove() or by
  * a signal. NULL: a diagnostic. */
 const char *directory_make(struct tgc *t);
 void directory_remove(const char *path);
 /* Copies the files of a private directory into the one that --keep names; no file that `protect`
- * knows as an input is replaced. Says so in a note, or in a diagnostic why not. */
+ * knows as an input is replaced. A note says so, or a diagnostic why not. */
 void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect);
-/* Removes whatever is unfinished; for the ends of the process that no command sees. */
+/* Removes everything unfinished; for ends of the process outside any command. */
 void outputs_abandon(void);
 
 /* -------------------------------------------------------------------------------------- model.c */
 
-/* An input that the caller gives, as the model declares it. */
+/* An input of the caller, as the model declares it. */
 struct model_input {
     const char *name;
     enum dtype dtype;               /* VOID: no tensor */
@@ -205,20 +204,20 @@ struct model {
     struct tgc *tgc;
     struct graph *graph;
     struct schedule *schedule;
-    struct pass_record *record;     /* with --passes: what became of each pass */
+    struct pass_record *record;     /* with --passes: the record of each pass */
     const char *base;               /* the file's name without directories; "stdin" */
     const char *stem;               /* without its extension either */
 };
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
-/* The inputs that a caller gives: those that no initializer fills. */
+/* The inputs of the caller: those without an initializer. */
 struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n);
-/* The graph's own inputs, but those that an initializer fills, or its outputs: what may be a
- * sequence or an optional is one entry here. */
+/* The graph's own inputs, without those that have an initializer, or its outputs: a sequence or an
+ * optional is one entry here. */
 struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
 struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n);
-/* What an ONNX file says about its outputs, as model_inputs() does of its inputs. */
+/* The outputs as an ONNX file declares them, like model_inputs() for its inputs. */
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
 /* Makes m->graph, with o's dimensions and shapes. */
 bool model_lower(struct tgc *t, const struct options *o, struct model *m);
@@ -227,7 +226,8 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 /* Protects every file that the compile reads: model, external data, tune file, inputs. */
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
 void model_close(struct model *m);
-/* progress.c. A line on the terminal, in place of the one before; nothing if options.progress is false. */
+/* progress.c. Replaces the progress line on the terminal; does nothing if options.progress is
+ * false. */
 bool progress_is_wanted(const struct options *o);
 void progress(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void progress_end(const struct options *o);
@@ -247,21 +247,21 @@ struct array {
     size_t nelem, nbytes;
     void *data;                     /* 64-byte aligned where array_allocate() made it */
 };
-/* Zeroed, page-aligned, of the run's budget and not the compile's: the data of a run. Lives as long
- * as the process. NULL: a diagnostic that names `what` it was for. */
+/* Zeroed, page-aligned, from the run's budget and not the compile's: the data of a run. Lives as
+ * long as the process. NULL: a diagnostic that names `what` it is for. */
 void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
 /* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
  * large). */
 bool array_allocate(struct tgc *t, struct array *v);
-/* The same values each time, by name and position: floats in [-1, 1), integers small and >= 0, bool
+/* The same values each time, by name and index: floats in [-1, 1), integers small and >= 0, bools
  * mixed. */
 void array_fill_random(struct array *v);
 /* "f32[1,28,28]" */
 const char *array_type_text(struct tgc *t, const struct array *v);
 /* One line for a person: first elements, least, greatest, mean. */
 void array_summary(struct text *out, const struct array *v);
-/* Compares with what is wanted: integers, bools and strings exactly, floats |got - want| <= atol +
- * rtol * |want|, NaN equal to NaN. Appends how they differ, or how closely they agree. */
+/* Compares with the expected array: integers, bools and strings exactly, floats |got - want| <=
+ * atol + rtol * |want|, NaN equal to NaN. Appends the differences, or how closely they agree. */
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol);
 
@@ -269,9 +269,9 @@ bool array_compare(struct tgc *t, struct text *out, const struct array *got,
  * says so (bf16 and fp8 are read from the integers of their bits; VOID takes any). */
 bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *v);
 bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v);
-/* A tensor's name as a file name: what is outside [A-Za-z0-9._-] becomes _. */
+/* A tensor's name as a file name: characters outside [A-Za-z0-9._-] become _. */
 const char *file_name_of(struct tgc *t, const char *tensor);
-/* What a file holds: a tensor, the tensors of a sequence, or an optional that is absent. */
+/* The contents of a file: a tensor, the tensors of a sequence, or an absent optional. */
 struct recorded { struct array *item; int n; bool is_absent; };
 /* An ONNX TensorProto, SequenceProto or OptionalProto of one of these. */
 bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence,
@@ -279,14 +279,14 @@ bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence
 
 /* --------------------------------------------------------------------------------------- image.c */
 
-/* "NAME:NCHW,RGB,0..1". false: it is none, and nothing is said. */
+/* "NAME:NCHW,RGB,0..1". false: invalid; no diagnostic. */
 bool image_layout_read(struct tgc *t, const char *s, struct image_layout *v);
-/* Whether the file begins as a picture does. */
+/* Whether the file begins like a picture. */
 bool image_is(const char *path);
 /* A picture as the input's tensor, by --image-layout. false: a diagnostic. */
 bool image_input(struct tgc *t, const struct options *o, const char *path,
                  const struct model_input *in, struct array *v);
-/* What can be decoded, for --version. */
+/* The formats that can be decoded, for --version. */
 const char *image_formats(void);
 
 /* ----------------------------------------------------------------------------------- instance.c */
@@ -304,12 +304,12 @@ struct instance {
     int (*reset)(void *model);
     int (*save)(const void *model, void *block);
     int (*restore)(void *model, const void *block);
-    const struct array **first;     /* [state_count]: values of the first run that are given; or NULL */
-    /* [input_count], [output_count]; data allocated at the bounds */
+    const struct array **first;     /* [state_count]: given values for the first run; or NULL */
+    /* [input_count], [output_count]; data allocated at the upper bounds */
     struct array *input, *output;
     int64_t *symbol;                /* [symbol_count] */
     void *inputs, *outputs;         /* the model's structs */
-    /* called before each kernel, see NAME_options; NULL: not */
+    /* called before each kernel, see NAME_options; NULL: none */
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
 };
@@ -326,17 +326,17 @@ bool instance_set_input(struct tgc *t, struct instance *p, int index, const stru
 /* The same for state `index`, before the first run. */
 bool instance_set_state(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
-/* What state `index` holds now, in the shape that it has. false: a diagnostic. */
+/* The present value of state `index`, with its present shape. false: a diagnostic. */
 bool instance_read_state(struct tgc *t, const struct instance *p, int index, struct array *v);
-/* After all inputs are set or shall be filled: allocates and fills the rest, calls init. */
+/* After all inputs are set that shall be: allocates and fills the others, calls init. */
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
 /* One run; afterwards output[] has the true shapes. */
 bool instance_run(struct tgc *t, struct instance *p);
-/* The same for who runs it often: where a state is full, all of them begin anew. */
+/* The same for repeated runs: if a state is full, all of them are reset. */
 bool instance_run_again(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
 
-/* A run's kernels anew, with p->on_kernel as it is now; needs: instance_prepare(). */
+/* Prepares again with the present p->on_kernel; needs: instance_prepare(). */
 bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);
 
 /* Writes the weights; false: a diagnostic. */
@@ -344,18 +344,20 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
 
 /* -------------------------------------------------------------------------------------- times.c */
 
-/* Seconds: of each kernel in the run at hand, the least of all runs, and of a whole run, the least. */
+/* Seconds: of each kernel in the present run, the least of all runs, and the least of whole
+ * runs. */
 struct kernel_times { double *now, *least, run; int n, open; double since; };
 /* Sets p's hook, before instance_prepare() or instance_restart(). */
 void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p);
 void times_on_kernel(void *user, int index, const char *kernel);
-/* The next run is the one at hand. */
+/* Begins the present run. */
 void times_begin(struct kernel_times *s);
 /* Runs several times: run and least[]. false: a diagnostic. */
 bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
-/* least[] from the one run that there was. */
+/* least[] from the only run. */
 void times_of_one_run(struct kernel_times *s);
-/* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' bounds. */
+/* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' upper
+ * bounds. */
 void times_write(struct text *out, const struct schedule *s, const struct kernel_times *times);
 /* The same as the elements of a JSON list. */
 void times_write_json(struct text *out, const struct schedule *s, const struct kernel_times *times);
@@ -364,17 +366,17 @@ void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_tim
 
 /* ---------------------------------------------------------------------------------------- why.c */
 
-/* How the schedule's choices came about. needs: t->tuning has noted them. */
+/* The reasons for the schedule's choices. needs: t->tuning has noted them. */
 void why_write(struct text *out, struct tgc *t, const struct schedule *s);
-/* The same as the elements of a JSON list; what is chosen and what could be as lines of a tune
- * file, and of which line it is (0: the model's). */
+/* The same as the elements of a JSON list; the choice and the candidates as lines of a tune file,
+ * and the number of the line that decided (0: the cost model). */
 void why_write_json(struct text *out, struct tgc *t);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 
-/* Values for the model's inputs; source[i] NULL: none is given for input i. */
+/* Values for the model's inputs; source[i] NULL: input i has none. */
 struct feed { struct model_input *input; struct array *value; const char **source; int n; };
-/* Checks a value against what the model declares, and adds its shape to o's. false: a diagnostic
+/* Checks a value against the model's declaration, and adds its shape to o's. false: a diagnostic
  * names `source`. */
 bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input,
                        const struct array *v, const char *source);

@@ -1,9 +1,9 @@
 /* cmd_bench.c - tgc bench: the time of a run on this machine.
  *
  * Runs until both MIN_RUNS and MIN_SECONDS are reached after a warm-up; reports the least and the
- * median, since a mean says more about the machine's other work than about the model. Runs that
- * take less than the clock resolves well are timed several at once. Kernels are timed in runs of
- * their own, since the clock is read before each.
+ * median, since a mean says more about the machine's other work than about the model. Runs that are
+ * too short for the clock are timed several at once. Kernels are timed in runs of their own, since
+ * the clock is read before each.
  */
 #include "cli/cli.h"
 #include "backends/program/program.h"
@@ -21,7 +21,7 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Of one run, out of several; negative: a run failed. States that are full begin anew. */
+/* Seconds of one run, as the mean of several; negative: a run failed. Full states are reset. */
 static double time_runs(struct tgc *t, struct instance *p, int runs)
 {
     double start = seconds_now();

@@ -7,9 +7,9 @@
 
 /* ------------------------------------------------------------------------------------- depfiles */
 
-/* A name as make and ninja read it. Backslashes count before a blank or # alone, where they are
- * doubled; % stays, since ninja would keep a backslash before it. source: the GNU make manual, 4.2
- * and 4.3; ninja's depfile_parser, whose rules differ for names such as a\#b, * or ?. */
+/* A name as make and ninja read it. Backslashes are special only before a blank or #, where they
+ * are doubled; % is not escaped, since ninja would keep the backslash. source: the GNU make manual,
+ * 4.2 and 4.3; ninja's depfile_parser, whose rules differ for names such as a\#b, * or ?. */
 static bool put_make_word(struct tgc *t, FILE *f, const char *s)
 {
     size_t nbackslash = 0;
@@ -29,7 +29,7 @@ static bool put_make_word(struct tgc *t, FILE *f, const char *s)
     return true;
 }
 
-/* Those of -MT as they are, for they may be several or make's variables; else OUT's name. */
+/* The targets of -MT unchanged, since they may be several or make's variables; else OUT's name. */
 static bool put_depfile_targets(struct tgc *t, FILE *f, const struct options *o)
 {
     bool ok = o->ndepfile_target || put_make_word(t, f, o->output);
@@ -119,7 +119,7 @@ static const char *sibling(struct tgc *t, const char *path, const char *extensio
 
 struct emission { const char *name, *header; struct text c, h; bool beside; };
 
-/* Weights that no linker takes: what becomes of them, or, where the user says otherwise, what will. */
+/* Reports what happens to weights that no linker accepts. */
 static void mention_weights(struct tgc *t, const struct schedule *s, enum weights_mode wanted,
                             const char *name)
 {
@@ -138,7 +138,7 @@ static void mention_weights(struct tgc *t, const struct schedule *s, enum weight
                   gigabytes);
 }
 
-/* What a C file is large by is nearly always its weights. */
+/* The size of a C file is nearly always its weights'. */
 static void mention_size(struct tgc *t, const struct options *o, const struct emission *e)
 {
     const size_t large = 10 << 20;
@@ -187,8 +187,7 @@ static bool put_weights(struct tgc *t, const struct model *m, struct outputs *fi
     return f && weights_write_file(t, m->schedule, f, path);
 }
 
-/* NAME.weights is found by the name that the C asks for, which is the C name, in the output's
- * directory. */
+/* The C refers to NAME.weights by the C name, in the output's directory. */
 static const char *weights_path(struct tgc *t, const char *output, const char *name)
 {
     const char *slash = strrchr(output, '/');
@@ -206,8 +205,8 @@ static bool can_be_included(struct tgc *t, const struct options *o, const char *
                       header);
 }
 
-/* NAME.weights in the output's directory. Two outputs of one --name share the path: what is there
- * may be another's. */
+/* NAME.weights in the output's directory. Two outputs with the same --name share the path: the
+ * existing file may be another output's. */
 static bool put_weights_beside(struct tgc *t, const struct options *o, const struct model *m,
                                struct outputs *files, const char *name)
 {
@@ -240,7 +239,7 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
            (!e.beside || put_weights_beside(t, o, m, files, name));
 }
 
-/* .o, .so and .a: the C lives in a private directory while the system's compiler works. */
+/* .o, .so and .a: the C file is in a private directory while the system's compiler runs. */
 static bool write_binary(struct tgc *t, const struct options *o, const struct model *m,
                          struct outputs *files, const char *name)
 {
@@ -310,8 +309,8 @@ static size_t weight_nbytes(struct tgc *t, const struct graph *g)
     return total;
 }
 
-/* The graph as it was read, in primitive ops. Weights beyond 1 MB in all go into NAME.safetensors
- * beside it, unless --weights says. */
+/* The graph as read, in primitive ops. Weights of more than 1 MB in total go into NAME.safetensors
+ * next to it, unless --weights says otherwise. */
 static bool write_graph(struct tgc *t, const struct options *o, const struct model *m,
                         struct outputs *files)
 {
@@ -361,7 +360,7 @@ static const char *name_of(struct tgc *t, const struct options *o, const struct 
     return program_name(t, stem);
 }
 
-/* Inputs that are given settle shapes and the lengths of sequences; they stay inputs. */
+/* Inputs that are given determine shapes and the lengths of sequences; they stay inputs. */
 enum exit_status cmd_compile(struct tgc *t, const struct options *given)
 {
     struct options told = *given;
@@ -380,7 +379,7 @@ enum exit_status cmd_compile(struct tgc *t, const struct options *given)
     model_protect_files(o, &m, files);
     bool made = outputs_may_write(files, o->output) &&
                 (o->emit == EMIT_TG ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
-    model_protect_files(o, &m, files); /* with the external data, which lowering has read */
+    model_protect_files(o, &m, files); /* including external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
     outputs_discard(files);

@@ -1,4 +1,4 @@
-/* cmd_info.c - tgc info: what a model, or a compiled one, needs and gives. */
+/* cmd_info.c - tgc info: reports on a model, or on a compiled one. */
 #include "cli/cli.h"
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
@@ -12,16 +12,16 @@ struct report {
     struct text inputs, outputs, states; /* JSON lists, or lines */
     size_t state_bytes;
     struct tally *tally; size_t ntally, cap_tally;
-    /* dimensions that nobody has bounded: what depends on them is not known */
+    /* dimensions without a bound: what depends on them is unknown */
     struct text open;
     struct text why;                /* --why: lines */
     struct text passes;             /* --passes: lines, or the elements of a JSON list */
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
-    size_t live_bytes;              /* the most that is alive at once; an artefact does not know */
-    double error_estimate, error_limit; /* of a model: what --error speaks of */
-    struct narrowing narrowing;     /* of a model: what --weight-type has done */
+    size_t live_bytes;              /* the largest live set; unknown for a compiled model */
+    double error_estimate, error_limit; /* of a model: the error that --error limits */
+    struct narrowing narrowing;     /* of a model: the effect of --weight-type */
     bool is_artefact;
     int kernels;
     double flop;
@@ -52,8 +52,8 @@ static void put_dim(struct text *shape, bool json, const char *symbol, int64_t s
         text_puts(shape, symbol);
 }
 
-/* A line for each pass, in the order in which they ran. What a pass of the plan or the schedule
- * changed is not counted. */
+/* A line for each pass, in order of execution. Changes by passes of the plan or the schedule are
+ * not counted. */
 static void put_passes(struct text *x, bool json, const struct pass_record *record)
 {
     const struct pass *p;
@@ -74,7 +74,7 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
     }
 }
 
-/* An output that is the next run's input; axis: along which it grows, or -1. */
+/* An output that is the next run's input; axis: the one along which it grows, or -1. */
 static void put_state(struct text *x, bool json, bool first, const char *from, const char *name,
                       const char *dtype, const struct text *shape, int axis)
 {
@@ -113,7 +113,7 @@ static int compare_names(const void *a, const void *b)
 
 struct op_names { struct tally *v; size_t n, cap; };
 
-/* Operators of the model as it is written, subgraphs and functions included. */
+/* Names the operators of the model as written, subgraphs and functions included. */
 static void name_operators(struct tgc *t, const struct onnx_model *m, struct op_names *all)
 {
     for (size_t i = 0; i < m->nbody; i++) {
@@ -127,7 +127,7 @@ static void name_operators(struct tgc *t, const struct onnx_model *m, struct op_
     }
 }
 
-/* The ops that a text graph's functions have become. */
+/* Names the ops into which a text graph's functions expand. */
 static void name_ops(struct tgc *t, const struct graph *g, struct op_names *all)
 {
     struct uop **root = mem_array(t, (size_t)g->noutput, sizeof *root);
@@ -200,8 +200,8 @@ static bool is_constant(const NodeProto *node)
     return strcmp(node->op_type, "Constant") == 0;
 }
 
-/* A model as its file declares it, where dimensions are open and no option bounds them: what it
- * takes and gives, and its weights. */
+/* A model as its file declares it, if dimensions are open and no option bounds them: its inputs,
+ * outputs and weights. */
 static bool report_declared(struct tgc *t, const struct options *o, const struct model *m,
                             struct report *r)
 {
@@ -236,7 +236,7 @@ static const char *buffer_text(struct tgc *t, const struct buffer *b)
     return x.s;
 }
 
-/* Shapes: of what is written, and behind the arrow of what is read. */
+/* Shapes: of the outputs and, behind the arrow, of the inputs. */
 static void put_kernels(struct text *x, struct tgc *t, const struct schedule *s)
 {
     int width = 0;
@@ -362,7 +362,7 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
     text_json(&x, r->name);
     text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
                 r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
-    /* known once --dim or --shape bound the dimensions */
+    /* known once --dim or --shape bounds the dimensions */
     if (r->open.n)
         text_puts(&x, ",\"arena_bytes\":null,\"stack_bytes\":null,\"kernels\":null,\"flop\":null");
     else

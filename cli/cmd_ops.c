@@ -1,12 +1,12 @@
-/* cmd_ops.c - tgc ops: the table of operators, as the frontend has it, or, with --tg, the functions
- * of the text format and those of runtime/host/ that its `host` takes. */
+/* cmd_ops.c - tgc ops: lists the frontend's table of operators or, with --tg, the functions of the
+ * text format and those of runtime/host/ that its `host` can call. */
 #include "cli/cli.h"
 #include "backends/program/program.h"
 #include "frontend/onnx/lower.h"
 
 #include <string.h>
 
-/* 'B' and its like as words. */
+/* Kinds such as 'B' as words. */
 static const char *kinds_text(struct tgc *t, const char *kinds)
 {
     static const struct { char kind; const char *name; } names[] = {
@@ -52,7 +52,7 @@ static void put_json(struct text *x, const struct operator *op)
     text_putc(x, '}');
 }
 
-/* One operator for a person: a line for each thing known of it. */
+/* One operator for a person: a line for each fact. */
 static void put_record(struct text *x, const struct operator *op)
 {
     text_printf(x, "%s\n    domain  %s\n    opsets  %s\n    dtypes  %s\n", op->name, domain_of(op),
@@ -61,7 +61,7 @@ static void put_record(struct text *x, const struct operator *op)
         text_printf(x, "    limits  %s\n", op->limits);
 }
 
-/* Rows of cells in columns of the cells' width; the last cell of a row has no blanks behind it. */
+/* Rows of cells in columns; the last cell of a row has no trailing blanks. */
 struct columns { const char *(*cell)[5]; size_t n, cap; };
 
 static void put_columns(struct text *x, const struct columns *c)
@@ -103,7 +103,7 @@ static void put_operators(struct text *x, bool json)
         put_columns(x, &all);
 }
 
-/* Those of one name, in any domain and of any opset. */
+/* All operators of one name, in any domain and opset. */
 static bool put_operator(struct text *x, const struct options *o)
 {
     struct nearest near = nearest_to(o->model);

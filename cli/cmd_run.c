@@ -54,7 +54,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     for (int i = 0; i < o.steps; i++) {
         if (t->debug >= 2)
-            times_begin(&times); /* the last one's are printed */
+            times_begin(&times); /* the last run's are printed */
         if (!instance_run(t, &p))
             return EXIT_FAILED;
     }

@@ -1,13 +1,13 @@
 /* cmd_tune.c - tgc tune: measures the best candidates of the cost models on this machine, and
- * writes down which are fastest.
+ * writes the fastest to a file.
  *
  * First each convolution's Winograd tiles, all layers at once, one side a round; then the tiles of
  * the nests; then which loops threads share. A round compiles the whole model with another
  * candidate for every nest at once, as long as no kernel has two that differ from the model's
  * choice, and times every kernel: so there are as many rounds as the longest list has candidates.
- * What has won is measured again, in turns with the model's choices, and has to win then, too.
+ * Winners are measured again, alternating with the model's choices, and have to win again.
  *
- * Every round's results are added to OUT.part; a search that was interrupted goes on from there.
+ * Every round's results are added to OUT.part; an interrupted search continues from there.
  */
 #include "cli/tuner.h"
 
@@ -22,7 +22,7 @@
 enum { WIDTH = 8, CONFIRMATIONS = 2 };
 static const double least_gain = 0.03, least_us = 0.05;
 
-/* A choice that is searched: candidates, and in each the least time; 0: not yet measured. */
+/* A choice to be searched: its candidates, each with its least time; 0: not measured yet. */
 struct unit {
     enum tune_kind kind;
     uint64_t key;
@@ -67,7 +67,7 @@ static int candidate_of(const struct unit *u, const struct tuned *e)
     return -1;
 }
 
-/* What a tune file shall say. */
+/* The line of a tune file for a candidate. */
 static struct tuned entry_of(const struct unit *u, int candidate)
 {
     struct tuned e = u->candidate[candidate];
@@ -75,7 +75,7 @@ static struct tuned entry_of(const struct unit *u, int candidate)
     return e;
 }
 
-/* The choices of one kind that a compile makes. */
+/* Adds the choices of one kind that a compile makes. */
 static void add_units(struct search *s, const struct round *r, enum tune_kind kind)
 {
     for (int i = 0; i < r->n; i++) {
@@ -105,7 +105,7 @@ static void hash_text(uint64_t *h, const char *text)
         *h = tune_key_of_numbers((int64_t[]){(int64_t)*h, *text}, 2);
 }
 
-/* Of all that times depend on, but for the machine. */
+/* A hash of everything on which times depend, except for the machine. */
 static uint64_t identity_of(const struct search *s, const struct round *r)
 {
     const struct options *o = s->o;
@@ -136,7 +136,7 @@ static const char *journal_head(struct search *s)
                       (unsigned long long)s->identity);
 }
 
-/* Appends what is measured; the first line says what it belongs to. */
+/* Appends measurements; the first line identifies the search. */
 static bool write_journal(struct search *s, const struct text *lines, bool anew)
 {
     FILE *f = fopen(s->journal, anew ? "we" : "ae");
@@ -146,8 +146,8 @@ static bool write_journal(struct search *s, const struct text *lines, bool anew)
                             strerror(errno));
 }
 
-/* What an earlier search has left: lines of a tune file, several for a key, the last one perhaps
- * cut off. Read for the units that are known by now. */
+/* Reads what an earlier search has left: lines of a tune file, several for a key, the last one
+ * perhaps truncated. Only for units known so far. */
 static bool read_journal(struct search *s)
 {
     FILE *f = fopen(s->journal, "re");
@@ -172,7 +172,7 @@ static bool read_journal(struct search *s)
     }
     if (ours && x.s[x.n - 1] == '\n')
         return true;
-    struct text kept = {.t = s->t};                   /* without a line that was cut off */
+    struct text kept = {.t = s->t};                   /* without a truncated line */
     if (ours)
         text_write(&kept, x.s, (size_t)(strrchr(x.s, '\n') + 1 - x.s));
     else
@@ -182,7 +182,7 @@ static bool read_journal(struct search *s)
 
 /* ------------------------------------------------------------------------------------- progress */
 
-/* As many as the kernel has candidates that has most of them. */
+/* As many rounds as the kernel with the most candidates has. */
 static int rounds_left(const struct search *s, enum tune_kind kind)
 {
     int most = 0;
@@ -211,8 +211,8 @@ static void show_progress(const struct search *s, const char *what, int left)
 
 /* --------------------------------------------------------------------------------------- rounds */
 
-/* A round with every unit's candidate `now`; what it took goes to the units of the kind, and to the
- * journal. */
+/* A round with every unit's candidate `now`; the times are added to the units of the kind, and to
+ * the journal. */
 static bool measure(struct search *s, enum tune_kind kind, double *us)
 {
     struct tuning tuning = {.width = 1};
@@ -228,7 +228,7 @@ static bool measure(struct search *s, enum tune_kind kind, double *us)
         const struct unit *u = &s->unit[i];
         struct tuned e = u->candidate[u->now];
         e.us = e.model_us = 0;
-        for (int k = 0; k < r.n && u->kind == kind; k++) /* twins together */
+        for (int k = 0; k < r.n && u->kind == kind; k++) /* twins count together */
             if (r.record[k].taken.kind == kind && r.record[k].taken.key == u->key)
                 e.us += r.record[k].taken.us;
         if (e.us <= 0)
@@ -270,8 +270,9 @@ static bool shares_kernel(const struct unit *u, const bool *taken)
     return false;
 }
 
-/* For each unit of the kind a candidate that is not yet measured, as far as kernels are free.
- * Convolutions go together: all layers have tiles of the same side. false: there is none. */
+/* Gives each unit of the kind a candidate that is not measured yet, as long as its kernels have
+ * none. Convolutions change together: all layers get tiles of the same side. false: there is
+ * none. */
 static bool assign(struct search *s, enum tune_kind kind)
 {
     int nkernel = 0;
@@ -307,7 +308,8 @@ static void set_now(struct search *s, enum tune_kind kind, bool best)
             s->unit[i].now = best ? s->unit[i].best : s->unit[i].model;
 }
 
-/* Candidates one after the other; then the winners and the model's choices in turns. */
+/* Measures the candidates one after the other; then the winners and the model's choices
+ * alternately. */
 static bool search_kind(struct search *s, enum tune_kind kind)
 {
     static const char *const what[] = {"tiles", "convolutions", "threads"};
@@ -328,8 +330,7 @@ static bool search_kind(struct search *s, enum tune_kind kind)
     return true;
 }
 
-/* The kinds in the order in which a compile makes these choices: keys depend on what was chosen
- * before. */
+/* The kinds in the order of the compile's choices: keys depend on earlier choices. */
 static bool search_all(struct search *s)
 {
     static const enum tune_kind order[] = {TUNE_WINOGRAD, TUNE_TILE, TUNE_THREADS};
@@ -352,7 +353,7 @@ static bool search_all(struct search *s)
     return true;
 }
 
-/* The whole model with all winners, and with none. */
+/* Compares the whole model with all winners and with none. */
 static bool compare(struct search *s)
 {
     for (int k = 0; k < 2 * CONFIRMATIONS && s->done > 0; k++) {

@@ -20,7 +20,7 @@ static const char *data_file(struct tgc *t, const struct options *o, const char 
     return NULL;
 }
 
-/* dtype: of a tensor in a .npy, which may lack a name for it; VOID: whatever it holds. */
+/* dtype: of a tensor in a .npy, which may not be able to name it; VOID: any. */
 static bool read_file(struct tgc *t, const char *path, const struct model_value *v,
                       enum dtype dtype, struct recorded *r)
 {
@@ -35,7 +35,7 @@ static bool read_file(struct tgc *t, const char *path, const struct model_value 
     return npy_read(t, path, dtype, r->item);
 }
 
-/* Says how many tensors a sequence has, or that an optional is absent, as --shape would. */
+/* Sets how many tensors a sequence has, or that an optional is absent, as --shape would. */
 static bool settle_list(struct tgc *t, struct options *o, const struct model_value *v,
                         const struct recorded *r, const char *path)
 {
@@ -130,8 +130,8 @@ static bool mismatch_count(const struct model_value *v, int got, int want)
     return false;
 }
 
-/* How many of the program's outputs, from `at` on, are the model's output: a sequence's items, none
- * for an optional that is absent. */
+/* How many of the program's outputs, from `at` on, belong to the model's output: a sequence's
+ * items, none for an absent optional. */
 static int output_count(struct tgc *t, const struct instance *p, const struct model_value *v, int at)
 {
     int n = 0;
@@ -143,7 +143,7 @@ static int output_count(struct tgc *t, const struct instance *p, const struct mo
     return n;
 }
 
-/* The state that the output is kept as; -1: none. */
+/* The state of an output; -1: none. */
 static int find_state(const struct instance *p, const char *output)
 {
     for (int i = 0; i < p->info->state_count; i++)
@@ -196,12 +196,13 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
 
 /* ------------------------------------------------------------------------------------ two models */
 
-/* The second: a compile of its own, since a struct tgc holds what one compile has found out. */
+/* The second model: a compile of its own, since a struct tgc belongs to one compile. */
 struct second { struct tgc *t; struct options o; struct instance p; bool ok; };
 
 static const char *variable(const char *name) { return getenv(name); }
 
-/* The command line again, with the second model in place of the first and --other's words behind. */
+/* The command line again, with the second model instead of the first, and --other's words
+ * appended. */
 static bool second_options(struct tgc *t, const struct options *o, struct options *other)
 {
     const char **word = mem_array(t, o->nword + o->nother + 2, sizeof *word);
@@ -217,7 +218,7 @@ static bool second_options(struct tgc *t, const struct options *o, struct option
     return true;
 }
 
-/* Inputs go by name where all names are the same, else by position. */
+/* Inputs are matched by name if all names are equal, else by position. */
 static bool second_inputs(struct tgc *t, struct options *o, const struct model *m,
                           const struct instance *first, struct feed *f)
 {

@@ -1,8 +1,8 @@
 /* feed.c - the inputs of run, verify and bench: read from files, matched with the model's, and used
  * to settle its open dimensions.
  *
- * Files are read before the model is lowered, since their shapes may be the only place where a
- * dimension is known: they act as if
+ * Files are read before the model is lowered, since their shapes may be the only source of a
+ * dimension: they act as if
  * --shape had been given, but for dimensions that --dim leaves to run time.
  */
 #include "cli/cli.h"
@@ -34,8 +34,8 @@ static const char *declared_text(struct tgc *t, const struct model_input *v)
 
 enum { MAX_TOLD = 4096 };
 
-/* Small inputs may decide shapes (a list of axes, the length of a range): the frontend is told
- * them. */
+/* Small inputs may determine shapes (a list of axes, the length of a range): passes their values to
+ * the frontend. */
 static void tell_value(struct tgc *t, struct options *o, const struct model_input *input,
                        const struct array *v)
 {
@@ -56,7 +56,7 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
     tell_value(t, o, input, v);
     for (int i = 0; i < o->nshape; i++)
         if (strcmp(o->shape[i].input, input->name) == 0)
-            return true; /* the user has said it; instance_set_input() compares */
+            return true; /* the user has given it; instance_set_input() compares */
     struct onnx_shape_option s = {.input = input->name, .ndim = v->ndim};
     memcpy(s.dim, v->dim, sizeof s.dim);
     bool fits = !input->has_shape || input->ndim == v->ndim;
@@ -103,7 +103,7 @@ static bool check_names(struct tgc *t, const struct options *o, const struct mod
     return true;
 }
 
-/* A layout that nothing uses is a mistake in a name. */
+/* A layout that no input uses is a mistake in its name. */
 static bool check_layouts(struct tgc *t, const struct options *o, const struct feed *f,
                           const bool *is_image)
 {

@@ -189,9 +189,9 @@ void man_write(struct text *out)
 
 /* ------------------------------------------------------------------------------- completion
  *
- * All three shells are told the same: the commands, the options that the command at hand takes (its
- * initial is in the option's list), and the words that a value is one of. What has no such words is
- * a directory where the table says DIR, a file otherwise.
+ * All three shells get the same: the commands, the options of the present command (its initial is
+ * in the option's list), and the words of which a value is one. Values without such words are
+ * directories if the table says DIR, files otherwise.
  */
 
 static bool is_directory(size_t i)
@@ -199,12 +199,13 @@ static bool is_directory(size_t i)
     return lines[i].value && strcmp(lines[i].value, "DIR") == 0;
 }
 
-/* Inside '...' of a shell; zsh's brackets and colons have a meaning in its lists. */
+/* Quoted for '...' of a shell; zsh's lists also escape brackets and colons. */
 static void put_quoted(struct text *out, const char *s, const char *special)
 {
     for (; *s; s++)
         if (*s == '\'')
-            text_puts(out, "'\\''"); /* in fish, too: two quoted parts and one quote between */
+            /* works in fish, too: two quoted parts with a quote between them */
+            text_puts(out, "'\\''");
         else
             text_printf(out, strchr(special, *s) ? "\\%c" : "%c", *s);
 }

@@ -1,9 +1,9 @@
-/* host_machine.c - --machine=host: what the processor at hand says of itself, for the cost models.
+/* host_machine.c - --machine=host: the machine at hand, for the cost models.
  *
  * It is a copy of the row of machines.def that names the processor, or of the first row, with the
  * caches as Linux describes them: sizes, ways, lines; of a cache that several cores share, a core's
- * part. What no system tells (units, latencies, bytes a cycle) stays the row's. Elsewhere than on
- * Linux it is the row.
+ * share. Facts that no system reports (units, latencies, bytes a cycle) are the row's. On other
+ * systems than Linux it is the row.
  */
 #include "cli/cli.h"
 
@@ -27,7 +27,7 @@ static bool read_line(const char *path, char *line, int size)
     return any;
 }
 
-/* As machines.def names processors: vendor-family-model of x86, implementer-part of ARM. */
+/* The processor as machines.def names it: vendor-family-model of x86, implementer-part of ARM. */
 static const char *processor_name(struct tgc *t)
 {
 #if defined __x86_64__
@@ -75,7 +75,7 @@ static long read_cache_number(int index, const char *what)
     return read_cache_line(index, what, line, sizeof line) ? strtol(line, NULL, 10) : 0;
 }
 
-/* How many are in a list of Linux's: 0-3,8. */
+/* The number of processors in a list of Linux's: 0-3,8. */
 static int count_processors(const char *s)
 {
     int n = 0;
@@ -92,7 +92,7 @@ static int count_processors(const char *s)
 
 static void read_cache(struct machine *m, int index)
 {
-    enum { WAY_LEAST = 1024 };           /* what says less, or that all is one set, is of no use */
+    enum { WAY_LEAST = 1024 };           /* less, or a single set, is not plausible */
     char type[32], size[32], shared[256];
     long level = read_cache_number(index, "level"), line, ways;
     if (level < 1 || level > 3 || !read_cache_line(index, "type", type, sizeof type) ||

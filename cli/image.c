@@ -1,13 +1,13 @@
 /* image.c - pictures as inputs of a model: -i NAME=cat.jpg, and --image-layout, which says how the
- * input holds one.
+ * input represents one.
  *
- *      file -> R G B A in bytes [height][width] -> cut and scaled, if that is asked for
+ *      file -> R G B A in bytes [height][width] -> cropped and scaled on request
  *           -> the input's axes, channels, range and dtype
  *
- * Nothing is guessed: a layout that is not said, or another size than the input's, is an error
- * that names the option. The decoders are those of ImageDecoder (runtime/host/image.c): PNG, BMP,
- * PNM and TIFF by themselves, JPEG by libjpeg where tgc is built with it. Scaling is linear, over
- * all pixels that become one, with 22 bits for weights: Pillow's BILINEAR to the bit.
+ * Nothing is guessed: a missing layout, or another size than the input's, is an error that names
+ * the option. The decoders are those of ImageDecoder (runtime/host/image.c): PNG, BMP, PNM and TIFF
+ * by themselves, JPEG by libjpeg where tgc is built with it. Scaling is linear, over all pixels
+ * that contribute to one, with 22 bits for weights: bit-exact with Pillow's BILINEAR.
  */
 #include "cli/cli.h"
 
@@ -35,7 +35,7 @@ static int channel_count(enum channel_order order)
     return order == CHANNELS_GRAY ? 1 : order == CHANNELS_RGBA ? 4 : 3;
 }
 
-/* NCHW, HWC, HW: each letter once at most, and those of an image. */
+/* NCHW, HWC, HW: each letter at most once, and valid for an image. */
 static bool is_axes(const char *word, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -181,14 +181,14 @@ static const uint8_t *read_bytes(struct tgc *t, const struct place *at, size_t *
     return ok ? data : NULL;
 }
 
-/* A PNG's codes and bytes, or a row of a TIFF: as ImageDecoder asks for it. */
+/* Memory for a PNG's codes and bytes, or a row of a TIFF, as for ImageDecoder. */
 static int64_t room_for(int64_t height, int64_t width)
 {
     return sat_add((int64_t)sizeof(struct image_tables),
                    sat_mul(sat_add(height, 8), sat_add(sat_mul(width, 8), 16)));
 }
 
-/* Once for its size alone, and once for its pixels. */
+/* Decodes once for the size, and once for the pixels. */
 static bool decode(struct tgc *t, const struct place *at, struct picture *p)
 {
     size_t n;
@@ -225,8 +225,8 @@ static uint8_t to_byte(int64_t sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* The pixels of [begin, end) that pixel `at` of n becomes, and what part of it each is.
- * needs: weight[size] */
+/* The pixels of [begin, end) that contribute to pixel `at` of n, and their weights. needs:
+ * weight[size] */
 static int64_t weights_at(int64_t at, int64_t n, float begin, float end, int64_t size,
                           double *weight, int64_t *first)
 {
@@ -245,7 +245,8 @@ static int64_t weights_at(int64_t at, int64_t n, float begin, float end, int64_t
     return to - from;
 }
 
-/* One axis: `size` pixels, `step` bytes apart, of `lines` lines, `pitch` bytes apart, become n. */
+/* One axis: `size` pixels with stride `step` bytes, in `lines` lines with stride `pitch` bytes,
+ * become n. */
 struct scaled_axis { int64_t size, step, n, to_step, lines, pitch, to_pitch; float begin, end; };
 
 static void scale_axis(const struct scaled_axis *a, const uint8_t *from, uint8_t *to,
@@ -268,7 +269,7 @@ static bool scale(struct tgc *t, struct picture *p, enum image_resize how, int64
                   int64_t width)
 {
     float x = 0, y = 0, w = (float)p->width, h = (float)p->height;
-    if (how == RESIZE_CROP) { /* the middle that has the sides' ratio */
+    if (how == RESIZE_CROP) { /* the middle part with the target's aspect ratio */
         double ratio = (double)width / (double)height, has = (double)p->width / (double)p->height;
         double cut_w = has > ratio ? ratio * (double)p->height : (double)p->width;
         double cut_h = has > ratio ? (double)p->height : (double)p->width / ratio;
@@ -301,7 +302,7 @@ static bool scale(struct tgc *t, struct picture *p, enum image_resize how, int64
 
 /* ------------------------------------------------------------------------------------- the input */
 
-/* What the input has, or --shape says, along an axis of the layout; -1: it is open. */
+/* The input's size, or that of --shape, along an axis of the layout; -1: it is open. */
 static int64_t size_of_input(const struct options *o, const struct model_input *in,
                              const struct image_layout *v, char axis)
 {
@@ -336,7 +337,7 @@ static bool fit(struct tgc *t, const struct options *o, const struct place *at,
                       height < 0 ? "any" : mem_printf(t, "%lld", (long long)height));
 }
 
-/* A line to paste, as far as the declared shape tells. */
+/* Suggests an option to paste, as far as the declared shape allows. */
 static bool layout_is_missing(struct tgc *t, const struct place *at, const struct model_input *in)
 {
     static const char *const first[] = {"", "", "HW", "CHW", "NCHW"};
@@ -358,7 +359,7 @@ static bool layout_is_missing(struct tgc *t, const struct place *at, const struc
                           : "");
 }
 
-/* Whether the dtype can hold what the pixels become. *low: what 0 is in integers. */
+/* Whether the dtype can hold the pixels' values. *low: the integer that represents 0. */
 static bool check_dtype(struct tgc *t, const struct place *at, const struct model_input *in,
                         const struct image_layout *v, int64_t *low)
 {

@@ -3,8 +3,8 @@
  *
  * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of
  * its field in NAME_inputs and NAME_outputs, so that the structs can be filled without their
- * declarations. Every array is allocated at its bound; run-time dimensions are bound by the shapes
- * of the inputs that are given, and checked against every input that has them.
+ * declarations. Every array is allocated at its upper bound; run-time dimensions are taken from the
+ * shapes of the inputs that are given, and checked against every input that has them.
  */
 #include "cli/cli.h"
 
@@ -77,8 +77,8 @@ static bool decodes_images(struct tgc *t, const struct graph *g)
     return false;
 }
 
-/* What the compiler needs for those decoders' libraries that pkg-config finds here: words of its
- * answer, and the macro that the emitted image.c asks for. */
+/* The compiler's flags for the decoders' libraries that pkg-config finds here: words of its answer,
+ * and the macro that the emitted image.c needs. */
 static const char **decoder_flags(struct tgc *t, const char *name, int *n)
 {
     static const struct {
@@ -180,7 +180,7 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
     return true;
 }
 
-/* NAME.weights, for programs that want them given. */
+/* NAME.weights, for programs that need them passed. */
 static bool load_weights(struct tgc *t, const char *path, struct instance *p)
 {
     if (!p->info->weights_external)
@@ -253,7 +253,7 @@ static bool misfit(struct tgc *t, const struct array *v, const struct array *wan
                       array_type_text(t, v), want->name, array_type_text(t, want), why);
 }
 
-/* Arrays are at least as large as the bound, since the program may read them so. */
+/* Arrays are at least as large as the upper bound, since the program may read that much. */
 static bool set_at_bound(struct tgc *t, struct instance *p, int index, const struct array *bound,
                          const struct array *v)
 {
@@ -333,8 +333,8 @@ bool instance_set_state(struct tgc *t, struct instance *p, int index, const stru
     return true;
 }
 
-/* Between a block, where a state that grows has the strides of its bounds, and an array without
- * gaps: runs along the last axis. */
+/* Copies between a block, where a state that grows has the strides of its upper bounds, and a
+ * contiguous array: runs along the last axis. */
 static void copy_state(const struct program_state *st, unsigned char *block, struct array *v,
                        bool to_block)
 {
@@ -361,7 +361,7 @@ static bool state_failed(struct tgc *t, const struct instance *p, const char *wh
            diag_error(t, NULL, "the compiled model's %s reports: %s", what, p->strerror(status));
 }
 
-/* What is given for the first run, in a block: lengths and data. */
+/* Writes the values given for the first run to a block: lengths and data. */
 static bool restore_first(struct tgc *t, struct instance *p)
 {
     unsigned char *block = NULL;
@@ -406,7 +406,7 @@ static void set_pointer(void *s, size_t offset, void *p)
     memcpy((char *)s + offset, &p, sizeof p);
 }
 
-/* An input that nobody gave: its true shape from the symbols, pseudo-random contents. */
+/* An input that is not given: its true shape from the symbols, pseudo-random contents. */
 static bool fill_input(struct tgc *t, struct instance *p, int index)
 {
     const struct program_tensor *tensor = &p->info->inputs[index];
@@ -467,7 +467,7 @@ bool instance_restart(struct tgc *t, const struct options *o, struct instance *p
     return start(t, o, p);
 }
 
-/* The true shape of an output, as the run has told it. */
+/* The true shape of an output, as the run has reported it. */
 static bool read_shape(struct tgc *t, struct instance *p, int index)
 {
     const struct program_tensor *tensor = &p->info->outputs[index];
@@ -488,7 +488,7 @@ static bool read_shape(struct tgc *t, struct instance *p, int index)
     return true;
 }
 
-/* Inputs of integers, which may be indices, with their least and greatest value. */
+/* Integer inputs, which may be indices, with their bounds. */
 static const char *suspects(struct tgc *t, const struct instance *p)
 {
     struct text x = {.t = t};
@@ -535,5 +535,5 @@ void instance_close(struct instance *p)
     if (p->model)
         p->close(p->model);
     p->model = NULL;
-    /* The object stays open: names in info are in it, and diagnostics may quote them. */
+    /* The object stays open: info's names are in it, and diagnostics may quote them. */
 }

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a hostile file of a few megabytes may use stays below half a gigabyte; a real model gets
- * room for copies of its weights. */
+/* A hostile file of a few megabytes may use less than half a gigabyte; a real model gets memory for
+ * copies of its weights. */
 static const size_t base_memory = (size_t)400 << 20;
 enum { MEMORY_PER_BYTE = 12 };
-/* standard input that is no file: its size is not known */
+/* standard input that is not a file: its size is unknown */
 static const size_t stream_memory = (size_t)4 << 30;
 
 static const char *variable(const char *name) { return getenv(name); }
@@ -28,7 +28,7 @@ static size_t default_memory(const struct options *o)
     return limit;
 }
 
-/* Of what the machine has, a quarter is left to others. */
+/* A quarter of the machine's memory is left to others. */
 static size_t default_run_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), nbytes = sysconf(_SC_PAGESIZE);
@@ -107,7 +107,7 @@ static void print_hints(const struct tgc *t, const struct options *o, enum exit_
 
 int main(int argc, char **argv)
 {
-    /* as options_parse() left it even if the compile is ended by tgc_stop() */
+    /* as options_parse() left it, even if tgc_stop() ends the compile */
     static struct options o;
     struct tgc *t = tgc_new(0);
     enum exit_status status;

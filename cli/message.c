@@ -4,15 +4,15 @@
  *      what to do net.tg:12:9: error: ...
  *          %1 = relu(%x)
  *               ^
- * Names of the model reach the terminal here, so control characters, bytes that are no UTF-8 and
- * characters that turn the direction of writing are shown as \xNN.
+ * Names of the model reach the terminal here, so control characters, invalid UTF-8 and characters
+ * that change the direction of writing are shown as \xNN.
  */
 #include "cli/cli.h"
 #include "backends/program/program.h"
 
 #include <string.h>
 
-/* The length of a well-formed UTF-8 sequence at s; 0: none is there. */
+/* The length of a well-formed UTF-8 sequence at s; 0: there is none. */
 static size_t utf8_length(const unsigned char *s, uint32_t *code)
 {
     size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
@@ -144,7 +144,7 @@ void messages_print(const struct tgc *t, const struct options *o, FILE *to)
         else
             print_text(&t->diag[i], o->subject, o->color, to);
     }
-    /* The one failure that may be unable to record itself. */
+    /* The one failure that may be unable to allocate its message. */
     static const struct diag full = {
         SEVERITY_ERROR, {0}, "out of memory; --max-memory sets the limit"};
     if (t->nerror && !has_error && o->diagnostics_json)

@@ -1,4 +1,4 @@
-/* model.c - what most commands begin with: the file becomes a graph, the graph a schedule. */
+/* model.c - the first steps of most commands: from the file to a graph, and to a schedule. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ static bool shape_mismatch(struct tgc *t, const struct options *o,
                       why);
 }
 
-/* What a --shape says about the dimensions of its input, in the terms of --dim. */
+/* Converts --shape of an input to the terms of --dim. */
 static bool shape_to_dims(struct tgc *t, const struct options *o, const struct onnx_shape_option *s,
                           const struct model_input *input, struct tg_dimension *dim, int *n)
 {
@@ -96,7 +96,7 @@ static bool shape_to_dims(struct tgc *t, const struct options *o, const struct o
     return true;
 }
 
-/* Reads the text again where options say more about its dimensions. */
+/* Reads the text again if options say more about its dimensions. */
 static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
 {
     int ninput, n = 0;
@@ -123,8 +123,8 @@ static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
     return n == 0 || read_text(t, o, m, dim, n);
 }
 
-/* Large graphs need memory for what they have become: so much for each node that was read, and
- * checked, is above the default limit. */
+/* Large graphs need memory for their lowered form: this much per node, for nodes that were read and
+ * checked, on top of the default limit. */
 static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode)
 {
     const size_t each = 48 << 10, most = (size_t)2 << 30;
@@ -174,7 +174,7 @@ static struct model_input input_of_graph(const struct uop *u)
     return v;
 }
 
-/* The tensors of a sequence or an optional are of the type inside of it. */
+/* The tensors of a sequence or an optional have the type inside it. */
 static struct model_input input_of_onnx(const ValueInfoProto *p)
 {
     struct model_input v = {.name = p->name};
@@ -314,12 +314,12 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
     return true;
 }
 
-/* The file of --tune. Candidates are noted for who asks why. */
+/* Reads the file of --tune. Candidates are noted if someone asks for reasons. */
 static bool read_tuning(struct tgc *t, const struct options *o)
 {
     enum { ALTERNATIVES = 4 };
     if (t->tuning || (!o->tune && !o->why))
-        return true;                                  /* tgc tune brings its own */
+        return true;                                  /* tgc tune has its own */
     struct tuning *tuning = MEM_NEW(t, struct tuning);
     size_t n;
     const char *text = o->tune ? tg_load(t, o->tune, &n) : NULL;
@@ -330,7 +330,7 @@ static bool read_tuning(struct tgc *t, const struct options *o)
     return true;
 }
 
-/* Work-items of a kernel on a device, at most. */
+/* The most work-items of a kernel on a device. */
 enum { DEVICE_PARTS = 64 };
 
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)

@@ -5,8 +5,8 @@
  *      newline last
  *
  * A file is data of unknown origin: the header's length, the shape and the file's size must agree
- * before anything is allocated. source: numpy.lib.format. dtypes that NumPy lacks travel as the
- * integers of their bits, strings as rows of UCS-4 ('U' and their number of characters), filled up
+ * before anything is allocated. source: numpy.lib.format. dtypes that NumPy lacks are stored as
+ * integers with their bits, strings as rows of UCS-4 ('U' and the number of characters), padded
  * with zeros.
  */
 #include "cli/cli.h"
@@ -21,7 +21,7 @@
 
 enum { MAX_HEADER = 1 << 16, MAX_STRING = 1 << 24 };
 
-/* How a dtype is in the file: NumPy's kind and the bytes of an element. */
+/* A dtype in the file: NumPy's kind and the bytes of an element. */
 static char npy_kind(enum dtype d)
 {
     switch (dtype_kind(d)) {
@@ -36,7 +36,7 @@ static char npy_kind(enum dtype d)
     }
 }
 
-/* The dtype that a kind and size are on their own; VOID: none. */
+/* The dtype of a kind and size alone; VOID: none. */
 static enum dtype npy_dtype(char kind, int size)
 {
     static const enum dtype natural[] = {DTYPE_BOOL, DTYPE_I8,  DTYPE_I16, DTYPE_I32,
@@ -50,7 +50,7 @@ static enum dtype npy_dtype(char kind, int size)
 
 struct header { bool swap, fortran; char kind; int size; int ndim; int64_t dim[MAX_RANK]; };
 
-/* The text behind 'key': in a dict; NULL: not there. */
+/* The text after 'key': in a dict; NULL: it is not there. */
 static const char *find_key(const char *s, const char *key)
 {
     for (const char *p = s; (p = strstr(p, key)); p++) {
@@ -101,7 +101,7 @@ static const char *parse_shape(const char *s, struct header *h)
     }
 }
 
-/* Reads up to the first element. NULL: fine, else what is wrong. */
+/* Reads up to the first element. NULL: success, else what is wrong. */
 static const char *read_header(struct tgc *t, FILE *f, struct header *h)
 {
     unsigned char start[12];
@@ -179,7 +179,7 @@ static size_t put_utf8(char *to, uint32_t c)
     return (size_t)more + 1;
 }
 
-/* The next character; bytes that are no UTF-8 become something, and the end is never passed. */
+/* The next character; invalid UTF-8 gives some character, and the end is never passed. */
 static uint32_t get_utf8(const char **from)
 {
     const unsigned char *s = (const unsigned char *)*from;
@@ -288,7 +288,7 @@ static const char *string_at(const struct array *v, size_t i)
     return s ? s : "";
 }
 
-/* The characters of the longest string; 1 at least, as NumPy has it. */
+/* The length of the longest string; at least 1, as in NumPy. */
 static size_t longest_string(const struct array *v)
 {
     size_t longest = 1;
@@ -339,7 +339,7 @@ bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v)
               : diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
 }
 
-/* file systems end names at 255 bytes; so does the emitted program */
+/* file systems limit names to 255 bytes, and so does the emitted program */
 enum { FILE_NAME_MAX_NBYTES = 239 };
 
 const char *file_name_of(struct tgc *t, const char *tensor)

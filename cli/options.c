@@ -1,9 +1,9 @@
-/* options.c - the command line, files of options and the environment, made into a struct options.
+/* options.c - the command line, files of options and the environment, parsed into a struct options.
  *
  * Two steps: words are matched against options.def into one list of (option, value), then each
  * value is read by its type. A word @FILE is replaced by the words of that file (blanks separate,
  * '...' "..." and \ quote, # starts a comment line), which may name further files. "--" ends the
- * options. Every fault is recorded, so that one run shows them all.
+ * options. Every mistake is recorded, so that one run shows them all.
  */
 #include "cli/cli.h"
 
@@ -210,7 +210,7 @@ static enum option_id match_option(const char *word, const char **value)
     return m.id;
 }
 
-/* "; is '--dim' meant?", or "". A word may begin as the option does ("--ext"), or be misspelt. */
+/* "; is '--dim' meant?", or "". The word may be a prefix of an option ("--ext"), or misspelt. */
 static const char *suggest_option(struct parser *p, const char *word)
 {
     enum { LEAST_COMMON = 4 };                        /* "--" and two letters */
@@ -267,7 +267,7 @@ static bool bad_value(struct parser *p, const struct given *g)
                  g->value, table[g->id].value);
 }
 
-/* The position of a value in "a|b|c"; -1: it is not there. */
+/* The index of a value in "a|b|c"; -1: it is not there. */
 static int choice(const char *choices, const char *value)
 {
     int k = 0;
@@ -316,8 +316,8 @@ static bool read_size(const char *s, int64_t least, size_t *v)
     return !*end && size_mul(*v, (size_t)1 << shift, v);
 }
 
-/* NAME=N, NAME=..N or NAME<=N; the last = splits, since a name may have some. Of one name the last
- * option counts, as of options that take one value. */
+/* NAME=N, NAME=..N or NAME<=N; the last = splits, since names may contain some. The last option for
+ * a name counts, as of options with one value. */
 static bool read_dim(struct parser *p, const char *s)
 {
     const char *equals = strrchr(s, '=');
@@ -345,7 +345,7 @@ static bool read_dim(struct parser *p, const char *s)
     return true;
 }
 
-/* 1x3x?x224 up to the string's end or one of `ends`; nothing for a scalar. */
+/* 1x3x?x224 up to the string's end or one of `ends`; empty for a scalar. */
 static bool read_sizes(const char *d, const char *ends, const char **end,
                        struct onnx_shape_option *shape)
 {
@@ -462,7 +462,7 @@ static bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
-/* Kernels without products of bytes are those of what it is based on. */
+/* Kernels without products of bytes use the instruction set on which this one is based. */
 static isa_set with_base(enum isa isa)
 {
     return 1u << isa | 1u << isa_base(isa);
@@ -485,7 +485,7 @@ static enum isa native_neon(void)
 }
 #endif
 
-/* What the processor that tgc runs on has best. */
+/* The best instruction set of the processor that tgc runs on. */
 static isa_set native_isa(void)
 {
 #if defined __aarch64__
@@ -503,7 +503,8 @@ static isa_set native_isa(void)
 isa_set options_host_isa(void)
 {
     isa_set set = native_isa() | 1u << ISA_GENERIC;
-    for (int isa = ISA_COUNT - 2; isa > ISA_GENERIC; isa--) /* a wider one has the narrower ones */
+    /* a wider one includes the narrower ones */
+    for (int isa = ISA_COUNT - 2; isa > ISA_GENERIC; isa--)
         if ((set >> (isa + 1) & 1) && strcmp(isa_table[isa].arch, isa_table[isa + 1].arch) == 0)
             set |= 1u << isa;
     return set;
@@ -776,7 +777,7 @@ static const char *suggest_command(struct parser *p, const char *word)
                      : mem_printf(p->t, "; there are%s", all.s);
 }
 
-/* The word is a model's file or - unless it looks like no file and is none. */
+/* Whether the word is a model's file or -; unless it does not look like a file and none exists. */
 static bool is_model(const char *word)
 {
     return strpbrk(word, "./") || strcmp(word, "-") == 0 || access(word, F_OK) == 0;
@@ -872,7 +873,7 @@ static bool check_operands(struct parser *p)
     return true;
 }
 
-/* Options that decide how the others' faults are printed come first. */
+/* Options that determine how mistakes are printed are read first. */
 static bool is_early(enum option_id id) { return id == OPTION_DIAGNOSTICS || id == OPTION_COLOR; }
 
 bool options_parse(struct tgc *t, int argc, const char *const *argv,

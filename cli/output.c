@@ -1,9 +1,9 @@
 /* output.c - files that appear whole or not at all.
  *
  * Every output is written under a temporary name in the directory it belongs to and renamed when
- * all are complete. What is unfinished is listed in a table that a signal handler can walk: that
- * table is the one piece of state in tgc that hangs on no struct tgc, because a handler gets no
- * argument. It is written by the main thread only, and an entry counts once `used` is set.
+ * all are complete. Unfinished files are listed in a table that a signal handler can read: the one
+ * piece of state in tgc outside a struct tgc, because a handler gets no argument. Only the main
+ * thread writes it, and an entry is valid once `used` is set.
  */
 #include "cli/cli.h"
 
@@ -24,7 +24,7 @@ static struct pending pending[MAX_PENDING];
 
 static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGXCPU, SIGXFSZ};
 
-/* Only what is safe in a handler: unlink and rmdir. */
+/* Uses only what is safe in a handler: unlink and rmdir. */
 void outputs_abandon(void)
 {
     for (int directories = 0; directories < 2; directories++) { /* files first */
@@ -83,8 +83,8 @@ static void pending_drop(const char *path)
 
 struct output {
     const char *path;               /* as the user wrote it; "-" */
-    const char *target;             /* what is replaced: path, or where the symbolic link leads */
-    dev_t device;                   /* of the directory that target is in */
+    const char *target;  /* the file to be replaced: path, or the target of the symbolic link */
+    dev_t device;                   /* of target's directory */
     ino_t directory;
     const char *temporary;          /* NULL: written directly */
     FILE *file;                     /* NULL: another program writes it */
@@ -117,7 +117,7 @@ void outputs_protect(struct outputs *s, const char *path)
     VEC_PUSH(s->t, s->input, s->ninput, s->cap_input, input);
 }
 
-/* An output is no input, by whatever path or link. */
+/* Checks that an output is not an input, under any path or link. */
 static bool is_no_input(const struct outputs *s, const char *path, const struct stat *st)
 {
     for (size_t i = 0; i < s->ninput; i++)
@@ -134,7 +134,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* No two outputs are one file. needs: o->target. */
+/* Checks that no two outputs are the same file. needs: o->target. */
 static bool is_no_other_output(const struct outputs *s, struct output *o)
 {
     const char *base = base_name(o->target);
@@ -162,7 +162,7 @@ static mode_t file_mode(void)
     return 0666 & ~mask;
 }
 
-/* Finds what the path stands for. *direct: it exists and is no regular file. */
+/* Finds the file of a path. *direct: it exists and is not a regular file. */
 static bool find_target(const struct outputs *s, struct output *o, bool *direct, mode_t *mode)
 {
     struct tgc *t = s->t;
@@ -200,7 +200,7 @@ bool outputs_may_write(const struct outputs *s, const char *path)
     return strcmp(path, "-") == 0 || find_target(s, &o, &direct, &mode);
 }
 
-/* Makes the temporary file beside the target; returns its descriptor or -1. */
+/* Creates the temporary file next to the target; returns its descriptor or -1. */
 static int make_temporary(struct tgc *t, struct output *o)
 {
     const char *slash = strrchr(o->target, '/');

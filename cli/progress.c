@@ -1,5 +1,5 @@
-/* progress.c - a line on a terminal that says what takes long: it replaces the one before, and is gone
- * when the work is done. Where stderr is no terminal there is none.
+/* progress.c - a line on the terminal about long work: it replaces the one before, and is removed
+ * when the work is done. There is none if stderr is not a terminal.
  */
 #include "cli/cli.h"
 

@@ -1,9 +1,9 @@
 /* round.c - one round of tgc tune: a model is compiled with certain choices, and run.
  *
- * That happens in a process of its own: what it allocates is gone afterwards, and a candidate that
- * makes the compiler or the program fail is no harm. All kernels are timed in one program, where
- * they find caches and memory as they will find them later. Of many runs the least time of each
- * kernel counts.
+ * That happens in a process of its own: its memory is freed afterwards, and a candidate that makes
+ * the compiler or the program fail does no harm. All kernels are timed in one program, with the
+ * caches and memory in the same state as later. The least time of each kernel over many runs
+ * counts.
  */
 #include "cli/tuner.h"
 
@@ -17,7 +17,7 @@
 
 /* ------------------------------------------------------------------------------ what was chosen */
 
-/* Of each kernel's variants the one that this machine runs; the others need not be compiled. */
+/* Keeps the variant of each kernel that this machine runs; the others need not be compiled. */
 static void keep_one_variant(struct schedule *s, isa_set host)
 {
     for (int i = 0; i < s->nkernel; i++) {
@@ -100,7 +100,7 @@ static bool work(struct child *c, struct options *o, struct model *m)
     struct kernel_times times = {0};
     const char *name = program_name(t, m->stem);
     o->weights = WEIGHTS_FILE;
-    o->progress = false;             /* the search shows its own */
+    o->progress = false;             /* the search shows its own progress */
     if (!feed_read(t, o, m, &f) || !model_schedule(t, o, name, m))
         return false;
     struct schedule *s = m->schedule;

@@ -1,4 +1,4 @@
-/* times.c - how long each kernel of a model takes, by the hook that it calls before each of them. */
+/* times.c - the time of each kernel of a model, by the hook that is called before each kernel. */
 #include "cli/cli.h"
 
 #include "backends/program/program.h"
@@ -87,7 +87,7 @@ void times_write(struct text *out, const struct schedule *s, const struct kernel
         if (seconds > 0)
             text_printf(out, "%8.3g %8.3g", k->flop / seconds / 1e9, k->nbytes / seconds / 1e9);
         else
-            text_printf(out, "%8s %8s", "-", "-");     /* a branch that was not taken */
+            text_printf(out, "%8s %8s", "-", "-");     /* in a branch that was not taken */
         text_printf(out, "  %-*s  ", width, k->name);
         text_comment(out, k->title ? k->title : "");
         text_putc(out, '\n');

@@ -6,8 +6,8 @@
 
 enum { TITLE_NBYTES = 120, KERNELS_MAX = 64 };
 
-/* One choice of one compile, and how long it took: of a nest's kernel on this machine, of all
- * kernels of a convolution. */
+/* One choice of a compile, and its time: of a nest's kernel on this machine, of all kernels of a
+ * convolution. */
 struct record {
     struct tuned taken;                  /* us: its time */
     struct tuned candidate[TUNE_WIDTH_MAX];
@@ -18,8 +18,8 @@ struct record {
 
 struct round { struct record *record; int n; size_t cap; double us; /* of a run */ };
 
-/* Compiles m with these entries, in a process of its own, runs it, and says what was chosen and how
- * long that took. Without `timed` nothing is compiled or run. false: a diagnostic. needs: m is
+/* Compiles m with these entries, in a process of its own, runs it, and reports the choices and
+ * their times. Without `timed` nothing is compiled or run. false: a diagnostic. needs: m is
  * loaded. */
 bool round_run(struct tgc *t, const struct options *o, const struct model *m,
                const struct tuning *tuning, bool timed, struct round *r);

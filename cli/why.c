@@ -1,4 +1,4 @@
-/* why.c - tgc info --why: the choices of a compile, what else there was, and what decided. */
+/* why.c - tgc info --why: the choices of a compile, their alternatives, and the reasons. */
 #include "cli/cli.h"
 
 #include "backends/program/program.h"
