@@ -146,7 +146,7 @@ struct program_options {
 /* Receives bytes in order; false stops the writing. */
 struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); void *context; };
 
-/* stack.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
+/* sizes.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
  * more */
 bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
 /* Writes NAME.c and NAME.h. *weights_beside: NAME.weights is needed, too, which

@@ -4,28 +4,6 @@
 
 #include <string.h>
 
-void describe_write_dims(struct program *p, struct text *out, const char *table,
-                         const struct buffer *b, int index)
-{
-    if (b->ndim == 0)
-        return;
-    text_printf(out, "static const struct %s_dim %s_dim_%d[] = {", p->name, table, index);
-    for (int a = 0; a < b->ndim; a++) {
-        struct text symbol = {.t = p->t};
-        if (b->dim[a]->op == OP_VAR)
-            text_puts(&symbol, ((const struct var *)b->dim[a]->arg.p)->name);
-        else if (b->dim[a]->op != OP_CONST)
-            uop_print(&symbol, b->dim[a]);
-        text_printf(out, "%s{%lld, ", a > 0 ? ", " : "", (long long)dim_bound(b->dim[a]));
-        if (symbol.s)
-            text_string(out, symbol.s);
-        else
-            text_puts(out, "NULL");
-        text_putc(out, '}');
-    }
-    text_puts(out, "};\n");
-}
-
 static void write_tensors(struct program *p, struct text *out, const char *table,
                           struct buffer *const *b, int n, bool is_output)
 {

@@ -207,3 +207,22 @@ void program_name_all(struct program *p)
     name_vars(p);
     name_buffers(p);
 }
+
+const char *program_name(struct tgc *t, const char *stem)
+{
+    static const char *const word[] = {
+#define WORD(name) #name,
+#include "backends/program/words.def"
+#undef WORD
+    };
+    struct names *taken = names_reserved(t);
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        names_add(taken, word[i]);
+    snippets_reserve(taken);
+    const char *s = name_mangle(t, stem);
+    if (!*s)
+        s = "model";
+    if (names_has(taken, s))
+        s = mem_printf(t, "%s_model", s);
+    return s;
+}

@@ -87,18 +87,35 @@ bool snippets_any(const struct snippet_set *s, const char *file);
  * and model_self and model_ become NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);
 
-/* ----------------------------------------------------------------------------- program.c et al. */
+/* -------------------------------------------------------------------------------------- sizes.c */
 
 /* The most threads of a run: 1, if they share no kernel. */
 int program_threads(const struct schedule *s);
 /* Bytes at the begin of the arena for struct NAME. */
 size_t program_head_bytes(const struct schedule *s);
-/* Whether the intermediates are on the stack of NAME_run(), not in the arena: if they are small. */
-bool program_is_on_stack(const struct schedule *s);
 /* NAME_ARENA_BYTES: what the caller provides. */
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s);
 /* NAME_STACK_BYTES: the most stack that NAME_run() uses, without libc's functions */
 size_t program_stack_bytes(struct tgc *t, const struct schedule *s);
+
+/* ------------------------------------------------------------------------------------ buffers.c */
+
+struct program;
+/* Whether the intermediates are on the stack of NAME_run(), not in the arena: if they are small. */
+bool program_is_on_stack(const struct schedule *s);
+/* an output with a dimension that is not constant */
+bool program_has_shape_field(const struct buffer *b);
+/* "const float *", "const char *const *": pointer to elements that are only read */
+const char *const_pointer(enum dtype d);
+int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
+const struct buffer *buffer_root(const struct buffer *b);
+/* whether they share memory, in part or whole */
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
+/* TABLE_dim_INDEX[], which a struct NAME_tensor points to */
+void describe_write_dims(struct program *p, struct text *out, const char *table,
+                         const struct buffer *b, int index);
+
+/* ------------------------------------------------------------------------------------ the program */
 
 struct program {
     struct tgc *t;
@@ -180,9 +197,6 @@ void weights_write_declaration(struct program *p, struct text *out);
 void weights_write_data(struct program *p, struct text *out);
 /* tables and NAME_describe() */
 void describe_write(struct program *p, struct text *out);
-/* TABLE_dim_INDEX[], which a struct NAME_tensor points to */
-void describe_write_dims(struct program *p, struct text *out, const char *table,
-                         const struct buffer *b, int index);
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
 /* ------------------------------------------------------------------------------------- state.c
@@ -209,15 +223,6 @@ void state_write_macro(struct program *p, struct text *out);
 void state_write_header(struct program *p, struct text *out);
 void state_write_info(struct program *p, struct text *out);
 
-/* an output with a dimension that is not constant */
-bool program_has_shape_field(const struct buffer *b);
-/* "const float *", "const char *const *": pointer to elements that are only read */
-const char *const_pointer(enum dtype d);
-int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
-const struct buffer *buffer_root(const struct buffer *b);
-/* whether they share memory, in part or whole */
-bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
-
 /* ------------------------------------------------------------------------------------- naming.c */
 
 /* Decides all names: file, visible, run and all *_name of p. */
@@ -236,6 +241,9 @@ const char *program_var_in_run(const struct program *p, const struct var *v);
 /* ---------------------------------------------------------------------------------------- run.c */
 
 void run_write(struct program *p, struct text *out);
+
+/* ------------------------------------------------------------------------------------- scalar.c */
+
 /* expression in NAME_run, typed pointer */
 const char *program_buffer(struct program *p, const struct buffer *b);
 /* An integer or bool scalar expression over VARs and LOADs, as C in NAME_run. */

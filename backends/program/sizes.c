@@ -1,15 +1,51 @@
-/* stack.c - NAME_STACK_BYTES: the most that NAME_run() takes of its caller's stack, and --stack.
+/* sizes.c - NAME_ARENA_BYTES, what the caller provides, and NAME_STACK_BYTES, the most that
+ * NAME_run() takes of its caller's stack, and --stack.
  *
  *      NAME_run -> kernel                        frames of run and kernel, the call's arguments
  *      NAME_run -> share -> team_run -> part -> kernel        where threads share it: the caller
- *                                                runs a part, other threads have stacks of their
- * own NAME_run -> host function                 ir/host.def
+ *                                                runs a part, other threads have their own stacks
+ *      NAME_run -> host function                 ir/host.def
  *
  * passes/place/stack.c estimates the upper bound for kernels.
  */
 #include "backends/program/program.h"
 
 #include <string.h>
+
+/* --------------------------------------------------------------------------------------- memory */
+
+int program_threads(const struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        if (s->kernel[i]->is_shared)
+            return s->threads;
+    return 1;
+}
+
+/* A static_assert in the program checks that these suffice: the sizes of a mutex, a condition and a
+ * thread differ between POSIX systems. */
+size_t program_head_bytes(const struct schedule *s)
+{
+    enum { STRUCT = 128, TEAM = 384, WORKER = 64, DRIVER = 256, KERNEL = 8 };
+    if (s->on_device)
+        return (STRUCT + DRIVER + ((size_t)s->nkernel + 1) * KERNEL + 63) / 64 * 64;
+    size_t workers = (size_t)program_threads(s) - 1;
+    return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
+}
+
+size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
+{
+    size_t head = program_head_bytes(s), n;
+    if (!size_add(s->state_nbytes, head, &head))
+        TGC_BUG(t, "the arena's size overflows");
+    if (program_is_on_stack(s) || s->on_device)
+        return head;
+    if (!size_align(s->arena_nbytes, 64, &n) || !size_add(n, head, &n))
+        TGC_BUG(t, "the arena's size overflows");
+    return n;
+}
+
+/* ---------------------------------------------------------------------------------------- stack */
 
 enum { RUN = 64, ALIGN = 56 /* to 64; of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
 

@@ -1,0 +1,78 @@
+/* buffers.c - what the other files ask about buffers: how they are declared, where they lie, which
+ * share memory.
+ */
+#include "backends/program/program.h"
+
+bool program_has_shape_field(const struct buffer *b)
+{
+    for (int a = 0; a < b->ndim; a++)
+        if (b->dim[a]->op != OP_CONST)
+            return true;
+    return false;
+}
+
+static bool in_arena(const struct buffer *b)
+{
+    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH;
+}
+
+const struct buffer *buffer_root(const struct buffer *b)
+{
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
+{
+    a = buffer_root(a);
+    b = buffer_root(b);
+    if (a == b)
+        return true;
+    bool states = a->state && b->state;
+    return (states || (in_arena(a) && in_arena(b))) && a->offset < b->offset + b->nbytes &&
+           b->offset < a->offset + a->nbytes;
+}
+
+int64_t dim_bound(const struct uop *dim) { return dim->vmax > 0 ? dim->vmax : 0; }
+
+const char *const_pointer(enum dtype d)
+{
+    static const char *const pointer[] = {
+#define DTYPE(name, text, ctype, bits, kind, onnx) "const " ctype " *",
+#include "ir/dtypes.def"
+#undef DTYPE
+    };
+    return d == DTYPE_STRING ? "const char *const *" : pointer[d];
+}
+
+/* (Strings that a run returns must outlive it.) */
+bool program_is_on_stack(const struct schedule *s)
+{
+    for (int i = 0; i < s->nbuffer; i++)
+        if (s->buffer[i]->kept)
+            return false;
+    return !s->on_device && s->arena_nbytes <= STACK_RUN_NBYTES;
+}
+
+void describe_write_dims(struct program *p, struct text *out, const char *table,
+                         const struct buffer *b, int index)
+{
+    if (b->ndim == 0)
+        return;
+    text_printf(out, "static const struct %s_dim %s_dim_%d[] = {", p->name, table, index);
+    for (int a = 0; a < b->ndim; a++) {
+        struct text symbol = {.t = p->t};
+        if (b->dim[a]->op == OP_VAR)
+            text_puts(&symbol, ((const struct var *)b->dim[a]->arg.p)->name);
+        else if (b->dim[a]->op != OP_CONST)
+            uop_print(&symbol, b->dim[a]);
+        text_printf(out, "%s{%lld, ", a > 0 ? ", " : "", (long long)dim_bound(b->dim[a]));
+        if (symbol.s)
+            text_string(out, symbol.s);
+        else
+            text_puts(out, "NULL");
+        text_putc(out, '}');
+    }
+    text_puts(out, "};\n");
+}
