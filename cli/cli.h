@@ -16,7 +16,7 @@
 #include "frontend/text/text.h"
 #include "ir/ir.h"
 #include "passes/passes.h"
-#include "passes/kernel/tune.h"
+#include "passes/target/tune.h"
 
 /* ------------------------------------------------------------------------------------ options.c */
 

@@ -43,7 +43,7 @@ COST_FUNCTIONS = {
     "graph/matmul/strassen.c": {"weigh": "cycles saved by seven parts", "find_keys": "what keys are copied"},
     "graph/quant/byte_table.c": {"cost_of": "cost of an operation", "find_chain": "of a look-up",
                                  "table_rewrite": "from where a table pays"},
-    "analysis/kind.c": {"value_cost": "cost of an operation", "operands_like_index": "what is cheap again",
+    "analysis/value.c": {"value_cost": "cost of an operation", "operands_like_index": "what is cheap again",
                         "value_streams_weight": "which weights are large"},
     "plan/realize.c": {"stage_suits": "what a stage may read again"},
     "plan/layout.c": {"stores_of": "cost of strided stores", "vote_rows": "cost of a scalar power",

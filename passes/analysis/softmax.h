@@ -2,7 +2,7 @@
 #ifndef TGC_SOFTMAX_H
 #define TGC_SOFTMAX_H
 
-#include "passes/plan/plan.h"
+#include "passes/passes.h"
 
 /* An exponential e^(from - most) * scale of a softmax; `most` is a maximum, or 0 where that is
  * -inf. In a kernel's AST `from` and the maximum's operand are loads; the caller knows whether they

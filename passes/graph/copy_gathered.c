@@ -12,9 +12,9 @@
  * four or more taps pay, a single gather does not.
  */
 #include "passes/analysis/gathers.h"
-#include "passes/plan/fuse.h"
+#include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
 #include "passes/analysis/access.h"
-#include "passes/kernel/tile.h"
 
 /* The last axis of u's source, long enough, that is read in order along the results, whatever the
  * indices along the others are; -1: there is none, or the indices along the innermost axis are not
@@ -58,7 +58,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     const struct uop_map *found = ctx;
     struct uop *src[MAX_RANK + 1], *x = u->op == OP_INDEX ? u->src[0] : NULL;
     const struct gathered *g = x ? map_get(found, x) : NULL;
-    if (!g || gather_gain(t, g, plan_nelem(x)) <= 0 ||
+    if (!g || gather_gain(t, g, value_nelem(x)) <= 0 ||
         find_rows(t, u) < 0)
         return NULL;
     for (int k = 1; k < u->nsrc; k++)
@@ -79,7 +79,7 @@ bool pass_gathered(struct tgc *t, struct graph *g)
         if (axis < 0)
             continue;
         struct gathered *of = map_get(&found, u->src[0]);
-        double nelem = plan_nelem(u), nplace = nelem / plan_extent(u->src[0]->dim[axis]);
+        double nelem = value_nelem(u), nplace = nelem / dim_extent(u->src[0]->dim[axis]);
         if (!of) {
             of = scratch_array(t, 1, sizeof *of);
             map_set(&found, u->src[0], of);

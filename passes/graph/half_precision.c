@@ -12,7 +12,8 @@
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
  * Winograd's transforms and lookup tables need floats.
  */
-#include "passes/plan/fuse.h"
+#include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
 
 #include <string.h>
 
@@ -143,7 +144,7 @@ static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
         for (int k = 0; u->op == OP_REDUCE && m->op == OP_MUL && k < 2; k++) {
             const struct uop *v = value_behind(m->src[k], MOVES_OPERAND);
             if (v->op == OP_BUFFER && is_half(v->dtype) &&
-                plan_nelem(m) >= REUSE_MIN * plan_nelem(v))
+                value_nelem(m) >= REUSE_MIN * value_nelem(v))
                 map_set(&w->again, v, u);
         }
     }

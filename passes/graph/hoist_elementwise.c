@@ -8,7 +8,8 @@
  * weights, too. Quantizers write both: between a Pad and its convolution stand QuantizeLinear and
  * DequantizeLinear, between a table of bytes and its Gather DequantizeLinear.
  */
-#include "passes/plan/fuse.h"
+#include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
 
 enum { STEPS_MAX = 8 };
 
@@ -86,7 +87,7 @@ static struct uop *index_earlier(struct tgc *t, struct uop *u)
     }
     if (n == 0 || !value_is_stationary(u->src[0]) ||
         value_behind(v, MOVES_OPERAND)->op != OP_BUFFER ||
-        plan_nelem(u) * 2 > plan_nelem(u->src[0]))
+        value_nelem(u) * 2 > value_nelem(u->src[0]))
         return NULL;
     struct uop *index[MAX_RANK], *inside = within(t, u, index), *y = uop_index(t, v, index);
     while (n-- > 0) {

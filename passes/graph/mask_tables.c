@@ -11,7 +11,8 @@
  * table, since adding a loaded value is cheaper than comparing and choosing. A table with two
  * distinct values of any type is a mask. Tables that are read at data-dependent indices stay.
  */
-#include "passes/plan/fuse.h"
+#include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
 #include "passes/graph/mask_tables.h"
 
 #include <string.h>

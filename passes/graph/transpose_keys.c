@@ -12,7 +12,8 @@
  * they become a tensor, whose order of axes is free.
  */
 #include "passes/analysis/contraction.h"
-#include "passes/plan/fuse.h"
+#include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
 
 enum { ROWS_MIN = 64 };
 
@@ -41,7 +42,7 @@ static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, doubl
     struct path p = path_down(keys, MOVES_SPREAD);
     struct uop *x = p.base;
     if (x->op != OP_SHRINK || value_is_stationary(x) ||
-        nsum < ROWS_MIN * plan_nelem(x) / nfeature)
+        nsum < ROWS_MIN * value_nelem(x) / nfeature)
         return NULL;
     return path_up(t, &p, uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0}));
 }
@@ -63,7 +64,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         uint32_t both = 1u << j | 1u << e;
         struct uop *keys = NULL;
         if ((c.factor[k].of & both) == both)
-            keys = in_buffer(t, product->src[k], plan_nelem(u), (double)nfeature);
+            keys = in_buffer(t, product->src[k], value_nelem(u), (double)nfeature);
         if (keys)
             return contraction_like(t, u, product->src[1 - k], keys);
     }

@@ -11,27 +11,6 @@
  */
 #include "passes/kernel/tile.h"
 
-static struct uop *operand_of(const struct uop *product, enum dtype d)
-{
-    for (int k = 0; k < 2; k++) {
-        const struct uop *c = product->src[k];
-        if (c->op == OP_CAST && c->src[0]->op == OP_LOAD && c->src[0]->nsrc == 2 &&
-            c->src[0]->dtype == d)
-            return c->src[0];
-    }
-    return NULL;
-}
-
-bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights)
-{
-    if (!m->contraction || m->reduce->dtype != DTYPE_I32 || m->reduce->src[0]->op != OP_MUL ||
-        m->nload != 2)
-        return false;
-    *values = operand_of(m->reduce->src[0], DTYPE_U8);
-    *weights = operand_of(m->reduce->src[0], DTYPE_I8);
-    return *values && *weights;
-}
-
 /* Whether r, of n values, is a group itself: the remainder of a range that was split. */
 static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, int64_t n)
 {

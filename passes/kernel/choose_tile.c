@@ -8,17 +8,12 @@
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile_cost.h"
-#include "passes/kernel/tune.h"
+#include "passes/target/tune.h"
 
 #include <string.h>
 
 enum { COLUMNS_MAX = 32, ROWS_MAX = 8, TILE_MAX = 64 };          /* of the portable kernel */
 enum { VECTOR_ROWS_MAX = 16, VECTOR_BLOCKS_MAX = 8 };
-
-int64_t range_fixed_size(const struct uop *range)
-{
-    return range->src[0]->op == OP_CONST ? range->src[0]->arg.i : 0;
-}
 
 /* -------------------------------------------------------------------------- the portable kernel */
 

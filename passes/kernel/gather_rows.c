@@ -176,7 +176,7 @@ int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop *
     int64_t size = range_fixed_size(store->src[of.point]), rows = size < ROWS ? size : ROWS;
     int n = 1;
     if (size % rows)
-        tile_split(t, store, of.point, size - size % rows, &part[0], &part[n++]);
+        store_split(t, store, of.point, size - size % rows, &part[0], &part[n++]);
     for (int i = 0; i < n; i++) {
         int64_t most = i ? size % rows : rows;
         if (most >= CROSS_ROWS_MIN)

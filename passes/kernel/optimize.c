@@ -243,7 +243,7 @@ static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, 
     }
     if (width && n > width && n % width) {
         struct uop *rest;
-        tile_split(t, store, axis, n - n % width, &store, &rest);
+        store_split(t, store, axis, n - n % width, &store, &rest);
         unroll_choices(t, v, store, like, out);
         unroll_choices(t, v, rest, like, out);
         return;
@@ -303,7 +303,7 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     struct tile of_rest = *like;
     if (tile.column_axis >= 0 && size % tile.rows) {
         int nsrc = store->nsrc;
-        tile_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
+        store_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
         if (!nest_find(t, store, &m))
             TGC_BUG(t, "a part of a nest is none");
         /* a single row has no range */
@@ -530,10 +530,10 @@ static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct 
     int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
     if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns) {
         struct uop *whole = store, *other;
-        tile_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
+        store_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
         int64_t left = tile_columns_left(&m, &tile);
         if (left > n % tile.columns) {
-            tile_split(t, whole, tile.column_axis, n - left, &other, &rest);
+            store_split(t, whole, tile.column_axis, n - left, &other, &rest);
             k->stores_twice = true;
         }
     }

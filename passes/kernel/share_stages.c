@@ -229,7 +229,7 @@ int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct
             continue;
         int n = 1;
         if (size % rows)
-            tile_split(t, store, axis, size - size % rows, &part[0], &part[n++]);
+            store_split(t, store, axis, size - size % rows, &part[0], &part[n++]);
         for (int i = 0; i < n; i++) {
             int at = axis;
             if (i == 1 && size % rows == 1)           /* the axis is gone */

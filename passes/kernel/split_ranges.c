@@ -94,7 +94,7 @@ static struct uop *divide_one(struct tgc *t, struct uop *store, struct uop **res
         if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
             continue;
         if (size % c)
-            tile_split(t, store, k, size - size % c, &whole, rest);
+            store_split(t, store, k, size - size % c, &whole, rest);
         whole = divide_exactly(t, whole, k, c);
         if (whole)
             return whole;

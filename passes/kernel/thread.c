@@ -22,7 +22,8 @@
  * kernel. (The border and the inside of a padded tensor are independent nests, and so are the
  * remainders of tiles.)
  */
-#include "passes/kernel/tune.h"
+#include "passes/kernel/tile.h"
+#include "passes/target/tune.h"
 
 /* ------------------------------------------------------------------------------------ may it be */
 

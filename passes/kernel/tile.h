@@ -19,65 +19,14 @@
 #define TGC_TILE_H
 
 #include "passes/analysis/access.h"
+#include "passes/analysis/nest.h"
 #include "passes/passes.h"
+#include "passes/target/tune.h"
 
-enum { MAX_LOADS = 96, VECTOR_STRIDE_MAX = 1 << 30 };
+enum { VECTOR_STRIDE_MAX = 1 << 30 };
 /* The fewest contiguous rows for which storing by columns pays, see transpose_store.c. */
 enum { CROSS_ROWS_MIN = 4 };
 
-/* A set of a nest's operands: bit i is load[i]. */
-struct operands { uint64_t bit[(MAX_LOADS + 63) / 64]; };
-static inline bool operands_has(struct operands o, int i) { return o.bit[i / 64] >> i % 64 & 1; }
-bool operands_any(struct operands o);
-bool operands_equal(struct operands a, struct operands b);
-bool operands_within(struct operands a, struct operands b);       /* a is a subset of b */
-
-/* How a nest's operands depend on a range. If all vary it is a batch; if only streamed ones do,
- * rows; if only stationary ones do, columns. */
-struct nest_axis {
-    const struct uop *range;
-    struct operands reads;       /* operands whose offsets depend on it */
-    struct operands varies;      /* these, and operands that read a stage that depends on it */
-    bool stages;                 /* some stage depends on it */
-};
-
-enum { MAX_NEST_AXES = 40 };
-struct nest {
-    struct tgc *t;
-    struct uop *store;
-    int first;                   /* store->src[first..]: its ranges, without a band's */
-    struct uop *reduce;          /* the innermost reduction, or NULL */
-    bool contraction;            /* a sum of products with several operands */
-    bool bytes;                  /* of bytes; its innermost range is a group */
-    bool staged;                 /* inside a kernel, to scratch: its weights are not packed */
-    struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
-    struct uop *other[MAX_LOADS]; int nother;   /* not under it */
-    struct uop *part;            /* the range s, if there is one */
-    struct operands operands, stationary;       /* all of load[]; the stationary ones */
-    /* the store's ranges and the reduction's, outermost first, up to MAX_NEST_AXES */
-    struct nest_axis axis[MAX_NEST_AXES]; int naxis;
-};
-
-/* The place of the loop over panels: that of the columns' range, or first, or behind the rows'. */
-enum panels { PANELS_THERE, PANELS_OUTSIDE, PANELS_INSIDE };
-
-/* axis: in store->src, -1: none. vector 0: lanes stay loops of `columns` iterations. */
-struct tile {
-    int column_axis, row_axis;
-    int64_t panel, columns, rows;
-    int vector;
-    enum panels panels;
-    double gain;
-};
-
-/* The uops below root, sources first, without those under a STAGE, which are of another nest. In
- * scratch memory. */
-struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
-/* The nest of a store; false if it cannot have lanes: several independent reductions, a condition
- * on the store. */
-bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
-/* The operands' dependence on a range, of the nest or not: known after nest_find() for its own. */
-struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
 /* Whether a load's weight could be packed in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
@@ -89,8 +38,7 @@ bool tile_compares_places(struct tgc *t, const struct uop *u, struct uop *r);
 /* Whether vectors have this operation. */
 bool tile_is_vector_op(const struct uop *u);
 
-/* choose_tile.c. The size of a range; 0: known only at run time. */
-int64_t range_fixed_size(const struct uop *range);
+/* choose_tile.c */
 /* Whether r can be vectorized: everything that varies along it is a float, is accessed
  * contiguously, and has an operation on vectors; r itself occurs in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r);
@@ -116,9 +64,6 @@ bool tile_stores_vectors(const struct uop *store);
 int64_t tile_columns_left(const struct nest *m, const struct tile *tile);
 /* Whether a tile's panels should be outside the rows or inside. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
-/* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
-void tile_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
-                struct uop **rest);
 /* split_ranges.c: splits the store's ranges that are divided, into up to PARTS_MAX stores; returns
  * their number. */
 enum { PARTS_MAX = 6 };
@@ -132,9 +77,7 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
-/* byte_groups.c: whether the nest sums products of u8 values and i8 weights; their loads. */
-bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
-/* Splits the innermost range of a sum of products of bytes into groups of DOT_BYTES. */
+/* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
@@ -167,5 +110,8 @@ struct uop *store_as_stage(struct tgc *t, const struct uop *store);
 /* PACK: the store with weights read in the order of the tiles, from copies that the kernel's
  * variants share. */
 struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
+/* tune_key.c: keys of choices in a tune file. */
+uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
+uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like);
 
 #endif

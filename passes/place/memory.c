@@ -460,14 +460,6 @@ bool scratch_is_on_stack(const struct buffer *b)
     return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
 }
 
-double buffer_most_nbytes(const struct buffer *b)
-{
-    double n = (double)dtype_nbytes(b->dtype);
-    for (int a = 0; a < b->ndim; a++)
-        n *= b->dim[a]->vmax > 0 ? (double)b->dim[a]->vmax : 0;
-    return n;
-}
-
 size_t scratch_stride(const struct buffer *b)
 {
     return (b->nbytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;

@@ -316,7 +316,7 @@ static void report(struct banding *w, const struct group *g)
     fprintf(stderr, ": %g kB of scratch for", group_scratch(g) / 1e3);
     for (int k = 0; k < g->nband; k++)
         fprintf(stderr, "%s %lld of %g", k ? "," : "", (long long)g->member[0].part[k].extent,
-                plan_extent(g->member[0].s->value->dim[g->member[0].part[k].axis]));
+                dim_extent(g->member[0].s->value->dim[g->member[0].part[k].axis]));
     fprintf(stderr, "; %g MFLOP, weights %g kB, %.0f us saved\n", flop / 1e6, weights / 1e3,
             group_gain(w, g) / 1e3);
 }
@@ -405,7 +405,7 @@ static void find_groups(struct banding *w, int nsegment, double room, bool partl
     for (int i = 0; i < nsegment; i++) {
         struct segment *s = p->segment[i];
         if (!s->value || s->lead || s->scatter || s->nband || s->online ||
-            plan_nelem(s->value) == 0 || !reads_candidates(w, s))
+            value_nelem(s->value) == 0 || !reads_candidates(w, s))
             continue;
         choose_group(w, s, room, partly, &best);
         if (best.n > 1 && p->t->debug >= 2)

@@ -11,7 +11,7 @@ enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
 
 static double stored_nbytes(const struct segment *s)
 {
-    return plan_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
+    return value_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
 }
 
 double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b)
@@ -19,7 +19,7 @@ double band_read_by(const struct plan *p, const struct segment *s, const struct 
     double most = 0;
     for (int i = 0; i < p->nnode; i++)
         for (const struct use *u = p->node[i].buffer == b ? p->node[i].use : NULL; u; u = u->next) {
-            double n = plan_nelem(p->node[i].u) * (double)dtype_nbytes(b->dtype);
+            double n = value_nelem(p->node[i].u) * (double)dtype_nbytes(b->dtype);
             if (u->seg == s && !u->root && n > most)
                 most = n;
         }
@@ -113,7 +113,7 @@ double group_scratch(const struct group *g)
         const struct member *m = &g->member[i];
         double part = buffer_most_nbytes(m->node->buffer);
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->kept[k].slots / plan_extent(m->node->u->dim[m->part[k].axis]);
+            part *= (double)m->kept[k].slots / dim_extent(m->node->u->dim[m->part[k].axis]);
         n += part;
     }
     return n;
@@ -364,7 +364,7 @@ static double shortest_rows(struct banding *w, const struct group *g)
         for (int k = 0; k < g->nband; k++)
             first = m->part[k].axis < first ? m->part[k].axis : first;
         for (int a = first; a < v->ndim; a++) {
-            double n = a == inner ? 1 : plan_extent(v->dim[a]);
+            double n = a == inner ? 1 : dim_extent(v->dim[a]);
             for (int k = 0; k < g->nband; k++)
                 n = m->part[k].axis == a ? (double)m->part[k].extent : n;
             rows *= n;
@@ -400,7 +400,7 @@ static double lost_in_room(struct banding *w, const struct group *g, double *all
         double part = g->nbands;
         double flop = cost_of_flop(machine, FLOP_BAND, band_work(w, m->s)->flop);
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
+            part *= (double)m->part[k].extent / dim_extent(m->s->value->dim[m->part[k].axis]);
         *all += flop;
         lost += flop * (part > 1 ? part - 1 : 0);
         weights += band_work(w, m->s)->weights;
@@ -419,7 +419,7 @@ void band_find_budget(struct banding *w)
         const struct uop *u = p->node[i].u;
         const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
         if (u->op == OP_REDUCE)
-            all += cost_of_flop(m, FLOP_BAND, 2 * plan_nelem(u->src[0]));
+            all += cost_of_flop(m, FLOP_BAND, 2 * value_nelem(u->src[0]));
         if (b && buffer_is_stationary(b))
             all += cost_of_bytes(m, TRAFFIC_AGAIN, buffer_most_nbytes(b));
     }
@@ -474,11 +474,11 @@ static double read_again(struct banding *w, const struct group *g, double *once)
                 u = u->next;
             if (!u)
                 continue;
-            double nbytes = plan_nelem(n->u) * (double)dtype_nbytes(n->u->dtype), times = 1;
+            double nbytes = value_nelem(n->u) * (double)dtype_nbytes(n->u->dtype), times = 1;
             for (int b = 0; b < g->nband; b++) {
                 int a = m->part[b].axis;
                 if (!is_index_of(p->t, n, u, m->s->axis[a]))
-                    times *= plan_extent(m->s->value->dim[a]) / (double)m->part[b].extent;
+                    times *= dim_extent(m->s->value->dim[a]) / (double)m->part[b].extent;
             }
             again += nbytes * (times - 1);
             *once += times > 1 ? nbytes : 0;
@@ -497,7 +497,7 @@ double group_gain(struct banding *w, const struct group *g)
         const struct member *m = &g->member[i];
         double nbytes = buffer_most_nbytes(m->node->buffer), part = 1;
         for (int k = 0; k < g->nband; k++)
-            part *= (double)m->part[k].extent / plan_extent(m->s->value->dim[m->part[k].axis]);
+            part *= (double)m->part[k].extent / dim_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
         bool far = nbytes > RATIO_FAR_CACHES * cache;
         saved += cost_of_bytes(machine, far ? TRAFFIC_PASSED_FAR : TRAFFIC_PASSED, 2 * nbytes);

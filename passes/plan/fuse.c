@@ -71,7 +71,7 @@ static bool is_pooled_anew(struct plan *p, const struct node *n, double repeats)
 /* True: compute it where it is used. False: try to stage or realize it. */
 static bool inline_elementwise(struct plan *p, struct node *n)
 {
-    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    double repeats = evaluations_of(p, n) / value_nelem(n->u);
     /* small weights stay small in memory */
     if (value_is_stationary(n->u))
         return true;
@@ -113,7 +113,7 @@ static bool is_sheared(struct plan *p, const struct node *n)
  * by its producer: the layer is then a contraction over buffers, which can be tiled. */
 static bool wants_stage(struct plan *p, struct node *n)
 {
-    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    double repeats = evaluations_of(p, n) / value_nelem(n->u);
     if (n->use->seg->weighted || value_joins_parts(p, n->u) ||
         (n->use->seg->streams && value_streams_weight(machine_of(p->t), n->u)) ||
         is_pooled_anew(p, n, repeats) ||
@@ -159,7 +159,7 @@ static bool inline_reduce(struct plan *p, struct node *n)
                 value_contracts_weight(n->u);
     if ((gate && s->ncontraction) || (contraction && value_contracts_weight(n->u) && s->gated))
         return false;
-    if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * plan_nelem(n->u))
+    if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * value_nelem(n->u))
         return false;
     /* inside a stage, a contraction with weights would stream them again for every row */
     if (layer && (deps & s->inner) && s->nchain && !range_set_within(s->out, deps))
@@ -219,7 +219,7 @@ static void keep(struct plan *p, struct node *n)
     struct uop *bytes = n->must || n->use->root || p->noopt ? NULL : bytes_below(p, n->u);
     /* ops that would be repeated too often are computed once, before */
     if (!bytes || is_too_large(n, 1) ||
-        evaluations_of(p, n) > 1.01 * n->nuse * plan_nelem(n->u)) {
+        evaluations_of(p, n) > 1.01 * n->nuse * value_nelem(n->u)) {
         plan_realize(p, n);
         return;
     }
@@ -247,7 +247,7 @@ static bool is_byte_to_keep(struct plan *p, const struct node *n)
     if (p->noopt || n->u->op != OP_CAST || !dtype_is_byte(n->u->dtype) ||
         !dtype_is_float(n->u->src[0]->dtype))
         return false;
-    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    double repeats = evaluations_of(p, n) / value_nelem(n->u);
     if (repeats > 1.5 || (repeats > 1.01 && is_divided(n->u)))
         return true;
     const struct uop *c = is_within(p, n) ? value_contraction(p, n->u) : NULL;
@@ -316,7 +316,7 @@ static bool wants_halo(struct plan *p, const struct node *n)
     enum { PLACES = 4 };
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
-    double repeats = evaluations_of(p, n) / plan_nelem(n->u);
+    double repeats = evaluations_of(p, n) / value_nelem(n->u);
     /* vectors of bytes are loaded without conditions, and copies of bytes are small */
     bool contraction = dtype_is_byte(n->u->dtype);
     double most = contraction ? 1 : 2;

@@ -4,6 +4,7 @@
 #define TGC_FUSE_H
 
 #include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
 #include "passes/plan/plan.h"
 
 /* uses.c: ranges of a segment, and the uses of a node */
@@ -30,29 +31,11 @@ struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
 void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index,
                        range_set open, struct use *u);
 
-/* kind.c: classification of values */
+/* kind.c: classification of values in the plan */
 
-bool value_is_leaf(const struct uop *v);                          /* it is read from its memory */
-/* A reduction of products with more products than either factor has elements: matmul,
- * convolution. */
-bool value_is_contraction(const struct uop *v);
-/* Whether the product m has more elements than its factors. */
-bool value_outgrows_factors(const struct uop *m);
-/* v: a sum of products; whether a factor is a weight */
-bool value_contracts_weight(const struct uop *v);
 /* c is the contraction of which v is an epilogue. Whether its weights differ along a marked axis of
  * v: a layer's columns, but not a row of constant queries. */
 bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, const bool *kept);
-/* A sum of products with a large weight, whether or not several rows share it. */
-bool value_streams_weight(const struct machine *m, const struct uop *v);
-/* Computed from constants, iotas and symbols only: cheaper to recompute than to store. */
-bool value_is_index_like(const struct uop *v);
-/* A bool computed from these and from tables of coordinates: where the rows of a mask begin and
- * end. */
-bool value_is_mask_of_places(const struct uop *v);
-/* A weight cast to a wider type than it is stored in: it stays narrow in memory, even if several
- * kernels or a loop read it. */
-bool value_is_widened_weight(const struct uop *v);
 /* Depends, within its rows, on a reduction that is broadcast back over them: softmax's
  * normalization, layernorm. */
 bool value_has_row_stat(struct plan *p, struct uop *v);

@@ -16,7 +16,7 @@
 #include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
 #include "passes/analysis/gathers.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/nest.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #ifndef TGC_PLAN_H
 #define TGC_PLAN_H
 
+#include "passes/analysis/value.h"
 #include "passes/passes.h"
 
 /* Limits of one segment: of its values, and of their depth, since lowering recurses. */
@@ -159,8 +160,6 @@ void plan_use_root(struct plan *p, struct segment *s);
 struct segment *plan_update(struct plan *p, struct block *b, int pos, struct uop *v,
                             struct buffer *dest);
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index);
-double plan_extent(const struct uop *dim);   /* upper bound of a dimension, as a double */
-double plan_nelem(const struct uop *u);
 
 /* fuse.c: decides for one node, all of whose uses are known, and pushes uses to its sources. */
 void plan_decide(struct plan *p, struct node *n);

@@ -179,9 +179,9 @@ static bool stage_suits(const struct machine *m, const struct segment *s, const 
 {
     if (!c)
         return true;
-    if (nlocal < m->flop_lanes && plan_nelem(c->src[0]) >= RATIO_STAGE_STEPS * plan_nelem(c))
+    if (nlocal < m->flop_lanes && value_nelem(c->src[0]) >= RATIO_STAGE_STEPS * value_nelem(c))
         return false;
-    double footprint = plan_nelem(c->src[0]) / segment_extent(s, prefix) *
+    double footprint = value_nelem(c->src[0]) / segment_extent(s, prefix) *
                        (double)dtype_nbytes(c->dtype);
     return prefix && !columns && footprint <= most;
 }
@@ -201,14 +201,14 @@ bool plan_stage(struct plan *p, struct node *n)
         for (const struct use *u = n->use->next; u; u = u->next)
             local[a] |= u->index[a] != n->use->index[a];
         if (local[a])
-            nlocal *= plan_extent(v->dim[a]);
+            nlocal *= dim_extent(v->dim[a]);
         else
             st.prefix |= plan_mask(p, n->use->index[a]);
         if (!local[a] && !uop_is_int(v->dim[a], 1))
             rows = v->dim[a];
     }
     double evaluations = segment_extent(s, st.prefix) * nlocal;
-    if ((nlocal > STAGE_NELEM && !n->online) || evaluations > 1.01 * plan_nelem(v) ||
+    if ((nlocal > STAGE_NELEM && !n->online) || evaluations > 1.01 * value_nelem(v) ||
         !segment_accepts(s, st.prefix))
         return false;
     /* under a value that is normalized by its row, the row's producer has several uses and is
@@ -220,7 +220,7 @@ bool plan_stage(struct plan *p, struct node *n)
                    (s->ncontraction == 0 || n->nconsumer < 2 ||
                     value_keeps_columns(p, v, c, local));
     double nbytes = (double)dtype_nbytes(v->dtype);
-    bool near = plan_stays_near(p->t, plan_nelem(v) * nbytes, rows, nlocal * nbytes);
+    bool near = plan_stays_near(p->t, value_nelem(v) * nbytes, rows, nlocal * nbytes);
     const struct machine *m = machine_of(p->t);
     double most = cost_fit(m, near ? FIT_STAGE : FIT_STAGE_MOST);
     if ((!n->online && !stage_suits(m, s, c, st.prefix, nlocal, columns, most)) ||

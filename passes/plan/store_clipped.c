@@ -9,7 +9,7 @@
  * two stores of straight-line code. (A band stores no more than its tiles.)
  */
 #include "passes/plan/plan.h"
-#include "passes/kernel/tile.h"
+#include "passes/analysis/nest.h"
 
 /* r, if the two coordinates are r / m and r % m, with m the second one's size; or NULL. */
 static struct uop *divided(const struct uop *tile, const struct uop *in, int64_t m)
@@ -126,11 +126,11 @@ int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct
     int64_t m = c->in->src[0]->arg.i;
     int tile = find_range(store, c->tile);                /* -1: there is one */
     if (tile >= 0 && c->rows >= m)
-        tile_split(t, store, tile, c->rows / m, &part[n++], &last);
+        store_split(t, store, tile, c->rows / m, &part[n++], &last);
     if (c->rows % m == 0)
         return n;
     if (tile >= 0 && last->nsrc == store->nsrc)           /* more than one tile remains */
-        tile_split(t, last, tile, 1, &last, &none);
-    tile_split(t, last, find_range(last, c->in), c->rows % m, &part[n++], &none);
+        store_split(t, last, tile, 1, &last, &none);
+    store_split(t, last, find_range(last, c->in), c->rows % m, &part[n++], &none);
     return n;
 }

@@ -11,16 +11,6 @@
 
 struct node *plan_node(const struct plan *p, const struct uop *u) { return map_get(&p->of, u); }
 
-double plan_extent(const struct uop *dim) { return dim->vmax < 0 ? 0.0 : (double)dim->vmax; }
-
-double plan_nelem(const struct uop *u)
-{
-    double n = 1;
-    for (int a = 0; a < u->ndim; a++)
-        n *= plan_extent(u->dim[a]);
-    return n;
-}
-
 /* --------------------------------------------------------------------------------------- ranges */
 
 range_set plan_mask(struct plan *p, const struct uop *index)
@@ -82,7 +72,7 @@ double segment_extent(const struct segment *s, range_set m)
     double n = 1;
     for (int b = 0; b < s->nrange; b++)
         if (m >> b & 1)
-            n *= plan_extent(s->range[b]->src[0]);
+            n *= dim_extent(s->range[b]->src[0]);
     return n;
 }
 

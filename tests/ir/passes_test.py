@@ -179,6 +179,88 @@ def rows_counted():
     expect(line in (ROOT / "docs/status.md").read_text(), f"docs/status.md lacks the line\n{line}")
 
 
+# Folders by level: a file includes headers of its own level and of lower ones. Within a level the folders include each other, but no
+# header includes itself on any way. docs/architecture.md, "Arrows".
+LEVELS = [["ir"], ["frontend", "passes/target"], ["passes/rules", "passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
+          ["passes/vector"], ["passes/place"], ["passes"], ["backends"], ["cli"]]
+OPEN_HEADERS = {"passes/passes.h", "passes/passes.def"}     # of all passes
+
+
+def level_of(path):
+    return max((len(folder), level) for level, folders in enumerate(LEVELS) for folder in folders if path.startswith(folder + "/"))[1]
+
+
+def includes(root):
+    """What each source file includes of the others."""
+    files = [path for folder in ("ir", "passes", "frontend", "backends", "cli") for path in (root / folder).rglob("*.[ch]")]
+    found = {str(path.relative_to(root)): re.findall(r'^#include "([^"]+)"', path.read_text(), re.M) for path in files}
+    return {path: [other for other in others if other.split("/")[0] in ("ir", "passes", "frontend", "backends", "cli")]
+            for path, others in found.items()}
+
+
+def wrong_arrows(found):
+    wrong = []
+    for path, others in sorted(found.items()):
+        for other in others:
+            if other in OPEN_HEADERS and path.startswith("passes/"):
+                continue
+            frontend = path.startswith("frontend/") and not other.startswith(("frontend/", "ir/"))
+            backend = path.startswith("backends/") and other.startswith("frontend/")
+            if frontend or backend or level_of(other) > level_of(path):
+                wrong.append(f"{path} includes {other}")
+    return wrong
+
+
+def circles(arrows):
+    """Sets of nodes that reach each other (Tarjan)."""
+    index, low, stack, result = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in arrows.get(node, ()):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1 or node in arrows.get(node, ()):
+                result.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in sorted(arrows):
+        if node not in index:
+            visit(node)
+    return result
+
+
+def include_arrows():
+    found = includes(ROOT)
+    expect(len(found) > 200, f"{len(found)} files")
+    expect(not wrong_arrows(found), "\n".join(wrong_arrows(found)))
+    expect(not circles(found), f"headers include each other: {circles(found)}")
+
+
+def calls(archive):
+    """Which object file of an archive uses what another one defines."""
+    lines = subprocess.run(["nm", "-gA", archive], capture_output=True, text=True, check=True).stdout.splitlines()
+    symbols = [(line.rsplit(":", 1)[0], line.split()[-2], line.split()[-1]) for line in lines]
+    home = {name: file for file, kind, name in symbols if kind in "TDRBCV"}
+    arrows = {file: set() for file, _, _ in symbols}
+    for file, kind, name in symbols:
+        if kind == "U" and home.get(name, file) != file:
+            arrows[file].add(home[name])
+    return arrows
+
+
+def call_arrows():
+    """No file of backends/ uses one that uses it."""
+    found = calls(Path(suite.options.build) / "backends/libbackends.a")
+    expect(len(found) > 15, f"{len(found)} files")
+    expect(not circles(found), f"files use each other: {circles(found)}")
+
+
 def main():
     suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
     for folder in sorted(GOLDEN.iterdir()):
@@ -192,6 +274,8 @@ def main():
         suite.add(f"error {number}: {message}", error, text, message)
     suite.add("hostile texts", hostile)
     suite.add("rows are counted", rows_counted)
+    suite.add("includes go one way", include_arrows)
+    suite.add("backends: no file uses one that uses it", call_arrows)
     suite.main()
 
 

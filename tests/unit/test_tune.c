@@ -7,7 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "passes/kernel/tune.h"
+#include "passes/kernel/tile.h"
+#include "passes/target/tune.h"
 
 static void test_round_trip(void **state)
 {

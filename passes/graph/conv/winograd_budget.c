@@ -7,7 +7,7 @@
  * file count as the fastest; the limit applies to them, too.
  */
 #include "passes/analysis/error.h"
-#include "passes/kernel/tune.h"
+#include "passes/target/tune.h"
 #include "passes/graph/conv/winograd.h"
 
 static double variance_of(const struct weighed *w, int i) { return w->gain * w->noise[i]; }

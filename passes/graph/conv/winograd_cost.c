@@ -3,7 +3,7 @@
  */
 #include "passes/analysis/error.h"
 #include "passes/graph/conv/winograd.h"
-#include "passes/kernel/tune.h"
+#include "passes/target/tune.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,16 +1,13 @@
-/* tune.c - tune files: reading, writing, finding the entry for a choice, and keys.
+/* tune.c - tune files: reading, writing, finding the entry for a choice.
  *
  *      tgc-tune 1
  *      tile 3f9c21aa77e01b42 isa=avx512 columns=64@1 rows=6@2 vector=16 panels=outside us=101
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
  *      threads 9c21aa77e01b423f isa=avx512 loop=1 us=55
  *
- * A `#` begins a remark. A key is a hash of the nest's tree after lowering: operations, types,
- * sizes and strides, independent of names and ids of buffers and loops, and of the order of a
- * commutative op's operands.
+ * A `#` begins a remark. Keys of nests: kernel/tune_key.c.
  */
-#include "passes/analysis/stationary.h"
-#include "passes/kernel/tune.h"
+#include "passes/target/tune.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,96 +19,17 @@ static const char *const panels_text[] = {"there", "outside", "inside"};
 
 /* ----------------------------------------------------------------------------------------- keys */
 
-static uint64_t mix(uint64_t h, uint64_t v)
+uint64_t tune_mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * 0x9E3779B97F4A7C15u;
     return h ^ h >> 29;
-}
-
-static uint64_t hash_dims(uint64_t h, struct uop *const *dim, int ndim)
-{
-    for (int a = 0; a < ndim; a++)
-        h = mix(mix(h, (uint64_t)dim[a]->vmin), (uint64_t)dim[a]->vmax);
-    return h;
-}
-
-static uint64_t hash_buffer(const struct buffer *b)
-{
-    uint64_t h = mix((uint64_t)b->dtype, buffer_is_stationary(b));
-    return hash_dims(h, b->dim, b->ndim);
-}
-
-/* Hashes of uops, by position in an order with sources first. */
-struct hasher { struct uop_map place; uint64_t *hash; };
-
-static uint64_t hash_source(const struct hasher *s, const struct uop *u, int k)
-{
-    return s->hash[(uintptr_t)map_get(&s->place, u->src[k]) - 1];
-}
-
-/* A loop is identified by its position among those of the uop that binds it, and by its size. */
-static void hash_ranges(struct hasher *s, const struct uop *u)
-{
-    for (int k = 0; k < u->nsrc; k++) {
-        const struct uop *r = u->src[k];
-        if (r->op == OP_RANGE && op_class(u->op) != CLASS_BINARY)
-            s->hash[(uintptr_t)map_get(&s->place, r) - 1] =
-                mix(mix(mix((uint64_t)u->op, (uint64_t)k), (uint64_t)r->src[0]->vmax),
-                    (uint64_t)r->arg.i >> 32);
-    }
-}
-
-static uint64_t hash_uop(const struct hasher *s, const struct uop *u)
-{
-    uint64_t h = mix((uint64_t)u->op, (uint64_t)u->dtype), sum = 0;
-    if (u->op == OP_VAR)
-        return mix(mix(h, (uint64_t)u->vmin), (uint64_t)u->vmax);
-    if (u->op == OP_BUFFER || u->op == OP_STAGE)
-        h = mix(h, hash_buffer(uop_buffer_of(u)));
-    else if (op_argkind(u->op) != ARG_NONE)
-        h = mix(h, (uint64_t)u->arg.i);
-    for (int k = 0; k < u->nsrc; k++) {
-        if (op_is_commutative(u->op))
-            sum += mix(1, hash_source(s, u, k));
-        else
-            h = mix(h, hash_source(s, u, k));
-    }
-    return mix(h, sum);
-}
-
-uint64_t tune_key_of_store(struct tgc *t, struct uop *store)
-{
-    struct mem_mark mark = scratch_mark(t);
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    struct hasher s = {.place = {.t = t, .scratch = true},
-                       .hash = scratch_array(t, (size_t)n, sizeof *s.hash)};
-    for (int i = 0; i < n; i++)
-        map_set(&s.place, order[i], (void *)(uintptr_t)(i + 1));
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_STORE || order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE)
-            hash_ranges(&s, order[i]);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op != OP_RANGE)
-            s.hash[i] = hash_uop(&s, order[i]);
-    uint64_t h = s.hash[n - 1];
-    scratch_release(t, mark);
-    return h;
-}
-
-uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like)
-{
-    uint64_t h = tune_key_of_store(m->t, m->store);
-    if (like)
-        h = mix(mix(h, (uint64_t)like->panel), (uint64_t)(like->column_axis - m->first));
-    return h;
 }
 
 uint64_t tune_key_of_numbers(const int64_t *v, int n)
 {
     uint64_t h = (uint64_t)n;
     for (int i = 0; i < n; i++)
-        h = mix(h, (uint64_t)v[i]);
+        h = tune_mix(h, (uint64_t)v[i]);
     return h;
 }
 

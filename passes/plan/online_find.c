@@ -3,7 +3,7 @@
  * position.
  */
 #include "passes/plan/fuse.h"
-#include "passes/kernel/online_softmax.h"
+#include "passes/plan/plan.h"
 #include "passes/graph/mask_tables.h"
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -29,7 +29,7 @@ static bool has_products(const struct uop *scores)
         const struct uop *next = NULL;
         for (int k = 0; k < v->nsrc; k++)
             if (v->src[k]->ndim > 0 && !value_is_index_like(v->src[k]) &&
-                (!next || plan_nelem(v->src[k]) > plan_nelem(next)))
+                (!next || value_nelem(v->src[k]) > value_nelem(next)))
                 next = v->src[k];
         if (!next)
             return false;
@@ -37,7 +37,7 @@ static bool has_products(const struct uop *scores)
     }
     if (!summed_product(v) || !value_is_contraction(v) || value_contracts_weight(v))
         return false;
-    double n = plan_nelem(v->src[0]) / plan_nelem(v);
+    double n = value_nelem(v->src[0]) / value_nelem(v);
     return n >= 8 && n <= FEATURES_MAX;
 }
 

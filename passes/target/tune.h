@@ -9,7 +9,19 @@
 #ifndef TGC_TUNE_H
 #define TGC_TUNE_H
 
-#include "passes/kernel/tile.h"
+#include "passes/passes.h"
+
+/* The place of the loop over panels: that of the columns' range, or first, or behind the rows'. */
+enum panels { PANELS_THERE, PANELS_OUTSIDE, PANELS_INSIDE };
+
+/* axis: in store->src, -1: none. vector 0: lanes stay loops of `columns` iterations. */
+struct tile {
+    int column_axis, row_axis;
+    int64_t panel, columns, rows;
+    int vector;
+    enum panels panels;
+    double gain;
+};
 
 enum tune_kind { TUNE_TILE, TUNE_WINOGRAD, TUNE_THREADS, TUNE_KIND_COUNT };
 
@@ -61,10 +73,9 @@ bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa);
 /* The entry for a choice, marked as used; NULL: the model decides. */
 struct tuned *tune_find(struct tgc *t, enum tune_kind kind, uint64_t key, enum isa isa);
 void tune_note(struct tgc *t, struct choice c);
-/* Keys. */
-uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
-uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like);
+/* Keys: of numbers; of a hash h and one number more. */
 uint64_t tune_key_of_numbers(const int64_t *v, int n);
+uint64_t tune_mix(uint64_t h, uint64_t v);
 /* Reports that an entry does not fit; returns false. */
 bool tune_misfit(struct tgc *t, const struct tuned *e, const char *what);
 /* Whether they make the same choice of the same kind. */

@@ -1,0 +1,185 @@
+/* nest.c - reads a store's loop nest: its reduction, its loads, which of them change with which
+ * range; and divides a store into two along a range.
+ */
+#include "passes/analysis/nest.h"
+#include "passes/analysis/stationary.h"
+
+#include <string.h>
+
+int64_t range_fixed_size(const struct uop *range)
+{
+    return range->src[0]->op == OP_CONST ? range->src[0]->arg.i : 0;
+}
+
+struct uop **nest_order(struct tgc *t, struct uop *root, int *n)
+{
+    int nall;
+    struct uop **order = uop_toposort(t, &root, 1, &nall);
+    struct uop_map seen = {.t = t, .scratch = true};
+    map_set(&seen, root, root);
+    for (int i = nall - 1; i >= 0; i--)
+        for (int k = 0; k < order[i]->nsrc; k++)
+            if (order[i]->op != OP_STAGE && map_get(&seen, order[i]))
+                map_set(&seen, order[i]->src[k], order[i]->src[k]);
+    *n = 0;
+    for (int i = 0; i < nall; i++)
+        if (map_get(&seen, order[i]))
+            order[(*n)++] = order[i];
+    return order;
+}
+
+bool operands_any(struct operands o) { return (o.bit[0] | o.bit[1]) != 0; }
+
+bool operands_equal(struct operands a, struct operands b)
+{
+    return a.bit[0] == b.bit[0] && a.bit[1] == b.bit[1];
+}
+
+bool operands_within(struct operands a, struct operands b)
+{
+    return !((a.bit[0] & ~b.bit[0]) | (a.bit[1] & ~b.bit[1]));
+}
+
+static void operands_add(struct operands *o, int i) { o->bit[i / 64] |= (uint64_t)1 << i % 64; }
+
+static struct nest_axis read_axis(const struct nest *m, const struct uop *r)
+{
+    struct nest_axis axis = {.range = r};
+    for (int i = 0; i < m->nload + m->nother; i++) {
+        const struct uop *load = i < m->nload ? m->load[i] : m->other[i - m->nload];
+        bool stage = load->src[0]->op == OP_STAGE && uop_depends_on(m->t, load->src[0], r);
+        bool reads = uop_depends_on(m->t, load->src[1], r);
+        axis.stages |= stage;
+        if (i < m->nload && reads)
+            operands_add(&axis.reads, i);
+        if (i < m->nload && (reads || stage))
+            operands_add(&axis.varies, i);
+    }
+    return axis;
+}
+
+static void read_axes(struct nest *m)
+{
+    for (int i = 0; i < m->nload; i++) {
+        operands_add(&m->operands, i);
+        if (load_is_stationary(m->load[i]))
+            operands_add(&m->stationary, i);
+    }
+    for (int k = m->first; k < m->store->nsrc && m->naxis < MAX_NEST_AXES; k++)
+        m->axis[m->naxis++] = read_axis(m, m->store->src[k]);
+    for (int k = 1; m->reduce && k < m->reduce->nsrc && m->naxis < MAX_NEST_AXES; k++)
+        m->axis[m->naxis++] = read_axis(m, m->reduce->src[k]);
+}
+
+struct nest_axis nest_axis(const struct nest *m, const struct uop *r)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (m->axis[i].range == r)
+            return m->axis[i];
+    return read_axis(m, r);
+}
+
+/* Collects the loads under u, each once. */
+static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *except, int nexcept,
+                          struct uop **load, int *nload)
+{
+    int n;
+    struct uop **order = nest_order(t, u, &n);
+    for (int i = 0; i < n; i++) {
+        bool known = order[i]->op != OP_LOAD;
+        for (int k = 0; k < nexcept && !known; k++)
+            known = except[k] == order[i];
+        if (known)
+            continue;
+        if (*nload == MAX_LOADS)
+            return false;
+        load[(*nload)++] = order[i];
+    }
+    return true;
+}
+
+/* A store to scratch may load the element that it stores, next to its sum. */
+static bool adds_to_scratch(const struct uop *store, const struct uop *load)
+{
+    return uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && load->src[0]->op == OP_BUFFER &&
+           load->src[1] == store->src[1];
+}
+
+bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
+{
+    int n;
+    *m = (struct nest){.t = t, .store = store, .first = 3};
+    if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
+        return false;
+    while (m->first < store->nsrc && range_is(store->src[m->first], AXIS_BAND))
+        m->first++;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0] &&
+            !adds_to_scratch(store, order[i]))
+            return false;
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        if (m->reduce && !uop_depends_on(t, order[i], m->reduce))
+            return false;
+        if (!m->reduce)
+            m->reduce = order[i];
+    }
+    if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
+        return false;
+    for (int i = 0; i < m->nload; i++)
+        if (m->load[i]->src[0] == store->src[0])
+            return false;
+    m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
+    m->bytes = m->contraction && range_is(m->reduce->src[m->reduce->nsrc - 1], AXIS_GROUP) &&
+               m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
+    if (!collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother))
+        return false;
+    read_axes(m);
+    return true;
+}
+
+static struct uop *operand_of(const struct uop *product, enum dtype d)
+{
+    for (int k = 0; k < 2; k++) {
+        const struct uop *c = product->src[k];
+        if (c->op == OP_CAST && c->src[0]->op == OP_LOAD && c->src[0]->nsrc == 2 &&
+            c->src[0]->dtype == d)
+            return c->src[0];
+    }
+    return NULL;
+}
+
+bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights)
+{
+    if (!m->contraction || m->reduce->dtype != DTYPE_I32 || m->reduce->src[0]->op != OP_MUL ||
+        m->nload != 2)
+        return false;
+    *values = operand_of(m->reduce->src[0], DTYPE_U8);
+    *weights = operand_of(m->reduce->src[0], DTYPE_I8);
+    return *values && *weights;
+}
+
+void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                struct uop **rest)
+{
+    struct uop *r = store->src[axis], *part[2];
+    int64_t size[2] = {at, r->src[0]->arg.i - at};
+    for (int k = 0; k < 2; k++) {
+        struct uop *src[80], *count = uop_int(t, size[k]);
+        struct uop *own =
+            size[k] == 1 ? uop_int(t, 0) : uop_axis(t, count, AXIS_LOOP, WORKER_EACH);
+        struct uop *by = sym_addi(t, own, k * at);
+        int n = 0;
+        if (own->op == OP_RANGE && uop_get_axes(t, r))
+            uop_name_axes(t, own, uop_get_axes(t, r));
+        for (int i = 0; i < store->nsrc; i++)
+            if (i != axis)
+                src[n++] = uop_substitute(t, store->src[i], r, by);
+            else if (own->op == OP_RANGE)
+                src[n++] = own;
+        part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+    }
+    *first = part[0];
+    *rest = part[1];
+}

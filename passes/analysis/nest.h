@@ -1,0 +1,59 @@
+/* nest.h - a store's loop nest as its operands see it: what changes with which range. */
+#ifndef TGC_NEST_H
+#define TGC_NEST_H
+
+#include "passes/analysis/access.h"
+#include "passes/passes.h"
+
+enum { MAX_LOADS = 96 };
+
+/* A set of a nest's operands: bit i is load[i]. */
+struct operands { uint64_t bit[(MAX_LOADS + 63) / 64]; };
+static inline bool operands_has(struct operands o, int i) { return o.bit[i / 64] >> i % 64 & 1; }
+bool operands_any(struct operands o);
+bool operands_equal(struct operands a, struct operands b);
+bool operands_within(struct operands a, struct operands b);       /* a is a subset of b */
+
+/* How a nest's operands depend on a range. If all vary it is a batch; if only streamed ones do,
+ * rows; if only stationary ones do, columns. */
+struct nest_axis {
+    const struct uop *range;
+    struct operands reads;       /* operands whose offsets depend on it */
+    struct operands varies;      /* these, and operands that read a stage that depends on it */
+    bool stages;                 /* some stage depends on it */
+};
+
+enum { MAX_NEST_AXES = 40 };
+struct nest {
+    struct tgc *t;
+    struct uop *store;
+    int first;                   /* store->src[first..]: its ranges, without a band's */
+    struct uop *reduce;          /* the innermost reduction, or NULL */
+    bool contraction;            /* a sum of products with several operands */
+    bool bytes;                  /* of bytes; its innermost range is a group */
+    bool staged;                 /* inside a kernel, to scratch: its weights are not packed */
+    struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
+    struct uop *other[MAX_LOADS]; int nother;   /* not under it */
+    struct uop *part;            /* the range s, if there is one */
+    struct operands operands, stationary;       /* all of load[]; the stationary ones */
+    /* the store's ranges and the reduction's, outermost first, up to MAX_NEST_AXES */
+    struct nest_axis axis[MAX_NEST_AXES]; int naxis;
+};
+
+/* The size of a range; 0: known only at run time. */
+int64_t range_fixed_size(const struct uop *range);
+/* The uops below root, sources first, without those under a STAGE, which are of another nest. In
+ * scratch memory. */
+struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
+/* The nest of a store; false if it cannot have lanes: several independent reductions, a condition
+ * on the store. */
+bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
+/* The operands' dependence on a range, of the nest or not: known after nest_find() for its own. */
+struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
+/* Whether the nest sums products of u8 values and i8 weights; their loads. */
+bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
+/* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
+void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                struct uop **rest);
+
+#endif

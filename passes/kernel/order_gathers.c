@@ -1,0 +1,60 @@
+/* order_gathers.c - the order of loops where what is read lies at places that are data. */
+#include "passes/kernel/tile.h"
+
+/* Whether u is loaded at a data-dependent index, or under such a condition, that depends on the
+ * innermost range. */
+static bool is_gathered(struct tgc *t, struct uop *u, struct uop *inner)
+{
+    int64_t stride;
+    return u->op == OP_LOAD && uop_depends_on(t, u->src[1], inner) &&
+           !index_stride(t, u->src[1], inner, &stride);
+}
+
+/* The number of operations that compute gathered indices and would be repeated in each iteration of
+ * r though they are invariant in it; 0 if r changes them. */
+static int repeated_steps(struct tgc *t, struct uop *const *order, int n, struct uop *inner,
+                          struct uop *r)
+{
+    int64_t stride;
+    int steps = 0;
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        if (u->op == OP_REDUCE || u->op == OP_STAGE ||
+            (is_gathered(t, u, inner) && (!index_stride(t, u->src[1], r, &stride) ||
+                                          (u->nsrc == 4 && uop_depends_on(t, u->src[2], r)))))
+            return 0;
+        steps += op_is_elementwise(u->op) && uop_depends_on(t, u, inner) &&
+                 !uop_depends_on(t, u, r);
+    }
+    return steps;
+}
+
+/* Moves ranges in which gathered indices are invariant, as channels where an image is sampled,
+ * inside the loop over the indices, so that these are computed once. */
+struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first)
+{
+    enum { STEPS_MIN = 12 };
+    struct uop **src = scratch_array(t, (size_t)store->nsrc, sizeof *src),
+               **inside = scratch_array(t, (size_t)store->nsrc, sizeof *inside),
+               *inner = store->src[store->nsrc - 1];
+    int n, nsrc = 0, ninside = 0;
+    bool any = false;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n && inner->op == OP_RANGE && !range_is_lane(inner); i++)
+        any |= is_gathered(t, order[i], inner);
+    if (!any)
+        return store;
+    for (int k = 0; k < store->nsrc; k++) {
+        struct uop *r = store->src[k];
+        bool moves = k >= first && r != inner && r->op == OP_RANGE && !range_is_lane(r) &&
+                     !range_is(r, AXIS_BAND) &&
+                     repeated_steps(t, order, n, inner, r) >= STEPS_MIN;
+        if (moves)
+            inside[ninside++] = r;
+        else
+            src[nsrc++] = r;
+    }
+    for (int k = 0; k < ninside; k++)
+        src[nsrc++] = inside[k];
+    return ninside ? uop_intern(t, OP_STORE, store->dtype, src, nsrc, store->arg) : store;
+}
